@@ -1,0 +1,1 @@
+"""The figures of the papers: a data function and a drawing function each."""

@@ -1,0 +1,1 @@
+"""Whatever is random: simulators, noise streams and the algorithms of the papers."""

@@ -1,0 +1,57 @@
+"""Correlated noise for differentially private optimisation: check the theory, design the noise, run it.
+
+>>> import corrnoise as cn
+>>> noise = cn.NuFTRL(0.01)
+>>> problem = cn.LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
+>>> problem.stationary_error(noise) / problem.optimal_error()  # doctest: +ELLIPSIS
+1.00...
+
+Names are loaded when they are first used.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corrnoise.theory.privacy import approx_dp_to_zcdp as approx_dp_to_zcdp
+    from corrnoise.theory.privacy import gaussian_delta as gaussian_delta
+    from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
+    from corrnoise.theory.privacy import gaussian_rho as gaussian_rho
+    from corrnoise.theory.privacy import zcdp_to_approx_dp as zcdp_to_approx_dp
+    from corrnoise.theory.problems import LinearRegression as LinearRegression
+    from corrnoise.theory.problems import MeanEstimation as MeanEstimation
+    from corrnoise.theory.toeplitz_noise import DPSGD as DPSGD
+    from corrnoise.theory.toeplitz_noise import AntiPGD as AntiPGD
+    from corrnoise.theory.toeplitz_noise import FiniteNoise as FiniteNoise
+    from corrnoise.theory.toeplitz_noise import NuFTRL as NuFTRL
+    from corrnoise.theory.toeplitz_noise import ProductNoise as ProductNoise
+
+__version__ = version("corrnoise")
+
+_HOMES = {
+    "theory.toeplitz_noise": ("DPSGD", "AntiPGD", "FiniteNoise", "NuFTRL", "ProductNoise"),
+    "theory.problems": ("LinearRegression", "MeanEstimation"),
+    "theory.privacy": (
+        "approx_dp_to_zcdp",
+        "gaussian_delta",
+        "gaussian_epsilon",
+        "gaussian_rho",
+        "zcdp_to_approx_dp",
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'corrnoise' has no attribute {name!r}")
+    value = getattr(import_module(f"corrnoise.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

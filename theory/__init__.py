@@ -1,0 +1,1 @@
+"""Closed forms, exact recursions, quadratures, power series and bounds: pure functions and frozen records."""

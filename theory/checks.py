@@ -1,0 +1,86 @@
+"""Checks of arguments: one place, one wording.
+
+A bad argument raises ``ValueError`` (``TypeError`` where it is no number at all) that names the argument, its
+value and the admissible range.  Ranges are written as a mathematician writes them: ``"[0, 2)"``,
+``"(0, inf)"``.  An infinite end is always open here, so every checked number is finite.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def _ends(interval: str) -> tuple[float, float]:
+    low, high = interval[1:-1].split(",")
+    return float(low), float(high)
+
+
+def _inside(values: Array, interval: str) -> NDArray[np.bool_]:
+    low, high = _ends(interval)
+    above = values >= low if interval[0] == "[" else values > low
+    below = values <= high if interval[-1] == "]" else values < high
+    return above & below & np.isfinite(values)
+
+
+def real(name: str, value: object, interval: str = "(-inf, inf)") -> float:
+    """Return ``value`` as a float in ``interval``."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a real number in {interval}, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = np.inf
+    if not _inside(np.asarray(number), interval):
+        raise ValueError(f"{name} must lie in {interval}, got {value!r}")
+    return number
+
+
+def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int | None = None) -> Array:
+    """Return ``values`` as a read-only float64 array with entries in ``interval``.
+
+    ``ndim=1`` asks for a non-empty vector; ``None`` takes any shape, a scalar included.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must hold real numbers in {interval}, got {values!r}")
+    if ndim == 1 and (array.ndim != 1 or array.size == 0):
+        raise ValueError(f"{name} must be a non-empty vector of numbers in {interval}, got shape {array.shape}")
+    array = np.array(array, dtype=np.float64)
+    bad = ~_inside(array, interval)
+    if bad.any():
+        worst = array[bad].flat[0]
+        raise ValueError(f"{name} must lie in {interval}, got {worst!r} ({int(bad.sum())} of {array.size} entries)")
+    array.setflags(write=False)
+    return array
+
+
+def integer(name: str, value: object, minimum: int) -> int:
+    """Return ``value`` as an int, at least ``minimum``."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
+    return int(value)
+
+
+def choice(name: str, value: object, options: tuple[str, ...]) -> str:
+    """Return ``value``, one of ``options``."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
+    return str(value)
+
+
+def same_length(first: str, one: Array, second: str, other: Array) -> None:
+    """Refuse two vectors of different length."""
+    if one.shape != other.shape:
+        raise ValueError(f"{first} and {second} must have the same length, got {one.size} and {other.size}")
+
+
+__all__ = ["Array", "ArrayLike", "choice", "integer", "real", "reals", "same_length"]

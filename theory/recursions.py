@@ -1,0 +1,215 @@
+"""Recursions in time, compiled.
+
+Coefficients of correlated noise come from recursions whose small results are left over from large ones: after 10⁷
+steps in float64 five digits can be gone.  They run here in double-double arithmetic (about 31 digits), so that what
+is returned is right to the last bit or so; second moments of the iterates, where only positive terms are added, run
+in float64.
+
+Nothing here checks its arguments.  All compiled functions live in this file, because numba's cache does not notice a
+change of a callee in another one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+# -- double-double arithmetic: a number is the unevaluated sum of two floats -------------------------------------------
+
+
+@_jit
+def _two_sum(a, b):  # type: ignore[no-untyped-def]
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+@_jit
+def _fast_two_sum(a, b):  # type: ignore[no-untyped-def]
+    """The same for |a| >= |b|."""
+    s = a + b
+    return s, b - (s - a)
+
+
+@_jit
+def _two_product(a, b):  # type: ignore[no-untyped-def]
+    p = a * b
+    t = 134217729.0 * a
+    a_high = t - (t - a)
+    a_low = a - a_high
+    t = 134217729.0 * b
+    b_high = t - (t - b)
+    b_low = b - b_high
+    return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+@_jit
+def _add(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
+    s, e = _two_sum(x, y)
+    t, f = _two_sum(x_low, y_low)
+    s, e = _fast_two_sum(s, e + t)
+    return _fast_two_sum(s, e + f)
+
+
+@_jit
+def _times(x, x_low, a):  # type: ignore[no-untyped-def]
+    p, e = _two_product(x, a)
+    return _fast_two_sum(p, e + x_low * a)
+
+
+@_jit
+def _product(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
+    p, e = _two_product(x, y)
+    return _fast_two_sum(p, e + (x * y_low + x_low * y))
+
+
+@_jit
+def _over(x, x_low, a):  # type: ignore[no-untyped-def]
+    q = x / a
+    p, e = _two_product(q, a)
+    return _fast_two_sum(q, ((x - p) - e + x_low) / a)
+
+
+@_jit
+def _quotient(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
+    q = x / y
+    p, p_low = _times(y, y_low, -q)
+    r, r_low = _add(x, x_low, p, p_low)
+    return _fast_two_sum(q, (r + r_low) / y)
+
+
+# -- power series ------------------------------------------------------------------------------------------------------
+
+
+@_jit
+def product_series(gaps, exponents, series):  # type: ignore[no-untyped-def]
+    """Fill ``series`` with the coefficients of Π (1 − (1 − a_k) z)^{e_k}.
+
+    From z B'(z) = −B(z) Σ e_k r_k z/(1 − r_k z): n β_n = −Σ e_k y_k with y_k ← r_k (y_k + β_{n−1}), r y = y − a y.
+    """
+    y, y_low = np.zeros(gaps.size), np.zeros(gaps.size)
+    value, value_low = 1.0, 0.0
+    for n in range(series.size):
+        if n > 0:
+            total, total_low = 0.0, 0.0
+            for k in range(gaps.size):
+                u, u_low = _add(y[k], y_low[k], value, value_low)
+                v, v_low = _times(u, u_low, -gaps[k])
+                u, u_low = _add(u, u_low, v, v_low)
+                y[k], y_low[k] = u, u_low
+                v, v_low = _times(u, u_low, -exponents[k])
+                total, total_low = _add(total, total_low, v, v_low)
+            value, value_low = _over(total, total_low, float(n))
+        series[n] = value + value_low
+
+
+@_jit
+def reciprocal_series(coefficients, series):  # type: ignore[no-untyped-def]
+    """Fill ``series`` with the coefficients of 1/B(z) by forward substitution, O(terms × coefficients)."""
+    low = np.zeros(series.size)
+    for t in range(series.size):
+        total, total_low = (1.0, 0.0) if t == 0 else (0.0, 0.0)
+        for k in range(1, min(t, coefficients.size - 1) + 1):
+            v, v_low = _times(series[t - k], low[t - k], -coefficients[k])
+            total, total_low = _add(total, total_low, v, v_low)
+        series[t], low[t] = _over(total, total_low, coefficients[0])
+
+
+@_jit
+def running_sums(values, sums):  # type: ignore[no-untyped-def]
+    """Fill ``sums`` with the partial sums of ``values``."""
+    total, total_low = 0.0, 0.0
+    for t in range(values.size):
+        total, total_low = _add(total, total_low, values[t], 0.0)
+        sums[t] = total + total_low
+
+
+@_jit
+def step_down(coefficients):  # type: ignore[no-untyped-def]
+    """Return ‖1/B‖² of a polynomial B by the Schur–Cohn (Levinson step-down) recursion, O(n²).
+
+    It is 1/(β_0² Π (1 − k_m²)) with the reflection coefficients k_m, which are all below 1 in modulus if and only if
+    B has no zero in |z| <= 1; else inf.
+    """
+    a, a_low = coefficients.copy(), np.zeros(coefficients.size)
+    total, total_low = _two_product(coefficients[0], coefficients[0])
+    for i in range(a.size):
+        a[i], a_low[i] = _over(coefficients[i], 0.0, coefficients[0])
+    for m in range(a.size - 1, 0, -1):
+        k, k_low = a[m], a_low[m]
+        square, square_low = _product(k, k_low, k, k_low)
+        rest, rest_low = _add(1.0, 0.0, -square, -square_low)
+        if not rest > 0:
+            return math.inf
+        total, total_low = _product(total, total_low, rest, rest_low)
+        for i in range(1, m // 2 + 1):
+            j = m - i
+            x, x_low, y, y_low = a[i], a_low[i], a[j], a_low[j]
+            u, u_low = _product(y, y_low, -k, -k_low)
+            u, u_low = _add(x, x_low, u, u_low)
+            a[i], a_low[i] = _quotient(u, u_low, rest, rest_low)
+            u, u_low = _product(x, x_low, -k, -k_low)
+            u, u_low = _add(y, y_low, u, u_low)
+            a[j], a_low[j] = _quotient(u, u_low, rest, rest_low)
+    return 1 / (total + total_low)
+
+
+@_jit
+def averaged_variances(coefficients, rates, variances):  # type: ignore[no-untyped-def]
+    """Fill ``variances`` with b(x) = Σ β_t β_τ (1 − x)^{|t−τ|} of finitely many coefficients.
+
+    In terms of the average y_t = (1 − x) y_{t−1} + β_t all terms are positive: b = x (2 − x) Σ y_t² + (1 − x)² y_last².
+    """
+    for i in range(rates.size):
+        x = rates[i]
+        y, y_low = 0.0, 0.0
+        squares = 0.0
+        for beta in coefficients:
+            u, u_low = _times(y, y_low, -x)
+            y, y_low = _add(y, y_low, u, u_low)
+            y, y_low = _add(y, y_low, beta, 0.0)
+            squares += y * y
+        variances[i] = x * (2 - x) * squares + (1 - x) ** 2 * y * y
+
+
+# -- second moments of the iterates ------------------------------------------------------------------------------------
+
+
+@_jit
+def second_moments(rates, kurtosis, coefficients, step_noise, residual, initial, errors):  # type: ignore[no-untyped-def]
+    """Fill ``errors`` with ½ Σ_j v_j(t), v_j = λ_j E(θ_t − θ*)_j², for t = 0, 1, … (formula E2).
+
+    v_j ← v_j − x_j (2 − (k_j − 1) x_j) v_j + x_j² (Σ_i v_i + s²) + η σ² x_j b_j(t), with b_j(t) the averaged variance of
+    the first t + 1 coefficients.  ``step_noise`` is η σ², ``residual`` s², ``initial`` the v_j at t = 0.  Stops at the
+    first overflow and leaves ``inf`` from there on.
+    """
+    d = rates.size
+    v, v_low = initial.copy(), np.zeros(d)
+    y, squares = np.zeros(d), np.zeros(d)
+    for t in range(errors.size):
+        total = 0.0
+        for j in range(d):
+            total += v[j]
+        errors[t] = total / 2
+        if not total < 1e300:
+            errors[t:] = math.inf
+            return
+        if t == errors.size - 1:
+            return
+        beta = coefficients[t]
+        for j in range(d):
+            x = rates[j]
+            before = y[j]
+            y[j] = before + (beta - x * before)
+            if x <= 2:
+                squares[j] += y[j] * y[j]
+                variance = x * (2 - x) * squares[j] + (1 - x) ** 2 * y[j] * y[j]
+            else:
+                squares[j] += beta * beta + 2 * beta * (1 - x) * before
+                variance = squares[j]
+            gain = x * (x * (total + residual) + step_noise * variance - (2 - (kurtosis[j] - 1) * x) * v[j])
+            v[j], v_low[j] = _two_sum(v[j], v_low[j] + gain)
