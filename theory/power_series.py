@@ -24,7 +24,7 @@ def _convolve(x: Array, y: Array, terms: int) -> Array:
 
 
 def _newton_reciprocal(coefficients: Array, terms: int) -> Array:
-    """g ← g + g (1 − f g), doubling the number of correct terms.
+    """G ← g + g (1 − f g), doubling the number of correct terms.
 
     Where the result grows exponentially, each doubling runs on β_t r^{-t}, with the growth r of the terms found so
     far; otherwise the rounding errors of its largest terms would drown the others.

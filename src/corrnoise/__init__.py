@@ -42,7 +42,7 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_HOME)]
 
 
 def __getattr__(name: str) -> Any:

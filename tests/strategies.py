@@ -1,0 +1,86 @@
+"""What the property-based tests draw: noise, spectra, learning rates.  Logarithmic scales, ends included."""
+
+import numpy as np
+from corrnoise.theory.problems import LinearRegression, MeanEstimation
+from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise
+from hypothesis import strategies as st
+
+
+def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
+    """Floats in [low, high], uniform on a logarithmic scale."""
+    return st.floats(np.log(low), np.log(high)).map(lambda u: float(np.clip(np.exp(u), low, high)))
+
+
+def gaps(low: float = 1e-12) -> st.SearchStrategy[float]:
+    """Gaps 0 < a < 2 that crowd at both ends."""
+    return st.one_of(log_uniform(low, 1.0), log_uniform(low, 1.0).map(lambda a: 2 - a).filter(lambda a: a < 2))
+
+
+def rates(low: float = 1e-12) -> st.SearchStrategy[float]:
+    """Rates 0 < x < 2 of exponential averages."""
+    return gaps(low)
+
+
+def exponents(largest: float = 1.5) -> st.SearchStrategy[float]:
+    """Exponents of a product."""
+    return st.sampled_from([0.5, -0.5, 1.0, -1.0]) | st.floats(-largest, largest)
+
+
+def product_noises(low: float = 1e-6, most: int = 4) -> st.SearchStrategy[ProductNoise]:
+    """Products of up to ``most`` factors."""
+    factors = st.lists(st.tuples(gaps(low), exponents()), min_size=1, max_size=most)
+    return factors.map(lambda fs: ProductNoise([a for a, _ in fs], [e for _, e in fs]))
+
+
+def minimum_phase_coefficients(most: int = 6) -> st.SearchStrategy[np.ndarray]:
+    """Coefficients with β_0 = 1 of polynomials whose zeros lie outside the unit circle, built from their zeros."""
+    real = st.floats(-0.95, 0.95).map(lambda r: np.array([1.0, -r]))
+    pair = st.tuples(st.floats(0.0, 0.95), st.floats(0.0, np.pi)).map(
+        lambda p: np.array([1.0, -2 * p[0] * np.cos(p[1]), p[0] ** 2])
+    )
+
+    def multiply(factors: list[np.ndarray]) -> np.ndarray:
+        product = np.ones(1)
+        for factor in factors:
+            product = np.convolve(product, factor)
+        return product
+
+    return st.lists(real | pair, min_size=1, max_size=max(most // 2, 1)).map(multiply)
+
+
+def noises() -> st.SearchStrategy:
+    """Every kind of correlated noise with finite limiting sensitivity."""
+    return st.one_of(
+        st.just(DPSGD()),
+        gaps(1e-9).map(NuFTRL),
+        gaps(1e-6).map(AntiPGD),
+        product_noises(),
+        minimum_phase_coefficients().map(FiniteNoise),
+    )
+
+
+@st.composite
+def spectra(draw: st.DrawFn, most: int = 8, condition: float = 1e6) -> np.ndarray:
+    """Eigenvalues with maximum 1: spread at random, all equal, or a power law."""
+    d = draw(st.integers(1, most))
+    kind = draw(st.sampled_from(["random", "equal", "power"]))
+    if kind == "equal":
+        return np.ones(d)
+    if kind == "power":
+        return np.arange(1, d + 1, dtype=float) ** -draw(st.floats(0.1, 3.0))
+    return np.array([1.0] + [draw(log_uniform(1 / condition, 1.0)) for _ in range(d - 1)])
+
+
+@st.composite
+def regressions(draw: st.DrawFn, most: int = 8, largest: float = 0.99, kurtosis: float | None = 3.0) -> LinearRegression:
+    """Linear regression with 0 < η R² <= ``largest``, hence stable and inside every theorem of the paper."""
+    eigenvalues = draw(spectra(most))
+    k = kurtosis if kurtosis is not None else draw(st.sampled_from([1.0, 1.8, 3.0, 6.0]))
+    r2 = eigenvalues.sum() + (k - 1) * eigenvalues.max()
+    eta = draw(log_uniform(1e-4, 1.0)) * largest / r2
+    return LinearRegression(eigenvalues, eta, draw(st.sampled_from([0.0, 0.1, 1.0, 10.0])), kurtosis=k)
+
+
+def mean_estimations() -> st.SearchStrategy[MeanEstimation]:
+    """Stable private mean estimation."""
+    return st.builds(MeanEstimation, gaps(1e-9).filter(lambda eta: eta < 1.999), st.sampled_from([0.0, 0.3, 2.0]))
