@@ -1,11 +1,13 @@
 """Bounds of the stationary error of linear regression and mean estimation, as published, corrected and sharpened.
 
 Every function takes a problem of ``corrnoise.theory.problems`` and returns a bound of F_∞ = lim E F(θ_t) − F*, always
-with F(θ) − F* = ½ ‖θ − θ*‖²_H.  The paper mixes two conventions: its equation (22) has no ½, and Theorem C.18 is true
-there; under equations (6), (8) and (86), which have it, C.18 as printed is twice too large.  Square roots lost in some
-electronic copies of the paper are restored.  Write s² for the residual variance, σ² = G² γ_∞²/(2ρ), b_j for the averaged
-variance of the noise at x_j = η λ_j, R² for ``problem.moment_bound``; Lemma C.4, made exact, is
-(η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j) with h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².
+with F(θ) − F* = ½ ‖θ − θ*‖²_H.  The paper mixes two conventions: its equation (22) has no ½, and Theorem C.18 is
+true there; under equations (6), (8) and (86), which have it, C.18 as printed is twice too large.  Square roots lost in
+some electronic copies of the paper are restored.
+
+Notation: s² is the residual variance, σ² = G² γ_∞²/(2ρ), b_j the averaged variance of the noise at x_j = η λ_j, and R²
+is ``problem.moment_bound``.  Lemma C.4, made exact, says (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j) with
+h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².
 
 References
 ----------

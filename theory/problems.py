@@ -4,17 +4,19 @@ With noise coefficients β, learning rate η and stochastic gradients g_t a run 
 
     θ_{t+1} = θ_t − η (g_t + Σ_τ β_τ w_{t−τ}),    w_t ~ N(0, σ² I),   σ² = G² γ²/(2ρ),
 
-(Noisy-FTRL: nothing is clipped), and F(θ) − F* = ½ ‖θ − θ*‖²_H.  In the eigenbasis of the Hessian H, with eigenvalues λ_j,
-x_j = η λ_j and inputs of independent coordinates with kurtosis k_j, everything depends on the noise through γ and the
-averaged variances b_j = b(x_j) alone.  With g_j = 1/(1 − (k_j − 1) x_j/2), A = (η/2) Σ λ_j g_j and residual variance s²,
+(Noisy-FTRL: nothing is clipped), and F(θ) − F* = ½ ‖θ − θ*‖²_H.  In the eigenbasis of the Hessian H, with eigenvalues
+λ_j, x_j = η λ_j and inputs of independent coordinates with kurtosis k_j, everything depends on the noise through γ and
+the averaged variances b_j = b(x_j) alone.  With g_j = 1/(1 − (k_j − 1) x_j/2), A = (η/2) Σ λ_j g_j and residual
+variance s²,
 
     E1   q (1 − A) = (η/2) Σ (s² λ_j + σ² b_j) g_j,   lim E F(θ_t) − F* = q/2,
 
 valid, and the errors finite, if and only if A < 1 and (k_j − 1) x_j < 2 for all j; Gaussian inputs have k_j = 3.  The
-proofs use that all cross terms between different sources vanish; ``learning_curve`` (formula E2) is the recursion behind
-it, and minimising E1 over all noise gives ``optimal_error`` (formula E3).  Mean estimation is the case d = 1, λ = k = 1.
+proofs use that all cross terms between different sources vanish.  ``learning_curve`` (formula E2) is the recursion
+behind it, and minimising E1 over all noise gives ``optimal_error`` (formula E3).  Mean estimation is the case d = 1,
+λ = k = 1.
 
-E1 to E3 and the bounds N1 and N2 are this project's; Theorems 2.1, 2.2 and C.14 to C.18 of Choquette-Choo et al.,
+E1 to E3 are this project's; Theorems 2.1, 2.2 and C.14 to C.18 of Choquette-Choo et al.,
 arXiv 2310.06771, bound the same quantities and stand in ``corrnoise.theory.bounds``.
 """
 

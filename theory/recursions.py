@@ -183,9 +183,9 @@ def averaged_variances(coefficients, rates, variances):  # type: ignore[no-untyp
 def second_moments(rates, kurtosis, coefficients, step_noise, residual, initial, errors):  # type: ignore[no-untyped-def]
     """Fill ``errors`` with ½ Σ_j v_j(t), v_j = λ_j E(θ_t − θ*)_j², for t = 0, 1, … (formula E2).
 
-    v_j ← v_j − x_j (2 − (k_j − 1) x_j) v_j + x_j² (Σ_i v_i + s²) + η σ² x_j b_j(t), with b_j(t) the averaged variance of
-    the first t + 1 coefficients.  ``step_noise`` is η σ², ``residual`` s², ``initial`` the v_j at t = 0.  Stops at the
-    first overflow and leaves ``inf`` from there on.
+    v_j ← v_j − x_j (2 − (k_j − 1) x_j) v_j + x_j² (Σ_i v_i + s²) + η σ² x_j b_j(t), with b_j(t) the averaged variance
+    of the first t + 1 coefficients.  ``step_noise`` is η σ², ``residual`` s², ``initial`` the v_j at t = 0.  Stops at
+    the first overflow and leaves ``inf`` from there on.
     """
     d = rates.size
     v, v_low = initial.copy(), np.zeros(d)

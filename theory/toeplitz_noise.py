@@ -177,8 +177,8 @@ class ProductNoise(ToeplitzNoise):
     Parameters
     ----------
     gaps
-        a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k).  A gap of 0 (2) is a zero at frequency
-        0 (π).  Positive gaps below 1e-300 are refused.
+        a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k).  A gap of 0 (2) is a zero at
+        frequency 0 (π).  Positive gaps below 1e-300 are refused.
     exponents
         e_k, shape (K,).
 
