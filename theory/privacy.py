@@ -1,0 +1,273 @@
+"""Privacy guarantees as (ε, δ): of one Gaussian mechanism, and of any ρ-zCDP mechanism.
+
+A mechanism is (ε, δ)-DP if P(M(D) in S) <= e^ε P(M(D') in S) + δ for all neighbouring D, D' and all events S, and
+ρ-zCDP if its Rényi divergences satisfy D_α(M(D) ‖ M(D')) <= α ρ for all orders α > 1.  There are two ways from ρ to
+(ε, δ), and the difference matters:
+
+``gaussian_delta``, ``gaussian_epsilon``, ``gaussian_rho``
+    One Gaussian mechanism: noise N(0, σ² I) on a query of sensitivity Δ, ρ = Δ²/(2σ²).  The curve is exact.  It covers
+    a whole run with correlated noise on adaptively clipped gradients, which is one Gaussian mechanism of sensitivity
+    G γ_T (Denisov et al. 2022), and an adaptive composition of Gaussian mechanisms, whose ρ add up.
+``zcdp_to_approx_dp``, ``approx_dp_to_zcdp``
+    Any mechanism of which ρ-zCDP is all that is known: discrete noise, composition with mechanisms of another kind.
+
+>>> gaussian_epsilon(0.5, 1e-5), zcdp_to_approx_dp(0.5, 1e-5)
+(4.377178095681225, 4.728386984943314)
+>>> gaussian_rho(1.0, 1e-5), approx_dp_to_zcdp(1.0, 1e-5)
+(0.035925702327418214, 0.030556595197639563)
+
+The second way gives the larger ε, and must, for ρ-zCDP mechanisms exist above the Gaussian curve.  Randomised response
+that tells the truth with probability e/(1 + e) is 1-DP, hence ½-zCDP, but (0, δ)-DP only for δ > 0.462; the Gaussian
+mechanism with ρ = ½ is (0, 0.383)-DP.
+
+Every result is certified.  Formulas are evaluated in Arb balls, with more and more bits until rounding no longer
+matters, and then rounded to the side on which the guarantee holds: ε and δ are never too small, ρ is never too large.
+The three Gaussian functions return the nearest float on that side, whatever the magnitude of their arguments.  A call
+takes some milliseconds.  Arguments outside the stated ranges raise ``ValueError``, and what is no number ``TypeError``.
+
+References
+----------
+B. Balle, Y.-X. Wang, Improving the Gaussian mechanism for differential privacy, ICML 2018, Theorem 8.
+M. Bun, T. Steinke, Concentrated differential privacy, TCC 2016.
+C. Canonne, G. Kamath, T. Steinke, The discrete Gaussian for differential privacy, NeurIPS 2020, Proposition 12.
+S. Denisov et al., Improved differential privacy for SGD via optimal private linear operators on adaptive streams,
+NeurIPS 2022.
+J. Dong, A. Roth, W. Su, Gaussian differential privacy, J. R. Stat. Soc. B 2022, Corollary 2.13.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from flint import arb, ctx
+
+from corrnoise.theory import checks
+
+_PRECISIONS = tuple(64 * 2**k for k in range(7))  # bits; 4096 suffice for exponents such as ε²/ρ of any two floats
+_LEAST = 5e-324
+_INFINITY = 0x7FF0000000000000  # as a bit pattern
+
+
+def _decided(formula: Callable[[], arb], verdict: Callable[[arb], Any]) -> Any:
+    """The ``verdict``, a monotone function, on the real number that ``formula`` encloses.
+
+    The precision grows until both ends of the ball get the same verdict.  If they never do, which takes two numbers
+    that agree to a thousand digits, the verdict on the upper end stands, and the caller has made that the safe one.
+    """
+    for precision in _PRECISIONS:
+        with ctx.workprec(precision):
+            ball = formula()
+            low, high = verdict(ball.lower()), verdict(ball.upper())
+        if low == high:
+            break
+    return high
+
+
+def _at_most(formula: Callable[[], arb], bound: float) -> bool:
+    """Whether ``formula`` is certainly at most ``bound``."""
+    return bool(_decided(formula, lambda x: x <= bound))
+
+
+def _rounded_up(number: arb) -> float:
+    """The smallest float that is at least ``number``, an exact ball."""
+    nearby = float(number)
+    return nearby if arb(nearby) >= number else math.nextafter(nearby, math.inf)
+
+
+def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
+    """The neighbouring floats in [0, inf] between which ``holds``, false and later true, becomes true.
+
+    Non-negative floats are ordered as their bit patterns, on which this bisects: 63 steps over all magnitudes.  At the
+    ends 0 and inf the predicate is taken to be false and true, and not called.
+    """
+
+    def number(pattern: int) -> float:
+        return float(np.int64(pattern).view(np.float64))
+
+    low, high = 0, _INFINITY
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(number(middle)) else (middle, high)
+    return number(low), number(high)
+
+
+# -- one Gaussian mechanism --------------------------------------------------------------------------------------------
+
+
+def _scaled_erfc(y: arb) -> arb:
+    """e^{y²} erfc(y) for y >= 0, which is U(½, ½, y²)/sqrt(π) with Tricomi's U.
+
+    The first way is faster, and useless where erfc(y) has an exponent beyond 64 bits.
+    """
+    half = arb(1) / 2
+    return (y * y).exp() * y.erfc() if y < 2**20 else (y * y).hypgeom_u(half, half) / arb.pi().sqrt()
+
+
+def _gaussian_curve(rho: float, epsilon: float) -> arb:
+    """δ(ε) = ½ (erfc(x) − e^{y² − x²} erfc(y)) with x, y = ε/(2 sqrt(ρ)) ∓ sqrt(ρ)/2.
+
+    This is Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) at μ = sqrt(2ρ), and y² − x² = ε.
+    """
+    root = arb(rho).sqrt()
+    centre = arb(epsilon) / (2 * root)
+    x, y = centre - root / 2, centre + root / 2
+    return (x.erfc() - (-x * x).exp() * _scaled_erfc(y)) / 2
+
+
+def _is_private(rho: float, epsilon: float, delta: float) -> bool:
+    """Whether the Gaussian mechanism is certainly (ε, δ)-DP."""
+    return _at_most(lambda: _gaussian_curve(rho, epsilon), delta)
+
+
+def gaussian_delta(rho: float, epsilon: float) -> float:
+    """The exact δ(ε) of one Gaussian mechanism, rounded up.
+
+    Parameters
+    ----------
+    rho
+        ρ = Δ²/(2σ²) > 0, its zCDP budget: sensitivity Δ, standard deviation σ of the noise.
+    epsilon
+        ε >= 0.
+
+    Returns
+    -------
+    The smallest float that is at least δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), μ = sqrt(2ρ); never 0.
+
+    Notes
+    -----
+    Theorem 8 of Balle and Wang (2018).  For a mechanism that is ρ-zCDP but not Gaussian this δ can be too small: use
+    ``zcdp_to_approx_dp``.
+    """
+    rho, epsilon = checks.real("rho", rho, "(0, inf)"), checks.real("epsilon", epsilon, "[0, inf)")
+    # 0 < δ < 1, which also decides where rounding would otherwise never be settled.
+    delta = _decided(lambda: _gaussian_curve(rho, epsilon), lambda x: min(max(_rounded_up(x), _LEAST), 1.0))
+    return float(delta)
+
+
+def gaussian_epsilon(rho: float, delta: float) -> float:
+    """The smallest ε at which one Gaussian mechanism is (ε, δ)-DP, rounded up.
+
+    Parameters
+    ----------
+    rho
+        ρ = Δ²/(2σ²) > 0, its zCDP budget: sensitivity Δ, standard deviation σ of the noise.
+    delta
+        0 < δ < 1.
+
+    Returns
+    -------
+    The smallest float ε >= 0 with δ(ε) <= ``delta``; 0.0 where already δ(0) is.
+
+    Notes
+    -----
+    The inverse in ε of ``gaussian_delta``, with the same source and the same warning.
+    """
+    rho, delta = checks.real("rho", rho, "(0, inf)"), checks.real("delta", delta, "(0, 1)")
+    if _is_private(rho, 0.0, delta):
+        return 0.0
+    return _switch(lambda epsilon: _is_private(rho, epsilon, delta))[1]
+
+
+def gaussian_rho(epsilon: float, delta: float) -> float:
+    """The largest ρ at which one Gaussian mechanism is (ε, δ)-DP, rounded down.
+
+    The noise to add has the standard deviation σ = Δ/sqrt(2ρ) for the sensitivity Δ.
+
+    Parameters
+    ----------
+    epsilon
+        ε >= 0.
+    delta
+        0 < δ < 1.
+
+    Returns
+    -------
+    The largest float ρ with δ(ε) <= ``delta``; 0.0 where the true one is below the range of floats.
+
+    Notes
+    -----
+    The inverse in ρ of ``gaussian_delta``, with the same source.  A mechanism that is ρ-zCDP for this ρ but not
+    Gaussian need not be (ε, δ)-DP: use ``approx_dp_to_zcdp``.
+    """
+    epsilon, delta = checks.real("epsilon", epsilon, "[0, inf)"), checks.real("delta", delta, "(0, 1)")
+    return _switch(lambda rho: not _is_private(rho, epsilon, delta))[0]
+
+
+# -- any ρ-zCDP mechanism ----------------------------------------------------------------------------------------------
+#
+# Proposition 12 of Canonne, Kamath and Steinke: for every order α = 1 + a > 1 a ρ-zCDP mechanism is (ε, δ)-DP with
+# log δ = a (α ρ − ε) − log a + α log(1 − 1/α).  Solved for ε this is ε = α ρ − gain with
+# gain = log(1 + 1/a) − (log(1/δ) − log(1 + a))/a, solved for ρ it is ρ = (ε + gain)/α, and any a > 0 is valid in both.
+# At the best a the derivatives vanish, that is a² ρ = log(1/δ) − log(1 + a), and then ε = (1 + 2a) ρ − log(1 + 1/a).
+# Along this curve ρ and ε fall in a as long as ρ > 0, so bisection finds the a that belongs to a given ρ or ε.
+
+
+def _best_rho(a: arb, delta: float) -> arb:
+    """The ρ for which α = 1 + a is the best order."""
+    return -(arb(delta).log() + a.log1p()) / (a * a)
+
+
+def _best_epsilon(a: arb, delta: float) -> arb:
+    """The ε for which α = 1 + a is the best order."""
+    return (1 + 2 * a) * _best_rho(a, delta) - (1 / a).log1p()
+
+
+def _gain(a: arb, delta: float) -> arb:
+    """By how much ε lies below α ρ at the order α = 1 + a."""
+    return (1 / a).log1p() - a * _best_rho(a, delta)
+
+
+def zcdp_to_approx_dp(rho: float, delta: float) -> float:
+    """An ε for which every ρ-zCDP mechanism is (ε, δ)-DP.
+
+    Parameters
+    ----------
+    rho
+        ρ > 0.
+    delta
+        0 < δ < 1.
+
+    Returns
+    -------
+    ε >= 0, the optimum over all orders α > 1, rounded up: never too small, and too large by at most one unit in the
+    last place, except where it all but vanishes.
+
+    Notes
+    -----
+    Proposition 12 of Canonne, Kamath and Steinke (2020), always below ρ + 2 sqrt(ρ log(1/δ)) of Bun and Steinke (2016).
+    For one Gaussian mechanism ``gaussian_epsilon`` is smaller, and exact.
+    """
+    rho, delta = checks.real("rho", rho, "(0, inf)"), checks.real("delta", delta, "(0, 1)")
+    a, _ = _switch(lambda a: _at_most(lambda: _best_rho(arb(a), delta), rho))
+    epsilon = _decided(lambda: (1 + arb(a)) * rho - _gain(arb(a), delta), lambda x: max(_rounded_up(x), 0.0))
+    return float(epsilon)
+
+
+def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
+    """A ρ for which every ρ-zCDP mechanism is (ε, δ)-DP: the zCDP budget that an (ε, δ) target allows.
+
+    The converse is not meant, and is false: (ε, δ)-DP with δ > 0 implies no zCDP.
+
+    Parameters
+    ----------
+    epsilon
+        ε >= 0.
+    delta
+        0 < δ < 1.
+
+    Returns
+    -------
+    ρ >= 0, the largest that ``zcdp_to_approx_dp`` maps to at most ``epsilon``, rounded down: never too large, and too
+    small by no more than one unit in the last place.  0.0 where the true one is below the range of floats.
+
+    Notes
+    -----
+    Proposition 12 of Canonne, Kamath and Steinke (2020).  For one Gaussian mechanism ``gaussian_rho`` allows more.
+    """
+    epsilon, delta = checks.real("epsilon", epsilon, "[0, inf)"), checks.real("delta", delta, "(0, 1)")
+    a, _ = _switch(lambda a: _at_most(lambda: _best_epsilon(arb(a), delta), epsilon))
+    minus_rho = _decided(lambda: -(epsilon + _gain(arb(a), delta)) / (1 + arb(a)), lambda x: min(_rounded_up(x), 0.0))
+    return abs(float(minus_rho))
