@@ -92,7 +92,7 @@ def _ball() -> Arithmetic:
         expm1=arb.expm1,
         log1p=arb.log1p,
         poch=lambda x, n: arb(x).rising(n),
-        rc=lambda x, y: acb(x).elliptic_rf(acb(y), acb(y)).real,
+        rc=lambda x, y: acb.elliptic_rf(acb(x), acb(y), acb(y)).real,
         settled=settled,
         between=lambda x, y: x.union(y),
     )

@@ -199,9 +199,7 @@ def nu_ftrl_upper_bound(problem: QuadraticProblem, nu: float, *, rho: float = 1.
     return (eta * problem.residual_std**2 * trace / 2 + privacy) / (2 - eta * problem.moment_bound)
 
 
-def dp_sgd_error_bounds(
-    problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0
-) -> tuple[float, float]:
+def dp_sgd_error_bounds(problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0) -> tuple[float, float]:
     """Theorem 2.2 for DP-SGD with explicit constants: (lower, upper) = (1, 2) × (η d G²/(8ρ) + η s² Tr H/4).
 
     For η R² <= 1; beyond that the upper bound is ``inf``.

@@ -173,11 +173,11 @@ class QuadraticProblem(Record, ABC):
         Without noise the larger of ``bounds.theorem_c18_universal_lower_bound`` (corrected) and
         ``bounds.average_log_lower_bound`` (N2); with noise ``bounds.linear_lower_bound``.
         """
-        budget: dict[str, float] = {"rho": rho, "clip_norm": clip_norm}
         if noise is not None:
-            return bounds.linear_lower_bound(self, noise, **budget)
+            return bounds.linear_lower_bound(self, noise, rho=rho, clip_norm=clip_norm)
         return max(
-            bounds.theorem_c18_universal_lower_bound(self, **budget), bounds.average_log_lower_bound(self, **budget)
+            bounds.theorem_c18_universal_lower_bound(self, rho=rho, clip_norm=clip_norm),
+            bounds.average_log_lower_bound(self, rho=rho, clip_norm=clip_norm),
         )
 
     def upper_bound(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:

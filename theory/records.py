@@ -1,37 +1,37 @@
-"""Frozen records that may hold arrays: equality and hash by value, arrays read-only."""
+"""Frozen records that may hold arrays: equal, hashed, shown and rebuilt by the arguments that make them."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+import inspect
 from typing import Any
 
 import numpy as np
 
 
-def _key(value: Any) -> Any:
-    return (value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
-
-
 class Record:
-    """Base of frozen dataclasses (declared with ``eq=False``) whose fields may be arrays."""
+    """Base of frozen dataclasses (declared with ``eq=False, repr=False``) whose fields may be arrays."""
 
-    def _values(self) -> tuple[Any, ...]:
-        return tuple(_key(getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that rebuild this record: ``type(self)(**self.arguments())`` equals it."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def _key(self) -> tuple[Any, ...]:
+        values = self.arguments().values()
+        return tuple((v.shape, v.tobytes()) if isinstance(v, np.ndarray) else v for v in values)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._values() == other._values()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, self._values()))
+        return hash((type(self).__name__, self._key()))
 
     def __repr__(self) -> str:
+        def shown(value: Any) -> str:
+            return np.array2string(value, separator=", ") if isinstance(value, np.ndarray) else repr(value)
+
         with np.printoptions(threshold=8, edgeitems=3, floatmode="unique", linewidth=10**6):
-            shown = (
-                f"{f.name}={np.array2string(v, separator=', ') if isinstance(v, np.ndarray) else repr(v)}"
-                for f in fields(self)  # type: ignore[arg-type]
-                for v in [getattr(self, f.name)]
-            )
-            return f"{type(self).__name__}({', '.join(shown)})"
+            arguments = ", ".join(f"{name}={shown(value)}" for name, value in self.arguments().items())
+        return f"{type(self).__name__}({arguments})"
 
     def _set(self, **values: Any) -> None:
         """Set fields of a frozen record while it is being made."""

@@ -266,9 +266,6 @@ class DPSGD(ProductNoise):
     def __init__(self) -> None:
         super().__init__([], [])
 
-    def __repr__(self) -> str:
-        return "DPSGD()"
-
     def averaged_variance(self, rates: ArrayLike) -> Array:
         return np.ones(checks.reals("rates", rates, "(0, 2)").shape)
 
@@ -297,9 +294,6 @@ class NuFTRL(ProductNoise):
     def __init__(self, nu: float) -> None:
         self._set(nu=checks.real("nu", nu, "[0, 2)"))
         super().__init__([self.nu], [0.5])
-
-    def __repr__(self) -> str:
-        return f"NuFTRL(nu={self.nu!r})"
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
         x = checks.reals("rates", rates, "(0, 2)")
@@ -331,9 +325,6 @@ class AntiPGD(ProductNoise):
     def __init__(self, damping: float) -> None:
         self._set(damping=checks.real("damping", damping, "[0, 2)"))
         super().__init__([self.damping], [1.0])
-
-    def __repr__(self) -> str:
-        return f"AntiPGD(damping={self.damping!r})"
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
         x, a = checks.reals("rates", rates, "(0, 2)"), self.damping
@@ -369,6 +360,9 @@ class FiniteNoise(ToeplitzNoise):
         beta = np.trim_zeros(beta, "b").copy()
         beta.setflags(write=False)
         self._set(values=beta)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"coefficients": self.values}
 
     def coefficients(self, steps: int) -> Array:
         padded = np.zeros(checks.integer("steps", steps, 1))
