@@ -18,11 +18,6 @@ _DOUBLE_DOUBLE_UNIT = 2.0**-100
 _UNIT = 2.0**-53
 
 
-def _convolve(x: Array, y: Array, terms: int) -> Array:
-    size = fft.next_fast_len(x.size + y.size - 1, real=True)
-    return np.asarray(fft.irfft(fft.rfft(x, size) * fft.rfft(y, size), size)[:terms])
-
-
 def _newton_reciprocal(coefficients: Array, terms: int) -> Array:
     """G ← g + g (1 − f g), doubling the number of correct terms.
 
@@ -37,11 +32,13 @@ def _newton_reciprocal(coefficients: Array, terms: int) -> Array:
         largest = int(np.argmax(tail)) + n // 2
         growth = max(1.0, (tail.max() / abs(series[0])) ** (1 / max(largest, 1)))
         scale = growth ** -np.arange(size, dtype=float)
-        known = series * scale[:n]
-        factor = coefficients[:size] * scale[: coefficients.size]
-        missing = _convolve(factor, known, size)[n:]
+        length = fft.next_fast_len(2 * n, real=True)
+        known = fft.rfft(series * scale[:n], length)
+        factor = fft.rfft(coefficients[:size] * scale[: coefficients.size], length)
+        missing = fft.irfft(factor * known, length)[n:size]  # what wraps around falls on the first n, which are known
+        update = fft.irfft(fft.rfft(missing, length) * known, length)[: size - n]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            series = np.concatenate([series, -_convolve(known, missing, size - n) / scale[n:]])
+            series = np.concatenate([series, -update / scale[n:]])
         if not np.isfinite(series).all():
             break
     return series

@@ -17,6 +17,7 @@ import numba
 import numpy as np
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+_TINY = 1e-306  # smaller numbers are as good as 0, and slow
 
 # -- double-double arithmetic: a number is the unevaluated sum of two floats -------------------------------------------
 
@@ -86,11 +87,51 @@ def _quotient(x, x_low, y, y_low):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def factor_series(gap, exponent, series):  # type: ignore[no-untyped-def]
+    """Fill ``series`` with the coefficients of (1 − (1 − a) z)^e: the running product of (1 − a) (n − 1 − e)/n.
+
+    The product runs in float64 and its relative rounding errors, known exactly to first order, are added up beside it.
+    Only the product itself is a chain of dependent operations; the rest of a block vectorises.
+    """
+    block = 256
+    ratios, errors, products = np.empty(block), np.empty(block), np.empty(block + 1)
+    r, r_low = _two_sum(1.0, -gap)
+    series[0] = products[0] = 1.0
+    error = 0.0
+    for first in range(1, series.size, block):
+        count = min(block, series.size - first)
+        for i in range(count):
+            n = float(first + i)
+            x, x_low = _two_sum(n - 1.0, -exponent)
+            q = x / n
+            p, p_low = _two_product(q, n)
+            q_low = ((x - p) - p_low + x_low) / n
+            p, p_low = _two_product(q, r)
+            ratios[i] = p
+            errors[i] = (p_low + (q * r_low + q_low * r)) / p if p != 0 else 0.0
+        for i in range(count):
+            products[i + 1] = products[i] * ratios[i]
+        for i in range(count):
+            p, p_low = _two_product(products[i], ratios[i])
+            errors[i] += p_low / p if p != 0 else 0.0
+        for i in range(count):
+            if abs(products[i + 1]) < _TINY:  # from here on the errors of subnormal numbers would rule
+                series[first + i :] = 0.0
+                return
+            error += errors[i]
+            series[first + i] = products[i + 1] + products[i + 1] * error
+        products[0] = products[count]
+
+
+@_jit
 def product_series(gaps, exponents, series):  # type: ignore[no-untyped-def]
     """Fill ``series`` with the coefficients of Π (1 − (1 − a_k) z)^{e_k}.
 
     From z B'(z) = −B(z) Σ e_k r_k z/(1 − r_k z): n β_n = −Σ e_k y_k with y_k ← r_k (y_k + β_{n−1}), r y = y − a y.
     """
+    if gaps.size == 1:
+        factor_series(gaps[0], exponents[0], series)
+        return
     y, y_low = np.zeros(gaps.size), np.zeros(gaps.size)
     value, value_low = 1.0, 0.0
     for n in range(series.size):
@@ -99,7 +140,7 @@ def product_series(gaps, exponents, series):  # type: ignore[no-untyped-def]
             for k in range(gaps.size):
                 u, u_low = _add(y[k], y_low[k], value, value_low)
                 v, v_low = _times(u, u_low, -gaps[k])
-                u, u_low = _add(u, u_low, v, v_low)
+                u, u_low = _add(u, u_low, v, v_low) if abs(u) > _TINY else (0.0, 0.0)
                 y[k], y_low[k] = u, u_low
                 v, v_low = _times(u, u_low, -exponents[k])
                 total, total_low = _add(total, total_low, v, v_low)
