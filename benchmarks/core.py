@@ -1,0 +1,154 @@
+"""What a benchmark is: a registered function that yields rows, each a comparison of two sides.
+
+Registration, the two settings (full and quick), the agreement of numbers, and the run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from benchmarks.timing import Side, measure
+
+SUBJECTS = ("closed_forms", "coefficients", "learning_curves")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Times are in seconds an item, the smallest of all turns; ``ratio`` is the median over the turns of other/ours.
+    ``difference`` is between the two results, ``error`` and ``other_error`` are relative to the exact numbers (None
+    where none are given).
+    """
+
+    case: str
+    ours: str
+    other: str
+    item: str
+    ratio: float
+    low: float
+    high: float
+    seconds: float
+    other_seconds: float
+    difference: float
+    tolerance: float
+    error: float | None = None
+    other_error: float | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """The two sides computed the same numbers."""
+        return self.difference <= self.tolerance
+
+
+def relative_difference(values: ArrayLike, reference: ArrayLike, *, in_norm: bool = False) -> float:
+    """Largest relative difference of an entry, or that of the 2-norm; ``inf`` for other shapes and for what is nan."""
+    x, y = np.asarray(values, dtype=float), np.asarray(reference, dtype=float)
+    if x.shape != y.shape:
+        return np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap = np.linalg.norm(x - y) / np.linalg.norm(y) if in_norm else (np.abs(x - y) / np.abs(y))[x != y]
+    largest = float(np.max(gap, initial=0.0))
+    return largest if np.isfinite(largest) else np.inf
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How large and how long: ``quick`` for a look and for the test, else what is worth quoting."""
+
+    quick: bool = False
+
+    def pick(self, full: T, quick: T) -> T:
+        """A size for either setting."""
+        return quick if self.quick else full
+
+    def compare(
+        self,
+        case: str,
+        ours: Side,
+        other: Side,
+        *,
+        item: str,
+        tolerance: float,
+        where: Any = ...,
+        exact: tuple[Any, ArrayLike] | None = None,
+        in_norm: bool = False,
+    ) -> Row:
+        """Compare numbers, then time.
+
+        Parameters
+        ----------
+        case
+            What is computed, such as the size.
+        ours, other
+            The two sides; both are called once before anything is timed.
+        item
+            What ``Side.items`` counts.
+        tolerance
+            Largest difference at which the sides agree.
+        where
+            The part (an index) of our result that the other side computes.
+        exact
+            An index into that part, and the exact values there.
+        in_norm
+            Differences are of the 2-norm, not of single entries.
+        """
+        result = np.asarray(ours.run())[where]
+        other_result = np.asarray(other.run())
+        error = other_error = None
+        if exact is not None:
+            sample, values = exact
+            error = relative_difference(result[sample], values, in_norm=in_norm)
+            other_error = relative_difference(other_result[sample], values, in_norm=in_norm)
+        timing = measure(ours, other, turns=self.pick(7, 3), shortest=self.pick(0.05, 0.002))
+        return Row(
+            case=case,
+            ours=ours.name,
+            other=other.name,
+            item=item,
+            ratio=timing.ratio,
+            low=timing.spread[0],
+            high=timing.spread[1],
+            seconds=min(timing.ours),
+            other_seconds=min(timing.other),
+            difference=relative_difference(other_result, result, in_norm=in_norm),
+            tolerance=tolerance,
+            error=error,
+            other_error=other_error,
+        )
+
+
+Benchmark = Callable[[Setting], Iterable[Row]]
+
+REGISTRY: dict[str, Benchmark] = {}
+
+
+def benchmark(function: Benchmark) -> Benchmark:
+    """Register a function of a setting that yields rows, under its own name; its docstring heads its table."""
+    name = function.__name__.replace("_", "-")
+    if name in REGISTRY:
+        raise ValueError(f"there are two benchmarks named {name!r}")
+    REGISTRY[name] = function
+    return function
+
+
+def load() -> dict[str, Benchmark]:
+    """Import all subjects and return the benchmarks by name."""
+    for subject in SUBJECTS:
+        importlib.import_module(f"benchmarks.{subject}")
+    return REGISTRY
+
+
+def run(names: Iterable[str], setting: Setting) -> Iterator[tuple[str, Row]]:
+    """Run benchmarks, giving each row as soon as it is there."""
+    for name in names:
+        for row in REGISTRY[name](setting):
+            yield name, row

@@ -1,0 +1,77 @@
+"""The table, the machine it was measured on, and the file with both."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.core import Row
+
+PACKAGES = ("corrnoise", "numpy", "scipy", "numba", "mpmath")
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def machine() -> dict[str, str]:
+    """Processor, system and versions."""
+    return {
+        "processor": f"{_processor()}, {os.cpu_count()} logical cores",
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{package: version(package) for package in PACKAGES},
+    }
+
+
+def machine_line() -> str:
+    """The same for people."""
+    facts = machine()
+    where = f"{facts.pop('processor')}; {facts.pop('system')}"
+    return where + "\n" + ", ".join(f"{name} {number}" for name, number in facts.items())
+
+
+_CASE, _SIDE = 18, 39
+
+HEAD = (
+    f"{'case':<{_CASE}} {'against':<{_SIDE}} {'ratio':>8} {'spread':>17} {'our ns':>8} {'its ns':>11} "
+    f"{'difference':>10} {'our error':>9} {'its error':>9}  per"
+)
+
+
+def _number(x: float) -> str:
+    return f"{x:.3g}" if 1e-3 <= x < 1e3 else f"{x:,.0f}" if x >= 1e3 else f"{x:.1e}"
+
+
+def line(row: Row) -> str:
+    """One row of the table; ns is CPU time for what stands under ``per``."""
+    spread = f"{_number(row.low)} .. {_number(row.high)}"
+    errors = " ".join(f"{'-' if e is None else f'{e:.1e}':>9}" for e in (row.error, row.other_error))
+    verdict = "" if row.agrees else f"  DISAGREES (tolerance {row.tolerance:.0e})"
+    return (
+        f"{row.case:<{_CASE}} {row.other:<{_SIDE}} {_number(row.ratio):>8} {spread:>17} "
+        f"{_number(row.seconds * 1e9):>8} {_number(row.other_seconds * 1e9):>11} "
+        f"{row.difference:>10.1e} {errors}  {row.item}{verdict}"
+    )
+
+
+def save(file: Path, rows: Iterable[tuple[str, Row]]) -> None:
+    """Write machine and rows as JSON, all or nothing."""
+    content = {"machine": machine(), "rows": [{"benchmark": name, **asdict(row)} for name, row in rows]}
+    part = file.with_name(file.name + ".part")
+    try:
+        part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,187 @@
+"""The benchmarks in their quick setting: numbers agree, ratios are there, and a wrong side is caught.  No time is
+asserted; where the harness itself is tested the clock is a fake.
+"""
+
+import importlib
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _checkout_on_path():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT))
+        for library in ("OPENBLAS", "OMP", "MKL"):  # set by the benchmarks on import; undone after this file
+            patch.setenv(f"{library}_NUM_THREADS", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def core():
+    module = importlib.import_module("benchmarks.core")
+    module.load()
+    return module
+
+
+@pytest.fixture(scope="module")
+def timing():
+    return importlib.import_module("benchmarks.timing")
+
+
+@pytest.fixture(scope="module")
+def command():
+    return importlib.import_module("benchmarks.__main__")
+
+
+@pytest.fixture(scope="module")
+def quick(command, core, tmp_path_factory):
+    """Exit status and JSON of a quick run of everything."""
+    file = tmp_path_factory.mktemp("benchmarks") / "quick.json"
+    status = command.main(["--quick", "--json", str(file)])
+    return status, json.loads(file.read_text(encoding="utf-8"))
+
+
+# -- the benchmarks ----------------------------------------------------------------------------------------------------
+
+
+def test_every_benchmark_gives_finite_ratios_and_equal_numbers(quick, core):
+    status, found = quick
+    assert status == 0
+    assert {row["benchmark"] for row in found["rows"]} == set(core.REGISTRY)
+    assert len({(row["benchmark"], row["case"], row["other"]) for row in found["rows"]}) == len(found["rows"])
+    for row in found["rows"]:
+        assert 0 < row["low"] <= row["ratio"] <= row["high"] < math.inf, row
+        assert min(row["seconds"], row["other_seconds"]) > 0, row
+        assert row["difference"] <= row["tolerance"] <= 1e-8, row
+
+
+def test_the_machine_and_the_versions_are_recorded(quick):
+    _, found = quick
+    assert {"processor", "system", "python", "corrnoise", "numpy", "scipy", "numba", "mpmath"} == set(found["machine"])
+    assert all(found["machine"].values())
+
+
+def test_errors_are_within_what_is_documented(quick):
+    """Closed forms 4e-15, coefficients 4e-16; the cumulative product in float64 is beyond the latter."""
+    bounds = {"limiting-sensitivity": 4e-15, "averaged-variance": 4e-15, "coefficients": 4e-16}
+    judged = [row for row in quick[1]["rows"] if row["error"] is not None]
+    assert {row["benchmark"] for row in judged} == set(bounds)
+    for row in judged:
+        assert row["error"] <= bounds[row["benchmark"]], row
+        if row["other"] == "numpy cumprod":
+            assert row["other_error"] > bounds["coefficients"], row
+
+
+def test_every_comparison_rejects_a_side_that_is_off_by_a_millionth(core, timing, monkeypatch):
+    monkeypatch.setattr(core, "measure", lambda *_, **__: timing.Timing((1.0,), (1.0,)))
+
+    class Wrong(core.Setting):
+        def compare(self, case, ours, other, **details):
+            off = timing.Side(ours.name, lambda: core.np.multiply(ours.run(), 1 + 1e-6), ours.items)
+            return super().compare(case, off, other, **details)
+
+    rows = list(core.run(core.REGISTRY, Wrong(quick=True)))
+    assert len(rows) > len(core.REGISTRY)
+    assert [name for name, row in rows if row.agrees] == []
+
+
+# -- the harness -------------------------------------------------------------------------------------------------------
+
+
+def test_the_sides_run_in_turns_and_ratios_are_for_each_item(timing, monkeypatch):
+    now, calls = [0.0], []
+
+    def side(name, cost, items):
+        def run():
+            calls.append(name)
+            now[0] += cost
+
+        return timing.Side(name, run, items)
+
+    monkeypatch.setattr(timing.time, "process_time", lambda: now[0])
+    found = timing.measure(side("A", 2.0, 4), side("B", 3.0, 1), turns=3, shortest=2.5)
+    assert "".join(calls) == "AABAABAAB"
+    assert found.ours == (0.5,) * 3
+    assert found.other == (3.0,) * 3
+    assert found.ratio == 6.0
+
+
+def test_ratio_is_the_median_and_the_spread_the_range_of_paired_turns(timing):
+    found = timing.Timing((1.0, 2.0, 4.0), (5.0, 4.0, 4.0))
+    assert found.ratio == 2.0
+    assert found.spread == (1.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "reference", "in_norm", "difference"),
+    [
+        ([1.0, 0.0, math.inf], [1.0, 0.0, math.inf], False, 0.0),
+        ([1.0, 2.0], [1.0, 4.0], False, 0.5),
+        ([3.0, 4.5], [3.0, 4.0], True, 0.1),
+        ([1.0, 1e-300], [1.0, 2e-300], True, 0.0),
+        ([1.0, 1e-300], [1.0, 2e-300], False, 0.5),
+        ([1.0, 1e-300], [1.0, 0.0], False, math.inf),
+        ([1.0, math.nan], [1.0, math.nan], False, math.inf),
+        ([1.0, math.nan], [1.0, 1.0], True, math.inf),
+        ([1.0], [1.0, 1.0], False, math.inf),
+        (1.0, [1.0], False, math.inf),
+    ],
+)
+def test_relative_difference(core, values, reference, in_norm, difference):
+    assert core.relative_difference(values, reference, in_norm=in_norm) == pytest.approx(difference, abs=1e-299)
+
+
+def test_a_disagreement_fails_the_command(core, timing, command, monkeypatch, capsys):
+    def cubes(setting, factor):
+        """Cubes."""
+        x = core.np.linspace(1, 2, 5)
+        ours, other = timing.Side("product", lambda: x * x * x, 5), timing.Side("power", lambda: factor * x**3.0, 5)
+        yield setting.compare("5 values", ours, other, item="value", tolerance=1e-15)
+
+    monkeypatch.setitem(core.REGISTRY, "right", lambda setting: cubes(setting, 1.0))
+    monkeypatch.setitem(core.REGISTRY, "wrong", lambda setting: cubes(setting, 1 + 1e-12))
+    assert command.main(["--quick", "--only", "right"]) == 0
+    assert "DISAGREES" not in capsys.readouterr().out
+    assert command.main(["--quick", "--only", "right", "--only", "wrong"]) == 1
+    assert capsys.readouterr().out.count("DISAGREES") == 1
+
+
+def test_two_benchmarks_cannot_share_a_name(core):
+    def learning_curve(setting):
+        yield from ()
+
+    with pytest.raises(ValueError, match="learning-curve"):
+        core.benchmark(learning_curve)
+
+
+def test_an_unknown_name_is_refused(command, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command.main(["--only", "nonsense"])
+    assert stopped.value.code == 2
+    assert "learning-curve" in capsys.readouterr().err
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_other(core, tmp_path):
+    report = importlib.import_module("benchmarks.report")
+    row = core.Row("case", "a", "b", "item", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
+    file = tmp_path / "out.json"
+    report.save(file, [("name", row)])
+    before = file.read_bytes()
+    with pytest.raises(TypeError):
+        report.save(file, [(object(), row)])
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_command_runs_from_the_root_of_the_checkout():
+    help_text = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "example: python -m benchmarks" in help_text.stdout
