@@ -1,9 +1,10 @@
 """What the property-based tests draw: noise, spectra, learning rates.  Logarithmic scales, ends included."""
 
 import numpy as np
+from hypothesis import strategies as st
+
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
 from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise
-from hypothesis import strategies as st
 
 
 def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:

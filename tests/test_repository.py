@@ -9,8 +9,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-import corrnoise as cn
 import pytest
+
+import corrnoise as cn
 
 ROOT = Path(__file__).parents[1]
 FLOORS = ("theory", "solvers", "simulations", "figures", "paper_checks")

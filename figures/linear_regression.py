@@ -1,0 +1,235 @@
+"""Figure 2 of arXiv 2310.06771: linear regression against dimension, effective dimension and learning rate.
+
+Inputs are Gaussian, the Hessian has the eigenvalues λ_k = k^{−α}, there is no residual noise, and G = ρ = 1.  Around
+d = 128, α = 1, η = 0.02 one quantity is varied at a time.  For Noisy-SGD and for ν-Noisy-FTRL with ν = ημ the records
+hold
+
+* ``exact``: F_∞ = lim E F(θ_t) − F*, with the factor ½ of F;
+* ``linear part``: what remains of it without the feedback of the error on itself, a lower bound;
+* ``rate``: ηdG²/(4ρ) and η²G² Tr H/(4ρ), the rates of Theorem 2.2 without logarithms.  The first is an upper bound of
+  Noisy-SGD for η R² <= 1, the second a lower bound of all noise;
+* ``rate with logarithm``: η²G² Tr H log²(1/ν)/(4ρ), the rate of Theorem 2.2 for ν-Noisy-FTRL;
+
+and, for all noise, the ``exact`` optimum.  The feedback multiplies the errors by 1/(1 − A), nearly, with
+A = (η/2) Σ λ_j/(1 − η λ_j); the paper's slopes contain it.
+
+References
+----------
+Choquette-Choo et al., arXiv 2310.06771: Theorems 2.2 and C.18, Figure 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.theory import checks
+from corrnoise.theory.problems import LinearRegression
+from corrnoise.theory.toeplitz_noise import DPSGD, NuFTRL
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DIMENSION, EXPONENT, LEARNING_RATE = 128, 1.0, 0.02
+
+SGD, FTRL, OPTIMUM = "Noisy-SGD", "nu-Noisy-FTRL", "optimum"
+
+#: What is varied in each panel, and over which settings.  The paper gives the range of the exponent only.
+SETTINGS = {
+    "dimension": np.array([8, 16, 32, 64, 128]),
+    "effective dimension": np.linspace(1.0, 0.4, 7),
+    "learning rate": np.array([0.02, 0.04, 0.08, 0.16]),
+}
+
+#: The slopes stated in the caption.
+PAPER_SLOPES = {
+    ("dimension", SGD): 1.00,
+    ("effective dimension", SGD): 0.18,
+    ("effective dimension", FTRL): 0.94,
+    ("learning rate", SGD): 1.27,
+    ("learning rate", FTRL): 2.03,
+}
+
+
+def problem(
+    dimension: int = DIMENSION, exponent: float = EXPONENT, learning_rate: float = LEARNING_RATE
+) -> LinearRegression:
+    """Linear regression with Gaussian inputs, eigenvalues k^{−α}, k = 1, …, d, and no residual noise."""
+    k = np.arange(1.0, checks.integer("dimension", dimension, 1) + 1)
+    return LinearRegression(k ** -checks.real("exponent", exponent), learning_rate)
+
+
+def _ftrl(p: LinearRegression) -> NuFTRL:
+    return NuFTRL(p.learning_rate * p.eigenvalues.min())
+
+
+CURVES: dict[tuple[str, str], Callable[[LinearRegression], float]] = {
+    (SGD, "exact"): lambda p: p.stationary_error(DPSGD()),
+    (SGD, "linear part"): lambda p: p.lower_bound(DPSGD()),
+    (SGD, "rate"): lambda p: p.learning_rate * p.eigenvalues.size / 4,
+    (FTRL, "exact"): lambda p: p.stationary_error(_ftrl(p)),
+    (FTRL, "linear part"): lambda p: p.lower_bound(_ftrl(p)),
+    (FTRL, "rate"): lambda p: p.learning_rate**2 * float(p.eigenvalues.sum()) / 4,
+    (FTRL, "rate with logarithm"): lambda p: (
+        p.learning_rate**2 * float(p.eigenvalues.sum()) * np.log(_ftrl(p).nu) ** 2 / 4
+    ),
+    (OPTIMUM, "exact"): lambda p: p.optimal_error(),
+    ("feedback", "exact"): lambda p: 1 / (1 - p.instability()),
+}
+
+
+def data(refine: int = 4) -> Data:
+    """Every curve in every panel, with each interval between two settings divided into ``refine`` (1, 2, 4 or 8)."""
+    if checks.integer("refine", refine, 1) not in (1, 2, 4, 8):
+        raise ValueError(f"refine must be 1, 2, 4 or 8, got {refine!r}")
+    series = []
+    for panel, settings in SETTINGS.items():
+        places = np.arange((settings.size - 1) * refine + 1) / refine
+        values = np.interp(places, np.arange(settings.size), settings)
+        if panel == "dimension":
+            x, problems = values, [problem(dimension=int(d)) for d in values]
+        elif panel == "effective dimension":
+            problems = [problem(exponent=alpha) for alpha in values]
+            x = np.array([p.effective_dimension() for p in problems])
+        else:
+            x, problems = values, [problem(learning_rate=eta) for eta in values]
+        for (method, kind), value in CURVES.items():
+            series.append(Series(panel, method, kind, x, np.array([value(p) for p in problems])))
+    return tuple(series)
+
+
+def slope(series: Series) -> float:
+    """Least-squares slope of log y on log x at the settings of the panel; points between them do not count."""
+    intervals = SETTINGS[series.panel].size - 1
+    stride = (series.x.size - 1) // intervals
+    if stride < 1 or stride * intervals + 1 != series.x.size:
+        raise ValueError(f"series must hold the {intervals + 1} settings of its panel, got {series.x.size} points")
+    x, y = np.log(series.x[::stride]), np.log(series.y[::stride])
+    return float(np.polyfit(x, y, 1)[0])
+
+
+#: Colour says which noise, line style says which statement.
+STYLES: dict[tuple[str, str], dict[str, Any]] = {
+    (SGD, "exact"): {"color": "C0", "linewidth": 2.0, "label": "Noisy-SGD, exact"},
+    (FTRL, "exact"): {"color": "C1", "linewidth": 2.0, "label": r"$\nu$-Noisy-FTRL, exact"},
+    (SGD, "linear part"): {"color": "C0", "linestyle": ":", "label": "Noisy-SGD, lower bound"},
+    (FTRL, "linear part"): {"color": "C1", "linestyle": ":", "label": r"$\nu$-Noisy-FTRL, lower bound"},
+    (SGD, "rate"): {"color": "C0", "linestyle": "--", "linewidth": 1.0, "label": r"$\eta d\,G^2/4\rho$"},
+    (FTRL, "rate"): {
+        "color": "C1",
+        "linestyle": "--",
+        "linewidth": 1.0,
+        "label": r"$\eta^2\,\mathrm{Tr}\,H\,G^2/4\rho$",
+    },
+    (OPTIMUM, "exact"): {"color": "black", "linewidth": 0.6, "label": "optimum over all noise"},
+}
+
+#: The horizontal axis of each panel: label and ticks.
+AXES: dict[str, tuple[str, list[float]]] = {
+    "dimension": (r"Dimension $d$", [8, 16, 32, 64, 128]),
+    "effective dimension": (r"Effective dimension $\mathrm{Tr}\,H/\|H\|_2$", [6, 10, 15, 20, 30]),
+    "learning rate": (r"Learning rate $\eta$", [0.02, 0.04, 0.08, 0.16]),
+}
+
+
+def draw(data: Data) -> Figure:
+    """Draw the three panels side by side, with the slopes of the exact curves."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
+
+    figure = Figure(figsize=(PAGE_WIDTH, 2.7), layout="constrained")
+    panels = dict(zip(AXES, figure.subplots(1, 3, sharey=True), strict=True))
+    for (method, kind), style in STYLES.items():
+        for s in data:
+            if (s.method, s.kind) == (method, kind):
+                panels[s.panel].loglog(s.x, s.y, **style)
+                if kind == "exact" and method != OPTIMUM:
+                    _write_slope(panels[s.panel], s, above=method == FTRL, color=style["color"])
+
+    for tag, (panel, (label, ticks)) in zip("abc", AXES.items(), strict=True):
+        panels[panel].set(title=f"({tag})", xlabel=label)
+        panels[panel].xaxis.set_major_locator(FixedLocator(ticks))
+        panels[panel].xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        panels[panel].xaxis.set_minor_locator(NullLocator())
+    first = panels["dimension"]
+    first.set(ylabel=r"Asymptotic suboptimality $F_\infty$  [$G^2\!/\rho$]", ylim=(2e-4, 1e1))
+    handles, names = first.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _write_slope(axes: Axes, series: Series, *, above: bool, color: str) -> None:
+    """Write the slope of ``series`` beside the middle of its curve, on the free side of it."""
+    middle = np.sqrt(series.x[0] * series.x[-1])
+    height = np.exp(np.interp(np.log(middle), np.log(series.x), np.log(series.y)))
+    axes.annotate(
+        f"slope {slope(series):.2f}",
+        (middle, height),
+        xytext=(-4, 6) if above else (8, -13),
+        textcoords="offset points",
+        ha="right" if above else "left",
+        color=color,
+    )
+
+
+def report() -> str:
+    """The caption's slopes beside the exact ones, and what they are made of."""
+    curves = {(s.panel, s.method, s.kind): s for s in data(refine=1)}
+    fitted = {key: slope(s) for key, s in curves.items()}
+    excess = [float(e) for p in SETTINGS for e in curves[p, FTRL, "exact"].y / curves[p, OPTIMUM, "exact"].y]
+
+    def line(panel: str, method: str) -> str:
+        paper = PAPER_SLOPES.get((panel, method))
+        stated = "-" if paper is None else f"{paper:.2f}"
+        own = [fitted.get((panel, method, kind)) for kind in ("exact", "linear part", "rate")]
+        return f"  {panel:<20} {method:<14}{stated:>6}" + "".join("       -" if v is None else f"{v:8.3f}" for v in own)
+
+    def in_each_panel(method: str, kind: str) -> str:
+        return ", ".join(f"{fitted[panel, method, kind]:.3f}" for panel in SETTINGS)
+
+    table = "\n".join(line(panel, method) for panel in SETTINGS for method in (SGD, FTRL, OPTIMUM))
+    largest = max(abs(fitted[panel, method, "exact"] - s) for (panel, method), s in PAPER_SLOPES.items())
+    return f"""\
+Slopes on logarithmic axes (linear: without the feedback of the error; rate: eta d, and eta^2 Tr H):
+
+  against              of             paper   exact  linear    rate
+{table}
+
+At these settings nu-Noisy-FTRL has {min(excess):.2f} to {max(excess):.2f} times the optimal error.
+
+Where it differs from the paper:
+- The curves are exact values of F_inf = lim E F - F*, with the factor 1/2 of F, not simulations.  The paper does not
+  state nu, the residual variance or the settings of d and eta.  With nu = eta mu, no residual noise, d = 8, ..., 128
+  and eta = 0.02, ..., 0.16 all five slopes agree with the caption to {largest:.3f}.
+- The slopes contain the feedback factor 1/(1 - A), A = (eta/2) sum lambda/(1 - eta lambda), whose own slopes are
+  {in_each_panel("feedback", "exact")}: it grows towards instability, A = 1.  Without it Noisy-SGD has the slopes
+  {in_each_panel(SGD, "linear part")} and nu-Noisy-FTRL {in_each_panel(FTRL, "linear part")}.
+- Close to the caption's slopes are the rates without logarithms.  The upper bound that Theorem 2.2 states for
+  nu-Noisy-FTRL, eta^2 Tr H log^2(1/nu), has the slopes {in_each_panel(FTRL, "rate with logarithm")}."""
+
+
+FIGURE = PaperFigure(
+    name="linear_regression",
+    source="Figure 2 of arXiv 2310.06771",
+    title="stationary error of linear regression against dimension, effective dimension and learning rate",
+    panels={
+        "dimension": "x = dimension d; alpha = 1, eta = 0.02",
+        "effective dimension": "x = Tr H/||H||_2, alpha from 1 to 0.4; d = 128, eta = 0.02",
+        "learning rate": "x = learning rate eta, in units of 1/||H||_2; d = 128, alpha = 1",
+    },
+    parameters=(
+        "y = F_inf = lim E F - F*, with the factor 1/2 of F, in units of G^2/rho (G clip norm, rho zCDP budget)",
+        "y of the method feedback: 1/(1 - A), without units",
+        "Gaussian inputs, eigenvalues k^(-alpha), no residual noise; nu = eta mu, mu the smallest eigenvalue",
+        "linear part: the error without its feedback, a lower bound",
+        "rates: eta d/4, eta^2 Tr H/4, eta^2 Tr H log^2(1/nu)/4",
+        "slopes: least squares on logarithms at d = 8, 16, ..., 128; alpha = 1, 0.9, ..., 0.4; eta = 0.02, ..., 0.16",
+    ),
+    data=data,
+    draw=draw,
+    report=report,
+)
