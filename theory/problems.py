@@ -144,7 +144,6 @@ class QuadraticProblem(Record, ABC):
         """
         from corrnoise.theory import recursions
 
-        unit = unit_variance(rho, clip_norm)
         steps = checks.integer("steps", steps, 0)
         offset = checks.reals("initial_offset", initial_offset)
         if offset.shape not in ((), self.eigenvalues.shape):
@@ -153,7 +152,7 @@ class QuadraticProblem(Record, ABC):
             )
         errors = np.full(steps + 1, math.inf)
         initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2
-        variance = noise_variance(noise, rho, clip_norm) if horizon is None else unit * noise.sensitivity(horizon) ** 2
+        variance = noise_variance(noise, rho, clip_norm, horizon)
         recursions.second_moments(
             self.rates,
             np.broadcast_to(self.kurtosis, self.eigenvalues.shape).astype(np.float64),

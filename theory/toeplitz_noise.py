@@ -51,11 +51,12 @@ def unit_variance(rho: float, clip_norm: float) -> float:
     return checks.real("clip_norm", clip_norm, "(0, inf)") ** 2 / (2 * checks.real("rho", rho, "(0, inf)"))
 
 
-def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float) -> float:
-    """σ² = G² γ_∞²/(2ρ), the variance of w_t in runs of any length; ``inf`` where γ_∞ is."""
+def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: int | None = None) -> float:
+    """σ² = G² γ²/(2ρ), the variance of w_t, with γ_T for T = ``horizon`` or γ_∞; ``inf`` where γ is."""
+    unit = unit_variance(rho, clip_norm)
     if not isinstance(noise, ToeplitzNoise):
         raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
-    return unit_variance(rho, clip_norm) * noise.limiting_sensitivity() ** 2
+    return unit * (noise.limiting_sensitivity() if horizon is None else noise.sensitivity(horizon)) ** 2
 
 
 class ToeplitzNoise(Record, ABC):
