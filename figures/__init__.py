@@ -1,4 +1,4 @@
-"""The figures of the papers: a data function and a drawing function each."""
+"""The figures of the papers, and of what goes on from there: a data function and a drawing function each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure
 
 #: Every figure, in the order of the papers; each is the ``FIGURE`` of the module of its name.
-NAMES = ("mean_estimation", "linear_regression")
+NAMES = ("mean_estimation", "linear_regression", "learning_curves")
 
 
 def paper_figure(name: str) -> PaperFigure:

@@ -104,7 +104,7 @@ def draw(data: Data) -> Figure:
     return figure
 
 
-def report() -> str:
+def report(_: Data) -> str:
     """What Figure 1's caption says of the two ends, beside the exact ratio."""
     shown = "\n".join(
         f"  {eta:<8g} {error_ratio(eta):<14.6g} {asymptotic_ratio(np.array(eta)):.6g}"

@@ -1,8 +1,9 @@
-"""What the figures of the papers share: records of data, one entry for each figure, files that are whole or not there.
+"""What the figures share: records of data, one entry for each figure, files that are whole or not there.
 
-A figure is two functions: one computes its data, as records of plain arrays, and one draws them.  ``publish`` writes
-the drawing as PDF and PNG and the data as CSV, under the style ``corrnoise.mplstyle``.  The same data give the same
-bytes at every run: no dates are written, and settings of the user's own are set aside.
+A figure is two functions: one computes its data, as records of plain arrays, and one draws them.  A third may simulate
+what the data state exactly; its records are drawn and written beside the others.  ``publish`` writes the drawing as PDF
+and PNG and the data as CSV, under the style ``corrnoise.mplstyle``.  The same data give the same bytes at every run: no
+dates are written, and settings of the user's own are set aside.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from corrnoise import __version__
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
@@ -24,10 +27,13 @@ from corrnoise.theory.records import Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from corrnoise.figures.simulation import Simulated, SimulationRun
+
 STYLE = Path(__file__).with_name("corrnoise.mplstyle")
 PAGE_WIDTH = 6.75  #: inches, for three panels side by side
 
 _COLUMNS = ["panel", "method", "kind", "x", "y"]
+_SIMULATED_COLUMNS = ["standard_error", "exact", "z"]  # written if something was simulated; empty for the rest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,12 +63,42 @@ class Series(Record):
         checks.same_length("x", self.x, "y", self.y)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedSeries(Series):
+    """Points whose y was simulated and is known exactly as well.
+
+    Parameters
+    ----------
+    standard_error
+        Of y, > 0, shape (n,).
+    exact
+        The expectation of y, shape (n,).
+    """
+
+    standard_error: Array
+    exact: Array
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set(
+            standard_error=checks.reals("standard_error", self.standard_error, "(0, inf)", ndim=1),
+            exact=checks.reals("exact", self.exact, ndim=1),
+        )
+        checks.same_length("y", self.y, "standard_error", self.standard_error)
+        checks.same_length("y", self.y, "exact", self.exact)
+
+    @property
+    def z(self) -> Array:
+        """(y − exact)/standard error, shape (n,)."""
+        return (self.y - self.exact) / self.standard_error
+
+
 Data = tuple[Series, ...]
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of a paper, redrawn from formulas.
+    """A figure of a paper, or one that goes on from there, drawn from formulas.
 
     Parameters
     ----------
@@ -81,7 +117,9 @@ class PaperFigure:
     draw
         Draws them.
     report
-        What the paper states beside what was computed, where the two differ, and why.
+        What the paper states beside these records, where the two differ, and why.
+    simulate
+        Simulates what the records state exactly; None if nothing of it is random.
     """
 
     name: str
@@ -91,13 +129,23 @@ class PaperFigure:
     parameters: Sequence[str]
     data: Callable[[], Data]
     draw: Callable[[Data], Figure]
-    report: Callable[[], str]
+    report: Callable[[Data], str]
+    simulate: Callable[[SimulationRun], Simulated] | None = None
 
 
-def publish(figure: PaperFigure, directory: str | os.PathLike[str]) -> list[Path]:
-    """Compute and draw ``figure`` and write PDF, PNG and CSV to ``directory``, which is made where it is missing.
+def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data | None = None) -> list[Path]:
+    """Draw ``figure`` and write PDF, PNG and CSV to ``directory``, which is made where it is missing.
 
     All three are complete before the first takes its name, so an error or an interruption leaves what was there.
+
+    Parameters
+    ----------
+    figure
+        What to draw.
+    directory
+        Where to.
+    data
+        Its records; None for ``figure.data()``, without simulations.
 
     Returns
     -------
@@ -113,7 +161,7 @@ def publish(figure: PaperFigure, directory: str | os.PathLike[str]) -> list[Path
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{figure.name}-", dir=directory) as staging:
-        data = figure.data()
+        data = figure.data() if data is None else data
         paths = [Path(staging, f"{figure.name}.{suffix}") for suffix in ("pdf", "png", "csv")]
         with matplotlib.rc_context(fname=STYLE):
             drawing = figure.draw(data)
@@ -131,20 +179,29 @@ def write_csv(figure: PaperFigure, data: Data, path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         file.writelines(f"# {line}\n" for line in lines)
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        simulated = any(isinstance(s, SimulatedSeries) for s in data)
+        writer.writerow(_COLUMNS + _SIMULATED_COLUMNS * simulated)
         for s in data:
-            writer.writerows([s.panel, s.method, s.kind, x, y] for x, y in zip(s.x.tolist(), s.y.tolist(), strict=True))
+            columns = [s.x.tolist(), s.y.tolist()]
+            if isinstance(s, SimulatedSeries):
+                columns += [s.standard_error.tolist(), s.exact.tolist(), s.z.tolist()]
+            elif simulated:
+                columns += [[""] * s.x.size] * len(_SIMULATED_COLUMNS)
+            writer.writerows([s.panel, s.method, s.kind, *row] for row in zip(*columns, strict=True))
 
 
 def read_csv(path: str | os.PathLike[str]) -> Data:
     """Read what ``write_csv`` wrote."""
     with Path(path).open(newline="", encoding="utf-8") as file:
         columns, *rows = csv.reader(line for line in file if not line.startswith("#"))
-    if columns != _COLUMNS:
+    if columns not in (_COLUMNS, _COLUMNS + _SIMULATED_COLUMNS):
         raise ValueError(f"path must be a table with the columns {', '.join(_COLUMNS)}, got {', '.join(columns)}")
-    series = []
+    series: list[Series] = []
     for (panel, method, kind), group in groupby(rows, key=lambda row: tuple(row[:3])):
-        points = [(float(x), float(y)) for *_, x, y in group]
-        xs, ys = zip(*points, strict=True)
-        series.append(Series(panel, method, kind, list(xs), list(ys)))  # type: ignore[arg-type]
+        x, y, *rest = (
+            np.array(column, float) for column in zip(*([v for v in row[3:] if v] for row in group), strict=True)
+        )
+        series.append(
+            SimulatedSeries(panel, method, kind, x, y, *rest[:2]) if rest else Series(panel, method, kind, x, y)
+        )
     return tuple(series)

@@ -12,9 +12,10 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
-from corrnoise import __version__
+from corrnoise import __version__, simulate_command
 
 
 class Command(NamedTuple):
@@ -54,32 +55,59 @@ def _figures_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="DIR", default="corrnoise-figures", help="folder for the files (default: %(default)s)"
     )
+    parser.add_argument("--no-simulation", action="store_true", help="draw the exact curves only")
+    parser.add_argument("--full", action="store_true", help="simulate with ten seeds and four times the steps")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the simulations (default: 0)")
+    parser.add_argument("--jobs", metavar="N", type=int, default=-1, help="simulations at a time (default: one a core)")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="Dask scheduler of a cluster that simulates instead")
 
 
 def _figures(arguments: Namespace) -> int:
     from corrnoise.figures import NAMES, paper_figure
     from corrnoise.figures.publication import publish
+    from corrnoise.figures.simulation import THOROUGH, SimulationRun
 
     names = list(dict.fromkeys(arguments.names)) or NAMES
+    run = SimulationRun(
+        Path(arguments.output, "simulations"),
+        arguments.seed,
+        jobs=arguments.jobs,
+        cluster=arguments.cluster,
+        **(THOROUGH if arguments.full else {}),
+    )
+    failures: list[str] = []
     for number, name in enumerate(names, start=1):
         figure = paper_figure(name)
         if arguments.list:
             print(f"{name:<18} {figure.source}: {figure.title}")
             continue
         with _progress(f"{name} ({number} of {len(names)}) ..."):
-            paths = publish(figure, arguments.output)
-            report = figure.report()
+            data = figure.data()
+            if figure.simulate and not arguments.no_simulation:
+                simulated, failed = figure.simulate(run)
+                data, failures = data + simulated, [*failures, *failed]
+            paths = publish(figure, arguments.output, data)
+            report = figure.report(data)
         print(f"{name}: {figure.source}, {figure.title}\n", *paths, f"\n{report}\n", sep="\n")
-    return 0
+    for failure in failures:
+        print("corrnoise: error:", failure, file=sys.stderr)
+    return 1 if failures else 0
 
 
 COMMANDS = (
     Command(
         name="figures",
-        summary="draw the papers' figures from exact formulas, as PDF, PNG and CSV",
+        summary="draw the papers' figures from exact formulas and simulations, as PDF, PNG and CSV",
         example="corrnoise figures linear_regression --output plots",
         arguments=_figures_arguments,
         run=_figures,
+    ),
+    Command(
+        name="simulate",
+        summary="simulate private linear regression on a grid, on several cores or a cluster, beside the exact errors",
+        example=simulate_command.EXAMPLE,
+        arguments=simulate_command.add_arguments,
+        run=simulate_command.run,
     ),
 )
 
@@ -117,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has left, as in `corrnoise figures | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (ArithmeticError, OSError, ValueError) as error:
+    except (ArithmeticError, ImportError, OSError, ValueError) as error:
         print("corrnoise: error:", " ".join(str(error).split()), file=sys.stderr)
         return 1
     return status

@@ -173,7 +173,7 @@ def test_records_of_a_new_kind_leave_the_drawing_as_it_is() -> None:
 
 
 def test_report_shows_the_stated_slopes_beside_ours() -> None:
-    lines = linear_regression.report().splitlines()
+    lines = linear_regression.report(linear_regression.data()).splitlines()
     for (panel, method), stated in PAPER_SLOPES.items():
         (line,) = [x for x in lines if x.split()[:-4] == [*panel.split(), method]]
         assert line.split()[-4] == f"{stated:.2f}"

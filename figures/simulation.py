@@ -1,0 +1,153 @@
+"""How figures simulate what they state exactly: how much, where results are kept, what comes back.
+
+Each point of a figure is simulated on its own and kept in a folder as soon as it is finished, so an interrupted run
+goes on from there.  The results depend on the seed, the effort and the number of repeats alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.special import stdtrit
+
+from corrnoise import __version__
+from corrnoise.figures.publication import Data, SimulatedSeries
+from corrnoise.theory import checks
+from corrnoise.theory.checks import Array
+from corrnoise.theory.records import Record
+
+Item = TypeVar("Item")
+
+FALSE_ALARM = 0.01  #: probability that the markers of a correct simulation exceed ``largest_allowed_z``
+
+
+@dataclass(frozen=True)
+class SimulationRun:
+    """How a figure is simulated.
+
+    Parameters
+    ----------
+    directory
+        Folder that keeps finished points; None to keep nothing.
+    seed
+        An integer >= 0.
+    effort
+        Multiplies the number of recorded steps, > 0.
+    repeats
+        Number of independent repetitions, >= 1.
+    jobs
+        Number of points that run at a time, >= 1; −1 for one a core.
+    cluster
+        Address of the Dask scheduler of a cluster that simulates stationary errors instead (learning curves are
+        simulated here).
+    progress
+        Show progress on standard error; None for: if it is a terminal.
+    """
+
+    directory: Path | None = None
+    seed: int = 0
+    effort: float = 1.0
+    repeats: int = 1
+    jobs: int = 1
+    cluster: str | None = None
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        checks.integer("seed", self.seed, 0)
+        checks.real("effort", self.effort, "(0, inf)")
+        checks.integer("repeats", self.repeats, 1)
+        if self.jobs != -1:
+            checks.integer("jobs", self.jobs, 1)
+
+    def seeds(self, count: int) -> list[int]:
+        """Seeds of ``count`` independent simulations; a longer list begins with a shorter one."""
+        return [int(s) for s in np.random.SeedSequence(self.seed).generate_state(count, np.uint64)]
+
+
+#: The thorough run: ten seeds, and longer.
+THOROUGH: dict[str, Any] = {"effort": 4.0, "repeats": 10}
+
+
+class Simulated(NamedTuple):
+    """What was simulated, and a line for each point that failed and is missing in it."""
+
+    data: Data
+    failures: tuple[str, ...]
+
+
+def counted(results: Iterable[Item], total: int, progress: bool | None) -> Iterator[Item]:
+    """Pass ``results`` on, and show on standard error how many of ``total`` have come."""
+    shown = sys.stderr.isatty() if progress is None else progress
+    for done, result in enumerate(results, 1):
+        yield result
+        if shown:
+            print(f"\r\x1b[Kpoints {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+
+def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -> Array:
+    """The vector that ``compute`` returns for the settings ``described``, from ``directory`` if it is there.
+
+    Parameters
+    ----------
+    directory
+        Where the vector is kept, made where it is missing; None: nowhere.
+    described
+        All that determines it: numbers, strings, lists, and records of the theory.
+    compute
+        Called if there is no file of these settings and this version, or a damaged one.
+
+    Raises
+    ------
+    OSError
+        The directory cannot be made or written to.
+    """
+    from corrnoise.simulations.sweeps import write_whole
+
+    if directory is None:
+        return compute()
+    settings = json.loads(json.dumps([__version__, described], default=_plain))
+    path = directory / f"{hashlib.sha256(json.dumps(settings).encode()).hexdigest()}.json"
+    try:
+        record = json.loads(path.read_bytes())
+        if record["settings"] == settings:
+            return np.array(record["values"], np.float64)
+    except (OSError, ValueError, KeyError, TypeError):  # none, or no whole one
+        pass
+    directory.mkdir(parents=True, exist_ok=True)
+    values = compute()
+    write_whole(path, json.dumps({"settings": settings, "values": values.tolist()}) + "\n")
+    return values
+
+
+def _plain(value: object) -> Any:
+    """Return an array or a record of the theory in the terms of JSON."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Record):
+        return [type(value).__name__, value.arguments()]
+    raise TypeError(f"described must hold numbers, strings, lists and records, got {value!r}")
+
+
+def largest_allowed_z(markers: int, freedom: float = math.inf) -> float:
+    """What |z| of all ``markers``, dependent or not, stays below with probability 1 − ``FALSE_ALARM`` or more.
+
+    ``freedom``: degrees of freedom of the standard errors.
+    """
+    return -float(stdtrit(freedom, FALSE_ALARM / 2 / markers))
+
+
+def agreement(data: Data, freedom: float = math.inf) -> str:
+    """A sentence on the largest |z| of the simulated records."""
+    z = np.concatenate([np.abs(s.z) for s in data if isinstance(s, SimulatedSeries)])
+    return (
+        f"{z.size} simulated markers: the largest |z| is {z.max():.2f} "
+        f"(if all agree, above {largest_allowed_z(z.size, freedom):.2f} with probability {FALSE_ALARM:g} at most)."
+    )
