@@ -103,7 +103,7 @@ def test_misuse_is_explained_and_ends_with_status_two(
 
 
 def test_figures_go_to_their_own_folder(tmp_path: Path) -> None:
-    result = run("figures", cwd=tmp_path, env=os.environ | {"PYTHONHASHSEED": "7"})
+    result = run("figures", "--no-simulation", cwd=tmp_path, env=os.environ | {"PYTHONHASHSEED": "7"})
     assert result.returncode == 0
     assert not result.stderr
     folder = tmp_path / "corrnoise-figures"
@@ -127,7 +127,7 @@ def test_figures_go_to_their_own_folder(tmp_path: Path) -> None:
 def test_named_figures_are_drawn_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
 
-    def record(figure: PaperFigure, directory: str) -> list[Path]:
+    def record(figure: PaperFigure, directory: str, _: object) -> list[Path]:
         drawn.append((figure.name, directory))
         return [Path(directory, "a file")]
 
