@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from benchmarks.timing import Side, measure
 
-SUBJECTS = ("closed_forms", "coefficients", "learning_curves")
+SUBJECTS = ("closed_forms", "coefficients", "learning_curves", "simulations")
 
 T = TypeVar("T")
 

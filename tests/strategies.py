@@ -73,7 +73,9 @@ def spectra(draw: st.DrawFn, most: int = 8, condition: float = 1e6) -> np.ndarra
 
 
 @st.composite
-def regressions(draw: st.DrawFn, most: int = 8, largest: float = 0.99, kurtosis: float | None = 3.0) -> LinearRegression:
+def regressions(
+    draw: st.DrawFn, most: int = 8, largest: float = 0.99, kurtosis: float | None = 3.0
+) -> LinearRegression:
     """Linear regression with 0 < η R² <= ``largest``, hence stable and inside every theorem of the paper."""
     eigenvalues = draw(spectra(most))
     k = kurtosis if kurtosis is not None else draw(st.sampled_from([1.0, 1.8, 3.0, 6.0]))

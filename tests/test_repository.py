@@ -43,7 +43,9 @@ def test_floors_have_no_generic_name_and_no_upward_import():
 
 
 def test_public_names_load_lazily_and_are_documented():
-    fresh = "import sys, corrnoise; print(sorted(set(sys.modules) & {'numpy', 'scipy', 'numba', 'cvxpy', 'matplotlib'}))"
+    fresh = (
+        "import sys, corrnoise; print(sorted(set(sys.modules) & {'numpy', 'scipy', 'numba', 'cvxpy', 'matplotlib'}))"
+    )
     assert run("-c", fresh).stdout.strip() == "[]"
     typed = set(re.findall(r"^    from .* import \w+ as (\w+)", (ROOT / "src/corrnoise/__init__.py").read_text(), re.M))
     assert typed == set(cn.__all__) - {"__version__"} <= set(dir(cn))

@@ -55,8 +55,8 @@ def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int
     array = np.array(array, dtype=np.float64)
     bad = ~_inside(array, interval)
     if bad.any():
-        worst = array[bad].flat[0]
-        raise ValueError(f"{name} must lie in {interval}, got {worst!r} ({int(bad.sum())} of {array.size} entries)")
+        share = f" ({int(bad.sum())} of {array.size} entries)" if array.ndim else ""
+        raise ValueError(f"{name} must lie in {interval}, got {float(array[bad].flat[0])!r}{share}")
     array.setflags(write=False)
     return array
 

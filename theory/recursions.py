@@ -208,12 +208,12 @@ def averaged_variances(coefficients, rates, variances):  # type: ignore[no-untyp
     for i in range(rates.size):
         x = rates[i]
         y, y_low = 0.0, 0.0
-        squares = 0.0
+        squares, squares_low = 0.0, 0.0
         for beta in coefficients:
             u, u_low = _times(y, y_low, -x)
             y, y_low = _add(y, y_low, u, u_low)
             y, y_low = _add(y, y_low, beta, 0.0)
-            squares += y * y
+            squares, squares_low = _two_sum(squares, squares_low + y * y)
         variances[i] = x * (2 - x) * squares + (1 - x) ** 2 * y * y
 
 
@@ -230,7 +230,7 @@ def second_moments(rates, kurtosis, coefficients, step_noise, residual, initial,
     """
     d = rates.size
     v, v_low = initial.copy(), np.zeros(d)
-    y, squares = np.zeros(d), np.zeros(d)
+    y, squares, squares_low = np.zeros(d), np.zeros(d), np.zeros(d)
     for t in range(errors.size):
         total = 0.0
         for j in range(d):
@@ -247,10 +247,15 @@ def second_moments(rates, kurtosis, coefficients, step_noise, residual, initial,
             before = y[j]
             y[j] = before + (beta - x * before)
             if x <= 2:
-                squares[j] += y[j] * y[j]
+                squares[j], squares_low[j] = _two_sum(squares[j], squares_low[j] + y[j] * y[j])
                 variance = x * (2 - x) * squares[j] + (1 - x) ** 2 * y[j] * y[j]
             else:
                 squares[j] += beta * beta + 2 * beta * (1 - x) * before
                 variance = squares[j]
-            gain = x * (x * (total + residual) + step_noise * variance - (2 - (kurtosis[j] - 1) * x) * v[j])
-            v[j], v_low[j] = _two_sum(v[j], v_low[j] + gain)
+            source = x * (x * residual + step_noise * variance)
+            if x < 0.5:
+                gain = x * (x * total - (2 - (kurtosis[j] - 1) * x) * v[j]) + source
+                v[j], v_low[j] = _two_sum(v[j], v_low[j] + gain)
+            else:  # the same, but nothing is left over where (1 − x)² is small
+                own = (1 - x) ** 2 + (kurtosis[j] - 1) * x * x
+                v[j] = own * v[j] + x * x * (total - v[j]) + source

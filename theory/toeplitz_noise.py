@@ -32,6 +32,7 @@ from corrnoise.theory.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.records import Record
 
 _UNIT = 2.0**-53
+_SCALE = "[1e-100, 1e100]"  # of budgets and clip norms: squares of what is computed from them stay finite
 
 
 def _norm(values: Array) -> float:
@@ -48,7 +49,7 @@ def _single_participation(min_sep: int, max_participations: int) -> None:
 
 def unit_variance(rho: float, clip_norm: float) -> float:
     """G²/(2ρ), the variance of w_t at sensitivity γ = 1."""
-    return checks.real("clip_norm", clip_norm, "(0, inf)") ** 2 / (2 * checks.real("rho", rho, "(0, inf)"))
+    return checks.real("clip_norm", clip_norm, _SCALE) ** 2 / (2 * checks.real("rho", rho, _SCALE))
 
 
 def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: int | None = None) -> float:
@@ -56,7 +57,9 @@ def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: 
     unit = unit_variance(rho, clip_norm)
     if not isinstance(noise, ToeplitzNoise):
         raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
-    return unit * (noise.limiting_sensitivity() if horizon is None else noise.sensitivity(horizon)) ** 2
+    if horizon is None:
+        return unit * noise.limiting_sensitivity() ** 2
+    return unit * noise.sensitivity(checks.integer("horizon", horizon, 1)) ** 2
 
 
 class ToeplitzNoise(Record, ABC):
@@ -163,7 +166,7 @@ class ToeplitzNoise(Record, ABC):
         adjacency = checks.choice("adjacency", adjacency, ("zero-out", "replace-one"))
         gamma, error = self._limiting() if steps is None else self._finite(steps, 1, 1)
         scale = 1 if adjacency == "zero-out" else 2
-        return scale * gamma * (1 + (error + 8 * _UNIT)) / math.sqrt(2 * rho)
+        return scale * gamma * (1 + (error + 8 * _UNIT)) / (math.sqrt(2) * math.sqrt(rho))
 
     def _finite(self, steps: int, min_sep: int, max_participations: int) -> tuple[float, float]:
         _single_participation(min_sep, max_participations)

@@ -14,6 +14,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
+    from corrnoise.simulations.quadratic_problems import simulate as simulate
+    from corrnoise.solvers.rational_approximation import rational_approximation as rational_approximation
     from corrnoise.theory.privacy import approx_dp_to_zcdp as approx_dp_to_zcdp
     from corrnoise.theory.privacy import gaussian_delta as gaussian_delta
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
@@ -39,6 +42,9 @@ _HOMES = {
         "gaussian_rho",
         "zcdp_to_approx_dp",
     ),
+    "solvers.rational_approximation": ("rational_approximation",),
+    "simulations.noise_stream": ("NoiseStream",),
+    "simulations.quadratic_problems": ("simulate",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

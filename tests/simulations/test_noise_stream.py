@@ -1,0 +1,622 @@
+"""Noise streams against explicit convolutions, exact covariances, and themselves after a restart."""
+
+import copy
+import io
+import json
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import linalg, stats
+
+from corrnoise.simulations.noise_stream import NoiseStream
+from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise, ToeplitzNoise
+
+Values = NDArray[np.float64]
+
+FINITE = FiniteNoise([1.0, -0.5, 0.25, -1e-3])
+RATIONAL = [
+    DPSGD(),
+    AntiPGD(0.0),
+    AntiPGD(0.3),
+    NuFTRL(0.01),
+    NuFTRL(1e-8),
+    NuFTRL(1.99),
+    ProductNoise([1e-6, 0.1, 1.7], [-0.5, 1.5, 0.5]),
+    ProductNoise([1e-3], [-1]),
+    PoleNoise([0.01, 0.3], [0.1]),
+    PoleNoise([0.3], [1.5, 0.1, 1e-6]),
+]
+MODES: dict[str, Callable[..., NoiseStream]] = {
+    "cascade": lambda shape=(3,), **options: NoiseStream(NuFTRL(0.01), shape, **options),
+    "delay line": lambda shape=(3,), **options: NoiseStream(FINITE, shape, **options),
+    "exact": lambda shape=(3,), **options: NoiseStream(NuFTRL(0.01), shape, steps=40, **options),
+}
+MODE = pytest.mark.parametrize("make", MODES.values(), ids=MODES)
+
+
+def take(stream: NoiseStream, steps: int) -> NDArray[Any]:
+    return np.array(list(islice(stream, steps)))
+
+
+def draws(seed: int, steps: int, shape: tuple[int, ...]) -> Values:
+    """The w that a stream of this seed takes."""
+    return np.random.default_rng(seed).standard_normal((steps, *shape))
+
+
+def convolved(beta: Values, w: Values) -> Values:
+    """Σ β_τ w_{t−τ}, column by column."""
+    return np.transpose([np.convolve(beta, column)[: len(w)] for column in w.T])
+
+
+# -- the noise is the convolution --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [*RATIONAL, FINITE, NuFTRL(0.0), FiniteNoise([1.0, -2.0])], ids=repr)
+def test_exact_stream(noise):
+    steps = 300
+    matrix = linalg.toeplitz(noise.coefficients(steps), np.zeros(steps))
+    made = take(NoiseStream(noise, 2, steps=steps, rng=7), steps)
+    expected = matrix @ draws(7, steps, (2,))
+    scale = np.abs(matrix).sum(axis=1).max()
+    assert np.abs(made - expected).max() < 1e-13 * scale
+    assert np.abs(made * (1 + 1e-11) - expected).max() > 1e-13 * scale
+
+
+def test_long_exact_stream_of_many_columns():
+    steps, columns, noise = 5000, 501, NuFTRL(1e-8)  # transformed in more than one part
+    made, w = take(NoiseStream(noise, columns, steps=steps, rng=7), steps), draws(7, steps, (columns,))
+    beta = noise.coefficients(steps)
+    for t in (0, 1, 2500, 4999):
+        assert np.abs(made[t] - beta[t::-1] @ w[: t + 1]).max() < 1e-12
+        assert np.abs(made[t] * (1 + 1e-11) - beta[t::-1] @ w[: t + 1]).max() > 1e-12
+    assert np.abs(made[:, [0, 500]] - convolved(beta, w[:, [0, 500]])).max() < 1e-12
+
+
+@pytest.mark.parametrize("noise", RATIONAL, ids=repr)
+def test_cascade(noise):
+    steps = 4000
+    stream = NoiseStream(noise, 2, rng=7, tolerance=1e-3)
+    made, w = take(stream, steps), draws(7, steps, (2,))
+    beta = stream.noise.coefficients(steps)
+    assert isinstance(stream.noise, PoleNoise)
+    assert np.abs(made - convolved(beta, w)).max() < 1e-10
+    wrong = beta.copy()
+    wrong[1] += 1e-10
+    assert np.abs(made - convolved(wrong, w)).max() > 1e-10
+    if isinstance(noise, NuFTRL):  # the approximation's coefficients, not those of the noise approximated
+        assert np.abs(made - convolved(noise.coefficients(steps), w)).max() > 1e-6
+
+
+def test_cascade_of_more_elements_than_a_block():
+    stream = NoiseStream(NuFTRL(1e-4), 10_001, rng=7)
+    made, w = take(stream, 20), draws(7, 20, (10_001,))
+    expected = linalg.toeplitz(stream.noise.coefficients(20), np.zeros(20)) @ w
+    assert np.abs(made - expected).max() < 1e-13
+
+
+@pytest.mark.parametrize("noise", [FINITE, FiniteNoise([2.0]), FiniteNoise(np.linspace(1, -3, 11))], ids=repr)
+@pytest.mark.parametrize("size", [3, 9000])
+def test_delay_line_is_the_sum_in_the_order_of_the_coefficients(noise, size):
+    stream, w = NoiseStream(noise, size, rng=7), draws(7, 30, (size,))
+    assert stream.noise is noise
+    for t, made in enumerate(islice(stream, 30)):
+        expected = np.zeros(size)
+        for age, beta in enumerate(noise.values[: t + 1]):
+            expected += beta * w[t - age]
+        np.testing.assert_array_equal(made, expected)
+        assert (made != w[t]).any() or noise.values[0] == 1.0
+
+
+def test_independent_noise_is_the_draws():
+    np.testing.assert_array_equal(take(NoiseStream(DPSGD(), 5, rng=3), 50), draws(3, 50, (5,)))
+
+
+def test_streams_of_one_seed_have_the_same_draws():
+    noise, w = NuFTRL(0.01), draws(5, 200, (2,))
+    for stream in (NoiseStream(noise, 2, rng=5), NoiseStream(noise, 2, rng=5, steps=200)):
+        recovered = convolved(stream.noise.inverse_coefficients(200), take(stream, 200))
+        np.testing.assert_allclose(recovered, w, atol=1e-12)
+
+
+# -- the noise has the covariance it should have -----------------------------------------------------------------------
+
+STEPS, ELEMENTS = 64, 100_000
+FALSE_ALARM = 1e-7
+
+
+def directions() -> Values:
+    """What the noise is looked at through: single steps, sums over time, differences, a wave."""
+    t = np.arange(STEPS)
+    single = np.eye(STEPS)[[0, 1, 5, STEPS - 1]]
+    sums = np.array([t < 4, t < 16, t >= 0, t >= 32], dtype=float)
+    waves = np.array([(-1.0) ** t, np.cos(t), t - t.mean()])
+    return np.concatenate([single, sums, waves])
+
+
+def has_covariance_of(noise: ToeplitzNoise, made: Values) -> bool:
+    """A test of made, shape (STEPS, ELEMENTS), that errs with a probability of at most FALSE_ALARM.
+
+    For each direction v the Σ (v·y)² over the elements y is χ² with ELEMENTS degrees of freedom times ‖Bᵀ v‖²; over the
+    sums of neighbouring elements, with half as many times twice that.  Two tails each, and the union bound.
+    """
+    matrix = linalg.toeplitz(noise.coefficients(STEPS), np.zeros(STEPS))
+    v = directions()
+    expected = np.square(v @ matrix).sum(axis=1)
+    seen = v @ made
+    neighbours = seen[:, ::2] + seen[:, 1::2]
+    level = FALSE_ALARM / (4 * len(v))
+    for values, variance in ((seen, expected), (neighbours, 2 * expected)):
+        count = values.shape[1]
+        statistic = np.square(values).sum(axis=1) / variance
+        if not ((stats.chi2.ppf(level, count) < statistic) & (statistic < stats.chi2.isf(level, count))).all():
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("noise", "options"),
+    [
+        (NuFTRL(0.2), {"tolerance": 1e-2}),
+        (NuFTRL(0.2), {"steps": STEPS}),
+        (FINITE, {}),
+        (AntiPGD(0.1), {}),
+        (ProductNoise([0.01, 0.3], [0.5, -0.5]), {"tolerance": 1e-3}),
+    ],
+    ids=repr,
+)
+def test_covariance(noise, options):
+    stream = NoiseStream(noise, ELEMENTS, rng=np.random.Generator(np.random.SFC64(11)), **options)
+    made = take(stream, STEPS)
+    assert has_covariance_of(stream.noise, made)
+    assert not has_covariance_of(DPSGD(), made)
+    assert not has_covariance_of(stream.noise, made * 1.03)
+    assert not has_covariance_of(stream.noise, made[::-1])  # a stream is not stationary
+    made[:, 1::2] = made[:, ::2]
+    assert not has_covariance_of(stream.noise, made)  # nor are its elements copies
+
+
+@pytest.mark.parametrize("wrong", [0.2 * 1.05, 0.2 / 1.05])
+@pytest.mark.parametrize("options", [{"steps": STEPS}, {"tolerance": 1e-9}], ids=repr)
+def test_noise_of_a_slightly_different_damping_is_rejected(wrong, options):
+    """The sum over time differs by 4.4 %, ten standard deviations; six are needed."""
+    made = take(NoiseStream(NuFTRL(wrong), ELEMENTS, rng=np.random.Generator(np.random.SFC64(12)), **options), STEPS)
+    assert has_covariance_of(NuFTRL(wrong), made)
+    assert not has_covariance_of(NuFTRL(0.2), made)
+
+
+def test_white_noise_is_rejected():
+    made = np.random.default_rng(13).standard_normal((STEPS, ELEMENTS))
+    assert has_covariance_of(DPSGD(), made)
+    assert not has_covariance_of(NuFTRL(0.2), made)
+    assert not has_covariance_of(NuFTRL(0.9), made)
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+def through_pickle(state: dict[str, Any]) -> dict[str, Any]:
+    return dict(pickle.loads(pickle.dumps(state)))
+
+
+def through_plain_files(state: dict[str, Any]) -> dict[str, Any]:
+    """Arrays in an npz file, everything else in JSON."""
+    arrays: dict[str, NDArray[Any]] = {}
+
+    def without_arrays(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: without_arrays(entry) for key, entry in value.items()}
+        if isinstance(value, np.ndarray):
+            arrays[f"array{len(arrays)}"] = value
+            return {"array": f"array{len(arrays) - 1}"}
+        return value
+
+    text, file = json.dumps(without_arrays(state), allow_nan=False), io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    file.seek(0)
+    stored = np.load(file, allow_pickle=False)
+
+    def with_arrays(value: Any) -> Any:
+        if isinstance(value, dict):
+            return stored[value["array"]] if set(value) == {"array"} else {k: with_arrays(v) for k, v in value.items()}
+        return value
+
+    return dict(with_arrays(json.loads(text)))
+
+
+def through_json(state: dict[str, Any]) -> dict[str, Any]:
+    """Arrays as nested lists."""
+    return dict(json.loads(json.dumps(state, default=lambda array: array.tolist(), allow_nan=False)))
+
+
+JOURNEYS = pytest.mark.parametrize("journey", [copy.deepcopy, through_pickle, through_plain_files, through_json])
+BITS = [np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64]
+
+
+def is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(type(key) is str and is_plain(entry) for key, entry in value.items())
+    if isinstance(value, list):
+        return all(is_plain(entry) for entry in value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "fiu"
+    return value is None or type(value) in (bool, int, float, str)
+
+
+@MODE
+@JOURNEYS
+@pytest.mark.parametrize("position", [0, 1, 17, 39])
+def test_restored_stream_continues_bit_for_bit(make, journey, position):
+    whole = take(make(rng=3, scale=1.5), 40)
+    stream = make(rng=3, scale=1.5)
+    take(stream, position)
+    state = stream.state()
+    assert is_plain(state)
+    restored = NoiseStream.restore(journey(state))
+    assert restored.noise == stream.noise
+    assert (restored.position, restored.shape, restored.scale, restored.steps, restored.dtype) == (
+        (stream.position, stream.shape, stream.scale, stream.steps, stream.dtype)
+    )
+    np.testing.assert_array_equal(take(restored, 40 - position), whole[position:])
+    np.testing.assert_array_equal(take(stream, 40 - position), whole[position:])
+    assert (take(make(rng=4, scale=1.5), 40)[position:] != whole[position:]).all()
+
+
+@MODE
+@pytest.mark.parametrize("bits", BITS)
+def test_every_generator_restores(make, bits):
+    generator = np.random.Generator(bits(8))
+    generator.standard_normal(700)  # MT19937 keeps 624 words, Philox four
+    generator.integers(5, dtype=np.uint32)  # and half a word stays in the buffer
+    stream = make(rng=generator)
+    take(stream, 13)
+    restored = NoiseStream.restore(through_plain_files(stream.state()))
+    np.testing.assert_array_equal(take(restored, 27), take(stream, 27))
+
+
+@MODE
+@JOURNEYS
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
+def test_small_shapes_restore(make, journey, shape):
+    stream = make(shape, rng=1)
+    take(stream, 5)
+    restored = NoiseStream.restore(journey(stream.state()))
+    assert next(restored).shape == shape
+    np.testing.assert_array_equal(next(restored), take(stream, 2)[1])
+
+
+@pytest.mark.parametrize("noise", [DPSGD(), *RATIONAL, FINITE], ids=repr)
+@pytest.mark.parametrize("steps", [None, 20])
+def test_every_kind_of_noise_restores(noise, steps):
+    stream = NoiseStream(noise, 2, rng=1, steps=steps, dtype=np.float32)
+    take(stream, 7)
+    restored = NoiseStream.restore(through_json(stream.state()))
+    assert type(restored.noise) is type(stream.noise)
+    assert restored.noise == stream.noise
+    np.testing.assert_array_equal(take(restored, 13), take(stream, 13))
+
+
+@MODE
+def test_states_are_copies(make):
+    stream = make(rng=np.random.Generator(np.random.MT19937(2)))
+    take(stream, 5)
+    state = stream.state()
+    kept = copy.deepcopy(state)
+    following = take(stream, 6)
+    np.testing.assert_equal(state, kept)
+    state["generator"]["state"]["key"][:] = 0
+    state["shape"].append(9)
+    if state["memory"] is not None:
+        state["memory"][:] = 0
+    after = take(stream, 6)
+    np.testing.assert_array_equal(take(NoiseStream.restore(kept), 12), np.concatenate([following, after]))
+    np.testing.assert_array_equal(take(NoiseStream.restore(stream.state()), 3), take(stream, 3))
+
+
+@MODE
+def test_states_are_read_not_kept(make):
+    stream = make(rng=2)
+    take(stream, 5)
+    state = stream.state()
+    kept = copy.deepcopy(state)
+    restored = NoiseStream.restore(state)
+    following = take(restored, 6)
+    np.testing.assert_equal(state, kept)
+    np.testing.assert_array_equal(take(NoiseStream.restore(state), 6), following)
+
+
+@MODE
+def test_position_and_memory_matter(make):
+    stream = make(rng=2)
+    take(stream, 5)
+    state, following = stream.state(), take(stream, 3)
+    earlier = {**state, "position": state["position"] - 1}
+    if state["memory"] is None:
+        assert (take(NoiseStream.restore(earlier), 3) != following).all()
+    else:
+        np.testing.assert_array_equal(take(NoiseStream.restore(earlier), 3), following)
+        blank = {**state, "memory": np.zeros_like(state["memory"])}
+        assert (take(NoiseStream.restore(blank), 3) != following).all()
+
+
+def test_a_stream_that_shares_its_generator():
+    generator = np.random.default_rng(6)
+    first, second = NoiseStream(NuFTRL(0.01), 2, rng=generator), NoiseStream(FINITE, 2, rng=generator)
+    for _ in range(4):
+        next(first), next(second)
+    state = first.state()
+    np.testing.assert_array_equal(next(NoiseStream.restore(state)), next(first))
+    generator.standard_normal(1)
+    assert (next(NoiseStream.restore(state)) != next(first)).all()
+
+
+def test_exact_stream_with_a_generator_that_has_been_used():
+    generator = np.random.default_rng(6)
+    before = generator.standard_normal(10)
+    stream = NoiseStream(NuFTRL(0.01), 3, steps=9, rng=generator)
+    used = generator.standard_normal(4)  # after the stream took all it needs
+    whole = np.random.default_rng(6).standard_normal(10 + 27 + 4)
+    np.testing.assert_array_equal(np.concatenate([before, used]), np.concatenate([whole[:10], whole[37:]]))
+    take(stream, 4)
+    np.testing.assert_array_equal(take(NoiseStream.restore(stream.state()), 5), take(stream, 5))
+
+
+def test_an_exhausted_stream_stays_exhausted():
+    stream = NoiseStream(NuFTRL(0.01), 3, steps=4, rng=0)
+    assert len(list(stream)) == 4
+    restored = NoiseStream.restore(through_json(stream.state()))
+    for each in (stream, stream, restored):
+        with pytest.raises(StopIteration):
+            next(each)
+    assert stream.position == restored.position == 4
+
+
+def test_the_memory_of_a_state_is_that_of_the_poles():
+    stream = NoiseStream(NuFTRL(1e-4), (5, 7), rng=0)
+    take(stream, 1000)
+    assert stream.state()["memory"].shape == (stream.noise.poles.size, 35)
+    assert NoiseStream(FINITE, (5, 7), rng=0).state()["memory"].shape == (4, 35)
+    assert MODES["exact"](rng=0).state()["memory"] is None
+
+
+@pytest.mark.parametrize("noise", [NuFTRL(1e-4), FINITE], ids=repr)
+def test_memory_does_not_grow_with_the_steps(noise):
+    size = 2000
+    stream = NoiseStream(noise, size, rng=0)
+    next(stream)
+    rows = stream.state()["memory"].shape[0]
+    tracemalloc.start()
+    try:
+        for _ in stream:
+            if stream.position == 400:
+                break
+        assert tracemalloc.get_traced_memory()[1] < 6 * size * 8 < 400 * size * 8
+        tracemalloc.reset_peak()
+        NoiseStream(noise, size, rng=0)
+        assert tracemalloc.get_traced_memory()[1] < (rows + 6) * size * 8 + 10**6
+    finally:
+        tracemalloc.stop()
+
+
+# -- states that are refused -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("foreign", [None, [], "state", {}, {"format": 1}, {"format": "corrnoise.NoiseStream 0"}])
+def test_foreign_states_are_refused(foreign):
+    with pytest.raises(ValueError, match=r"state must come from NoiseStream\.state\(\) of format"):
+        NoiseStream.restore(foreign)
+
+
+@MODE
+def test_incomplete_states_are_refused(make):
+    state = make(rng=0).state()
+    for key in state:
+        with pytest.raises(ValueError, match=r"state must come from NoiseStream\.state\(\)"):
+            NoiseStream.restore({k: v for k, v in state.items() if k != key})
+    with pytest.raises(ValueError, match=r"state must come from NoiseStream\.state\(\)"):
+        NoiseStream.restore({**state, "more": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"noise": {"kind": "Popen", "args": "true"}}, "kind must be one of 'DPSGD', .*, got 'Popen'"),
+        ({"generator": {"bit_generator": "default_rng"}}, "bit_generator must be one of 'MT19937', .*'default_rng'"),
+        ({"memory": np.zeros((99, 3))}, r"memory must have shape \(6, 3\), got \(99, 3\)"),
+        ({"memory": np.zeros(1)}, r"memory must have shape \(6, 3\), got \(1,\)"),
+        ({"memory": None}, r"memory must have shape \(6, 3\), got \(\)"),
+        ({"position": -1}, "position must be an integer >= 0, got -1"),
+        ({"scale": -1.0}, r"scale must lie in \(0, inf\)"),
+        ({"shape": [3, -1]}, "shape must be an integer >= 0"),
+    ],
+)
+def test_damaged_states_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        NoiseStream.restore({**MODES["cascade"](rng=0).state(), **change})
+
+
+def test_noise_and_generators_of_the_users_own_have_no_state():
+    class Loud(NuFTRL):
+        def coefficients(self, steps: int) -> Values:
+            return 2 * super().coefficients(steps)
+
+    class Hardware(np.random.PCG64):
+        pass
+
+    stream = NoiseStream(Loud(0.1), 3, steps=20, rng=0)
+    np.testing.assert_allclose(take(stream, 20), 2 * take(NoiseStream(NuFTRL(0.1), 3, steps=20, rng=0), 20), rtol=1e-12)
+    with pytest.raises(TypeError, match=r"needs noise out of DPSGD, .* got Loud and PCG64"):
+        stream.state()
+    stream = NoiseStream(NuFTRL(0.1), 3, rng=np.random.Generator(Hardware(0)))
+    np.testing.assert_array_equal(next(stream), next(NoiseStream(NuFTRL(0.1), 3, rng=0)))
+    with pytest.raises(TypeError, match=r"generator out of MT19937, .* got PoleNoise and Hardware"):
+        stream.state()
+
+
+# -- a process that is killed ------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, pickle, sys, time
+from corrnoise import FiniteNoise, NoiseStream, NuFTRL
+streams = [
+    NoiseStream(NuFTRL(1e-4), (2, 3), rng=1),
+    NoiseStream(FiniteNoise([1.0, -0.5, 0.25]), (2, 3), rng=2),
+    NoiseStream(NuFTRL(1e-4), (2, 3), rng=3, steps=1000),
+]
+while streams[0].position < 700:
+    for stream in streams:
+        next(stream)
+    if streams[0].position % 7 == 0:
+        with open(sys.argv[1] + ".new", "wb") as file:
+            pickle.dump([stream.state() for stream in streams], file)
+        os.replace(sys.argv[1] + ".new", sys.argv[1])
+    time.sleep(1e-3)
+time.sleep(3600)
+"""
+CONTINUED = """
+import pickle, sys
+from itertools import islice
+from corrnoise import NoiseStream
+with open(sys.argv[1], "rb") as file:
+    streams = [NoiseStream.restore(state) for state in pickle.load(file)]
+result = [(stream.position, [values.tobytes() for values in islice(stream, 50)]) for stream in streams]
+sys.stdout.buffer.write(pickle.dumps(result))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL")
+def test_a_killed_process_continues_bit_for_bit(tmp_path):
+    saved = tmp_path / "state"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(saved)])
+    try:
+        while not (saved.exists() and position_in(saved) >= 21):
+            assert process.poll() is None
+            time.sleep(0.05)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    done = subprocess.run([sys.executable, "-c", CONTINUED, str(saved)], capture_output=True, check=True)
+    uninterrupted = [
+        NoiseStream(NuFTRL(1e-4), (2, 3), rng=1),
+        NoiseStream(FiniteNoise([1.0, -0.5, 0.25]), (2, 3), rng=2),
+        NoiseStream(NuFTRL(1e-4), (2, 3), rng=3, steps=1000),
+    ]
+    for stream, (position, continued) in zip(uninterrupted, pickle.loads(done.stdout), strict=True):
+        assert position >= 21
+        assert position % 7 == 0
+        take(stream, position)
+        assert [values.tobytes() for values in islice(stream, 50)] == continued
+        assert next(stream).tobytes() != continued[-1]
+
+
+def position_in(saved: Path) -> int:
+    return int(pickle.loads(saved.read_bytes())[0]["position"])
+
+
+# -- shapes, dtypes, scales, generators --------------------------------------------------------------------------------
+
+
+@MODE
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((), ()), (0, (0,)), ((0,), (0,)), (4, (4,)), (np.int64(4), (4,)), ((2, 1, 3), (2, 1, 3))]
+)
+def test_shapes(make, shape, expected):
+    stream = make(shape, rng=0)
+    values = next(stream)
+    assert stream.shape == values.shape == expected
+    assert values.dtype == np.float64
+    flat = next(make(math.prod(expected), rng=0))
+    np.testing.assert_array_equal(values.ravel(), flat)
+
+
+@MODE
+def test_arrays_are_the_callers(make):
+    stream, other = make(rng=0), make(rng=0)
+    for _ in range(10):
+        values, same = next(stream), next(other)
+        np.testing.assert_array_equal(values, same)
+        values[:] = 1e9
+
+
+@MODE
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, "float32", float])
+def test_dtypes(make, dtype):
+    values, full = take(make(rng=0, dtype=dtype, scale=3.0), 30), take(make(rng=0, scale=3.0), 30)
+    assert values.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(values, full.astype(dtype))
+
+
+@MODE
+def test_scale(make):
+    np.testing.assert_array_equal(take(make(rng=0, scale=0.3), 30), 0.3 * take(make(rng=0), 30))
+    assert (take(make(rng=0, scale=np.float32(2)), 30) == 2 * take(make(rng=0), 30)).all()
+
+
+@MODE
+def test_generators(make):
+    values = take(make(rng=5), 10)
+    for same in (np.random.SeedSequence(5), np.random.default_rng(5), np.int64(5)):
+        np.testing.assert_array_equal(take(make(rng=same), 10), values)
+    for other in (6, None, np.random.SeedSequence(5).spawn(1)[0], np.random.Generator(np.random.SFC64(5))):
+        assert (take(make(rng=other), 10) != values).all()
+    assert (take(make(), 10) != take(make(), 10)).all()
+
+
+@MODE
+def test_position_counts_and_the_stream_is_its_own_iterator(make):
+    stream = make(rng=0)
+    assert iter(stream) is stream
+    for count in range(5):
+        assert stream.position == count
+        next(stream)
+
+
+def test_the_noise_that_is_really_made():
+    noise = NuFTRL(0.01)
+    exact, rough = NoiseStream(noise, 1, steps=5), NoiseStream(noise, 1, tolerance=1e-2)
+    assert exact.noise is noise
+    assert isinstance(rough.noise, PoleNoise)
+    assert rough.noise.noise_multiplier(1.0) != noise.noise_multiplier(1.0)
+    rational = PoleNoise([0.1], [0.2])
+    assert NoiseStream(rational, 1).noise is rational
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((None, 3), {}, TypeError, "noise must be correlated noise"),
+        (([1.0, -0.5], 3), {}, TypeError, "noise must be correlated noise"),
+        ((NuFTRL(0.1), -1), {}, ValueError, "shape must be an integer >= 0, got -1"),
+        ((NuFTRL(0.1), 2.5), {}, TypeError, "shape must be an integer >= 0, got 2.5"),
+        ((NuFTRL(0.1), (2, "3")), {}, TypeError, "shape must be an integer"),
+        ((NuFTRL(0.1), [2, 3]), {}, TypeError, "shape must be an integer"),
+        ((NuFTRL(0.1), 3), {"scale": 0.0}, ValueError, r"scale must lie in \(0, inf\)"),
+        ((NuFTRL(0.1), 3), {"scale": math.nan}, ValueError, r"scale must lie in \(0, inf\)"),
+        ((NuFTRL(0.1), 3), {"scale": "1"}, TypeError, "scale must be a real number"),
+        ((NuFTRL(0.1), 3), {"steps": 0}, ValueError, "steps must be an integer >= 1, got 0"),
+        ((NuFTRL(0.1), 3), {"steps": 1.0}, TypeError, "steps must be an integer"),
+        ((NuFTRL(0.1), 3), {"dtype": int}, ValueError, "dtype must be a floating dtype"),
+        ((NuFTRL(0.1), 3), {"dtype": complex}, ValueError, "dtype must be a floating dtype"),
+        ((NuFTRL(0.1), 3), {"tolerance": 0.0}, ValueError, r"tolerance must lie in \[1e-12, 1\)"),
+        ((NuFTRL(0.0), 3), {}, ValueError, "no fractional zero"),
+        ((ProductNoise([0.0], [-1.0]), 3), {}, ValueError, "no pole"),
+        ((NuFTRL(0.1), 3), {"rng": -1}, ValueError, "non-negative"),
+        ((NuFTRL(0.1), 3), {"rng": "seed"}, TypeError, "SeedSequence"),
+    ],
+)
+def test_bad_arguments(arguments, options, error, message):
+    with pytest.raises(error, match=message):
+        NoiseStream(*arguments, **options)

@@ -1,0 +1,58 @@
+"""Records with arrays: equal, hashed, shown and rebuilt by the arguments that make them."""
+
+from dataclasses import FrozenInstanceError, dataclass
+
+import numpy as np
+import pytest
+
+from corrnoise.theory.records import Record
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Curve(Record):
+    values: np.ndarray
+    label: str = "x"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Other(Curve):
+    """The same fields under another name."""
+
+
+def test_equality_and_hash_are_by_value():
+    one, same = Curve(np.array([1.0, 2.0])), Curve(np.array([1.0, 2.0]), "x")
+    assert one == same
+    assert hash(one) == hash(same)
+    assert {one, same} == {one}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Curve(np.array([1.0, np.nextafter(2.0, 3.0)])),
+        Curve(np.array([1.0, 2.0]), "y"),
+        Curve(np.array([[1.0, 2.0]])),
+        Curve(np.array([1.0, 2.0, 0.0])),
+        Other(np.array([1.0, 2.0])),
+        (np.array([1.0, 2.0]), "x"),
+        None,
+    ],
+)
+def test_other_values_shapes_and_kinds_differ(other):
+    assert Curve(np.array([1.0, 2.0])) != other
+
+
+def test_a_record_is_shown_and_rebuilt_by_its_arguments():
+    record = Curve(np.array([0.1, 1 / 3]), "a'b")
+    assert repr(record) == 'Curve(values=[0.1               , 0.3333333333333333], label="a\'b")'
+    assert type(record)(**record.arguments()) == record
+    assert "..." in repr(Curve(np.arange(100.0)))
+    assert "\n" not in repr(Curve(np.arange(100.0)))
+
+
+def test_fields_are_frozen():
+    record = Curve(np.ones(1))
+    with pytest.raises(FrozenInstanceError):
+        record.label = "y"
+    record._set(label="z")
+    assert record.label == "z"
