@@ -14,6 +14,7 @@ from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.simulations.quadratic_problems import simulate
 from corrnoise.solvers.rational_approximation import rational_approximation
 from corrnoise.theory.checks import Array
+from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.toeplitz_noise import DPSGD, NuFTRL, ToeplitzNoise
 
@@ -34,8 +35,10 @@ def _mean_square(rng, draws):  # type: ignore[no-untyped-def]
 def _noises() -> Iterator[tuple[str, ToeplitzNoise]]:
     yield "DP-SGD", DPSGD()
     noise = NuFTRL(_PROBLEM.rates.min())
-    rational = rational_approximation(noise, 3e-5)
-    yield f"ν-FTRL, {rational.poles.size} poles", rational
+    for tolerance in (3e-5, 1e-7):
+        rational = rational_approximation(noise, tolerance)
+        assert isinstance(rational, PoleNoise)
+        yield f"ν-FTRL, {rational.poles.size} poles", rational
 
 
 @benchmark

@@ -47,7 +47,10 @@ def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int
 
     ``ndim=1`` asks for a non-empty vector; ``None`` takes any shape, a scalar included.
     """
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array of numbers in {interval}, got {values!r}") from error
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must hold real numbers in {interval}, got {values!r}")
     if ndim == 1 and (array.ndim != 1 or array.size == 0):

@@ -43,7 +43,7 @@ def cel(kc: Any, q: Any, a: Any, c: Any) -> Any:
         product = k * n
     # What is left is the same integral with kc = 2 sqrt(product) / n, at most 1: it lies between its value at
     # kc = 1 and that divided by kc.
-    return m.pi / 2 * (c + a * n) / (n * (n + q)) * m.between(m.number(1), n / (2 * m.sqrt(product)))
+    return m.pi / 2 * (c / n + a) / (n + q) * m.between(m.number(1), n / (2 * m.sqrt(product)))
 
 
 def mean_inverse_modulus(gap: Any) -> Any:
@@ -58,10 +58,11 @@ def averaged_modulus(gap: Any, rate: Any) -> Any:
     """(x (2 − x)/2π) ∫ |1 − a − e^{iω}| / |1 − x − e^{iω}|² dω for 0 < a, x < 2.
 
     The variance b(x) of ν-DP-FTRL noise at ν = a, seen through an exponential average of rate x.  Relative
-    error below 4e-15 in float64 for all a, x in [1e-300, 2).
+    error below 4e-15 in float64 for all a in [1e-300, 2) and x in [1e-290, 2).
     """
     kc, q = gap / (2 - gap), rate / (2 - rate)
-    return 2 * gap / arithmetic(gap, rate).pi * cel(kc, q, q / kc, kc)
+    scaled = cel(kc, q, rate / 2 / kc, kc * (2 - rate) / 2)  # both by (2 − x)/2 to stay within the range of floats
+    return 4 * gap / (2 - rate) / arithmetic(gap, rate).pi * scaled
 
 
 def averaged_modulus_without_gap(rate: Any) -> Any:
@@ -74,6 +75,6 @@ def modulus_ratio_integral(a: Any, b: Any) -> Any:
     """I(a, b) = ∫_{−π}^{π} |1 − a − e^{iω}| / |1 − b − e^{iω}|² dω for 0 < a, b < 2, of Lemma C.21.
 
     The closed form of Lemma F.16 (with Legendre's Π) loses all digits in float64 when a is small; this one has a
-    relative error below 4e-15.  At a = 0 the integral is 8 artanh(s)/((2 − b) s), s = sqrt(1 − b).
+    relative error below 4e-15, on the same domain.  At a = 0 the integral is 8 artanh(s)/((2 − b) s), s = sqrt(1 − b).
     """
     return 2 * arithmetic(a, b).pi * averaged_modulus(a, b) / (b * (2 - b))

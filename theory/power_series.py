@@ -53,8 +53,8 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
         Terms that exceed the range of floats, and all later ones, are ``inf``.
     error : float
         An upper bound of ‖error‖₂/‖series‖₂.  With B s = 1 + ρ for the computed s the exact reciprocal is
-        s/(1 + ρ), hence error <= ‖s‖₁ ‖ρ‖₂/((1 − ‖ρ‖₁) ‖s‖₂); ρ is bounded by the rounding of each route.
-        ``inf`` where this says nothing.
+        s/(1 + ρ), hence error <= ‖s‖₁ ‖ρ‖₂/((1 − ‖ρ‖₁) ‖s‖₂).  Of the first route ρ is bounded by its rounding, of the
+        second it is computed, and the rounding of that added.  ``inf`` where this says nothing.
     """
     from corrnoise.theory import recursions
 
@@ -79,10 +79,12 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
             unit = _DOUBLE_DOUBLE_UNIT * (coefficients.size + 4) * sum_f
             residual_1, residual_2 = unit * sum_s, unit * norm_s
         else:
-            # One entry of a convolution by FFT is off by at most about unit × log(size) × norms; the last Newton step
-            # makes two, of which the second is seen through f.
-            worst = 16 * _UNIT * math.log2(terms) * (norm_f + sum_f**2) * norm_s
-            residual_1, residual_2 = terms * worst, math.sqrt(terms) * worst
+            length = fft.next_fast_len(2 * terms, real=True)
+            residual = fft.irfft(fft.rfft(coefficients, length) * fft.rfft(series, length), length)[:terms]
+            residual[0] -= 1
+            worst = 16 * _UNIT * math.log2(terms) * norm_f * norm_s  # rounding of an entry of a convolution by FFT
+            residual_1 = float(np.abs(residual).sum() + terms * worst)
+            residual_2 = float(np.linalg.norm(residual) + math.sqrt(terms) * worst)
     if not residual_1 < 0.5:
         return series, math.inf
     return series, float(sum_s * residual_2 / ((1 - residual_1) * norm_s) + 2 * _UNIT)

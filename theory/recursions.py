@@ -174,7 +174,7 @@ def step_down(coefficients):  # type: ignore[no-untyped-def]
     """Return ‖1/B‖² of a polynomial B by the Schur–Cohn (Levinson step-down) recursion, O(n²).
 
     It is 1/(β_0² Π (1 − k_m²)) with the reflection coefficients k_m, which are all below 1 in modulus if and only if
-    B has no zero in |z| <= 1; else inf.
+    B has no zero in |z| <= 1; else inf, and also where 1 − k_m² is lost in rounding.
     """
     a, a_low = coefficients.copy(), np.zeros(coefficients.size)
     total, total_low = _two_product(coefficients[0], coefficients[0])
@@ -184,7 +184,7 @@ def step_down(coefficients):  # type: ignore[no-untyped-def]
         k, k_low = a[m], a_low[m]
         square, square_low = _product(k, k_low, k, k_low)
         rest, rest_low = _add(1.0, 0.0, -square, -square_low)
-        if not rest > 0:
+        if not rest > 2.0**-80:
             return math.inf
         total, total_low = _product(total, total_low, rest, rest_low)
         for i in range(1, m // 2 + 1):

@@ -32,6 +32,7 @@ from corrnoise.theory.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.records import Record
 
 _UNIT = 2.0**-53
+_RATES = "[1e-290, 2)"
 _SCALE = "[1e-100, 1e100]"  # of budgets and clip norms: squares of what is computed from them stay finite
 
 
@@ -92,7 +93,7 @@ class ToeplitzNoise(Record, ABC):
         Parameters
         ----------
         rates
-            x = ηλ, 0 < x < 2, of any shape.
+            x = ηλ, 1e-290 <= x < 2, of any shape.
 
         Returns
         -------
@@ -201,10 +202,12 @@ class ProductNoise(ToeplitzNoise):
     def __init__(self, gaps: ArrayLike, exponents: ArrayLike) -> None:
         a = np.atleast_1d(checks.reals("gaps", gaps, "[0, 2]"))
         e = np.atleast_1d(checks.reals("exponents", exponents))
+        if a.ndim > 1:
+            raise ValueError(f"gaps must be a vector, got shape {a.shape}")
         checks.same_length("gaps", a, "exponents", e)
         if ((a > 0) & (a < 1e-300)).any():
             raise ValueError(f"gaps must be 0 or at least 1e-300, got {a[(a > 0) & (a < 1e-300)][0]!r}")
-        a, place = np.unique(a, return_inverse=True)
+        a, place = np.unique(np.abs(a), return_inverse=True)  # −0 is 0
         e = np.bincount(place.ravel(), weights=e, minlength=a.size).astype(np.float64)
         kept = (e != 0) & (a != 1)
         a, e = a[kept], e[kept]
@@ -220,6 +223,9 @@ class ProductNoise(ToeplitzNoise):
 
         series = np.empty(steps)
         recursions.product_series(self.gaps, exponents, series)
+        finite = np.isfinite(series)
+        if not finite.all():
+            series[np.argmin(finite) :] = math.inf
         return series
 
     def _inverse(self, steps: int) -> tuple[Array, float]:
@@ -228,7 +234,8 @@ class ProductNoise(ToeplitzNoise):
     def _power(self, cosine: Array, sine: Array) -> Array:
         power = np.ones(np.shape(cosine))
         for a, e in zip(self.gaps, self.exponents, strict=True):
-            power *= modulus(a, cosine, sine) ** (2 * e)
+            with np.errstate(divide="ignore"):  # a pole on the circle
+                power *= modulus(a, cosine, sine) ** (2 * e)
         return power
 
     def _mean(self, exponent: int, rates: Array | None = None) -> Any:
@@ -252,7 +259,7 @@ class ProductNoise(ToeplitzNoise):
         )
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
-        x = checks.reals("rates", rates, "(0, 2)")
+        x = checks.reals("rates", rates, _RATES)
         variance = self._mean(1, np.ravel(x)) if x.size else x
         return np.broadcast_to(variance, x.size).reshape(x.shape).copy()
 
@@ -271,7 +278,7 @@ class DPSGD(ProductNoise):
         super().__init__([], [])
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
-        return np.ones(checks.reals("rates", rates, "(0, 2)").shape)
+        return np.ones(checks.reals("rates", rates, _RATES).shape)
 
     def _limiting(self) -> tuple[float, float]:
         return 1.0, 0.0
@@ -300,7 +307,7 @@ class NuFTRL(ProductNoise):
         super().__init__([self.nu], [0.5])
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
-        x = checks.reals("rates", rates, "(0, 2)")
+        x = checks.reals("rates", rates, _RATES)
         if self.nu == 0:
             return np.asarray(elliptic.averaged_modulus_without_gap(x))
         return np.asarray(elliptic.averaged_modulus(self.nu, x))
@@ -331,8 +338,8 @@ class AntiPGD(ProductNoise):
         super().__init__([self.damping], [1.0])
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
-        x, a = checks.reals("rates", rates, "(0, 2)"), self.damping
-        return a * a + 2 * (1 - a) * x if a <= 1 else (2 - a) ** 2 + 2 * (a - 1) * (2 - x)
+        x, a = checks.reals("rates", rates, _RATES), self.damping
+        return np.asarray(a * a + 2 * (1 - a) * x if a <= 1 else (2 - a) ** 2 + 2 * (a - 1) * (2 - x))
 
     def _limiting(self) -> tuple[float, float]:
         a = self.damping
@@ -361,7 +368,7 @@ class FiniteNoise(ToeplitzNoise):
         beta = checks.reals("coefficients", coefficients, ndim=1)
         if beta[0] == 0:
             raise ValueError(f"coefficients[0] must not be 0, got {beta[0]!r}")
-        beta = np.trim_zeros(beta, "b").copy()
+        beta = np.trim_zeros(beta, "b") + 0.0  # −0 is 0
         beta.setflags(write=False)
         self._set(values=beta)
 
@@ -375,7 +382,9 @@ class FiniteNoise(ToeplitzNoise):
         return padded
 
     def _inverse(self, steps: int) -> tuple[Array, float]:
-        return power_series.reciprocal(self.values, steps)
+        scale = 2.0 ** -np.frexp(self.values[0])[1]  # keeps squares within the range of floats, and is exact
+        series, error = power_series.reciprocal(self.values * scale, steps)
+        return series * scale, error
 
     def _power(self, cosine: Array, sine: Array) -> Array:
         from corrnoise.theory import recursions
@@ -394,7 +403,7 @@ class FiniteNoise(ToeplitzNoise):
     def averaged_variance(self, rates: ArrayLike) -> Array:
         from corrnoise.theory import recursions
 
-        x = checks.reals("rates", rates, "(0, 2)")
+        x = checks.reals("rates", rates, _RATES)
         variances = np.empty(x.size)
         recursions.averaged_variances(self.values, np.ravel(x), variances)
         return variances.reshape(x.shape)
@@ -402,20 +411,9 @@ class FiniteNoise(ToeplitzNoise):
     def _limiting(self) -> tuple[float, float]:
         from corrnoise.theory import recursions
 
-        square, rough = recursions.step_down(self.values), _step_down(self.values)
-        # The float64 run shows how ill-conditioned the recursion is; double-double is 2⁴⁷ times as exact.
-        error = abs(rough / square - 1) * 2.0**-30 if math.isfinite(square) else 0.0
-        return math.sqrt(square), float(error) + 8 * _UNIT
-
-
-def _step_down(coefficients: Array) -> float:
-    """‖1/B‖² in float64, to compare with."""
-    a, total = coefficients / coefficients[0], float(coefficients[0]) ** 2
-    for m in range(a.size - 1, 0, -1):
-        k = a[m]
-        rest = (1 - k) * (1 + k)
-        if not rest > 0:
-            return math.inf
-        total *= rest
-        a = (a[:m] - k * a[m:0:-1]) / rest
-    return 1 / total
+        square = recursions.step_down(self.values)
+        # A change of the coefficients by δ moves γ_∞ by at most max |1/B| ‖δ‖₁, relatively, and max |1/B| is at most
+        # π n ‖β‖₁ γ_∞², because |B| has the slope n ‖β‖₁ at most.
+        size = float(np.abs(self.values).sum())
+        error = 2.0**-102 * math.pi * self.values.size * size**2 * square
+        return math.sqrt(square), (error if error < 0.5 else math.inf) + 8 * _UNIT

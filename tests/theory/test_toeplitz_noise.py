@@ -350,6 +350,22 @@ def test_ill_conditioned_noise_carries_its_error(distance):
 
 
 @pytest.mark.parametrize(
+    "beta",
+    [
+        [1.0, 1.30685946360353, -0.38627998223778126, -0.6931394458414593],
+        [1.0, 2.775999552275641, 2.5519996175160102, 0.7760000652403661],
+        [1.0, -2.247467128811949, 1.4949344619516274, -0.24746733313967684],
+    ],
+)
+def test_the_limit_of_ill_conditioned_noise_errs_on_the_safe_side(beta):
+    """Double-double arithmetic loses half its digits here, so that γ_∞ alone would be too small."""
+    noise = FiniteNoise(beta)
+    with workdps(60):
+        exact = mp.sqrt(oracles.exactly(oracles.squared_norm_of_reciprocal(beta)))
+        assert exact <= mpf(noise.noise_multiplier(0.5)) <= exact * (1 + mpf("1e-6"))
+
+
+@pytest.mark.parametrize(
     "first",
     [
         [1.0, -1.9751824336755028, 0.9751834138008406],
