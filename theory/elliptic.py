@@ -58,7 +58,7 @@ def averaged_modulus(gap: Any, rate: Any) -> Any:
     """(x (2 − x)/2π) ∫ |1 − a − e^{iω}| / |1 − x − e^{iω}|² dω for 0 < a, x < 2.
 
     The variance b(x) of ν-DP-FTRL noise at ν = a, seen through an exponential average of rate x.  Relative
-    error below 4e-15 in float64 for all a in [1e-300, 2) and x in [1e-290, 2).
+    error below 4e-15 in float64 for a in [1e-300, 2) and x in [1e-290, 2), and for x in [1e-300, 2) if a <= 1.
     """
     kc, q = gap / (2 - gap), rate / (2 - rate)
     scaled = cel(kc, q, rate / 2 / kc, kc * (2 - rate) / 2)  # both by (2 − x)/2 to stay within the range of floats

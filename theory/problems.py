@@ -192,7 +192,7 @@ class QuadraticProblem(Record, ABC):
 
 def _checked_rates(eigenvalues: Array, learning_rate: float) -> None:
     with np.errstate(over="ignore", under="ignore"):
-        checks.reals("learning_rate × eigenvalues", learning_rate * eigenvalues, "[1e-290, 1e300]")
+        checks.reals("learning_rate × eigenvalues", learning_rate * eigenvalues, "[1e-300, 1e300]")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

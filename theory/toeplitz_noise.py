@@ -32,7 +32,7 @@ from corrnoise.theory.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.records import Record
 
 _UNIT = 2.0**-53
-_RATES = "[1e-290, 2)"
+_RATES = "[1e-300, 2)"
 _SCALE = "[1e-100, 1e100]"  # of budgets and clip norms: squares of what is computed from them stay finite
 
 
@@ -93,7 +93,7 @@ class ToeplitzNoise(Record, ABC):
         Parameters
         ----------
         rates
-            x = ηλ, 1e-290 <= x < 2, of any shape.
+            x = ηλ, 1e-300 <= x < 2, of any shape.
 
         Returns
         -------
@@ -310,7 +310,8 @@ class NuFTRL(ProductNoise):
         x = checks.reals("rates", rates, _RATES)
         if self.nu == 0:
             return np.asarray(elliptic.averaged_modulus_without_gap(x))
-        return np.asarray(elliptic.averaged_modulus(self.nu, x))
+        least = 0.0 if self.nu <= 1 else 1e-290  # below it b(x) = ν to all digits
+        return np.asarray(elliptic.averaged_modulus(self.nu, np.maximum(x, least)))
 
     def _limiting(self) -> tuple[float, float]:
         gamma = math.sqrt(float(elliptic.mean_inverse_modulus(self.nu))) if self.nu > 0 else math.inf

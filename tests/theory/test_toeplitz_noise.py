@@ -285,7 +285,8 @@ def test_beyond_minimum_phase_the_integral_is_not_the_limit():
     "noise",
     [NuFTRL(0), AntiPGD(0), ProductNoise([0], [0.5]), ProductNoise([2], [0.7]), ProductNoise([0, 2], [0.2, 0.5]),
      FiniteNoise([1, -2, 1]), FiniteNoise([1, -1.5, 0.5]), FiniteNoise([1, 0, 1]), FiniteNoise([1, -2.5]),
-     FiniteNoise([1, -2.125, 1.4375, -0.3125])],
+     FiniteNoise([1, -2.125, 1.4375, -0.3125]),
+     FiniteNoise([1.0, -1.1923573701797223, -0.6152852589280595, 0.8076426291077818])],  # the sum is exactly 0
 )  # fmt: skip
 def test_divergent_sensitivities_are_infinite(noise):
     assert noise.limiting_sensitivity() == INF
