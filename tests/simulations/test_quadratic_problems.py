@@ -117,7 +117,7 @@ def test_the_start_is_forgotten_in_the_default_burn_in():
     for noise in (NuFTRL(0.02), PoleNoise([0.1, 1.9], [0.2, 1.98])):
         exact = p.stationary_error(noise)
         assert max(map(abs, z_scores(simulate(p, noise, **size), exact).values())) < LIMIT
-        assert z_scores(simulate(p, noise, burn_in=10, **size), exact)["plain"] < -LIMIT
+        assert z_scores(simulate(p, noise, burn_in=5, **size), exact)["plain"] < -LIMIT
 
 
 # -- brute force: its own generator, a full convolution, numpy ---------------------------------------------------------
@@ -143,7 +143,7 @@ def brute_force(p, beta, sigma, steps, chains, rng, clip_norm=math.inf):
 
 
 @pytest.mark.parametrize("clip", [False, True])
-@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("d", [1, 3])
 def test_runs_against_brute_force(clip, d):
     p, noise, steps, chains, clip_norm = LinearRegression(SPECTRUM[:d], 0.3, 0.8), NuFTRL(0.05), 60, 4000, 0.9
     sigma = noise.limiting_sensitivity() * clip_norm / math.sqrt(2)
@@ -274,29 +274,29 @@ def test_relaxation_rate_of_equal_tiny_and_unstable_rates():
     ("p", "noise", "chains", "relaxations"),
     [
         (MeanEstimation(0.02, 0.3), DPSGD(), 1, 400),
-        (LinearRegression([1.0, 0.25], 0.1, 0.5), NuFTRL(0.05), 1, 100),
-        (LinearRegression([1.0, 0.25], 0.1, 0.5), DPSGD(), 2, 100),
-        (LinearRegression([1.0, 0.25], 0.1, 0.5), AntiPGD(0.2), 8, 40),
-        (MeanEstimation(0.02, 0.3), NuFTRL(0.1), 64, 5),
+        (LinearRegression([1.0, 0.25], 0.1, 0.5), NuFTRL(0.05), 1, 400),
+        (LinearRegression([1.0, 0.25], 0.1, 0.5), DPSGD(), 2, 200),
+        (LinearRegression([1.0, 0.25], 0.1, 0.5), AntiPGD(0.2), 8, 50),
+        (MeanEstimation(0.02, 0.3), NuFTRL(0.1), 32, 12),
     ],
     ids=lambda v: v if isinstance(v, int) else type(v).__name__,
 )
 def test_standard_errors_are_honest(p, noise, chains, relaxations):
     """Over 400 runs: how often 1.96 of them are exceeded, and the spread of z.
 
-    With z of Student's t distribution with 20 degrees of freedom all bounds fail with probability below 1e-7.
+    Bounds that fail with probability below 1e-7 where 1.96 are exceeded in 6 % and the spread is 0.92.
     """
     exact, steps = p.stationary_error(noise), math.ceil(relaxations * 2 / relaxation_rate(p))
     estimators = ["plain"] if isinstance(p, MeanEstimation) else ["plain", "delta", "delta1"]
     runs = [simulate(p, noise, steps=steps, chains=chains, rng=seed, threads=1) for seed in range(400)]
     z = np.array([[z_scores(run, exact)[name] for name in estimators] for run in runs])
-    missed = (np.abs(z) > 1.96).mean(axis=0)
-    assert (missed < 0.12).all()
-    assert (missed > 0.005).all()
-    assert ((z.std(axis=0) > 0.8) & (z.std(axis=0) < 1.25)).all()
-    # mutants: errors 1.6 times too small or too large
-    assert ((np.abs(z) > 1.96 / 1.6).mean(axis=0) > 0.12).all()
-    assert not ((z / 1.6).std(axis=0) > 0.8).any()
+
+    def honest(z):
+        return ((np.abs(z) > 1.96).mean(axis=0) < 0.14) & (z.std(axis=0) > 0.72)
+
+    assert honest(z).all()
+    assert not honest(1.7 * z).any()  # mutants: 1.7 times too small, too large
+    assert not honest(z / 1.7).any()
 
 
 def test_independent_draws_count_fully():
