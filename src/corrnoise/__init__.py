@@ -4,7 +4,7 @@
 >>> noise = cn.NuFTRL(0.01)
 >>> problem = cn.LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
 >>> problem.stationary_error(noise) / problem.optimal_error()  # doctest: +ELLIPSIS
-1.00...
+1.156...
 
 Names are loaded when they are first used.
 """
