@@ -259,6 +259,11 @@ def _engine(noise: ToeplitzNoise) -> _Engine:
     return _Engine(rational, np.ones(1), zeros - poles, poles)
 
 
+def rational_noise(noise: ToeplitzNoise) -> ToeplitzNoise:
+    """The rational noise that ``simulate`` runs in place of ``noise``."""
+    return _engine(noise).noise
+
+
 class _Chains(NamedTuple):
     """``sums`` of squares over the batches of all chains, shape (chains, batches, 3), in units of ``unit``²."""
 
@@ -393,7 +398,7 @@ def simulate(
     chains
         Number of independent chains.
     rng
-        int, ``SeedSequence``, ``Generator`` or None.  The result depends on nothing else.
+        int, ``SeedSequence``, ``Generator`` or None.  With the same one the result is the same for any ``threads``.
     clip
         Clip gradients to norm ``clip_norm``, as privacy demands.  Any learning rate will do.
     inputs

@@ -28,7 +28,7 @@ from time import perf_counter
 from typing import Any
 
 from corrnoise import __version__
-from corrnoise.simulations.quadratic_problems import Simulation, _engine, simulate
+from corrnoise.simulations.quadratic_problems import Simulation, rational_noise, simulate
 from corrnoise.simulations.sweep_points import Point, digest, grid, kind, plain
 from corrnoise.theory import checks
 from corrnoise.theory.pole_noise import PoleNoise
@@ -148,7 +148,7 @@ def _task(index: int, point: Point) -> tuple[int, Point, ToeplitzNoise, str]:
 def _rational(noise: ToeplitzNoise) -> ToeplitzNoise:
     """The noise that ``simulate`` runs; where that fails the noise itself, with which ``simulate`` says why."""
     try:
-        return _engine(noise).noise
+        return rational_noise(noise)
     except Exception:
         return noise
 
