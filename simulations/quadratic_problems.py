@@ -250,18 +250,30 @@ class _Engine(NamedTuple):
         return 2 * float(np.minimum(self.poles, 2 - self.poles).min(initial=0.5))
 
 
-@functools.lru_cache(maxsize=64)
-def _engine(noise: ToeplitzNoise) -> _Engine:
-    rational = noise if isinstance(noise, PoleNoise) else rational_approximation(noise, _APPROXIMATION)
+_rational = functools.lru_cache(maxsize=64)(rational_approximation)
+
+
+def _engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> _Engine:
+    """The cheapest rational noise whose averaged variances at the rates of the problem are right to ``_APPROXIMATION``.
+
+    (At rates below the gaps of the noise they are less precise than the tolerance.)
+    """
+    rational, rates = noise, problem.rates[problem.rates < 2]
+    for tolerance in () if isinstance(noise, PoleNoise) else (_APPROXIMATION, 1e-2 * _APPROXIMATION, 1e-12):
+        rational = _rational(noise, tolerance)
+        errors = rational.averaged_variance(rates) / noise.averaged_variance(rates) - 1
+        if (np.abs(errors) <= _APPROXIMATION).all():
+            break
     if isinstance(rational, FiniteNoise):
         return _Engine(rational, rational.values.copy(), np.empty(0), np.empty(0))
+    assert isinstance(rational, PoleNoise)
     zeros, poles = rational.sections()
     return _Engine(rational, np.ones(1), zeros - poles, poles)
 
 
-def rational_noise(noise: ToeplitzNoise) -> ToeplitzNoise:
-    """The rational noise that ``simulate`` runs in place of ``noise``."""
-    return _engine(noise).noise
+def rational_noise(problem: QuadraticProblem, noise: ToeplitzNoise) -> ToeplitzNoise:
+    """The rational noise that ``simulate`` runs on ``problem`` in place of ``noise``."""
+    return _engine(problem, noise).noise
 
 
 class _Chains(NamedTuple):
@@ -429,7 +441,7 @@ def simulate(
         _refuse_unstable(problem, moments)
     if math.isinf(noise.limiting_sensitivity()):
         raise ValueError(f"noise must have a finite limiting sensitivity, got {noise!r}")
-    engine = _engine(noise)
+    engine = _engine(problem, noise)
     variance = noise_variance(engine.noise, rho, clip_norm)
     if burn_in is None:
         rate = relaxation_rate(problem) if problem.instability() < 1 else float(problem.rates.min())
@@ -540,7 +552,7 @@ def simulate_learning_curve(
             f"initial_offset must be a scalar or have shape {problem.eigenvalues.shape}, got shape {offset.shape}"
         )
     variance = unit_variance(rho, clip_norm)
-    engine = _engine(noise)
+    engine = _engine(problem, noise)
     gamma = engine.noise.limiting_sensitivity() if horizon is None else engine.noise.sensitivity(horizon)
     if math.isinf(gamma):
         raise ValueError(f"noise must have a finite sensitivity, got {noise!r} at horizon {horizon!r}")

@@ -142,15 +142,15 @@ def _told(fault: BaseException) -> str:
 
 def _task(index: int, point: Point) -> tuple[int, Point, ToeplitzNoise, str]:
     """The arguments of ``_run``."""
-    return index, point, _rational(point.noise), __version__
+    return index, point, _rational(point), __version__
 
 
-def _rational(noise: ToeplitzNoise) -> ToeplitzNoise:
+def _rational(point: Point) -> ToeplitzNoise:
     """The noise that ``simulate`` runs; where that fails the noise itself, with which ``simulate`` says why."""
     try:
-        return rational_noise(noise)
+        return rational_noise(point.problem, point.noise)
     except Exception:
-        return noise
+        return point.noise
 
 
 def _in_processes(points: list[Point], jobs: int) -> Iterator[Result]:
