@@ -18,7 +18,8 @@ import scipy.signal
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
 from corrnoise.theory.checks import Array
-from corrnoise.theory.toeplitz_noise import FiniteNoise, NuFTRL
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.product_noise import NuFTRL
 
 NU = 1e-6
 DIGITS = 40

@@ -10,7 +10,8 @@ from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.toeplitz_noise import NuFTRL, ToeplitzNoise
+from corrnoise.theory.product_noise import NuFTRL
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 
 def _numpy_curve(problem: LinearRegression, noise: ToeplitzNoise, steps: int, offset: float) -> Array:

@@ -16,7 +16,8 @@ from corrnoise.solvers.rational_approximation import rational_approximation
 from corrnoise.theory.checks import Array
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.toeplitz_noise import DPSGD, NuFTRL, ToeplitzNoise
+from corrnoise.theory.product_noise import DPSGD, NuFTRL
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 _DIMENSION = 128
 _PROBLEM = LinearRegression(1 / np.arange(1.0, _DIMENSION + 1), 0.02)

@@ -36,7 +36,8 @@ from corrnoise.figures.simulation import Simulated, SimulationRun, agreement
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.toeplitz_noise import DPSGD, NuFTRL, ToeplitzNoise
+from corrnoise.theory.product_noise import DPSGD, NuFTRL
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,7 +24,7 @@ from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import MeanEstimation
-from corrnoise.theory.toeplitz_noise import DPSGD, NuFTRL
+from corrnoise.theory.product_noise import DPSGD, NuFTRL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,27 +21,18 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import fft
 
 from corrnoise.solvers.rational_approximation import rational_approximation
-from corrnoise.theory import checks, toeplitz_noise
+from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.noise_kinds import KINDS
 from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.toeplitz_noise import FiniteNoise, ToeplitzNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 _FORMAT = "corrnoise.NoiseStream 1"
 _FIELDS = ("format", "noise", "shape", "scale", "steps", "dtype", "position", "generator", "memory")
 _BLOCK = 4096  # elements whose states stay in the first-level cache
 _COLUMNS = 2**22  # entries transformed at once
 
-_KINDS: dict[str, type[ToeplitzNoise]] = {
-    kind.__name__: kind
-    for kind in (
-        toeplitz_noise.DPSGD,
-        toeplitz_noise.NuFTRL,
-        toeplitz_noise.AntiPGD,
-        toeplitz_noise.ProductNoise,
-        FiniteNoise,
-        PoleNoise,
-    )
-}
 _GENERATORS: dict[str, type[np.random.BitGenerator]] = {
     kind.__name__: kind
     for kind in (
@@ -270,9 +261,9 @@ class NoiseStream(Iterator[NDArray[Any]]):
         """
         generator = self._engine.start if isinstance(self._engine, _Transform) else self._rng.bit_generator.state
         described = {"kind": type(self.noise).__name__, **self.noise.arguments()}
-        if _KINDS.get(described["kind"]) is not type(self.noise) or generator["bit_generator"] not in _GENERATORS:
+        if KINDS.get(described["kind"]) is not type(self.noise) or generator["bit_generator"] not in _GENERATORS:
             raise TypeError(
-                f"state() needs noise out of {', '.join(_KINDS)} and a generator out of {', '.join(_GENERATORS)}, "
+                f"state() needs noise out of {', '.join(KINDS)} and a generator out of {', '.join(_GENERATORS)}, "
                 f"got {described['kind']} and {generator['bit_generator']}"
             )
         return {
@@ -301,7 +292,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         if not isinstance(state, dict) or state.get("format") != _FORMAT or set(state) != set(_FIELDS):
             raise ValueError(f"state must come from NoiseStream.state() of format {_FORMAT!r}, got {state!r:.80}")
         described, generator = dict(state["noise"]), state["generator"]
-        noise = _KINDS[checks.choice("kind", described.pop("kind"), tuple(_KINDS))](**described)
+        noise = KINDS[checks.choice("kind", described.pop("kind"), tuple(KINDS))](**described)
         bits = _GENERATORS[checks.choice("bit_generator", generator["bit_generator"], tuple(_GENERATORS))]()
         bits.state = generator
         stream = cls(

@@ -23,8 +23,9 @@ from corrnoise.simulations.quadratic_problems import Seed
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.privacy import gaussian_rho
+from corrnoise.theory.product_noise import NuFTRL
 from corrnoise.theory.records import Record
-from corrnoise.theory.toeplitz_noise import NuFTRL, ToeplitzNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -44,10 +44,11 @@ from scipy.special import ndtri, stdtrit
 from corrnoise.solvers.rational_approximation import rational_approximation
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.moments import InputMoments, fourth_moments_are_finite
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import MeanEstimation, QuadraticProblem
-from corrnoise.theory.toeplitz_noise import FiniteNoise, ToeplitzNoise, noise_variance, unit_variance
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance, unit_variance
 
 INPUTS = ("gaussian", "uniform", "signs", "student-t")
 ESTIMATORS = ("plain", "delta", "delta1")

@@ -31,8 +31,9 @@ from corrnoise import __version__
 from corrnoise.simulations.quadratic_problems import Simulation, rational_noise, simulate
 from corrnoise.simulations.sweep_points import Point, digest, grid, kind, plain
 from corrnoise.theory import checks
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.toeplitz_noise import FiniteNoise, ToeplitzNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 __all__ = ["Outcome", "Point", "grid", "simulate", "sweep", "write_whole"]
 

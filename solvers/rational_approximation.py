@@ -30,8 +30,10 @@ from scipy import special
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.toeplitz_noise import FiniteNoise, ProductNoise, ToeplitzNoise
+from corrnoise.theory.product_noise import ProductNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 _STEP = 0.3
 _MARGIN = 38.0  # exp(−38) is below rounding

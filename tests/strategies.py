@@ -3,8 +3,9 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
 
 
 def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:

@@ -21,7 +21,7 @@ from corrnoise import __version__
 from corrnoise.figures import NAMES, paper_figure
 from corrnoise.figures.publication import PaperFigure, publish
 from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
 
 FILES = {f"{name}.{suffix}" for name in NAMES for suffix in ("pdf", "png", "csv")}
 

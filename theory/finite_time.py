@@ -27,9 +27,11 @@ import numpy as np
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.problems import LinearRegression, QuadraticProblem
+from corrnoise.theory.product_noise import NuFTRL, ProductNoise
 from corrnoise.theory.records import Record
-from corrnoise.theory.toeplitz_noise import FiniteNoise, NuFTRL, ProductNoise, ToeplitzNoise, noise_variance
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance
 
 # -- the decay of noise coefficients -----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
-from corrnoise.theory.toeplitz_noise import ProductNoise
+from corrnoise.theory.product_noise import ProductNoise
 
 
 @dataclass(frozen=True, eq=False, repr=False)

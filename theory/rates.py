@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from corrnoise.theory import checks, elliptic
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, NuFTRL, ToeplitzNoise, unit_variance
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
 
 if TYPE_CHECKING:
     from corrnoise.theory.problems import QuadraticProblem

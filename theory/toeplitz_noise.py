@@ -9,8 +9,8 @@ With B(z) = Σ β_t zᵗ three things decide how good they are:
 * the averaged variance b(x) = Σ β_t β_τ (1 − x)^{|t−τ|}, the variance of the noise seen through an exponential average
   of rate x = ηλ: all that a quadratic problem ever sees of it.
 
-Nearly every correlated noise of the literature is a product B(z) = Π (1 − (1 − a_k) z)^{e_k}; its inverse is the
-product with the exponents −e_k, and with the gaps a_k carried (never 1 − a_k) nothing cancels.
+The kinds are in modules of their own: ``product_noise`` (nearly every noise of the literature), ``pole_noise``,
+``finite_noise`` and ``cepstral_noise``.
 
 References
 ----------
@@ -21,18 +21,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from corrnoise.theory import checks, elliptic, power_series
+from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
-from corrnoise.theory.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.records import Record
 
-_UNIT = 2.0**-53
-_RATES = "[1e-300, 2)"
+UNIT = 2.0**-53  #: unit roundoff
+RATES = "[1e-300, 2)"  #: of exponential averages
 _SCALE = "[1e-100, 1e100]"  # of budgets and clip norms: squares of what is computed from them stay finite
 
 
@@ -167,258 +164,9 @@ class ToeplitzNoise(Record, ABC):
         adjacency = checks.choice("adjacency", adjacency, ("zero-out", "replace-one"))
         gamma, error = self._limiting() if steps is None else self._finite(steps, 1, 1)
         scale = 1 if adjacency == "zero-out" else 2
-        return scale * gamma * (1 + (error + 8 * _UNIT)) / (math.sqrt(2) * math.sqrt(rho))
+        return scale * gamma * (1 + (error + 8 * UNIT)) / (math.sqrt(2) * math.sqrt(rho))
 
     def _finite(self, steps: int, min_sep: int, max_participations: int) -> tuple[float, float]:
         _single_participation(min_sep, max_participations)
         series, error = self._inverse(checks.integer("steps", steps, 1))
-        return _norm(series), error + 40 * _UNIT
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ProductNoise(ToeplitzNoise):
-    """B(z) = Π (1 − (1 − a_k) z)^{e_k}, minimum phase by construction.
-
-    Parameters
-    ----------
-    gaps
-        a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k).  A gap of 0 (2) is a zero at
-        frequency 0 (π).  Positive gaps below 1e-300 are refused.
-    exponents
-        e_k, shape (K,).
-
-    Factors with equal gaps are merged, trivial ones (a = 1 or e = 0) dropped, and the rest kept in the order of
-    their gaps, so that equal noise compares equal.
-
-    Notes
-    -----
-    Coefficients and inverse coefficients have a relative error below 4e-16 while above 1e-290 in modulus; of several
-    factors, 4e-16 and 1e-31 of the largest coefficient before.  Averaged variance and limiting sensitivity: 1e-14
-    (1 + Σ |e_k|), for gaps and rates above 1e-60; ``ArithmeticError`` where an integral leaves the range of floats.
-    """
-
-    gaps: Array
-    exponents: Array
-
-    def __init__(self, gaps: ArrayLike, exponents: ArrayLike) -> None:
-        a = np.atleast_1d(checks.reals("gaps", gaps, "[0, 2]"))
-        e = np.atleast_1d(checks.reals("exponents", exponents))
-        if a.ndim > 1:
-            raise ValueError(f"gaps must be a vector, got shape {a.shape}")
-        checks.same_length("gaps", a, "exponents", e)
-        if ((a > 0) & (a < 1e-300)).any():
-            raise ValueError(f"gaps must be 0 or at least 1e-300, got {a[(a > 0) & (a < 1e-300)][0]!r}")
-        a, place = np.unique(np.abs(a), return_inverse=True)  # −0 is 0
-        e = np.bincount(place.ravel(), weights=e, minlength=a.size).astype(np.float64)
-        kept = (e != 0) & (a != 1)
-        a, e = a[kept], e[kept]
-        a.setflags(write=False)
-        e.setflags(write=False)
-        self._set(gaps=a, exponents=e)
-
-    def coefficients(self, steps: int) -> Array:
-        return self._series(self.exponents, checks.integer("steps", steps, 1))
-
-    def _series(self, exponents: Array, steps: int) -> Array:
-        from corrnoise.theory import recursions
-
-        series = np.empty(steps)
-        recursions.product_series(self.gaps, exponents, series)
-        finite = np.isfinite(series)
-        if not finite.all():
-            series[np.argmin(finite) :] = math.inf
-        return series
-
-    def _inverse(self, steps: int) -> tuple[Array, float]:
-        return self._series(-self.exponents, steps), 4 * _UNIT
-
-    def _power(self, cosine: Array, sine: Array) -> Array:
-        power = np.ones(np.shape(cosine))
-        for a, e in zip(self.gaps, self.exponents, strict=True):
-            with np.errstate(divide="ignore"):  # a pole on the circle
-                power *= modulus(a, cosine, sine) ** (2 * e)
-        return power
-
-    def _mean(self, exponent: int, rates: Array | None = None) -> Any:
-        """(1/2π) ∫ |B|^{2 × exponent} dω, or b(x) of that spectrum, for each of ``rates``."""
-        features = self.gaps if rates is None else np.concatenate([self.gaps, rates])
-        near_zero = features[features > 0].min(initial=1.0)
-        near_pi = (2 - features[features < 2]).min(initial=1.0)
-
-        def weighted_sum(c: Array, s: Array, w: Array) -> Any:
-            w = w * self._power(c, s) ** exponent
-            if rates is None:
-                return w.sum()
-            return averages(rates, c, s, w)
-
-        orders = [2 * exponent * float(self.exponents[self.gaps == end].sum()) for end in (0, 2)]
-        if min(orders) <= -1:
-            return math.inf
-        with np.errstate(all="ignore"):
-            mean = circle_mean(
-                weighted_sum, near_zero=near_zero, near_pi=near_pi, order_zero=orders[0], order_pi=orders[1]
-            )
-        if not (np.isfinite(mean) & (mean > 0)).all():
-            raise ArithmeticError(f"an integral over the spectrum of {self!r} leaves the range of floats")
-        return mean
-
-    def averaged_variance(self, rates: ArrayLike) -> Array:
-        x = checks.reals("rates", rates, _RATES)
-        variance = self._mean(1, np.ravel(x)) if x.size else x
-        return np.broadcast_to(variance, x.size).reshape(x.shape).copy()
-
-    def _limiting(self) -> tuple[float, float]:
-        return math.sqrt(float(self._mean(-1))), 1e-14 * (1 + float(np.abs(self.exponents).sum()))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class DPSGD(ProductNoise):
-    """Independent noise, β = (1, 0, 0, …): DP-SGD without amplification by sampling."""
-
-    gaps: Array = field(init=False)
-    exponents: Array = field(init=False)
-
-    def __init__(self) -> None:
-        super().__init__([], [])
-
-    def averaged_variance(self, rates: ArrayLike) -> Array:
-        return np.ones(checks.reals("rates", rates, _RATES).shape)
-
-    def _limiting(self) -> tuple[float, float]:
-        return 1.0, 0.0
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class NuFTRL(ProductNoise):
-    """The noise of ν-DP-FTRL, β_t = (−1)^t C(½, t) (1 − ν)^t, that is B(z) = sqrt(1 − (1 − ν) z).
-
-    Parameters
-    ----------
-    nu
-        Damping 0 <= ν < 2.  At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1
-        independent noise.
-
-    Notes
-    -----
-    Equation (7) of arXiv 2310.06771.  γ_∞² = 1/agm(ν, 2 − ν), and b(x) is a complete elliptic integral: relative error
-    below 4e-15.
-    """
-
-    nu: float
-
-    def __init__(self, nu: float) -> None:
-        self._set(nu=checks.real("nu", nu, "[0, 2)"))
-        super().__init__([self.nu], [0.5])
-
-    def averaged_variance(self, rates: ArrayLike) -> Array:
-        x = checks.reals("rates", rates, _RATES)
-        if self.nu == 0:
-            return np.asarray(elliptic.averaged_modulus_without_gap(x))
-        least = 0.0 if self.nu <= 1 else 1e-290  # below it b(x) = ν to all digits
-        return np.asarray(elliptic.averaged_modulus(self.nu, np.maximum(x, least)))
-
-    def _limiting(self) -> tuple[float, float]:
-        gamma = math.sqrt(float(elliptic.mean_inverse_modulus(self.nu))) if self.nu > 0 else math.inf
-        return gamma, 16 * _UNIT
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class AntiPGD(ProductNoise):
-    """Anticorrelated perturbations with damping, β = (1, −(1 − damping), 0, …).
-
-    Parameters
-    ----------
-    damping
-        0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
-
-    Notes
-    -----
-    Table 2 and Section C.5 of arXiv 2310.06771 (which prints γ_T = T for what is sqrt(T)).
-    """
-
-    damping: float
-
-    def __init__(self, damping: float) -> None:
-        self._set(damping=checks.real("damping", damping, "[0, 2)"))
-        super().__init__([self.damping], [1.0])
-
-    def averaged_variance(self, rates: ArrayLike) -> Array:
-        x, a = checks.reals("rates", rates, _RATES), self.damping
-        return np.asarray(a * a + 2 * (1 - a) * x if a <= 1 else (2 - a) ** 2 + 2 * (a - 1) * (2 - x))
-
-    def _limiting(self) -> tuple[float, float]:
-        a = self.damping
-        return (1 / math.sqrt(a) / math.sqrt(2 - a) if a > 0 else math.inf), 16 * _UNIT
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class FiniteNoise(ToeplitzNoise):
-    """Finitely many coefficients of the user's own, of any phase.
-
-    Parameters
-    ----------
-    coefficients
-        β_0, …, β_n, shape (n + 1,), β_0 != 0; zero afterwards.  (Usually β_0 = 1.)
-
-    Notes
-    -----
-    The inverse takes O(T log T), the limiting sensitivity O(n²).  Accuracy is relative to the coefficients as given:
-    the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and what a release rests on
-    (``noise_multiplier``, ``sensitivity_upper_bound``) carries a bound of the error made.
-    """
-
-    values: Array
-
-    def __init__(self, coefficients: ArrayLike) -> None:
-        beta = checks.reals("coefficients", coefficients, ndim=1)
-        if beta[0] == 0:
-            raise ValueError(f"coefficients[0] must not be 0, got {beta[0]!r}")
-        beta = np.trim_zeros(beta, "b") + 0.0  # −0 is 0
-        beta.setflags(write=False)
-        self._set(values=beta)
-
-    def arguments(self) -> dict[str, Any]:
-        return {"coefficients": self.values}
-
-    def coefficients(self, steps: int) -> Array:
-        padded = np.zeros(checks.integer("steps", steps, 1))
-        shown = self.values[: padded.size]
-        padded[: shown.size] = shown
-        return padded
-
-    def _inverse(self, steps: int) -> tuple[Array, float]:
-        scale = 2.0 ** -np.frexp(self.values[0])[1]  # keeps squares within the range of floats, and is exact
-        series, error = power_series.reciprocal(self.values * scale, steps)
-        return series * scale, error
-
-    def _power(self, cosine: Array, sine: Array) -> Array:
-        from corrnoise.theory import recursions
-
-        # B(z) = (1 − z) Σ p_t zᵗ + p_n zⁿ with the partial sums p_t: accurate also where the noise has its zero, ω → 0.
-        z = (np.asarray(cosine) + 1j * np.asarray(sine)) ** 2
-        partial = np.empty(self.values.size)
-        recursions.running_sums(self.values, partial)
-        inner = np.zeros(np.shape(z), dtype=complex)
-        for p in partial[-2::-1]:
-            inner = inner * z + p
-        value = -2j * np.asarray(sine) * (np.asarray(cosine) + 1j * np.asarray(sine)) * inner
-        value = value + partial[-1] * z ** (self.values.size - 1)
-        return np.asarray(value.real**2 + value.imag**2)
-
-    def averaged_variance(self, rates: ArrayLike) -> Array:
-        from corrnoise.theory import recursions
-
-        x = checks.reals("rates", rates, _RATES)
-        variances = np.empty(x.size)
-        recursions.averaged_variances(self.values, np.ravel(x), variances)
-        return variances.reshape(x.shape)
-
-    def _limiting(self) -> tuple[float, float]:
-        from corrnoise.theory import recursions
-
-        square = recursions.step_down(self.values)
-        # A change of the coefficients by δ moves γ_∞ by at most max |1/B| ‖δ‖₁, relatively, and max |1/B| is at most
-        # π n ‖β‖₁ γ_∞², because |B| has the slope n ‖β‖₁ at most.
-        size = float(np.abs(self.values).sum())
-        error = 2.0**-102 * math.pi * self.values.size * size**2 * square
-        return (math.sqrt(square), error + 8 * _UNIT) if error < 0.5 else (math.inf, 0.0)
+        return _norm(series), error + 40 * UNIT

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic_problems import simulate as simulate
     from corrnoise.solvers.rational_approximation import rational_approximation as rational_approximation
+    from corrnoise.theory.finite_noise import FiniteNoise as FiniteNoise
     from corrnoise.theory.privacy import approx_dp_to_zcdp as approx_dp_to_zcdp
     from corrnoise.theory.privacy import gaussian_delta as gaussian_delta
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
     from corrnoise.theory.privacy import zcdp_to_approx_dp as zcdp_to_approx_dp
     from corrnoise.theory.problems import LinearRegression as LinearRegression
     from corrnoise.theory.problems import MeanEstimation as MeanEstimation
-    from corrnoise.theory.toeplitz_noise import DPSGD as DPSGD
-    from corrnoise.theory.toeplitz_noise import AntiPGD as AntiPGD
-    from corrnoise.theory.toeplitz_noise import FiniteNoise as FiniteNoise
-    from corrnoise.theory.toeplitz_noise import NuFTRL as NuFTRL
-    from corrnoise.theory.toeplitz_noise import ProductNoise as ProductNoise
+    from corrnoise.theory.product_noise import DPSGD as DPSGD
+    from corrnoise.theory.product_noise import AntiPGD as AntiPGD
+    from corrnoise.theory.product_noise import NuFTRL as NuFTRL
+    from corrnoise.theory.product_noise import ProductNoise as ProductNoise
 
 __version__ = version("corrnoise")
 
 _HOMES = {
-    "theory.toeplitz_noise": ("DPSGD", "AntiPGD", "FiniteNoise", "NuFTRL", "ProductNoise"),
+    "theory.product_noise": ("DPSGD", "AntiPGD", "NuFTRL", "ProductNoise"),
+    "theory.finite_noise": ("FiniteNoise",),
     "theory.problems": ("LinearRegression", "MeanEstimation"),
     "theory.privacy": (
         "approx_dp_to_zcdp",

@@ -42,7 +42,7 @@ def _noise(text: str) -> tuple[str, Callable[[LinearRegression], ToeplitzNoise]]
     """``dpsgd``, ``nu-ftrl`` (ν = ημ), ``nu-ftrl:NU`` or ``anti-pgd:DAMPING``."""
 
     def make(problem: LinearRegression) -> ToeplitzNoise:
-        from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, NuFTRL
+        from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
 
         if kind == "nu-ftrl":
             return NuFTRL(value if given else problem.rates.min())

@@ -15,7 +15,7 @@ from corrnoise.figures.linear_regression import FTRL, SGD, problem
 from corrnoise.figures.publication import Data, Series, SimulatedSeries
 from corrnoise.figures.simulation import SimulationRun, largest_allowed_z
 from corrnoise.simulations import quadratic_problems
-from corrnoise.theory.toeplitz_noise import DPSGD, NuFTRL
+from corrnoise.theory.product_noise import DPSGD, NuFTRL
 
 Curves = dict[tuple[str, str, str], Series]
 

@@ -12,7 +12,7 @@ from corrnoise.figures import linear_regression
 from corrnoise.figures.linear_regression import FTRL, OPTIMUM, PAPER_SLOPES, SETTINGS, SGD, problem, slope
 from corrnoise.figures.publication import Series
 from corrnoise.theory.bounds import theorem_c18_lower_bound
-from corrnoise.theory.toeplitz_noise import DPSGD
+from corrnoise.theory.product_noise import DPSGD
 
 #: Slopes of the exact curves for dimension, effective dimension and learning rate.
 EXACT_SLOPES = {

@@ -12,7 +12,7 @@ from corrnoise.figures import simulation
 from corrnoise.figures.publication import SimulatedSeries
 from corrnoise.figures.simulation import FALSE_ALARM, SimulationRun, agreement, counted, kept, largest_allowed_z
 from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.toeplitz_noise import NuFTRL
+from corrnoise.theory.product_noise import NuFTRL
 
 
 @pytest.mark.parametrize(

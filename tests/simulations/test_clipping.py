@@ -15,7 +15,7 @@ from corrnoise.simulations.clipping import clipping_study, unclipped_clip_norm
 from corrnoise.simulations.quadratic_problems import simulate_learning_curve
 from corrnoise.theory.finite_time import FiniteRun
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
 
 SCALAR = LinearRegression([1.0], learning_rate=0.5, residual_std=1.0)
 SPECTRUM = LinearRegression(1 / np.arange(1.0, 6.0), learning_rate=0.05, residual_std=0.3)

@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from corrnoise.simulations.noise_stream import NoiseStream
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise, ToeplitzNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 Values = NDArray[np.float64]
 

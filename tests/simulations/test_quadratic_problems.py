@@ -19,9 +19,10 @@ from scipy.special import stdtrit
 
 from corrnoise.simulations import quadratic_problems
 from corrnoise.simulations.quadratic_problems import relaxation_rate, simulate, simulate_learning_curve
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
 
 LIMIT = -stdtrit(200, 1e-7 / 2 / 500)
 SPECTRUM = [1.0, 0.5, 0.2]

@@ -19,9 +19,11 @@ import pytest
 from corrnoise.simulations import sweep_points, sweeps
 from corrnoise.simulations.quadratic_problems import Simulation, simulate
 from corrnoise.simulations.sweeps import Outcome, Point, grid, sweep, write_whole
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise, ToeplitzNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 REGRESSION = LinearRegression([1.0, 0.5, 0.1], 0.05, 0.2)
 MEAN = MeanEstimation(0.1, 0.3)
@@ -359,7 +361,7 @@ def test_a_killed_sweep_resumes_and_computes_what_is_missing(tmp_path: Path, com
     program = f"""
         from corrnoise.simulations.sweeps import grid, sweep
         from corrnoise.theory.problems import LinearRegression
-        from corrnoise.theory.toeplitz_noise import NuFTRL
+        from corrnoise.theory.product_noise import NuFTRL
 
         points = grid(LinearRegression([1.0, 0.5, 0.1], 0.05, 0.2), NuFTRL(0.01), range(12), **{options!r})
         sweep(points, jobs=2, directory={str(tmp_path)!r})

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from strategies import product_noises
 
 from corrnoise.solvers.rational_approximation import rational_approximation
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise, ToeplitzNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 NUS = [1e-12, 1e-8, 1e-6, 1e-4, 0.01, 0.5, 1.0, 1.5, 1.99]
 TOLERANCES = [1e-3, 1e-6, 1e-9]

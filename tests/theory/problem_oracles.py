@@ -20,8 +20,10 @@ from mpmath.calculus.quadrature import GaussLegendre
 from scipy.linalg import toeplitz
 
 from corrnoise.theory.checks import Array
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.problems import LinearRegression, QuadraticProblem
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise, ToeplitzNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 DIGITS = 45
 

@@ -17,8 +17,10 @@ from mpmath import mp, mpf, workdps
 from strategies import gaps, log_uniform, noises, regressions
 
 from corrnoise.theory import bounds
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise, ToeplitzNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 oracles = import_module(f"{__package__}.problem_oracles")
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory import checks
-from corrnoise.theory.toeplitz_noise import AntiPGD, FiniteNoise, NuFTRL, ProductNoise, noise_variance, unit_variance
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.product_noise import AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import noise_variance, unit_variance
 
 NAN, INF = float("nan"), float("inf")
 

@@ -11,6 +11,7 @@ from mpmath import mp
 from strategies import gaps, log_uniform, minimum_phase_coefficients, noises, product_noises, regressions
 
 from corrnoise.theory import bounds
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.finite_time import (
     FiniteRun,
     absolute_sum,
@@ -19,7 +20,7 @@ from corrnoise.theory.finite_time import (
     theorem_d13_upper_bound,
 )
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
 
 # -- Theorem D.11 ------------------------------------------------------------------------------------------------------
 

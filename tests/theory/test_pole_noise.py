@@ -12,7 +12,7 @@ from mpmath import mp
 from strategies import gaps
 
 from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, ProductNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, ProductNoise
 
 Gaps = list[float]
 

@@ -15,8 +15,10 @@ from strategies import log_uniform, mean_estimations, noises, regressions
 
 from corrnoise.theory import recursions
 from corrnoise.theory.checks import Array
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.problems import LinearRegression, MeanEstimation, QuadraticProblem
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL, ProductNoise, ToeplitzNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 oracles = import_module(f"{__package__}.problem_oracles")
 

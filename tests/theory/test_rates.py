@@ -10,8 +10,9 @@ from mpmath import mp
 from strategies import log_uniform, regressions
 
 from corrnoise.theory import bounds, rates
+from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.toeplitz_noise import DPSGD, AntiPGD, FiniteNoise, NuFTRL
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
 
 ISOTROPIC_SLOW = LinearRegression([1.0], 1e-6)
 ISOTROPIC_FAST = LinearRegression(np.ones(3), 0.2)  # η R² = 1

@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 from strategies import gaps, log_uniform, minimum_phase_coefficients, noises, product_noises, rates
 
-from corrnoise.theory.toeplitz_noise import (
-    DPSGD,
-    AntiPGD,
-    FiniteNoise,
-    NuFTRL,
-    ProductNoise,
-    noise_variance,
-    unit_variance,
-)
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import noise_variance, unit_variance
 
 ENDS = [0.0, 1e-300, 1e-12, 1e-6, 0.1, 0.5, 1.0, 1.5, math.nextafter(2.0, 0.0)]
 INF = math.inf
