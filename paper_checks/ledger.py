@@ -1,0 +1,373 @@
+r"""The ledger: statements of papers as functions of two sides, each checked by machine.
+
+A claim says where it stands and what is printed there, and a function returns its two sides:
+
+    @PAPER.inequality(
+        "Lemma C.21", part="(i)",
+        printed=r"$I(a, a) \le 5 \log(8/a)$ for $0 < a < 1$",
+        domain={"a": log_scale("1e-300", "0.999")},
+        evidence="certified", sharp="constant", mutants=[{"constant": "3.02"}],
+    )
+    def diagonal(a, constant="5"):
+        '''Why it is true, what is outside the certified domain, what is better.'''
+        m = arithmetic(a)
+        return modulus_ratio_integral(a, a), m.number(constant) * m.log(8 / a)
+
+Constants are keyword arguments with their true values as defaults; a *mutant* is a keyword that makes the statement
+slightly wrong, which the check must reject; what is false as printed is a keyword too, violated by the counterexample.
+
+The machinery forms the scale-free *margin* of the two sides: 1 − smaller/larger of an inequality between positive
+numbers, in general (larger − smaller)/max(|smaller|, |larger|), and minus the relative difference of an identity.  The
+statement holds where the margin is at least minus the tolerance, which is for rounding.  The smallest margin over
+the domain tells how far a constant is from sharp.
+
+Verdicts
+--------
+``holds``
+    True as printed.  Roots and fraction bars that only an electronic copy lost are restored first (``transcription``).
+``holds corrected``
+    False as printed, and a repair that keeps its purpose holds.
+``false``
+    What it was printed for fails too.
+``not checkable``
+    Constants are unspecified: the note says what was checked instead.
+
+Evidence, strongest first: ``certified`` (ball arithmetic over the domain; the note says what is outside), ``exact``
+(identity or enumeration), ``searched`` (worst case over the domain), ``simulated`` (the smaller side is a confidence
+limit; the note states the false-alarm rate).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from corrnoise.paper_checks.certification import Certificate, certify
+from corrnoise.paper_checks.domains import Axis, Domain
+from corrnoise.paper_checks.search import Worst, worst_case
+from corrnoise.theory.checks import Array
+
+HOLDS, CORRECTED, FALSE, NOT_CHECKABLE = VERDICTS = ("holds", "holds corrected", "false", "not checkable")
+EVIDENCE = ("certified", "exact", "searched", "simulated")
+INEQUALITY, IDENTITY = "<=", "="
+
+_NUDGE = 1e-6  #: relative, by which an identity is made wrong where it has no mutants of its own
+_FEWEST = 0.05  #: share of the points tried that a check must accept
+
+Sides = tuple[Any, Any]
+Point = Sequence[float] | Array
+
+
+def margin(smaller: Any, larger: Any) -> float:
+    """(larger − smaller)/max(|smaller|, |larger|), the smallest one of arrays; 0 between equal infinities."""
+    s, g = np.broadcast_arrays(np.asarray(smaller, dtype=float), np.asarray(larger, dtype=float))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        values = np.where(np.isinf(s) | np.isinf(g), np.sign(g - s), (g - s) / np.maximum(np.abs(s), np.abs(g)))
+    values = np.where(s == g, 0.0, values)
+    return float(values.min())
+
+
+def agreement(left: Any, right: Any) -> float:
+    """Minus the largest difference of two sides, relative to their largest entry."""
+    x, y = np.broadcast_arrays(np.asarray(left, dtype=float), np.asarray(right, dtype=float))
+    if (x == y).all():
+        return 0.0
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return float("nan") if np.isnan(x).any() or np.isnan(y).any() else -1.0
+    return -float(np.abs(x - y).max() / max(np.abs(x).max(), np.abs(y).max()))
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Where a printed statement fails: the arguments, and both sides there."""
+
+    arguments: Mapping[str, Any]
+    sides: Sides
+    margin: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one check found.
+
+    Attributes
+    ----------
+    claim
+        The claim that was checked.
+    verdict
+        One of ``VERDICTS``, found afresh.
+    agrees
+        The verdict is the recorded one, every mutant was rejected, and the evidence is of the recorded strength.
+    reason
+        Why it does not agree, or empty.
+    margin, worst
+        The smallest margin found and the arguments there (for an identity minus the largest relative difference).
+    tried, accepted
+        Points of the domain evaluated, and those of them that the domain admits.
+    certificate
+        The answer of ball arithmetic, where the evidence is ``certified``.
+    sharp
+        The best value found of the constant in question, None where there is none.
+    counterexample
+        Of the printed statement, recomputed; None where it is true.
+    mutants
+        Each mutant and whether it was rejected.
+    seconds
+        Wall time.
+    """
+
+    claim: Claim
+    verdict: str
+    agrees: bool
+    reason: str
+    margin: float
+    worst: Mapping[str, Any]
+    tried: int
+    accepted: int
+    certificate: Certificate | None
+    sharp: float | None
+    counterexample: Counterexample | None
+    mutants: tuple[tuple[str, bool], ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One numbered statement; see the module for the fields that a claim is written with.
+
+    ``paper`` is the short name of the paper, ``source`` its reference, ``note`` the docstring of the function.
+    """
+
+    paper: str
+    source: str
+    number: str
+    part: str
+    printed: str
+    function: Callable[..., Sides] = field(repr=False)
+    relation: str
+    domain: Domain = field(repr=False)
+    evidence: str
+    corrected: str | None = None
+    as_printed: Mapping[str, Any] = field(default_factory=dict)
+    counterexample: Mapping[str, Any] | None = None
+    unverifiable: str | None = None
+    sharp: str | None = None
+    mutants: tuple[Mapping[str, Any], ...] = ()
+    transcription: str | None = None
+    outside: str | None = None
+    proof: str | None = None
+    conjecture: bool = False
+    tolerance: float = 1e-11
+    evaluations: int = 512
+
+    @property
+    def name(self) -> str:
+        """Number and part, as in ``Lemma C.21(i)``."""
+        return f"{self.number}{self.part}"
+
+    @property
+    def identifier(self) -> str:
+        """Paper and name in letters, digits, dots and dashes, for links and file names."""
+        return f"{self.paper}-{re.sub(r'[^a-z0-9.]+', '-', self.name.lower()).strip('-')}"
+
+    @property
+    def note(self) -> str:
+        """What is to be said about the statement and its check."""
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    @property
+    def recorded(self) -> str:
+        """The verdict as recorded, one of ``VERDICTS``."""
+        if self.unverifiable is not None:
+            return NOT_CHECKABLE
+        if self.counterexample is None:
+            return HOLDS
+        return CORRECTED if self.corrected is not None else FALSE
+
+    # -- margins -------------------------------------------------------------------------------------------------------
+
+    def sides(self, arguments: Mapping[str, Any], **constants: Any) -> Sides:
+        """The two sides at ``arguments``, with other constants than the default ones if given."""
+        return self.function(**arguments, **constants)
+
+    def margin(self, arguments: Mapping[str, Any], **constants: Any) -> float:
+        """The margin at ``arguments``; nan where the function says that they are outside the domain."""
+        nudge = constants.pop("_nudge", 0.0)
+        smaller, larger = self.sides(arguments, **constants)
+        if self.relation == INEQUALITY:
+            return margin(smaller, larger)
+        return agreement(np.asarray(smaller, dtype=float) * (1 + nudge), larger)
+
+    def margin_at(self, point: Point, **constants: Any) -> float:
+        """The margin at a point of the domain's cube."""
+        return self.margin(self.domain.arguments(point), **constants)
+
+    def holds_at(self, point: Point, **constants: Any) -> bool:
+        """Whether the statement holds at a point of the cube; also where the domain rejects the point."""
+        return not self.margin_at(point, **constants) < -self.tolerance
+
+    def _worst(self, evaluations: int, seed: int = 0, **constants: Any) -> Worst:
+        return worst_case(
+            lambda point: self.margin_at(point, **constants),
+            self.domain.size,
+            evaluations=evaluations,
+            seed=seed,
+            enough=-self.tolerance,
+        )
+
+    def all_mutants(self) -> tuple[Mapping[str, Any], ...]:
+        """The false neighbours: those given, or for an identity without any, one side off by a factor 1 + 1e-6."""
+        return self.mutants or (({"_nudge": _NUDGE},) if self.relation == IDENTITY else ())
+
+    def rejects(self, mutant: Mapping[str, Any], evaluations: int, near: Point | None = None) -> bool:
+        """Whether the check finds ``mutant`` to be false, looking first at the point ``near``."""
+        if near is not None and len(near) == self.domain.size and not self.holds_at(near, **mutant):
+            return True
+        return self._worst(evaluations, **mutant).margin < -self.tolerance
+
+    def _sharp(self, worst: Mapping[str, Any]) -> float | None:
+        """The value of the constant at which the worst case found is an equality."""
+        if self.sharp is None:
+            return None
+        value = float(inspect.signature(self.function).parameters[self.sharp].default)
+        smaller, larger = (np.asarray(side, dtype=float) for side in self.sides(worst))
+        doubled = np.asarray(self.sides(worst, **{self.sharp: repr(2 * value)})[1], dtype=float)
+        ratio = float(np.max(smaller / larger))
+        return value * ratio if not np.allclose(doubled, larger) else value / ratio
+
+    # -- the check -----------------------------------------------------------------------------------------------------
+
+    def check(self, thorough: bool = False) -> Outcome:
+        """Check the claim: worst case or certificate, counterexample, mutants.  ``thorough`` looks 32 times longer."""
+        start = time.perf_counter()
+        evaluations = self.evaluations * (32 if thorough else 1)
+        worst = self._worst(evaluations)
+        arguments = {} if np.isnan(worst.margin) else self.domain.arguments(worst.point)
+        certificate = None
+        if self.evidence == "certified":
+            certificate = certify(lambda u: self.sides(self.domain.arguments(u)), self.domain.size)
+        false_at = None
+        if self.counterexample is not None:
+            sides = self.sides(self.counterexample, **self.as_printed)
+            false_at = Counterexample(self.counterexample, sides, self.margin(self.counterexample, **self.as_printed))
+        true = worst.margin >= -self.tolerance
+        printed_false = false_at is not None and false_at.margin < -self.tolerance
+        if self.unverifiable is not None:
+            verdict = NOT_CHECKABLE
+        elif printed_false:
+            verdict = CORRECTED if true and self.corrected is not None else FALSE
+        else:
+            verdict = HOLDS if true else FALSE
+        mutants = tuple(
+            (_shown(mutant), self.rejects(mutant, evaluations, worst.point)) for mutant in self.all_mutants()
+        )
+        reason = self._disagreement(verdict, worst, certificate, mutants, true)
+        return Outcome(
+            claim=self,
+            verdict=verdict,
+            agrees=not reason,
+            reason=reason,
+            margin=worst.margin,
+            worst=arguments,
+            tried=worst.tried,
+            accepted=worst.accepted,
+            certificate=certificate,
+            sharp=self._sharp(arguments) if arguments else None,
+            counterexample=false_at,
+            mutants=mutants,
+            seconds=time.perf_counter() - start,
+        )
+
+    def _disagreement(
+        self,
+        verdict: str,
+        worst: Worst,
+        certificate: Certificate | None,
+        mutants: tuple[tuple[str, bool], ...],
+        true: bool,
+    ) -> str:
+        if verdict != self.recorded:
+            return f"the verdict is {verdict!r}, recorded is {self.recorded!r} (margin {worst.margin:.3g})"
+        if worst.accepted < _FEWEST * worst.tried:
+            return f"only {worst.accepted} of {worst.tried} points lie in the domain"
+        if verdict != FALSE and not true:
+            return f"what is checked instead fails (margin {worst.margin:.3g})"
+        if certificate is not None and certificate.answer != "proved":
+            return f"the certificate is {certificate.answer} after {certificate.boxes} boxes"
+        accepted = [mutant for mutant, rejected in mutants if not rejected]
+        return f"accepts the mutant {', '.join(accepted)}" if accepted else ""
+
+
+def _shown(mutant: Mapping[str, Any]) -> str:
+    if "_nudge" in mutant:
+        return f"one side × (1 + {mutant['_nudge']:g})"
+    return ", ".join(f"{name} = {value}" for name, value in mutant.items())
+
+
+class Paper:
+    """The claims of one paper.
+
+    Parameters
+    ----------
+    name
+        Short name, as in ``corrnoise check correlated-noise``.
+    source, title, authors
+        Reference.
+    """
+
+    def __init__(self, name: str, *, source: str, title: str, authors: str) -> None:
+        self.name, self.source, self.title, self.authors = name, source, title, authors
+        self.claims: list[Claim] = []
+
+    def _register(self, relation: str, number: str, **fields: Any) -> Callable[[Callable[..., Sides]], Claim]:
+        def register(function: Callable[..., Sides]) -> Claim:
+            axes: Mapping[str, Axis] = fields.pop("domain", {})
+            mutants: Sequence[Mapping[str, Any]] = fields.pop("mutants", ())
+            claim = Claim(
+                paper=self.name,
+                source=self.source,
+                number=number,
+                part=fields.pop("part", ""),
+                function=function,
+                relation=relation,
+                domain=Domain(axes),
+                mutants=tuple(mutants),
+                **fields,
+            )
+            self._validate(claim)
+            self.claims.append(claim)
+            return claim
+
+        return register
+
+    def _validate(self, claim: Claim) -> None:
+        """Refuse what could not be checked or could not fail."""
+        if claim.evidence not in EVIDENCE:
+            raise ValueError(f"evidence of {claim.name} must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}")
+        if claim.evidence == "certified" and not (claim.domain.ball and claim.relation == INEQUALITY):
+            raise ValueError(f"{claim.name} cannot be certified: that needs an inequality over scalar axes")
+        if not claim.all_mutants():
+            raise ValueError(f"{claim.name} needs a mutant that its check rejects")
+        if not claim.note:
+            raise ValueError(f"{claim.name} needs a docstring")
+        keywords = set(inspect.signature(claim.function).parameters) - set(claim.domain.axes)
+        named = {name for constants in (*claim.mutants, claim.as_printed) for name in constants}
+        named |= {claim.sharp} if claim.sharp else set()
+        if not named <= keywords:
+            raise ValueError(f"{claim.name} has no constant {', '.join(sorted(named - keywords))}")
+        if any(other.identifier == claim.identifier for other in self.claims):
+            raise ValueError(f"there are two claims named {claim.name}")
+
+    def inequality(self, number: str, **fields: Any) -> Callable[[Callable[..., Sides]], Claim]:
+        """Register a function that returns (smaller, larger), numbers or arrays of them, as the claim ``number``."""
+        return self._register(INEQUALITY, number, **{"evidence": "searched", **fields})
+
+    def identity(self, number: str, **fields: Any) -> Callable[[Callable[..., Sides]], Claim]:
+        """Register a function that returns the left and the right side, numbers or arrays, as the claim ``number``."""
+        return self._register(IDENTITY, number, **{"evidence": "exact", **fields})
