@@ -9,6 +9,7 @@ dates are written, and settings of the user's own are set aside.
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,31 +168,42 @@ def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data |
             drawing = figure.draw(data)
             drawing.savefig(paths[0], metadata={"CreationDate": None})
             drawing.savefig(paths[1])
-        write_csv(figure, data, paths[2])
+        paths[2].write_text(csv_text(figure, data), encoding="utf-8", newline="")
         return [path.replace(directory / path.name) for path in paths]
 
 
-def write_csv(figure: PaperFigure, data: Data, path: Path) -> None:
-    """Write ``data`` with a header of comments; the numbers are read back without loss."""
+def svg_text(figure: PaperFigure, data: Data) -> str:
+    """The drawing of ``data`` as SVG; the same data give the same text at every run."""
+    import matplotlib
+
+    file = io.StringIO()
+    with matplotlib.rc_context(fname=STYLE):
+        figure.draw(data).savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
+
+
+def csv_text(figure: PaperFigure, data: Data) -> str:
+    """``data`` as CSV with a header of comments; the numbers are read back without loss."""
     lines = [f"{figure.source}: {figure.title}", f"Computed by corrnoise {__version__}"]
     lines += [f"Panel {panel}: {axes}" for panel, axes in figure.panels.items()]
     lines += figure.parameters
-    with path.open("w", newline="", encoding="utf-8") as file:
-        file.writelines(f"# {line}\n" for line in lines)
-        writer = csv.writer(file, lineterminator="\n")
-        simulated = any(isinstance(s, SimulatedSeries) for s in data)
-        writer.writerow(_COLUMNS + _SIMULATED_COLUMNS * simulated)
-        for s in data:
-            columns = [s.x.tolist(), s.y.tolist()]
-            if isinstance(s, SimulatedSeries):
-                columns += [s.standard_error.tolist(), s.exact.tolist(), s.z.tolist()]
-            elif simulated:
-                columns += [[""] * s.x.size] * len(_SIMULATED_COLUMNS)
-            writer.writerows([s.panel, s.method, s.kind, *row] for row in zip(*columns, strict=True))
+    file = io.StringIO()
+    file.writelines(f"# {line}\n" for line in lines)
+    writer = csv.writer(file, lineterminator="\n")
+    simulated = any(isinstance(s, SimulatedSeries) for s in data)
+    writer.writerow(_COLUMNS + _SIMULATED_COLUMNS * simulated)
+    for s in data:
+        columns = [s.x.tolist(), s.y.tolist()]
+        if isinstance(s, SimulatedSeries):
+            columns += [s.standard_error.tolist(), s.exact.tolist(), s.z.tolist()]
+        elif simulated:
+            columns += [[""] * s.x.size] * len(_SIMULATED_COLUMNS)
+        writer.writerows([s.panel, s.method, s.kind, *row] for row in zip(*columns, strict=True))
+    return file.getvalue()
 
 
 def read_csv(path: str | os.PathLike[str]) -> Data:
-    """Read what ``write_csv`` wrote."""
+    """Read a file of ``csv_text``."""
     with Path(path).open(newline="", encoding="utf-8") as file:
         columns, *rows = csv.reader(line for line in file if not line.startswith("#"))
     if columns not in (_COLUMNS, _COLUMNS + _SIMULATED_COLUMNS):

@@ -13,7 +13,7 @@ NAMES = ("correlated-noise", "corrnoise")
 _MODULES = {"correlated-noise": "correlated_noise", "corrnoise": "own_results"}
 
 
-def ledger(name: str) -> Paper:
+def paper_ledger(name: str) -> Paper:
     """Return the paper called ``name`` with its claims; its module is imported now."""
     if name not in NAMES:
         raise ValueError(f"paper must be one of {', '.join(NAMES)}, got {name!r}")
@@ -37,9 +37,9 @@ def claims(paper: str | None = None) -> tuple[Claim, ...]:
     Examples
     --------
     >>> import corrnoise as cn
-    >>> [claim] = [c for c in cn.claims("correlated-noise") if c.name == "Lemma C.21(i)"]
+    >>> [claim] = [c for c in cn.claims("correlated-noise") if c.name == "Lemma C.21 (i)"]
     >>> outcome = claim.check()
     >>> outcome.verdict, round(outcome.sharp, 4)
     ('holds', 3.0216)
     """
-    return tuple(claim for name in (NAMES if paper is None else (paper,)) for claim in ledger(name).claims)
+    return tuple(claim for name in (NAMES if paper is None else (paper,)) for claim in paper_ledger(name).claims)

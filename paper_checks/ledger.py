@@ -168,8 +168,8 @@ class Claim:
 
     @property
     def name(self) -> str:
-        """Number and part, as in ``Lemma C.21(i)``."""
-        return f"{self.number}{self.part}"
+        """Number and part, as in ``Lemma C.21 (i)``."""
+        return f"{self.number} {self.part}".strip()
 
     @property
     def identifier(self) -> str:

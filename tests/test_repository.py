@@ -86,7 +86,7 @@ def test_wheel_holds_every_module_and_nothing_generic(tmp_path):
         packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     expected = {"corrnoise/py.typed"} | {f"corrnoise/{p.name}" for p in (ROOT / "src/corrnoise").glob("*.py")}
     for floor in FLOORS:
-        files = [p for p in (ROOT / floor).rglob("*") if p.suffix in {".py", ".mplstyle"}]
+        files = [p for p in (ROOT / floor).rglob("*") if p.suffix in {".py", ".mplstyle", ".css", ".html", ".js"}]
         expected |= {f"corrnoise/{p.relative_to(ROOT).as_posix()}" for p in files}
     assert packed == expected
 
@@ -95,7 +95,11 @@ def test_no_path_of_one_machine():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
     for name in listed or [str(p.relative_to(ROOT)) for floor in FLOORS for p in (ROOT / floor).rglob("*.py")]:
         path = ROOT / name
-        if path.is_file() and path.suffix in {".py", ".md", ".toml", ".cff", ".mplstyle"} and path != Path(__file__):
+        if (
+            path.is_file()
+            and path.suffix in {".py", ".md", ".toml", ".cff", ".mplstyle", ".css", ".html", ".js"}
+            and path != Path(__file__)
+        ):
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"/(tmp|work|root|home)/", text), name
             assert os.sep != "/" or str(ROOT) not in text

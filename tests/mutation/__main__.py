@@ -1,0 +1,162 @@
+"""Mutation testing of ``theory/``: ``python -m tests.mutation`` changes formulas, and the tests must notice.
+
+A seeded sample of 300 mutants by default, ``--all`` for every one.  Each runs in a copy of the repository: first the
+tests of its own module, then those of the rest of ``theory/``, then the ledger of claims; the first failure kills it.
+Finished mutants are kept in ``.mutation/`` and not run again.  Survivors with a known reason are in ``survivors.toml``;
+the exit status is 1 if less than 95 % are killed or a survivor has no reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.mutation.mutants import Mutant, mutants, sample
+
+ROOT = Path(__file__).parents[2]
+REQUIRED = 0.95
+_SECONDS = 600  # a test run that takes longer is killed, and so is its mutant
+_LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "corrnoise-*", "*.nbi", "*.nbc")
+
+
+class Workshop:
+    """A copy of the repository, in which one mutant at a time is tested."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder
+        shutil.copytree(ROOT, folder, symlinks=True, ignore=_LEFT_BEHIND)
+        self.clock = 0
+
+    def _write(self, module: str, source: str) -> None:
+        """Write a module with a time of its own, so that no compiled code of another mutant is taken for it."""
+        self.clock += 10
+        path = self.root / module
+        path.write_text(source)
+        time = path.stat().st_mtime + self.clock
+        os.utime(path, (time, time))
+
+    def _passes(self, *tests: str) -> bool:
+        environment = {**os.environ, "PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+        try:
+            done = subprocess.run(
+                command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        if done.returncode not in (0, 1, 2):  # passed, failed, or not even importable
+            raise RuntimeError(
+                f"pytest ended with status {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            )
+        return done.returncode == 0
+
+    def stages(self, module: str) -> Iterator[tuple[str, ...]]:
+        """The tests to run, those likeliest to notice first."""
+        own = f"tests/theory/test_{Path(module).stem}.py"
+        for tests in (own, "tests/theory", "tests/paper_checks/test_claims.py"):
+            if (self.root / tests).exists():
+                yield (tests,)
+
+    def survives(self, mutant: Mutant) -> bool:
+        """Whether all tests pass with the mutant in place."""
+        original = (self.root / mutant.module).read_text()
+        self._write(mutant.module, mutant.source(ROOT))
+        try:
+            return all(self._passes(*tests) for tests in self.stages(mutant.module))
+        finally:
+            self._write(mutant.module, original)
+
+
+def reasons() -> dict[tuple[str, str, str], str]:
+    """The known survivors: module, line before and after, and why no test can or need notice."""
+    table = tomllib.loads(Path(__file__).with_name("survivors.toml").read_text())
+    return {(entry["module"], entry["before"], entry["after"]): entry["reason"] for entry in table.get("survivor", [])}
+
+
+def run(chosen: Sequence[Mutant], jobs: int) -> dict[Mutant, bool]:
+    """Test the mutants not yet tested; the result says which survived."""
+    record = ROOT / ".mutation" / "results.jsonl"
+    record.parent.mkdir(exist_ok=True)
+    known: dict[tuple[str, str, str], bool] = {}
+    if record.exists():
+        for line in record.read_text().splitlines():
+            entry = json.loads(line)
+            known[entry["module"], entry["before"], entry["after"]] = entry["survived"]
+
+    def key(mutant: Mutant) -> tuple[str, str, str]:
+        return (mutant.module, *mutant.change(ROOT))
+
+    waiting = [mutant for mutant in chosen if key(mutant) not in known]
+    print(f"{len(chosen)} mutants, {len(chosen) - len(waiting)} of them tested before", flush=True)
+    with tempfile.TemporaryDirectory() as folder, record.open("a") as file:
+        workshops: SimpleQueue[Workshop] = SimpleQueue()
+        for k in range(jobs):
+            workshops.put(Workshop(Path(folder, str(k))))
+
+        def test(mutant: Mutant) -> tuple[Mutant, bool]:
+            workshop = workshops.get()
+            try:
+                return mutant, workshop.survives(mutant)
+            finally:
+                workshops.put(workshop)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            for number, (mutant, survived) in enumerate(pool.map(test, waiting), start=1):
+                module, before, after = key(mutant)
+                known[module, before, after] = survived
+                entry = {**asdict(mutant), "before": before, "after": after, "survived": survived}
+                print(json.dumps(entry, ensure_ascii=False), file=file, flush=True)
+                word = "SURVIVED" if survived else "killed"
+                print(f"[{number}/{len(waiting)}] {word} {module}:{mutant.line}  {after}", flush=True)
+    return {mutant: known[key(mutant)] for mutant in chosen}
+
+
+def report(results: dict[Mutant, bool]) -> int:
+    """Print the share of mutants killed and the survivors with their reasons; return the exit status."""
+    explained = reasons()
+    survivors = [mutant for mutant, survived in results.items() if survived]
+    killed = 1 - len(survivors) / len(results)
+    unexplained = 0
+    print(f"\nkilled {len(results) - len(survivors)} of {len(results)} mutants ({killed:.1%})")
+    for mutant in survivors:
+        before, after = mutant.change(ROOT)
+        reason = explained.get((mutant.module, before, after))
+        unexplained += reason is None
+        print(f"\n{mutant.module}:{mutant.line}\n- {before}\n+ {after}\n  {reason or 'NO REASON IS KNOWN'}")
+    return int(killed < REQUIRED or unexplained > 0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description="Mutation testing of theory/.")
+    parser.add_argument("--all", action="store_true", help="every mutant instead of a sample")
+    parser.add_argument("--sample", type=int, default=300, metavar="N", help="size of the sample (default: 300)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the sample (default: 0)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="mutants at a time")
+    parser.add_argument("--module", metavar="NAME", help="only those of theory/NAME.py")
+    parser.add_argument("--list", action="store_true", help="show the mutants and stop")
+    arguments = parser.parse_args(argv)
+    found = [m for m in mutants(ROOT) if arguments.module in (None, Path(m.module).stem)]
+    chosen = found if arguments.all else sample(found, arguments.sample, arguments.seed)
+    if arguments.list:
+        for mutant in chosen:
+            before, after = mutant.change(ROOT)
+            print(f"{mutant.module}:{mutant.line}\n- {before}\n+ {after}")
+        print(f"{len(chosen)} of {len(found)} mutants")
+        return 0
+    return report(run(chosen, arguments.jobs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
