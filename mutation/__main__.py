@@ -1,4 +1,4 @@
-"""Mutation testing of ``theory/``: ``python -m tests.mutation`` changes formulas, and the tests must notice.
+"""Mutation testing of ``theory/``: ``python -m mutation`` changes formulas, and the tests must notice.
 
 A seeded sample of 300 mutants by default, ``--all`` for every one.  Each runs in a copy of the repository: first the
 tests of its own module, then those of the rest of ``theory/``, then the ledger of claims; the first failure kills it.
@@ -22,9 +22,9 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutation.mutants import Mutant, mutants, sample
+from mutation.mutants import Mutant, mutants, sample
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 REQUIRED = 0.95
 _SECONDS = 600  # a test run that takes longer is killed, and so is its mutant
 _LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "corrnoise-*", "*.nbi", "*.nbc")
@@ -139,7 +139,7 @@ def report(results: dict[Mutant, bool]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description="Mutation testing of theory/.")
+    parser = argparse.ArgumentParser(prog="python -m mutation", description="Mutation testing of theory/.")
     parser.add_argument("--all", action="store_true", help="every mutant instead of a sample")
     parser.add_argument("--sample", type=int, default=300, metavar="N", help="size of the sample (default: 300)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the sample (default: 0)")

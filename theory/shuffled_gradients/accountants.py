@@ -1,0 +1,344 @@
+"""Accountants of shuffled gradient methods: from the noise of the steps to (ε, δ), and back.
+
+Every accountant bounds the released iterates by a mixture of Gaussian mechanisms: with probability p_m the record
+stands where its amplification sum is A_m, and then the run hides it like one Gaussian mechanism of zCDP budget
+ρ_m = 2 A_m/z², where z = σ/G is the noise multiplier.  Adjacency is replace-one (2G is the sensitivity of a step).
+
+``per-step``
+    Composition of all steps that use the record: A is the number of epochs that do.  Needs nothing of the losses.
+``per-epoch``
+    The published accounting (Lemmas E.2, F.2): epochs are composed, amplification by iteration within each.  It is
+    plain composition where the noise after the worst position is one draw (DP-ShuffleG, Priv-Pub, Pub-Priv).
+``whole-run``
+    Amplification by iteration across epochs, for any order: proximal maps of convex functions are nonexpansive.
+``whole-run reshuffled``, ``whole-run shuffled once``
+    The same for a secret uniform permutation, fresh in each epoch or one for all; DP-ShuffleG only.
+``epochs reshuffled``
+    Lemma E.3 composed over the epochs: within each, the average over the positions of a fresh secret permutation.
+
+All but ``per-step`` (and ``per-epoch`` where it equals it) need nonexpansive steps: convex losses, η <= 2/max L, and no
+clipping, or clipping that keeps the gradient field cocoercive, as it does for mean estimation and generalised linear
+models.  The ``whole-run`` ones hold for the last iterate only.  What a setting does not meet is refused with a reason.
+
+Hyper-parameters chosen on the private data are not accounted for, and noise is idealised real noise.
+
+References
+----------
+Jiang, Sharma, Wu and Joshi, 2026: Section 4, Theorem C.9, Lemmas E.2, E.3 and F.2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import optimize, special
+
+from corrnoise.theory import checks, privacy
+from corrnoise.theory.checks import Array
+from corrnoise.theory.records import Record
+from corrnoise.theory.shuffled_gradients.amplification import (
+    amplification_sum,
+    epoch_amplification_sums,
+    reshuffled_amplification_sums,
+    worst_amplification_sum,
+)
+from corrnoise.theory.shuffled_gradients.schedules import Schedule
+
+METHODS = (
+    "per-step",
+    "per-epoch",
+    "whole-run",
+    "whole-run reshuffled",
+    "whole-run shuffled once",
+    "epochs reshuffled",
+)
+_SECRET_ORDERS = {
+    "whole-run reshuffled": "reshuffled",
+    "whole-run shuffled once": "shuffled once",
+    "epochs reshuffled": "reshuffled",
+}
+ORDERS = ("given", "shuffled once", "reshuffled")
+CLIPPING = ("none", "cocoercive", "general")
+RELEASED = ("last iterate", "every epoch")
+CONVERSIONS = ("gaussian", "zcdp", "published")
+
+_MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and logarithms
+_ORDERS_LESS_ONE = np.geomspace(1e-4, 1e5, 400)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Training(Record):
+    """A schedule and the facts on which privacy amplification rests.
+
+    Parameters
+    ----------
+    schedule
+        The run.
+    learning_rate
+        η > 0.
+    smoothness
+        The largest smoothness constant of a loss, over private and public records, > 0.
+    order
+        ``"given"``, ``"shuffled once"`` or ``"reshuffled"``; the permutations of the latter two are uniform and secret.
+    clipping
+        ``"none"`` (gradients are bounded by G by themselves), ``"cocoercive"`` (clipped, and the losses are such that
+        clipped gradients are those of a convex function of the same smoothness) or ``"general"``.
+    released
+        ``"last iterate"`` or ``"every epoch"``.
+    prox
+        Lipschitz constant of the proximal map, 1/(1 + η n μ_ψ) <= 1.
+    """
+
+    schedule: Schedule
+    learning_rate: float
+    smoothness: float
+    order: str = "given"
+    clipping: str = "none"
+    released: str = "last iterate"
+    prox: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._set(
+            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
+            smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"),
+            order=checks.choice("order", self.order, ORDERS),
+            clipping=checks.choice("clipping", self.clipping, CLIPPING),
+            released=checks.choice("released", self.released, RELEASED),
+            prox=checks.real("prox", self.prox, "(0, 1]"),
+        )
+
+    def require_nonexpansive_steps(self, method: str) -> None:
+        """Refuse a run whose steps may drive two iterates apart."""
+        if self.learning_rate * self.smoothness > 2:
+            raise ValueError(
+                f"learning_rate must be at most 2/smoothness = {2 / self.smoothness!r} for the accountant {method!r}, "
+                f"got {self.learning_rate!r}; 'per-step' holds for every learning rate"
+            )
+        if self.clipping == "general":
+            raise ValueError(
+                f"clipping must be 'none' or 'cocoercive' for the accountant {method!r}, got 'general': clipped "
+                "gradients of a general convex loss may expand; 'per-step' holds for every clipping"
+            )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Accountant(Record):
+    """A mixture of Gaussian mechanisms: budgets ρ_m = 2 A_m/z² with probabilities p_m, z the noise multiplier σ/G.
+
+    Parameters
+    ----------
+    sums
+        Amplification sums A_m >= 0, shape (M,); ``inf`` where no noise follows.
+    probabilities
+        p_m, shape (M,), with sum 1.
+    compositions
+        Number of times the mixture is composed with itself (fresh permutations of composed epochs).
+    """
+
+    sums: Array
+    probabilities: Array
+    compositions: int = 1
+
+    def _budgets(self, noise_multiplier: float) -> Array:
+        z = checks.real("noise_multiplier", noise_multiplier, "[1e-100, 1e100]")
+        return 2 * self.sums / z / z * (1 + 1e-14)
+
+    @cached_property
+    def _single(self) -> bool:
+        return self.sums.size == 1
+
+    def renyi_divergence(self, order: float, noise_multiplier: float) -> float:
+        """An upper bound of the Rényi divergence D_α between the outputs on neighbouring data, α = ``order`` > 1.
+
+        log(Σ p_m e^{(α − 1) α ρ_m})/(α − 1), by joint convexity (Lemma E.3), times the compositions.
+        """
+        alpha = checks.real("order", order, "(1, inf)")
+        return float(self._renyi(np.array([alpha - 1]), self._budgets(noise_multiplier))[0])
+
+    def _renyi(self, a: Array, budgets: Array) -> Array:
+        """At the orders 1 + a, shape of ``a``."""
+        if self._single:
+            return np.asarray(self.compositions * (1 + a) * budgets[0])
+        exponents = a[:, np.newaxis] * (1 + a[:, np.newaxis]) * budgets
+        # Σ p (e^x − 1) keeps its digits for small x; beyond that the logarithm of the sum is taken whole.
+        small = exponents.max(axis=1) < 1
+        with np.errstate(over="ignore"):
+            gain = np.log1p((self.probabilities * np.expm1(np.minimum(exponents, 2))).sum(axis=1))
+        whole = special.logsumexp(exponents, axis=1, b=self.probabilities)
+        return np.asarray(self.compositions * np.where(small, gain, whole) / a)
+
+    def zcdp(self, noise_multiplier: float) -> float:
+        """The zCDP budget ρ that the run spends at most: that of the worst position."""
+        return self.compositions * float(self._budgets(noise_multiplier).max())
+
+    def delta(self, epsilon: float, noise_multiplier: float) -> float:
+        """A δ for which the released iterates are (ε, δ)-DP: Σ p_m δ_m(ε) of the Gaussian mechanisms, rounded up.
+
+        The hockey-stick divergence is jointly convex; not for composed mixtures.
+        """
+        epsilon = checks.real("epsilon", epsilon, "[0, inf)")
+        budgets = self._budgets(noise_multiplier)
+        self._refuse_compositions()
+        if np.isinf(budgets).any():
+            return 1.0
+        if self._single:
+            return privacy.gaussian_delta(budgets[0], epsilon) if budgets[0] > 0 else 0.0
+        return min(float((self.probabilities * _gaussian_delta(budgets, epsilon)).sum()) * (1 + _MARGIN), 1.0)
+
+    def _refuse_compositions(self) -> None:
+        if self.compositions > 1 and not self._single:
+            raise ValueError("conversion must be 'zcdp' for composed mixtures, got 'gaussian'")
+
+    def epsilon(self, delta: float, noise_multiplier: float, *, conversion: str = "gaussian") -> float:
+        """The ε at which the released iterates are (ε, δ)-DP, never too small.
+
+        Parameters
+        ----------
+        delta
+            0 < δ < 1.
+        noise_multiplier
+            z = σ/G.
+        conversion
+            ``"gaussian"``: the curves of the Gaussian mechanisms (shifted interpolation).  ``"zcdp"``: from the Rényi
+            divergences, at the best order (Canonne, Kamath and Steinke).  ``"published"``: ρ + 2 sqrt(ρ log(1/δ)),
+            which the published conversion (Proposition C.4) gives at its best order.
+        """
+        delta = checks.real("delta", delta, "(0, 1)")
+        choice = checks.choice("conversion", conversion, CONVERSIONS)
+        budgets = self._budgets(noise_multiplier)
+        if np.isinf(budgets).any():
+            return math.inf
+        if budgets.max() == 0:
+            return 0.0
+        if choice == "published":
+            rho = self.zcdp(noise_multiplier)
+            return (rho + 2 * math.sqrt(rho * math.log(1 / delta))) * (1 + _MARGIN)
+        if self._single and choice == "zcdp":
+            return privacy.zcdp_to_approx_dp(self.zcdp(noise_multiplier), delta)
+        if self._single:
+            return privacy.gaussian_epsilon(self.zcdp(noise_multiplier), delta)
+        if choice == "zcdp":
+            return self._epsilon_by_renyi(budgets, delta)
+        self._refuse_compositions()
+        top = privacy.gaussian_epsilon(float(budgets.max()), delta)
+        if self.delta(0.0, noise_multiplier) <= delta:
+            return 0.0
+        low, high = 0.0, top
+        while high - low > 1e-13 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle, noise_multiplier) <= delta else (middle, high)
+        return high
+
+    def _epsilon_by_renyi(self, budgets: Array, delta: float) -> float:
+        """Minimum over orders α of D_α + log(1 − 1/α) − (log δ + log α)/(α − 1)."""
+
+        def at(a: Array) -> Array:
+            spent = self._renyi(a, budgets)
+            return np.asarray(spent - np.log1p(1 / a) - (math.log(delta) + np.log1p(a)) / a)
+
+        values = at(_ORDERS_LESS_ONE)
+        best = int(np.argmin(values))
+        ends = np.log(_ORDERS_LESS_ONE[[max(best - 1, 0), min(best + 1, _ORDERS_LESS_ONE.size - 1)]])
+        found = optimize.minimize_scalar(
+            lambda u: float(at(np.exp(np.array([u])))[0]), bounds=ends, method="bounded", options={"xatol": 1e-10}
+        )
+        return max(min(found.fun, values[best]) * (1 + _MARGIN), 0.0)
+
+    def noise_multiplier(self, epsilon: float, delta: float, *, conversion: str = "gaussian") -> float:
+        """The noise multiplier z = σ/G at which the released iterates are (ε, δ)-DP, never too small.
+
+        Relative excess below 1e-8.  ``inf`` where no noise suffices.
+        """
+        epsilon, delta = checks.real("epsilon", epsilon, "(0, inf)"), checks.real("delta", delta, "(0, 1)")
+        choice = checks.choice("conversion", conversion, CONVERSIONS)
+        if np.isinf(self.sums).any():
+            return math.inf
+        if self.sums.max() == 0:
+            return 0.0
+        largest = self.compositions * float(self.sums.max())
+        if choice == "published":
+            rho = epsilon**2 / (math.sqrt(math.log(1 / delta) + epsilon) + math.sqrt(math.log(1 / delta))) ** 2
+        else:
+            rho = (privacy.approx_dp_to_zcdp if choice == "zcdp" else privacy.gaussian_rho)(epsilon, delta)
+        worst = math.sqrt(2 * largest / rho) * (1 + _MARGIN)
+        if self._single or choice == "published":
+            return worst
+        low, high = worst / 1e6, worst
+
+        def suffices(z: float) -> bool:
+            if choice == "gaussian":
+                return self.delta(epsilon, z) <= delta
+            return self.epsilon(delta, z, conversion=choice) <= epsilon
+
+        if suffices(low):
+            return low
+        while high / low - 1 > 1e-9:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if suffices(middle) else (middle, high)
+        return high
+
+
+def _gaussian_delta(budgets: Array, epsilon: float) -> Array:
+    """δ(ε) of Gaussian mechanisms with budgets ρ > 0, rounded up: Φ(a) (1 − e^{ε + log Φ(b) − log Φ(a)})."""
+    mu = np.sqrt(2 * np.maximum(budgets, 1e-200))
+    above, below = special.log_ndtr(mu / 2 - epsilon / mu), special.log_ndtr(-mu / 2 - epsilon / mu)
+    exponent = epsilon + below - above
+    error = 8 * 2.0**-53 * (np.abs(above) + np.abs(below) + epsilon + 1)
+    return np.asarray(np.exp(above + error) * -np.expm1(np.minimum(exponent - error, 0.0)))
+
+
+def accountant(training: Training, method: str = "whole-run") -> Accountant:
+    """The accountant ``method`` of a run, one of ``METHODS`` (see the module).
+
+    Raises
+    ------
+    ValueError
+        The run does not meet what the accountant assumes; the message says what.
+    """
+    method = checks.choice("method", method, METHODS)
+    schedule, order = training.schedule, _SECRET_ORDERS.get(method, training.order)
+    per_step = _per_step_sum(schedule)
+    per_epoch = float(epoch_amplification_sums(schedule).max())
+    if method != "per-step" and not (method == "per-epoch" and per_epoch == per_step):
+        training.require_nonexpansive_steps(method)
+    if method.startswith("whole-run") and training.released != "last iterate":
+        raise ValueError(f"released must be 'last iterate' for the accountant {method!r}, got {training.released!r}")
+    if training.order != order:
+        raise ValueError(f"order must be {order!r} for the accountant {method!r}, got {training.order!r}")
+    if method == "per-step":
+        return _worst(per_step)
+    if method == "per-epoch":
+        return _worst(per_epoch)
+    if method == "whole-run":
+        return _worst(worst_amplification_sum(schedule, prox=training.prox))
+    if method == "whole-run reshuffled":
+        return _uniform(reshuffled_amplification_sums(schedule))
+    if method == "whole-run shuffled once":
+        positions = range(1, schedule.samples + 1)
+        return _uniform(np.array([amplification_sum(schedule, j, prox=training.prox) for j in positions]))
+    if (schedule.private != schedule.private[0]).any():
+        raise ValueError("schedule must have the same number of private records in every epoch for 'epochs reshuffled'")
+    return _uniform(epoch_amplification_sums(schedule) / schedule.epochs, schedule.epochs)
+
+
+def _per_step_sum(schedule: Schedule) -> float:
+    """The number of epochs that use a record, each step of which must add its own noise."""
+    used = 0
+    for count in schedule.private.tolist():
+        if count and not schedule.noisy_steps(count)[:count].all():
+            return math.inf
+        used += count > 0
+    return float(used)
+
+
+def _worst(amplification: float) -> Accountant:
+    return Accountant(np.array([amplification]), np.ones(1))
+
+
+def _uniform(sums: Array, compositions: int = 1) -> Accountant:
+    """The mixture over equally likely positions, equal ones merged."""
+    values, counts = np.unique(sums, return_counts=True)
+    return Accountant(values, counts / sums.size, compositions)

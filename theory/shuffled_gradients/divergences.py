@@ -1,0 +1,114 @@
+"""Exact Rényi divergences of Gaussian outputs: the truth that accountants bound, where losses are quadratic.
+
+With quadratic losses, a quadratic regulariser and Gaussian noise the released iterate is Gaussian, and two runs on
+neighbouring data differ in its mean and, where the curvatures differ, in its covariance.
+
+References
+----------
+M. Gil, F. Alajaji, T. Linder, Rényi divergence measures for commonly used univariate continuous distributions, 2013.
+Jiang, Sharma, Wu and Joshi, 2026: Section 4, Lemmas E.2 and F.2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from corrnoise.theory import checks
+from corrnoise.theory.checks import Array
+
+
+def gaussian_renyi_divergence(
+    order: float, mean: ArrayLike, covariance: ArrayLike, other_mean: ArrayLike, other_covariance: ArrayLike
+) -> float:
+    """D_α(N(mean, covariance) ‖ N(other_mean, other_covariance)) for α = ``order`` > 1.
+
+    Parameters
+    ----------
+    order
+        α > 1.
+    mean, other_mean
+        Shape (d,).
+    covariance, other_covariance
+        Positive definite, shape (d, d).
+
+    Returns
+    -------
+    (α/2) mᵀ S⁻¹ m − log(det S/(det C₀^{1−α} det C₁^α))/(2 (α − 1)) with S = α C₁ + (1 − α) C₀, C₀ the first covariance;
+    ``inf`` unless S is positive definite.
+    """
+    alpha = checks.real("order", order, "(1, inf)")
+    gap = checks.reals("mean", mean, ndim=1) - checks.reals("other_mean", other_mean, ndim=1)
+    first, second = checks.reals("covariance", covariance), checks.reals("other_covariance", other_covariance)
+    mixed = alpha * second + (1 - alpha) * first
+    if np.linalg.eigvalsh(mixed).min() <= 0:
+        return math.inf
+    logs = [np.linalg.slogdet(matrix)[1] for matrix in (mixed, first, second)]
+    shape = (logs[0] - (1 - alpha) * logs[1] - alpha * logs[2]) / (2 * (alpha - 1))
+    return float(alpha / 2 * gap @ np.linalg.solve(mixed, gap) - shape)
+
+
+def linear_run_separation(sensitivities: ArrayLike, noise: ArrayLike, contractions: ArrayLike) -> float:
+    """Squared distance of the last iterates over their variance, for linear maps x_t = c_t x_{t−1} ± s_t/2 + noise.
+
+    The exact counterpart of ``best_plan_cost``: (Σ w_t s_t)²/Σ (w_t τ_t)² with w_t = c_{t+1} … c_T, never above it.
+
+    Parameters
+    ----------
+    sensitivities, noise, contractions
+        s_t, τ_t >= 0 and c_t in [−1, 1], each of shape (T,).
+    """
+    s = checks.reals("sensitivities", sensitivities, ndim=1)
+    tau = checks.reals("noise", noise, "[0, inf)", ndim=1)
+    c = checks.reals("contractions", contractions, "[-1, 1]", ndim=1)
+    weights = np.concatenate([np.cumprod(c[:0:-1])[::-1], [1.0]])
+    spread, distance = float(np.square(weights * tau).sum()), abs(float((weights * s).sum()))
+    return distance**2 / spread if spread > 0 else (0.0 if distance == 0 else math.inf)
+
+
+def quadratic_run(
+    hessians: ArrayLike,
+    targets: ArrayLike,
+    noise: ArrayLike,
+    learning_rate: float,
+    *,
+    ridge: float = 0.0,
+    start: ArrayLike | None = None,
+) -> tuple[Array, Array]:
+    """Mean and covariance of the last iterate of a shuffled run on quadratic losses.
+
+    Parameters
+    ----------
+    hessians
+        A_{k,i} of the losses ½ xᵀ A x − bᵀ x in the order of the steps, shape (K, n, d, d).
+    targets
+        b_{k,i}, shape (K, n, d).
+    noise
+        Standard deviations σ_{k,i} of the noise added to the gradients, shape (K, n).
+    learning_rate
+        η > 0.
+    ridge
+        λ >= 0 of ψ(x) = (λ/2) ‖x‖², applied as prox_{nηψ} after each epoch.
+    start
+        x_1, shape (d,); zero if None.
+
+    Returns
+    -------
+    mean : shape (d,)
+    covariance : shape (d, d)
+    """
+    a, b = checks.reals("hessians", hessians), checks.reals("targets", targets)
+    sigma, eta = checks.reals("noise", noise, "[0, inf)"), checks.real("learning_rate", learning_rate, "(0, inf)")
+    epochs, n, d = b.shape
+    shrink = 1 / (1 + eta * n * checks.real("ridge", ridge, "[0, inf)"))
+    mean = np.zeros(d) if start is None else np.array(checks.reals("start", start, ndim=1))
+    covariance = np.zeros((d, d))
+    for k in range(epochs):
+        for i in range(n):
+            step = np.eye(d) - eta * a[k, i]
+            mean = step @ mean + eta * b[k, i]
+            covariance = step @ covariance @ step.T + (eta * sigma[k, i]) ** 2 * np.eye(d)
+        mean, covariance = shrink * mean, shrink**2 * covariance
+    return mean, covariance
