@@ -8,13 +8,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure
 
-#: Every figure, in the order of the papers; each is the ``FIGURE`` of the module of its name.
-NAMES = ("mean_estimation", "linear_regression", "learning_curves")
+#: The module of every figure, in the order of the papers; the module's ``FIGURES`` holds it by its name.
+_HOMES = {
+    "mean_estimation": "mean_estimation",
+    "linear_regression": "linear_regression",
+    "learning_curves": "learning_curves",
+    "shuffled_experiments": "shuffled_experiments",
+    "shuffled_experiments_sharp": "shuffled_experiments",
+    "shuffled_given_order": "shuffled_experiments",
+    "shuffled_once": "shuffled_experiments",
+    "shuffled_quarter": "shuffled_experiments",
+    "shuffled_three_quarters": "shuffled_experiments",
+    "shuffled_privacy": "shuffled_privacy",
+    "shuffled_counterexample": "shuffled_counterexample",
+}
+NAMES = tuple(_HOMES)
+#: Companions of others, drawn only when asked for: they repeat long experiments in another setting.
+COMPANIONS = (
+    "shuffled_experiments_sharp",
+    "shuffled_given_order",
+    "shuffled_once",
+    "shuffled_quarter",
+    "shuffled_three_quarters",
+)
 
 
 def paper_figure(name: str) -> PaperFigure:
     """Return the figure called ``name``; its module is imported now."""
     if name not in NAMES:
         raise ValueError(f"name must be one of {', '.join(NAMES)}, got {name!r}")
-    figure: PaperFigure = import_module(f"corrnoise.figures.{name}").FIGURE
+    figure: PaperFigure = import_module(f"corrnoise.figures.{_HOMES[name]}").FIGURES[name]
     return figure

@@ -270,3 +270,5 @@ FIGURE = PaperFigure(
     report=report,
     simulate=simulate,
 )
+
+FIGURES = {FIGURE.name: FIGURE}

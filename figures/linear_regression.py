@@ -388,3 +388,5 @@ FIGURE = PaperFigure(
     report=report,
     simulate=simulate,
 )
+
+FIGURES = {FIGURE.name: FIGURE}

@@ -140,3 +140,5 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
+
+FIGURES = {FIGURE.name: FIGURE}

@@ -1,9 +1,9 @@
 """The experiments with shuffled gradients: algorithms at the same privacy, each at its best learning rate.
 
 Every algorithm gets the noise multiplier that its accountant asks for, runs several times at every learning rate of a
-grid, and is shown at the one whose last iterates have the smallest mean excess risk, as in the paper.  (That choice looks
-at the private data, and no accountant covers it.)  Learning rates above 2/smoothness, where amplification by iteration
-has no guarantee, are left out.
+grid, and is shown at the one whose last iterates have the smallest mean excess risk, as in the paper.  (That choice
+looks at the private data, and no accountant covers it.)  Learning rates above 2/smoothness, where amplification by
+iteration has no guarantee, are left out.
 
 ``"published"`` accounting composes epochs and converts by ρ + 2 sqrt(ρ log(1/δ)); ``"sharp"`` amplifies over the whole
 run, averages over secret permutations where that is proved, and uses the curve of Gaussian mechanisms.
@@ -46,7 +46,7 @@ ALGORITHMS: dict[str, Callable[[int, int, float], Schedule]] = {
     "Noise at the end": lambda n, epochs, p: dp_shuffled(n, epochs, "end"),
 }
 ACCOUNTING = ("published", "sharp")
-RATES = tuple(digit * 10.0**-k for k in range(1, 7) for digit in (5, 1))
+RATES = tuple(float(f"{digit}e-{k}") for k in range(1, 9) for digit in (5, 1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -50,7 +50,10 @@ def _figure_name(text: str) -> str:
 
 
 def _figures_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("names", metavar="NAME", nargs="*", type=_figure_name, help="figures to draw (default: all)")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", type=_figure_name, help="figures to draw (default: all but companions)"
+    )
+    parser.add_argument("--all", action="store_true", help="draw the companions of long experiments too")
     parser.add_argument("--list", action="store_true", help="list the figures and stop")
     parser.add_argument(
         "--output", metavar="DIR", default="corrnoise-figures", help="folder for the files (default: %(default)s)"
@@ -63,11 +66,12 @@ def _figures_arguments(parser: ArgumentParser) -> None:
 
 
 def _figures(arguments: Namespace) -> int:
-    from corrnoise.figures import NAMES, paper_figure
+    from corrnoise.figures import COMPANIONS, NAMES, paper_figure
     from corrnoise.figures.publication import publish
     from corrnoise.figures.simulation import THOROUGH, SimulationRun
 
-    names = list(dict.fromkeys(arguments.names)) or NAMES
+    everything = arguments.all or arguments.list
+    names = list(dict.fromkeys(arguments.names)) or [name for name in NAMES if everything or name not in COMPANIONS]
     run = SimulationRun(
         Path(arguments.output, "simulations"),
         arguments.seed,
@@ -79,7 +83,7 @@ def _figures(arguments: Namespace) -> int:
     for number, name in enumerate(names, start=1):
         figure = paper_figure(name)
         if arguments.list:
-            print(f"{name:<18} {figure.source}: {figure.title}")
+            print(f"{name:<26} {figure.source}: {figure.title}")
             continue
         with _progress(f"{name} ({number} of {len(names)}) ..."):
             data = figure.data()

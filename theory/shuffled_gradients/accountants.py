@@ -65,6 +65,7 @@ CLIPPING = ("none", "cocoercive", "general")
 RELEASED = ("last iterate", "every epoch")
 CONVERSIONS = ("gaussian", "zcdp", "published")
 
+_LEAST = 1e-300  # a δ that underflows is not 0
 _MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and logarithms
 _ORDERS_LESS_ONE = np.geomspace(1e-4, 1e5, 400)
 
@@ -186,7 +187,8 @@ class Accountant(Record):
             return 1.0
         if self._single:
             return privacy.gaussian_delta(budgets[0], epsilon) if budgets[0] > 0 else 0.0
-        return min(float((self.probabilities * _gaussian_delta(budgets, epsilon)).sum()) * (1 + _MARGIN), 1.0)
+        total = float((self.probabilities * _gaussian_delta(budgets, epsilon)).sum())
+        return min(total * (1 + _MARGIN) + _LEAST, 1.0)
 
     def _refuse_compositions(self) -> None:
         if self.compositions > 1 and not self._single:

@@ -1,0 +1,348 @@
+"""Amplification by iteration and accountants: never below exact divergences, reference values, what is refused."""
+
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import erfc, mp, mpf, workdps
+from scipy.integrate import quad
+
+from corrnoise.theory.privacy import gaussian_delta
+from corrnoise.theory.shuffled_gradients.accountants import Accountant, Training, accountant
+from corrnoise.theory.shuffled_gradients.amplification import (
+    amplification_sum,
+    best_plan_cost,
+    epoch_amplification_sums,
+    reshuffled_amplification_sums,
+    run_steps,
+    worst_amplification_sum,
+)
+from corrnoise.theory.shuffled_gradients.divergences import (
+    gaussian_renyi_divergence,
+    linear_run_separation,
+    quadratic_run,
+)
+from corrnoise.theory.shuffled_gradients.schedules import (
+    PLACEMENTS,
+    Schedule,
+    dp_shuffled,
+    interleaved,
+    private_then_public,
+    public_then_private,
+)
+
+DELTA = 1e-6
+
+# -- the taut string ---------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def iterations(draw, most=8):
+    """Sensitivities, noise and contractions."""
+    size = draw(st.integers(1, most))
+    vector = lambda low, high: np.array(draw(st.lists(st.floats(low, high), min_size=size, max_size=size)))  # noqa: E731
+    s, tau = vector(0, 2), vector(0.05, 2)
+    return np.where(s < 0.3, 0, s), tau, vector(0.2, 1)
+
+
+@given(iterations())
+def test_no_linear_run_is_told_apart_more_easily_than_bounded(run):
+    """The exact separation of linear maps, with any signs, is below the best plan's cost."""
+    s, tau, c = run
+    assert linear_run_separation(s, tau, c) <= best_plan_cost(s, tau, c) * (1 + 1e-12)
+    assert linear_run_separation(s, tau, -c) <= best_plan_cost(s, tau, c) * (1 + 1e-12)
+
+
+@given(iterations(most=5))
+def test_the_best_plan_is_the_optimum_of_the_quadratic_program(run):
+    s, tau, c = run
+    weights = np.concatenate([np.cumprod(c[:0:-1])[::-1], [1.0]])
+    sums = np.tril(np.ones((s.size, s.size))) * weights
+    plan = cp.Variable(s.size)
+    spent, arrived = sums @ plan, sums @ s
+    program = cp.Problem(cp.Minimize(cp.sum_squares(plan / tau)), [spent <= arrived, spent[-1] == arrived[-1]])
+    program.solve(solver=cp.CLARABEL)
+    assert best_plan_cost(s, tau, c) == pytest.approx(program.value, rel=1e-5, abs=1e-7)
+
+
+def test_a_plan_that_spends_too_little_would_be_caught():
+    """The mutant: half the cost is below an exact separation."""
+    s, tau, c = np.array([1.0, 0.0]), np.ones(2), np.ones(2)
+    assert linear_run_separation(s, tau, c) == pytest.approx(best_plan_cost(s, tau, c))
+    assert linear_run_separation(s, tau, c) > best_plan_cost(s, tau, c) / 2
+
+
+def test_reference_values_of_the_taut_string():
+    s = np.isin(np.arange(1, 13), [3, 7, 11]).astype(float)
+    assert best_plan_cost(s, 1.0) == pytest.approx(1.0, abs=1e-14)
+    assert best_plan_cost(s, 1.0, 0.9) == pytest.approx(0.7874403976158144, rel=1e-13)
+    assert best_plan_cost([0.0, 0.0], 0.0) == 0
+    assert best_plan_cost([1.0, 0.0], [0.0, 0.0]) == math.inf
+    assert best_plan_cost([1.0, 0.0], [0.0, 1.0]) == 1
+    assert best_plan_cost([1.0, 1.0], 1.0, [1.0, 0.0]) == 1  # the second map forgets the first
+
+
+# -- schedules ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("epochs", [1, 2, 9])
+def test_closed_form_for_a_given_order(n, epochs):
+    for j in range(1, n + 1):
+        closed = (epochs - 1) / n + 1 / (n - j + 1)
+        assert amplification_sum(dp_shuffled(n, epochs), j) == pytest.approx(closed, rel=1e-12)
+    assert worst_amplification_sum(dp_shuffled(n, epochs)) == pytest.approx((epochs - 1) / n + 1, rel=1e-12)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("private", [1, 3, 6])
+def test_the_last_private_step_is_the_worst(placement, private):
+    schedule = interleaved(6, 4, private, placement)
+    every = [amplification_sum(schedule, j, prox=0.9) for j in range(1, private + 1)]
+    assert worst_amplification_sum(schedule, prox=0.9) == pytest.approx(max(every), rel=1e-12)
+
+
+def test_amplification_within_an_epoch():
+    """What noise where costs at the worst position: 1/6, 1, 1/6, 1 for 5 private steps of 10."""
+    costs = [worst_amplification_sum(interleaved(10, 1, 5, placement)) for placement in PLACEMENTS]
+    assert costs == pytest.approx([1 / 6, 1, 1 / 6, 1], rel=1e-13)
+    assert epoch_amplification_sums(interleaved(10, 3, 5)).max() == pytest.approx(3 / 6)
+
+
+@pytest.mark.parametrize(("epochs", "value"), [(50, 5.719841715881781), (500, 20.469290264394676)])
+def test_a_contractive_proximal_step_helps(epochs, value):
+    assert worst_amplification_sum(dp_shuffled(10, epochs), prox=1 / 1.01) == pytest.approx(value, rel=1e-11)
+
+
+def test_reshuffled_sums_are_attained_by_the_worst_earlier_positions_and_not_exceeded():
+    n, epochs = 6, 3
+    sums = reshuffled_amplification_sums(dp_shuffled(n, epochs))
+    rng = np.random.default_rng(0)
+    for last in range(1, n + 1):
+        worst = amplification_sum(dp_shuffled(n, epochs), [n, n, last])
+        assert worst == pytest.approx(sums[last - 1], rel=1e-12)
+        for _ in range(40):
+            positions = [*rng.integers(1, n + 1, epochs - 1), last]
+            assert amplification_sum(dp_shuffled(n, epochs), positions) <= worst * (1 + 1e-12)
+    assert reshuffled_amplification_sums(dp_shuffled(n, 1)).tolist() == pytest.approx([1 / m for m in range(n, 0, -1)])
+
+
+# -- exact Gaussian divergences ----------------------------------------------------------------------------------------
+
+
+@st.composite
+def mean_estimations(draw):
+    """n, K, position, learning rate, order of the divergence, noise, schedule."""
+    n, epochs = draw(st.integers(1, 6)), draw(st.integers(1, 5))
+    kind = draw(st.sampled_from(["private", "private first", "public first", "interleaved"]))
+    count = draw(st.integers(1, n))
+    part = draw(st.integers(1, epochs))
+    schedule = {
+        "private": dp_shuffled(n, epochs),
+        "private first": private_then_public(n, epochs, part),
+        "public first": public_then_private(n, epochs, part),
+        "interleaved": interleaved(n, epochs, count, draw(st.sampled_from(["every", "tail", "end"]))),
+    }[kind]
+    latest = int(schedule.private.max())
+    ridge = draw(st.sampled_from([0.0, 0.3]))
+    return schedule, draw(st.integers(1, latest)), draw(st.floats(1e-3, 2.0)), draw(st.floats(0.3, 5)), ridge
+
+
+@given(mean_estimations(), st.floats(1.1, 20))
+def test_no_accountant_claims_less_than_the_truth(case, order):
+    """Mean estimation is Gaussian: the exact Rényi divergence of the last iterates is below every bound."""
+    schedule, position, eta, sigma, ridge = case
+    n, epochs = schedule.samples, schedule.epochs
+    rng = np.random.default_rng(0)
+    targets = rng.uniform(-1, 1, (epochs, n, 1))
+    other = targets.copy()
+    used = schedule.private >= position
+    targets[used, position - 1], other[used, position - 1] = 1.0, -1.0  # 2G apart for G = 1
+    hessians = np.ones((epochs, n, 1, 1))
+    noise = np.array([sigma * schedule.noisy_steps(count) for count in schedule.private.tolist()])
+    mean, covariance = quadratic_run(hessians, targets, noise, eta, ridge=ridge)
+    shifted, _ = quadratic_run(hessians, other, noise, eta, ridge=ridge)
+    if covariance[0, 0] < 1e-12:
+        return
+    exact = gaussian_renyi_divergence(order, mean, covariance, shifted, covariance)
+    training = Training(schedule, eta, 1.0, prox=1 / (1 + eta * n * ridge))
+    for method in ("per-step", "per-epoch", "whole-run"):
+        assert exact <= accountant(training, method).renyi_divergence(order, sigma) * (1 + 1e-9), method
+
+
+def test_the_bound_is_attained_after_one_epoch():
+    schedule = dp_shuffled(10, 1)
+    assert linear_run_separation(*np.array(run_steps(schedule, 10))[:2], np.zeros(10)) == pytest.approx(1.0)
+    assert worst_amplification_sum(schedule) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("n", "epochs", "position", "eta", "exact", "bound"),
+    [
+        (10, 1, 10, 0.1, 0.865186477536, 4.0),
+        (10, 1, 10, 1.0, 4.0, 4.0),
+        (10, 50, 10, 0.1, 1.791524219, 23.6),
+        (10, 50, 10, 1e-3, 19.7701572179, 23.6),
+        (10, 50, 1, 1e-3, 19.41730315, 20.0),
+        (100, 50, 100, 1.0, 4.0, 5.96),
+        (1000, 50, 1000, 1e-3, 0.01999954599, 4.196),
+    ],
+)
+def test_reference_values_of_exact_divergences(n, epochs, position, eta, exact, bound):
+    """Order 2, σ = G, mean estimation with data 2G apart."""
+    schedule = dp_shuffled(n, epochs)
+    s, noise, _ = run_steps(schedule, position)
+    assert linear_run_separation(2 * s, noise, np.full(s.size, 1 - eta)) == pytest.approx(exact, rel=1e-9)
+    assert 4 * amplification_sum(schedule, position) == pytest.approx(bound, rel=1e-9)
+
+
+def test_renyi_divergence_of_gaussians_by_quadrature():
+    value = gaussian_renyi_divergence(3.0, [0.3], [[1.2]], [-0.2], [[0.9]])
+
+    def log_density(x, mean, variance):
+        return -((x - mean) ** 2) / (2 * variance) - math.log(2 * math.pi * variance) / 2
+
+    def integrand(x):
+        return math.exp(3 * log_density(x, 0.3, 1.2) - 2 * log_density(x, -0.2, 0.9))
+
+    integral, _ = quad(integrand, -40, 40, epsabs=0, epsrel=1e-12, points=[0, 5])
+    assert value == pytest.approx(math.log(integral) / 2, rel=1e-9)
+    assert gaussian_renyi_divergence(5.0, [0.0], [[2.0]], [0.0], [[1.0]]) == math.inf
+
+
+def test_shuffled_mixtures_bound_the_mixture_by_quadrature():
+    """Mean estimation with n = 8 reshuffled: D_4 of the exact mixtures over positions, by quadrature (.02066)."""
+    n, eta, sigma, alpha = 8, 0.8, 3.0, 4.0
+    noise_variance = (eta * sigma) ** 2 * sum((1 - eta) ** (2 * t) for t in range(n))
+
+    def mixture(x, value):
+        means = [eta * value * (1 - eta) ** (n - j) for j in range(1, n + 1)]
+        return np.mean([np.exp(-((x - m) ** 2) / (2 * noise_variance)) for m in means]) / np.sqrt(
+            2 * np.pi * noise_variance
+        )
+
+    integral, _ = quad(
+        lambda x: mixture(x, 1.0) ** alpha / mixture(x, -1.0) ** (alpha - 1), -30, 30, epsabs=0, epsrel=1e-11
+    )
+    exact = math.log(integral) / (alpha - 1)
+    assert exact == pytest.approx(0.02066, abs=6e-6)
+    training = Training(dp_shuffled(n, 1), eta, 1.0, order="reshuffled")
+    assert exact <= accountant(training, "epochs reshuffled").renyi_divergence(alpha, sigma)
+    assert accountant(training, "epochs reshuffled").renyi_divergence(alpha, sigma) == pytest.approx(0.42569, abs=6e-6)
+
+
+# -- calibration -------------------------------------------------------------------------------------------------------
+
+CALIBRATED = [
+    (dp_shuffled(1000, 50), "given", "per-epoch", "published", (75.66014, 16.10921, 8.59704)),
+    (dp_shuffled(1000, 50), "given", "per-epoch", "zcdp", (64.07628, 14.69532, 8.06012)),
+    (dp_shuffled(1000, 50), "given", "per-epoch", "gaussian", (59.74598, 13.85999, 7.65212)),
+    (dp_shuffled(1000, 50), "reshuffled", "epochs reshuffled", "zcdp", (10.31822, 2.54294, 1.46114)),
+    (dp_shuffled(1000, 50), "given", "whole-run", "gaussian", (8.65389, 2.00755, 1.10837)),
+    (dp_shuffled(1000, 50), "reshuffled", "whole-run reshuffled", "gaussian", (5.28641, 1.41329, 0.83179)),
+    (dp_shuffled(200, 50), "shuffled once", "whole-run shuffled once", "gaussian", (6.73103,)),
+    (private_then_public(1000, 50, 25), "given", "per-epoch", "published", (53.49980, 11.39093, 6.07902)),
+    (public_then_private(1000, 50, 25), "given", "whole-run", "gaussian", (8.55015, 1.98348, 1.09508)),
+    (interleaved(1000, 50, 500), "given", "per-epoch", "published", (3.38025, 0.71971, 0.38409)),
+    (interleaved(1000, 50, 500), "given", "whole-run", "gaussian", (1.90806, 0.44264, 0.24438)),
+    (interleaved(159, 50, 79), "given", "per-epoch", "published", (8.40668, 1.78991, 0.95523)),
+]
+
+
+@pytest.mark.parametrize(("schedule", "order", "method", "conversion", "expected"), CALIBRATED)
+def test_calibrated_noise(schedule, order, method, conversion, expected):
+    found = accountant(Training(schedule, 0.1, 1.0, order=order), method)
+    for epsilon, value in zip((1, 5, 10), expected, strict=False):
+        z = found.noise_multiplier(epsilon, DELTA, conversion=conversion)
+        assert z == pytest.approx(value, abs=6e-6)
+        assert found.epsilon(DELTA, z, conversion=conversion) <= epsilon * (1 + 1e-12)
+        assert found.epsilon(DELTA, z * (1 - 1e-6), conversion=conversion) > epsilon
+
+
+def test_epsilon_of_the_published_accounting():
+    found = accountant(Training(dp_shuffled(1000, 50), 0.1, 1.0), "per-epoch")
+    assert found.epsilon(DELTA, 1.0, conversion="published") == pytest.approx(174.33844377699677, rel=1e-8)
+    whole = accountant(Training(dp_shuffled(1000, 50), 0.1, 1.0), "whole-run")
+    assert whole.epsilon(DELTA, 1.0) == pytest.approx(11.320137576077677, rel=1e-8)
+
+
+@given(
+    st.lists(st.floats(1e-6, 50.0), min_size=1, max_size=5),
+    st.floats(0.0, 20.0),
+    st.floats(0.05, 50.0),
+)
+def test_delta_of_a_mixture_never_errs_downwards(sums, epsilon, z):
+    mixture = Accountant(np.array(sums), np.full(len(sums), 1 / len(sums)))
+    with workdps(40):
+        total = mpf(0)
+        for a in sums:
+            mu = mp.sqrt(4 * mpf(a)) / mpf(z)
+            below = erfc((mpf(epsilon) / mu + mu / 2) / mp.sqrt(2)) / 2
+            total += (erfc((mpf(epsilon) / mu - mu / 2) / mp.sqrt(2)) / 2 - mp.exp(epsilon) * below) / len(sums)
+        assert mixture.delta(epsilon, z) >= total * (1 - mpf(10) ** -15)
+        if total > 1e-250:
+            assert mixture.delta(epsilon, z) <= total * (1 + mpf(10) ** -6) + mpf(10) ** -300
+
+
+def test_one_position_is_one_gaussian_mechanism():
+    assert Accountant(np.array([2.0]), np.ones(1)).delta(1.0, 3.0) == pytest.approx(
+        gaussian_delta(4 / 9, 1.0), rel=1e-12
+    )
+
+
+def test_composed_mixtures_convert_by_renyi_divergences_only():
+    found = accountant(Training(dp_shuffled(10, 3), 0.1, 1.0, order="reshuffled"), "epochs reshuffled")
+    with pytest.raises(ValueError, match="conversion must be 'zcdp' for composed mixtures"):
+        found.epsilon(DELTA, 1.0)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("training", "method", "message"),
+    [
+        (Training(dp_shuffled(5, 2), 2.1, 1.0), "whole-run", "learning_rate must be at most 2/smoothness = 2.0"),
+        (Training(interleaved(5, 2, 2), 2.1, 1.0), "per-epoch", "'per-step' holds for every learning rate"),
+        (Training(dp_shuffled(5, 2, "end"), 2.1, 1.0), "per-epoch", "learning_rate must be at most"),
+        (Training(dp_shuffled(5, 2), 1.0, 1.0, clipping="general"), "whole-run", "clipping must be"),
+        (Training(dp_shuffled(5, 2), 1.0, 1.0, released="every epoch"), "whole-run", "released must be 'last iterate'"),
+        (Training(dp_shuffled(5, 2), 1.0, 1.0), "whole-run reshuffled", "order must be 'reshuffled'"),
+        (Training(dp_shuffled(5, 2), 1.0, 1.0), "epochs reshuffled", "order must be 'reshuffled'"),
+        (Training(interleaved(5, 2, 3), 1.0, 1.0, order="reshuffled"), "whole-run reshuffled", "noise at every step"),
+    ],
+)
+def test_what_an_accountant_does_not_cover_is_refused(training, method, message):
+    with pytest.raises(ValueError, match=message):
+        accountant(training, method)
+
+
+def test_plain_composition_needs_nothing():
+    training = Training(dp_shuffled(5, 3), 100.0, 1.0, clipping="general", released="every epoch")
+    for method in ("per-step", "per-epoch"):
+        assert accountant(training, method).zcdp(1.0) == pytest.approx(6.0)
+    assert accountant(Training(dp_shuffled(5, 3, "end"), 1.0, 1.0), "per-step").zcdp(1.0) == math.inf
+    assert accountant(Training(Schedule(5, [0, 0]), 1.0, 1.0), "whole-run").epsilon(DELTA, 1.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Schedule(3, [4]), r"private must lie in \[0, samples\] = \[0, 3\], got 4 to 4"),
+        (lambda: Schedule(0, [0]), "samples must be an integer >= 1, got 0"),
+        (lambda: Schedule(3, [0.5]), "private must be a non-empty vector of integers"),
+        (lambda: Schedule(3, [1], "start"), "placement must be one of"),
+        (lambda: private_then_public(3, 2, 3), r"private_epochs must lie in \[1, epochs\]"),
+        (
+            lambda: amplification_sum(dp_shuffled(3, 2), 4),
+            r"positions must lie in \[1, samples\] = \[1, 3\], got 4 to 4",
+        ),
+        (lambda: best_plan_cost([-1.0], 1.0), r"sensitivities must lie in \[0, 1e100\]"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
