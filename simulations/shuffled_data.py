@@ -128,9 +128,9 @@ def _openml(identifier: int, name: str, cache: str | None) -> tuple[NDArray[Any]
 def _mnist(cache: str | None) -> Split:
     features, targets, _ = _openml(554, "mnist_784", cache)
     images, labels = features.reshape(-1, 28, 28) / 255, targets.astype(int)
-    private = images[labels == 6][:1000].reshape(1000, -1)
-    public = images[labels == 9][:1000, ::-1, ::-1].reshape(1000, -1)
-    return _no_targets(private, public)
+    private = images[labels == 6][:1000]
+    public = images[labels == 9][:1000, ::-1, ::-1]
+    return _no_targets(private.reshape(len(private), -1), public.reshape(len(public), -1))
 
 
 def _cifar(cache: str | None) -> Split:
