@@ -95,7 +95,10 @@ def _newton(task: Task, x: Array) -> Array:
 
 
 def _require_optimal(task: Task, x: Array) -> None:
-    """X = prox(x − ∇F(x)), relative to the gradients of single records."""
+    """x = prox(x − ∇F(x)), relative to the gradients of single records; separable classes have no minimiser."""
+    unregularised = task.loss.name == "logistic" and task.regulariser.name == "none"
+    if unregularised and (task.targets * (task.features @ x) > 0).all():
+        raise ArithmeticError("the minimiser was not found: the classes are separable, and the risk has none")
     residual = np.abs(x - task.regulariser.prox(x - _gradient(task, x), 1.0)).max()
     size = max(np.abs(task.loss.gradients(x, task.features, task.targets)).max(), 1e-300)
     if not residual <= _RESIDUAL * size:
