@@ -9,7 +9,7 @@ for every K.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def draw(data: Data) -> Figure:
     """Draw the three curves."""
     from matplotlib.figure import Figure
 
-    looks = {
+    looks: dict[str, dict[str, Any]] = {
         "exact": {"color": "black", "linewidth": 2.0},
         "published bound": {"color": "C1", "linestyle": "--"},
         "corrected bound": {"color": "C0"},

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from corrnoise.paper_checks.ledger import Claim, Paper
 
 #: Every paper in the ledger, by its short name; each is the ``PAPER`` of the module or package of that name.
-NAMES = ("correlated-noise", "corrnoise")
-_MODULES = {"correlated-noise": "correlated_noise", "corrnoise": "own_results"}
+NAMES = ("correlated-noise", "shuffled-gradients", "corrnoise")
+_MODULES = {"correlated-noise": "correlated_noise", "shuffled-gradients": "shuffled_gradients", "corrnoise": "own_results"}
 
 
 def paper_ledger(name: str) -> Paper:

@@ -95,7 +95,7 @@ def _newton(task: Task, x: Array) -> Array:
 
 
 def _require_optimal(task: Task, x: Array) -> None:
-    """x = prox(x − ∇F(x)), relative to the gradients of single records; separable classes have no minimiser."""
+    """That x = prox(x − ∇F(x)), relative to the gradients of single records; separable classes have no minimiser."""
     unregularised = task.loss.name == "logistic" and task.regulariser.name == "none"
     if unregularised and (task.targets * (task.features @ x) > 0).all():
         raise ArithmeticError("the minimiser was not found: the classes are separable, and the risk has none")

@@ -88,9 +88,9 @@ class Run(Record):
     learning_rate: float
     distance: float
     deviation: float
-    noise: Array
-    smoothness: Array
-    largest_smoothness: Array
+    noise: ArrayLike
+    smoothness: ArrayLike
+    largest_smoothness: ArrayLike
     private_smoothness: float | None = None
     end_noise: bool = False
     total_dissimilarity: ArrayLike = 0.0
@@ -111,10 +111,8 @@ class Run(Record):
             values = checks.reals(name, getattr(self, name), interval)
             if values.shape not in ((), (self.epochs,)):
                 raise ValueError(f"{name} must be a scalar or have shape ({self.epochs},), got shape {values.shape}")
-            whole = np.broadcast_to(values, (self.epochs,)).copy()
-            whole.setflags(write=False)
-            self._set(**{name: whole})
-        if (self.smoothness > self.largest_smoothness).any():
+            self._set(**{name: values})
+        if np.any(np.asarray(self.smoothness) > np.asarray(self.largest_smoothness) * (1 + 1e-12)):
             raise ValueError("smoothness must be at most largest_smoothness")
         if np.any(self.total_dissimilarity) and self.beta == 0:
             raise ValueError("beta must be positive where total_dissimilarity is, got 0.0")
@@ -123,23 +121,25 @@ class Run(Record):
     def _mean_smoothness(self) -> float:
         """L̄, the larger of the private and the epochs' mean smoothness."""
         private = self.private_smoothness
-        return max(float(self.smoothness.max()), 0.0 if private is None else private)
+        return max(float(np.max(self.smoothness)), 0.0 if private is None else private)
 
     def largest_learning_rate(self) -> float:
         """1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), up to which the bound holds."""
-        growth = 10 * self._mean_smoothness * float(self.largest_smoothness.max()) * (1 + math.log(self.epochs))
+        growth = 10 * self._mean_smoothness * float(np.max(self.largest_smoothness)) * (1 + math.log(self.epochs))
         return 1 / (2 * self.samples * math.sqrt(growth))
 
     def _noise_terms(self, published: bool) -> Array:
         eta, n = self.learning_rate, self.samples
         energy = self.dimension * np.square(self.noise)
         if published:
-            return np.asarray(6 * eta**2 * n * self.largest_smoothness * energy)
-        return np.asarray(eta / n * energy if self.end_noise else (eta + 5 * eta**2 * n * self.smoothness) * energy)
+            return np.asarray(6 * eta**2 * n * np.asarray(self.largest_smoothness) * energy)
+        if self.end_noise:
+            return np.asarray(eta / n * energy)
+        return np.asarray((eta + 5 * eta**2 * n * np.asarray(self.smoothness)) * energy)
 
     def _dissimilarity_terms(self) -> Array:
         eta, n = self.learning_rate, self.samples
-        partial = 5 * eta**2 * self.largest_smoothness * np.asarray(self.partial_dissimilarity)
+        partial = 5 * eta**2 * np.asarray(self.largest_smoothness) * np.asarray(self.partial_dissimilarity)
         if self.beta == 0:
             return np.asarray(partial)
         return np.asarray(np.square(self.total_dissimilarity) / (2 * n**2 * self.beta) + partial)
@@ -155,7 +155,8 @@ class Run(Record):
             ``learning_rate`` exceeds ``largest_learning_rate``.
         """
         self._require_small_steps()
-        noise, other = self._noise_terms(published), self._dissimilarity_terms()
+        terms = (self._noise_terms(published), self._dissimilarity_terms())
+        noise, other = (np.broadcast_to(term, (self.epochs,)) for term in terms)
         weights = 1 / np.arange(1.0, self.epochs + 1)
         sums = [np.convolve(terms, weights)[: self.epochs] for terms in (noise, other)]
         worst = int(np.argmax(sums[0] + sums[1]))
@@ -171,13 +172,13 @@ class Run(Record):
         self._require_small_steps()
         if np.any(self._dissimilarity_terms()):
             raise ValueError("the corollary is for runs without public records")
-        noise = 2 * float(self._noise_terms(published).max()) * (1 + math.log(self.epochs))
+        noise = 2 * float(np.max(self._noise_terms(published))) * (1 + math.log(self.epochs))
         initial = self.distance**2 / (self.learning_rate * self.samples * self.epochs)
         return Bound(initial, self._shuffling(), 0.0, noise)
 
     def _shuffling(self) -> float:
         steps = 10 * (self.learning_rate * self.samples * self.deviation) ** 2
-        return steps * float(self.smoothness.max()) * (1 + math.log(self.epochs))
+        return steps * float(np.max(self.smoothness)) * (1 + math.log(self.epochs))
 
     def _require_small_steps(self) -> None:
         largest = self.largest_learning_rate()

@@ -1,0 +1,8 @@
+"""The ledger of Jiang, Sharma, Wu and Joshi on private shuffled gradient methods (arXiv 2502.03652)."""
+
+from corrnoise.paper_checks.shuffled_gradients import convergence, epochs, privacy
+from corrnoise.paper_checks.shuffled_gradients.paper import NUMBERS, PAPER
+
+SECTIONS = (privacy, epochs, convergence)
+
+__all__ = ["NUMBERS", "PAPER", "SECTIONS"]

@@ -1,0 +1,329 @@
+"""Section 3, Appendices D, E, F and G: the theorems over all epochs, on exact quadratic runs."""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from corrnoise.paper_checks.domains import integers, linear, log_scale, vector
+from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.theory.checks import Array
+from corrnoise.theory.shuffled_gradients.convergence import Run
+from corrnoise.theory.shuffled_gradients.divergences import quadratic_run
+
+RUNS = {
+    "curvatures": vector(log_scale(1e-3, 1), 4),
+    "optima": vector(linear(-2, 2), 4),
+    "convexity": linear(0, 1),
+    "noise": vector(linear(0, 10), 5),
+    "share": log_scale(1e-2, 1),
+    "start": linear(-3, 3),
+}
+ONLY_NOISE: dict[str, Any] = {
+    "curvatures": np.full(100, 1e-3),
+    "optima": np.zeros(100),
+    "convexity": 1.0,
+    "noise": np.ones(10),
+    "share": 0.01 / 0.87,
+    "start": 0.0,
+}
+
+
+def exact_and_run(
+    curvatures: Array, optima: Array, convexity: float, noise: Array, share: float, start: float, scale: float = 1.0
+) -> tuple[float, Run]:
+    """The exact excess risk of losses a (x − b)²/2 with ψ = (μ/2) x², and the constants of the run.
+
+    ``scale`` multiplies the learning rate, ``share`` of the largest one (n L below it is counted as if d = 1).
+    """
+    n, epochs = curvatures.size, noise.size
+    total = curvatures.mean() + convexity
+    best = float((curvatures * optima).mean() / total)
+    deviation = math.sqrt(np.mean((curvatures * (best - optima)) ** 2))
+    constants = (abs(start - best), deviation, noise, curvatures.mean(), curvatures.max())
+    eta = share * Run(n, epochs, 1, 1e-9, *constants).largest_learning_rate()
+    run = Run(n, epochs, 1, eta, *constants)
+    mean, covariance = quadratic_run(
+        np.broadcast_to(curvatures[:, np.newaxis, np.newaxis], (epochs, n, 1, 1)),
+        np.broadcast_to((curvatures * optima)[:, np.newaxis], (epochs, n, 1)),
+        np.broadcast_to(noise[:, np.newaxis], (epochs, n)),
+        eta,
+        ridge=convexity,
+        start=[start],
+    )
+    return float(total / 2 * ((mean[0] - best) ** 2 + covariance[0, 0])), run
+
+
+_THEOREM = (
+    r"$E\, G(x_1^{(K+1)}) - G(x^*) \le \frac{\|x_1 - x^*\|^2}{\eta n K} + 10 \eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max \hat{L}"
+    r" + 2M$ with the noise term $6 \eta^2 n d \sum_k \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$ in $M$"
+)
+_CORRECTED = r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$ in $M$"
+
+
+def _theorem(published: bool, factor: float, **case: Any) -> Sides:
+    exact, run = exact_and_run(**case)
+    return exact, factor * run.excess_risk_upper_bound(published=published).total
+
+
+@PAPER.inequality(
+    "Theorem 3.7",
+    printed=r"The bound of Theorem D.14 up to a constant, noise term $\eta^2 L^* n d \sum_k \frac{(\sigma^{(k)})^2}{s+1-k}$",
+    corrected=_CORRECTED + " up to a constant",
+    domain={"smoothness": log_scale(1e-9, 1e-3), "epochs": integers(2, 12)},
+    as_printed={"published": True},
+    counterexample={"smoothness": 1e-9, "epochs": 10},
+    mutants=[{"published": True}],
+    evaluations=64,
+)
+def theorem_37(smoothness: float, epochs: int, published: bool = False, constant: float = 1000.0) -> Sides:
+    """n = 100 losses L x²/2, ψ = x²/2, x_1 = x* = 0, η = 0.01, σ = 1: exact/printed grows like 1/L, past any constant.
+
+    Checked with a factor of 1000 for what "up to a constant" hides.
+    """
+    case = {**ONLY_NOISE, "curvatures": np.full(100, smoothness), "noise": np.ones(epochs)}
+    largest = Run(100, epochs, 1, 1e-9, 0.0, 0.0, 1.0, smoothness, smoothness).largest_learning_rate()
+    exact, run = exact_and_run(**{**case, "share": 0.01 / largest})
+    return exact, constant * run.excess_risk_upper_bound(published=published).total
+
+
+@PAPER.inequality(
+    "Theorem D.14",
+    printed=_THEOREM,
+    corrected=_CORRECTED,
+    domain=RUNS,
+    as_printed={"published": True},
+    counterexample=ONLY_NOISE,
+    sharp="factor",
+    mutants=[{"factor": 0.05}],
+    tolerance=1e-9,
+)
+def theorem_d14(published: bool = False, factor: float = 1.0, **case: Any) -> Sides:
+    """A run that shows its noise only (100 losses 5e-4 x², ψ = x²/2): exact 1.666e-3 a dimension, printed 3.51e-4."""
+    return _theorem(published, float(factor), **case)
+
+
+@PAPER.inequality(
+    "Lemma D.13",
+    printed=r"The excess risk after $s$ epochs, before the recursion is solved, with $6 \eta^2 n d \sum_k "
+    r"\frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",
+    corrected=r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$",
+    domain={"smoothness": log_scale(1e-6, 1e-2), "epochs": integers(1, 12)},
+    as_printed={"published": True},
+    counterexample={"smoothness": 1e-3, "epochs": 10},
+    mutants=[{"published": True}],
+    evaluations=64,
+)
+def lemma_d13(smoothness: float, epochs: int, published: bool = False) -> Sides:
+    """For x_1 = x* = 0, where only the feedback of B_F and the noise remain, n = 100, η = 0.01, ψ = x²/2, σ = 1."""
+    n, eta = 100, 0.01
+    risks = []
+    for s in range(1, epochs + 1):
+        _, variance = quadratic_run(
+            np.full((s, n, 1, 1), smoothness), np.zeros((s, n, 1)), np.ones((s, n)), eta, ridge=1.0
+        )
+        risks.append(float(variance[0, 0]))
+    weights = 1 / np.arange(1.0, epochs + 1)
+    term = 6 * eta**2 * n * smoothness if published else eta + 5 * eta**2 * n * smoothness
+    feedback = sum(risks[k - 2] * smoothness / 2 / (epochs + 2 - k) for k in range(2, epochs + 1))
+    right = 10 * eta**2 * n**2 * smoothness**2 * feedback + term * weights.sum()
+    return (smoothness + 1) / 2 * risks[-1], right
+
+
+@PAPER.inequality(
+    "Corollary D.15",
+    printed=r"Without noise: $\frac{\|x_1 - x^*\|^2}{\eta n K} + 10 \eta^2 n^2 \sigma_{any}^2 (1 + \log K) L$",
+    domain={name: axis for name, axis in RUNS.items() if name != "noise"} | {"epochs": integers(1, 6)},
+    mutants=[{"factor": 0.05}],
+    tolerance=1e-9,
+    evaluations=1024,
+)
+def corollary_d15(epochs: int, factor: float = 1.0, **case: Any) -> Sides:
+    """Checked at the learning rates of Theorem D.14, to which the printed step rule lacks the factor 1 + log K."""
+    exact, run = exact_and_run(noise=np.zeros(epochs), **case)
+    return exact, factor * run.private_excess_risk_upper_bound().total
+
+
+def _corollary(published: bool, samples: int, dimension: int, epochs: int, scale: float) -> tuple[float, float]:
+    """Exact excess risk of losses x²/2 with η = scale/K that shows only the noise σ = 1, and the bound of E.1."""
+    eta = scale / epochs
+    exact = dimension / 2 * eta * -math.expm1(2 * samples * epochs * math.log1p(-eta)) / (2 - eta)
+    run = Run(samples, epochs, dimension, eta, 0.0, 0.0, 1.0, 1.0, 1.0)
+    return exact, run.private_excess_risk_upper_bound(published=published).total
+
+
+NOISE_ONLY = {"samples": integers(1, 20), "dimension": integers(1, 100), "epochs": integers(500, 10**7, log=True)}
+
+
+@PAPER.inequality(
+    "Corollary E.1",
+    printed=r"$\frac{\|x_1 - x^*\|^2}{\eta n K} + 10 \eta^2 n^2 \sigma_{any}^2 L (1 + \log K) + 12 \eta^2 n d \sigma^2 L^* (1 + \log K)$",
+    corrected=r"noise term $2 (\eta + 5 \eta^2 n L) d \sigma^2 (1 + \log K)$",
+    domain=NOISE_ONLY,
+    as_printed={"published": True},
+    counterexample={"samples": 10, "dimension": 50, "epochs": 2000},
+    mutants=[{"published": True}],
+)
+def corollary_e1(samples: int, dimension: int, epochs: int, published: bool = False) -> Sides:
+    """n = 10 losses ‖x‖²/2, d = 50, K = 2000, η = 2e-4, σ = 1: exact 2.4994e-3, printed 2.0642e-3, corrected 0.1737.
+
+    With ψ = 0, hence β = 0 by the footnotes of the paper.
+    """
+    return _corollary(published, samples, dimension, epochs, 0.4)
+
+
+@PAPER.inequality(
+    "Corollary 4.1",
+    printed=r"Corollary E.1 up to a constant, noise term $\eta^2 n d \sigma^2 L^* (1 + \log K)$",
+    corrected=r"noise term $(\eta + \eta^2 n L) d \sigma^2 (1 + \log K)$, up to a constant",
+    domain=NOISE_ONLY,
+    as_printed={"published": True},
+    counterexample={"samples": 10, "dimension": 50, "epochs": 10**7},
+    mutants=[{"published": True}],
+)
+def corollary_41(samples: int, dimension: int, epochs: int, published: bool = False, constant: float = 1000.0) -> Sides:
+    """η = 0.4/K: exact/printed grows like K/log K, past any constant.  Checked with a factor of 1000."""
+    exact, bound = _corollary(published, samples, dimension, epochs, 0.4)
+    return exact, constant * bound
+
+
+@PAPER.inequality(
+    "Corollary F.1",
+    printed=r"Priv-Pub, Pub-Priv and Interleaved with windows $1 + \log S$, noise term $6 \eta^2 n d \sigma^2 L^*$",
+    corrected=r"noise term $(\eta + 5 \eta^2 n L) d \sigma^2$ in the same windows",
+    domain={"epochs": integers(3, 10**6, log=True), "part": linear(0, 1), "smoothness": log_scale(1e-9, 1e-4)},
+    as_printed={"published": True},
+    counterexample={"epochs": 1000, "part": 1.0, "smoothness": 1e-6},
+    mutants=[{"published": True}],
+    evaluations=64,
+)
+def corollary_f1(epochs: int, part: float, smoothness: float, published: bool = False) -> Sides:
+    """Priv-Pub with public records equal to the private ones, n = 5 losses L x²/2, ψ = 0, η = 0.1, x_1 = x* = 0, σ = 1.
+
+    The S private epochs leave noise behind that the public ones hardly shrink.
+    """
+    n, eta, private = 5, 0.1, 1 + int(part * (epochs - 2))
+    shrink = math.log1p(-eta * smoothness)
+    variance = eta * -math.expm1(2 * n * private * shrink) / (smoothness * (2 - eta * smoothness))
+    variance *= math.exp(2 * n * (epochs - private) * shrink)
+    term = 6 * eta**2 * n * smoothness if published else eta + 5 * eta**2 * n * smoothness
+    return smoothness / 2 * variance, 2 * (1 + math.log(private)) * term
+
+
+def _l1_bound(epochs: int, sigma: float, published: bool) -> tuple[float, float]:
+    """Exact risk and bound of G.4 as λ → 0: n = 10 losses ‖x‖²/2, d = 50, η = 0.4/K, with B at most std · sqrt(2 log 2d)."""
+    n, d, eta = 10, 50, 0.4 / epochs
+    variance = sigma**2 * eta * -math.expm1(2 * n * epochs * math.log1p(-eta)) / (2 - eta)
+    size = math.sqrt(2 * math.log(2 * d) * variance)
+    noise = 6 * eta**2 * n + 2 * size / math.sqrt(2 * math.pi) if published else eta + 5 * eta**2 * n
+    return d / 2 * variance, 2 * (1 + math.log(epochs)) * noise * d * sigma**2
+
+
+L1 = {"epochs": integers(500, 10**7, log=True), "sigma": log_scale(1e-9, 1.0)}
+
+
+@PAPER.inequality(
+    "Theorem G.3",
+    printed=r"With $\psi = \lambda \|x\|_1$: Theorem D.14 with $2 \sum_k \frac{d (\sigma^{(k)})^2 B}{\sqrt{2\pi} (s+1-k)}$ added in $M$",
+    corrected="Theorem D.14 as corrected, without the term in B",
+    domain=L1,
+    as_printed={"published": True},
+    counterexample={"epochs": 10**6, "sigma": 1e-9},
+    mutants=[{"published": True}],
+)
+def theorem_g3(epochs: int, sigma: float, published: bool = False) -> Sides:
+    """Its extra term covers the wrong noise term where B >= 1.26 η.  With tiny noise it does not: K = 1e6, σ = 1e-9.
+
+    With public records it is vacuous, for it needs μ_ψ >= L_H + β > 0, and ‖x‖₁ has μ_ψ = 0.
+    """
+    return _l1_bound(epochs, sigma, published)
+
+
+@PAPER.inequality(
+    "Corollary G.4",
+    printed=r"DP-ShuffleG with $\psi = \lambda \|x\|_1$: an additional term $d \sigma^2 B (1 + \log K)$",
+    corrected="Corollary E.1 as corrected; no term in B is needed",
+    domain=L1,
+    as_printed={"published": True},
+    counterexample={"epochs": 10**7, "sigma": 1e-9},
+    mutants=[{"published": True}],
+)
+def corollary_g4(epochs: int, sigma: float, published: bool = False) -> Sides:
+    """The question whether the term in B can be removed is answered: soft thresholds are Lipschitz, and Stein applies."""
+    return _l1_bound(epochs, sigma, published)
+
+
+def _projection(epochs: int, smoothness: float, scale: float, published: bool) -> tuple[float, float]:
+    """Exact risk and bound of G.7 for one loss L x²/2, B = R, x_1 = x* = 0, σ = 1, η a share of its limit."""
+    lg = 1 + math.log(epochs)
+    eta = scale / (2 * math.sqrt(10 * (1 + smoothness) * smoothness * lg))
+    variance = eta * -math.expm1(2 * epochs * math.log1p(-eta * smoothness)) / (smoothness * (2 - eta * smoothness))
+    noise = 6 * eta**2 * smoothness + 0.5 if published else eta + 5 * eta**2 * smoothness
+    return smoothness / 2 * variance, 2 * noise * lg
+
+
+PROJECTION = {
+    "epochs": integers(1, 10**7, log=True),
+    "smoothness": log_scale(1e-8, 1.0),
+    "scale": log_scale(1e-3, 1.0),
+}
+LARGE_STEPS = {"epochs": 10**6, "smoothness": 1e-8, "scale": 300 / 410.8}
+
+
+@PAPER.inequality(
+    "Theorem G.7",
+    printed=r"With a projection: Theorem D.14 with $\frac{1}{2} \sum_k \frac{d (\sigma^{(k)})^2}{s+1-k}$ added in $M$",
+    corrected="Theorem D.14 as corrected, without that term",
+    domain=PROJECTION,
+    as_printed={"published": True},
+    counterexample=LARGE_STEPS,
+    mutants=[{"published": True}],
+)
+def theorem_g7(epochs: int, smoothness: float, scale: float, published: bool = False) -> Sides:
+    """The extra term covers the wrong noise term where η <= ½.  n = 1, L = 1e-8, K = 1e6, η = 300: 74.8 d σ² > 15.0 d σ².
+
+    With public records it is vacuous: an indicator has μ_ψ = 0.
+    """
+    return _projection(epochs, smoothness, scale, published)
+
+
+@PAPER.inequality(
+    "Corollary G.8",
+    printed=r"DP-ShuffleG with a projection: an additional term $d \sigma^2 (1 + \log K)$",
+    corrected="Corollary E.1 as corrected; no additional term is needed",
+    domain=PROJECTION,
+    as_printed={"published": True},
+    counterexample=LARGE_STEPS,
+    mutants=[{"published": True}],
+)
+def corollary_g8(epochs: int, smoothness: float, scale: float, published: bool = False) -> Sides:
+    """The question whether the term can be reduced is answered: projections are Lipschitz, and Stein applies."""
+    return _projection(epochs, smoothness, scale, published)
+
+
+@PAPER.identity(
+    "Table 1",
+    part="(rates)",
+    printed=r"DP-ShuffleG attains $(\frac{1}{\epsilon} \sqrt{\frac{d}{n}})^{4/3}$; with public data the first term is reduced",
+    unverifiable="Rates without constants that rest on Corollary 4.1; checked instead is the optimum over η of the noise "
+    "and initialisation terms as corrected, which gives sqrt(d A/(n K))/ε with the amplification sum A",
+    domain={"distance": log_scale(0.1, 10), "noise": log_scale(1e-3, 10), "steps": log_scale(10, 1e6)},
+    tolerance=1e-7,
+    mutants=[{"two": 2.001}],
+    evaluations=64,
+)
+def table_1_rates(distance: float, noise: float, steps: float, two: float = 2.0) -> Sides:
+    """min over η of R²/(η n K) + 2 η d σ² (1 + log K) = 2 sqrt(2 R² d σ² (1 + log K)/(n K)).
+
+    With composed epochs, σ² ~ K/ε²: sqrt(d/n)/ε.  With amplification over the run, A → (K − 1)/n + 1: sqrt(d)/(n ε), the
+    lower bound.
+    """
+    best = minimize_scalar(
+        lambda u: distance**2 / (math.exp(u) * steps) + 2 * math.exp(u) * noise,
+        bounds=(-30, 30),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    return best.fun, two * math.sqrt(2 * distance**2 * noise / steps)

@@ -1,0 +1,426 @@
+"""Appendices D and G, one epoch: the lemmas on quadratic losses in one dimension, where every term is exact."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from corrnoise.paper_checks.domains import Axis, integers, linear, log_scale, vector
+from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.theory.checks import Array
+
+MOST = 4
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch on losses a_i (x − b_i)²/2, the first ``private`` of them private, ψ = (μ/2) x²."""
+
+    curvatures: Array
+    optima: Array
+    public_curvatures: Array
+    public_optima: Array
+    private: int
+    convexity: float
+    share: float  #: of the largest learning rate
+    noise: Array
+    start: float
+    point: float
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}={np.round(value, 6).tolist() if isinstance(value, np.ndarray) else value}"
+            for name, value in vars(self).items()
+        )
+        return f"Epoch({shown})"
+
+    @property
+    def n(self) -> int:
+        return self.curvatures.size
+
+    @property
+    def steps(self) -> tuple[Array, Array]:
+        """Curvatures and optima in the order of the steps."""
+        count = self.n - self.private
+        return (
+            np.concatenate([self.curvatures[: self.private], self.public_curvatures[:count]]),
+            np.concatenate([self.optima[: self.private], self.public_optima[:count]]),
+        )
+
+    @property
+    def smoothness(self) -> tuple[float, float, float]:
+        """L, and the mean and the largest smoothness of the epoch."""
+        a, _ = self.steps
+        return float(self.curvatures.mean()), float(a.mean()), float(a.max())
+
+    @property
+    def rate(self) -> float:
+        _, mean, largest = self.smoothness
+        return self.share / (self.n * math.sqrt(10 * mean * largest))
+
+    @property
+    def minimiser(self) -> float:
+        """x* of F + ψ."""
+        return float((self.curvatures * self.optima).mean() / (self.curvatures.mean() + self.convexity))
+
+    def objective(self, x: float) -> float:
+        return float((self.curvatures * (x - self.optima) ** 2).mean() / 2 + self.convexity * x * x / 2)
+
+    def path(self, noise: Array) -> tuple[Array, float]:
+        """Iterates before each step, and the one after the proximal step."""
+        (a, b), x, iterates = self.steps, self.start, []
+        for i in range(self.n):
+            iterates.append(x)
+            x -= self.rate * (a[i] * (x - b[i]) + noise[i])
+        return np.array(iterates), x / (1 + self.rate * self.n * self.convexity)
+
+    def difference(self, x: float) -> float:
+        """H(x), the mean of private less public losses over the public steps."""
+        a, b = self.steps
+        rest = slice(self.private, self.n)
+        private = self.curvatures[rest] * (x - self.optima[rest]) ** 2
+        return float((private - a[rest] * (x - b[rest]) ** 2).sum() / (2 * self.n))
+
+    def dissimilarities(self, z: float) -> Array:
+        """|Σ_{j <= i} (∇f_j(z) − ∇f̃_j(z))| for the public steps i."""
+        a, b = self.steps
+        rest = slice(self.private, self.n)
+        return np.abs(np.cumsum(self.curvatures[rest] * (z - self.optima[rest]) - a[rest] * (z - b[rest])))
+
+    def uncertainty(self) -> float:
+        """5 η² (1/n) Σ L_i |Σ_{j < i} ∇f_j(x*)|²."""
+        gradients = self.curvatures * (self.minimiser - self.optima)
+        before = np.concatenate([[0.0], np.cumsum(gradients)[:-1]])
+        return float(5 * self.rate**2 * (self.steps[0] * before**2).mean())
+
+    def drift(self, noise: Array) -> float:
+        """5 η² (1/n) Σ L_i |Σ_{j < i} noise_j|²."""
+        before = np.concatenate([[0.0], np.cumsum(noise)[:-1]])
+        return float(5 * self.rate**2 * (self.steps[0] * before**2).mean())
+
+    def bregman(self) -> float:
+        """10 η² n² L̂ L B_F(z, x*)."""
+        private, mean, _ = self.smoothness
+        return 10 * self.rate**2 * self.n**2 * mean * private * private * (self.point - self.minimiser) ** 2 / 2
+
+    def vanishing(self) -> float:
+        """5 η² L* (1/n) Σ_{n_d < i < n} |…|²."""
+        return float(
+            5 * self.rate**2 * self.smoothness[2] * (self.dissimilarities(self.point)[:-1] ** 2).sum() / self.n
+        )
+
+
+def _epoch(u: Array, _: object) -> Epoch:
+    values = np.asarray(u, dtype=float)
+    n = 1 + min(int(values[0] * MOST), MOST - 1)
+    rest = values[6:].reshape(6, MOST)[:, :n]
+    return Epoch(
+        10.0 ** (-3 * rest[0]),
+        4 * rest[1] - 2,
+        10.0 ** (-3 * rest[2]),
+        4 * rest[3] - 2,
+        min(int(values[1] * (n + 1)), n),
+        2 * values[2],
+        max(values[3], 1e-3),
+        4 * rest[4] - 2,
+        4 * values[4] - 2,
+        4 * values[5] - 2,
+    )
+
+
+EPOCH = {"epoch": Axis(6 + 6 * MOST, _epoch, f"one epoch of up to {MOST} steps, η up to its limit")}
+
+
+@PAPER.identity(
+    "Lemma D.3",
+    printed=r"$E \langle \rho, h(\rho) \rangle = \sigma^2 E\, \mathrm{tr}(\nabla h(\rho))$ for differentiable $h$",
+    domain={"slope": linear(0.1, 1), "shift": linear(-1, 1), "sigma": log_scale(0.3, 3), "threshold": linear(0.1, 1)},
+    tolerance=1e-6,
+    mutants=[{"power": 1.99}],
+    evaluations=64,
+)
+def lemma_d3(slope: float, shift: float, sigma: float, threshold: float, power: float = 2.0) -> Sides:
+    """By quadrature; for the Lipschitz soft threshold too, which is not differentiable everywhere."""
+    x = np.linspace(-12, 12, 200_001)
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0])
+    v = shift + slope * sigma * x
+    soft = np.sign(v) * np.maximum(np.abs(v) - threshold, 0)
+    passed = (
+        1
+        - abs(
+            math.erf((threshold - shift) / (slope * sigma * math.sqrt(2)))
+            + math.erf((threshold + shift) / (slope * sigma * math.sqrt(2)))
+        )
+        / 2
+    )
+    scale = 10 * sigma  # both sides may be close to 0
+    return scale + np.sum(density * sigma * x * soft), scale + sigma**power * slope * passed
+
+
+@PAPER.inequality(
+    "Lemma D.4",
+    printed=r"$\frac{1}{2L} \|\nabla g(x) - \nabla g(y)\|^2 \le B_g(x, y) \le \frac{L}{2} \|x - y\|^2$",
+    domain={"x": linear(-6, 6), "y": linear(-6, 6)},
+    mutants=[{"smoothness": 0.2}],
+)
+def lemma_d4(x: float, y: float, smoothness: float = 0.25) -> Sides:
+    """For the logistic function log(1 + e^x), which is ¼-smooth."""
+    sigmoid = 1 / (1 + math.exp(-x)), 1 / (1 + math.exp(-y))
+    gap = math.log1p(math.exp(x)) - math.log1p(math.exp(y)) - sigmoid[1] * (x - y)
+    lower, upper = (sigmoid[0] - sigmoid[1]) ** 2 / (2 * smoothness), smoothness / 2 * (x - y) ** 2
+    return np.array([1 + lower, 1 + gap]), np.array([1 + gap, 1 + upper])
+
+
+@PAPER.inequality(
+    "Lemma D.5",
+    printed=r"$\frac{1}{n} \sum_{i=2}^n L_i \|\sum_{j<i} \nabla f_j(x^*)\|^2 \le n^2 L \sigma_{any}^2$",
+    domain={"weights": vector(log_scale(1e-6, 1), 8), "gradients": vector(linear(-1, 1), 8)},
+    sharp="constant",
+    mutants=[{"constant": 0.5}],
+    evaluations=2048,
+)
+def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
+    """For any gradients.  The constant is attained as n grows, with all smoothness in the last loss."""
+    if not gradients.any():
+        return math.nan, math.nan
+    before = np.cumsum(gradients)[:-1]
+    right = gradients.size**2 * weights.mean() * np.mean(gradients**2)
+    return float((weights[1:] * before**2).sum()) / gradients.size, float(constant) * right
+
+
+@PAPER.inequality(
+    "Lemma D.6",
+    printed=r"From $d^{(k+1)} \le \frac{a}{k} + b (1 + \log k) + c \sum_l \frac{d^{(l)}}{k-l+2} + \sum_l "
+    r"\frac{e^{(l)}}{k-l+1}$ follows $d^{(k+1)} \le (\frac{a}{k} + b (1 + \log k) + M) \sum_i (2c (1 + \log k))^i$",
+    corrected=r"for $e^{(l)} \ge 0$",
+    domain={"constants": vector(log_scale(1e-3, 1), 3), "terms": vector(linear(0, 2), 4)},
+    as_printed={"any_sign": True},
+    counterexample={"constants": np.array([1e-3, 1e-3, 1.0]), "terms": np.array([-10.0, -10.0])},
+    mutants=[{"base": 0.9}],
+)
+def lemma_d6(constants: Array, terms: Array, any_sign: bool = False, base: float = 2.0) -> Sides:
+    """With a = b = 1e-3, c = 1, e = (−10, −10) the recursion allows d³ = −19.997, and the bound is −43.9."""
+    a, b, c = constants
+    d, e = [math.nan, math.nan], [math.nan, *terms]
+    pairs = []
+    for k in range(1, terms.size + 1):
+        spread = sum(e[j] / (k - j + 1) for j in range(1, k + 1))
+        feedback = c * sum(d[j] / (k - j + 2) for j in range(2, k + 1))
+        d.append(a / k + b * (1 + math.log(k)) + feedback + spread)
+        most = max(sum(e[j] / (s - j + 1) for j in range(1, s + 1)) for s in range(1, k + 1))
+        growth = sum((base * c * (1 + math.log(k))) ** i for i in range(k))
+        pairs.append((d[-1], (a / k + b * (1 + math.log(k)) + most) * growth))
+    return tuple(np.array(side) for side in zip(*pairs, strict=True))  # type: ignore[return-value]
+
+
+def one_step_inequality(epoch: Epoch, noise: Array) -> float:
+    """What Lemma D.7 adds to the Bregman terms: H, distances and the noise."""
+    (_, end), z, n, eta = epoch.path(noise), epoch.point, epoch.n, epoch.rate
+    distances = (z - epoch.start) ** 2 - (z - end) ** 2 - (end - epoch.start) ** 2
+    return (
+        epoch.difference(end)
+        - epoch.difference(z)
+        + distances / (2 * n * eta)
+        - epoch.convexity / 2 * (z - end) ** 2
+        - float(noise.mean()) * (end - z)
+    )
+
+
+def bregman_terms(epoch: Epoch, noise: Array) -> float:
+    """(1/n) Σ (B_i(x⁺, x_i) − B_i(z, x_i))."""
+    (iterates, end), (a, _) = epoch.path(noise), epoch.steps
+    return float((a * ((end - iterates) ** 2 - (epoch.point - iterates) ** 2)).mean() / 2)
+
+
+@PAPER.inequality(
+    "Lemma D.7",
+    printed=r"$G(x_1^{(k+1)}) - G(z) \le H(x_1^{(k+1)}) - H(z) + \ldots + \frac{1}{n} \sum_i \langle -\rho_i, x_1^{(k+1)} - z \rangle$",
+    domain=EPOCH,
+    tolerance=1e-9,
+    mutants=[{"sign": -1.0}],
+)
+def lemma_d7(epoch: Epoch, sign: float = 1.0) -> Sides:
+    """An equality on quadratic losses.  ψ need not be twice differentiable; a subgradient does."""
+    noise = epoch.noise
+    _, end = epoch.path(noise)
+    right = one_step_inequality(epoch, noise) + bregman_terms(epoch, noise)
+    right += (1 - sign) * float(noise.mean()) * (end - epoch.point)
+    scale = 100 + abs(right)
+    return scale + epoch.objective(end) - epoch.objective(epoch.point), scale + right
+
+
+@PAPER.inequality(
+    "Lemma D.8",
+    printed=r"The Bregman terms of D.7 are at most $\hat{L} \|x_1^{(k+1)} - x_1^{(k)}\|^2 + 10 \eta^2 n^2 \hat{L} L B_F(z, x^*)$ "
+    r"plus $5 \eta^2$ times the sums of gradients, noise and dissimilarities",
+    domain=EPOCH,
+    mutants=[{"factor": 0.05}],
+    transcription="f_{i − n_d} inside the sum over j is read as f_{j − n_d}",
+)
+def lemma_d8(epoch: Epoch, factor: float = 1.0) -> Sides:
+    """On paths, for η up to 1/(n sqrt(10 L̂ L̂*))."""
+    noise = epoch.noise
+    _, end = epoch.path(noise)
+    right = epoch.smoothness[1] * (end - epoch.start) ** 2
+    right += factor * (epoch.bregman() + epoch.uncertainty() + epoch.drift(noise) + epoch.vanishing())
+    return 1 + bregman_terms(epoch, noise), 1 + right
+
+
+@PAPER.inequality(
+    "Lemma D.9",
+    printed=r"D.7 and D.8 together, with $\frac{1}{2 n^2 \beta} (C_n^{(k)})^2$ for the dissimilarity that does not vanish",
+    domain={**EPOCH, "beta": log_scale(1e-3, 10)},
+    mutants=[{"share": 0.02}],
+)
+def lemma_d9(epoch: Epoch, beta: float, share: float = 1.0) -> Sides:
+    """On paths, with C_n the dissimilarity at z; an expectation constant, as in Assumption 3.6, does not bound paths."""
+    noise, z, n, eta = epoch.noise, epoch.point, epoch.n, epoch.rate
+    _, end = epoch.path(noise)
+    whole = epoch.dissimilarities(z)[-1] if epoch.private < n else 0.0
+    a, _ = epoch.steps
+    bending = abs(float((epoch.curvatures - a)[epoch.private :].sum())) / n  # of H
+    right = ((z - epoch.start) ** 2 - (z - end) ** 2) / (2 * n * eta)
+    right += ((bending + beta) - epoch.convexity) / 2 * (z - end) ** 2 + epoch.bregman() + epoch.uncertainty()
+    right += epoch.drift(noise) - float(noise.mean()) * (end - z)
+    right += share * whole**2 / (2 * n**2 * beta) + epoch.vanishing()
+    scale = 10 + abs(right)
+    return scale + epoch.objective(end) - epoch.objective(z), scale + right
+
+
+def noise_error(curvatures: Array, rate: float, convexity: float = 0.0) -> float:
+    """E (1/n) Σ ⟨−ρ_i, x⁺ − z⟩ per dimension and unit noise: η (1/n) Σ_i Π_{l > i} (1 − η a_l)/(1 + η n μ)."""
+    later = np.concatenate([np.cumprod((1 - rate * curvatures)[:0:-1])[::-1], [1.0]])
+    return float(rate * later.mean() / (1 + rate * curvatures.size * convexity))
+
+
+QUADRATIC = {"curvatures": vector(log_scale(1e-3, 1), 5), "share": log_scale(1e-3, 1), "convexity": linear(0, 2)}
+
+
+@PAPER.inequality(
+    "Lemma D.10",
+    part="(as stated)",
+    printed=r"$E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle] \le \sigma^2 n d \eta^2 \hat{L}^*$",
+    domain=QUADRATIC,
+    mutants=[{"sign": -1.0}],
+)
+def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign: float = 1.0) -> Sides:
+    """True, and of no use: the left side is negative.  The theorem needs the opposite sign."""
+    eta = 2 * share / curvatures.max()
+    return 1 - sign * noise_error(curvatures, eta, convexity), 1 + eta**2 * curvatures.size * curvatures.max()
+
+
+@PAPER.inequality(
+    "Lemma D.10",
+    part="(as used)",
+    printed=r"$E [\frac{1}{n} \sum_i \langle -\rho_i, x_1^{(k+1)} - z \rangle] \le \sigma^2 n d \eta^2 \hat{L}^*$",
+    corrected=r"$|E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle]| \le \eta d \sigma^2$ for $\eta \le 2/\hat{L}^*$",
+    domain=QUADRATIC,
+    as_printed={"published": True},
+    counterexample={"curvatures": np.ones(4), "share": 0.025, "convexity": 0.0},
+    sharp="constant",
+    mutants=[{"constant": 0.9}],
+)
+def lemma_d10_as_used(
+    curvatures: Array, share: float, convexity: float, constant: float = 1.0, published: bool = False
+) -> Sides:
+    """n = 4 losses x²/2, η = 0.05, ψ = 0: 0.046373 > 0.01.  Steps and proximal maps never expand: Stein gives η d σ²."""
+    eta = 2 * share / curvatures.max()
+    bound = eta**2 * curvatures.size * curvatures.max() if published else float(constant) * eta
+    return abs(noise_error(curvatures, eta, convexity)), bound
+
+
+@PAPER.identity(
+    "Lemma D.11",
+    printed=r"$E \|\sum_{j \le i} \rho_j\|^2 \le i d \sigma^2$",
+    domain={"steps": integers(1, 6), "dimension": integers(1, 3), "sigma": log_scale(0.1, 10)},
+    mutants=[{"power": 1.01}],
+)
+def lemma_d11(steps: int, dimension: int, sigma: float, power: float = 1.0) -> Sides:
+    """An equality: by two-point noise ± σ, enumerated, which has the same second moments."""
+    signs = np.array(np.meshgrid(*[[-1, 1]] * steps)).reshape(steps, -1)
+    return dimension * sigma**2 * float((signs.sum(axis=0) ** 2).mean()), steps**power * dimension * sigma**2
+
+
+def expected_epoch(epoch: Epoch, sigma: float, beta: float, noise_term: float) -> Sides:
+    """Both sides of Lemma D.12: expectations over Gaussian noise of standard deviation ``sigma``."""
+    still = np.zeros(epoch.n)
+    _, end = epoch.path(still)
+    a, _ = epoch.steps
+    later = np.concatenate([np.cumprod((1 - epoch.rate * a)[:0:-1])[::-1], [1.0]])
+    shrink = 1 / (1 + epoch.rate * epoch.n * epoch.convexity)
+    variance = float((epoch.rate * sigma * shrink * later) @ (epoch.rate * sigma * shrink * later))
+    z, n, eta = epoch.point, epoch.n, epoch.rate
+    gap = (z - end) ** 2 + variance
+    whole = epoch.dissimilarities(z)[-1] if epoch.private < n else 0.0
+    bending = abs(float((epoch.curvatures - a)[epoch.private :].sum())) / n
+    right = ((z - epoch.start) ** 2 - gap) / (2 * n * eta) + ((bending + beta) - epoch.convexity) / 2 * gap
+    right += epoch.bregman() + epoch.uncertainty() + whole**2 / (2 * n**2 * beta) + epoch.vanishing() + noise_term
+    left = epoch.objective(end) + (epoch.curvatures.mean() + epoch.convexity) / 2 * variance - epoch.objective(z)
+    scale = 1 + abs(left) + abs(right)
+    return scale + left, scale + right
+
+
+UNIT_EPOCH = Epoch(
+    np.ones(4), np.zeros(4), np.ones(4), np.zeros(4), 4, 0.0, 0.04 * math.sqrt(10), np.zeros(4), 0.0, 0.0
+)
+
+
+@PAPER.inequality(
+    "Lemma D.12",
+    printed=r"One epoch in expectation, with the noise term $6 \eta^2 n d \sigma^2 \hat{L}^*$",
+    corrected=r"with $(\eta + 5 \eta^2 n \hat{L}) d \sigma^2$",
+    domain={**EPOCH, "sigma": log_scale(0.1, 10), "beta": log_scale(1e-3, 10)},
+    as_printed={"published": True},
+    counterexample={"epoch": UNIT_EPOCH, "sigma": 1.0, "beta": 1e-3},
+    mutants=[{"linear": 0.1}],
+)
+def lemma_d12(epoch: Epoch, sigma: float, beta: float, linear: float = 1.0, published: bool = False) -> Sides:
+    """n = 4, f = x²/2, ψ = 0, z = x_1 = 0, η = 0.01, σ = 1: 1.94e-4 on the left, −2.45e-3 on the right."""
+    eta, n = epoch.rate, epoch.n
+    term = 6 * eta**2 * n * epoch.smoothness[2] if published else linear * eta + 5 * eta**2 * n * epoch.smoothness[1]
+    return expected_epoch(epoch, sigma, beta, term * sigma**2)
+
+
+@PAPER.inequality(
+    "Lemma G.2",
+    printed=r"With $\psi = \lambda \|x\|_1$ the error of D.10 is at most $\sigma^2 n d \eta^2 \hat{L}^* + \frac{2 d \sigma^2 B}{\sqrt{2 \pi}}$",
+    domain={"curvatures": vector(log_scale(1e-3, 1), 4), "share": log_scale(1e-3, 1), "threshold": linear(0, 3)},
+    mutants=[{"sign": -1.0}],
+)
+def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.0) -> Sides:
+    """True as D.10 is, for the left side is negative.  The term with B bounds what is 0: soft thresholds are Lipschitz."""
+    eta = 2 * share / curvatures.max()
+    alive = 2 * (0.5 - 0.5 * math.erf(threshold / math.sqrt(2)))  # where the soft threshold passes the noise
+    return 1 - sign * alive * noise_error(curvatures, eta), 1 + eta**2 * curvatures.size * curvatures.max()
+
+
+@PAPER.inequality(
+    "Lemma G.5",
+    printed=r"With a projection the error of D.10 is at most $\sigma^2 n d \eta^2 \hat{L}^* + \frac{1}{2} d \sigma^2 + \ldots$",
+    domain=QUADRATIC,
+    mutants=[{"half": -1.0}],
+)
+def lemma_g5(curvatures: Array, share: float, convexity: float, half: float = 0.5) -> Sides:
+    """True as D.10 is.  The term d σ²/2 is not needed; among the others n L B_F must be 2 n² L B_F, n² σ_any its square."""
+    eta = 2 * share / curvatures.max()
+    error = -noise_error(curvatures, eta, convexity)
+    return 2 + error, 2 + eta**2 * curvatures.size * curvatures.max() + half
+
+
+@PAPER.inequality(
+    "Lemma G.6",
+    printed=r"One epoch with a projection in expectation, with the noise terms $6 \eta^2 n d \sigma^2 \hat{L}^* + \frac{1}{2} d \sigma^2$",
+    corrected=r"Lemma D.12 as corrected, which holds for every closed convex $\psi$",
+    domain={"smoothness": log_scale(1e-8, 0.1), "share": log_scale(1e-3, 1)},
+    as_printed={"published": True},
+    counterexample={"smoothness": 1e-8, "share": 300 * math.sqrt(1e-7)},
+    mutants=[{"linear": 0.49}],
+)
+def lemma_g6(smoothness: float, share: float, linear: float = 1.0, published: bool = False) -> Sides:
+    """False for large steps only: n = 1, f = L x²/2, L = 1e-8, η = 300, B = R, z = x_1 = 0: the right side is −149 d σ²."""
+    eta = share / math.sqrt(10 * (1 + smoothness) * smoothness)
+    term = 6 * eta**2 * smoothness + 0.5 if published else linear * eta + 5 * eta**2 * smoothness
+    right = -eta / 2 + term  # −E |z − x⁺|²/(2 n η), and the noise
+    scale = 1 + abs(right)
+    return scale + smoothness / 2 * eta**2, scale + right
