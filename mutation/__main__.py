@@ -1,7 +1,8 @@
 """Mutation testing of ``theory/``: ``python -m mutation`` changes formulas, and the tests must notice.
 
 A seeded sample of 300 mutants by default, ``--all`` for every one.  Each runs in a copy of the repository: first the
-tests of its own module, then those of the rest of ``theory/``, then the ledger of claims; the first failure kills it.
+tests of its own module, then those of the rest of ``theory/``, the ledger of claims, and the simulations; the first
+failure kills it.
 Finished mutants are kept in ``.mutation/`` and not run again.  Survivors with a known reason are in ``survivors.toml``;
 the exit status is 1 if less than 95 % are killed or a survivor has no reason.
 """
@@ -63,8 +64,15 @@ class Workshop:
 
     def stages(self, module: str) -> Iterator[tuple[str, ...]]:
         """The tests to run, those likeliest to notice first."""
-        own = f"tests/theory/test_{Path(module).stem}.py"
-        for tests in (own, "tests/theory", "tests/paper_checks/test_claims.py"):
+        path = Path("tests", module)
+        own = path.with_name(f"test_{path.name}")
+        for tests in (
+            own.as_posix(),
+            path.parent.as_posix(),
+            "tests/theory",
+            "tests/paper_checks/test_claims.py",
+            "tests/simulations",
+        ):
             if (self.root / tests).exists():
                 yield (tests,)
 

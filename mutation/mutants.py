@@ -1,14 +1,14 @@
 """The mutants of ``theory/``: formulas with a number or an arithmetic operator changed, as cosmic-ray makes them.
 
 A formula is the right side of an assignment or what a function returns.  Left out is what states no formula: branches,
-loops, messages, checks of arguments, indices, shapes, annotations, and the constants at the heads of modules, which
-tune numerics (a finer step is no error).
+loops, messages, checks of arguments, indices, shapes, annotations, allowances for rounding (multiples of the unit
+roundoff), and the constants at the heads of modules, which tune numerics (a finer step is no error).
 """
 
 from __future__ import annotations
 
 import ast
-import random
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -32,13 +32,15 @@ _SILENT_CALLS = {
     "integer",
     "choice",
     "same_length",
+    "next_fast_len",
     "reshape",
     "empty",
     "zeros",
     "ones",
     "full",
 }
-_SILENT_KEYWORDS = {"axis", "ndim", "kind", "length", "interval"}
+_SILENT_KEYWORDS = {"axis", "ndim", "kind", "length", "interval", "initial"}
+_ROUNDOFF = {"UNIT", "_UNIT", "_DOUBLE_DOUBLE_UNIT"}
 
 Span = tuple[tuple[int, int], tuple[int, int]]
 
@@ -106,6 +108,11 @@ class _Formulas(ast.NodeVisitor):
         self.silent.append(self._span(node.test))
         self.generic_visit(node)
 
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if isinstance(node.op, ast.Mult) and getattr(node.right, "id", "") in _ROUNDOFF:
+            self.silent.append(self._span(node))
+        self.generic_visit(node)
+
     def visit_Raise(self, node: ast.Raise) -> None:
         if node.exc is not None:
             self.silent.append(self._span(node.exc))
@@ -132,17 +139,23 @@ def _states_a_formula(source: str, place: tuple[int, int]) -> bool:
 
 
 def sample(found: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
-    """A seeded sample, half of it changed numbers as far as there are so many, the rest changed operators."""
-    rng = random.Random(seed)
-    numbers = [mutant for mutant in found if mutant.operator == OPERATORS[0]]
-    others = [mutant for mutant in found if mutant.operator != OPERATORS[0]]
+    """A seeded sample, half of it changed numbers as far as there are so many, the rest changed operators.
+
+    The order is that of hashes, so that a change of one module leaves most of the sample as it was.
+    """
+
+    def rank(mutant: Mutant) -> bytes:
+        return hashlib.sha256(f"{seed} {mutant.module} {mutant.operator} {mutant.occurrence}".encode()).digest()
+
+    numbers = sorted((mutant for mutant in found if mutant.operator == OPERATORS[0]), key=rank)
+    others = sorted((mutant for mutant in found if mutant.operator != OPERATORS[0]), key=rank)
     half = min(max(size // 2, size - len(others)), len(numbers))
-    return rng.sample(numbers, half) + rng.sample(others, min(size - half, len(others)))
+    return numbers[:half] + others[: size - half]
 
 
 def mutants(root: Path) -> Iterator[Mutant]:
     """Every mutant of a formula of ``theory/``, in a fixed order."""
-    for path in sorted((root / "theory").glob("*.py")):
+    for path in sorted((root / "theory").rglob("*.py")):
         source = path.read_text()
         nodes = list(ast_nodes(get_ast(source)))
         for name in OPERATORS:

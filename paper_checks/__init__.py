@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 
 #: Every paper in the ledger, by its short name; each is the ``PAPER`` of the module or package of that name.
 NAMES = ("correlated-noise", "shuffled-gradients", "corrnoise")
-_MODULES = {"correlated-noise": "correlated_noise", "shuffled-gradients": "shuffled_gradients", "corrnoise": "own_results"}
+_MODULES = {
+    "correlated-noise": "correlated_noise",
+    "shuffled-gradients": "shuffled_gradients",
+    "corrnoise": "own_results",
+}
 
 
 def paper_ledger(name: str) -> Paper:
