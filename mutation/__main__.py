@@ -66,13 +66,8 @@ class Workshop:
         """The tests to run, those likeliest to notice first."""
         path = Path("tests", module)
         own = path.with_name(f"test_{path.name}")
-        for tests in (
-            own.as_posix(),
-            path.parent.as_posix(),
-            "tests/theory",
-            "tests/paper_checks/test_claims.py",
-            "tests/simulations",
-        ):
+        folders = (path.parent.as_posix(), "tests/theory", "tests/paper_checks/test_claims.py", "tests/simulations")
+        for tests in dict.fromkeys((own.as_posix(), *folders)):
             if (self.root / tests).exists():
                 yield (tests,)
 
