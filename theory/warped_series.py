@@ -1,0 +1,71 @@
+"""Power series in the all-pass variable ζ = (z − a)/(1 − a z), turned into power series in z, compiled.
+
+The coefficients of ζᵐ in z come from a cascade of m equal all-pass filters, x_m(t) = a (x_m(t−1) − x_{m−1}(t)) +
+x_{m−1}(t−1), each of norm 1.  Their rounding errors, known exactly to first order, run through the same cascade beside
+them, so that what is lost is of second order however long the cascade.  On an antidiagonal m + t = d of the cascade
+nothing depends on its neighbour, so the loops vectorise: 3 ns an entry.
+
+Nothing here checks its arguments.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+_TINY = 1e-250  # smaller numbers are as good as 0, and their errors slow
+
+
+@_jit
+def _advance(last, last_low, left, left_low, before, before_low, new, new_low, warp):  # type: ignore[no-untyped-def]
+    """One antidiagonal, and its errors, from the two before: ``new`` = warp (last − left) + before."""
+    split = 134217729.0 * warp
+    a_high = split - (split - warp)
+    a_low = warp - a_high
+    for i in range(new.size):
+        u = last[i] - left[i]
+        v = u - last[i]
+        low = (last[i] - (u - v)) - (left[i] + v) + (last_low[i] - left_low[i])
+        w = warp * u
+        v = 134217729.0 * u
+        u_high = v - (v - u)
+        u_low = u - u_high
+        low = warp * low + (((a_high * u_high - w) + a_high * u_low + a_low * u_high) + a_low * u_low)
+        x = w + before[i]
+        v = x - w
+        tiny = abs(x) < _TINY
+        new[i] = 0.0 if tiny else x
+        new_low[i] = 0.0 if tiny else low + (w - (x - v)) + (before[i] - v) + before_low[i]
+
+
+@_jit
+def _gather(weights, values, values_low, sums, sums_low):  # type: ignore[no-untyped-def]
+    """Add weights × values to the sums, with the errors of the additions beside them."""
+    for i in range(weights.size):
+        p, q = sums[i], weights[i] * values[i]
+        u = p + q
+        v = u - p
+        sums[i] = u
+        sums_low[i] += (p - (u - v)) + (q - v) + weights[i] * values_low[i]
+
+
+@_jit
+def unwarped(series, warp, coefficients):  # type: ignore[no-untyped-def]
+    """Fill ``coefficients`` with those of Σ_m series[m] ζᵐ in powers of z, O(len(series) × len(coefficients))."""
+    count, steps = series.size, coefficients.size
+    x, low = np.zeros((3, count)), np.zeros((3, count))  # by m, the antidiagonals d − 2, d − 1 and d in turn
+    sums, sums_low = np.zeros(steps), np.zeros(steps)  # backwards in time
+    x[0, 0], sums[-1] = 1.0, series[0]
+    for d in range(1, count + steps - 1):
+        i, j, k = (d - 2) % 3, (d - 1) % 3, d % 3
+        x[k, 0] = low[k, 0] = 0.0
+        m, n = max(1, d - steps + 1), min(d + 1, count)
+        new, new_low = x[k, m:n], low[k, m:n]
+        left, left_low = x[j, m - 1 : n - 1], low[j, m - 1 : n - 1]
+        before, before_low = x[i, m - 1 : n - 1], low[i, m - 1 : n - 1]
+        _advance(x[j, m:n], low[j, m:n], left, left_low, before, before_low, new, new_low, warp)
+        first = m + steps - 1 - d
+        _gather(series[m:n], new, new_low, sums[first : first + n - m], sums_low[first : first + n - m])
+    for t in range(steps):
+        coefficients[t] = sums[steps - 1 - t] + sums_low[steps - 1 - t]
