@@ -1,6 +1,8 @@
 """Rational approximations against graded Gauss–Legendre quadrature, elliptic integrals and recursions at 40 digits."""
 
 import math
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +12,18 @@ from mpmath import mp
 from numpy.typing import NDArray
 from strategies import product_noises
 
-from corrnoise.solvers.rational_approximation import rational_approximation
+from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.rational_approximation import (
+    _heights,
+    _mixture,
+    condensed,
+    interlacing_zeros,
+    rational_approximation,
+)
+from corrnoise.theory.cepstral_noise import CepstralNoise
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
@@ -34,6 +45,8 @@ PRODUCTS = [
     ProductNoise([1e-2], [1e-9]),
     ProductNoise([1e-2], [3 - 1e-9]),
     ProductNoise([1.9, 1e-3], [-1.5, 2]),
+    ProductNoise([1e-6, 1e-5, 1e-4, 1e-3, 1.5, 1.9], [0.3, 0.3, 0.3, 0.1, -0.5, 0.5]),
+    ProductNoise([1e-4, 1e-4 * (1 + 1e-14), 0.1], [0.5, -0.5, 0.5]),
 ]
 
 Grid = NDArray[np.float64]
@@ -189,9 +202,6 @@ def test_poles_go_to_the_factor_that_needs_them():
     assert both.poles.size <= hard.poles.size + 2 * easy.poles.size
 
 
-# -- where zeros and poles lie -----------------------------------------------------------------------------------------
-
-
 def interlace(first: Grid, second: Grid) -> bool:
     """first_0 < second_0 < first_1 < …"""
     if first.size - second.size not in (0, 1):
@@ -199,6 +209,155 @@ def interlace(first: Grid, second: Grid) -> bool:
     merged = np.empty(first.size + second.size)
     merged[::2], merged[1::2] = first, second
     return bool((np.diff(merged) > 0).all())
+
+
+OPTIMA = {  # tolerance: most poles
+    "1/k, 128": (1 / np.arange(1, 129.0), 0.02, {1e-3: 6, 1e-6: 10, 1e-9: 14, 1e-12: 19}),
+    "k^-2, 64": (np.arange(1, 65.0) ** -2, 0.02, {1e-3: 10, 1e-6: 14, 1e-9: 19, 1e-12: 26}),
+    "(1, 1e-6)": (np.array([1, 1e-6]), 0.1, {1e-3: 12, 1e-6: 21, 1e-9: 29, 1e-12: 37}),
+    "clusters": (np.outer([1, 1e-3], 1 + 1e-12 * np.arange(6)).ravel(), 0.04, {1e-6: 13, 1e-12: 24}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMA)
+def test_optimal_noise_takes_as_few_poles_as_one_factor(name):
+    spectrum, eta, most = OPTIMA[name]
+    noise = optimal_noise(LinearRegression(spectrum, eta))
+    for tolerance, count in most.items():
+        approximation = rational_approximation(noise, tolerance)
+        assert approximation.poles.size <= count
+        assert approximation_error(noise, approximation, points=99) <= tolerance + 2 * ROUNDING
+        assert interlace(approximation.zeros, approximation.poles)
+        assert approximation.zeros[0] == noise.gaps[0]
+
+
+def test_factors_share_poles():
+    together = rational_approximation(ProductNoise([1e-6, 1e-5, 1e-4], [0.25, 0.25, 0.25]), 1e-6)
+    apart = [rational_approximation(ProductNoise([a], [0.25]), 1e-6).poles.size for a in (1e-6, 1e-5, 1e-4)]
+    assert together.poles.size <= max(apart) + 2 < sum(apart)
+
+
+# -- the parts ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200)
+@given(st.lists(st.floats(-3, 3) | st.sampled_from([0.5, -0.5, 0.1, -0.3, 1 / 3]), min_size=1, max_size=12))
+def test_heights_stay_between_0_and_1_with_the_fewest_powers(exponents):
+    powers, heights = _heights(np.array(exponents))
+    assert ((heights >= 0) & (heights <= 1)).all()
+    np.testing.assert_allclose(np.cumsum(powers) - heights, np.cumsum(exponents), rtol=0, atol=3e-14)
+    # Of all integer paths h_k in [S_k, S_k + 1] the shortest, by dynamic programming.
+    cost = {0: 0}
+    for total in np.cumsum(exponents):
+        nearest = round(float(total))
+        places = range(math.ceil(total), math.floor(total) + 2)
+        places = {nearest, nearest + 1} if abs(total - nearest) <= 1e-13 else set(places)
+        cost = {h: min(c + abs(h - before) for before, c in cost.items()) for h in places}
+    assert np.abs(powers).sum() <= min(cost.values())
+
+
+def test_heights_of_an_optimum():
+    powers, heights = _heights(np.array([0.5, -0.5, 0.5, -0.5, 0.5]))
+    np.testing.assert_array_equal(powers, [1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(heights, [0.5, 1, 0.5, 1, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("gaps", "heights"),
+    [
+        ([1e-8], [0.5]),
+        ([1e-3], [0.01]),
+        ([1e-12], [0.99]),
+        ([1e-6, 0.5], [0.5, 0.0]),
+        ([1e-6, 1e-5, 0.1, 0.2], [0.5, 1, 0.3, 0.4]),
+        ([1e-6, 1e-5, 0.1, 0.2], [0.5, 1, 0.5, 1]),
+        ([0.1, 0.1 * (1 + 1e-14), 0.1 * (1 + 1e-10), 0.2], [0.5, 1, 0.5, 0.2]),
+        ([0.01, 0.9], [0.7, 1e-9]),
+    ],
+)
+def test_a_mixture_of_poles_is_the_product(gaps, heights):
+    """On the unit circle, against mpmath."""
+    a, e = np.array(gaps), np.array(heights)
+    q, w = _mixture(a, e)
+    assert (w > 0).all()
+    errors, changes = [], []
+    with mp.workdps(40):
+        poles = [(mp.mpf(x), mp.mpf(v)) for x, v in zip(q.tolist(), w.tolist(), strict=True)]
+        exponents = np.append(0.0, e[:-1]) - e
+        for frequency in [*np.geomspace(1e-13, 1, 15), math.pi]:
+            u = -mp.expm1(1j * mp.mpf(frequency))  # 1 − z
+            product = mp.fprod((x + (1 - x) * u) ** mp.mpf(v) for x, v in zip(gaps, exponents.tolist(), strict=True))
+            errors.append(abs(mp.fsum(v / (x + (1 - x) * u) for x, v in poles) / product - 1))
+            changes.append(abs(product ** mp.mpf(1e-10) - 1))
+    assert max(errors) < 5e-14
+    assert max(changes) > 5e-14
+
+
+@pytest.mark.parametrize(
+    "kernel", [lambda s, t: 1 / (s + t), lambda s, t: 1 / (s + 1j * t), lambda s, t: 1 / (s**2 + t)]
+)
+def test_condensed_sums(kernel):
+    rng = np.random.default_rng(5)
+    places = np.concatenate([10 ** rng.uniform(-9, 2, 700), 0.3 * (1 + 1e-13 * np.arange(50)), np.ones(20)])
+    weights = 10 ** rng.uniform(-6, 0, places.size) * places
+    s, w = condensed(places, weights)
+    assert s.size <= 12 * 38
+    assert (s > 0).all()
+    assert (w >= 0).all()
+    for t in np.geomspace(1e-20, 1e6, 40):
+        exact = sum(kernel(mp.mpf(float(x)), mp.mpf(t)) * float(v) for x, v in zip(places, weights, strict=True))
+        assert abs(complex((w * kernel(s, t)).sum() / exact) - 1) < 1e-14
+    assert w.sum() == pytest.approx(weights.sum(), rel=1e-14)
+    assert (w * kernel(s * (1 + 1e-12), 1e-20)).sum() != pytest.approx((w * kernel(s, 1e-20)).sum(), rel=1e-14)
+
+
+def test_few_places_are_kept():
+    places, weights = np.geomspace(1e-3, 1, 60), np.ones(60)
+    s, w = condensed(places, weights)
+    np.testing.assert_array_equal(s, places)
+    np.testing.assert_array_equal(w, weights)
+
+
+def zero_between(poles: list, weights: list, k: int, *, symmetric: bool) -> mp.mpf:
+    """By bisection at 60 digits, between poles k and k + 1, on a logarithmic scale seen from either."""
+
+    def value(a: mp.mpf) -> mp.mpf:
+        return mp.fsum(w / ((q - a) * (q + a - q * a if symmetric else 1)) for q, w in zip(poles, weights, strict=True))
+
+    low, high = mp.mpf(-100), mp.mpf(100)
+    while high - low > mp.mpf(10) ** -25:
+        middle = (low + high) / 2
+        left = value(poles[k] + (poles[k + 1] - poles[k]) / (1 + mp.exp(-middle))) < 0
+        low, high = (middle, high) if left else (low, middle)
+    return poles[k] + (poles[k + 1] - poles[k]) / (1 + mp.exp(-low))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng: 10 ** rng.uniform(-12, 0, 5),
+        lambda rng: rng.uniform(0, 2, 4),
+        lambda rng: 0.3 * (1 + 10 ** rng.uniform(-15, -1, 5)),
+        lambda rng: np.array([3e-51, 0.3]),
+    ],
+    ids=["decades", "uniform", "cluster", "far apart"],
+)
+def test_interlacing_zeros(draw, symmetric):
+    rng = np.random.default_rng(7)
+    for _ in range(4):
+        q = np.unique(draw(rng))
+        w = 10 ** rng.uniform(-8, 8, q.size)
+        zeros = interlacing_zeros(q, w, symmetric=symmetric)
+        with mp.workdps(60):
+            poles, weights = [mp.mpf(x) for x in q.tolist()], [mp.mpf(x) for x in w.tolist()]
+            for k, zero in enumerate(zeros.tolist()):
+                exact = zero_between(poles, weights, k, symmetric=symmetric)
+                assert abs(zero / exact - 1) < 2e-15
+                assert abs(zero * (1 + 4e-15) / exact - 1) > 2e-15
+
+
+# -- where zeros and poles lie -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-9])
@@ -281,6 +440,15 @@ def test_exponents_that_are_integers_but_for_rounding():
         np.testing.assert_allclose(noise.averaged_variance(rates), nearest.averaged_variance(rates), rtol=1e-9)
 
 
+def test_cepstral_noise_is_reduced_elsewhere(monkeypatch):
+    reduction = SimpleNamespace(reduced_noise=lambda noise, tolerance: (noise, tolerance))
+    monkeypatch.setitem(sys.modules, "corrnoise.solvers.rational_spectrum", reduction)
+    noise = CepstralNoise([-0.3, 0.1])
+    assert rational_approximation(noise, 1e-5) == (noise, 1e-5)
+    with pytest.raises(ValueError, match="tolerance must lie in"):
+        rational_approximation(noise, 0.0)
+
+
 def test_the_same_result_every_time():
     assert rational_approximation(NuFTRL(1e-4), 1e-6) == rational_approximation(NuFTRL(1e-4), 1e-6)
     assert rational_approximation(ProductNoise([1e-4], [0.5]), 1e-6) == rational_approximation(NuFTRL(1e-4), 1e-6)
@@ -350,5 +518,5 @@ def test_other_noise_is_refused():
         coefficients = _inverse = _power = _limiting = averaged_variance = lambda *_: None
 
     for other in (None, 0.1, [1.0, -0.5], White()):
-        with pytest.raises(TypeError, match="noise must be ProductNoise or FiniteNoise"):
+        with pytest.raises(TypeError, match="noise must be ProductNoise, CepstralNoise or FiniteNoise"):
             rational_approximation(other, 1e-3)

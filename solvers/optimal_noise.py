@@ -1,0 +1,102 @@
+"""The noise that is exactly optimal for a quadratic problem.
+
+To minimise the stationary error (formula E1 of ``corrnoise.theory.problems``) over all noise is to minimise
+γ_∞² Σ_j g_j b(x_j), the product of the means over frequencies of 1/|B|² and of |B|² h̃,
+
+    h̃(ω) = Σ_j λ_j (2 − x_j) g_j/|1 − x_j − e^{iω}|².
+
+By the inequality of Cauchy and Schwarz the minimum is the squared mean of sqrt(h̃), and |B|² = h̃^{−1/2} up to a factor
+attains it, alone (formula E3).  Residual variance, budget and clip norm drop out.
+
+In terms of t = tan²(ω/2) the spectrum h̃/(1 + t) is a sum of poles with positive weights at t = −(x_j/(2 − x_j))².  So h̃
+has a zero between any two neighbouring poles; with their gaps a_k and the distinct rates x_1 < a_1 < x_2 < … < x_d
+
+    B(z) = Π_j (1 − (1 − x_j) z)^{1/2} Π_k (1 − (1 − a_k) z)^{−1/2}.
+
+If no rate exceeds 1, then 1/B is a mixture of poles in [0, 1) with positive weights, its coefficients are log-convex,
+and β_t < 0 for all t >= 1: noise that is added now is taken back later, bit by bit.  With a single rate x this is
+ν-DP-FTRL with ν = x.
+
+References
+----------
+Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 (mean estimation); Theorem C.18 minimises a lower bound in the
+same way, with 1 in place of (2 − x_j) g_j.
+T. Kaluza, Über die Koeffizienten reziproker Potenzreihen, 1928 (signs of the reciprocal of a log-convex series).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corrnoise.solvers.rational_approximation import condensed, interlacing_zeros
+from corrnoise.theory.checks import Array
+from corrnoise.theory.problems import QuadraticProblem
+from corrnoise.theory.product_noise import NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
+
+_MOST_RATES = 500
+
+
+def optimal_noise(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) -> ToeplitzNoise:
+    """The noise with the smallest stationary error of all.
+
+    Parameters
+    ----------
+    problem
+        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate.  Or ``StronglyConvex``, whose error is
+        only bounded: then the noise with the smallest bound (``minimise_strongly_convex_bound``).
+    rho, clip_norm
+        Budget and clip norm.  They do not move the optimum of a quadratic problem, and neither does its residual
+        variance.
+
+    Returns
+    -------
+    For a quadratic problem with d distinct rates x = η λ ``NuFTRL`` (d = 1) or ``ProductNoise`` with 2d − 1 factors,
+    whose gaps have relative errors of about 1e-15; its stationary error is ``problem.optimal_error`` to rounding.  Of
+    more than 500 distinct rates those between two powers of 2 are replaced by 12 that give the same h̃ to rounding.
+
+    Raises
+    ------
+    ValueError
+        The learning rate is unstable: every noise has an infinite error.
+    """
+    if isinstance(problem, QuadraticProblem):
+        unit_variance(rho, clip_norm)  # checks them
+        return _quadratic_optimum(problem)
+
+    from corrnoise.theory.strongly_convex import StronglyConvex
+
+    if isinstance(problem, StronglyConvex):
+        from corrnoise.solvers.alternating_minimisation import minimise_strongly_convex_bound
+
+        return minimise_strongly_convex_bound(problem, rho=rho, clip_norm=clip_norm).noise
+    raise TypeError(f"problem must be MeanEstimation, LinearRegression or StronglyConvex, got {problem!r}")
+
+
+def check_stable(problem: QuadraticProblem) -> None:
+    """Refuse a problem on which every noise has an infinite error."""
+    if not problem.instability() < 1:
+        raise ValueError(
+            f"learning_rate must be stable, problem.instability() < 1, got {problem.learning_rate!r} with instability "
+            f"{problem.instability()!r}: every noise has an infinite error"
+        )
+
+
+def _quadratic_optimum(problem: QuadraticProblem) -> ProductNoise:
+    check_stable(problem)
+    rates, weights = _merged(problem.rates, problem.rates * (2 - problem.rates) * problem._gains())
+    if rates.size == 1:
+        return NuFTRL(float(rates[0]))
+    if rates.size > _MOST_RATES:
+        # h̃ = Σ weights/|1 − x − e^{iω}|² is Σ weights/(2 − x)²/(s² cos²(ω/2) + sin²(ω/2)) with s = x/(2 − x).
+        s, weights = _merged(*condensed(rates / (2 - rates), weights / (2 - rates) ** 2))
+        rates, weights = 2 * s / (1 + s), weights * (2 / (1 + s)) ** 2
+    zeros = interlacing_zeros(rates, weights, symmetric=True)
+    exponents = np.concatenate([np.full(rates.size, 0.5), np.full(zeros.size, -0.5)])
+    return ProductNoise(np.concatenate([rates, zeros]), exponents)
+
+
+def _merged(rates: Array, weights: Array) -> tuple[Array, Array]:
+    """The distinct rates, ascending, with the sums of their weights."""
+    distinct, place = np.unique(rates, return_inverse=True)
+    return distinct, np.bincount(place, weights=weights).astype(np.float64)

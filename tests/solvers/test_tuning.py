@@ -1,0 +1,310 @@
+"""Tuning against printed tables, dense grids, closed forms at 40 digits, and problems whose answer is known."""
+
+import math
+from importlib import import_module
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from strategies import gaps, log_uniform, mean_estimations, regressions
+
+from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.tuning import (
+    TunedRun,
+    _refined,
+    best_damping,
+    best_learning_rate,
+    best_nu,
+    stability_limit,
+)
+from corrnoise.theory.problems import LinearRegression, MeanEstimation, QuadraticProblem
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
+
+oracles = import_module(f"{__package__.rpartition('.')[0]}.theory.problem_oracles")
+
+
+def at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
+    return type(problem)(**{**problem.arguments(), "learning_rate": learning_rate})
+
+
+def nu_ftrl(problem: QuadraticProblem) -> NuFTRL:
+    return NuFTRL(best_nu(problem))
+
+
+def scatter(problem: QuadraticProblem, nu: mpf) -> mpf:
+    """γ_∞² Σ g_j b_j of ν-DP-FTRL by Carlson's integrals, at the working precision."""
+    total = mpf(0)
+    kurtosis = np.broadcast_to(problem.kurtosis, problem.rates.size).tolist()
+    for x, k in zip(map(mpf, problem.rates.tolist()), map(mpf, kurtosis), strict=True):
+        a, b, p, q = nu, x, 2 - nu, 2 - x
+        if a <= b:
+            integral = 4 * (a / b) ** 2 * mp.elliprf(0, a * a, p * p)
+            last = mp.elliprj(0, a * a, p * p, (a * q / b) ** 2)
+            integral += mpf(16) / 3 * (b - a) * (a + b - a * b) * a**2 / b**4 * last
+        else:
+            integral = 4 * (p / q) ** 2 * mp.elliprf(0, a * a, p * p)
+            last = mp.elliprj(0, 1, (a / p) ** 2, (b / q) ** 2)
+            integral += mpf(16) / 3 * (a - b) * (a + b - a * b) / (p * q**4) * last
+        total += x * q / (2 * mp.pi) * integral / (1 - (k - 1) * x / 2)
+    return total / mp.agm(nu, 2 - nu)
+
+
+# -- ν -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", oracles.RATIOS, ids=lambda row: row[3])
+def test_the_table(row):
+    spectrum, d, eta, _, ratios, nu = row
+    problem = LinearRegression(spectrum(np.arange(1.0, d + 1)), eta)
+    _, _, with_nu, with_damping, _, _ = ratios.split()
+    found, least = best_nu(problem), problem.optimal_error()
+    assert float(f"{found:.3e}") == nu
+    assert oracles.shows(problem.stationary_error(NuFTRL(found)) / least, with_nu)
+    assert oracles.shows(problem.stationary_error(AntiPGD(best_damping(problem))) / least, with_damping)
+    assert not oracles.shows(problem.stationary_error(AntiPGD(1.5 * best_damping(problem))) / least, with_damping)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        LinearRegression([1, 0.1], 0.3, 2.0),
+        LinearRegression([1, 1e-6], 0.1),
+        LinearRegression([1.5, 0.3], 1.0, kurtosis=1),
+        LinearRegression([1.8, 0.1], 1.0, kurtosis=1),
+        LinearRegression([1, 1e-9, 1e-3], 0.1, kurtosis=[1.0, 30.0, 2.0]),
+    ],
+    ids=repr,
+)
+def test_nu_at_40_digits(problem):
+    """The derivative changes its sign within 1e-6 of ν, and the value is within 1e-12 of the minimum."""
+    nu = best_nu(problem)
+    with mp.workdps(40):
+        step = mpf(10) ** -12
+
+        def slope(value: mpf) -> mpf:
+            return scatter(problem, value * (1 + step)) - scatter(problem, value * (1 - step))
+
+        low, high = nu * (1 - mpf(10) ** -6), nu * (1 + mpf(10) ** -6)
+        assert slope(low) < 0 < slope(high)
+        for _ in range(25):
+            middle = (low + high) / 2
+            low, high = (middle, high) if slope(middle) < 0 else (low, middle)
+        assert 0 <= scatter(problem, mpf(nu)) / scatter(problem, low) - 1 < 1e-12
+        assert scatter(problem, nu * (1 + mpf(10) ** -4)) / scatter(problem, low) - 1 > 1e-12
+
+
+@settings(max_examples=30)
+@given(regressions(kurtosis=None))
+def test_no_other_nu_is_better(problem):
+    nu = best_nu(problem)
+    assert problem.rates.min() <= nu <= problem.rates.max()
+    least = problem.stationary_error(NuFTRL(nu)) * (1 - 1e-12)
+    others = np.concatenate([np.geomspace(problem.rates.min() / 100, 1, 120), np.linspace(1, 1.99, 9)])
+    assert all(problem.stationary_error(NuFTRL(other)) >= least for other in others)
+
+
+@given(gaps(1e-9), gaps(1e-9), gaps(1e-9))
+def test_for_one_rate_the_error_falls_up_to_it_and_rises_from_there(rate, first, second):
+    """Hence no best ν lies outside the rates."""
+    problem = MeanEstimation(min(rate, 1.99))
+    low, high = sorted((first, second))
+    errors = [problem.stationary_error(NuFTRL(nu)) for nu in (low, high)]
+    if high <= problem.learning_rate:
+        assert errors[0] >= errors[1] * (1 - 1e-13)
+    if low >= problem.learning_rate:
+        assert errors[0] * (1 - 1e-13) <= errors[1]
+
+
+@given(mean_estimations(), log_uniform(1e-6, 0.1), st.integers(1, 4))
+def test_equal_rates(problem, rate, d):
+    assert best_nu(problem) == problem.learning_rate
+    same = LinearRegression(np.full(d, 2.0), rate)
+    assert best_nu(same) == same.rates[0]
+
+
+def test_what_does_not_move_the_best_noise():
+    spectrum = np.array([1, 0.1, 0.01])
+    plain = LinearRegression(spectrum, 0.1)
+    for other in (LinearRegression(spectrum[::-1], 0.1, 1e9), LinearRegression(spectrum * 1024, 0.1 / 1024)):
+        assert best_nu(other) == pytest.approx(best_nu(plain), rel=1e-7)
+        assert best_damping(other) == pytest.approx(best_damping(plain), rel=1e-14)
+    assert best_nu(plain, rho=7.0, clip_norm=0.1) == best_nu(plain)
+    assert best_nu(LinearRegression(spectrum, 0.1, kurtosis=1)) != pytest.approx(best_nu(plain), rel=1e-4)
+
+
+# -- damping -----------------------------------------------------------------------------------------------------------
+
+
+@given(regressions(kurtosis=None))
+def test_best_damping(problem):
+    damping, margin = best_damping(problem), 1e-12
+    least = problem.stationary_error(AntiPGD(damping))
+    for other in np.concatenate([damping * np.geomspace(0.1, 1, 9), np.linspace(damping, 1.99, 9)]):
+        assert problem.stationary_error(AntiPGD(other)) >= least * (1 - margin)
+    assert problem.stationary_error(AntiPGD(damping * 0.99)) > least * (1 + margin)
+
+
+def test_best_damping_of_gaussian_inputs():
+    """(−s + sqrt(2 s D − s²))/d with s = Σ x/(1 − x) and D = Σ 1/(1 − x), at 40 digits."""
+    for problem in (LinearRegression([1, 0.2], 0.3), LinearRegression(1 / np.arange(1, 33.0), 1e-7)):
+        with mp.workdps(40):
+            x = [mpf(rate) for rate in problem.rates.tolist()]
+            s, total = mp.fsum(v / (1 - v) for v in x), mp.fsum(1 / (1 - v) for v in x)
+            exact = (-s + mp.sqrt(2 * s * total - s**2)) / len(x)
+            assert abs(best_damping(problem) / exact - 1) < 1e-14
+
+
+def test_best_damping_beyond_one():
+    assert best_damping(MeanEstimation(1.0)) == 1
+    problem = MeanEstimation(1.9)
+    assert 1 < best_damping(problem) < 2
+    assert problem.stationary_error(AntiPGD(best_damping(problem))) < problem.stationary_error(DPSGD())
+
+
+# -- the stability limit -----------------------------------------------------------------------------------------------
+
+
+@given(regressions(kurtosis=None))
+def test_stability_limit(problem):
+    limit = stability_limit(problem)
+    assert at(problem, limit).instability() < 1 <= at(problem, np.nextafter(limit, 9e9)).instability()
+    assert limit >= 2 / problem.moment_bound * (1 - 1e-14)
+    assert stability_limit(at(problem, 100 * limit)) == stability_limit(at(problem, limit / 1e9)) == limit
+
+
+def test_stability_limits_in_closed_form():
+    assert stability_limit(MeanEstimation(1e-5)) == pytest.approx(2, rel=1e-15)
+    assert stability_limit(MeanEstimation(77.0)) == pytest.approx(2, rel=1e-15)
+    for d, kurtosis in ((1, 3.0), (5, 3.0), (4, 1.0), (7, 9.0)):
+        problem = LinearRegression(np.full(d, 3.0), 1.0, kurtosis=kurtosis)
+        assert stability_limit(problem) == pytest.approx(2 / 3 / (d + kurtosis - 1), rel=1e-14)
+
+
+# -- learning rates ----------------------------------------------------------------------------------------------------
+
+
+def final_errors(problem, steps, noise, rates, **arguments):
+    errors = []
+    for rate in rates:
+        tuned = at(problem, rate)
+        errors.append(tuned.learning_curve(noise(tuned), steps, horizon=steps, **arguments)[-1])
+    return np.array(errors)
+
+
+@pytest.mark.parametrize(("steps", "offset", "std"), [(1, 1.0, 0.0), (3, 2.0, 0.5), (50, 1.0, 0.3), (4000, 0.1, 1.0)])
+def test_mean_estimation_without_correlation_at_40_digits(steps, offset, std):
+    """½ (c^{2T} δ² + η² (s² + σ²) (1 − c^{2T})/(1 − c²)) with c = 1 − η, minimised by bisection of its derivative."""
+    problem = MeanEstimation(0.1, std)
+    tuned = best_learning_rate(problem, steps, DPSGD(), initial_offset=offset, rho=20.0)
+    with mp.workdps(40):
+        variance = mpf(std) ** 2 + mpf(1) / 40
+
+        def error(eta: mpf) -> mpf:
+            power = (1 - eta) ** (2 * steps)
+            return (power * mpf(offset) ** 2 + eta * variance * (1 - power) / (2 - eta)) / 2
+
+        best = mp.findroot(lambda eta: mp.diff(error, eta), mpf(tuned.learning_rate))
+        assert abs(tuned.learning_rate / best - 1) < 1e-5
+        assert abs(tuned.error / error(best) - 1) < 1e-12
+        assert error(best * (1 + mpf(10) ** -3)) / error(best) - 1 > 1e-12
+
+
+@pytest.mark.parametrize("noise", [optimal_noise, nu_ftrl, lambda p: AntiPGD(best_damping(p))])
+@pytest.mark.parametrize("steps", [1, 20, 300])
+def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
+    problem = LinearRegression([1, 0.3, 0.01], 5.0, 0.2)
+    arguments = {"rho": 30.0, "clip_norm": 0.7, "initial_offset": np.array([1.0, -2.0, 3.0])}
+    tuned = best_learning_rate(problem, steps, noise, **arguments)
+    limit = stability_limit(problem)
+    assert 0 < tuned.learning_rate < limit
+    rates = np.concatenate([np.geomspace(1e-5, 1, 80), np.linspace(0.01, 0.999, 80)]) * limit
+    errors = final_errors(problem, steps, noise, rates, **arguments)
+    assert errors.min() >= tuned.error * (1 - 1e-9)
+    nearby = tuned.learning_rate * np.array([1 - 1e-2, 1, 1 + 1e-2])
+    below, here, above = final_errors(problem, steps, noise, nearby, **arguments)
+    assert here == pytest.approx(tuned.error, rel=1e-12)
+    assert min(below, above) > tuned.error
+    assert tuned.noise == noise(at(problem, tuned.learning_rate))
+
+
+def test_the_smaller_of_two_minima_is_found():
+    """Also where the grid sees the other one as smaller."""
+
+    def function(x: float) -> float:
+        return min(1 + (x - 0.5) ** 2, 0.99 + 2 * (x - 6.27) ** 2)
+
+    points = np.arange(0.0, 10.0, 0.5)
+    values = np.array([function(x) for x in points])
+    assert points[values.argmin()] == 0.5
+    where, least = _refined(function, points, values)
+    assert where == pytest.approx(6.27, abs=1e-6)
+    assert least == pytest.approx(0.99, rel=1e-12)
+    assert _refined(lambda x: x, points, points)[0] == 0
+    assert _refined(lambda x: -x, points, -points)[0] == pytest.approx(9.5)
+
+
+def test_a_fixed_noise_is_the_constant_function():
+    problem = LinearRegression([1, 0.1], 0.1)
+    fixed = best_learning_rate(problem, 40, NuFTRL(0.05), initial_offset=3.0)
+    assert fixed == best_learning_rate(problem, 40, lambda _: NuFTRL(0.05), initial_offset=np.array([3.0, 3.0]))
+    assert isinstance(fixed, TunedRun)
+    better = best_learning_rate(problem, 40, DPSGD(), initial_offset=3.0)
+    assert better.error != fixed.error
+
+
+def test_the_learning_rate_of_the_problem_plays_no_role():
+    found = [best_learning_rate(MeanEstimation(eta), 9, optimal_noise, initial_offset=1.0) for eta in (1e-3, 0.5, 9.0)]
+    assert found[0] == found[1] == found[2]
+
+
+def test_more_noise_takes_smaller_steps():
+    rates = [
+        best_learning_rate(MeanEstimation(1.0), 50, optimal_noise, initial_offset=1.0, rho=rho).learning_rate
+        for rho in (1e-4, 1e-2, 1, 100)
+    ]
+    assert rates == sorted(rates)
+    assert rates[0] < 0.1 * rates[-1]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("offset", [0, 0.0, [0.0, 0.0]])
+def test_a_run_from_the_minimum_is_refused(offset):
+    with pytest.raises(ValueError, match=r"initial_offset must not be 0 \(learning rate 0 would be optimal\), got"):
+        best_learning_rate(LinearRegression([1, 0.5], 0.1), 10, DPSGD(), initial_offset=offset)
+
+
+def test_offsets_that_drown_in_noise_are_refused():
+    with pytest.raises(ValueError, match="initial_offset must be larger"):
+        best_learning_rate(MeanEstimation(0.1), 10, DPSGD(), initial_offset=1e-9)
+
+
+@pytest.mark.parametrize("tune", [best_nu, best_damping])
+def test_unstable_problems_are_refused(tune):
+    for problem in (MeanEstimation(2.5), LinearRegression([1.0], 0.7)):
+        with pytest.raises(ValueError, match="learning_rate must be stable"):
+            tune(problem)
+
+
+def test_bad_arguments():
+    problem = MeanEstimation(0.1)
+    for function in (best_nu, best_damping, stability_limit):
+        with pytest.raises(TypeError, match="problem must be MeanEstimation or LinearRegression, got"):
+            function(NuFTRL(0.1))
+    with pytest.raises(ValueError, match="rho must lie in"):
+        best_nu(problem, rho=math.nan)
+    with pytest.raises(TypeError, match="problem must be"):
+        best_learning_rate(None, 10, DPSGD(), initial_offset=1.0)
+    with pytest.raises(ValueError, match="steps must be an integer >= 1"):
+        best_learning_rate(problem, 0, DPSGD(), initial_offset=1.0)
+    with pytest.raises(TypeError, match="noise must be correlated noise or a function"):
+        best_learning_rate(problem, 10, 0.1, initial_offset=1.0)
+    with pytest.raises(TypeError, match="noise must be correlated noise"):
+        best_learning_rate(problem, 10, lambda _: 0.1, initial_offset=1.0)
+    with pytest.raises(ValueError, match=r"initial_offset must be a scalar or have shape \(1,\)"):
+        best_learning_rate(problem, 10, DPSGD(), initial_offset=[1.0, 2.0])
+    with pytest.raises(ValueError, match="initial_offset must lie in"):
+        best_learning_rate(problem, 10, DPSGD(), initial_offset=math.inf)
