@@ -1,8 +1,16 @@
 """The ledger of Choquette-Choo et al., *Correlated Noise Provably Beats Independent Noise* (arXiv 2310.06771)."""
 
-from corrnoise.paper_checks.correlated_noise import appendix_c4, appendix_c5, appendix_f, main_text
+from corrnoise.paper_checks.correlated_noise import (
+    appendix_c1,
+    appendix_c4,
+    appendix_c5,
+    appendix_f,
+    figure_captions,
+    main_text,
+    tables,
+)
 from corrnoise.paper_checks.correlated_noise.paper import NUMBERS, PAPER
 
-SECTIONS = (main_text, appendix_c4, appendix_c5, appendix_f)
+SECTIONS = (main_text, tables, figure_captions, appendix_c1, appendix_c4, appendix_c5, appendix_f)
 
 __all__ = ["NUMBERS", "PAPER", "SECTIONS"]

@@ -1,0 +1,260 @@
+"""Appendices C.1 and C.2: moments, time and frequency, and the decomposition into linear systems."""
+
+import math
+
+import numpy as np
+
+from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, regressions, spectra, vector
+from corrnoise.paper_checks.ledger import Sides
+from corrnoise.theory.checks import Array
+from corrnoise.theory.problems import LinearRegression
+from corrnoise.theory.product_noise import DPSGD
+from corrnoise.theory.quadrature import circle_mean, modulus
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance
+
+PROBLEM = {"problem": regressions(most=4, condition=1e4), "noise": noises(1e-3)}
+KURTOSIS = 3.0  #: C_kurt of Gaussian inputs
+
+
+def passed(noise: ToeplitzNoise, rate: float) -> float:
+    """(x/2π) ∫ |B|²/|1 − x − e^{iω}|² dω, by quadrature."""
+
+    def integrand(c: Array, s: Array, w: Array) -> float:
+        return float((w * noise.power_spectrum(2 * np.arctan2(s, c)) * rate / modulus(rate, c, s) ** 2).sum())
+
+    near = min(rate, 2 - rate, 1e-4)
+    return float(circle_mean(integrand, near_zero=near, near_pi=near))
+
+
+def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: int) -> list[Array]:
+    """Stationary variances of θ^{(0)}, θ^{(1)}, … in the eigenbasis, Gaussian inputs, exact."""
+    x, eigenvalues, eta = problem.rates, problem.eigenvalues, problem.learning_rate
+    drive = problem.residual_std**2 + noise_variance(noise, 1.0, 1.0) * noise.averaged_variance(x) / eigenvalues
+    found = [eta * drive / (2 - x)]
+    for _ in range(count - 1):
+        last = found[-1]
+        weighted = float((eigenvalues * last).sum())
+        found.append(eta**2 * (eigenvalues**2 * last + eigenvalues * weighted) / (x * (2 - x)))
+    return found
+
+
+@PAPER.inequality(
+    "Property C.3",
+    part="(R²)",
+    printed=r"$R^2 \le 3 \mathrm{Tr}[H]$ for Gaussian inputs",
+    domain={"eigenvalues": spectra()},
+    sharp="three",
+    mutants=[{"three": 2.99}],
+)
+def property_c3(eigenvalues: Array, three: float = 3.0) -> Sides:
+    """Exactly R² = Tr H + 2 ‖H‖, which is 3 Tr H for d = 1 only; E ‖x‖² x xᵀ = 2 H² + Tr(H) H."""
+    return LinearRegression(eigenvalues, 1e-3).moment_bound, float(three) * float(eigenvalues.sum())
+
+
+@PAPER.inequality(
+    "Property C.3",
+    part="(kurtosis)",
+    printed=r"$C_{kurt} \le 3$ for Gaussian inputs",
+    domain={"eigenvalues": vector(log_scale(1e-4, 1), 3), "weights": vector(log_scale(1e-6, 1), 3)},
+    sharp="three",
+    mutants=[{"three": 2.99}],
+)
+def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0) -> Sides:
+    """Attained by P of rank one: the left side is 2 H^{1/2} P H^{1/2} + Tr(P) H, by three-point Gauss quadrature."""
+    nodes, mass = np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1 / 6, 2 / 3, 1 / 6])
+    grid = np.array(np.meshgrid(nodes, nodes, nodes)).reshape(3, -1)
+    prob = np.prod(np.array(np.meshgrid(mass, mass, mass)).reshape(3, -1), axis=0)
+    inner = (weights[:, np.newaxis] * grid**2).sum(axis=0)
+    left = eigenvalues * (grid**2 * inner * prob).sum(axis=1)  # commuting: the matrices are diagonal
+    return left, float(three) * weights.sum() * eigenvalues
+
+
+@PAPER.inequality(
+    "Lemma C.4",
+    printed=r"$\frac{1}{2} \langle \beta, T_j \beta \rangle \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} "
+    r"\frac{|B(\omega)|^2 d\omega}{|1 - \eta \lambda_j - e^{i\omega}|^2} \le \langle \beta, T_j \beta \rangle$ for $\eta \lambda_j < 1$",
+    domain={"rate": log_scale(1e-4, 0.999), "noise": noises(1e-3)},
+    mutants=[{"low": 0.51}, {"high": 0.99}],
+    tolerance=1e-9,
+    evaluations=128,
+)
+def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 1.0) -> Sides:
+    """Exactly ⟨β, T_j β⟩/(2 − ηλ_j), for ηλ_j < 2.  (|B|² <= ‖β‖₂² in the proof is false, (1, 1): 4 > 2; |B| <= ‖β‖₁ will do.)"""
+    b, integral = float(noise.averaged_variance(rate)), passed(noise, rate)
+    return np.array([low * b, integral]), np.array([integral, high * b])
+
+
+@PAPER.inequality(
+    "Corollary C.5",
+    printed=r"$\frac{1}{2} \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta \lambda_j - e^{i\omega}|^2} \le 1$",
+    domain={"rate": log_scale(1e-9, 0.999)},
+    mutants=[{"low": 0.51}, {"high": 0.99}],
+    tolerance=1e-9,
+    evaluations=64,
+)
+def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
+    """Exactly 1/(2 − ηλ_j)."""
+    integral = passed(DPSGD(), rate)
+    return np.array([low, integral, 1 / (2 - rate)]), np.array([integral, high, integral * (1 + 1e-10)])
+
+
+@PAPER.inequality(
+    "Lemma C.6",
+    printed=r"$T_j$ and $T$ are positive semi-definite for $\eta < 1/\max_j \lambda_j$",
+    domain={"beta": vector(linear(-1, 1), 6), "rate": log_scale(1e-6, 0.999)},
+    mutants=[{"factor": 3.0}],
+)
+def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
+    """For ηλ_j < 2; the eigenvalues of T_j lie in [x/(2 − x), (2 − x)/x].  By the explicit quadratic form."""
+    lags = np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
+    form = float(beta @ (1 - rate) ** lags @ beta)
+    return factor * rate / (2 - rate) * float(beta @ beta), form
+
+
+@PAPER.identity(
+    "Property C.7",
+    printed=r"$\theta_t' = \sum_{r=0}^m \theta_t^{(r)} + \delta_t^{(m)}$",
+    domain={"seed": integers(0, 10_000), "eta": log_scale(0.01, 1), "depth": integers(0, 3)},
+    mutants=[{"hessian": 1.001}],
+    evaluations=64,
+)
+def property_c7(seed: int, eta: float, depth: int, hessian: float = 1.0) -> Sides:
+    """On a path of ten steps in two dimensions, pathwise; the components are moreover uncorrelated.
+
+    (A mutant whose θ^{(0)} uses 1.001 H is noticed, because δ then no longer fits.)
+    """
+    rng = np.random.default_rng(seed)
+    h, beta = np.diag([1.0, 0.3]), rng.normal(size=10)
+    theta, parts, delta = np.zeros(2), np.zeros((depth + 1, 2)), np.zeros(2)
+    noise: list[Array] = []
+    for _ in range(10):
+        x, xi = rng.normal(size=2) * np.sqrt(np.diag(h)), rng.normal()
+        noise.insert(0, rng.normal(size=2))
+        correlated = sum(b * w for b, w in zip(beta, noise, strict=False))
+        outer = np.outer(x, x)
+        before = parts.copy()
+        theta = theta - eta * outer @ theta + eta * xi * x - eta * correlated
+        delta = delta - eta * outer @ delta + eta * (h - outer) @ before[depth]
+        parts[0] = before[0] - eta * hessian * h @ before[0] + eta * xi * x - eta * correlated
+        for r in range(1, depth + 1):
+            parts[r] = before[r] - eta * h @ before[r] + eta * (h - outer) @ before[r - 1]
+    return theta, parts.sum(axis=0) + delta
+
+
+RESPONSE = {"eigenvalue": log_scale(0.05, 1), "eta": log_scale(0.05, 1), "omega": linear(0, math.pi)}
+
+
+@PAPER.identity(
+    "Property C.8",
+    printed=r"The transfer function is $-\eta ((1 - e^{i\omega}) I - \eta H)^{-1}$; stable for $0 \prec \eta H \prec I$",
+    domain=RESPONSE,
+    mutants=[{"one": 1.001}],
+)
+def property_c8(eigenvalue: float, eta: float, omega: float, one: float = 1.0) -> Sides:
+    """Against the transform of the impulse response η (1 − ηλ)^{t−1}.  Stable also for η H ≺ 2 I."""
+    t = np.arange(1.0, 20_000)
+    response = np.sum(eta * (1 - eta * eigenvalue) ** (t - 1) * np.exp(-1j * omega * t))
+    found = -eta / (one - np.exp(1j * omega) - eta * eigenvalue)
+    return np.array([response.real, response.imag]), np.array([found.real, found.imag])
+
+
+@PAPER.identity(
+    "Property C.9",
+    printed=r"$G'(\omega) = \eta B(\omega) M_\omega$ from the noise, $-\eta M_\omega$ from the residuals",
+    domain={**RESPONSE, "beta": vector(linear(-1, 1), 3)},
+    mutants=[{"sign": -1.0}],
+)
+def property_c9(eigenvalue: float, eta: float, omega: float, beta: Array, sign: float = 1.0) -> Sides:
+    """With B(ω) = Σ β_t e^{−iωt} (the paper mixes both signs of the exponent; for |B| it does not matter)."""
+    steps = 20_000
+    response = -eta * np.convolve(beta, (1 - eta * eigenvalue) ** np.arange(0.0, steps))[:steps]
+    t = np.arange(1.0, steps + 1)
+    found = np.sum(response * np.exp(-1j * omega * t))
+    transfer = np.polyval(beta[::-1], np.exp(-1j * omega))
+    expected = sign * eta * transfer / (1 - np.exp(1j * omega) - eta * eigenvalue)
+    return 1 + np.array([found.real, found.imag]), 1 + np.array([expected.real, expected.imag])
+
+
+@PAPER.inequality(
+    "Proposition C.10",
+    printed=r"$E[\theta_t^{(0)} \otimes \theta_t^{(0)}] \preceq \eta \sigma_{sgd}^2 I + \eta \sigma^2 H^{-1/2} P_\beta H^{-1/2}$",
+    domain=PROBLEM,
+    sharp="factor",
+    mutants=[{"factor": 0.55}],
+)
+def proposition_c10(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
+    """Exactly the right side divided by 2 − ηλ_j, in the eigenbasis."""
+    b = noise.averaged_variance(problem.rates)
+    bound = problem.residual_std**2 + noise_variance(noise, 1.0, 1.0) * b / problem.eigenvalues
+    return component_variances(problem, noise, 1)[0], float(factor) * problem.learning_rate * bound
+
+
+@PAPER.inequality(
+    "Proposition C.11",
+    printed=r"$E[\theta_0^{(r)} \otimes \theta_0^{(r)}] \preceq \eta (\eta R^2)^r (\sigma_{sgd}^2 + \frac{C_{kurt} \sigma^2}{R^2} \langle \beta, T \beta \rangle) I$",
+    transcription="a fraction bar",
+    domain={**PROBLEM, "order": integers(1, 4)},
+    sharp="factor",
+    mutants=[{"factor": 0.2}],
+)
+def proposition_c11(problem: LinearRegression, noise: ToeplitzNoise, order: int, factor: float = 1.0) -> Sides:
+    """By the exact recursion of the components for Gaussian inputs."""
+    r2, eta = problem.moment_bound, problem.learning_rate
+    seen = float(noise.averaged_variance(problem.rates).sum())
+    bound = problem.residual_std**2 + KURTOSIS * noise_variance(noise, 1.0, 1.0) / r2 * seen
+    return component_variances(problem, noise, order + 1)[order], float(factor) * eta * (eta * r2) ** order * bound
+
+
+@PAPER.inequality(
+    "Lemma C.12",
+    part="(a)",
+    printed=r"$E[\zeta_t^{(r)} \otimes \zeta_t^{(r)}] \preceq (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) H$",
+    domain={"eigenvalues": spectra(4), "weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)},
+    sharp="factor",
+    mutants=[{"factor": 0.6}],
+)
+def lemma_c12_a(eigenvalues: Array, weights: Array, a: float, factor: float = 1.0) -> Sides:
+    """E (H − x xᵀ) M (H − x xᵀ) = H M H + Tr(H M) H for Gaussian inputs and M = a I + H^{−1/2} P H^{−1/2}, all diagonal."""
+    p = weights[: eigenvalues.size]
+    m, r2 = a + p / eigenvalues, float(eigenvalues.sum() + 2 * eigenvalues.max())
+    return eigenvalues**2 * m + (eigenvalues * m).sum() * eigenvalues, float(factor) * (
+        a * r2 + 3 * p.sum()
+    ) * eigenvalues
+
+
+@PAPER.inequality(
+    "Lemma C.12",
+    part="(b)",
+    printed=r"$E[\theta_t^{(r)} \otimes \theta_t^{(r)}] \preceq \eta (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) I$",
+    domain={"problem": regressions(most=4), "weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)},
+    sharp="factor",
+    mutants=[{"factor": 0.35}],
+)
+def lemma_c12_b(problem: LinearRegression, weights: Array, a: float, factor: float = 1.0) -> Sides:
+    """The exact covariance of the linear system driven by the white noise of (a)."""
+    eigenvalues, x, eta = problem.eigenvalues, problem.rates, problem.learning_rate
+    p = weights[: eigenvalues.size]
+    m = a + p / eigenvalues
+    noise = eigenvalues**2 * m + (eigenvalues * m).sum() * eigenvalues
+    return eta**2 * noise / (x * (2 - x)), float(factor) * eta * (a * problem.moment_bound + KURTOSIS * p.sum())
+
+
+@PAPER.inequality(
+    "Proposition C.13",
+    printed=r"$\lim_{m \to \infty} E[\delta_t^{(m)} \otimes \delta_t^{(m)}] = 0$",
+    domain={**PROBLEM, "depth": integers(1, 12)},
+    mutants=[{"power": 3}],
+)
+def proposition_c13(problem: LinearRegression, noise: ToeplitzNoise, depth: int, power: int = 1) -> Sides:
+    """E ‖δ^{(m)}‖²_H, what the components up to m leave of the exact error, is O((ηR²)^{m+1}), with the proof's constants.
+
+    (The proof cites Theorem F.3 for noise that is white but not independent of x_t; uncorrelated components mend it.)
+    """
+    eta, r2, eigenvalues = problem.learning_rate, problem.moment_bound, problem.eigenvalues
+    parts = sum(float((eigenvalues * v).sum()) for v in component_variances(problem, noise, depth + 1))
+    whole = 2 * problem.stationary_error(noise)
+    seen = float(noise.averaged_variance(problem.rates).sum())
+    drive = problem.residual_std**2 + KURTOSIS * noise_variance(noise, 1.0, 1.0) / r2 * seen
+    bound = float(eigenvalues.sum()) * eta / (1 - eta * r2) * (eta * r2) ** (power * (depth + 1)) * drive
+    return abs(whole - parts), bound + 1e-12 * whole
