@@ -4,6 +4,8 @@ from corrnoise.paper_checks.correlated_noise import (
     appendix_c1,
     appendix_c4,
     appendix_c5,
+    appendix_d,
+    appendix_e,
     appendix_f,
     figure_captions,
     main_text,
@@ -11,6 +13,16 @@ from corrnoise.paper_checks.correlated_noise import (
 )
 from corrnoise.paper_checks.correlated_noise.paper import NUMBERS, PAPER
 
-SECTIONS = (main_text, tables, figure_captions, appendix_c1, appendix_c4, appendix_c5, appendix_f)
+SECTIONS = (
+    main_text,
+    tables,
+    figure_captions,
+    appendix_c1,
+    appendix_c4,
+    appendix_c5,
+    appendix_d,
+    appendix_e,
+    appendix_f,
+)
 
 __all__ = ["NUMBERS", "PAPER", "SECTIONS"]
