@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "mean_estimation": "mean_estimation",
     "linear_regression": "linear_regression",
+    "strongly_convex": "strongly_convex",
+    "strongly_convex_convergence": "strongly_convex_convergence",
     "learning_curves": "learning_curves",
     "shuffled_experiments": "shuffled_experiments",
     "shuffled_experiments_sharp": "shuffled_experiments",
@@ -25,6 +27,7 @@ _HOMES = {
 NAMES = tuple(_HOMES)
 #: Companions of others, drawn only when asked for: they repeat long experiments in another setting.
 COMPANIONS = (
+    "strongly_convex_convergence",
     "shuffled_experiments_sharp",
     "shuffled_given_order",
     "shuffled_once",

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from corrnoise import __version__
+from corrnoise.solvers.whole_files import whole_files
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.records import Record
@@ -161,15 +161,15 @@ def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data |
 
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{figure.name}-", dir=directory) as staging:
+    with whole_files(directory) as staging:
         data = figure.data() if data is None else data
-        paths = [Path(staging, f"{figure.name}.{suffix}") for suffix in ("pdf", "png", "csv")]
+        paths = [staging / f"{figure.name}.{suffix}" for suffix in ("pdf", "png", "csv")]
         with matplotlib.rc_context(fname=STYLE):
             drawing = figure.draw(data)
             drawing.savefig(paths[0], metadata={"CreationDate": None})
             drawing.savefig(paths[1])
         paths[2].write_text(csv_text(figure, data), encoding="utf-8", newline="")
-        return [path.replace(directory / path.name) for path in paths]
+        return [directory / path.name for path in paths]
 
 
 def svg_text(figure: PaperFigure, data: Data) -> str:

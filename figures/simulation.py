@@ -109,7 +109,7 @@ def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -
     OSError
         The directory cannot be made or written to.
     """
-    from corrnoise.simulations.sweeps import write_whole
+    from corrnoise.solvers.whole_files import write_whole
 
     if directory is None:
         return compute()

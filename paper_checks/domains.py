@@ -46,11 +46,21 @@ def _at(bound: Bound, earlier: Mapping[str, Any]) -> Any:
 
 
 def _shown(bound: Bound) -> str:
-    return ", ".join(inspect.signature(bound).parameters) if callable(bound) else str(bound)
+    """A bound in words; of a function the argument that it returns, or else what it depends on."""
+    if not callable(bound):
+        return str(bound)
+    names = list(inspect.signature(bound).parameters)
+    marks = [object() for _ in names]
+    try:
+        return names[marks.index(bound(*marks))]
+    except (TypeError, ValueError):
+        return f"a bound by {', '.join(names)}"
 
 
-def _between(value: Any, low: Any, high: Any) -> Any:
-    """``value``, which rounding may have moved out of [low, high]; balls enclose and stay as they are."""
+def _between(u: Any, value: Any, low: Any, high: Any) -> Any:
+    """``value`` at u, which rounding may have moved off the ends or out of [low, high]; balls enclose anyway."""
+    if u == 0 or u == 1:
+        return high if u == 1 else low
     return min(max(value, low), high) if isinstance(value, float) else value
 
 
@@ -60,7 +70,7 @@ def linear(low: Bound, high: Bound) -> Axis:
     def value(u: Sequence[Any], earlier: Mapping[str, Any]) -> Any:
         number = arithmetic(u[0]).number
         a, b = number(_at(low, earlier)), number(_at(high, earlier))
-        return _between(a + u[0] * (b - a), a, b)
+        return _between(u[0], a + u[0] * (b - a), a, b)
 
     return Axis(1, value, f"[{_shown(low)}, {_shown(high)}]", ball=True)
 
@@ -71,7 +81,7 @@ def log_scale(low: Bound, high: Bound) -> Axis:
     def value(u: Sequence[Any], earlier: Mapping[str, Any]) -> Any:
         m = arithmetic(u[0])
         a, b = m.number(_at(low, earlier)), m.number(_at(high, earlier))
-        return _between(m.exp(m.log(a) + u[0] * (m.log(b) - m.log(a))), a, b)
+        return _between(u[0], m.exp(m.log(a) + u[0] * (m.log(b) - m.log(a))), a, b)
 
     return Axis(1, value, f"[{_shown(low)}, {_shown(high)}]", ball=True)
 
@@ -131,7 +141,7 @@ def regressions(
     kurtosis: float = 3.0,
     residual_std: float | None = None,
 ) -> Axis:
-    """Linear regression with 1e-6 <= η R² <= ``largest``, residual standard deviation 0 or 1e-3 … 1e3 (or as given)."""
+    """Linear regression with 1e-6 <= η R²/``largest`` <= 1 and residual deviation 0 or 1e-3 … 1e3 (or as given)."""
     spectrum = spectra(most, condition)
 
     def value(u: Sequence[float], earlier: Mapping[str, Any]) -> LinearRegression:

@@ -40,50 +40,34 @@ limit; the note states the false-alarm rate).
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from corrnoise.paper_checks.certification import Certificate, certify
 from corrnoise.paper_checks.domains import Axis, Domain
-from corrnoise.paper_checks.search import Worst, worst_case
+from corrnoise.paper_checks.margins import agreement, margin
+from corrnoise.paper_checks.search import Worst, equality, worst_case
 from corrnoise.theory.checks import Array
 
 HOLDS, CORRECTED, FALSE, NOT_CHECKABLE = VERDICTS = ("holds", "holds corrected", "false", "not checkable")
+ERROR = "error"  #: the verdict of a check that could not be carried out
 EVIDENCE = ("certified", "exact", "searched", "simulated")
 INEQUALITY, IDENTITY = "<=", "="
 
 _NUDGE = 1e-6  #: relative, by which an identity is made wrong where it has no mutants of its own
-_FEWEST = 0.05  #: share of the points tried that a check must accept
+_FEWEST = 0.05  #: share of the points drawn that a check must accept
 
 Sides = tuple[Any, Any]
 Point = Sequence[float] | Array
 
 
-def margin(smaller: Any, larger: Any) -> float:
-    """(larger − smaller)/max(|smaller|, |larger|), the smallest one of arrays; 0 between equal infinities."""
-    s, g = np.broadcast_arrays(np.asarray(smaller, dtype=float), np.asarray(larger, dtype=float))
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        values = np.where(np.isinf(s) | np.isinf(g), np.sign(g - s), (g - s) / np.maximum(np.abs(s), np.abs(g)))
-    values = np.where(s == g, 0.0, values)
-    return float(values.min())
-
-
-def agreement(left: Any, right: Any) -> float:
-    """Minus the largest difference of two sides, relative to their largest entry."""
-    x, y = np.broadcast_arrays(np.asarray(left, dtype=float), np.asarray(right, dtype=float))
-    if (x == y).all():
-        return 0.0
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        return float("nan") if np.isnan(x).any() or np.isnan(y).any() else -1.0
-    return -float(np.abs(x - y).max() / max(np.abs(x).max(), np.abs(y).max()))
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Counterexample:
     """Where a printed statement fails: the arguments, and both sides there."""
 
@@ -92,7 +76,7 @@ class Counterexample:
     margin: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """What one check found.
 
@@ -101,19 +85,20 @@ class Outcome:
     claim
         The claim that was checked.
     verdict
-        One of ``VERDICTS``, found afresh.
+        One of ``VERDICTS``, found afresh, or ``"error"`` where the check could not be carried out.
     agrees
         The verdict is the recorded one, every mutant was rejected, and the evidence is of the recorded strength.
     reason
         Why it does not agree, or empty.
     margin, worst
-        The smallest margin found and the arguments there (for an identity minus the largest relative difference).
+        The smallest margin found and the arguments there (for an identity minus the largest relative difference).  A
+        search ends at the first violation, so below minus the tolerance the margin need not be the smallest.
     tried, accepted
         Points of the domain evaluated, and those of them that the domain admits.
     certificate
         The answer of ball arithmetic, where the evidence is ``certified``.
     sharp
-        The best value found of the constant in question, None where there is none.
+        The value of the constant in question at which the worst case found is an equality; None where there is none.
     counterexample
         Of the printed statement, recomputed; None where it is true.
     mutants
@@ -126,22 +111,23 @@ class Outcome:
     verdict: str
     agrees: bool
     reason: str
-    margin: float
-    worst: Mapping[str, Any]
-    tried: int
-    accepted: int
-    certificate: Certificate | None
-    sharp: float | None
-    counterexample: Counterexample | None
-    mutants: tuple[tuple[str, bool], ...]
-    seconds: float
+    margin: float = math.nan
+    worst: Mapping[str, Any] = field(default_factory=dict)
+    tried: int = 0
+    accepted: int = 0
+    certificate: Certificate | None = None
+    sharp: float | None = None
+    counterexample: Counterexample | None = None
+    mutants: tuple[tuple[str, bool], ...] = ()
+    seconds: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Claim:
     """One numbered statement; see the module for the fields that a claim is written with.
 
-    ``paper`` is the short name of the paper, ``source`` its reference, ``note`` the docstring of the function.
+    ``paper`` is the short name of the paper, ``source`` its reference, ``note`` the docstring of the function.  A claim
+    of a paper of the ledger is sent to other processes by its name.
     """
 
     paper: str
@@ -165,6 +151,9 @@ class Claim:
     conjecture: bool = False
     tolerance: float = 1e-11
     evaluations: int = 512
+
+    def __reduce__(self) -> tuple[Callable[[str, str], Claim], tuple[str, str]]:
+        return _find, (self.paper, self.identifier)
 
     @property
     def name(self) -> str:
@@ -194,15 +183,19 @@ class Claim:
 
     def sides(self, arguments: Mapping[str, Any], **constants: Any) -> Sides:
         """The two sides at ``arguments``, with other constants than the default ones if given."""
-        return self.function(**arguments, **constants)
+        try:
+            return self.function(**arguments, **constants)
+        except Exception as error:
+            error.add_note(_shown({**arguments, **constants}))
+            raise
 
     def margin(self, arguments: Mapping[str, Any], **constants: Any) -> float:
         """The margin at ``arguments``; nan where the function says that they are outside the domain."""
         nudge = constants.pop("_nudge", 0.0)
         smaller, larger = self.sides(arguments, **constants)
         if self.relation == INEQUALITY:
-            return margin(smaller, larger)
-        return agreement(np.asarray(smaller, dtype=float) * (1 + nudge), larger)
+            return margin(smaller, larger, self.tolerance)
+        return agreement(np.asarray(smaller, dtype=float) * (1 + nudge), larger, self.tolerance)
 
     def margin_at(self, point: Point, **constants: Any) -> float:
         """The margin at a point of the domain's cube."""
@@ -227,7 +220,7 @@ class Claim:
 
     def rejects(self, mutant: Mapping[str, Any], evaluations: int, near: Point | None = None) -> bool:
         """Whether the check finds ``mutant`` to be false, looking first at the point ``near``."""
-        if near is not None and len(near) == self.domain.size and not self.holds_at(near, **mutant):
+        if near is not None and not self.holds_at(near, **mutant):
             return True
         return self._worst(evaluations, **mutant).margin < -self.tolerance
 
@@ -236,38 +229,41 @@ class Claim:
         if self.sharp is None:
             return None
         value = float(inspect.signature(self.function).parameters[self.sharp].default)
-        smaller, larger = (np.asarray(side, dtype=float) for side in self.sides(worst))
-        doubled = np.asarray(self.sides(worst, **{self.sharp: repr(2 * value)})[1], dtype=float)
-        ratio = float(np.max(smaller / larger))
-        return value * ratio if not np.allclose(doubled, larger) else value / ratio
+        return equality(lambda constant: self.margin(worst, **{str(self.sharp): repr(constant)}), value)
 
     # -- the check -----------------------------------------------------------------------------------------------------
 
     def check(self, thorough: bool = False) -> Outcome:
-        """Check the claim: worst case or certificate, counterexample, mutants.  ``thorough`` looks 32 times longer."""
+        """Check the claim: worst case or certificate, counterexample, mutants.  ``thorough`` looks 32 times longer.
+
+        An exception inside the claim's function is an outcome: the verdict is ``"error"``, the reason says which.
+        """
         start = time.perf_counter()
-        evaluations = self.evaluations * (32 if thorough else 1)
+        try:
+            outcome = self._outcome(self.evaluations * (32 if thorough else 1))
+        except Exception as error:
+            reason = "; ".join((f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())))
+            outcome = Outcome(claim=self, verdict=ERROR, agrees=False, reason=reason)
+        return replace(outcome, seconds=time.perf_counter() - start)
+
+    def _outcome(self, evaluations: int) -> Outcome:
         worst = self._worst(evaluations)
-        arguments = {} if np.isnan(worst.margin) else self.domain.arguments(worst.point)
+        found = not np.isnan(worst.margin)
+        arguments = self.domain.arguments(worst.point) if found else {}
         certificate = None
         if self.evidence == "certified":
             certificate = certify(lambda u: self.sides(self.domain.arguments(u)), self.domain.size)
+        true = worst.margin >= -self.tolerance and not (certificate and certificate.answer == "refuted")
         false_at = None
         if self.counterexample is not None:
             sides = self.sides(self.counterexample, **self.as_printed)
             false_at = Counterexample(self.counterexample, sides, self.margin(self.counterexample, **self.as_printed))
-        true = worst.margin >= -self.tolerance
-        printed_false = false_at is not None and false_at.margin < -self.tolerance
-        if self.unverifiable is not None:
-            verdict = NOT_CHECKABLE
-        elif printed_false:
-            verdict = CORRECTED if true and self.corrected is not None else FALSE
-        else:
-            verdict = HOLDS if true else FALSE
+        verdict = self._verdict(true, false_at is not None and false_at.margin < -self.tolerance)
         mutants = tuple(
-            (_shown(mutant), self.rejects(mutant, evaluations, worst.point)) for mutant in self.all_mutants()
+            (_shown(mutant), self.rejects(mutant, evaluations, worst.point if found else None))
+            for mutant in self.all_mutants()
         )
-        reason = self._disagreement(verdict, worst, certificate, mutants, true)
+        reason = self._disagreement(verdict, true, worst, certificate, mutants)
         return Outcome(
             claim=self,
             verdict=verdict,
@@ -278,36 +274,51 @@ class Claim:
             tried=worst.tried,
             accepted=worst.accepted,
             certificate=certificate,
-            sharp=self._sharp(arguments) if arguments else None,
+            sharp=self._sharp(arguments) if true else None,
             counterexample=false_at,
             mutants=mutants,
-            seconds=time.perf_counter() - start,
         )
+
+    def _verdict(self, true: bool, printed_false: bool) -> str:
+        """The verdict, where the function's statement is ``true`` on the domain and the printed one is known false."""
+        if self.unverifiable is not None:
+            return NOT_CHECKABLE
+        if printed_false:
+            return CORRECTED if true and self.corrected is not None else FALSE
+        return HOLDS if true else FALSE
 
     def _disagreement(
         self,
         verdict: str,
+        true: bool,
         worst: Worst,
         certificate: Certificate | None,
         mutants: tuple[tuple[str, bool], ...],
-        true: bool,
     ) -> str:
+        """Why what was found is not what is recorded, or empty."""
+        if worst.share < _FEWEST:
+            return f"only {worst.share:.2g} of the points drawn lie in the domain"
         if verdict != self.recorded:
             return f"the verdict is {verdict!r}, recorded is {self.recorded!r} (margin {worst.margin:.3g})"
-        if worst.accepted < _FEWEST * worst.tried:
-            return f"only {worst.accepted} of {worst.tried} points lie in the domain"
-        if verdict != FALSE and not true:
+        if verdict == NOT_CHECKABLE and not true:
             return f"what is checked instead fails (margin {worst.margin:.3g})"
-        if certificate is not None and certificate.answer != "proved":
+        if certificate is not None and certificate.answer != ("proved" if true else "refuted"):
             return f"the certificate is {certificate.answer} after {certificate.boxes} boxes"
         accepted = [mutant for mutant, rejected in mutants if not rejected]
         return f"accepts the mutant {', '.join(accepted)}" if accepted else ""
 
 
-def _shown(mutant: Mapping[str, Any]) -> str:
-    if "_nudge" in mutant:
-        return f"one side × (1 + {mutant['_nudge']:g})"
-    return ", ".join(f"{name} = {value}" for name, value in mutant.items())
+def _shown(arguments: Mapping[str, Any]) -> str:
+    if "_nudge" in arguments:
+        return f"one side × (1 + {arguments['_nudge']:g})"
+    return ", ".join(f"{name} = {value}" for name, value in arguments.items())
+
+
+def _find(paper: str, identifier: str) -> Claim:
+    """The claim of the ledger by its identifier."""
+    from corrnoise.paper_checks import paper_ledger
+
+    return next(claim for claim in paper_ledger(paper).claims if claim.identifier == identifier)
 
 
 class Paper:
@@ -347,22 +358,32 @@ class Paper:
         return register
 
     def _validate(self, claim: Claim) -> None:
-        """Refuse what could not be checked or could not fail."""
-        if claim.evidence not in EVIDENCE:
-            raise ValueError(f"evidence of {claim.name} must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}")
-        if claim.evidence == "certified" and not (claim.domain.ball and claim.relation == INEQUALITY):
-            raise ValueError(f"{claim.name} cannot be certified: that needs an inequality over scalar axes")
-        if not claim.all_mutants():
-            raise ValueError(f"{claim.name} needs a mutant that its check rejects")
-        if not claim.note:
-            raise ValueError(f"{claim.name} needs a docstring")
-        keywords = set(inspect.signature(claim.function).parameters) - set(claim.domain.axes)
-        named = {name for constants in (*claim.mutants, claim.as_printed) for name in constants}
+        """Refuse what could not be checked, could not fail, or says one thing and records another."""
+        parameters = inspect.signature(claim.function).parameters.values()
+        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
+        free = {p.name for p in parameters if p.name in names and p.default is p.empty}
+        axes = set(claim.domain.axes)
+        named = {name for given in (*claim.mutants, claim.as_printed) for name in given}
         named |= {claim.sharp} if claim.sharp else set()
-        if not named <= keywords:
-            raise ValueError(f"{claim.name} has no constant {', '.join(sorted(named - keywords))}")
-        if any(other.identifier == claim.identifier for other in self.claims):
-            raise ValueError(f"there are two claims named {claim.name}")
+        certifiable = claim.relation == INEQUALITY and claim.domain.ball and axes
+        false = claim.counterexample is not None
+        for wrong, why in (
+            (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
+            (claim.evidence == "certified" and not certifiable, "only an inequality over scalar axes can be certified"),
+            (not claim.printed.strip(), "it needs the statement as printed"),
+            (not claim.note, "it needs a docstring"),
+            (not claim.all_mutants(), "it needs a mutant that its check rejects"),
+            (not free <= axes <= (axes if open_ended else names), "its domain must have an axis for each argument"),
+            (not named <= names - axes, f"it has no constant {', '.join(sorted(named - (names - axes)))}"),
+            (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),
+            (claim.unverifiable is not None and false, "what is not checkable has no counterexample"),
+            ((claim.corrected or claim.as_printed) and not false, "a correction needs a counterexample"),
+            (false and set(claim.counterexample or ()) != axes, "a counterexample has the arguments of the domain"),
+            (claim.identifier in {other.identifier for other in self.claims}, "there are two claims of that name"),
+        ):
+            if wrong:
+                raise ValueError(f"{claim.name}: {why}")
 
     def inequality(self, number: str, **fields: Any) -> Callable[[Callable[..., Sides]], Claim]:
         """Register a function that returns (smaller, larger), numbers or arrays of them, as the claim ``number``."""

@@ -1,12 +1,17 @@
 """Search for the worst case: the point of the unit cube where a margin is smallest.
 
-Corners and neighbours of corners come first, because the worst cases of inequalities tend to lie at ends of domains;
-then a scrambled Sobol set; then pattern searches from the best points so far, whose steps along axes and random
-directions shrink from a quarter to 2⁻³⁰.  Nothing is assumed of the margin: it may jump, and nan rejects a point.
+Corners come first, because the worst cases of inequalities tend to lie at ends of domains; then points on the faces and
+inside, both from a scrambled Sobol set; then pattern searches from the best points so far that are not neighbours,
+whose steps along axes and random directions shrink from a quarter to 2⁻³⁰.  Nothing is assumed of the margin: it may
+jump, and nan rejects a point.  Equal arguments give equal results.
+
+A search proves nothing.  What it is sure to meet with the default budget: every corner of up to six dimensions, a strip
+across a square that is 1 % wide and parallel to an axis, and a narrow valley whose slopes are wide.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -17,17 +22,22 @@ from corrnoise.theory.checks import Array
 
 _CORNERS = 2**6
 _STARTS = 4
+_CANDIDATES = 2048
 _SMALLEST_STEP = 2.0**-30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Worst:
-    """The smallest margin found, where, and how many points were tried and accepted (not rejected by nan)."""
+    """The smallest margin found, where, and how many points were tried and accepted (not rejected by nan).
+
+    ``share`` is the share accepted of the first sample, which searches that stay where they are accepted do not enter.
+    """
 
     margin: float
     point: Array
     tried: int
     accepted: int
+    share: float
 
 
 def _corners(dimension: int) -> Iterator[Array]:
@@ -50,6 +60,16 @@ def _sobol(dimension: int, points: int, seed: int) -> Array:
     return np.asarray(qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed)).random_base2(exponent))
 
 
+def _faces(dimension: int, points: int, seed: int) -> Iterator[Array]:
+    """Points of the faces, a stretch of one Sobol set on each; in one dimension the faces are the corners."""
+    if dimension > 1:
+        chosen = _sobol(dimension, points, seed)
+        for k, point in enumerate(chosen):
+            face, end = divmod(2 * dimension * k // len(chosen), 2)
+            point[face] = end
+            yield point
+
+
 class _Search:
     """The points evaluated so far, and whether a margin below ``enough`` is among them."""
 
@@ -66,26 +86,41 @@ class _Search:
             self.finished = self.finished or value < self.enough
         return value
 
-    def best(self, count: int) -> list[tuple[float, Array]]:
-        return sorted(self.found, key=lambda entry: entry[0])[:count]
+    def best(self) -> tuple[float, Array] | None:
+        return min(self.found, key=lambda entry: entry[0], default=None)
 
-    def descend(self, value: float, point: Array, evaluations: int, rng: np.random.Generator) -> None:
-        """Pattern search: the first better point along an axis or a random direction, else half the step."""
-        dimension, last, step = point.size, self.tried + evaluations, 0.25
+    def starts(self, apart: float) -> list[tuple[float, Array]]:
+        """The best points that have no better one so close in every coordinate: one for each valley."""
+        found = sorted(self.found, key=lambda entry: entry[0])[:_CANDIDATES]
+        points = np.array([point for _, point in found])
+        chosen: list[tuple[float, Array]] = []
+        for k, (value, point) in enumerate(found):
+            if (np.abs(points[:k] - point).max(axis=1) > apart).all():
+                chosen.append((value, point))
+        return chosen[:_STARTS]
+
+    def descend(self, value: float, point: Array, step: float, evaluations: int, rng: np.random.Generator) -> None:
+        """Pattern search: the first better point along an axis or a random direction, else half the step.
+
+        A direction that led down is tried first the next time.
+        """
+        dimension, last, along = point.size, self.tried + evaluations, None
         while self.tried < last and step > _SMALLEST_STEP:
             directions = np.concatenate([np.eye(dimension), -np.eye(dimension), rng.standard_normal((2, dimension))])
-            moved = False
-            for direction in rng.permutation(directions):
+            rng.shuffle(directions)
+            trials = directions if along is None else np.concatenate([[along], directions])
+            along = None
+            for direction in trials:
                 candidate = np.clip(point + step * direction, 0, 1)
-                if self.finished or (candidate == point).all():
+                if (candidate == point).all():
                     continue
                 new = self.evaluate(candidate)
+                if self.finished:
+                    return
                 if new < value:
-                    value, point, moved = new, candidate, True
+                    value, point, along = new, candidate, direction
                     break
-            if self.finished:
-                return
-            step = min(2 * step, 0.25) if moved else step / 2
+            step = step / 2 if along is None else min(2 * step, 0.25)
 
 
 def worst_case(
@@ -103,24 +138,50 @@ def worst_case(
     margin
         Called with a point, shape (dimension,); nan where the point is outside the domain.
     evaluations
-        Budget; corners and pattern searches take half of it or more.
+        Budget.  Corners and every descent get what they need at least; in many dimensions that may be more.
     seed
-        Of the Sobol set and of the directions.
+        Of the Sobol sets and of the directions.
     enough
         Stop as soon as a margin below this is found.
     """
     search = _Search(margin, enough)
     if dimension == 0:
         search.evaluate(np.empty(0))
+        share = float(len(search.found))
     else:
-        sobol = _sobol(dimension, evaluations // 3, seed)
-        for point in (*_corners(dimension), np.full(dimension, 0.5), *sobol):
+        inside, faces = _sobol(dimension, evaluations // 3, seed), _faces(dimension, evaluations // 8, seed + 2)
+        for point in (*_corners(dimension), np.full(dimension, 0.5), *faces, *inside):
             if not search.finished:
                 search.evaluate(point)
-        starts, rng = search.best(_STARTS), np.random.default_rng(seed + 1)
-        each = max((evaluations - search.tried) // max(len(starts), 1), 8 * dimension)
-        for value, point in starts:
+        spacing = min(float(len(inside)) ** (-1 / dimension), 0.25)
+        share = len(search.found) / search.tried
+        starts, rng = search.starts(2 * spacing), np.random.default_rng(seed + 1)
+        for left, (value, point) in zip(range(len(starts), 0, -1), starts, strict=True):
             if not search.finished:
-                search.descend(value, point, each, rng)
-    value, point = (search.best(1) or [(np.nan, np.full(dimension, np.nan))])[0]
-    return Worst(value, point, search.tried, len(search.found))
+                budget = max((evaluations - search.tried) // left, 8 * dimension)
+                search.descend(value, point, spacing, budget, rng)
+    value, point = search.best() or (np.nan, np.full(dimension, np.nan))
+    return Worst(value, point, search.tried, len(search.found), share)
+
+
+def equality(margin: Callable[[float], float], value: float) -> float | None:
+    """The constant at which ``margin``, a function of one constant with ``value`` as default, is 0; None if not found.
+
+    A constant that is a factor of one side is found at once, any other between e⁻³² and e³² times the default.
+    """
+    from scipy.optimize import brentq
+
+    least = margin(value)
+    if least == 0:
+        return value
+    for guess in (value * (1 - least), value / (1 - least)) if least < 1 else ():
+        if abs(margin(guess)) <= 1e-6 * abs(least) + 1e-15:
+            return guess
+
+    def scaled(exponent: float) -> float:
+        return margin(value * math.exp(exponent))
+
+    for end in (sign * 2.0**k for k in range(-3, 6) for sign in (1, -1)):
+        if least * scaled(end) < 0:
+            return value * math.exp(brentq(scaled, 0, end, xtol=1e-12))
+    return None

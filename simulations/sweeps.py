@@ -23,19 +23,19 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from time import perf_counter
 from typing import Any
 
 from corrnoise import __version__
 from corrnoise.simulations.quadratic_problems import Simulation, rational_noise, simulate
 from corrnoise.simulations.sweep_points import Point, digest, grid, kind, plain
+from corrnoise.solvers.whole_files import write_whole
 from corrnoise.theory import checks
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
-__all__ = ["Outcome", "Point", "grid", "simulate", "sweep", "write_whole"]
+__all__ = ["Outcome", "Point", "grid", "simulate", "sweep"]
 
 _PATIENCE = 20.0  # seconds for a scheduler, and then for its first worker, to answer
 
@@ -65,19 +65,6 @@ class Outcome:
     simulation: Simulation | None
     error: str | None
     seconds: float
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file that is whole or not there, whatever happens meanwhile."""
-    with NamedTemporaryFile("w", encoding="utf-8", newline="", dir=path.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
 
 
 def _path(directory: Path, point: Point) -> Path:

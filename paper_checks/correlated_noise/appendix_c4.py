@@ -60,7 +60,7 @@ def theorem_c15(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
 def spectrum_of_the_problem(problem: LinearRegression, omega: float, four: float = 4.0, one: float = 1.0) -> Sides:
     """Both ends are approached: at ω = π with η → 0, and at ω = 0."""
     x, eigenvalues = problem.rates, problem.eigenvalues
-    h = float((eigenvalues / modulus(x, abs(math.cos(omega / 2)), abs(math.sin(omega / 2))) ** 2).sum())
+    h = float((eigenvalues / modulus(x, np.cos([omega / 2]), np.sin([omega / 2])) ** 2).sum())
     largest = float((1 / eigenvalues).sum()) / problem.learning_rate**2
     return np.array([eigenvalues.sum() / four, h]), np.array([h, one * largest])
 

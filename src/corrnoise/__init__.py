@@ -14,9 +14,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic_problems import simulate as simulate
+    from corrnoise.solvers.alternating_minimisation import (
+        minimise_strongly_convex_bound as minimise_strongly_convex_bound,
+    )
+    from corrnoise.solvers.optimal_noise import optimal_noise as optimal_noise
     from corrnoise.solvers.rational_approximation import rational_approximation as rational_approximation
+    from corrnoise.solvers.spectral_factorisation import noise_from_power_spectrum as noise_from_power_spectrum
+    from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound as strongly_convex_bound
+    from corrnoise.solvers.strongly_convex_bound import strongly_convex_certificate as strongly_convex_certificate
     from corrnoise.theory.finite_noise import FiniteNoise as FiniteNoise
     from corrnoise.theory.privacy import approx_dp_to_zcdp as approx_dp_to_zcdp
     from corrnoise.theory.privacy import gaussian_delta as gaussian_delta
@@ -29,13 +37,12 @@ if TYPE_CHECKING:
     from corrnoise.theory.product_noise import AntiPGD as AntiPGD
     from corrnoise.theory.product_noise import NuFTRL as NuFTRL
     from corrnoise.theory.product_noise import ProductNoise as ProductNoise
+    from corrnoise.theory.strongly_convex import StronglyConvex as StronglyConvex
 
 __version__ = version("corrnoise")
 
 _HOMES = {
-    "theory.product_noise": ("DPSGD", "AntiPGD", "NuFTRL", "ProductNoise"),
     "theory.finite_noise": ("FiniteNoise",),
-    "theory.problems": ("LinearRegression", "MeanEstimation"),
     "theory.privacy": (
         "approx_dp_to_zcdp",
         "gaussian_delta",
@@ -43,9 +50,28 @@ _HOMES = {
         "gaussian_rho",
         "zcdp_to_approx_dp",
     ),
+    "theory.problems": (
+        "LinearRegression",
+        "MeanEstimation",
+    ),
+    "theory.product_noise": (
+        "DPSGD",
+        "AntiPGD",
+        "NuFTRL",
+        "ProductNoise",
+    ),
+    "theory.strongly_convex": ("StronglyConvex",),
+    "solvers.alternating_minimisation": ("minimise_strongly_convex_bound",),
+    "solvers.optimal_noise": ("optimal_noise",),
     "solvers.rational_approximation": ("rational_approximation",),
+    "solvers.spectral_factorisation": ("noise_from_power_spectrum",),
+    "solvers.strongly_convex_bound": (
+        "strongly_convex_bound",
+        "strongly_convex_certificate",
+    ),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic_problems": ("simulate",),
+    "paper_checks": ("claims",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

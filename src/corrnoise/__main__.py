@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from corrnoise import __version__, simulate_command
+from corrnoise import __version__, check_command, design_command, report_command, simulate_command
 
 
 class Command(NamedTuple):
@@ -107,11 +107,32 @@ COMMANDS = (
         run=_figures,
     ),
     Command(
+        name="design",
+        summary="design noise for a problem and a budget: coefficients, poles, noise multiplier, expected errors",
+        example=design_command.EXAMPLE,
+        arguments=design_command.add_arguments,
+        run=design_command.run,
+    ),
+    Command(
         name="simulate",
         summary="simulate private linear regression on a grid, on several cores or a cluster, beside the exact errors",
         example=simulate_command.EXAMPLE,
         arguments=simulate_command.add_arguments,
         run=simulate_command.run,
+    ),
+    Command(
+        name="check",
+        summary="check the claims of the papers: verdict, evidence, sharp constant, counterexamples",
+        example=check_command.EXAMPLE,
+        arguments=check_command.add_arguments,
+        run=check_command.run,
+    ),
+    Command(
+        name="report",
+        summary="check the claims and write them, with the figures, as one page to read in a browser",
+        example=report_command.EXAMPLE,
+        arguments=report_command.add_arguments,
+        run=report_command.run,
     ),
 )
 

@@ -18,7 +18,7 @@ import pytest
 
 from corrnoise.simulations import sweep_points, sweeps
 from corrnoise.simulations.quadratic_problems import Simulation, simulate
-from corrnoise.simulations.sweeps import Outcome, Point, grid, sweep, write_whole
+from corrnoise.simulations.sweeps import Outcome, Point, grid, sweep
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
@@ -318,19 +318,6 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text("mine")
     sweep([point()], directory=tmp_path)
     assert (tmp_path / "notes.json").read_text() == "mine"
-
-
-def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_whole(tmp_path / "a", "first\n")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_whole(tmp_path / "a", "second\n")
-    assert files(tmp_path).keys() == {"a"}
-    assert (tmp_path / "a").read_text() == "first\n"
 
 
 # -- interruptions -----------------------------------------------------------------------------------------------------

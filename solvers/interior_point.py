@@ -1,0 +1,196 @@
+"""The strongly convex bound as a smooth convex problem, solved by a primal-dual interior-point method.
+
+With the gain ξ eliminated in closed form only the weights of the multiplier are left, and only c >= 0 constrains them:
+
+    minimise f(c) = Σ_i w_i ξ_i(c),    ξ = (X₁² + X₂²)/(δ u) − (2a + ε)/δ,
+
+where u, X₁, X₂ and a are affine in c, so f is convex where u > 0, and its Hessian is a sum of two squares a frequency.
+No cones, no auxiliary variables: one dense symmetric system of the size of c an iteration.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from corrnoise.solvers.multipliers import Kernels, Multiplier
+from corrnoise.theory.checks import Array
+from corrnoise.theory.strongly_convex import circle_multiplier, frequency_condition
+
+_TOLERANCE = 1e-10
+_ITERATIONS = 150
+_TO_BOUNDARY = 0.99
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """f, its gradient and what they are made of, at some c."""
+
+    value: float
+    gains: Array
+    slack: Array
+    a: Array
+    b: Array
+
+
+class MultiplierProgram:
+    """The best mixture of ``kernels`` on a grid, for one (m, l) and criterion; solved again for every spectrum.
+
+    Parameters
+    ----------
+    slow, fast
+        m = ημ and l = ηL, 0 < m < l < 2.
+    criterion
+        ``"distance"`` or ``"objective"``.
+    kernels
+        What the multiplier is made of, beside the constant.
+    frequencies, quadrature
+        Nodes in [0, π] and the weights that average over them, shape (n,).
+    clearance
+        Share of the constant, beyond the least that frequency 0 asks for, that is kept.  Where slow tails would replace
+        the constant, it sets the width of the narrow peak of the gain at 0.
+    """
+
+    def __init__(
+        self,
+        slow: float,
+        fast: float,
+        criterion: str,
+        kernels: Kernels,
+        frequencies: Array,
+        quadrature: Array,
+        clearance: float = 1e-4,
+    ) -> None:
+        self.slow, self.fast, self.criterion, self.kernels = slow, fast, criterion, kernels
+        self.frequencies, self.quadrature, self._clearance = frequencies, quadrature, clearance
+        self._condition = frequency_condition(slow, fast, frequencies, criterion)
+        # At frequency 0 all kernels are 1, and the slack depends on the constant alone.
+        at_zero = frequency_condition(slow, fast, np.zeros(1), criterion)
+        self._least_constant = max(0.0, float(-at_zero.offset[0] / (2 * at_zero.r[0])))
+        table = 1 - kernels.transforms(frequencies)
+        ones, zeros = np.ones((frequencies.size, 1)), np.zeros((frequencies.size, 1))
+        self._real = np.hstack([ones, table.real])
+        self._imaginary = np.hstack([zeros, table.imag])
+
+    def multiplier(self, c: Array) -> Multiplier:
+        """The multiplier with the coefficients c, the constant first, without negligible ones."""
+        full = Multiplier(self.slow, self.fast, self.criterion, float(c[0]), c[1:], self.kernels)
+        return full.without_negligible()
+
+    def evaluate(self, c: Array, w: Array) -> Evaluation:
+        """Evaluate f at c with the weights w; ``inf`` outside its domain."""
+        a, b = self._real @ c, self._imaginary @ c
+        gains = self._condition.gain(a, b)
+        return Evaluation(float(w @ gains), gains, self._condition.slack(a, b), a, b)
+
+    def _slopes(self, at: Evaluation, w: Array) -> tuple[Array, Array]:
+        """∂f/∂a and ∂f/∂b at the frequencies."""
+        k, r = self._condition, w / at.slack
+        return 2 * r * (k.width * at.a + k.fast - at.gains * k.r), 2 * r * k.width * (at.b - at.gains * k.s)
+
+    def gradient(self, at: Evaluation, w: Array) -> Array:
+        """∇f."""
+        by_a, by_b = self._slopes(at, w)
+        return np.asarray(by_a @ self._real + by_b @ self._imaginary)
+
+    def prices(self, further: Kernels, c: Array, spectrum: Array) -> Array:
+        """Derivatives of f by the weights of further kernels, times Σ c/f: what is negative promises a better bound."""
+        w = self.quadrature * spectrum
+        at = self.evaluate(c, w)
+        by_a, by_b = self._slopes(at, w)
+        table = 1 - further.transforms(self.frequencies)
+        return np.asarray(by_a @ table.real + by_b @ table.imag) * c.sum() / at.value
+
+    def _root_of_hessian(self, at: Evaluation, w: Array) -> Array:
+        """Y with YᵀY = ∇²f."""
+        k = self._condition
+        (x1, x2), root = k.cone(at.a, at.b), np.sqrt(2 * w / (k.width * at.slack))[:, np.newaxis]
+        x1, x2 = (x1 / at.slack)[:, np.newaxis], (x2 / at.slack)[:, np.newaxis]
+        grad = 2 * (k.r[:, np.newaxis] * self._real + (k.width * k.s)[:, np.newaxis] * self._imaginary)  # of u
+        first = (2 * k.x - k.slow - k.fast)[:, np.newaxis] * self._real - x1 * grad
+        second = (2 * k.s)[:, np.newaxis] * self._real + k.width * self._imaginary - x2 * grad
+        return np.concatenate([root * first, root * second])
+
+    def suboptimality(self, c: Array, spectrum: Array) -> float:
+        """By how much f(c) may exceed its minimum, relatively: (∇f·z + max_j (−∇f_j)₊ Σ z)/f, z = c − lower bounds.
+
+        f is convex, so f(c) − f(c*) <= ∇f·(c − c*), and this bounds the right side for all c* not larger in sum.
+        The lower bounds are 0, and for the constant what positive slack at frequency 0 asks for.
+        """
+        w = self.quadrature * spectrum
+        at = self.evaluate(c, w)
+        if math.isinf(at.value):
+            return math.inf
+        slope = self.gradient(at, w)
+        z = np.append(c[0] - self._least_constant, c[1:])
+        return float(slope @ z + max(0.0, float(-slope.min())) * z.sum()) / at.value
+
+    def solve(self, spectrum: Array) -> Array:
+        """Coefficients c >= 0 that minimise Σ quadrature × spectrum × ξ, for a spectrum >= 0 at the frequencies.
+
+        Stops at a relative duality gap of 1e-10, or where rounding ends progress: what it returns has positive slack at
+        the frequencies and at 0, and is near-optimal as far as ``suboptimality`` tells.
+        """
+        w = self.quadrature * spectrum
+        w = w / w.sum()
+        least = np.zeros(self._real.shape[1])
+        least[0] = (1 + self._clearance) * self._least_constant
+        z = self._start(w, least)
+        at = self.evaluate(least + z, w)
+        y = 0.1 * at.value / z.size / z
+        best = (math.inf, z)
+        for _ in range(_ITERATIONS):
+            slope, gap = self.gradient(at, w), float(y @ z)
+            residual = float(np.abs((slope - y) * z).sum())
+            if max(gap, residual) < best[0]:
+                best = (max(gap, residual), z)
+            if max(gap, residual) <= _TOLERANCE * at.value:
+                break
+            target = gap / z.size * (0.1 if residual <= gap else 0.5)
+            step = self._newton_step(at, w, slope, z, y, target)
+            if step is None:
+                break
+            dual_step = target / z - y - y * step
+            longest = min(1.0, _TO_BOUNDARY / max(float((-step).max()), _TO_BOUNDARY))
+            found = self._line_search(at, w, slope, least, z, step, target, longest)
+            if found is None:
+                break
+            z, at = found
+            y = y + min(1.0, _TO_BOUNDARY / max(float((-dual_step / y).max()), _TO_BOUNDARY)) * dual_step
+        return least + best[1]
+
+    def _start(self, w: Array, least: Array) -> Array:
+        """Strictly feasible: the best constant for independent noise, which is feasible everywhere, and little else."""
+        constant = circle_multiplier(self.slow, self.fast, self.criterion)[0]
+        z = np.full(least.size, max(constant, self.fast) * 1e-3 / least.size)
+        z[0] = max(constant - least[0], 1e-3 * max(constant, self.fast))
+        while not math.isfinite(self.evaluate(least + z, w).value):
+            z[1:] /= 10
+        return z
+
+    def _newton_step(self, at: Evaluation, w: Array, slope: Array, z: Array, y: Array, target: float) -> Array | None:
+        """Relative step dz/z of the perturbed optimality conditions ∇f = y, y z = target; None where rounding rules."""
+        root = self._root_of_hessian(at, w) * z
+        matrix = root.T @ root
+        matrix[np.diag_indices_from(matrix)] += y * z
+        try:
+            return np.asarray(cho_solve(cho_factor(matrix), target - slope * z))
+        except (LinAlgError, ValueError):
+            return None
+
+    def _line_search(
+        self, at: Evaluation, w: Array, slope: Array, least: Array, z: Array, step: Array, target: float, length: float
+    ) -> tuple[Array, Evaluation] | None:
+        """The next point, where f − target Σ log z has decreased enough; None where it does not decrease."""
+        expected = float((slope * z - target) @ step)
+        for _ in range(40):
+            trial = z * (1 + length * step)
+            found = self.evaluate(least + trial, w)
+            change = found.value - at.value - target * float(np.log1p(length * step).sum())
+            if change <= 1e-4 * length * expected + 1e-14 * at.value:
+                return trial, found
+            length /= 2
+        return None

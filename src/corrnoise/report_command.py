@@ -1,0 +1,41 @@
+"""``corrnoise report``: the claims of the papers, checked afresh, with the figures, as one self-contained page."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from corrnoise import claim_options
+
+EXAMPLE = "corrnoise report --output ledger.html"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what the command takes."""
+    claim_options.add_arguments(parser)
+    parser.add_argument("--no-figures", action="store_true", help="leave the figures out")
+    parser.add_argument(
+        "--output", metavar="FILE", default="corrnoise-report.html", help="the page (default: %(default)s)"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Check the selected claims, write the page; 0 if all is as recorded, 1 if not, 2 for an unknown name."""
+    from corrnoise.figures import COMPANIONS, NAMES, paper_figure
+    from corrnoise.paper_checks import NAMES as PAPERS
+    from corrnoise.paper_checks import paper_ledger
+    from corrnoise.paper_checks.report import report_page
+    from corrnoise.solvers.whole_files import write_whole
+
+    try:
+        chosen = claim_options.selected(arguments)
+    except ValueError as error:
+        print(f"corrnoise report: error: {error}", file=sys.stderr)
+        return 2
+    path = claim_options.output_path(arguments.output)
+    outcomes = claim_options.checked(chosen, arguments)
+    names = [] if arguments.no_figures else [name for name in NAMES if name not in COMPANIONS]
+    papers = [paper_ledger(name) for name in PAPERS]
+    write_whole(path, report_page(outcomes, papers, [paper_figure(name) for name in names]))
+    print(path)
+    return claim_options.exit_status(outcomes)

@@ -1,0 +1,172 @@
+"""Every claim of every paper: its verdict is the recorded one, its mutants are rejected, and its text can be read.
+
+The point of a claim that a property-based test draws is a point of the cube in which the check itself searches.
+"""
+
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latex2mathml.converter import convert
+
+import corrnoise.paper_checks as ledgers
+from corrnoise.paper_checks.ledger import CORRECTED, FALSE, HOLDS
+from corrnoise.paper_checks.mathematics import plain
+
+DOCS = Path(__file__).parents[2]
+CLAIMS = ledgers.claims()
+LARGEST_FALSE_ALARM_RATE = 1e-7
+
+
+def of(claims):
+    """Parametrise a test over ``claims``, one by one."""
+    return pytest.mark.parametrize("claim", claims, ids=[claim.identifier for claim in claims])
+
+
+@cache
+def checked(claim):
+    """The outcome of a claim, computed once a process."""
+    return claim.check()
+
+
+# -- what is claimed ---------------------------------------------------------------------------------------------------
+
+
+@of(CLAIMS)
+def test_the_verdict_is_as_recorded_and_every_mutant_is_rejected(claim):
+    outcome = checked(claim)
+    assert outcome.agrees, outcome.reason
+    assert outcome.verdict == claim.recorded
+    assert outcome.mutants
+    assert all(rejected for _, rejected in outcome.mutants)
+    assert (outcome.counterexample is not None) == (claim.recorded in (CORRECTED, FALSE))
+    if outcome.counterexample is not None:
+        assert outcome.counterexample.margin < -claim.tolerance
+    if claim.recorded in (HOLDS, CORRECTED):
+        assert outcome.margin >= -claim.tolerance
+    assert (outcome.certificate is not None) == (claim.evidence == "certified")
+    assert (outcome.sharp is not None) == (claim.sharp is not None)
+
+
+@of([claim for claim in CLAIMS if claim.recorded != FALSE])
+def test_the_statement_holds_at_points_of_its_domain(claim):
+    """As many points as a short search has; what is false as printed is checked as corrected."""
+    coordinate = st.floats(0, 1).map(lambda u: round(u * 2**53) / 2**53)
+
+    @settings(max_examples=min(20, max(2, claim.evaluations // 16)))
+    @given(st.lists(coordinate, min_size=claim.domain.size, max_size=claim.domain.size).map(np.array))
+    def holds(point):
+        assert claim.holds_at(point), claim.domain.arguments(point)
+
+    holds()
+
+
+@of([claim for claim in CLAIMS if claim.sharp is not None])
+def test_the_stated_constant_is_on_the_true_side_of_the_sharp_one(claim):
+    """The sharp one is an equality where the worst case was found, and a thousandth beyond it the statement fails."""
+    outcome = checked(claim)
+    worst = claim.margin(outcome.worst, **{claim.sharp: repr(outcome.sharp)})
+    assert abs(worst) < 1e-6
+    sides = [claim.margin(outcome.worst, **{claim.sharp: repr(outcome.sharp * (1 + step))}) for step in (-1e-3, 1e-3)]
+    assert min(sides) < 0 < max(sides)
+
+
+# -- completeness ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["correlated_noise", "shuffled_gradients"])
+def test_every_numbered_statement_has_a_claim_and_every_claim_a_numbered_statement(module):
+    package = import_module(f"corrnoise.paper_checks.{module}")
+    claimed = {claim.number for claim in package.PAPER.claims}
+    assert len(set(package.NUMBERS)) == len(package.NUMBERS) > 20
+    assert sorted(set(package.NUMBERS) - claimed) == []
+    assert sorted(claimed - set(package.NUMBERS)) == []
+
+
+def test_identifiers_tell_claims_apart():
+    assert len({claim.identifier for claim in CLAIMS}) == len(CLAIMS) > 100
+    for claim in CLAIMS:
+        assert re.fullmatch(r"[a-z0-9.\-]+", claim.identifier), claim.identifier
+
+
+def test_every_verdict_and_every_kind_of_evidence_occurs():
+    assert {claim.recorded for claim in CLAIMS} == {"holds", "holds corrected", "false", "not checkable"}
+    assert {claim.evidence for claim in CLAIMS} == {"certified", "exact", "searched", "simulated"}
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def texts(claim):
+    fields = ("printed", "corrected", "unverifiable", "transcription", "outside", "note")
+    return {field: text for field in fields if (text := getattr(claim, field))}
+
+
+@of(CLAIMS)
+def test_mathematics_can_be_typeset_and_read(claim):
+    for field, text in texts(claim).items():
+        parts = text.split("$")
+        assert len(parts) % 2 == 1, f"{field}: a dollar sign has no partner"
+        for latex in parts[1::2]:
+            assert latex.strip(), f"{field}: empty mathematics"
+            assert _balanced(latex), f"{field}: braces of {latex}"
+            typeset = convert(latex)
+            assert "\\" not in typeset, f"{field}: {latex} becomes {typeset}"
+        for prose in parts[0::2]:
+            assert "\\" not in prose, f"{field}: LaTeX outside dollar signs: {prose}"
+        shown = plain(text)
+        assert "\\" not in shown
+        assert "$" not in shown
+
+
+def _balanced(latex):
+    depth = 0
+    for brace in re.findall(r"(?<!\\)[{}]", latex):
+        depth += 1 if brace == "{" else -1
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+@pytest.mark.parametrize("wrong", ["a}{", "{a", "\\frac{1}{2}}"])
+def test_braces_out_of_balance_are_noticed(wrong):
+    assert not _balanced(wrong)
+    assert _balanced(r"\{ \frac{a}{b}")
+
+
+def _anchors(path):
+    """Anchors of the headings of a Markdown file, as the usual renderers make them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@of([claim for claim in CLAIMS if claim.proof])
+def test_proofs_are_where_they_are_said_to_be(claim):
+    file, _, anchor = claim.proof.partition("#")
+    assert (DOCS / file).is_file()
+    assert anchor in _anchors(DOCS / file)
+
+
+@of([claim for claim in CLAIMS if claim.evidence == "simulated"])
+def test_simulated_claims_state_a_small_rate_of_false_alarms(claim):
+    stated = re.search(r"false alarm\D*(\d[\d.e−-]*\d)", claim.note)
+    assert stated, claim.note
+    assert float(stated[1].replace("−", "-")) <= LARGEST_FALSE_ALARM_RATE
+
+
+@of([claim for claim in CLAIMS if claim.evidence == "exact"])
+def test_identities_are_checked_to_rounding(claim):
+    """What is compared with a solver or an integration of limited accuracy is searched, not exact."""
+    assert claim.tolerance <= 1e-6
+
+
+def test_notes_accuse_nobody():
+    words = re.compile(r"\b(wrongly|careless|sloppy|mistake by|the authors (fail|forgot|overlook))", re.IGNORECASE)
+    for claim in CLAIMS:
+        for text in texts(claim).values():
+            assert not words.search(text), claim.name
