@@ -31,7 +31,7 @@ def exact_excess_risk(epochs: int) -> float:
 def bound(epochs: int, *, published: bool) -> float:
     """Corollary 4.1 (E.1)."""
     run = Run(SAMPLES, epochs, DIMENSION, SCALE / epochs, 0.0, 0.0, 1.0, 1.0, 1.0)
-    return run.private_excess_risk_upper_bound(published=published).total
+    return run.corollary_upper_bound(published=published).total
 
 
 def data(points: int = 60) -> Data:

@@ -110,7 +110,7 @@ FIGURE = PaperFigure(
     title="privacy of shuffled gradients: noise multipliers by accountant, exact divergence beside bounds",
     panels={
         "multiplier": "x = epsilon; y = noise multiplier sigma/G of DP-ShuffleG, an upper bound of what is needed",
-        "divergence": "x = epochs K; y = Rényi divergence of order 2 of the last iterates, replace-one adjacency",
+        "divergence": "x = epochs K; y = Renyi divergence of order 2 of the last iterates, replace-one adjacency",
     },
     parameters=(
         f"multiplier: n = {SAMPLES}, K = {EPOCHS}, delta = {DELTA:g}",

@@ -26,6 +26,7 @@ STEPS = (1.0, 0.5, 0.1, 0.01)  #: η L
 CONDITION_NUMBERS = (1.0, 2.0, 5.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 PANELS = {f"eta L = {step:g}": step for step in STEPS}
 BOUND, WORST, ONE_LINE = "bound", "worst quadratic", "one-line bound"
+WIDTHS = {BOUND: 2.0, WORST: 0.7}
 
 LOOKS: dict[str, dict[str, Any]] = {
     "DP-SGD": {"color": "C0", "linestyle": "-", "label": "DP-SGD"},
@@ -82,15 +83,15 @@ def data(condition_numbers: tuple[float, ...] = CONDITION_NUMBERS, *, jobs: int 
 def draw(data: Data) -> Figure:
     """Draw the four learning rates side by side."""
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     figure = Figure(figsize=(PAGE_WIDTH, 5.2), layout="constrained")
     panels = dict(zip(PANELS, figure.subplots(2, 2, sharex=True).flat, strict=True))
     for s in data:
         look = LOOKS[s.method]
-        if s.kind == BOUND:
-            panels[s.panel].loglog(s.x, s.y, linewidth=2.0, **look)
-        elif s.kind == WORST:
-            panels[s.panel].loglog(s.x, s.y, linewidth=0.7, **{**look, "label": None})
+        if s.kind in WIDTHS:
+            label = look["label"] if s.kind == BOUND else None
+            panels[s.panel].loglog(s.x, s.y, linewidth=WIDTHS[s.kind], **{**look, "label": label})
         else:
             panels[s.panel].loglog(s.x, s.y, ":", color="C0", linewidth=1.1, label="DP-SGD, one-line bound")
     for tag, (panel, step) in zip("abcd", PANELS.items(), strict=True):
@@ -100,8 +101,12 @@ def draw(data: Data) -> Figure:
             axes.set(ylabel=r"Suboptimality $F_\infty$  [$d\,G^2 \!/ (\rho L)$]")
         if k > 1:
             axes.set(xlabel=r"Condition number $\kappa = L/\mu$")
-    handles, labels = panels["eta L = 1"].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    handles, _ = panels["eta L = 1"].get_legend_handles_labels()
+    kinds = [
+        Line2D([], [], color="0.4", linewidth=WIDTHS[kind], label=label)
+        for kind, label in ((BOUND, "bound"), (WORST, "worst quadratic (exact)"))
+    ]
+    figure.legend(handles=[*handles, *kinds], loc="outside lower center", ncols=4)
     return figure
 
 

@@ -25,7 +25,7 @@ CONDITION_NUMBERS = (10.0, 100.0, 1000.0)
 COUNTS = (200, 400, 700, 1000, 1400, 2000)
 LAGS = (2, 5, 10, 20, 50, 100)
 FEW_LAGS, MANY = 50, 1000
-PANELS = {"frequencies": COUNTS, "lags": LAGS, "time": LAGS}
+PANELS = ("frequencies", "lags", "time")
 
 
 def solved(kappa: float, count: int, lags: int) -> tuple[float, float]:
@@ -45,21 +45,21 @@ def fast(kappa: float) -> tuple[float, float]:
     return strongly_convex_bound(problem, DPSGD()), time.perf_counter() - start
 
 
-def data() -> Data:
+def data(counts: tuple[int, ...] = COUNTS, lags: tuple[int, ...] = LAGS, many: int = MANY) -> Data:
     """Relative excess of the cone program over the certified bound, and times."""
     series = []
     for kappa in CONDITION_NUMBERS:
         name = f"kappa = {kappa:g}"
         certified, seconds = fast(kappa)
-        by_count = [solved(kappa, count, FEW_LAGS)[0] for count in COUNTS]
-        by_lag = [solved(kappa, MANY, lags) for lags in LAGS]
+        by_count = [solved(kappa, count, FEW_LAGS)[0] for count in counts]
+        by_lag = [solved(kappa, many, largest) for largest in lags]
         excess = [abs(value / certified - 1) for value in by_count], [abs(v / certified - 1) for v, _ in by_lag]
         floor = 1e-12  # the difference of two equal numbers on a logarithmic axis
         series += [
-            Series("frequencies", name, "cone program", np.array(COUNTS, float), np.maximum(excess[0], floor)),
-            Series("lags", name, "cone program", np.array(LAGS, float), np.maximum(excess[1], floor)),
-            Series("time", name, "cone program", np.array(LAGS, float), np.array([s for _, s in by_lag])),
-            Series("time", name, "fast", np.array(LAGS, float), np.full(len(LAGS), seconds)),
+            Series("frequencies", name, "cone program", np.array(counts, float), np.maximum(excess[0], floor)),
+            Series("lags", name, "cone program", np.array(lags, float), np.maximum(excess[1], floor)),
+            Series("time", name, "cone program", np.array(lags, float), np.array([s for _, s in by_lag])),
+            Series("time", name, "fast", np.array(lags, float), np.full(len(lags), seconds)),
         ]
     return tuple(series)
 
@@ -94,10 +94,10 @@ def report(data: Data) -> str:
     lines = []
     for kappa in CONDITION_NUMBERS:
         name = f"kappa = {kappa:g}"
+        s = curves["lags", name, "cone program"]
         slow, quick = curves["time", name, "cone program"].y[-1], curves["time", name, "fast"].y[-1]
-        excess = curves["lags", name, "cone program"].y
         times = f"{slow:.2f} s, {slow / quick:.0f} times the fast solver"
-        lines.append(f"  {name:<14} lags {LAGS[-1]}: excess {excess[-1]:.2e}, {times}")
+        lines.append(f"  {name:<14} lags {s.x[-1]:g}: excess {s.y[-1]:.2e}, {times}")
     table = "\n".join(lines)
     return f"""\
 The cone program on k = {MANY} uniform frequencies against the certified bound (infinitely many lags):

@@ -31,8 +31,8 @@ def claims(paper: str | None = None) -> tuple[Claim, ...]:
     Parameters
     ----------
     paper
-        Short name: ``"correlated-noise"`` (arXiv 2310.06771), or ``"corrnoise"`` for what this project adds; None for
-        all of them.
+        Short name: ``"correlated-noise"`` (arXiv 2310.06771), ``"shuffled-gradients"`` (arXiv 2502.03652), or
+        ``"corrnoise"`` for what this project adds; None for all of them.
 
     Returns
     -------

@@ -45,6 +45,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -335,6 +336,11 @@ class Paper:
     def __init__(self, name: str, *, source: str, title: str, authors: str) -> None:
         self.name, self.source, self.title, self.authors = name, source, title, authors
         self.claims: list[Claim] = []
+
+    def arrange(self, sections: Sequence[ModuleType]) -> None:
+        """Put the claims in the order of the modules that hold them, which is that of the paper."""
+        place = {section.__name__: k for k, section in enumerate(sections)}
+        self.claims.sort(key=lambda claim: place[claim.function.__module__])
 
     def _register(self, relation: str, number: str, **fields: Any) -> Callable[[Callable[..., Sides]], Claim]:
         def register(function: Callable[..., Sides]) -> Claim:

@@ -1,6 +1,7 @@
 """The command line: what it prints, its exit statuses, and what it leaves behind when it fails."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -18,12 +19,13 @@ import pytest
 
 from corrnoise import __main__ as command_line
 from corrnoise import __version__
-from corrnoise.figures import NAMES, paper_figure
+from corrnoise.figures import COMPANIONS, NAMES, paper_figure
 from corrnoise.figures.publication import PaperFigure, publish
 from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
 
-FILES = {f"{name}.{suffix}" for name in NAMES for suffix in ("pdf", "png", "csv")}
+DRAWN = ("mean_estimation", "linear_regression")
+FILES = {f"{name}.{suffix}" for name in DRAWN for suffix in ("pdf", "png", "csv")}
 
 
 def run(*arguments: object, options: Sequence[str] = (), **settings: Any) -> subprocess.CompletedProcess[str]:
@@ -103,7 +105,7 @@ def test_misuse_is_explained_and_ends_with_status_two(
 
 
 def test_figures_go_to_their_own_folder(tmp_path: Path) -> None:
-    result = run("figures", "--no-simulation", cwd=tmp_path, env=os.environ | {"PYTHONHASHSEED": "7"})
+    result = run("figures", *DRAWN, "--no-simulation", cwd=tmp_path, env=os.environ | {"PYTHONHASHSEED": "7"})
     assert result.returncode == 0
     assert not result.stderr
     folder = tmp_path / "corrnoise-figures"
@@ -122,6 +124,24 @@ def test_figures_go_to_their_own_folder(tmp_path: Path) -> None:
     assert "instability" in result.stdout
     for path in publish(paper_figure("mean_estimation"), tmp_path):
         assert path.read_bytes() == (folder / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(("options", "count"), [((), len(NAMES) - len(COMPANIONS)), (("--all",), len(NAMES))])
+def test_without_names_all_but_companions_are_drawn(
+    options: tuple[str, ...], count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drawn = []
+
+    def entry(name: str) -> PaperFigure:
+        return dataclasses.replace(
+            paper_figure("mean_estimation"), name=name, data=lambda: (), report=lambda _: "", simulate=None
+        )
+
+    monkeypatch.setattr("corrnoise.figures.paper_figure", entry)
+    monkeypatch.setattr("corrnoise.figures.publication.publish", lambda figure, *_: drawn.append(figure.name) or [])
+    assert command_line.main(["figures", *options, "--output", str(tmp_path)]) == 0
+    assert drawn == [name for name in NAMES if options or name not in COMPANIONS]
+    assert len(drawn) == count
 
 
 def test_named_figures_are_drawn_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

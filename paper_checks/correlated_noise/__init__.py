@@ -27,4 +27,6 @@ SECTIONS = (
     appendix_f,
 )
 
+PAPER.arrange(SECTIONS)
+
 __all__ = ["NUMBERS", "PAPER", "SECTIONS"]

@@ -274,6 +274,7 @@ def cone_value(step: float, condition: float, lags: int) -> float:
     printed=r"Discretised in $k$ frequencies it is a second-order cone program, whose value approaches that of (10) as $k \to \infty$",
     proof=STATEMENT,
     domain={"step": one_of(0.5, 1.0), "condition": one_of(2.0, 10.0)},
+    evidence="searched",
     mutants=[{"lags": 2}],
     tolerance=1e-5,
     evaluations=4,

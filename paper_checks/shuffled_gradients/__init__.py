@@ -5,4 +5,6 @@ from corrnoise.paper_checks.shuffled_gradients.paper import NUMBERS, PAPER
 
 SECTIONS = (privacy, epochs, convergence)
 
+PAPER.arrange(SECTIONS)
+
 __all__ = ["NUMBERS", "PAPER", "SECTIONS"]

@@ -4,17 +4,25 @@ Every accountant bounds the released iterates by a mixture of Gaussian mechanism
 stands where its amplification sum is A_m, and then the run hides it like one Gaussian mechanism of zCDP budget
 ρ_m = 2 A_m/z², where z = σ/G is the noise multiplier.  Adjacency is replace-one (2G is the sensitivity of a step).
 
-``per-step``
-    Composition of all steps that use the record: A is the number of epochs that do.  Needs nothing of the losses.
-``per-epoch``
-    The published accounting (Lemmas E.2, F.2): epochs are composed, amplification by iteration within each.  It is
-    plain composition where the noise after the worst position is one draw (DP-ShuffleG, Priv-Pub, Pub-Priv).
-``whole-run``
-    Amplification by iteration across epochs, for any order: proximal maps of convex functions are nonexpansive.
-``whole-run reshuffled``, ``whole-run shuffled once``
-    The same for a secret uniform permutation, fresh in each epoch or one for all; DP-ShuffleG only.
-``epochs reshuffled``
-    Lemma E.3 composed over the epochs: within each, the average over the positions of a fresh secret permutation.
+=============================  ==============  ======================================================================
+accountant                     or in short     what it does
+=============================  ==============  ======================================================================
+``"per-step"``                 ``"steps"``     composes all steps that use the record: A is the number of epochs that
+                                               do; needs nothing of the losses
+``"per-epoch"``                ``"paper"``     the published accounting (Lemmas E.2, F.2): composes epochs, with
+                                               amplification by iteration within each; plain composition where the
+                                               noise after the worst position is one draw (DP-ShuffleG, Priv-Pub,
+                                               Pub-Priv)
+``"epochs reshuffled"``        ``"rr-epoch"``  Lemma E.3 composed over the epochs: within each, the average over the
+                                               positions of a fresh secret permutation
+``"epochs shuffled once"``     ``"so-epoch"``  the average over the positions of one secret permutation of what
+                                               composed epochs reveal
+``"whole-run"``                ``"whole"``     amplification by iteration across epochs, for any order: proximal maps
+                                               of convex functions are nonexpansive
+``"whole-run reshuffled"``     ``"whole-rr"``  the same, averaged over the last position of a secret permutation that
+                                               is fresh in each epoch, earlier positions at their worst
+``"whole-run shuffled once"``  ``"whole-so"``  the same, averaged over the positions of one secret permutation
+=============================  ==============  ======================================================================
 
 All but ``per-step`` (and ``per-epoch`` where it equals it) need nonexpansive steps: convex losses, η <= 2/max L, and no
 clipping, or clipping that keeps the gradient field cocoercive, as it does for mean estimation and generalised linear
@@ -41,24 +49,25 @@ from corrnoise.theory.checks import Array
 from corrnoise.theory.records import Record
 from corrnoise.theory.shuffled_gradients.amplification import (
     amplification_sum,
+    composed_amplification_sum,
     epoch_amplification_sums,
     reshuffled_amplification_sums,
     worst_amplification_sum,
 )
 from corrnoise.theory.shuffled_gradients.schedules import Schedule
 
-METHODS = (
-    "per-step",
-    "per-epoch",
-    "whole-run",
-    "whole-run reshuffled",
-    "whole-run shuffled once",
-    "epochs reshuffled",
-)
+SHORT_NAMES = {
+    "steps": "per-step",
+    "paper": "per-epoch",
+    "rr-epoch": "epochs reshuffled",
+    "so-epoch": "epochs shuffled once",
+    "whole": "whole-run",
+    "whole-rr": "whole-run reshuffled",
+    "whole-so": "whole-run shuffled once",
+}
+METHODS = tuple(SHORT_NAMES.values())
 _SECRET_ORDERS = {
-    "whole-run reshuffled": "reshuffled",
-    "whole-run shuffled once": "shuffled once",
-    "epochs reshuffled": "reshuffled",
+    method: order for method in METHODS for order in ("reshuffled", "shuffled once") if method.endswith(order)
 }
 ORDERS = ("given", "shuffled once", "reshuffled")
 CLIPPING = ("none", "cocoercive", "general")
@@ -67,7 +76,7 @@ CONVERSIONS = ("gaussian", "zcdp", "published")
 
 _LEAST = 1e-300  # a δ that underflows is not 0
 _MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and logarithms
-_ORDERS_LESS_ONE = np.geomspace(1e-4, 1e5, 400)
+_ORDERS_LESS_ONE = np.geomspace(1e-4, 1e5, 91)  # a coarse grid; the best order is searched for between its neighbours
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,7 +154,7 @@ class Accountant(Record):
 
     def _budgets(self, noise_multiplier: float) -> Array:
         z = checks.real("noise_multiplier", noise_multiplier, "[1e-100, 1e100]")
-        return 2 * self.sums / z / z * (1 + 1e-14)
+        return 2 * self.sums / z / z * (1 + 1e-12)  # the rounding of the sums, on the safe side
 
     @cached_property
     def _single(self) -> bool:
@@ -174,6 +183,10 @@ class Accountant(Record):
     def zcdp(self, noise_multiplier: float) -> float:
         """The zCDP budget ρ that the run spends at most: that of the worst position."""
         return self.compositions * float(self._budgets(noise_multiplier).max())
+
+    def gaussian_dp(self, noise_multiplier: float) -> float:
+        """The μ of Gaussian differential privacy that the run meets: sqrt(2ρ) of the worst position."""
+        return math.sqrt(2 * self.zcdp(noise_multiplier)) * (1 + 2.0**-52)
 
     def delta(self, epsilon: float, noise_multiplier: float) -> float:
         """A δ for which the released iterates are (ε, δ)-DP: Σ p_m δ_m(ε) of the Gaussian mechanisms, rounded up.
@@ -293,17 +306,18 @@ def _gaussian_delta(budgets: Array, epsilon: float) -> Array:
 
 
 def accountant(training: Training, method: str = "whole-run") -> Accountant:
-    """The accountant ``method`` of a run, one of ``METHODS`` (see the module).
+    """The accountant ``method`` of a run, one of ``METHODS`` or ``SHORT_NAMES`` (see the module).
 
     Raises
     ------
     ValueError
         The run does not meet what the accountant assumes; the message says what.
     """
+    method = SHORT_NAMES.get(method, method)
     method = checks.choice("method", method, METHODS)
     schedule, order = training.schedule, _SECRET_ORDERS.get(method, training.order)
     per_step = _per_step_sum(schedule)
-    per_epoch = float(epoch_amplification_sums(schedule).max())
+    per_epoch = composed_amplification_sum(schedule, reshuffled=training.order == "reshuffled")
     if method != "per-step" and not (method == "per-epoch" and per_epoch == per_step):
         training.require_nonexpansive_steps(method)
     if method.startswith("whole-run") and training.released != "last iterate":
@@ -314,16 +328,30 @@ def accountant(training: Training, method: str = "whole-run") -> Accountant:
         return _worst(per_step)
     if method == "per-epoch":
         return _worst(per_epoch)
+    if method == "epochs reshuffled":
+        return _composed(schedule)
+    if method == "epochs shuffled once":
+        return _uniform(epoch_amplification_sums(schedule))
     if method == "whole-run":
-        return _worst(worst_amplification_sum(schedule, prox=training.prox))
+        reshuffled = training.order == "reshuffled"
+        return _worst(worst_amplification_sum(schedule, prox=training.prox, reshuffled=reshuffled))
     if method == "whole-run reshuffled":
-        return _uniform(reshuffled_amplification_sums(schedule))
-    if method == "whole-run shuffled once":
-        positions = range(1, schedule.samples + 1)
-        return _uniform(np.array([amplification_sum(schedule, j, prox=training.prox) for j in positions]))
-    if (schedule.private != schedule.private[0]).any():
-        raise ValueError("schedule must have the same number of private records in every epoch for 'epochs reshuffled'")
-    return _uniform(epoch_amplification_sums(schedule) / schedule.epochs, schedule.epochs)
+        return _uniform(reshuffled_amplification_sums(schedule, prox=training.prox))
+    positions = range(1, schedule.samples + 1)
+    return _uniform(np.array([amplification_sum(schedule, j, prox=training.prox) for j in positions]))
+
+
+def _composed(schedule: Schedule) -> Accountant:
+    """Private epochs, each the same mixture over the positions of its own permutation."""
+    counts = schedule.private[schedule.private > 0]
+    if np.unique(counts).size > 1:
+        raise ValueError(
+            "schedule must have the same number of private records in every private epoch for 'epochs reshuffled', "
+            f"got {counts.min()} to {counts.max()}"
+        )
+    if counts.size == 0:
+        return _worst(0.0)
+    return _uniform(epoch_amplification_sums(Schedule(schedule.samples, counts[:1], schedule.placement)), counts.size)
 
 
 def _per_step_sum(schedule: Schedule) -> float:

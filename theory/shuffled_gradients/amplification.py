@@ -20,6 +20,9 @@ Jiang, Sharma, Wu and Joshi, 2026: Theorem C.9, Lemmas E.2 and F.2.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.shuffled_gradients.schedules import Schedule
+
+_CUT = 100.0  #: largest logarithm of a weight relative to that of the last arrival
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -74,7 +79,8 @@ def best_plan_cost(sensitivities: ArrayLike, noise: ArrayLike, contractions: Arr
         return 0.0
     # What remains of each step's difference at the end.  Common factors cancel: weigh by the last arrival.
     logs = np.concatenate([np.cumsum(np.log(np.maximum(c, 1e-300))[:0:-1])[::-1], [0.0]])
-    weights = np.exp(logs - logs[last]) if (c[1:] > 0).all() else _weights(c, last)
+    # (Weights of later noise are cut off where they might overflow, which is on the safe side.)
+    weights = np.exp(np.minimum(logs - logs[last], _CUT)) if (c[1:] > 0).all() else _weights(c, last)
     return float(_pooled(weights * s, np.square(weights * tau)))
 
 
@@ -82,6 +88,18 @@ def _weights(c: Array, last: int) -> Array:
     """Products of later contractions, some of which vanish: nothing is left of what came before."""
     weights = np.concatenate([np.cumprod(c[:0:-1])[::-1], [1.0]])
     return weights / weights[last] if weights[last] > 0 else weights
+
+
+def _places(schedule: Schedule, positions: ArrayLike) -> NDArray[np.int64]:
+    """Positions in all epochs, shape (K,)."""
+    found = np.asarray(positions)
+    if found.dtype.kind not in "iu" or found.shape not in ((), (schedule.epochs,)):
+        raise ValueError(f"positions must be an integer or {schedule.epochs} of them, got {positions!r:.80}")
+    if found.min() < 1 or found.max() > schedule.samples:
+        raise ValueError(
+            f"positions must lie in [1, samples] = [1, {schedule.samples}], got {found.min()} to {found.max()}"
+        )
+    return np.broadcast_to(found, (schedule.epochs,)).astype(np.int64)
 
 
 def run_steps(schedule: Schedule, positions: ArrayLike, *, prox: float = 1.0) -> tuple[Array, Array, Array]:
@@ -97,9 +115,7 @@ def run_steps(schedule: Schedule, positions: ArrayLike, *, prox: float = 1.0) ->
         Lipschitz constant of the proximal map at the end of an epoch, 1/(1 + η n μ_ψ).
     """
     n, epochs = schedule.samples, schedule.epochs
-    place: NDArray[np.int64] = np.broadcast_to(np.asarray(positions), (epochs,)).astype(np.int64)
-    if place.min() < 1 or place.max() > n:
-        raise ValueError(f"positions must lie in [1, samples] = [1, {n}], got {place.min()} to {place.max()}")
+    place = _places(schedule, positions)
     step = np.arange(1, n + 1)
     used = (step == place[:, np.newaxis]) & (step <= schedule.private[:, np.newaxis])
     kinds = {count: schedule.noisy_steps(count) for count in np.unique(schedule.private).tolist()}
@@ -109,24 +125,61 @@ def run_steps(schedule: Schedule, positions: ArrayLike, *, prox: float = 1.0) ->
     return used.astype(float).ravel(), noise.astype(float).ravel(), contraction.ravel()
 
 
+@dataclass(frozen=True)
+class _Run:
+    """The noise of a run as its differences see it, epoch by epoch: a taut string with few vertices.
+
+    A difference that arrives in epoch k is worth w_k at the end, noise there w_k², with w_k = prox^{K−1−k}.
+
+    ``weights`` are w_k, shape (K,), relative to the last epoch with private records; ``starts`` the noise before epoch
+    k, shape (K + 1,); ``before[c][j]`` the number of noisy steps before step j + 1 of an epoch with c private records.
+    """
+
+    private: NDArray[np.int64]
+    weights: Array
+    starts: Array
+    before: dict[int, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, schedule: Schedule, prox: float) -> _Run:
+        counts = schedule.private
+        last = int(np.max(np.nonzero(counts)[0], initial=0))
+        decay = math.log(checks.real("prox", prox, "(0, 1]"))
+        weights = np.exp(np.minimum((last - np.arange(counts.size)) * decay, _CUT))
+        before = {c: np.append(0, np.cumsum(schedule.noisy_steps(c))) for c in np.unique(counts).tolist()}
+        noise = np.square(weights) * [before[c][-1] for c in counts.tolist()]
+        return cls(counts, weights, np.append(0.0, np.cumsum(noise)), before)
+
+    def cost(self, positions: NDArray[np.int64]) -> float:
+        """A for the record at ``positions``, shape (K,); unused where beyond the private records."""
+        used = np.nonzero(positions <= self.private)[0]
+        if used.size == 0:
+            return 0.0
+        places = zip(self.private[used].tolist(), positions[used].tolist(), strict=True)
+        earlier = np.square(self.weights[used]) * [self.before[c][j - 1] for c, j in places]
+        widths = np.diff(np.append(self.starts[used] + earlier, self.starts[-1]))
+        return float(_pooled(self.weights[used], widths))
+
+
 def amplification_sum(schedule: Schedule, positions: ArrayLike, *, prox: float = 1.0) -> float:
     """A of a run whose order is given: the record stands at ``positions`` (see ``run_steps``).
 
     For DP-ShuffleG and one position j it is (K − 1)/n + 1/(n − j + 1); the paper composes epochs instead, which gives
     K/(n − j + 1).
     """
-    return best_plan_cost(*run_steps(schedule, positions, prox=prox))
+    return _Run.of(schedule, prox).cost(_places(schedule, positions))
 
 
-def worst_amplification_sum(schedule: Schedule, *, prox: float = 1.0) -> float:
-    """A of the worst position, the same in every epoch: that of a given order."""
-    latest = int(schedule.private.max())
-    if latest == 0:
-        return 0.0
-    if schedule.placement != "private":
-        # A later arrival leaves less noise to hide in: the last private step is the worst.
-        return amplification_sum(schedule, latest, prox=prox)
-    return max(amplification_sum(schedule, j, prox=prox) for j in range(1, latest + 1))
+def worst_amplification_sum(schedule: Schedule, *, prox: float = 1.0, reshuffled: bool = False) -> float:
+    """A of the worst positions: the same in every epoch, or any if ``reshuffled``.
+
+    A later arrival leaves less noise to hide in: a plan that spends it spends an earlier one too.  So the last private
+    step of each epoch is the worst, and of one position for all epochs the last that is used as often.
+    """
+    run = _Run.of(schedule, prox)
+    if reshuffled:
+        return run.cost(np.maximum(schedule.private, 1))
+    return max(run.cost(np.full(schedule.epochs, j)) for j in np.unique(np.maximum(schedule.private, 1)))
 
 
 def epoch_amplification_sums(schedule: Schedule) -> Array:
@@ -142,17 +195,26 @@ def epoch_amplification_sums(schedule: Schedule) -> Array:
     return total
 
 
-def reshuffled_amplification_sums(schedule: Schedule) -> Array:
-    """A of DP-ShuffleG with fresh permutations, by the last epoch's position, shape (n,), earlier ones at their worst.
+def composed_amplification_sum(schedule: Schedule, *, reshuffled: bool = False) -> float:
+    """A of composed epochs at the worst positions: the same in every epoch, or any if ``reshuffled``."""
+    if not reshuffled:
+        return float(epoch_amplification_sums(schedule).max())
+    counts, times = np.unique(schedule.private[schedule.private > 0], return_counts=True)
+    return float(sum(t / schedule.noisy_steps(c)[c - 1 :].sum() for c, t in zip(counts, times, strict=True)))
 
-    Position j = n − m + 1 of the last epoch has A = (K − 2)/n + 1/(n + 1 − m) + 1/m if 2m <= n + 1, else
-    (K − 2)/n + 4/(n + 1): the last but one arrival at the end of its epoch.  Earlier arrivals would be hidden better.
+
+def reshuffled_amplification_sums(schedule: Schedule, *, prox: float = 1.0) -> Array:
+    """A with fresh permutations, by the position in the last epoch of private records, shape (n,).
+
+    The record stands at the worst position of all earlier epochs, the last private step: earlier arrivals would be
+    hidden better.  Positions beyond the private steps of the last epoch do not use it there.  For DP-ShuffleG with
+    K >= 2 position n − m + 1 has A = (K − 2)/n + 1/(n + 1 − m) + 1/m if 2m <= n + 1, else (K − 2)/n + 4/(n + 1).
     """
-    n, epochs = schedule.samples, schedule.epochs
-    if schedule.placement != "every" or (schedule.private != n).any():
-        raise ValueError("schedule must have noise at every step and private records only (DP-ShuffleG)")
-    m = np.arange(n, 0, -1.0)
-    if epochs == 1:
-        return np.asarray(1 / m)
-    last_two = np.where(2 * m <= n + 1, 1 / (n + 1 - m) + 1 / m, 4 / (n + 1))
-    return np.asarray((epochs - 2) / n + last_two)
+    run, n = _Run.of(schedule, prox), schedule.samples
+    last = int(np.max(np.nonzero(schedule.private)[0], initial=0))
+    positions = np.maximum(schedule.private, 1)
+    sums = np.empty(n)
+    for j in range(1, n + 1):
+        positions[last] = j
+        sums[j - 1] = run.cost(positions)
+    return sums

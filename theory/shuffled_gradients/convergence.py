@@ -6,19 +6,25 @@ After K epochs of n steps with learning rate η the excess risk E G(x^{K+1}) −
     e_k = C_k²/(2 n² β) + 5 η² L*_k D_k + (η + 5 η² n L_k) d σ_k²,
 
 where R = ‖x_1 − x*‖, s² is the mean squared gradient of the private losses at x*, L_k and L*_k are the mean and the
-largest smoothness of the records of epoch k, σ_k is the noise, and C_k², D_k measure how unlike the public records are.
+largest smoothness of the records of epoch k, σ_k is the noise, and C_k², D_k measure how unlike the public records are
+(Theorem 3.7 = D.14 as corrected).  ψ is any closed convex function: the l1 norm and projections need nothing else.  The
+corollaries (4.1 = E.1, F.1, D.15, G.4, G.8) replace a sum over k by its largest term times 1 + log m, for m epochs that
+have one: its weights are m of the numbers 1, 1/2, 1/3, ….
 
-The published noise term is 6 η² n L*_k d σ_k².  It is smaller by a factor of about η n L and false: Lemma D.10 bounds
+**The noise.**  Published is 6 η² n L*_k d σ_k².  It is smaller by a factor of about η n L and false: Lemma D.10 bounds
 the opposite sign of E ⟨noise, x⟩, and its Jacobian lacks the term −η I.  With f_i = ‖x‖²/2000, ψ = ‖x‖²/2, n = 100,
 d = 1000, K = 10, η = 0.01, σ = 1, x_1 = x* = 0 the excess risk is 1.6656, the published bound 0.3963.  The ratio is
 unbounded (smoothness → 0), so no constant saves it.  The correction is Stein's lemma for Lipschitz maps: every later
-step is nonexpansive, so E ⟨noise_i, x⟩ <= η d σ².
+step is nonexpansive, so E ⟨noise_i, x⟩ <= η d σ².  Noise on the last step of an epoch only gives (η/n) d σ_k² instead,
+at the same privacy of an epoch.
 
-Noise on the last step of an epoch only gives (η/n) d σ_k² instead, at the same privacy of an epoch.
+**Non-smooth ψ.**  For the l1 norm Theorem G.3 adds 2 d σ_k² B/sqrt(2π) with B >= E ‖x − ηλn‖_∞, for a projection G.7
+adds d σ_k²/2 + 5 η² C_k² and needs smaller steps.  Neither term is needed.  With public records both are vacuous, for
+they ask for μ_ψ >= β > 0.  Where ψ confines x to a set of diameter δ, δ C_k/n may replace C_k²/(2 n² β), without β.
 
 References
 ----------
-Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollary 4.1 (E.1), Theorem D.15, Table 1.
+Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollaries 4.1 (E.1), D.15 and F.1, Appendix G.
 """
 
 from __future__ import annotations
@@ -33,6 +39,7 @@ from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.records import Record
 
+REGULARISERS = ("smooth", "lasso", "projection")
 _POSITIVE = "(0, 1e100]"
 _NONNEGATIVE = "[0, 1e100]"
 
@@ -80,6 +87,13 @@ class Run(Record):
         D_k = (1/n) Σ_{n_k < i < n} C_i² >= 0, a scalar or shape (K,).
     beta
         0 < β <= μ_ψ − (smoothness of H_k); not needed, and 0, where there is no dissimilarity.
+    diameter
+        δ > 0 of a set to which ψ confines x, which makes β unnecessary; None for none.  The total dissimilarities then
+        are suprema over that set.
+    regulariser
+        ``"smooth"``, ``"lasso"`` or ``"projection"``: which published theorem is meant; the corrected one is for all.
+    size
+        B >= 0 of Assumption G.1, which the published theorem for ``"lasso"`` uses.
     """
 
     samples: int
@@ -96,6 +110,9 @@ class Run(Record):
     total_dissimilarity: ArrayLike = 0.0
     partial_dissimilarity: ArrayLike = 0.0
     beta: float = 0.0
+    diameter: float | None = None
+    regulariser: str = "smooth"
+    size: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("samples", "epochs", "dimension"):
@@ -105,7 +122,13 @@ class Run(Record):
             distance=checks.real("distance", self.distance, _NONNEGATIVE),
             deviation=checks.real("deviation", self.deviation, _NONNEGATIVE),
             beta=checks.real("beta", self.beta, _NONNEGATIVE),
+            regulariser=checks.choice("regulariser", self.regulariser, REGULARISERS),
+            size=checks.real("size", self.size, _NONNEGATIVE),
         )
+        if self.diameter is not None:
+            self._set(diameter=checks.real("diameter", self.diameter, _POSITIVE))
+        if self.private_smoothness is not None:
+            self._set(private_smoothness=checks.real("private_smoothness", self.private_smoothness, _POSITIVE))
         for name in ("noise", "total_dissimilarity", "partial_dissimilarity", "smoothness", "largest_smoothness"):
             interval = _POSITIVE if "smoothness" in name else _NONNEGATIVE
             values = checks.reals(name, getattr(self, name), interval)
@@ -114,8 +137,8 @@ class Run(Record):
             self._set(**{name: values})
         if np.any(np.asarray(self.smoothness) > np.asarray(self.largest_smoothness) * (1 + 1e-12)):
             raise ValueError("smoothness must be at most largest_smoothness")
-        if np.any(self.total_dissimilarity) and self.beta == 0:
-            raise ValueError("beta must be positive where total_dissimilarity is, got 0.0")
+        if np.any(self.total_dissimilarity) and self.beta == 0 and self.diameter is None:
+            raise ValueError("beta must be positive where total_dissimilarity is, got 0.0 and no diameter")
 
     @property
     def _mean_smoothness(self) -> float:
@@ -123,29 +146,14 @@ class Run(Record):
         private = self.private_smoothness
         return max(float(np.max(self.smoothness)), 0.0 if private is None else private)
 
-    def largest_learning_rate(self) -> float:
-        """1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), up to which the bound holds."""
-        growth = 10 * self._mean_smoothness * float(np.max(self.largest_smoothness)) * (1 + math.log(self.epochs))
+    def largest_learning_rate(self, *, published: bool = False) -> float:
+        """1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), up to which the bound holds; published G.7 has L̄ + 1 for L̄."""
+        mean = self._mean_smoothness + (published and self.regulariser == "projection")
+        growth = 10 * mean * float(np.max(self.largest_smoothness)) * (1 + math.log(self.epochs))
         return 1 / (2 * self.samples * math.sqrt(growth))
 
-    def _noise_terms(self, published: bool) -> Array:
-        eta, n = self.learning_rate, self.samples
-        energy = self.dimension * np.square(self.noise)
-        if published:
-            return np.asarray(6 * eta**2 * n * np.asarray(self.largest_smoothness) * energy)
-        if self.end_noise:
-            return np.asarray(eta / n * energy)
-        return np.asarray((eta + 5 * eta**2 * n * np.asarray(self.smoothness)) * energy)
-
-    def _dissimilarity_terms(self) -> Array:
-        eta, n = self.learning_rate, self.samples
-        partial = 5 * eta**2 * np.asarray(self.largest_smoothness) * np.asarray(self.partial_dissimilarity)
-        if self.beta == 0:
-            return np.asarray(partial)
-        return np.asarray(np.square(self.total_dissimilarity) / (2 * n**2 * self.beta) + partial)
-
     def excess_risk_upper_bound(self, *, published: bool = False) -> Bound:
-        """Theorem 3.7 (D.14) corrected, or with the published noise term.
+        """Theorem D.14 corrected, or as published (D.14, G.3, G.7, after ``regulariser``).
 
         The parts of M are those of the epoch s that maximises their sum.
 
@@ -154,33 +162,54 @@ class Run(Record):
         ValueError
             ``learning_rate`` exceeds ``largest_learning_rate``.
         """
-        self._require_small_steps()
-        terms = (self._noise_terms(published), self._dissimilarity_terms())
-        noise, other = (np.broadcast_to(term, (self.epochs,)) for term in terms)
         weights = 1 / np.arange(1.0, self.epochs + 1)
-        sums = [np.convolve(terms, weights)[: self.epochs] for terms in (noise, other)]
-        worst = int(np.argmax(sums[0] + sums[1]))
-        return Bound(
-            self.distance**2 / (self.learning_rate * self.samples * self.epochs),
-            self._shuffling(),
-            2 * float(sums[1][worst]),
-            2 * float(sums[0][worst]),
+        noise, other = (np.convolve(terms, weights)[: self.epochs] for terms in self._terms(published))
+        worst = int(np.argmax(noise + other))
+        return self._bound(float(noise[worst]), float(other[worst]), published)
+
+    def corollary_upper_bound(self, *, published: bool = False) -> Bound:
+        """The same with the largest term of M times 1 + log m, m the number of epochs that have one, for noise and for
+        dissimilarity: Corollaries E.1, D.15, F.1, G.4 and G.8 corrected, or as published.
+        """
+        noise, other = (
+            float(terms.max()) * (1 + math.log(max(np.count_nonzero(terms), 1))) for terms in self._terms(published)
         )
+        return self._bound(noise, other, published)
 
-    def private_excess_risk_upper_bound(self, *, published: bool = False) -> Bound:
-        """Corollary 4.1 (E.1) for DP-ShuffleG, corrected: the same with 1 + log K in place of the harmonic sums."""
-        self._require_small_steps()
-        if np.any(self._dissimilarity_terms()):
-            raise ValueError("the corollary is for runs without public records")
-        noise = 2 * float(np.max(self._noise_terms(published))) * (1 + math.log(self.epochs))
-        initial = self.distance**2 / (self.learning_rate * self.samples * self.epochs)
-        return Bound(initial, self._shuffling(), 0.0, noise)
-
-    def _shuffling(self) -> float:
-        steps = 10 * (self.learning_rate * self.samples * self.deviation) ** 2
-        return steps * float(np.max(self.smoothness)) * (1 + math.log(self.epochs))
-
-    def _require_small_steps(self) -> None:
-        largest = self.largest_learning_rate()
+    def _bound(self, noise: float, dissimilarity: float, published: bool) -> Bound:
+        largest = self.largest_learning_rate(published=published)
         if self.learning_rate > largest * (1 + 1e-12):
             raise ValueError(f"learning_rate must lie in (0, {largest!r}] for the bound, got {self.learning_rate!r}")
+        initial = self.distance**2 / (self.learning_rate * self.samples * self.epochs)
+        steps = 10 * (self.learning_rate * self.samples * self.deviation) ** 2
+        shuffling = steps * float(np.max(self.smoothness)) * (1 + math.log(self.epochs))
+        return Bound(initial, shuffling, 2 * dissimilarity, 2 * noise)
+
+    def _terms(self, published: bool) -> tuple[Array, Array]:
+        """The parts of e_k that are due to noise and to dissimilarity, shape (K,) each."""
+        terms = self._noise_terms(published), self._dissimilarity_terms(published)
+        return np.broadcast_to(terms[0], (self.epochs,)), np.broadcast_to(terms[1], (self.epochs,))
+
+    def _noise_terms(self, published: bool) -> Array:
+        eta, n = self.learning_rate, self.samples
+        energy = self.dimension * np.square(self.noise)
+        if published:
+            added = {"smooth": 0.0, "lasso": 2 * self.size / math.sqrt(2 * math.pi), "projection": 0.5}
+            return np.asarray((6 * eta**2 * n * np.asarray(self.largest_smoothness) + added[self.regulariser]) * energy)
+        if self.end_noise:
+            return np.asarray(eta / n * energy)
+        return np.asarray((eta + 5 * eta**2 * n * np.asarray(self.smoothness)) * energy)
+
+    def _dissimilarity_terms(self, published: bool) -> Array:
+        eta, n, total = self.learning_rate, self.samples, np.asarray(self.total_dissimilarity)
+        vanishing = np.asarray(self.largest_smoothness) * np.asarray(self.partial_dissimilarity)
+        if published and self.regulariser == "projection":
+            vanishing = vanishing + np.square(total)
+        lasting = np.zeros(())
+        if self.diameter is not None and not published:
+            lasting = total * self.diameter / n
+        elif self.beta > 0:
+            lasting = np.square(total) / (2 * n**2 * self.beta)
+        elif np.any(total):
+            raise ValueError("beta must be positive for the published bound, got 0.0")
+        return np.asarray(lasting + 5 * eta**2 * vanishing)

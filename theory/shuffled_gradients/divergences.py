@@ -53,7 +53,8 @@ def gaussian_renyi_divergence(
 def linear_run_separation(sensitivities: ArrayLike, noise: ArrayLike, contractions: ArrayLike) -> float:
     """Squared distance of the last iterates over their variance, for linear maps x_t = c_t x_{t−1} ± s_t/2 + noise.
 
-    The exact counterpart of ``best_plan_cost``: (Σ w_t s_t)²/Σ (w_t τ_t)² with w_t = c_{t+1} … c_T, never above it.
+    The exact counterpart of ``best_plan_cost``: (Σ w_t s_t)²/Σ (w_t τ_t)² with w_t = c_{t+1} … c_T, never above it.  No
+    product under- or overflows; below 1e-307 the result may be 0.
 
     Parameters
     ----------
@@ -63,9 +64,18 @@ def linear_run_separation(sensitivities: ArrayLike, noise: ArrayLike, contractio
     s = checks.reals("sensitivities", sensitivities, ndim=1)
     tau = checks.reals("noise", noise, "[0, inf)", ndim=1)
     c = checks.reals("contractions", contractions, "[-1, 1]", ndim=1)
-    weights = np.concatenate([np.cumprod(c[:0:-1])[::-1], [1.0]])
-    spread, distance = float(np.square(weights * tau).sum()), abs(float((weights * s).sum()))
-    return distance**2 / spread if spread > 0 else (0.0 if distance == 0 else math.inf)
+    signs = np.concatenate([np.cumprod(np.sign(c[:0:-1]))[::-1], [1.0]])
+    with np.errstate(divide="ignore"):
+        logs = np.concatenate([np.cumsum(np.log(np.abs(c[:0:-1])))[::-1], [0.0]])  # of |w|; −inf where it vanishes
+    seen, heard = (np.max(logs[arrives], initial=-np.inf) for arrives in (s != 0, tau > 0))
+    if seen == -np.inf:
+        return 0.0
+    # Each sum is taken relative to its largest weight, so that products may underflow.
+    distance = abs(float((signs * s * np.exp(np.where(s != 0, logs - seen, -np.inf))).sum()))
+    if heard == -np.inf or distance == 0:
+        return math.inf if distance > 0 else 0.0
+    spread = float(np.square(tau * np.exp(np.where(tau > 0, logs - heard, -np.inf))).sum())
+    return math.exp(min(2 * (seen - heard + math.log(distance)) - math.log(spread), 709.0))
 
 
 def quadratic_run(

@@ -17,7 +17,7 @@ from corrnoise.theory.shuffled_gradients.divergences import quadratic_run
 
 def test_reference_values():
     run = Run(100, 50, 10, 1e-4, 1.0, 1.0, 5.0, 1.0, 1.0)
-    corrected, published = (run.private_excess_risk_upper_bound(published=p) for p in (False, True))
+    corrected, published = (run.corollary_upper_bound(published=p) for p in (False, True))
     assert corrected.initialisation == pytest.approx(2.0)
     assert corrected.shuffling == pytest.approx(0.004912023005, rel=1e-9)
     assert corrected.noise == pytest.approx(0.257881207785, rel=1e-10)
@@ -38,13 +38,13 @@ def test_the_published_theorem_is_false(smoothness):
     _, covariance = quadratic_run(hessians, targets, np.ones((epochs, n)), eta, ridge=1.0)
     exact = d * (smoothness + 1) / 2 * covariance[0, 0]
     run = Run(n, epochs, d, eta, 0.0, 0.0, 1.0, smoothness, smoothness)
-    for bound in (run.excess_risk_upper_bound, run.private_excess_risk_upper_bound):
+    for bound in (run.excess_risk_upper_bound, run.corollary_upper_bound):
         assert bound(published=True).total < exact < bound().total
     if smoothness == 1e-3:
         assert exact == pytest.approx(1.665571935, rel=1e-9)
-        assert run.private_excess_risk_upper_bound(published=True).total == pytest.approx(0.3963102112, rel=1e-9)
+        assert run.corollary_upper_bound(published=True).total == pytest.approx(0.3963102112, rel=1e-9)
         assert run.excess_risk_upper_bound(published=True).total == pytest.approx(0.351476, rel=1e-5)
-        assert run.private_excess_risk_upper_bound().total == pytest.approx(66.3819603692, rel=1e-10)
+        assert run.corollary_upper_bound().total == pytest.approx(66.3819603692, rel=1e-10)
 
 
 @st.composite
@@ -86,7 +86,7 @@ def test_the_corrected_bound_holds_for_exact_private_runs(case):
     )
     exact = mean_curvature / 2 * ((mean[0] - x_star) ** 2 + covariance[0, 0])
     assert exact <= run.excess_risk_upper_bound().total * (1 + 1e-12)
-    assert run.excess_risk_upper_bound().total <= run.private_excess_risk_upper_bound().total * (1 + 1e-12)
+    assert run.excess_risk_upper_bound().total <= run.corollary_upper_bound().total * (1 + 1e-12)
 
 
 def test_dissimilarity_is_an_average_over_all_permutations():
