@@ -100,14 +100,15 @@ def data(refine: int = 4) -> Data:
     series = []
     for panel, settings in SETTINGS.items():
         places = np.arange((settings.size - 1) * refine + 1) / refine
-        x, problems = _problems(panel, np.interp(places, np.arange(settings.size), settings))
+        x, problems = panel_problems(panel, np.interp(places, np.arange(settings.size), settings))
         for (method, kind), value in CURVES.items():
             series.append(Series(panel, method, kind, x, np.array([value(p) for p in problems])))
     return tuple(series)
 
 
-def _problems(panel: str, settings: Array) -> tuple[Array, list[LinearRegression]]:
-    """The horizontal axis of ``panel`` at ``settings`` and the problems there."""
+def panel_problems(panel: str, settings: Array | None = None) -> tuple[Array, list[LinearRegression]]:
+    """The horizontal axis of ``panel`` at ``settings`` (None: those of ``SETTINGS``) and the problems there."""
+    settings = SETTINGS[panel] if settings is None else settings
     if panel == "dimension":
         return settings, [problem(dimension=int(d)) for d in settings]
     if panel == "effective dimension":
@@ -129,7 +130,7 @@ def simulate(run: SimulationRun) -> Simulated:
     """Simulate the exact values of both methods at the settings of all panels; points that fail are left out."""
     from corrnoise.simulations.sweeps import Point, sweep
 
-    axes = {panel: _problems(panel, settings) for panel, settings in SETTINGS.items()}
+    axes = {panel: panel_problems(panel) for panel in SETTINGS}
     places: dict[tuple[LinearRegression, str], str] = {}  # a point that panels share is simulated once
     for panel, (xs, problems) in axes.items():
         for x, p in zip(xs, problems, strict=True):

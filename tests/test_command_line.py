@@ -137,8 +137,12 @@ def test_without_names_all_but_companions_are_drawn(
             paper_figure("mean_estimation"), name=name, data=lambda: (), report=lambda _: "", simulate=None
         )
 
+    def record(figure: PaperFigure, *_: object) -> list[Path]:
+        drawn.append(figure.name)
+        return []
+
     monkeypatch.setattr("corrnoise.figures.paper_figure", entry)
-    monkeypatch.setattr("corrnoise.figures.publication.publish", lambda figure, *_: drawn.append(figure.name) or [])
+    monkeypatch.setattr("corrnoise.figures.publication.publish", record)
     assert command_line.main(["figures", *options, "--output", str(tmp_path)]) == 0
     assert drawn == [name for name in NAMES if options or name not in COMPANIONS]
     assert len(drawn) == count

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from corrnoise import __main__ as command_line
+from corrnoise.figures.publication import PaperFigure
 from corrnoise.paper_checks import checking, report
 from corrnoise.paper_checks.ledger import Claim, Outcome
 
@@ -27,8 +28,13 @@ def test_the_page_holds_the_claims_that_were_selected(tmp_path: Path, capsys: py
 
 
 def test_figures_without_companions_are_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = []
-    monkeypatch.setattr(report, "_figure", lambda figure: drawn.append(figure.name) or "<figure></figure>")
+    drawn: list[str] = []
+
+    def figure(entry: PaperFigure) -> str:
+        drawn.append(entry.name)
+        return "<figure></figure>"
+
+    monkeypatch.setattr(report, "_figure", figure)
     assert run("Property C.7", "--output", tmp_path / "page.html") == 0
     assert {"mean_estimation", "linear_regression", "strongly_convex", "learning_curves"} <= set(drawn)
     assert "strongly_convex_convergence" not in drawn

@@ -17,7 +17,7 @@ def _numbers(kind: str, *labels: str) -> tuple[str, ...]:
 #: Every numbered statement that makes a claim.  (Table 3 lists mechanisms, and follows with them.)
 NUMBERS = (
     *_numbers("Theorem", "1.1", "2.1", "2.2", "3.1", "C.14", "C.15", "C.18", "D.4", "D.11", "D.13", "E.1"),
-    *_numbers("Equation", "(5)", "(18)", "(19)", "(20)", "(21)"),
+    *_numbers("Equation", "(5)", "(18)", "(19)", "(20)", "(21)", "(81)", "(82)", "(83)"),
     *_numbers("Table", "1", "2", "3", "4"),
     *_numbers("Figure", "1", "2", "3"),
     *_numbers("Property", "C.1", "C.3", "C.7", "C.8", "C.9", "D.2"),
