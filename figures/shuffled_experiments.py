@@ -1,8 +1,8 @@
 """Shuffled gradients with public data: excess risk over the epochs at the same privacy, on bundled stand-ins.
 
-Figure 2 of Jiang, Sharma, Wu and Joshi (2026), and its companions for other orders and shares of private steps.  The
-paper's data sets are replaced by stand-ins of the same shape that scikit-learn carries (rows of panels), for
-ε = 1, 5, 10 (columns) and δ = 1e-6.  Lines are means over ten runs at each algorithm's best learning rate, bands one
+Figure 2 of Jiang, Sharma, Wu and Joshi (2026), and its companions for other orders (Figures 3 and 4) and shares of
+private steps (Figures 5 and 6).  The paper's data sets are replaced by stand-ins of the same shape that scikit-learn
+carries (rows of panels), for ε = 1, 5, 10 (columns) and δ = 1e-6.  Lines are means over ten runs at each algorithm's best learning rate, bands one
 standard deviation.
 
 ``shuffled_experiments`` uses the paper's accounting; ``shuffled_experiments_sharp`` the same runs with amplification
@@ -168,10 +168,10 @@ def _figures() -> dict[str, PaperFigure]:
             "random reshuffling, sharp accounting",
             Setting(accounting="sharp"),
         ),
-        ("shuffled_given_order", f"After Appendix H of {paper}", "incremental gradients", Setting(order="given")),
-        ("shuffled_once", f"After Appendix H of {paper}", "shuffled once", Setting(order="shuffled once")),
-        ("shuffled_quarter", f"After Appendix H of {paper}", "p = 0.25", Setting(private_share=0.25)),
-        ("shuffled_three_quarters", f"After Appendix H of {paper}", "p = 0.75", Setting(private_share=0.75)),
+        ("shuffled_given_order", f"Figure 3 of {paper}", "incremental gradients", Setting(order="given")),
+        ("shuffled_once", f"Figure 4 of {paper}", "shuffled once", Setting(order="shuffled once")),
+        ("shuffled_quarter", f"Figures 5 and 6 of {paper}", "p = 0.25", Setting(private_share=0.25)),
+        ("shuffled_three_quarters", f"Figures 5 and 6 of {paper}", "p = 0.75", Setting(private_share=0.75)),
     ]
     return {name: _figure(name, source, text, setting) for name, source, text, setting in entries}
 

@@ -13,20 +13,23 @@ from corrnoise.theory import elliptic
 from corrnoise.theory.arithmetic import arithmetic
 
 
-@monotone(-1, within=[("0", "1")])
+SMALL, LARGE = ("1e-310", "1"), ("1", "2")  #: gaps, and 2 less a gap
+
+
+@monotone(-1, within=[SMALL])
 def inverse_mean(gap: Any) -> Any:
     """1/agm(a, 2 − a), falling on (0, 1]: arithmetic and geometric mean of a and 2 − a do not fall there."""
     return elliptic.mean_inverse_modulus(gap)
 
 
-@monotone(-1)
+@monotone(-1, within=[SMALL])
 def first_kind(complement: Any) -> Any:
     """K(k) = π/(2 agm(1, k')), k' = sqrt(1 − k²), falls with k', because all means of 1 and k' rise with it."""
     m = arithmetic(complement)
     return m.pi / 2 / elliptic.agm(m.number(1), complement)
 
 
-@monotone(-1, -1)
+@monotone(-1, -1, within=[("0", "1"), SMALL])
 def scaled_third_kind(characteristic: Any, complement: Any) -> Any:
     """(1 − α²) Π(α², k) for α² < 1 falls with α² and k', because its integrand does, for n = 1 − α²:
 
@@ -37,7 +40,7 @@ def scaled_third_kind(characteristic: Any, complement: Any) -> Any:
     return root * root * elliptic.cel(complement, root, m.number(1), 1 / root)
 
 
-@monotone(+1, +1, -1, -1)
+@monotone(+1, +1, -1, -1, within=[SMALL, LARGE, SMALL, LARGE])
 def _quotient(a: Any, b: Any, c: Any, d: Any) -> Any:
     """4 ∫_0^{π/2} sqrt(a² sin² φ + b² cos² φ)/(c² sin² φ + d² cos² φ) dφ; the signs are those of the integrand."""
     m = arithmetic(a, b, c, d)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.shuffled_gradients.losses import Loss, Regulariser, Task
 
@@ -25,12 +26,17 @@ _BALL = Regulariser("ball", 10.0)
 _RIDGE = Regulariser("ridge", 0.1)
 _LASSO = Regulariser("lasso", 0.1)
 
+_NOT_PREDICTIVE = ("county", "community", "communityname")  # of Crime: names and codes of places, most of them missing
+
 Split = tuple[Array, Array, Array, Array]  # private features and targets, public features and targets
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set: its source, what it stands in for (empty if it is the paper's own), and how it is split."""
+    """A data set: its source, what it stands in for (empty if it is the paper's own), and how it is split.
+
+    ``rotation`` is the scale s of public features turned by I + s N(0, 1), or None where nothing is turned.
+    """
 
     name: str
     source: str
@@ -38,6 +44,7 @@ class DataSet:
     loss: str
     regulariser: Regulariser
     split: Callable[..., Split]
+    rotation: float | None = None
 
     @property
     def downloaded(self) -> bool:
@@ -88,13 +95,18 @@ def _diabetes_by_sex() -> Split:
     return features[private], response[private], features[public], response[public]
 
 
-def _diabetes_rotated() -> Split:
-    features, response, _ = _diabetes()
+def _halves(features: Array, targets: Array, most: int, rotation: float) -> Split:
+    """Two random halves of at most ``most`` records, the features of the second turned by I + rotation N(0, 1)."""
     rng = np.random.default_rng(0)
-    order = rng.permutation(len(features))
-    private, public = order[:200], order[200:400]
-    turn = np.eye(features.shape[1]) + 0.3 * rng.standard_normal((features.shape[1],) * 2)
-    return features[private], response[private], features[public] @ turn, response[public]
+    order, half = rng.permutation(len(features)), min(len(features) // 2, most)
+    private, public = order[:half], order[half : 2 * half]
+    turn = np.eye(features.shape[1]) + rotation * rng.standard_normal((features.shape[1],) * 2)
+    return features[private], targets[private], features[public] @ turn, targets[public]
+
+
+def _diabetes_rotated(rotation: float) -> Split:
+    features, response, _ = _diabetes()
+    return _halves(features, response, 200, rotation)
 
 
 def _breast_cancer() -> Split:
@@ -109,8 +121,10 @@ def _breast_cancer() -> Split:
 # -- from OpenML -------------------------------------------------------------------------------------------------------
 
 
-def _openml(identifier: int, name: str, cache: str | None) -> tuple[NDArray[Any], NDArray[Any], list[str]]:
-    """Features, targets and names of columns, without rows that miss a value."""
+def _openml(
+    identifier: int, name: str, cache: str | None, without: tuple[str, ...] = ()
+) -> tuple[NDArray[Any], NDArray[Any], list[str]]:
+    """Features, targets and names of columns, ``without`` some columns, and then without rows that miss a value."""
     datasets = _sklearn("datasets")
     try:
         bunch = datasets.fetch_openml(data_id=identifier, data_home=cache, as_frame=False, parser="liac-arff")
@@ -118,11 +132,11 @@ def _openml(identifier: int, name: str, cache: str | None) -> tuple[NDArray[Any]
         raise OSError(
             f"{name} could not be fetched from OpenML ({error}); without a connection use its bundled stand-in"
         ) from error
-    features, targets = np.asarray(bunch.data), np.asarray(bunch.target)
-    if features.dtype.kind == "f":
-        kept = np.isfinite(features).all(axis=1)
-        features, targets = features[kept], targets[kept]
-    return features, targets, list(bunch.feature_names)
+    names = list(bunch.feature_names)
+    kept = [k for k, column in enumerate(names) if column.lower() not in without]
+    features, targets = np.asarray(bunch.data)[:, kept].astype(float), np.asarray(bunch.target)
+    complete = np.isfinite(features).all(axis=1)
+    return features[complete], targets[complete], [names[k] for k in kept]
 
 
 def _mnist(cache: str | None) -> Split:
@@ -142,15 +156,10 @@ def _cifar(cache: str | None) -> Split:
     return scaled[private], labels[private].astype(float), scaled[public], labels[public].astype(float)
 
 
-def _crime(cache: str | None) -> Split:
-    features, targets, _ = _openml(42730, "us_crime", cache)
-    rng = np.random.default_rng(0)
-    half = len(features) // 2
-    order = rng.permutation(len(features))
-    private, public = order[:half], order[half : 2 * half]
-    turn = np.eye(features.shape[1]) + rng.standard_normal((features.shape[1],) * 2)
-    y = targets.astype(float)
-    return features[private], y[private], features[public] @ turn, y[public]
+def _crime(cache: str | None, rotation: float) -> Split:
+    """With the rotation that is printed, I + N(0, 1), which is not a small one."""
+    features, targets, _ = _openml(42730, "us_crime", cache, _NOT_PREDICTIVE)
+    return _halves(features, targets.astype(float), len(features), rotation)
 
 
 def _compas(cache: str | None) -> Split:
@@ -187,7 +196,13 @@ DATA_SETS = {
             "diabetes by sex (stand-in)", "scikit-learn, load_diabetes", "Crime", "ridge", _RIDGE, _diabetes_by_sex
         ),
         DataSet(
-            "diabetes rotated (stand-in)", "scikit-learn, load_diabetes", "Crime", "ridge", _RIDGE, _diabetes_rotated
+            "diabetes rotated (stand-in)",
+            "scikit-learn, load_diabetes",
+            "Crime",
+            "ridge",
+            _RIDGE,
+            _diabetes_rotated,
+            0.3,
         ),
         DataSet(
             "breast cancer (stand-in)",
@@ -199,7 +214,7 @@ DATA_SETS = {
         ),
         DataSet("MNIST-69", "OpenML 554", "", "mean", _BALL, _mnist),
         DataSet("CIFAR-10", "OpenML 40927", "", "ridge", _RIDGE, _cifar),
-        DataSet("Crime", "OpenML 42730", "", "ridge", _RIDGE, _crime),
+        DataSet("Crime", "OpenML 42730", "", "ridge", _RIDGE, _crime, 1.0),
         DataSet("COMPAS", "OpenML 42193", "", "logistic", _LASSO, _compas),
         DataSet("CreditCard", "OpenML 42477", "", "logistic", _LASSO, _credit),
     )
@@ -207,7 +222,7 @@ DATA_SETS = {
 BUNDLED = tuple(name for name, entry in DATA_SETS.items() if not entry.downloaded)
 
 
-def task(name: str, *, download: bool = False, cache: str | None = None) -> Task:
+def task(name: str, *, download: bool = False, cache: str | None = None, rotation: float | None = None) -> Task:
     """The task of a data set, one of ``DATA_SETS``.
 
     Parameters
@@ -218,11 +233,13 @@ def task(name: str, *, download: bool = False, cache: str | None = None) -> Task
         Whether records may be fetched from OpenML.
     cache
         Folder for what is fetched; None for that of scikit-learn.
+    rotation
+        Scale of the rotation of public features, for the data sets that have one; None for that of the data set.
 
     Raises
     ------
     ValueError
-        The name is unknown, or the data set needs a download that was not allowed.
+        The name is unknown, the data set needs a download that was not allowed, or nothing of it is rotated.
     OSError
         OpenML cannot be reached.
     ImportError
@@ -233,5 +250,9 @@ def task(name: str, *, download: bool = False, cache: str | None = None) -> Task
     entry = DATA_SETS[name]
     if entry.downloaded and not download:
         raise ValueError(f"name {name!r} is fetched from {entry.source}: allow it with download=True, or use {BUNDLED}")
-    split = entry.split(cache) if entry.downloaded else entry.split()
-    return Task(Loss(entry.loss), entry.regulariser, *split)
+    arguments: list[Any] = [cache] if entry.downloaded else []
+    if entry.rotation is not None:
+        arguments.append(entry.rotation if rotation is None else checks.real("rotation", rotation, "[0, inf)"))
+    elif rotation is not None:
+        raise ValueError(f"rotation must be None for {name!r}, of which nothing is rotated, got {rotation!r}")
+    return Task(Loss(entry.loss), entry.regulariser, *entry.split(*arguments))

@@ -3,10 +3,14 @@
 Every algorithm gets the noise multiplier that its accountant asks for, runs several times at every learning rate of a
 grid, and is shown at the one whose last iterates have the smallest mean excess risk, as in the paper.  (That choice
 looks at the private data, and no accountant covers it.)  Learning rates above 2/smoothness, where amplification by
-iteration has no guarantee, are left out.
+iteration has no guarantee, are left out.  The grid is swept in parallel.
+
+With one rate for both kinds of records a large one lets Priv-Pub forget its private phase, and a small one never ends
+the public phase of Pub-Priv: ``public_rates`` gives these two a rate of their own for public epochs.  The interleaved
+algorithm has one rate only, for its public steps hide the private ones with noise that scales with it.
 
 ``"published"`` accounting composes epochs and converts by ρ + 2 sqrt(ρ log(1/δ)); ``"sharp"`` amplifies over the whole
-run, averages over secret permutations where that is proved, and uses the curve of Gaussian mechanisms.
+run, averages over secret permutations, and uses the curve of Gaussian mechanisms.
 
 References
 ----------
@@ -45,6 +49,7 @@ ALGORITHMS: dict[str, Callable[[int, int, float], Schedule]] = {
     "Public only": lambda n, epochs, p: Schedule(n, np.zeros(epochs, dtype=int)),
     "Noise at the end": lambda n, epochs, p: dp_shuffled(n, epochs, "end"),
 }
+TWO_PHASES = ("Priv-Pub", "Pub-Priv")
 ACCOUNTING = ("published", "sharp")
 RATES = tuple(float(f"{digit}e-{k}") for k in range(1, 9) for digit in (5, 1))
 
@@ -53,12 +58,13 @@ RATES = tuple(float(f"{digit}e-{k}") for k in range(1, 9) for digit in (5, 1))
 class Experiment(Record):
     """One algorithm at its best learning rate: excess risk G(x) − G* after 0, …, K epochs, shape (K + 1,).
 
-    ``mean`` and ``std`` are over the runs (of one run: 0).
+    ``mean`` and ``std`` are over the runs (of one run: 0).  ``public_learning_rate`` is that of public epochs.
     """
 
     algorithm: str
     noise_multiplier: float
     learning_rate: float
+    public_learning_rate: float
     mean: Array
     std: Array
 
@@ -68,9 +74,8 @@ def private_accountant(schedule: Schedule, *, order: str, accounting: str = "pub
     training = Training(schedule, learning_rate=1.0, smoothness=2.0, order=order, clipping="cocoercive")
     if checks.choice("accounting", accounting, ACCOUNTING) == "published" or schedule.placement == "end":
         return accountant(training, "per-epoch")
-    whole = bool((schedule.private == schedule.samples).all())
     secret = {"reshuffled": "whole-run reshuffled", "shuffled once": "whole-run shuffled once"}
-    return accountant(training, secret.get(order, "whole-run") if whole else "whole-run")
+    return accountant(training, secret.get(order, "whole-run"))
 
 
 def noise_multiplier(
@@ -104,6 +109,7 @@ def experiment(
     order: str = "reshuffled",
     accounting: str = "published",
     rates: Sequence[float] = RATES,
+    public_rates: Sequence[float] | None = None,
     runs: int = 10,
     seed: int = 0,
     jobs: int = 1,
@@ -126,6 +132,8 @@ def experiment(
         ``"published"`` or ``"sharp"``.
     rates
         Learning rates; those above 2/smoothness are left out.
+    public_rates
+        Learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of ``rates``; None for the same.
     runs, seed
         Number of runs, and the seed of the first; the others follow.
     jobs
@@ -146,15 +154,20 @@ def experiment(
         multiplier = noise_multiplier(schedule, epsilon, delta, order=order, accounting=accounting)
     _, least = empirical_risk_minimiser(task)
     largest = 2 / task.largest_smoothness()
-    tried = [rate for rate in rates if rate <= largest]
+    private = [rate for rate in rates if rate <= largest]
+    tried = [(rate, rate) for rate in private]
+    if public_rates is not None and name in TWO_PHASES:
+        tried = [(rate, other) for rate in private for other in public_rates if other <= largest]
     if not tried:
-        raise ValueError(f"rates must hold one of at most 2/smoothness = {largest!r}, got {tuple(rates)}")
+        given = tuple(rates) if public_rates is None else (tuple(rates), tuple(public_rates))
+        raise ValueError(f"rates must hold one of at most 2/smoothness = {largest!r}, got {given}")
     seeds = range(seed, seed + checks.integer("runs", runs, 1))
     common = {"noise_std": multiplier * clip_norm, "order": order, "clip_norm": clip_norm}
     results = Parallel(n_jobs=jobs)(
-        delayed(_excess)(task, schedule, least, {**common, "learning_rate": rate}, seeds) for rate in tried
+        delayed(_excess)(task, schedule, least, {**common, "learning_rate": rate, "public_learning_rate": other}, seeds)
+        for rate, other in tried
     )
     best = min(range(len(tried)), key=lambda k: float(results[k][:, -1].mean()))
     chosen = results[best]
     std = chosen.std(axis=0, ddof=1) if runs > 1 else np.zeros(epochs + 1)
-    return Experiment(name, multiplier, tried[best], chosen.mean(axis=0), std)
+    return Experiment(name, multiplier, *tried[best], chosen.mean(axis=0), std)

@@ -142,7 +142,7 @@ EPOCH = {"epoch": Axis(6 + 6 * MOST, _epoch, f"one epoch of up to {MOST} steps, 
 )
 def lemma_d3(slope: float, shift: float, sigma: float, threshold: float, power: float = 2.0) -> Sides:
     """By quadrature; for the Lipschitz soft threshold too, which is not differentiable everywhere."""
-    x = np.linspace(-12, 12, 200_001)
+    x = np.linspace(-12, 12, 40_001)
     density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0])
     v = shift + slope * sigma * x
     soft = np.sign(v) * np.maximum(np.abs(v) - threshold, 0)
@@ -305,8 +305,11 @@ QUADRATIC = {"curvatures": vector(log_scale(1e-3, 1), 5), "share": log_scale(1e-
     mutants=[{"sign": -1.0}],
 )
 def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign: float = 1.0) -> Sides:
-    """True, and of no use: the left side is negative.  The theorem needs the opposite sign."""
-    eta = 2 * share / curvatures.max()
+    """True for η <= 1/L̂*, and of no use: the left side is negative.  The theorem needs the opposite sign.
+
+    The condition on η stands in the proof only; without it n = 4 losses x²/2 and η = 10 are a counterexample.
+    """
+    eta = share / curvatures.max()
     return 1 - sign * noise_error(curvatures, eta, convexity), 1 + eta**2 * curvatures.size * curvatures.max()
 
 
@@ -397,15 +400,36 @@ def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.
 
 @PAPER.inequality(
     "Lemma G.5",
+    part="(error)",
     printed=r"With a projection the error of D.10 is at most $\sigma^2 n d \eta^2 \hat{L}^* + \frac{1}{2} d \sigma^2 + \ldots$",
     domain=QUADRATIC,
     mutants=[{"half": -1.0}],
 )
 def lemma_g5(curvatures: Array, share: float, convexity: float, half: float = 0.5) -> Sides:
-    """True as D.10 is.  The term d σ²/2 is not needed; among the others n L B_F must be 2 n² L B_F, n² σ_any its square."""
+    """True as D.10 is, for the left side is negative; the term d σ²/2 is not needed.  At B = R, where all is exact."""
     eta = 2 * share / curvatures.max()
     error = -noise_error(curvatures, eta, convexity)
     return 2 + error, 2 + eta**2 * curvatures.size * curvatures.max() + half
+
+
+@PAPER.inequality(
+    "Lemma G.5",
+    part="(displacement)",
+    printed=r"$\|\sum_j (\nabla f_j(z) - \nabla f_j(x^*))\|^2 \le n L B_F(z, x^*)$ in the bound of the displacement of an epoch",
+    corrected=r"$\le 2 n^2 L B_F(z, x^*)$",
+    domain={"curvatures": vector(log_scale(1e-3, 1), 5), "distance": log_scale(1e-3, 1e3)},
+    as_printed={"factor": None},
+    counterexample={"curvatures": np.ones(10), "distance": 1.0},
+    sharp="factor",
+    mutants=[{"factor": 0.99}],
+)
+def lemma_g5_displacement(curvatures: Array, distance: float, factor: float | None = 1.0) -> Sides:
+    """n = 10 losses x²/2, |z − x*| = 1: 100 > 5.  In the same bound n² σ_any must be its square n² σ_any², and the start
+    of the epoch must lie in B.  By Lemma D.4 for F.
+    """
+    n, mean = curvatures.size, float(curvatures.mean())
+    constant = n if factor is None else 2 * n**2 * float(factor)
+    return (curvatures.sum() * distance) ** 2, constant * mean * mean * distance**2 / 2
 
 
 @PAPER.inequality(

@@ -29,7 +29,7 @@ def test_cone_program_against_the_reference_table(eta, mu, smoothness, count, la
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("eta", "mu", "value"), [(1, 0.01, 29.048631136), (0.1, 0.1, 0.037629752)])
+@pytest.mark.parametrize(("eta", "mu", "value"), [(0.1, 0.1, 0.037629752)])
 def test_cone_program_against_the_reference_table_at_larger_condition_numbers(eta, mu, value):
     found = minimise_strongly_convex_bound(StronglyConvex(mu, 1, eta), method="socp", lags=50)
     assert found.history[-1] == pytest.approx(value, rel=3e-8)

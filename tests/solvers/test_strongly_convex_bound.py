@@ -112,10 +112,10 @@ def test_cone_program_converges_to_fast(pair, criterion):
 @pytest.mark.parametrize("m", [1e-2, 1e-3, 1e-4])
 def test_no_other_search_does_much_better(m):
     """More kernels of all shapes on a grid four times as fine: by less than 3e-4 for ηL from 0.01 to 1.9."""
-    for ell in (0.01, 0.1, 0.5, 1.0, 1.5, 1.9):
+    for ell in (0.01, 1.0, 1.9):
         if not 1.01 * m < ell:
             continue
-        for noise in (DPSGD(), NuFTRL(m), AntiPGD(m)):
+        for noise in (DPSGD(), NuFTRL(m)):
             for criterion in CRITERIA:
                 value = strongly_convex_bound(StronglyConvex(m, ell, 1), noise, criterion=criterion)
                 edges = module.halved(module.halved(graded_edges(m / 30, ell)))

@@ -163,7 +163,8 @@ class Run(Record):
             ``learning_rate`` exceeds ``largest_learning_rate``.
         """
         weights = 1 / np.arange(1.0, self.epochs + 1)
-        noise, other = (np.convolve(terms, weights)[: self.epochs] for terms in self._terms(published))
+        terms = [np.broadcast_to(part, (self.epochs,)) for part in self._terms(published)]
+        noise, other = (np.convolve(part, weights)[: self.epochs] for part in terms)
         worst = int(np.argmax(noise + other))
         return self._bound(float(noise[worst]), float(other[worst]), published)
 
@@ -171,10 +172,12 @@ class Run(Record):
         """The same with the largest term of M times 1 + log m, m the number of epochs that have one, for noise and for
         dissimilarity: Corollaries E.1, D.15, F.1, G.4 and G.8 corrected, or as published.
         """
-        noise, other = (
-            float(terms.max()) * (1 + math.log(max(np.count_nonzero(terms), 1))) for terms in self._terms(published)
-        )
+        noise, other = (self._windowed(terms) for terms in self._terms(published))
         return self._bound(noise, other, published)
+
+    def _windowed(self, terms: Array) -> float:
+        count = int(np.count_nonzero(terms)) * (self.epochs if terms.ndim == 0 else 1)
+        return float(terms.max()) * (1 + math.log(max(count, 1)))
 
     def _bound(self, noise: float, dissimilarity: float, published: bool) -> Bound:
         largest = self.largest_learning_rate(published=published)
@@ -186,9 +189,8 @@ class Run(Record):
         return Bound(initial, shuffling, 2 * dissimilarity, 2 * noise)
 
     def _terms(self, published: bool) -> tuple[Array, Array]:
-        """The parts of e_k that are due to noise and to dissimilarity, shape (K,) each."""
-        terms = self._noise_terms(published), self._dissimilarity_terms(published)
-        return np.broadcast_to(terms[0], (self.epochs,)), np.broadcast_to(terms[1], (self.epochs,))
+        """The parts of e_k that are due to noise and to dissimilarity, scalars or shape (K,)."""
+        return self._noise_terms(published), self._dissimilarity_terms(published)
 
     def _noise_terms(self, published: bool) -> Array:
         eta, n = self.learning_rate, self.samples

@@ -21,6 +21,8 @@ from numpy.typing import ArrayLike
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 
+_MOST_IN_A_PLANE = 100
+
 
 def reshuffled_dissimilarity(private_gradients: ArrayLike, public_gradients: ArrayLike) -> Array:
     """E ‖v_i(z)‖² over a uniform permutation, for i = n_d + 1, …, n.
@@ -47,9 +49,11 @@ def reshuffled_dissimilarity(private_gradients: ArrayLike, public_gradients: Arr
 def worst_order_dissimilarity_bounds(private_gradients: ArrayLike, public_gradients: ArrayLike) -> tuple[float, float]:
     """Lower and upper bound of max_π ‖v_n(z)‖, over all orders of the private records.
 
-    The maximum over subsets S of m records of ‖P_m − Σ_S g‖ is a convex maximisation.  Below: alternating between the
-    subset that is best in a direction and the direction of its sum.  Above: the triangle inequality, with the m largest
-    deviations, or the largest singular value of the centred gradients.
+    The maximum over subsets S of m records of ‖P_m − Σ_S g‖ is a convex maximisation.  The best S holds the m smallest
+    products with some direction: with all public records, in one dimension, and in two for up to 100 records, all such
+    subsets are tried and both bounds are exact.  Otherwise, below: alternating between the subset that is best in a
+    direction and the direction of its sum.  Above: the triangle inequality, with the m largest deviations, or the
+    largest singular value of the centred gradients.
 
     Parameters
     ----------
@@ -61,6 +65,11 @@ def worst_order_dissimilarity_bounds(private_gradients: ArrayLike, public_gradie
     total, mean = p.sum(axis=0), g.mean(axis=0)
     if m == n:
         exact = float(np.linalg.norm(total - g.sum(axis=0)))
+        return exact, exact
+    directions = _all_directions(g)
+    if directions is not None:
+        chosen = np.argpartition(g @ directions.T, m - 1, axis=0)[:m]
+        exact = float(np.linalg.norm(total - g[chosen].sum(axis=0), axis=1).max())
         return exact, exact
     centred = g - mean
     deviations = np.sort(np.linalg.norm(centred, axis=1))[::-1]
@@ -79,6 +88,23 @@ def worst_order_dissimilarity_bounds(private_gradients: ArrayLike, public_gradie
                 break
             lower, direction = length, difference
     return lower, upper
+
+
+def _all_directions(g: Array) -> Array | None:
+    """Directions in which the records come in every order that a direction can give; None where there are too many."""
+    n, d = g.shape
+    if d == 1:
+        return np.array([[1.0], [-1.0]])
+    if d > 2 or n > _MOST_IN_A_PLANE:
+        return None
+    first, second = np.triu_indices(n, 1)
+    gaps = g[first] - g[second]
+    turns = np.arctan2(gaps[:, 1], gaps[:, 0]) + np.pi / 2  # where two records have the same product
+    angles = np.sort(np.concatenate([turns, turns + np.pi]) % (2 * np.pi))
+    if angles.size == 0:
+        return np.array([[1.0, 0.0]])
+    between = angles + np.diff(np.append(angles, angles[0] + 2 * np.pi)) / 2
+    return np.column_stack([np.cos(between), np.sin(between)])
 
 
 def _gradients(private: ArrayLike, public: ArrayLike) -> tuple[Array, Array]:
