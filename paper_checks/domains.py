@@ -12,6 +12,7 @@ number, a decimal string (exact in ball arithmetic) or a function of arguments t
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ class Axis:
     value: Callable[[Any, Mapping[str, Any]], Any]
     range: str
     ball: bool = False  #: whether coordinates may be Arb balls
+    count: int | None = None  #: of the values if they are finitely many, taken in turn on equal stretches of [0, 1]
 
 
 def _at(bound: Bound, earlier: Mapping[str, Any]) -> Any:
@@ -95,7 +97,8 @@ def integers(low: Bound, high: Bound, *, log: bool = False) -> Axis:
             return min(int(a * ((b + 1) / a) ** u[0]), b)
         return min(a + int(u[0] * (b + 1 - a)), b)
 
-    return Axis(1, value, f"{{{_shown(low)}, …, {_shown(high)}}}")
+    count = None if log or callable(low) or callable(high) else int(high) + 1 - int(low)
+    return Axis(1, value, f"{{{_shown(low)}, …, {_shown(high)}}}", count=count)
 
 
 def one_of(*choices: Any) -> Axis:
@@ -104,6 +107,7 @@ def one_of(*choices: Any) -> Axis:
         1,
         lambda u, _: choices[min(int(u[0] * len(choices)), len(choices) - 1)],
         f"{{{', '.join(map(str, choices))}}}",
+        count=len(choices),
     )
 
 
@@ -207,6 +211,13 @@ class Domain:
             found[name] = axis.value(point[first : first + axis.size], found)
             first += axis.size
         return found
+
+    def all_points(self, most: int) -> Array | None:
+        """A point of the cube for each choice of arguments, shape (n, size); None if there are more than ``most``."""
+        counts = [axis.count or most + 1 for axis in self.axes.values()]
+        if not counts or math.prod(counts) > most:
+            return None
+        return (np.indices(counts).reshape(len(counts), -1).T + 0.5) / counts
 
     def __str__(self) -> str:
         return "; ".join(f"{name}: {axis.range}" for name, axis in self.axes.items())

@@ -62,6 +62,7 @@ EVIDENCE = ("certified", "exact", "searched", "simulated")
 INEQUALITY, IDENTITY = "<=", "="
 
 _NUDGE = 1e-6  #: relative, by which an identity is made wrong where it has no mutants of its own
+_FEW = 64  #: points of a finite domain, up to which all are evaluated in any case
 _FEWEST = 0.05  #: share of the points drawn that a check must accept
 
 Sides = tuple[Any, Any]
@@ -213,6 +214,7 @@ class Claim:
             evaluations=evaluations,
             seed=seed,
             enough=-self.tolerance,
+            points=self.domain.all_points(max(evaluations, _FEW)),
         )
 
     def all_mutants(self) -> tuple[Mapping[str, Any], ...]:

@@ -12,7 +12,7 @@ across a square that is 1 % wide and parallel to an axis, and a narrow valley wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -130,6 +130,7 @@ def worst_case(
     evaluations: int = 512,
     seed: int = 0,
     enough: float = -np.inf,
+    points: Iterable[Array] | None = None,
 ) -> Worst:
     """Minimise ``margin`` over [0, 1]^dimension with about ``evaluations`` calls.
 
@@ -143,11 +144,16 @@ def worst_case(
         Of the Sobol sets and of the directions.
     enough
         Stop as soon as a margin below this is found.
+    points
+        All there are, if they are few: these are evaluated, and no others.
     """
     search = _Search(margin, enough)
-    if dimension == 0:
-        search.evaluate(np.empty(0))
-        share = float(len(search.found))
+    points = [np.empty(0)] if dimension == 0 else points
+    if points is not None:
+        for point in points:
+            if not search.finished:
+                search.evaluate(point)
+        share = len(search.found) / search.tried
     else:
         inside, faces = _sobol(dimension, evaluations // 3, seed), _faces(dimension, evaluations // 8, seed + 2)
         for point in (*_corners(dimension), np.full(dimension, 0.5), *faces, *inside):

@@ -1,5 +1,7 @@
 """Domains: every axis stays in its range, reaches both ends, and gives balls that enclose what floats give."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from flint import arb, ctx
@@ -159,3 +161,23 @@ def test_noises_have_finite_sensitivity(u):
 def test_every_kind_of_noise_is_met():
     kinds = {type(domains.noises().value([u, 0.3, 0.4, 0.6, 0.7], {})).__name__ for u in np.linspace(0, 1, 41)}
     assert kinds == {"DPSGD", "NuFTRL", "AntiPGD", "ProductNoise", "FiniteNoise"}
+
+
+def test_finitely_many_arguments_are_all_reached():
+    domain = Domain({"n": integers(-1, 2), "name": one_of("a", "b", "c")})
+    found = [tuple(domain.arguments(point).values()) for point in domain.all_points(12)]
+    assert sorted(found) == sorted(product((-1, 0, 1, 2), "abc"))
+
+
+@pytest.mark.parametrize(
+    ("axes", "most"),
+    [
+        ({"n": integers(0, 9), "m": integers(0, 9)}, 99),
+        ({"n": integers(1, 9, log=True)}, 99),
+        ({"n": integers(1, 3), "m": integers(1, lambda n: n)}, 99),
+        ({"n": integers(1, 3), "x": linear(0, 1)}, 99),
+        ({}, 99),
+    ],
+)
+def test_other_domains_are_searched(axes, most):
+    assert Domain(axes).all_points(most) is None

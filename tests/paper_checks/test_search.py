@@ -141,6 +141,19 @@ def test_nothing_accepted_is_nan_and_no_dimension_is_one_evaluation():
     assert (worst.margin, worst.tried, worst.accepted) == (0.0, 1, 1)
 
 
+def test_given_points_are_all_that_is_evaluated():
+    seen = []
+
+    def margin(point):
+        seen.append(point.tolist())
+        return float("nan") if point[0] == 0.5 else point[0]
+
+    worst = worst_case(margin, 1, points=np.array([[0.75], [0.5], [0.25]]))
+    assert seen == [[0.75], [0.5], [0.25]]
+    assert (worst.margin, worst.tried, worst.accepted, worst.share) == (0.25, 3, 2, 2 / 3)
+    assert worst_case(margin, 1, points=np.array([[0.75], [0.25]]), enough=0.8).tried == 1
+
+
 def test_infinite_margins_are_ordered():
     assert worst_case(lambda u: np.inf if u[0] > 0 else -np.inf, 1).margin == -np.inf
 
