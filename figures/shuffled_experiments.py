@@ -2,8 +2,8 @@
 
 Figure 2 of Jiang, Sharma, Wu and Joshi (2026), and its companions for other orders (Figures 3 and 4) and shares of
 private steps (Figures 5 and 6).  The paper's data sets are replaced by stand-ins of the same shape that scikit-learn
-carries (rows of panels), for ε = 1, 5, 10 (columns) and δ = 1e-6.  Lines are means over ten runs at each algorithm's best learning rate, bands one
-standard deviation.
+carries (rows of panels), for ε = 1, 5, 10 (columns) and δ = 1e-6.  Lines are means over ten runs at each algorithm's
+best learning rate, bands one standard deviation.
 
 ``shuffled_experiments`` uses the paper's accounting; ``shuffled_experiments_sharp`` the same runs with amplification
 over the whole run, secret permutations and the curve of Gaussian mechanisms.  "Noise at the end" adds one draw of noise
@@ -12,6 +12,8 @@ an epoch, which hides as much as one at every step.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.simulations.shuffled_data import BUNDLED, task
-from corrnoise.simulations.shuffled_experiments import ALGORITHMS, Experiment, experiment
+from corrnoise.simulations.shuffled_experiments import ALGORITHMS, RATES, Experiment, experiment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +31,7 @@ DELTA = 1e-6
 EPOCHS = 50
 RUNS = 10
 
+_EPSILON = ", epsilon = "  # between the parts of a panel's name
 LOOKS: dict[str, dict[str, Any]] = {
     "DP-ShuffleG": {"color": "C0", "linestyle": "-"},
     "Priv-Pub": {"color": "C4", "linestyle": "--"},
@@ -50,22 +53,33 @@ class Setting:
 
 def panel(name: str, epsilon: float) -> str:
     """The name of a panel."""
-    return f"{name}, epsilon = {epsilon:g}"
+    return f"{name}{_EPSILON}{epsilon:g}"
 
 
-def data(setting: Setting, *, runs: int = RUNS, epochs: int = EPOCHS, jobs: int = -1) -> Data:
-    """Mean excess risks and bands of all algorithms on all stand-ins."""
+def data(
+    setting: Setting,
+    names: Sequence[str] = BUNDLED,
+    *,
+    download: bool = False,
+    cache: str | None = None,
+    rates: Sequence[float] = RATES,
+    runs: int = RUNS,
+    epochs: int = EPOCHS,
+    jobs: int = -1,
+) -> Data:
+    """Mean excess risks and bands of all algorithms on the data sets ``names``; the paper's own need ``download``."""
     from joblib import Parallel, delayed
 
-    points = [(name, epsilon, algorithm) for name in BUNDLED for epsilon in EPSILONS for algorithm in ALGORITHMS]
+    points = [(name, epsilon, algorithm) for name in names for epsilon in EPSILONS for algorithm in ALGORITHMS]
 
     def one(name: str, epsilon: float, algorithm: str) -> Experiment:
         return experiment(
-            task(name),
+            task(name, download=download, cache=cache),
             algorithm,
             epsilon=epsilon,
             delta=DELTA,
             epochs=epochs,
+            rates=rates,
             runs=runs,
             private_share=setting.private_share,
             order=setting.order,
@@ -84,11 +98,14 @@ def data(setting: Setting, *, runs: int = RUNS, epochs: int = EPOCHS, jobs: int 
 def draw(data: Data) -> Figure:
     """Rows of panels for the data sets, columns for ε."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
-    figure = Figure(figsize=(PAGE_WIDTH, 8.2), layout="constrained")
-    grid = figure.subplots(len(BUNDLED), len(EPSILONS), sharex=True, sharey="row")
     curves = {(s.panel, s.method, s.kind): s for s in data}
-    for row, name in zip(grid, BUNDLED, strict=True):
+    names = list(dict.fromkeys(s.panel.rpartition(_EPSILON)[0] for s in data))
+    figure = Figure(figsize=(PAGE_WIDTH, 0.6 + 1.9 * len(names)), layout="constrained")
+    grid = figure.subplots(len(names), len(EPSILONS), sharex=True, sharey="row", squeeze=False)
+    for row, name in zip(grid, names, strict=True):
+        least = math.inf
         for axes, epsilon in zip(row, EPSILONS, strict=True):
             for algorithm, look in LOOKS.items():
                 mean = curves[panel(name, epsilon), algorithm, "mean"]
@@ -96,13 +113,16 @@ def draw(data: Data) -> Figure:
                 axes.semilogy(mean.x, mean.y, label=algorithm, linewidth=1.2, **look)
                 low, high = np.maximum(mean.y - std.y, mean.y / 10), mean.y + std.y
                 axes.fill_between(mean.x, low, high, color=look["color"], alpha=0.18, linewidth=0)
+                least = min(least, float(mean.y.min()))
             axes.set(title=rf"{name}, $\epsilon = {epsilon:g}$", xlim=(0, mean.x[-1]))
             axes.title.set_fontsize(7)
+            axes.yaxis.set_minor_formatter(NullFormatter())
         start = curves[panel(name, EPSILONS[0]), "DP-ShuffleG", "mean"].y[0]
-        row[0].set(ylim=(None, 4 * start))  # Priv-Pub rises far above before its public epochs
-        row[0].set(ylabel=r"Excess risk $G(x) - G^*$")
+        # Whole decades below; above, Priv-Pub rises out of the panel before its public epochs.
+        row[0].set(ylim=(10.0 ** math.floor(math.log10(least)), 4 * start), ylabel=r"Excess risk $G(x) - G^*$")
     for axes in grid[-1]:
         axes.set(xlabel="Epoch")
+    figure.align_ylabels(grid[:, 0])
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6)
     return figure

@@ -25,6 +25,7 @@ CONDITION_NUMBERS = (10.0, 100.0, 1000.0)
 COUNTS = (200, 400, 700, 1000, 1400, 2000)
 LAGS = (2, 5, 10, 20, 50, 100)
 FEW_LAGS, MANY = 50, 1000
+REPEATS = 10  #: of the fast solver, to time it
 PANELS = ("frequencies", "lags", "time")
 
 
@@ -42,7 +43,9 @@ def fast(kappa: float) -> tuple[float, float]:
     problem = StronglyConvex(1 / kappa, 1.0, 1.0)
     strongly_convex_bound(problem, DPSGD())
     start = time.perf_counter()
-    return strongly_convex_bound(problem, DPSGD()), time.perf_counter() - start
+    for _ in range(REPEATS):
+        value = strongly_convex_bound(problem, DPSGD())
+    return value, (time.perf_counter() - start) / REPEATS
 
 
 def data(counts: tuple[int, ...] = COUNTS, lags: tuple[int, ...] = LAGS, many: int = MANY) -> Data:
@@ -67,6 +70,7 @@ def data(counts: tuple[int, ...] = COUNTS, lags: tuple[int, ...] = LAGS, many: i
 def draw(data: Data) -> Figure:
     """Draw the three panels side by side."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
     figure = Figure(figsize=(PAGE_WIDTH, 2.6), layout="constrained")
     panels = dict(zip(PANELS, figure.subplots(1, 3), strict=True))
@@ -81,6 +85,9 @@ def draw(data: Data) -> Figure:
                 s.x, s.y, marker=markers[s.method], color=colours[s.method], label=rf"cone program, $\kappa = {kappa}$"
             )
     panels["frequencies"].set(title="(a)", xlabel="Frequencies $k$", ylabel="|Value / certified bound − 1|")
+    panels["frequencies"].xaxis.set_major_locator(FixedLocator([200, 500, 1000, 2000]))
+    panels["frequencies"].xaxis.set_major_formatter(ScalarFormatter())
+    panels["frequencies"].xaxis.set_minor_locator(NullLocator())
     panels["lags"].set(title="(b)", xlabel="Largest lag", ylabel="|Value / certified bound − 1|")
     panels["time"].set(title="(c)", xlabel="Largest lag", ylabel="Time [s]")
     handles, labels = panels["time"].get_legend_handles_labels()
