@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import io
 import json
 import math
 import os
@@ -36,17 +35,17 @@ def run(*arguments: object, options: Sequence[str] = (), **settings: Any) -> sub
 def test_help_shows_an_example_of_each_command_and_imports_nothing_heavy() -> None:
     result = run("--help", options=("-X", "importtime"))
     assert result.returncode == 0
-    for command in command_line.COMMANDS:
-        assert command.summary.split()[0] in result.stdout
-        assert f"  {command.example}\n" in result.stdout
+    for command in command_line.COMMANDS.values():
+        assert command.SUMMARY.split()[0] in result.stdout
+        assert f"  {command.EXAMPLE}\n" in result.stdout
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in result.stderr.splitlines()}
     assert "argparse" in imported
     assert not imported & {"numpy", "scipy", "matplotlib", "numba", "mpmath", "cvxpy", "flint"}
 
 
 def test_examples_are_understood() -> None:
-    for command in command_line.COMMANDS:
-        program, *arguments = shlex.split(command.example)
+    for command in command_line.COMMANDS.values():
+        program, *arguments = shlex.split(command.EXAMPLE)
         assert program == "corrnoise"
         assert command_line._parser().parse_args(arguments).run is command.run
 
@@ -212,20 +211,6 @@ def test_a_reader_who_leaves_is_not_told_off() -> None:
     os.close(writer)
     assert result.returncode == 1
     assert not result.stderr
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_shown_on_terminals_only(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stream(io.StringIO):
-        def isatty(self) -> bool:
-            return terminal
-
-    stream = Stream()
-    monkeypatch.setattr(sys, "stderr", stream)
-    with command_line._progress("drawing"):
-        pass
-    assert ("drawing" in stream.getvalue()) == terminal
-    assert stream.getvalue().endswith("\r\x1b[K" if terminal else "")
 
 
 # -- simulate ----------------------------------------------------------------------------------------------------------

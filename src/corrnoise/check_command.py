@@ -17,6 +17,7 @@ from corrnoise import __version__, claim_options
 if TYPE_CHECKING:
     from corrnoise.paper_checks.ledger import Claim, Outcome
 
+SUMMARY = "check the claims of the papers: verdict, evidence, sharp constant, counterexamples"
 EXAMPLE = 'corrnoise check "Lemma C.21" --thorough'
 _DETAILED = 3  # claims at most that are shown in detail
 _COLOURS = {"holds": "32", "holds corrected": "33", "false": "31", "not checkable": "36", "error": "31"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from corrnoise.progress import progress
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.ledger import Claim, Outcome
@@ -88,29 +89,17 @@ def checked(claims: Sequence[Claim], arguments: Namespace) -> list[Outcome]:
     from corrnoise.paper_checks.checking import outcomes
 
     found: dict[int, Outcome] = {}
-    with _progress() as show, outcomes(claims, arguments.thorough, arguments.jobs) as results:
-        show(0, len(claims), "")
+    with progress() as show, outcomes(claims, arguments.thorough, arguments.jobs) as results:
+        show(_bar(0, len(claims)))
         for index, outcome in results:
             found[index] = outcome
-            show(len(found), len(claims), outcome.claim.name)
+            show(f"{_bar(len(found), len(claims))} {outcome.claim.name}")
     return [found[index] for index in range(len(claims))]
 
 
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """A bar on standard error if that is a terminal, which goes at the end."""
-    shown = sys.stderr.isatty()
-
-    def show(done: int, total: int, name: str) -> None:
-        if shown:
-            bar = "█" * (20 * done // total) + "░" * (20 - 20 * done // total)
-            print(f"\r\x1b[K{bar} {done}/{total} {name}", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield show
-    finally:
-        if shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+def _bar(done: int, total: int) -> str:
+    filled = 20 * done // total
+    return f"{'█' * filled}{'░' * (20 - filled)} {done}/{total}"
 
 
 def output_path(output: str) -> Path:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from corrnoise.solvers.designs import Design, Problem
     from corrnoise.theory.checks import Array
 
+SUMMARY = "design noise for a problem and a budget: coefficients, poles, noise multiplier, expected errors"
 EXAMPLE = (
     "corrnoise design --dimension 128 --decay 1 --learning-rate 0.02 --epsilon 2 --delta 1e-6 --steps 10000"
     " --output my-design"

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from corrnoise import claim_options
 
+SUMMARY = "check the claims and write them, with the figures, as one page to read in a browser"
 EXAMPLE = "corrnoise report --output ledger.html"
 
 

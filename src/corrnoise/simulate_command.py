@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from corrnoise.theory.problems import LinearRegression
     from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
+SUMMARY = "simulate private linear regression on a grid, on several cores or a cluster, beside the exact errors"
 EXAMPLE = (
     "corrnoise simulate --dimension 128 --decay 1 --learning-rate 0.02 --noise dpsgd nu-ftrl"
     " --steps 20000 --chains 8 --seeds 10 --jobs 2 --output sweep"

@@ -1,0 +1,39 @@
+"""Progress is shown on terminals only, in one line, and goes at the end."""
+
+import io
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from corrnoise.progress import progress
+
+
+class Stream(io.StringIO):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(("terminal", "text"), [(True, "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[K"), (False, "")])
+def test_a_line_on_terminals(terminal: bool, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Stream(terminal))
+    with progress() as show:
+        show("one")
+        show("two")
+    assert sys.stderr.getvalue() == text
+
+
+def test_the_line_goes_when_the_work_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Stream(True))
+    with pytest.raises(KeyboardInterrupt), progress() as show:
+        _interrupted(show)
+    assert sys.stderr.getvalue().endswith("\r\x1b[K")
+
+
+def _interrupted(show: Callable[[str], None]) -> None:
+    show("working")
+    raise KeyboardInterrupt
