@@ -6,8 +6,9 @@ carries (rows of panels), for ε = 1, 5, 10 (columns) and δ = 1e-6.  Lines are 
 best learning rate, bands one standard deviation.
 
 ``shuffled_experiments`` uses the paper's accounting; ``shuffled_experiments_sharp`` the same runs with amplification
-over the whole run, secret permutations and the curve of Gaussian mechanisms.  "Noise at the end" adds one draw of noise
-an epoch, which hides as much as one at every step.
+over the whole run, secret permutations and the curve of Gaussian mechanisms; ``shuffled_two_rates`` gives public epochs
+a learning rate of their own.  "Noise at the end" adds one draw of noise an epoch, which hides as much as one at every
+step.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Setting:
     order: str = "reshuffled"
     private_share: float = 0.5
     accounting: str = "published"
+    two_rates: bool = False  #: whether public epochs have a learning rate of their own
 
 
 def panel(name: str, epsilon: float) -> str:
@@ -80,6 +82,7 @@ def data(
             delta=DELTA,
             epochs=epochs,
             rates=rates,
+            public_rates=rates if setting.two_rates else None,
             runs=runs,
             private_share=setting.private_share,
             order=setting.order,
@@ -114,8 +117,8 @@ def draw(data: Data) -> Figure:
                 low, high = np.maximum(mean.y - std.y, mean.y / 10), mean.y + std.y
                 axes.fill_between(mean.x, low, high, color=look["color"], alpha=0.18, linewidth=0)
                 least = min(least, float(mean.y.min()))
-            axes.set(title=rf"{name}, $\epsilon = {epsilon:g}$", xlim=(0, mean.x[-1]))
-            axes.title.set_fontsize(7)
+            axes.set_title(rf"{name}, $\epsilon = {epsilon:g}$", fontsize=7)
+            axes.set(xlim=(0, mean.x[-1]))
             axes.yaxis.set_minor_formatter(NullFormatter())
         start = curves[panel(name, EPSILONS[0]), "DP-ShuffleG", "mean"].y[0]
         # Whole decades below; above, Priv-Pub rises out of the panel before its public epochs.
@@ -169,7 +172,7 @@ def _figure(name: str, source: str, text: str, setting: Setting) -> PaperFigure:
         parameters=(
             f"delta = {DELTA:g}, K = {EPOCHS} epochs, clip norm 10, {RUNS} runs, replace-one adjacency",
             f"order: {setting.order}; share of private steps p = {setting.private_share:g}; "
-            f"accounting: {setting.accounting}",
+            f"accounting: {setting.accounting}; learning rates of Priv-Pub, Pub-Priv: {1 + setting.two_rates}",
             "data: stand-ins from scikit-learn for the paper's data sets",
         ),
         data=compute,
@@ -187,6 +190,12 @@ def _figures() -> dict[str, PaperFigure]:
             f"Beyond the figures of {paper}",
             "random reshuffling, sharp accounting",
             Setting(accounting="sharp"),
+        ),
+        (
+            "shuffled_two_rates",
+            f"Beyond the figures of {paper}",
+            "public epochs with a learning rate of their own",
+            Setting(two_rates=True),
         ),
         ("shuffled_given_order", f"Figure 3 of {paper}", "incremental gradients", Setting(order="given")),
         ("shuffled_once", f"Figure 4 of {paper}", "shuffled once", Setting(order="shuffled once")),

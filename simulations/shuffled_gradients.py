@@ -110,7 +110,7 @@ def shuffled_run(
         Which steps are private, and where noise is added.
     learning_rate, public_learning_rate
         η of private and of public steps, > 0; the same if None.  The proximal step of an epoch uses that of its last
-        step.
+        step.  The accountants are for one η in all noisy steps: two only where no epoch with public steps is noisy.
     noise_std
         σ >= 0, of the noise added to gradients, for a noise multiplier z and clip norm G: z G.
     order

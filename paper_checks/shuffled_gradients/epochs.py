@@ -1,4 +1,4 @@
-"""Appendices D and G, one epoch: the lemmas on quadratic losses in one dimension, where every term is exact."""
+"""Appendix D, one epoch: the lemmas on quadratic losses in one dimension, where every term is exact."""
 
 import math
 from dataclasses import dataclass
@@ -316,6 +316,7 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
 @PAPER.inequality(
     "Lemma D.10",
     part="(as used)",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
     printed=r"$E [\frac{1}{n} \sum_i \langle -\rho_i, x_1^{(k+1)} - z \rangle] \le \sigma^2 n d \eta^2 \hat{L}^*$",
     corrected=r"$|E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle]| \le \eta d \sigma^2$ for $\eta \le 2/\hat{L}^*$",
     domain=QUADRATIC,
@@ -383,68 +384,3 @@ def lemma_d12(epoch: Epoch, sigma: float, beta: float, linear: float = 1.0, publ
     eta, n = epoch.rate, epoch.n
     term = 6 * eta**2 * n * epoch.smoothness[2] if published else linear * eta + 5 * eta**2 * n * epoch.smoothness[1]
     return expected_epoch(epoch, sigma, beta, term * sigma**2)
-
-
-@PAPER.inequality(
-    "Lemma G.2",
-    printed=r"With $\psi = \lambda \|x\|_1$ the error of D.10 is at most $\sigma^2 n d \eta^2 \hat{L}^* + \frac{2 d \sigma^2 B}{\sqrt{2 \pi}}$",
-    domain={"curvatures": vector(log_scale(1e-3, 1), 4), "share": log_scale(1e-3, 1), "threshold": linear(0, 3)},
-    mutants=[{"sign": -1.0}],
-)
-def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.0) -> Sides:
-    """True as D.10 is, for the left side is negative.  The term with B bounds what is 0: soft thresholds are Lipschitz."""
-    eta = 2 * share / curvatures.max()
-    alive = 2 * (0.5 - 0.5 * math.erf(threshold / math.sqrt(2)))  # where the soft threshold passes the noise
-    return 1 - sign * alive * noise_error(curvatures, eta), 1 + eta**2 * curvatures.size * curvatures.max()
-
-
-@PAPER.inequality(
-    "Lemma G.5",
-    part="(error)",
-    printed=r"With a projection the error of D.10 is at most $\sigma^2 n d \eta^2 \hat{L}^* + \frac{1}{2} d \sigma^2 + \ldots$",
-    domain=QUADRATIC,
-    mutants=[{"half": -1.0}],
-)
-def lemma_g5(curvatures: Array, share: float, convexity: float, half: float = 0.5) -> Sides:
-    """True as D.10 is, for the left side is negative; the term d σ²/2 is not needed.  At B = R, where all is exact."""
-    eta = 2 * share / curvatures.max()
-    error = -noise_error(curvatures, eta, convexity)
-    return 2 + error, 2 + eta**2 * curvatures.size * curvatures.max() + half
-
-
-@PAPER.inequality(
-    "Lemma G.5",
-    part="(displacement)",
-    printed=r"$\|\sum_j (\nabla f_j(z) - \nabla f_j(x^*))\|^2 \le n L B_F(z, x^*)$ in the bound of the displacement of an epoch",
-    corrected=r"$\le 2 n^2 L B_F(z, x^*)$",
-    domain={"curvatures": vector(log_scale(1e-3, 1), 5), "distance": log_scale(1e-3, 1e3)},
-    as_printed={"factor": None},
-    counterexample={"curvatures": np.ones(10), "distance": 1.0},
-    sharp="factor",
-    mutants=[{"factor": 0.99}],
-)
-def lemma_g5_displacement(curvatures: Array, distance: float, factor: float | None = 1.0) -> Sides:
-    """n = 10 losses x²/2, |z − x*| = 1: 100 > 5.  In the same bound n² σ_any must be its square n² σ_any², and the start
-    of the epoch must lie in B.  By Lemma D.4 for F.
-    """
-    n, mean = curvatures.size, float(curvatures.mean())
-    constant = n if factor is None else 2 * n**2 * float(factor)
-    return (curvatures.sum() * distance) ** 2, constant * mean * mean * distance**2 / 2
-
-
-@PAPER.inequality(
-    "Lemma G.6",
-    printed=r"One epoch with a projection in expectation, with the noise terms $6 \eta^2 n d \sigma^2 \hat{L}^* + \frac{1}{2} d \sigma^2$",
-    corrected=r"Lemma D.12 as corrected, which holds for every closed convex $\psi$",
-    domain={"smoothness": log_scale(1e-8, 0.1), "share": log_scale(1e-3, 1)},
-    as_printed={"published": True},
-    counterexample={"smoothness": 1e-8, "share": 300 * math.sqrt(1e-7)},
-    mutants=[{"linear": 0.49}],
-)
-def lemma_g6(smoothness: float, share: float, linear: float = 1.0, published: bool = False) -> Sides:
-    """False for large steps only: n = 1, f = L x²/2, L = 1e-8, η = 300, B = R, z = x_1 = 0: the right side is −149 d σ²."""
-    eta = share / math.sqrt(10 * (1 + smoothness) * smoothness)
-    term = 6 * eta**2 * smoothness + 0.5 if published else linear * eta + 5 * eta**2 * smoothness
-    right = -eta / 2 + term  # −E |z − x⁺|²/(2 n η), and the noise
-    scale = 1 + abs(right)
-    return scale + smoothness / 2 * eta**2, scale + right

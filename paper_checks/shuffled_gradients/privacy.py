@@ -139,6 +139,7 @@ def tightness(samples: int, epochs: int, across: bool = True, extra: float = 0.0
 @PAPER.inequality(
     "Section 4",
     part="(across epochs)",
+    proof="docs/shuffled-gradients.md#amplification-across-epochs",
     printed="The regularisation step need not be contractive, so amplification by iteration cannot be used across epochs",
     corrected=r"Proximal maps of convex functions never expand; $A = \frac{K-1}{n} + \frac{1}{n-j+1}$ for position $j$",
     domain=RUN,

@@ -312,7 +312,6 @@ def test_composed_mixtures_convert_by_renyi_divergences_only():
         (Training(dp_shuffled(5, 2), 1.0, 1.0, released="every epoch"), "whole-run", "released must be 'last iterate'"),
         (Training(dp_shuffled(5, 2), 1.0, 1.0), "whole-run reshuffled", "order must be 'reshuffled'"),
         (Training(dp_shuffled(5, 2), 1.0, 1.0), "epochs reshuffled", "order must be 'reshuffled'"),
-        (Training(interleaved(5, 2, 3), 1.0, 1.0, order="reshuffled"), "whole-run reshuffled", "noise at every step"),
     ],
 )
 def test_what_an_accountant_does_not_cover_is_refused(training, method, message):

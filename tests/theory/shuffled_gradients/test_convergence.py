@@ -7,12 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corrnoise.simulations.shuffled_gradients import shuffled_run
+from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.shuffled_gradients.convergence import Run
 from corrnoise.theory.shuffled_gradients.dissimilarity import (
     reshuffled_dissimilarity,
     worst_order_dissimilarity_bounds,
 )
 from corrnoise.theory.shuffled_gradients.divergences import quadratic_run
+from corrnoise.theory.shuffled_gradients.losses import Loss, Regulariser, Task
+from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled
 
 
 def test_reference_values():
@@ -105,15 +109,129 @@ def test_dissimilarity_is_an_average_over_all_permutations():
     assert reshuffled_dissimilarity(private, public * (1 + 1e-6)) != pytest.approx(expected, rel=1e-9)
     lower, upper = worst_order_dissimilarity_bounds(private, public)
     largest = math.sqrt(sums[:, 0, -1].max())
+    assert lower == upper == pytest.approx(largest, rel=1e-12)  # in two dimensions
+
+
+@given(st.integers(1, 7), st.integers(1, 4), st.integers(0, 10**6), st.data())
+def test_worst_orders_by_enumeration(n, d, seed, data):
+    """Exact in one and two dimensions, also with ties; enclosed in more."""
+    from itertools import combinations
+
+    m = data.draw(st.integers(1, n))
+    rng = np.random.default_rng(seed)
+    private, public = rng.normal(size=(n, d)), rng.normal(size=(m, d))
+    if seed % 2:
+        private = np.round(private)
+    sums = [public.sum(axis=0) - private[list(chosen)].sum(axis=0) for chosen in combinations(range(n), m)]
+    largest = max(np.linalg.norm(s) for s in sums)
+    lower, upper = worst_order_dissimilarity_bounds(private, public)
     assert lower <= largest * (1 + 1e-12)
     assert largest <= upper * (1 + 1e-12)
-    assert lower == pytest.approx(largest, rel=0.2)
+    if d <= 2 or m == n:
+        assert lower == upper
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_order_in_the_plane_is_missed(seed):
+    """Against the best subsets in 20 000 directions; the exact one is among them, and no other is better."""
+    rng = np.random.default_rng(seed)
+    private, public = rng.normal(size=(60, 2)), rng.normal(size=(25, 2))
+    angles = np.linspace(0, 2 * np.pi, 20_000)
+    chosen = np.argpartition(private @ [np.cos(angles), np.sin(angles)], 24, axis=0)[:25]
+    dense = np.linalg.norm(public.sum(axis=0) - private[chosen].sum(axis=0), axis=1).max()
+    assert worst_order_dissimilarity_bounds(private, public) == pytest.approx((dense, dense), rel=1e-12)
+
+
+def test_a_narrow_range_of_directions_is_not_missed():
+    """Only directions within six degrees of upwards put the middle record first, which is the furthest from (1, 10)."""
+    private = np.array([[0.0, 0.0], [1.0, -0.1], [2.0, 0.0]])
+    assert worst_order_dissimilarity_bounds(private, [[1.0, 10.0]]) == pytest.approx((10.1, 10.1), rel=1e-12)
 
 
 def test_all_public_records_leave_no_choice():
     private, public = np.array([[0.0], [1.0]]), np.array([[1.0], [0.0]])
     assert worst_order_dissimilarity_bounds(private, public) == (0.0, 0.0)
     assert worst_order_dissimilarity_bounds(private, public[:1])[0] == 1.0  # more than with all of them
+
+
+WINDOWS = Run(
+    5, 8, 2, 1e-3, 1.0, 1.0, [2.0] * 3 + [0.0] * 5, 1.0, 1.0, total_dissimilarity=[0.0] * 3 + [1.5] * 5, beta=1
+)
+
+
+def test_corollaries_put_each_part_in_its_window():
+    """Corollary F.1 for Priv-Pub, S = 3 of K = 8: 1 + log S for the noise, 1 + log(K − S) for the dissimilarity."""
+    eta, n, d = 1e-3, 5, 2
+    bound, printed = WINDOWS.corollary_upper_bound(), WINDOWS.corollary_upper_bound(published=True)
+    assert bound.noise == pytest.approx(2 * (1 + math.log(3)) * (eta + 5 * eta**2 * n) * d * 4, rel=1e-12)
+    assert printed.noise == pytest.approx(2 * (1 + math.log(3)) * 6 * eta**2 * n * d * 4, rel=1e-12)
+    assert bound.dissimilarity == printed.dissimilarity
+    assert bound.dissimilarity == pytest.approx(2 * (1 + math.log(5)) * 2.25 / (2 * n**2), rel=1e-12)
+    assert bound.total >= WINDOWS.excess_risk_upper_bound().total
+    assert Run(5, 8, 2, 1e-3, 1.0, 1.0, 0.0, 1.0, 1.0).corollary_upper_bound().noise == 0
+
+
+@given(st.lists(st.floats(0, 5), min_size=1, max_size=8), st.integers(0, 10**6))
+def test_corollaries_are_weaker_than_the_theorem(noise, seed):
+    rng = np.random.default_rng(seed)
+    k = len(noise)
+    total = rng.uniform(0, 3, k) * rng.integers(0, 2, k)
+    run = Run(3, k, 2, 1e-4, 1.0, 1.0, noise, 1.0, 1.0, total_dissimilarity=total, beta=0.5)
+    theorem, corollary = run.excess_risk_upper_bound(), run.corollary_upper_bound()
+    assert theorem.total <= corollary.total * (1 + 1e-12)
+    assert corollary.total <= theorem.total * 2 * (1 + math.log(k))
+
+
+def test_published_bounds_for_other_regularisers():
+    """Theorems G.3 and G.7: what they add to the noise, which the corrected theorem does not need."""
+    eta, n, d, lg = 1e-3, 10, 3, 1 + 1 / 2
+    common = (n, 2, d, eta, 0.0, 0.0, 2.0, 1.0, 1.0)
+    plain = Run(*common).excess_risk_upper_bound(published=True).noise
+    lasso = Run(*common, regulariser="lasso", size=0.7)
+    ball = Run(*common, regulariser="projection", total_dissimilarity=0.5, diameter=2.0)
+    added = lasso.excess_risk_upper_bound(published=True).noise - plain
+    assert added == pytest.approx(2 * lg * 2 * d * 4 * 0.7 / math.sqrt(2 * math.pi), rel=1e-12)
+    with pytest.raises(ValueError, match="beta must be positive for the published bound"):
+        ball.excess_risk_upper_bound(published=True)
+    ball = Run(*common, regulariser="projection", total_dissimilarity=0.5, beta=0.1)
+    printed = ball.excess_risk_upper_bound(published=True)
+    assert printed.noise - plain == pytest.approx(2 * lg * d * 4 / 2, rel=1e-12)
+    assert printed.dissimilarity == pytest.approx(2 * lg * (0.25 / (2 * n**2 * 0.1) + 5 * eta**2 * 0.25), rel=1e-12)
+    for run in (lasso, ball):
+        assert run.excess_risk_upper_bound().noise == Run(*common).excess_risk_upper_bound().noise
+    assert ball.largest_learning_rate(published=True) == pytest.approx(ball.largest_learning_rate() / math.sqrt(2))
+    assert ball.largest_learning_rate() == Run(*common).largest_learning_rate()
+
+
+def test_noise_at_the_end_of_epochs_is_one_nth():
+    run = Run(10, 2, 3, 1e-3, 0.0, 0.0, 2.0, 1.0, 1.0, end_noise=True)
+    assert run.excess_risk_upper_bound().noise == pytest.approx(2 * 1.5 * 1e-3 / 10 * 3 * 4, rel=1e-12)
+    assert run.corollary_upper_bound().noise == pytest.approx(2 * (1 + math.log(2)) * 1e-4 * 3 * 4, rel=1e-12)
+
+
+def test_a_bounded_domain_needs_no_strong_convexity():
+    run = Run(10, 2, 3, 1e-3, 0.0, 0.0, 0.0, 1.0, 1.0, total_dissimilarity=0.5, diameter=4.0)
+    assert run.excess_risk_upper_bound().dissimilarity == pytest.approx(2 * 1.5 * 0.5 * 4 / 10, rel=1e-12)
+
+
+@pytest.mark.parametrize("psi", ["ball", "lasso"])
+def test_the_corrected_theorem_holds_by_simulation_where_the_regulariser_is_not_smooth(psi):
+    """n = 5 records in d = 3 dimensions, 400 runs; a false alarm has probability 2e-9 (six standard errors)."""
+    rng = np.random.default_rng(3)
+    rows, n, epochs, sigma = rng.normal(size=(5, 3)), 5, 6, 2.0
+    t = Task(Loss("mean"), Regulariser(psi, 0.4), rows, np.zeros(n), rows, np.zeros(n))
+    x, least = empirical_risk_minimiser(t)
+    deviation = math.sqrt(np.square(x - rows).sum(axis=1).mean())
+    common = (float(np.linalg.norm(x)), deviation, sigma, 1.0, 1.0)
+    eta = 0.99 * Run(n, epochs, 3, 1e-9, *common).largest_learning_rate()
+    ends = [
+        shuffled_run(t, dp_shuffled(n, epochs), learning_rate=eta, noise_std=sigma, rng=seed)[-1] for seed in range(400)
+    ]
+    risks = np.array([t.objective(end) - least for end in ends])
+    bound = Run(n, epochs, 3, eta, *common).excess_risk_upper_bound().total
+    error = risks.std(ddof=1) / 20
+    assert risks.mean() + 6 * error < bound
+    assert risks.mean() - 6 * error > bound / 200  # a bound two hundred times smaller would be rejected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,172 @@
+"""Appendix G: other regularisers, the l1 norm and projections, for one epoch and for all."""
+
+import math
+
+import numpy as np
+
+from corrnoise.paper_checks.domains import integers, linear, log_scale, vector
+from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.shuffled_gradients.epochs import QUADRATIC, noise_error
+from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.theory.checks import Array
+
+# -- one epoch ---------------------------------------------------------------------------------------------------------
+
+
+@PAPER.inequality(
+    "Lemma G.2",
+    printed=r"With $\psi = \lambda \|x\|_1$ the error of D.10 is at most $\sigma^2 n d \eta^2 \hat{L}^* + \frac{2 d \sigma^2 B}{\sqrt{2 \pi}}$",
+    domain={"curvatures": vector(log_scale(1e-3, 1), 4), "share": log_scale(1e-3, 1), "threshold": linear(0, 3)},
+    mutants=[{"sign": -1.0}],
+)
+def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.0) -> Sides:
+    """True as D.10 is, for the left side is negative.  The term with B bounds what is 0: soft thresholds are Lipschitz."""
+    eta = 2 * share / curvatures.max()
+    alive = 2 * (0.5 - 0.5 * math.erf(threshold / math.sqrt(2)))  # where the soft threshold passes the noise
+    return 1 - sign * alive * noise_error(curvatures, eta), 1 + eta**2 * curvatures.size * curvatures.max()
+
+
+@PAPER.inequality(
+    "Lemma G.5",
+    part="(error)",
+    printed=r"With a projection the error of D.10 is at most $\sigma^2 n d \eta^2 \hat{L}^* + \frac{1}{2} d \sigma^2 + \ldots$",
+    domain=QUADRATIC,
+    mutants=[{"half": -1.0}],
+)
+def lemma_g5(curvatures: Array, share: float, convexity: float, half: float = 0.5) -> Sides:
+    """True as D.10 is, for the left side is negative; the term d σ²/2 is not needed.  At B = R, where all is exact."""
+    eta = 2 * share / curvatures.max()
+    error = -noise_error(curvatures, eta, convexity)
+    return 2 + error, 2 + eta**2 * curvatures.size * curvatures.max() + half
+
+
+@PAPER.inequality(
+    "Lemma G.5",
+    part="(displacement)",
+    printed=r"$\|\sum_j (\nabla f_j(z) - \nabla f_j(x^*))\|^2 \le n L B_F(z, x^*)$ in the bound of the displacement of an epoch",
+    corrected=r"$\le 2 n^2 L B_F(z, x^*)$",
+    domain={"curvatures": vector(log_scale(1e-3, 1), 5), "distance": log_scale(1e-3, 1e3)},
+    as_printed={"factor": None},
+    counterexample={"curvatures": np.ones(10), "distance": 1.0},
+    sharp="factor",
+    mutants=[{"factor": 0.99}],
+)
+def lemma_g5_displacement(curvatures: Array, distance: float, factor: float | None = 1.0) -> Sides:
+    """n = 10 losses x²/2, |z − x*| = 1: 100 > 5.  In the same bound n² σ_any must be its square n² σ_any², and the start
+    of the epoch must lie in B.  By Lemma D.4 for F.
+    """
+    n, mean = curvatures.size, float(curvatures.mean())
+    constant = n if factor is None else 2 * n**2 * float(factor)
+    return (curvatures.sum() * distance) ** 2, constant * mean * mean * distance**2 / 2
+
+
+@PAPER.inequality(
+    "Lemma G.6",
+    printed=r"One epoch with a projection in expectation, with the noise terms $6 \eta^2 n d \sigma^2 \hat{L}^* + \frac{1}{2} d \sigma^2$",
+    corrected=r"Lemma D.12 as corrected, which holds for every closed convex $\psi$",
+    domain={"smoothness": log_scale(1e-8, 0.1), "share": log_scale(1e-3, 1)},
+    as_printed={"published": True},
+    counterexample={"smoothness": 1e-8, "share": 300 * math.sqrt(1e-7)},
+    mutants=[{"linear": 0.49}],
+)
+def lemma_g6(smoothness: float, share: float, linear: float = 1.0, published: bool = False) -> Sides:
+    """False for large steps only: n = 1, f = L x²/2, L = 1e-8, η = 300, B = R, z = x_1 = 0: the right side is −149 d σ²."""
+    eta = share / math.sqrt(10 * (1 + smoothness) * smoothness)
+    term = 6 * eta**2 * smoothness + 0.5 if published else linear * eta + 5 * eta**2 * smoothness
+    right = -eta / 2 + term  # −E |z − x⁺|²/(2 n η), and the noise
+    scale = 1 + abs(right)
+    return scale + smoothness / 2 * eta**2, scale + right
+
+
+# -- all epochs ---------------------------------------------------------------------------------------------------------
+
+
+def _l1_bound(epochs: int, sigma: float, published: bool) -> tuple[float, float]:
+    """Exact risk and bound of G.4 as λ → 0: n = 10 losses ‖x‖²/2, d = 50, η = 0.4/K, with B at most std · sqrt(2 log 2d)."""
+    n, d, eta = 10, 50, 0.4 / epochs
+    variance = sigma**2 * eta * -math.expm1(2 * n * epochs * math.log1p(-eta)) / (2 - eta)
+    size = math.sqrt(2 * math.log(2 * d) * variance)
+    noise = 6 * eta**2 * n + 2 * size / math.sqrt(2 * math.pi) if published else eta + 5 * eta**2 * n
+    return d / 2 * variance, 2 * (1 + math.log(epochs)) * noise * d * sigma**2
+
+
+L1 = {"epochs": integers(500, 10**7, log=True), "sigma": log_scale(1e-9, 1.0)}
+
+
+@PAPER.inequality(
+    "Theorem G.3",
+    printed=r"With $\psi = \lambda \|x\|_1$: Theorem D.14 with $2 \sum_k \frac{d (\sigma^{(k)})^2 B}{\sqrt{2\pi} (s+1-k)}$ added in $M$",
+    corrected="Theorem D.14 as corrected, without the term in B",
+    domain=L1,
+    as_printed={"published": True},
+    counterexample={"epochs": 10**6, "sigma": 1e-9},
+    mutants=[{"published": True}],
+)
+def theorem_g3(epochs: int, sigma: float, published: bool = False) -> Sides:
+    """Its extra term covers the wrong noise term where B >= 1.26 η.  With tiny noise it does not: K = 1e6, σ = 1e-9.
+
+    With public records it is vacuous, for it needs μ_ψ >= L_H + β > 0, and ‖x‖₁ has μ_ψ = 0.
+    """
+    return _l1_bound(epochs, sigma, published)
+
+
+@PAPER.inequality(
+    "Corollary G.4",
+    printed=r"DP-ShuffleG with $\psi = \lambda \|x\|_1$: an additional term $d \sigma^2 B (1 + \log K)$",
+    corrected="Corollary E.1 as corrected; no term in B is needed",
+    domain=L1,
+    as_printed={"published": True},
+    counterexample={"epochs": 10**7, "sigma": 1e-9},
+    mutants=[{"published": True}],
+)
+def corollary_g4(epochs: int, sigma: float, published: bool = False) -> Sides:
+    """The question whether the term in B can be removed is answered: soft thresholds are Lipschitz, and Stein applies."""
+    return _l1_bound(epochs, sigma, published)
+
+
+def _projection(epochs: int, smoothness: float, scale: float, published: bool) -> tuple[float, float]:
+    """Exact risk and bound of G.7 for one loss L x²/2, B = R, x_1 = x* = 0, σ = 1, η a share of its limit."""
+    lg = 1 + math.log(epochs)
+    eta = scale / (2 * math.sqrt(10 * (1 + smoothness) * smoothness * lg))
+    variance = eta * -math.expm1(2 * epochs * math.log1p(-eta * smoothness)) / (smoothness * (2 - eta * smoothness))
+    noise = 6 * eta**2 * smoothness + 0.5 if published else eta + 5 * eta**2 * smoothness
+    return smoothness / 2 * variance, 2 * noise * lg
+
+
+PROJECTION = {
+    "epochs": integers(1, 10**7, log=True),
+    "smoothness": log_scale(1e-8, 1.0),
+    "scale": log_scale(1e-3, 1.0),
+}
+LARGE_STEPS = {"epochs": 10**6, "smoothness": 1e-8, "scale": 300 / 410.8}
+
+
+@PAPER.inequality(
+    "Theorem G.7",
+    printed=r"With a projection: Theorem D.14 with $\frac{1}{2} \sum_k \frac{d (\sigma^{(k)})^2}{s+1-k}$ added in $M$",
+    corrected="Theorem D.14 as corrected, without that term",
+    domain=PROJECTION,
+    as_printed={"published": True},
+    counterexample=LARGE_STEPS,
+    mutants=[{"published": True}],
+)
+def theorem_g7(epochs: int, smoothness: float, scale: float, published: bool = False) -> Sides:
+    """The extra term covers the wrong noise term where η <= ½.  n = 1, L = 1e-8, K = 1e6, η = 300: 74.8 d σ² > 15.0 d σ².
+
+    With public records it is vacuous: an indicator has μ_ψ = 0.
+    """
+    return _projection(epochs, smoothness, scale, published)
+
+
+@PAPER.inequality(
+    "Corollary G.8",
+    printed=r"DP-ShuffleG with a projection: an additional term $d \sigma^2 (1 + \log K)$",
+    corrected="Corollary E.1 as corrected; no additional term is needed",
+    domain=PROJECTION,
+    as_printed={"published": True},
+    counterexample=LARGE_STEPS,
+    mutants=[{"published": True}],
+)
+def corollary_g8(epochs: int, smoothness: float, scale: float, published: bool = False) -> Sides:
+    """The question whether the term can be reduced is answered: projections are Lipschitz, and Stein applies."""
+    return _projection(epochs, smoothness, scale, published)

@@ -1,0 +1,134 @@
+"""Rates: closed forms of amplification, the best learning rate, what the bounds tend to, and the printed one's fall."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corrnoise.theory.shuffled_gradients.accountants import Training, accountant
+from corrnoise.theory.shuffled_gradients.convergence import Run
+from corrnoise.theory.shuffled_gradients.rates import (
+    ACCOUNTING,
+    ALGORITHMS,
+    amplification,
+    leading_rate,
+    tuned_excess_risk,
+)
+from corrnoise.theory.shuffled_gradients.schedules import (
+    dp_shuffled,
+    interleaved,
+    private_then_public,
+    public_then_private,
+)
+
+
+@given(st.sampled_from(ALGORITHMS), st.integers(1, 20), st.integers(2, 12), st.booleans())
+def test_amplification_is_that_of_the_accountants(algorithm, n, epochs, whole_run):
+    schedule = {
+        "DP-ShuffleG": dp_shuffled(2 * n, epochs),
+        "Priv-Pub": private_then_public(2 * n, 2 * epochs, epochs),
+        "Pub-Priv": public_then_private(2 * n, 2 * epochs, epochs),
+        "Interleaved": interleaved(2 * n, epochs, n),
+        "Noise at the end": dp_shuffled(2 * n, epochs, "end"),
+    }[algorithm]
+    share = 1.0 if algorithm in ("DP-ShuffleG", "Noise at the end") else 0.5
+    found = accountant(Training(schedule, 1.0, 1.0), "whole-run" if whole_run else "per-epoch").sums[0]
+    closed = amplification(algorithm, 2 * n, schedule.epochs, share=share, whole_run=whole_run)
+    assert closed == pytest.approx(found, rel=1e-12)
+    assert closed * (1 + 1e-6) != pytest.approx(found, rel=1e-12)
+
+
+settings = (
+    st.sampled_from(ALGORITHMS),
+    st.integers(1, 1000),
+    st.integers(1, 1000),
+    st.floats(0.1, 10),
+    st.integers(2, 10**6),
+    st.sampled_from(ACCOUNTING),
+)
+
+
+@given(*settings)
+def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon, epochs, accounting):
+    """Against Corollary E.1 of a run with the same constants, at its learning rate and beside it."""
+    share = 0.5
+    value, eta = tuned_excess_risk(algorithm, n, d, epsilon, epochs, share=share, accounting=accounting)
+    log = math.log(1e6)
+    rho = (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
+    total = amplification(algorithm, n, epochs, share=share, whole_run=accounting == "whole run")
+    sigma = math.sqrt(2 * total / rho)
+
+    def bound(rate):
+        end = algorithm == "Noise at the end"
+        run = Run(n, epochs, d, rate, 1.0, 1.0, sigma, 1.0, 1.0, end_noise=end)
+        return run.corollary_upper_bound(published=accounting == "published").total
+
+    assert bound(eta) == pytest.approx(value, rel=1e-6)
+    assert bound(eta * 0.9) >= value * (1 - 1e-12)
+    if eta * 1.1 <= Run(n, epochs, d, eta, 1.0, 1.0, sigma, 1.0, 1.0).largest_learning_rate():
+        assert bound(eta * 1.1) >= value * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("accounting", ["epochs composed", "whole run"])
+def test_the_bound_follows_its_leading_rate(algorithm, accounting):
+    """For K so large that only the noise is left, up to the logarithms of K and δ; ratios over n and d are exact."""
+
+    def scaled(n, d):
+        value, _ = tuned_excess_risk(algorithm, n, d, 1.0, 1e40, share=0.5, accounting=accounting)
+        return value / leading_rate(algorithm, n, d, 1.0, share=0.5, accounting=accounting)
+
+    first = scaled(100, 10)
+    assert 10 < first < 1000
+    for n, d in ((10_000, 10), (100, 1000), (10_000, 1000)):
+        assert scaled(n, d) == pytest.approx(first, rel=0.02)
+
+
+def test_the_published_bound_falls_below_the_lower_bound():
+    """n = 100, d = 1000, ε = 1: 17.3, 0.262 and 7.05e-4 at K = 1e2, 1e8 and 1e16."""
+    values = [tuned_excess_risk("DP-ShuffleG", 100, 1000, 1.0, k, accounting="published")[0] for k in (1e2, 1e8, 1e16)]
+    assert values == pytest.approx([17.3226, 0.262123, 7.05351e-4], rel=1e-5)
+    lower = math.sqrt(1000) / 100
+    assert values[-1] < lower < tuned_excess_risk("DP-ShuffleG", 100, 1000, 1.0, 1e16)[0]
+    assert leading_rate("DP-ShuffleG", 100, 1000, 1.0) == pytest.approx(lower)
+
+
+def test_leading_rates():
+    n, d, epsilon, p = 1000, 16, 2.0, 0.25
+    ratio = 2.0
+    table = {
+        ("DP-ShuffleG", "published"): ratio ** (4 / 3) * n ** (-2 / 3),
+        ("Priv-Pub", "published"): (p / n) ** (2 / 3) * ratio ** (4 / 3),
+        ("Interleaved", "published"): (n * 751) ** (-2 / 3) * ratio ** (4 / 3),
+        ("DP-ShuffleG", "epochs composed"): ratio / math.sqrt(n),
+        ("Pub-Priv", "epochs composed"): ratio * math.sqrt(p / n),
+        ("Interleaved", "epochs composed"): ratio / math.sqrt(n * 751),
+        ("Noise at the end", "epochs composed"): ratio / n,
+        ("Pub-Priv", "whole run"): ratio * math.sqrt(p) / n,
+        ("Interleaved", "whole run"): ratio / n,
+    }
+    for (algorithm, accounting), value in table.items():
+        assert leading_rate(algorithm, n, d, epsilon, share=p, accounting=accounting) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"algorithm": "SGD"}, "algorithm must be one of"),
+        ({"accounting": "none"}, "accounting must be one of"),
+        ({"epochs": 0.5}, r"epochs must lie in \[1, 1e100\]"),
+        ({"epsilon": 0.0}, r"epsilon must lie in \(0, 1e100\]"),
+        ({"delta": 1.0}, r"delta must lie in \(0, 1\)"),
+        ({"share": 0.0}, r"share must lie in \(0, 1\]"),
+        ({"distance": -1.0}, r"distance must lie in \(0, 1e100\]"),
+    ],
+)
+def test_bad_input(change, message):
+    arguments = {"algorithm": "DP-ShuffleG", "samples": 10, "dimension": 3, "epsilon": 1.0, "epochs": 10.0}
+    with pytest.raises(ValueError, match=message):
+        tuned_excess_risk(**{**arguments, **change})
+    with pytest.raises(ValueError, match="noise at the end, got 'published'"):
+        leading_rate("Noise at the end", 10, 3, 1.0, accounting="published")
+    assert np.isfinite(tuned_excess_risk(**arguments)).all()
