@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -71,6 +71,12 @@ class Workshop:
             if (self.root / tests).exists():
                 yield (tests,)
 
+    def check_itself(self, modules: Iterable[str]) -> None:
+        """Refuse to start where the tests fail without any mutant: everything would count as killed."""
+        tests = sorted({test for module in modules for stage in self.stages(module) for test in stage})
+        if tests and not self._passes(*tests):
+            raise RuntimeError(f"the tests fail without any mutant: pytest -m 'not slow' {' '.join(tests)}")
+
     def survives(self, mutant: Mutant) -> bool:
         """Whether all tests pass with the mutant in place."""
         original = (self.root / mutant.module).read_text()
@@ -105,7 +111,10 @@ def run(chosen: Sequence[Mutant], jobs: int) -> dict[Mutant, bool]:
     with tempfile.TemporaryDirectory() as folder, record.open("a") as file:
         workshops: SimpleQueue[Workshop] = SimpleQueue()
         for k in range(jobs):
-            workshops.put(Workshop(Path(folder, str(k))))
+            workshop = Workshop(Path(folder, str(k)))
+            if k == 0:
+                workshop.check_itself({mutant.module for mutant in waiting})
+            workshops.put(workshop)
 
         def test(mutant: Mutant) -> tuple[Mutant, bool]:
             workshop = workshops.get()

@@ -208,25 +208,30 @@ def corollary_41(samples: int, dimension: int, epochs: int, published: bool = Fa
         "epochs": integers(3, 10**6, log=True),
         "part": linear(0, 1),
         "smoothness": log_scale(1e-9, 1e-4),
+        "convexity": log_scale(1e-6, 1),
     },
     as_printed={"published": True},
-    counterexample={"kind": "private first", "epochs": 1000, "part": 1.0, "smoothness": 1e-6},
+    counterexample={"kind": "private first", "epochs": 1000, "part": 1.0, "smoothness": 1e-6, "convexity": 1.0},
     mutants=[{"published": True}],
     evaluations=256,
 )
-def corollary_f1(kind: str, epochs: int, part: float, smoothness: float, published: bool = False) -> Sides:
-    """Public records equal to the private ones, n = 5 losses L x²/2, ψ = 0, η = 0.1, x_1 = x* = 0, σ = 1.
+def corollary_f1(
+    kind: str, epochs: int, part: float, smoothness: float, convexity: float, published: bool = False
+) -> Sides:
+    """Public records equal to the private ones, n = 5 losses L x²/2, ψ = (μ/2) x², η = 0.1, x_1 = x* = 0, σ = 1.
 
-    The noisy epochs leave behind what public ones after them hardly shrink.
+    K = 1000, S = 999, L = 1e-6, μ = 1: exact 8.89e-3, printed 4.7e-6.
     """
     n, eta = 5, 0.1
     noisy = epochs if kind == "interleaved" else 1 + int(part * (epochs - 2))
-    shrink = math.log1p(-eta * smoothness)
-    variance = eta * -math.expm1(2 * n * noisy * shrink) / (smoothness * (2 - eta * smoothness))
+    step, prox = 2 * math.log1p(-eta * smoothness), -2 * math.log1p(eta * n * convexity)
+    epoch = n * step + prox
+    fresh = eta**2 * math.expm1(n * step) / math.expm1(step) * math.exp(prox)
+    variance = fresh * math.expm1(noisy * epoch) / math.expm1(epoch)
     if kind == "private first":
-        variance *= math.exp(2 * n * (epochs - noisy) * shrink)
+        variance *= math.exp((epochs - noisy) * epoch)
     term = 6 * eta**2 * n * smoothness if published else eta + 5 * eta**2 * n * smoothness
-    return smoothness / 2 * variance, 2 * (1 + math.log(noisy)) * term
+    return (smoothness + convexity) / 2 * variance, 2 * (1 + math.log(noisy)) * term
 
 
 @PAPER.identity(
