@@ -47,12 +47,12 @@ class Workshop:
         time = path.stat().st_mtime + self.clock
         os.utime(path, (time, time))
 
-    def _passes(self, *tests: str) -> bool:
+    def _passes(self, *tests: str, seconds: float = _SECONDS) -> bool:
         environment = {**os.environ, "PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
         try:
             done = subprocess.run(
-                command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=_SECONDS
+                command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=seconds
             )
         except subprocess.TimeoutExpired:
             return False
@@ -74,7 +74,7 @@ class Workshop:
     def check_itself(self, modules: Iterable[str]) -> None:
         """Refuse to start where the tests fail without any mutant: everything would count as killed."""
         tests = sorted({test for module in modules for stage in self.stages(module) for test in stage})
-        if tests and not self._passes(*tests):
+        if tests and not self._passes(*tests, seconds=5 * _SECONDS):
             raise RuntimeError(f"the tests fail without any mutant: pytest -m 'not slow' {' '.join(tests)}")
 
     def survives(self, mutant: Mutant) -> bool:

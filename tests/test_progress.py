@@ -20,18 +20,20 @@ class Stream(io.StringIO):
 
 @pytest.mark.parametrize(("terminal", "text"), [(True, "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[K"), (False, "")])
 def test_a_line_on_terminals(terminal: bool, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Stream(terminal))
+    stream = Stream(terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
     with progress() as show:
         show("one")
         show("two")
-    assert sys.stderr.getvalue() == text
+    assert stream.getvalue() == text
 
 
 def test_the_line_goes_when_the_work_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Stream(True))
+    stream = Stream(True)
+    monkeypatch.setattr(sys, "stderr", stream)
     with pytest.raises(KeyboardInterrupt), progress() as show:
         _interrupted(show)
-    assert sys.stderr.getvalue().endswith("\r\x1b[K")
+    assert stream.getvalue().endswith("\r\x1b[K")
 
 
 def _interrupted(show: Callable[[str], None]) -> None:

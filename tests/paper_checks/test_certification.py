@@ -194,3 +194,29 @@ def test_monotone_keeps_name_and_docstring():
     assert (named.__name__, named.__doc__) == ("named", "The proof.")
     with ctx.workprec(PRECISION), pytest.raises(ValueError, match="zip"):
         named(arb(1), arb(2))
+
+
+# -- which edge is halved ----------------------------------------------------------------------------------------------
+
+
+def test_the_edge_that_matters_is_halved():
+    """x(1 − x) needs x divided some 2⁷ times; dividing the other two edges as often would take 2²¹ boxes."""
+
+    def sides(u):
+        return u[1] * (1 - u[1]) + (u[0] + u[2]) / 10**6, arb("0.251")
+
+    certificate = certify(sides, 3, boxes=600)
+    assert certificate.answer == "proved"
+    line = certify(lambda u: sides([arb(1), u[0], arb(1)]), 1)
+    assert certificate.boxes <= 3 * line.boxes
+
+
+def test_where_no_edge_alone_decides_the_longest_is_halved():
+    """The smaller side is undefined on every box but the last ones, so no edge is better than another."""
+
+    def sides(u):
+        return arb(0) if u[0].rad() + u[1].rad() < arb("0.3") else arb("nan"), u[0] + u[1] + 1
+
+    certificate = certify(sides, 2, boxes=40)
+    assert certificate.answer == "proved"
+    assert certificate.boxes == 1 + 2 + 4 + 8 + 16

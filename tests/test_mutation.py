@@ -1,0 +1,97 @@
+"""Mutation testing itself: only formulas are changed; what the tests notice is killed, and the rest survives."""
+
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+
+MODULE = '''"""A formula, and what states none."""
+
+_FINE = 64
+
+
+def f(x, order=2):
+    if x < 0:
+        raise ValueError(f"x must be at least {0}")
+    rows = list(range(3))
+    return 3 * x + rows[1] * 0.25
+'''
+TEST = "from theory.demo import f\n\n\ndef test_f():\n    assert f({x}) == {y}\n"
+
+
+@pytest.fixture
+def mutation(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(CHECKOUT))
+    return importlib.import_module("mutation.__main__")
+
+
+@pytest.fixture
+def root(tmp_path: Path, mutation: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for folder in ("theory", "src", "tests/theory"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "theory/demo.py").write_text(MODULE)
+    (tmp_path / "src/theory").symlink_to("../theory")
+    monkeypatch.setattr(mutation, "ROOT", tmp_path)
+    return tmp_path
+
+
+def write_test(root: Path, x: float, y: float) -> None:
+    (root / "tests/theory/test_demo.py").write_text(TEST.format(x=x, y=y))
+
+
+def test_only_formulas_are_changed(root: Path, mutation: ModuleType) -> None:
+    changed = [mutant.change(root) for mutant in mutation.mutants(root)]
+    assert {before for before, _ in changed} == {"return 3 * x + rows[1] * 0.25"}
+    after = {after for _, after in changed}
+    assert "return 3 * x - rows[1] * 0.25" in after
+    assert "return 3 / x + rows[1] * 0.25" in after
+    assert not any("rows[2]" in line or "rows[0]" in line for line in after)
+    assert len(after) == len(changed) > 10
+
+
+def test_the_sample_is_seeded(root: Path, mutation: ModuleType) -> None:
+    found = list(mutation.mutants(root))
+    assert mutation.sample(found, 6, 0) == mutation.sample(found[::-1], 6, 0)
+    assert mutation.sample(found, 6, 0) != mutation.sample(found, 6, 1)
+    assert len(set(mutation.sample(found, 6, 0))) == 6
+
+
+def test_what_is_noticed_is_killed_and_kept(
+    root: Path, mutation: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_test(root, 2.0, 6.25)
+    assert mutation.main(["--all", "--jobs", "1"]) == 0
+    count = len(list(mutation.mutants(root)))
+    assert f"killed {count} of {count} mutants (100.0%)" in capsys.readouterr().out
+    records = [json.loads(line) for line in (root / ".mutation/results.jsonl").read_text().splitlines()]
+    assert [record["survived"] for record in records] == [False] * count
+    assert mutation.main(["--all", "--jobs", "1"]) == 0
+    assert f"{count} mutants, {count} of them tested before" in capsys.readouterr().out
+    assert (root / "theory/demo.py").read_text() == MODULE
+
+
+def test_what_is_not_noticed_survives_and_needs_a_reason(
+    root: Path, mutation: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_test(root, 0.0, 0.25)
+    assert mutation.main(["--all", "--jobs", "1"]) == 1
+    shown = capsys.readouterr().out
+    assert "SURVIVED theory/demo.py:10  return 2 * x + rows[1] * 0.25" in shown
+    assert "NO REASON IS KNOWN" in shown
+    survivors = [mutant for mutant in mutation.mutants(root) if f"+ {mutant.change(root)[1]}\n" in shown]
+    reasons = {("theory/demo.py", *mutant.change(root)): "x is 0" for mutant in survivors}
+    monkeypatch.setattr(mutation, "reasons", lambda: reasons)
+    monkeypatch.setattr(mutation, "REQUIRED", 0.1)
+    assert mutation.main(["--all", "--jobs", "1"]) == 0
+    assert "x is 0" in capsys.readouterr().out
+
+
+def test_tests_that_fail_by_themselves_are_refused(root: Path, mutation: ModuleType) -> None:
+    write_test(root, 2.0, 7.0)
+    with pytest.raises(RuntimeError, match="the tests fail without any mutant"):
+        mutation.main(["--all", "--jobs", "1"])
+    assert (root / ".mutation/results.jsonl").read_text() == ""
