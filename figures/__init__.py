@@ -21,6 +21,7 @@ _HOMES = {
     "shuffled_once": "shuffled_experiments",
     "shuffled_quarter": "shuffled_experiments",
     "shuffled_three_quarters": "shuffled_experiments",
+    "shuffled_two_rates": "shuffled_experiments",
     "shuffled_privacy": "shuffled_privacy",
     "shuffled_counterexample": "shuffled_counterexample",
 }
@@ -33,6 +34,7 @@ COMPANIONS = (
     "shuffled_once",
     "shuffled_quarter",
     "shuffled_three_quarters",
+    "shuffled_two_rates",
 )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.theory.shuffled_gradients.convergence import Run
+from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ def exact_excess_risk(epochs: int) -> float:
 
 def bound(epochs: int, *, published: bool) -> float:
     """Corollary 4.1 (E.1)."""
-    run = Run(SAMPLES, epochs, DIMENSION, SCALE / epochs, 0.0, 0.0, 1.0, 1.0, 1.0)
+    run = ShuffledRun(SAMPLES, epochs, DIMENSION, SCALE / epochs, 0.0, 0.0, 1.0, 1.0, 1.0)
     return run.corollary_upper_bound(published=published).total
 
 

@@ -1,9 +1,9 @@
 """Certification: an inequality on all of a box, by ball arithmetic and adaptive subdivision.
 
 The box is the unit cube of a claim's domain.  A part on which the balls of both sides are certainly ordered is done,
-the right way round (proved) or the wrong way (refuted); any other part is halved across its longest edge, until the
-budget of boxes is spent (open).  What ball arithmetic cannot reach, such as an end where both sides are equal or
-infinite, stays outside the domain and needs an argument of its own.
+the right way round (proved) or the wrong way (refuted); any other part is halved across the edge that matters most,
+until the budget of boxes is spent (open).  What ball arithmetic cannot reach, such as an end where both sides are equal
+or infinite, stays outside the domain and needs an argument of its own.
 
 An answer is as good as the enclosures.  A function that leaves ball arithmetic on the way (``float(x)`` of a ball is
 its midpoint, ``max`` and ``if`` choose between overlapping balls) would be certified wrongly; so sides that are no
@@ -81,17 +81,54 @@ def _compared(boxes: int) -> bool:
     return boxes <= 64 or boxes % 16 == 0
 
 
-def _halves(box: Array) -> list[Array]:
-    """The halves of a box across its longest edge; none where no number lies between."""
-    if box.size == 0:
-        return []
-    edge = int(np.argmax(box[1] - box[0]))
-    middle = box[:, edge].mean()
-    if not box[0, edge] < middle < box[1, edge]:
-        return []
-    lower, upper = box.copy(), box.copy()
-    lower[1, edge] = upper[0, edge] = middle
-    return [lower, upper]
+class _Enclosures:
+    """Balls of the two sides, at points and on boxes."""
+
+    def __init__(self, sides: Callable[[Sequence[Any]], tuple[Any, Any]]) -> None:
+        self.sides, self.rng = sides, np.random.default_rng(0)
+
+    def balls(self, point: list[Any]) -> tuple[Any, Any]:
+        from flint import arb
+
+        smaller, larger = self.sides(point)
+        if not (isinstance(smaller, arb) or isinstance(larger, arb)):
+            raise TypeError(f"sides must be balls where the arguments are, got {smaller!r} and {larger!r}")
+        return arb(smaller), arb(larger)
+
+    def on(self, box: Array) -> tuple[Any, Any]:
+        from flint import arb
+
+        return self.balls([arb(low).union(arb(high)) for low, high in box.T])
+
+    def compare(self, enclosures: tuple[Any, Any], box: Array) -> None:
+        """Compare the enclosures on a box with values at two corners and at a random point of it."""
+        from flint import arb
+
+        for point in (box[0], box[1], self.rng.uniform(box[0], box[1])):
+            for enclosure, value in zip(enclosures, self.balls([arb(float(u)) for u in point]), strict=True):
+                if enclosure.is_finite() and value.is_finite() and not enclosure.overlaps(value):
+                    raise ArithmeticError(f"the enclosure {enclosure} of a box does not contain its value {value}")
+
+    def halves(self, box: Array) -> list[Array]:
+        """The halves of a box across the edge that, shrunk to its middle, leaves the largest margin.
+
+        Across the longest one where none is better than another; none where no number lies between.
+        """
+        if box.size == 0:
+            return []
+        middle, found = box.mean(axis=0), []
+        for k in range(box.shape[1] if box.shape[1] > 1 else 0):
+            flat = box.copy()
+            flat[:, k] = middle[k]
+            smaller, larger = self.on(flat)
+            margin = float((larger - smaller).lower())
+            found.append(margin if np.isfinite(margin) else -np.inf)
+        edge = max(range(len(found)), key=lambda k: (found[k], box[1, k] - box[0, k]), default=0)
+        if not box[0, edge] < middle[edge] < box[1, edge]:
+            return []
+        lower, upper = box.copy(), box.copy()
+        lower[1, edge] = upper[0, edge] = middle[edge]
+        return [lower, upper]
 
 
 def certify(sides: Callable[[Sequence[Any]], tuple[Any, Any]], dimension: int, *, boxes: int = 50_000) -> Certificate:
@@ -111,35 +148,23 @@ def certify(sides: Callable[[Sequence[Any]], tuple[Any, Any]], dimension: int, *
     ArithmeticError
         A ball does not contain a value that it must contain.
     """
-    from flint import arb, ctx
+    from flint import ctx
 
-    def balls(point: list[Any]) -> tuple[Any, Any]:
-        smaller, larger = sides(point)
-        if not (isinstance(smaller, arb) or isinstance(larger, arb)):
-            raise TypeError(f"sides must be balls where the arguments are, got {smaller!r} and {larger!r}")
-        return arb(smaller), arb(larger)
-
-    def compare(enclosures: tuple[Any, Any], box: Array) -> None:
-        for point in (box[0], box[1], rng.uniform(box[0], box[1])):
-            for enclosure, value in zip(enclosures, balls([arb(float(u)) for u in point]), strict=True):
-                if enclosure.is_finite() and value.is_finite() and not enclosure.overlaps(value):
-                    raise ArithmeticError(f"the enclosure {enclosure} of a box does not contain its value {value}")
-
-    rng = np.random.default_rng(0)
+    enclosures = _Enclosures(sides)
     waiting = deque([np.array([[0.0] * dimension, [1.0] * dimension])])  # the widest first, which refute soonest
     done = 0
     with ctx.workprec(PRECISION):
         while waiting:
             box = waiting.popleft()
             done += 1
-            smaller, larger = balls([arb(low).union(arb(high)) for low, high in box.T])
+            smaller, larger = enclosures.on(box)
             if _compared(done):
-                compare((smaller, larger), box)
+                enclosures.compare((smaller, larger), box)
             if smaller <= larger:
                 continue
             if smaller > larger:
                 return Certificate("refuted", done, box)
-            halves = _halves(box)
+            halves = enclosures.halves(box)
             if done + len(waiting) >= boxes or not halves:
                 return Certificate("open", done, box)
             waiting += halves

@@ -8,6 +8,7 @@ from corrnoise.paper_checks.correlated_noise import (
     appendix_d3,
     appendix_e,
     appendix_f,
+    appendix_f5,
     figure_captions,
     main_text,
     tables,
@@ -25,6 +26,7 @@ SECTIONS = (
     appendix_d3,
     appendix_e,
     appendix_f,
+    appendix_f5,
 )
 
 PAPER.arrange(SECTIONS)

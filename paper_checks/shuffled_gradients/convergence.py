@@ -11,7 +11,7 @@ from corrnoise.paper_checks.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.solvers.shuffled_rates import best_epochs
 from corrnoise.theory.checks import Array
-from corrnoise.theory.shuffled_gradients.convergence import Run
+from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.rates import leading_rate, tuned_excess_risk
 
 RUNS = {
@@ -34,15 +34,15 @@ ONLY_NOISE: dict[str, Any] = {
 
 def exact_and_run(
     curvatures: Array, optima: Array, convexity: float, noise: Array, share: float, start: float
-) -> tuple[float, Run]:
+) -> tuple[float, ShuffledRun]:
     """The exact excess risk of losses a (x − b)²/2 with ψ = (μ/2) x², η = ``share`` of its limit, and the run."""
     n, epochs = curvatures.size, noise.size
     total = curvatures.mean() + convexity
     best = float((curvatures * optima).mean() / total)
     deviation = math.sqrt(np.mean((curvatures * (best - optima)) ** 2))
     constants = (abs(start - best), deviation, noise, curvatures.mean(), curvatures.max())
-    eta = share * Run(n, epochs, 1, 1e-9, *constants).largest_learning_rate()
-    run = Run(n, epochs, 1, eta, *constants)
+    eta = share * ShuffledRun(n, epochs, 1, 1e-9, *constants).largest_learning_rate()
+    run = ShuffledRun(n, epochs, 1, eta, *constants)
     mean, variance, shrink = start, 0.0, 1 / (1 + eta * n * convexity)
     for sigma in noise.tolist():
         for a, b in zip(curvatures.tolist(), optima.tolist(), strict=True):
@@ -80,7 +80,7 @@ def theorem_37(smoothness: float, epochs: int, published: bool = False, constant
     Checked with a factor of 1000 for what "up to a constant" hides.
     """
     case = {**ONLY_NOISE, "curvatures": np.full(100, smoothness), "noise": np.ones(epochs)}
-    largest = Run(100, epochs, 1, 1e-9, 0.0, 0.0, 1.0, smoothness, smoothness).largest_learning_rate()
+    largest = ShuffledRun(100, epochs, 1, 1e-9, 0.0, 0.0, 1.0, smoothness, smoothness).largest_learning_rate()
     exact, run = exact_and_run(**{**case, "share": 0.01 / largest})
     return exact, constant * run.excess_risk_upper_bound(published=published).total
 
@@ -159,7 +159,7 @@ def _corollary(published: bool, samples: int, dimension: int, epochs: int, scale
     """Exact excess risk of losses x²/2 with η = scale/K that shows only the noise σ = 1, and the bound of E.1."""
     eta = scale / epochs
     exact = dimension / 2 * eta * -math.expm1(2 * samples * epochs * math.log1p(-eta)) / (2 - eta)
-    run = Run(samples, epochs, dimension, eta, 0.0, 0.0, 1.0, 1.0, 1.0)
+    run = ShuffledRun(samples, epochs, dimension, eta, 0.0, 0.0, 1.0, 1.0, 1.0)
     return exact, run.corollary_upper_bound(published=published).total
 
 

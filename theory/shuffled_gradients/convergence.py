@@ -60,7 +60,7 @@ class Bound(Record):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Run(Record):
+class ShuffledRun(Record):
     """A run, by the constants that the bounds need.
 
     Parameters

@@ -25,7 +25,7 @@ import numpy as np
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
-from corrnoise.theory.shuffled_gradients.convergence import Run
+from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
 from corrnoise.theory.shuffled_gradients.losses import Task
 from corrnoise.theory.shuffled_gradients.schedules import Schedule
@@ -175,7 +175,7 @@ def convergence_run(
     radius: float,
     order: str = "reshuffled",
     start: Array | None = None,
-) -> Run:
+) -> ShuffledRun:
     """The constants of a run on a task, for the convergence theorem.
 
     β is what the regulariser has to spare, μ_ψ − L_H; a regulariser that is a ball supplies its diameter instead.
@@ -217,7 +217,7 @@ def convergence_run(
     if ball and task.loss.name == "ridge" and order == "reshuffled" and any(0 < c < n for c in kinds):
         raise ValueError("order must be 'given' for ridge losses in a ball: the worst point depends on the permutation")
     gradients = task.loss.gradients(minimiser, task.features, task.targets)
-    return Run(
+    return ShuffledRun(
         samples=n,
         epochs=schedule.epochs,
         dimension=d,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corrnoise.simulations.shuffled_gradients import shuffled_run
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
-from corrnoise.theory.shuffled_gradients.convergence import Run
+from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.dissimilarity import (
     reshuffled_dissimilarity,
     worst_order_dissimilarity_bounds,
@@ -20,16 +20,18 @@ from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled
 
 
 def test_reference_values():
-    run = Run(100, 50, 10, 1e-4, 1.0, 1.0, 5.0, 1.0, 1.0)
+    run = ShuffledRun(100, 50, 10, 1e-4, 1.0, 1.0, 5.0, 1.0, 1.0)
     corrected, published = (run.corollary_upper_bound(published=p) for p in (False, True))
     assert corrected.initialisation == pytest.approx(2.0)
     assert corrected.shuffling == pytest.approx(0.004912023005, rel=1e-9)
     assert corrected.noise == pytest.approx(0.257881207785, rel=1e-10)
     assert published.noise == pytest.approx(0.014736069016, rel=1e-9)
-    public = Run(100, 20, 10, 1e-4, 1.0, 1.0, 2.0, 1.0, 1.0, total_dissimilarity=5, partial_dissimilarity=10, beta=0.5)
+    public = ShuffledRun(
+        100, 20, 10, 1e-4, 1.0, 1.0, 2.0, 1.0, 1.0, total_dissimilarity=5, partial_dissimilarity=10, beta=0.5
+    )
     assert public.excess_risk_upper_bound().total == pytest.approx(5.052209041418937, rel=1e-12)
     assert public.excess_risk_upper_bound(published=True).total == pytest.approx(5.023714943334359, rel=1e-12)
-    assert Run(1000, 50, 1, 1e-6, 1.0, 1.0, 1.0, 1.0, 1.0).largest_learning_rate() == pytest.approx(
+    assert ShuffledRun(1000, 50, 1, 1e-6, 1.0, 1.0, 1.0, 1.0, 1.0).largest_learning_rate() == pytest.approx(
         7.134110112853776e-05, rel=1e-12
     )
 
@@ -41,7 +43,7 @@ def test_the_published_theorem_is_false(smoothness):
     hessians, targets = np.full((epochs, n, 1, 1), smoothness), np.zeros((epochs, n, 1))
     _, covariance = quadratic_run(hessians, targets, np.ones((epochs, n)), eta, ridge=1.0)
     exact = d * (smoothness + 1) / 2 * covariance[0, 0]
-    run = Run(n, epochs, d, eta, 0.0, 0.0, 1.0, smoothness, smoothness)
+    run = ShuffledRun(n, epochs, d, eta, 0.0, 0.0, 1.0, smoothness, smoothness)
     for bound in (run.excess_risk_upper_bound, run.corollary_upper_bound):
         assert bound(published=True).total < exact < bound().total
     if smoothness == 1e-3:
@@ -75,9 +77,9 @@ def test_the_corrected_bound_holds_for_exact_private_runs(case):
     deviation = math.sqrt(np.mean((curvature * (x_star - optimum)) ** 2))
     start = 1.0
     common = (deviation, sigma, curvature.mean(), curvature.max())
-    probe = Run(n, epochs, 1, 1e-9, abs(start - x_star), *common, end_noise=end)
+    probe = ShuffledRun(n, epochs, 1, 1e-9, abs(start - x_star), *common, end_noise=end)
     eta = share * probe.largest_learning_rate()
-    run = Run(n, epochs, 1, eta, abs(start - x_star), *common, end_noise=end)
+    run = ShuffledRun(n, epochs, 1, eta, abs(start - x_star), *common, end_noise=end)
     noise = np.zeros((epochs, n))
     noise[:, -1 if end else slice(None)] = sigma[:, np.newaxis][:, 0] if end else sigma[:, np.newaxis]
     mean, covariance = quadratic_run(
@@ -154,7 +156,7 @@ def test_all_public_records_leave_no_choice():
     assert worst_order_dissimilarity_bounds(private, public[:1])[0] == 1.0  # more than with all of them
 
 
-WINDOWS = Run(
+WINDOWS = ShuffledRun(
     5, 8, 2, 1e-3, 1.0, 1.0, [2.0] * 3 + [0.0] * 5, 1.0, 1.0, total_dissimilarity=[0.0] * 3 + [1.5] * 5, beta=1
 )
 
@@ -168,7 +170,7 @@ def test_corollaries_put_each_part_in_its_window():
     assert bound.dissimilarity == printed.dissimilarity
     assert bound.dissimilarity == pytest.approx(2 * (1 + math.log(5)) * 2.25 / (2 * n**2), rel=1e-12)
     assert bound.total >= WINDOWS.excess_risk_upper_bound().total
-    assert Run(5, 8, 2, 1e-3, 1.0, 1.0, 0.0, 1.0, 1.0).corollary_upper_bound().noise == 0
+    assert ShuffledRun(5, 8, 2, 1e-3, 1.0, 1.0, 0.0, 1.0, 1.0).corollary_upper_bound().noise == 0
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=8), st.integers(0, 10**6))
@@ -176,7 +178,7 @@ def test_corollaries_are_weaker_than_the_theorem(noise, seed):
     rng = np.random.default_rng(seed)
     k = len(noise)
     total = rng.uniform(0, 3, k) * rng.integers(0, 2, k)
-    run = Run(3, k, 2, 1e-4, 1.0, 1.0, noise, 1.0, 1.0, total_dissimilarity=total, beta=0.5)
+    run = ShuffledRun(3, k, 2, 1e-4, 1.0, 1.0, noise, 1.0, 1.0, total_dissimilarity=total, beta=0.5)
     theorem, corollary = run.excess_risk_upper_bound(), run.corollary_upper_bound()
     assert theorem.total <= corollary.total * (1 + 1e-12)
     assert corollary.total <= theorem.total * 2 * (1 + math.log(k))
@@ -186,31 +188,31 @@ def test_published_bounds_for_other_regularisers():
     """Theorems G.3 and G.7: what they add to the noise, which the corrected theorem does not need."""
     eta, n, d, lg = 1e-3, 10, 3, 1 + 1 / 2
     common = (n, 2, d, eta, 0.0, 0.0, 2.0, 1.0, 1.0)
-    plain = Run(*common).excess_risk_upper_bound(published=True).noise
-    lasso = Run(*common, regulariser="lasso", size=0.7)
-    ball = Run(*common, regulariser="projection", total_dissimilarity=0.5, diameter=2.0)
+    plain = ShuffledRun(*common).excess_risk_upper_bound(published=True).noise
+    lasso = ShuffledRun(*common, regulariser="lasso", size=0.7)
+    ball = ShuffledRun(*common, regulariser="projection", total_dissimilarity=0.5, diameter=2.0)
     added = lasso.excess_risk_upper_bound(published=True).noise - plain
     assert added == pytest.approx(2 * lg * 2 * d * 4 * 0.7 / math.sqrt(2 * math.pi), rel=1e-12)
     with pytest.raises(ValueError, match="beta must be positive for the published bound"):
         ball.excess_risk_upper_bound(published=True)
-    ball = Run(*common, regulariser="projection", total_dissimilarity=0.5, beta=0.1)
+    ball = ShuffledRun(*common, regulariser="projection", total_dissimilarity=0.5, beta=0.1)
     printed = ball.excess_risk_upper_bound(published=True)
     assert printed.noise - plain == pytest.approx(2 * lg * d * 4 / 2, rel=1e-12)
     assert printed.dissimilarity == pytest.approx(2 * lg * (0.25 / (2 * n**2 * 0.1) + 5 * eta**2 * 0.25), rel=1e-12)
     for run in (lasso, ball):
-        assert run.excess_risk_upper_bound().noise == Run(*common).excess_risk_upper_bound().noise
+        assert run.excess_risk_upper_bound().noise == ShuffledRun(*common).excess_risk_upper_bound().noise
     assert ball.largest_learning_rate(published=True) == pytest.approx(ball.largest_learning_rate() / math.sqrt(2))
-    assert ball.largest_learning_rate() == Run(*common).largest_learning_rate()
+    assert ball.largest_learning_rate() == ShuffledRun(*common).largest_learning_rate()
 
 
 def test_noise_at_the_end_of_epochs_is_one_nth():
-    run = Run(10, 2, 3, 1e-3, 0.0, 0.0, 2.0, 1.0, 1.0, end_noise=True)
+    run = ShuffledRun(10, 2, 3, 1e-3, 0.0, 0.0, 2.0, 1.0, 1.0, end_noise=True)
     assert run.excess_risk_upper_bound().noise == pytest.approx(2 * 1.5 * 1e-3 / 10 * 3 * 4, rel=1e-12)
     assert run.corollary_upper_bound().noise == pytest.approx(2 * (1 + math.log(2)) * 1e-4 * 3 * 4, rel=1e-12)
 
 
 def test_a_bounded_domain_needs_no_strong_convexity():
-    run = Run(10, 2, 3, 1e-3, 0.0, 0.0, 0.0, 1.0, 1.0, total_dissimilarity=0.5, diameter=4.0)
+    run = ShuffledRun(10, 2, 3, 1e-3, 0.0, 0.0, 0.0, 1.0, 1.0, total_dissimilarity=0.5, diameter=4.0)
     assert run.excess_risk_upper_bound().dissimilarity == pytest.approx(2 * 1.5 * 0.5 * 4 / 10, rel=1e-12)
 
 
@@ -223,12 +225,12 @@ def test_the_corrected_theorem_holds_by_simulation_where_the_regulariser_is_not_
     x, least = empirical_risk_minimiser(t)
     deviation = math.sqrt(np.square(x - rows).sum(axis=1).mean())
     common = (float(np.linalg.norm(x)), deviation, sigma, 1.0, 1.0)
-    eta = 0.99 * Run(n, epochs, 3, 1e-9, *common).largest_learning_rate()
+    eta = 0.99 * ShuffledRun(n, epochs, 3, 1e-9, *common).largest_learning_rate()
     ends = [
         shuffled_run(t, dp_shuffled(n, epochs), learning_rate=eta, noise_std=sigma, rng=seed)[-1] for seed in range(400)
     ]
     risks = np.array([t.objective(end) - least for end in ends])
-    bound = Run(n, epochs, 3, eta, *common).excess_risk_upper_bound().total
+    bound = ShuffledRun(n, epochs, 3, eta, *common).excess_risk_upper_bound().total
     error = risks.std(ddof=1) / 20
     assert risks.mean() + 6 * error < bound
     assert risks.mean() - 6 * error > bound / 200  # a bound two hundred times smaller would be rejected
@@ -257,4 +259,4 @@ def test_bad_input(change, message):
         "largest_smoothness": 1.0,
     }
     with pytest.raises(ValueError, match=message):
-        Run(**{**arguments, **change}).excess_risk_upper_bound()
+        ShuffledRun(**{**arguments, **change}).excess_risk_upper_bound()

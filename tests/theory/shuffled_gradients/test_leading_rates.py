@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.shuffled_gradients.accountants import Training, accountant
-from corrnoise.theory.shuffled_gradients.convergence import Run
+from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.rates import (
     ACCOUNTING,
     ALGORITHMS,
@@ -62,12 +62,12 @@ def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon,
 
     def bound(rate):
         end = algorithm == "Noise at the end"
-        run = Run(n, epochs, d, rate, 1.0, 1.0, sigma, 1.0, 1.0, end_noise=end)
+        run = ShuffledRun(n, epochs, d, rate, 1.0, 1.0, sigma, 1.0, 1.0, end_noise=end)
         return run.corollary_upper_bound(published=accounting == "published").total
 
     assert bound(eta) == pytest.approx(value, rel=1e-6)
     assert bound(eta * 0.9) >= value * (1 - 1e-12)
-    if eta * 1.1 <= Run(n, epochs, d, eta, 1.0, 1.0, sigma, 1.0, 1.0).largest_learning_rate():
+    if eta * 1.1 <= ShuffledRun(n, epochs, d, eta, 1.0, 1.0, sigma, 1.0, 1.0).largest_learning_rate():
         assert bound(eta * 1.1) >= value * (1 - 1e-12)
 
 
