@@ -98,7 +98,7 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     mutants=[{"constant": "3.0215"}],
 )
 def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
-    """With log(8/ν) for log(1/ν), which is 0 at ν = 1, and for all ν <= ηλ_j <= 1, by log(8/(ηλ_j)) and log(8/ν).
+    """With log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1; for all ν <= ηλ_j <= 1.
 
     The sharp constant is 2π/log 8.
     """

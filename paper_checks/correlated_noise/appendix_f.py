@@ -179,17 +179,20 @@ def property_f8(m: float, root: float = 0.5) -> Sides:
     "Property F.9",
     printed=r"$\int_0^{\pi/2} \frac{d\omega}{(1 - \alpha^2 \sin^2 \omega) \sqrt{1 + m \sin^2 \omega}} = "
     r"\frac{m K(k) + \alpha^2 \Pi(\frac{m + \alpha^2}{1 + m}, k)}{(m + \alpha^2) \sqrt{1 + m}}$, $k = \sqrt{\frac{m}{1+m}}$, for $0 < m < 1$ and all $\alpha^2 \ne \pm 1$, $-m$",
+    corrected=r"for $\alpha^2 < 1$; for $\alpha^2 > 1$ both integrals diverge, and it holds for their Cauchy principal values",
     transcription="square roots",
     domain={"m": log_scale(1e-3, 1e3), "alpha": linear(-5, 5)},
+    as_printed={"cut": 2.0},
+    counterexample={"m": 0.5, "alpha": 2.0},
     mutants=[{"root": 0.499}],
     evaluations=128,
     tolerance=1e-10,
 )
-def property_f9(m: float, alpha: float, root: float = 0.5) -> Sides:
-    """For every m > −1, and at α² = −1 too.  For α² > 1 the integral and Π have a pole and are Cauchy principal values.
+def property_f9(m: float, alpha: float, root: float = 0.5, cut: float = 1.0) -> Sides:
+    """For every m > −1, and at α² = −1 too.  The principal value of 1/(1 − α² sin² ω) is 0, and subtracted with a factor
 
-    (As ordinary integrals they diverge there.)  That of 1/(1 − α² sin² ω) is 0, and subtracted with a factor that leaves
-    no pole.
+    that leaves no pole.  With the pole ω_0 left out from ω_0 − δ to ω_0 + 2δ, δ → 0, the integral is larger by
+    log(2)/(2 sqrt((α² − 1)(1 + m/α²))): at m = ½, α² = 2 by 0.31.
     """
     from scipy.special import elliprf, elliprj
 
@@ -204,7 +207,8 @@ def property_f9(m: float, alpha: float, root: float = 0.5) -> Sides:
 
     first, n = elliprf(0, 1 / (1 + m), 1), (m + alpha) / (1 + m)
     third = first + n / 3 * elliprj(0, 1 / (1 + m), 1, 1 - n)
-    return periodic(integrand), float(m * first + alpha * third) / ((m + alpha) * (1 + m) ** root)
+    beyond = math.log(cut) / (2 * math.sqrt((alpha - 1) * (1 + m / alpha))) if alpha > 1 else 0.0
+    return periodic(integrand) + beyond, float(m * first + alpha * third) / ((m + alpha) * (1 + m) ** root)
 
 
 @PAPER.inequality(
