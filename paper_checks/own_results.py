@@ -231,6 +231,7 @@ def n3_one_logarithm(depth: Any, depth_nu: Any, constant: str = "3.848") -> Side
     "N3, sharpened",
     part="(one direction)",
     printed=r"$\gamma_\infty^2(\nu) \frac{b(x)}{x} \le 0.232 \log(8/\nu) \log(8/x)$ for $\nu \le x < 1$",
+    proof=f"{PROOFS}#n3-sharpened",
     domain=DEPTHS,
     evidence="certified",
     outside=r"As in N3 (one logarithm): $\frac{b(x)}{x} = \frac{2 - x}{2 \pi} I(\nu, x)$, and $\frac{\gamma_\infty^2(\nu)}{\log(8/\nu)}$ falls with $\nu$.",
@@ -249,6 +250,7 @@ def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     part="(error)",
     printed=r"For $\nu \le \eta \mu$: $F_\infty \le \frac{1}{2 - \eta R^2} (\frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H] "
     r"+ 0.058 \frac{\eta^2 G^2}{\rho} \log(8/\nu) \sum_j \lambda_j \log(8/x_j))$ if all $x_j < 1$",
+    proof=f"{PROOFS}#n3-sharpened",
     domain={"problem": regressions(largest=1.999, kurtosis=1.0, residual_std=0.0), "share": log_scale(1e-6, 1)},
     sharp="constant",
     mutants=[{"constant": 0.0578}],
