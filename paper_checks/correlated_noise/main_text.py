@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import gaps, integers, linear, log_scale, mean_estimations, noises, regressions
+from corrnoise.paper_checks.domains import integers, linear, log_scale, mean_estimations, noises, regressions
 from corrnoise.paper_checks.ledger import Sides
 from corrnoise.theory import bounds
 from corrnoise.theory.checks import Array
@@ -13,11 +13,9 @@ from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.problems import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.product_noise import DPSGD, NuFTRL
 from corrnoise.theory.quadrature import circle_mean, modulus
-from corrnoise.theory.rates import lower_bound_rate, stationary_error_rate
 from corrnoise.theory.shuffled_gradients.divergences import gaussian_renyi_divergence
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
-QUIET = regressions(residual_std=0.0)
 SILENT_MEANS = mean_estimations(sample_std=0.0)
 
 
@@ -355,60 +353,3 @@ def theorem_22_lower(problem: LinearRegression, constant: float = 0.25) -> Sides
     """With C_2 = ¼; a log² of the learning rate is missing (N2), so the upper bound of the theorem is the tighter one."""
     eta, trace = problem.learning_rate, float(problem.eigenvalues.sum())
     return float(constant) * (eta**2 + eta * problem.residual_std**2) * trace, problem.optimal_error()
-
-
-@PAPER.inequality(
-    "Table 1",
-    part="(lower bound)",
-    printed=r"$\Omega(\eta^2 G^2 \rho^{-1} d_{eff})$",
-    domain={"problem": QUIET},
-    sharp="constant",
-    mutants=[{"constant": 0.52}],
-)
-def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
-    """Over all noise, with the constant ¼ (‖H‖ = 1)."""
-    return float(constant) * lower_bound_rate(problem), problem.optimal_error()
-
-
-@PAPER.inequality(
-    "Table 1",
-    part="(ν-Noisy-FTRL)",
-    printed=r"$O(\eta^2 G^2 \rho^{-1} d_{eff} \log^2 \frac{1}{\eta \mu})$",
-    domain={"problem": QUIET},
-    sharp="constant",
-    mutants=[{"constant": 0.054}],
-)
-def table_1_ftrl(problem: LinearRegression, constant: float = 0.1157) -> Sides:
-    """With log(8/·) and the constant 1/(2 log² 8), for Gaussian inputs and η R² <= 1."""
-    noise = NuFTRL(float(problem.rates.min()))
-    return problem.stationary_error(noise), float(constant) * stationary_error_rate(problem, noise)
-
-
-@PAPER.inequality(
-    "Table 1",
-    part="(Noisy-SGD)",
-    printed=r"$\Theta(\eta d G^2 \rho^{-1})$",
-    domain={"problem": QUIET},
-    mutants=[{"low": 0.1251}, {"high": 0.245}],
-)
-def table_1_sgd(problem: LinearRegression, low: float = 0.125, high: float = 0.25) -> Sides:
-    """Between 1/8 and 1/4 of it, for η R² <= 1."""
-    error, rate = problem.stationary_error(DPSGD()), stationary_error_rate(problem, DPSGD())
-    return np.array([low * rate, error]), np.array([error, high * rate])
-
-
-@PAPER.inequality(
-    "Table 1",
-    part="(stability)",
-    printed=r"A learning rate $\eta \le 1$ is required for convergence ($\|H\|_2 = 1$)",
-    domain={"problem": regressions(largest=1.999), "gap": gaps(1e-3)},
-    mutants=[{"least": 0.66}],
-)
-def table_1_stability(problem: LinearRegression, gap: float, least: float = 1.0) -> Sides:
-    """Required, and far from sufficient: H = I of dimension 128 with η = 1/65 diverges.  Stable Gaussian runs have
-
-    (η/2) Σ λ_j/(1 − ηλ_j) < 1, hence η ‖H‖ < 2/3.
-    """
-    rates = np.append(problem.rates, gap)
-    scaled = LinearRegression(rates, 1.0)
-    return (float(rates.max()), least) if scaled.instability() < 1 else (0.0, 1.0)

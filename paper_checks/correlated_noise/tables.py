@@ -1,4 +1,4 @@
-"""Tables 2 to 4."""
+"""Tables 1 to 4."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, regressions
+from corrnoise.paper_checks.domains import gaps, integers, linear, log_scale, one_of, regressions
 from corrnoise.paper_checks.enclosures import inverse_mean
 from corrnoise.paper_checks.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
@@ -16,12 +16,70 @@ from corrnoise.theory.rates import (
     balanced_anti_pgd_rate,
     balanced_damping,
     decay_rates,
+    lower_bound_rate,
     squared_sensitivity_expansion,
     squared_sensitivity_rate,
     stationary_error_rate,
 )
 
 QUIET = {"problem": regressions(residual_std=0.0)}
+
+
+@PAPER.inequality(
+    "Table 1",
+    part="(lower bound)",
+    printed=r"$\Omega(\eta^2 G^2 \rho^{-1} d_{eff})$",
+    domain=QUIET,
+    sharp="constant",
+    mutants=[{"constant": 0.52}],
+)
+def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
+    """Over all noise, with the constant ¼ (‖H‖ = 1)."""
+    return float(constant) * lower_bound_rate(problem), problem.optimal_error()
+
+
+@PAPER.inequality(
+    "Table 1",
+    part="(ν-Noisy-FTRL)",
+    printed=r"$O(\eta^2 G^2 \rho^{-1} d_{eff} \log^2 \frac{1}{\eta \mu})$",
+    domain=QUIET,
+    sharp="constant",
+    mutants=[{"constant": 0.054}],
+)
+def table_1_ftrl(problem: LinearRegression, constant: float = 0.1157) -> Sides:
+    """With log(8/·) and the constant 1/(2 log² 8), for Gaussian inputs and η R² <= 1."""
+    noise = NuFTRL(float(problem.rates.min()))
+    return problem.stationary_error(noise), float(constant) * stationary_error_rate(problem, noise)
+
+
+@PAPER.inequality(
+    "Table 1",
+    part="(Noisy-SGD)",
+    printed=r"$\Theta(\eta d G^2 \rho^{-1})$",
+    domain=QUIET,
+    mutants=[{"low": 0.1251}, {"high": 0.245}],
+)
+def table_1_sgd(problem: LinearRegression, low: float = 0.125, high: float = 0.25) -> Sides:
+    """Between 1/8 and 1/4 of it, for η R² <= 1."""
+    error, rate = problem.stationary_error(DPSGD()), stationary_error_rate(problem, DPSGD())
+    return np.array([low * rate, error]), np.array([error, high * rate])
+
+
+@PAPER.inequality(
+    "Table 1",
+    part="(stability)",
+    printed=r"A learning rate $\eta \le 1$ is required for convergence ($\|H\|_2 = 1$)",
+    domain={"problem": regressions(largest=1.999), "gap": gaps(1e-3)},
+    mutants=[{"least": 0.66}],
+)
+def table_1_stability(problem: LinearRegression, gap: float, least: float = 1.0) -> Sides:
+    """Required, and far from sufficient: H = I of dimension 128 with η = 1/65 diverges.  Stable Gaussian runs have
+
+    (η/2) Σ λ_j/(1 − ηλ_j) < 1, hence η ‖H‖ < 2/3.
+    """
+    rates = np.append(problem.rates, gap)
+    scaled = LinearRegression(rates, 1.0)
+    return (float(rates.max()), least) if scaled.instability() < 1 else (0.0, 1.0)
 
 
 @PAPER.identity(
