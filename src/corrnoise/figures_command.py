@@ -38,7 +38,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Draw the figures, print the paths of their files and what differs from the paper."""
+    """Draw the figures, print the paths of their files and what differs from the paper.
+
+    A figure that needs an extra which is not installed is an error where it was asked for by name, and left out with a
+    remark where it was not.
+    """
     from corrnoise.figures import COMPANIONS, NAMES, paper_figure
     from corrnoise.figures.publication import publish
     from corrnoise.figures.simulation import THOROUGH, SimulationRun
@@ -60,7 +64,13 @@ def run(arguments: Namespace) -> int:
             continue
         with progress() as show:
             show(f"{name} ({number} of {len(names)}) ...")
-            data = figure.data()
+            try:
+                data = figure.data()
+            except ImportError as error:
+                if arguments.names:
+                    raise
+                print(f"{name}: not drawn: {error}\n")
+                continue
             if figure.simulate and not arguments.no_simulation:
                 simulated, failed = figure.simulate(run)
                 data, failures = data + simulated, [*failures, *failed]

@@ -99,3 +99,22 @@ def test_other_numbers_are_refused_before_anything_is_drawn(
     assert message in capsys.readouterr().err
     assert not runs
     assert not list(tmp_path.iterdir())
+
+
+def test_a_figure_whose_extra_is_missing_is_left_out_unless_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def data() -> Data:
+        raise ImportError("data sets need scikit-learn: pip install 'corrnoise[data]'")
+
+    needy = dataclasses.replace(figures.paper_figure("mean_estimation"), data=data)
+    drawn = figures.paper_figure("mean_estimation")
+    monkeypatch.setattr(figures, "NAMES", ("mean_estimation", "linear_regression"))
+    monkeypatch.setattr(figures, "paper_figure", {"mean_estimation": needy, "linear_regression": drawn}.get)
+    monkeypatch.setattr("corrnoise.figures.publication.publish", lambda *_: [])
+    assert command_line.main(["figures", "--no-simulation", "--output", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    assert "mean_estimation: not drawn: data sets need scikit-learn: pip install 'corrnoise[data]'" in output
+    assert f"linear_regression: {drawn.source}" in output
+    assert run(tmp_path, "--no-simulation") == 1
+    assert "pip install 'corrnoise[data]'" in capsys.readouterr().err
