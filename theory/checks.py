@@ -64,6 +64,22 @@ def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int
     return array
 
 
+def vector(name: str, values: object, interval: str = "(-inf, inf)") -> Array:
+    """Return ``values`` as a read-only vector, possibly empty; a number is a vector of one."""
+    array = np.atleast_1d(reals(name, values, interval))
+    if array.ndim > 1:
+        raise ValueError(f"{name} must be a vector of numbers in {interval}, got shape {array.shape}")
+    return array
+
+
+def scalar_or_vector(name: str, values: object, interval: str, size: int) -> Array:
+    """Return ``values`` as a read-only array of shape () or (``size``,)."""
+    array = reals(name, values, interval)
+    if array.shape not in ((), (size,)):
+        raise ValueError(f"{name} must be a scalar or have shape ({size},), got shape {array.shape}")
+    return array
+
+
 def integer(name: str, value: object, minimum: int) -> int:
     """Return ``value`` as an int, at least ``minimum``."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
@@ -86,4 +102,4 @@ def same_length(first: str, one: Array, second: str, other: Array) -> None:
         raise ValueError(f"{first} and {second} must have the same length, got {one.size} and {other.size}")
 
 
-__all__ = ["Array", "ArrayLike", "choice", "integer", "real", "reals", "same_length"]
+__all__ = ["Array", "ArrayLike", "choice", "integer", "real", "reals", "same_length", "scalar_or_vector", "vector"]

@@ -127,6 +127,19 @@ def test_refused_arrays_are_named(values, keywords, error, said):
     assert said in message
 
 
+def test_vectors_and_scalars():
+    assert checks.vector("v", 2).tolist() == [2.0]
+    assert checks.vector("v", []).shape == (0,)
+    assert not checks.vector("v", [1, 2]).flags.writeable
+    with pytest.raises(ValueError, match=r"^v must be a vector of numbers in \[0, 1\], got shape \(1, 2\)$"):
+        checks.vector("v", [[0, 1]], "[0, 1]")
+    assert checks.scalar_or_vector("w", 1, "[0, 1]", 2).shape == ()
+    assert checks.scalar_or_vector("w", [1, 0], "[0, 1]", 2).tolist() == [1.0, 0.0]
+    for bad in ([1.0], [1, 1, 1], [[1, 1]]):
+        with pytest.raises(ValueError, match=r"^w must be a scalar or have shape \(2,\), got shape"):
+            checks.scalar_or_vector("w", bad, "[0, 1]", 2)
+
+
 @pytest.mark.parametrize(
     ("value", "error"),
     [(0, ValueError), (-1, ValueError), (2.0, TypeError), (True, TypeError), (None, TypeError), ("1", TypeError),
