@@ -26,7 +26,7 @@ from corrnoise.theory.checks import Array
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.noise_kinds import KINDS
 from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise
 
 _FORMAT = "corrnoise.NoiseStream 1"
 _FIELDS = ("format", "noise", "shape", "scale", "steps", "dtype", "position", "generator", "memory")
@@ -213,8 +213,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         tolerance: float = 1e-6,
         dtype: DTypeLike = float,
     ) -> None:
-        if not isinstance(noise, ToeplitzNoise):
-            raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
+        checked_noise(noise)
         lengths = shape if isinstance(shape, tuple) else (shape,)
         self.shape = tuple(checks.integer("shape", length, 0) for length in lengths)
         self.scale = checks.real("scale", scale, "(0, inf)")

@@ -25,7 +25,7 @@ from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.privacy import gaussian_rho
 from corrnoise.theory.product_noise import NuFTRL
 from corrnoise.theory.records import Record
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,9 +112,8 @@ def private_linear_regression(
     if steps > y.size:
         raise ValueError(f"steps must be at most {y.size}, the number of examples, got {steps}")
     clip_norm = checks.real("clip_norm", clip_norm, "(0, inf)")
-    noise, rho = NuFTRL(1 / steps) if noise is None else noise, gaussian_rho(epsilon, delta)
-    if not isinstance(noise, ToeplitzNoise):
-        raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
+    noise = NuFTRL(1 / steps) if noise is None else checked_noise(noise)
+    rho = gaussian_rho(epsilon, delta)
     multiplier = noise.noise_multiplier(rho, steps, adjacency=adjacency)
     rate = _default_learning_rate(noise, multiplier, x.shape[1]) if learning_rate is None else learning_rate
     eta, length = checks.real("learning_rate", rate, "(0, inf)"), math.sqrt(x.shape[1] + 1)

@@ -47,8 +47,8 @@ from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.moments import InputMoments, fourth_moments_are_finite
 from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.problems import MeanEstimation, QuadraticProblem
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance, unit_variance
+from corrnoise.theory.problems import MeanEstimation, QuadraticProblem, checked_quadratic
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise, noise_variance
 
 INPUTS = ("gaussian", "uniform", "signs", "student-t")
 ESTIMATORS = ("plain", "delta", "delta1")
@@ -437,10 +437,9 @@ def simulate(
     """
     moments = _checked(problem, noise, inputs)
     steps, chains = checks.integer("steps", steps, 1), checks.integer("chains", chains, 1)
-    noise_variance(noise, rho, clip_norm)
     if not clip:
         _refuse_unstable(problem, moments)
-    if math.isinf(noise.limiting_sensitivity()):
+    if math.isinf(noise_variance(noise, rho, clip_norm)):
         raise ValueError(f"noise must have a finite limiting sensitivity, got {noise!r}")
     engine = _engine(problem, noise)
     variance = noise_variance(engine.noise, rho, clip_norm)
@@ -491,11 +490,8 @@ def simulate(
 
 def _checked(problem: QuadraticProblem, noise: ToeplitzNoise, inputs: str) -> InputMoments:
     """The moments of the inputs, if problem and noise are what they should be."""
-    if not isinstance(problem, QuadraticProblem):
-        raise TypeError(f"problem must be MeanEstimation or LinearRegression, got {problem!r}")
-    if not isinstance(noise, ToeplitzNoise):
-        raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
-    return input_moments(problem, inputs)
+    checked_noise(noise)
+    return input_moments(checked_quadratic(problem), inputs)
 
 
 def _refuse_unstable(problem: QuadraticProblem, moments: InputMoments) -> None:
@@ -514,8 +510,7 @@ def _refuse_unstable(problem: QuadraticProblem, moments: InputMoments) -> None:
 def _linear_errors(problem: QuadraticProblem, noise: ToeplitzNoise, variance: float) -> tuple[float, float]:
     """q_0 and q_1, the stationary ‖φ⁰‖² and ‖φ¹‖²."""
     x, k = problem.rates, np.asarray(problem.kurtosis)
-    drive = problem.residual_std**2 * problem.eigenvalues + variance * noise.averaged_variance(x)
-    first = problem.learning_rate * drive / (2 - x)
+    first = problem.learning_rate * problem.drive(noise, variance) / (2 - x)
     second = x * ((k - 2) * first + first.sum()) / (2 - x)
     return float(first.sum()), float(second.sum())
 
@@ -547,21 +542,16 @@ def simulate_learning_curve(
     moments = _checked(problem, noise, inputs)
     steps, chains = checks.integer("steps", steps, 1), checks.integer("chains", chains, 2)
     points = min(checks.integer("points", points, 1), steps)
-    offset = checks.reals("initial_offset", initial_offset)
-    if offset.shape not in ((), problem.eigenvalues.shape):
-        raise ValueError(
-            f"initial_offset must be a scalar or have shape {problem.eigenvalues.shape}, got shape {offset.shape}"
-        )
-    variance = unit_variance(rho, clip_norm)
+    offset = checks.scalar_or_vector("initial_offset", initial_offset, "(-inf, inf)", problem.eigenvalues.size)
     engine = _engine(problem, noise)
-    gamma = engine.noise.limiting_sensitivity() if horizon is None else engine.noise.sensitivity(horizon)
-    if math.isinf(gamma):
+    variance = noise_variance(engine.noise, rho, clip_norm, horizon)
+    if math.isinf(variance):
         raise ValueError(f"noise must have a finite sensitivity, got {noise!r} at horizon {horizon!r}")
     edges = _edges(steps, points)
     found = _run_chains(
         problem,
         engine,
-        variance * gamma**2,
+        variance,
         moments,
         edges,
         clip_norm=clip_norm if clip else math.inf,

@@ -19,9 +19,9 @@ import numpy as np
 from corrnoise.simulations.quadratic_problems import INPUTS, input_moments
 from corrnoise.theory import checks
 from corrnoise.theory.moments import fourth_moments_are_finite
-from corrnoise.theory.problems import QuadraticProblem
+from corrnoise.theory.problems import QuadraticProblem, checked_quadratic
 from corrnoise.theory.records import Record
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise, checked_noise
 
 FORMAT = 1  #: of keys and files; raised whenever a point would give other numbers than before
 
@@ -64,8 +64,8 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     checked = {
         "steps": checks.integer("steps", left.pop("steps", None), 1),
         "chains": checks.integer("chains", left.pop("chains", None), 1),
-        "rho": checks.real("rho", left.pop("rho", 1.0), "(0, inf)"),
-        "clip_norm": checks.real("clip_norm", left.pop("clip_norm", 1.0), "(0, inf)"),
+        "rho": checks.real("rho", left.pop("rho", 1.0), SCALES),
+        "clip_norm": checks.real("clip_norm", left.pop("clip_norm", 1.0), SCALES),
         "clip": bool(clip),
         "inputs": checks.choice("inputs", left.pop("inputs", "gaussian"), INPUTS),
         "burn_in": None if burn_in is None else checks.integer("burn_in", burn_in, 0),
@@ -99,10 +99,8 @@ class Point(Record):
     label: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.problem, QuadraticProblem):
-            raise TypeError(f"problem must be MeanEstimation or LinearRegression, got {self.problem!r}")
-        if not isinstance(self.noise, ToeplitzNoise):
-            raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {self.noise!r}")
+        checked_quadratic(self.problem)
+        checked_noise(self.noise)
         self._set(seed=checks.integer("seed", self.seed, 0), options=_checked_options(self.options))
 
     def description(self) -> dict[str, Any]:

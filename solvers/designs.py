@@ -38,12 +38,10 @@ import numpy as np
 
 from corrnoise import __version__
 from corrnoise.solvers.exchange import (
-    ADJACENCIES,
     CONVENTIONS,
     BufferForm,
     ToeplitzForm,
     buffer_form,
-    gaussian_noise_multiplier,
     toeplitz_form,
 )
 from corrnoise.solvers.whole_files import whole_files
@@ -51,10 +49,11 @@ from corrnoise.theory import checks
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.noise_kinds import KINDS
 from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.privacy import ADJACENCIES, gaussian_noise_multiplier, zero_out_rho
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
 from corrnoise.theory.records import Record
 from corrnoise.theory.strongly_convex import StronglyConvex
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise, checked_noise
 
 Problem = LinearRegression | MeanEstimation | StronglyConvex
 Value = str | int | float | bool
@@ -104,16 +103,15 @@ class Design(Record):
     metadata: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.noise, ToeplitzNoise):
-            raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {self.noise!r}")
+        checked_noise(self.noise)
         if not isinstance(self.stream, PoleNoise | FiniteNoise | None):
             raise TypeError(f"stream must be PoleNoise, FiniteNoise or None, got {self.stream!r}")
         if not isinstance(self.problem, Problem | None):
             raise TypeError(f"problem must be one of {', '.join(PROBLEMS)} or None, got {self.problem!r}")
         self._set(
-            rho=checks.real("rho", self.rho, "[1e-100, 1e100]"),
+            rho=checks.real("rho", self.rho, SCALES),
             steps=None if self.steps is None else checks.integer("steps", self.steps, 1),
-            clip_norm=checks.real("clip_norm", self.clip_norm, "[1e-100, 1e100]"),
+            clip_norm=checks.real("clip_norm", self.clip_norm, SCALES),
             adjacency=checks.choice("adjacency", self.adjacency, tuple(ADJACENCIES)),
             metadata=MappingProxyType(_checked_metadata(self.metadata)),
         )
@@ -168,7 +166,7 @@ class Design(Record):
     @property
     def budget(self) -> dict[str, Any]:
         """``rho`` and ``clip_norm`` for the errors of problems, which mean zero-out adjacency."""
-        return {"rho": self.rho / ADJACENCIES[self.adjacency] ** 2, "clip_norm": self.clip_norm}
+        return {"rho": zero_out_rho(self.rho, self.adjacency), "clip_norm": self.clip_norm}
 
     def description(self) -> dict[str, Any]:
         """Everything but the coefficients, in plain lists, strings and numbers, with the conventions in words."""
@@ -367,8 +365,10 @@ def design(
     from corrnoise.solvers.optimal_noise import optimal_noise
     from corrnoise.solvers.rational_approximation import rational_approximation
 
-    factor = ADJACENCIES[checks.choice("adjacency", adjacency, tuple(ADJACENCIES))]
-    budget: dict[str, Any] = {"rho": checks.real("rho", rho, "[1e-100, 1e100]") / factor**2, "clip_norm": clip_norm}
+    budget: dict[str, Any] = {
+        "rho": zero_out_rho(checks.real("rho", rho, SCALES), adjacency),
+        "clip_norm": clip_norm,
+    }
     if isinstance(problem, StronglyConvex):
         noise = minimise_strongly_convex_bound(problem, **budget, criterion="objective").noise
     else:

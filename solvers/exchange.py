@@ -43,12 +43,12 @@ from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.privacy import rounded_up, safe_multiplier
 from corrnoise.theory.records import Record
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
-ADJACENCIES = {"zero-out": 1, "replace-one": 2}  #: and the factor of the sensitivity
 MATRICES = ("strategy", "noising")
-_BITS = 512
+_BITS = 512  # so many that products of thousands of factors lose none that matter
 
 #: What the names mean, for files that leave the house.
 CONVENTIONS = {
@@ -72,46 +72,6 @@ CONVENTIONS = {
     ),
     "gaps": "B(z) = prod (1 - (1 - a) z)/prod (1 - (1 - q) z) with gaps a of zeros and q of poles",
 }
-
-
-def _rounded_up(ball: Any) -> float:
-    """A float that is at least the real number in ``ball``."""
-    nearby = float(ball.upper())
-    return nearby if math.isinf(nearby) else math.nextafter(nearby, math.inf)
-
-
-def safe_multiplier(sensitivity: float, rho: float, adjacency: str = "zero-out") -> float:
-    """γ/sqrt(2ρ), or twice that for replace-one adjacency, rounded up.
-
-    Parameters
-    ----------
-    sensitivity
-        An upper bound of γ, > 0, zero-out; ``inf`` gives ``inf``.
-    rho
-        Budget of zero-concentrated differential privacy, > 0.
-    adjacency
-        ``"zero-out"`` or ``"replace-one"``.
-    """
-    from flint import arb, ctx
-
-    rho = checks.real("rho", rho, "(0, inf)")
-    factor = ADJACENCIES[checks.choice("adjacency", adjacency, tuple(ADJACENCIES))]
-    with ctx.workprec(_BITS):
-        # The excess outweighs the rounding of a later product with the clip norm.
-        return _rounded_up(factor * arb(sensitivity) / (2 * arb(rho)).sqrt() * (1 + arb(2) ** -50))
-
-
-def gaussian_noise_multiplier(rho: float) -> float:
-    """1/sqrt(2ρ), rounded down: standard deviation over sensitivity of one Gaussian mechanism that is ρ-zCDP.
-
-    A whole run with correlated noise is one such mechanism, of either adjacency, with the sensitivity that goes with
-    it.  This is what an accountant takes for the run, and not what multiplies the noise.
-    """
-    from flint import arb, ctx
-
-    rho = checks.real("rho", rho, "(0, inf)")
-    with ctx.workprec(_BITS):
-        return math.nextafter(float((1 / (2 * arb(rho)).sqrt()).lower()), 0.0)
 
 
 # -- all coefficients --------------------------------------------------------------------------------------------------
@@ -157,7 +117,7 @@ def toeplitz_form(noise: ToeplitzNoise, steps: int) -> ToeplitzForm:
     noising, strategy = noise.coefficients(checks.integer("steps", steps, 1)), noise.inverse_coefficients(steps)
     largest = float(np.abs(strategy).max())
     with ctx.workprec(_BITS):  # the sum has a relative error below 2⁻⁵⁰
-        norm = _rounded_up(largest * arb(math.fsum(np.square(strategy / largest))).sqrt() * (1 + arb(2) ** -50))
+        norm = rounded_up(largest * arb(math.fsum(np.square(strategy / largest))).sqrt() * (1 + arb(2) ** -50))
     gamma = max(noise.sensitivity_upper_bound(steps), FiniteNoise(noising).sensitivity_upper_bound(steps), norm)
     for coefficients in (noising, strategy):
         coefficients.setflags(write=False)
@@ -204,10 +164,7 @@ class BufferForm(Record):
     matrix: str
 
     def __init__(self, buf_decay: ArrayLike, output_scale: ArrayLike, matrix: str = "strategy") -> None:
-        decay = np.atleast_1d(checks.reals("buf_decay", buf_decay, "[-1, 1]"))
-        scale = np.atleast_1d(checks.reals("output_scale", output_scale))
-        if decay.ndim > 1:
-            raise ValueError(f"buf_decay must be a vector, got shape {decay.shape}")
+        decay, scale = checks.vector("buf_decay", buf_decay, "[-1, 1]"), checks.vector("output_scale", output_scale)
         checks.same_length("buf_decay", decay, "output_scale", scale)
         order = np.argsort(-decay, kind="stable")
         decay, scale = decay[order], scale[order]
@@ -248,7 +205,7 @@ class BufferForm(Record):
                     else:
                         total = arb(later) if ratio == 1 else (1 - ratio**later) / (1 - ratio)
                     square += scale * weight * total
-            return _rounded_up(square.sqrt())
+            return rounded_up(square.sqrt())
 
     def noise_multiplier(self, rho: float, steps: int | None = None, *, adjacency: str = "zero-out") -> float:
         """Standard deviation of the independent noise over the clip norm that makes the run ρ-zCDP; never too small.

@@ -84,7 +84,7 @@ def check_stable(problem: QuadraticProblem) -> None:
 
 def _quadratic_optimum(problem: QuadraticProblem) -> ProductNoise:
     check_stable(problem)
-    rates, weights = _merged(problem.rates, problem.rates * (2 - problem.rates) * problem._gains())
+    rates, weights = _merged(problem.rates, problem.rates * (2 - problem.rates) * problem.gains)
     if rates.size == 1:
         return NuFTRL(float(rates[0]))
     if rates.size > _MOST_RATES:

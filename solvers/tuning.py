@@ -29,7 +29,7 @@ from scipy.optimize import minimize_scalar
 from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
-from corrnoise.theory.problems import QuadraticProblem
+from corrnoise.theory.problems import QuadraticProblem, checked_quadratic
 from corrnoise.theory.product_noise import NuFTRL
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
 
@@ -37,12 +37,6 @@ _SPACING = 0.5  # of a first grid, on a logarithmic scale
 _PROMISING = 3.0  # a grid point is no further above the minimum beside it
 _CLOSE = 6.0  # logit of the largest share of the stability limit that is tried
 _GAIN = 1e-12  # relative, of the error: what is more than rounding
-
-
-def _checked(problem: object) -> QuadraticProblem:
-    if not isinstance(problem, QuadraticProblem):
-        raise TypeError(f"problem must be MeanEstimation or LinearRegression, got {problem!r}")
-    return problem
 
 
 def _at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
@@ -70,7 +64,7 @@ def _refined(function: Callable[[float], float], points: Array, values: Array) -
 # -- noise -------------------------------------------------------------------------------------------------------------
 
 
-def best_nu(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+def best_nu(problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
     """The ν in (0, 2) with which ν-DP-FTRL has the smallest stationary error.
 
     Parameters
@@ -91,10 +85,9 @@ def best_nu(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) -> flo
     ValueError
         The learning rate is unstable: every noise has an infinite error.
     """
-    quadratic = _checked(problem)
-    check_stable(quadratic)
+    check_stable(checked_quadratic(problem))
     unit_variance(rho, clip_norm)  # checks them
-    rates, gains = quadratic.rates, quadratic._gains()
+    rates, gains = problem.rates, problem.gains
     # For one rate x alone γ_∞² b(x) falls up to ν = x and then rises: nothing is to be found outside the rates.
     low, high = float(rates.min()), float(rates.max())
     if low == high:
@@ -110,7 +103,7 @@ def best_nu(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) -> flo
     return min(max(2 * float(special.expit(place)), low), high)
 
 
-def best_damping(problem: object) -> float:
+def best_damping(problem: QuadraticProblem) -> float:
     """The damping in (0, 2) with which anti-PGD has the smallest stationary error.
 
     2/(1 + sqrt(2 D/S − 1)) with D = Σ g_j and S = Σ g_j x_j, about sqrt(2 S/D) where that is small.  It is exact: at
@@ -125,27 +118,26 @@ def best_damping(problem: object) -> float:
     -----
     Proposition C.24 of arXiv 2310.06771 takes 1/sqrt(d) for η of about 1/Tr H.
     """
-    quadratic = _checked(problem)
-    check_stable(quadratic)
-    gains = quadratic._gains()
-    return 2 / (1 + math.sqrt(2 * float(gains.sum()) / float((gains * quadratic.rates).sum()) - 1))
+    check_stable(checked_quadratic(problem))
+    gains = problem.gains
+    return 2 / (1 + math.sqrt(2 * float(gains.sum()) / float((gains * problem.rates).sum()) - 1))
 
 
 # -- learning rates ----------------------------------------------------------------------------------------------------
 
 
-def stability_limit(problem: object) -> float:
+def stability_limit(problem: QuadraticProblem) -> float:
     """The largest learning rate, a float, with which the second moments of the iterates converge.
 
     At least 2/R² with R² = ``problem.moment_bound``, and equal to it if all eigenvalues are equal.  The problem's own
     learning rate is only where the search starts.
     """
-    quadratic = _checked(problem)
+    checked_quadratic(problem)
 
     def stable(learning_rate: float) -> bool:
-        return _at(quadratic, learning_rate).instability() < 1
+        return _at(problem, learning_rate).instability() < 1
 
-    low = quadratic.learning_rate
+    low = problem.learning_rate
     while not stable(low):
         low /= 2
     while stable(2 * low):
@@ -166,7 +158,7 @@ class TunedRun:
 
 
 def best_learning_rate(
-    problem: object,
+    problem: QuadraticProblem,
     steps: int,
     noise: ToeplitzNoise | Callable[[QuadraticProblem], ToeplitzNoise],
     *,
@@ -202,7 +194,7 @@ def best_learning_rate(
     ValueError
         ``initial_offset`` is 0, or so small that no step is better than rounding.
     """
-    quadratic = _checked(problem)
+    checked_quadratic(problem)
     steps = checks.integer("steps", steps, 1)
     if not isinstance(noise, ToeplitzNoise) and not callable(noise):
         raise TypeError(f"noise must be correlated noise or a function from problems to it, got {noise!r}")
@@ -218,16 +210,16 @@ def best_learning_rate(
             noise_at(tuned), length, horizon=steps, rho=rho, clip_norm=clip_norm, initial_offset=offset
         )
 
-    limit = stability_limit(quadratic)
+    limit = stability_limit(problem)
 
     def learning_rate(place: float) -> float:
         return limit * float(special.expit(place))
 
     def error(place: float) -> float:
-        return float(curve(_at(quadratic, learning_rate(place)), steps)[-1])
+        return float(curve(_at(problem, learning_rate(place)), steps)[-1])
 
-    start = float(curve(_at(quadratic, limit / 2), 0)[0])
-    slope = 2 * steps * float(quadratic.eigenvalues.max())
+    start = float(curve(_at(problem, limit / 2), 0)[0])
+    slope = 2 * steps * float(problem.eigenvalues.max())
     places, values = [_CLOSE], [error(_CLOSE)]
     while learning_rate(places[-1]) * slope > max(1 - min(values) / start, _GAIN):
         places.append(places[-1] - _SPACING)
@@ -238,4 +230,4 @@ def best_learning_rate(
         )
     place, least = _refined(error, np.array(places[::-1]), np.array(values[::-1]))
     rate = learning_rate(place)
-    return TunedRun(learning_rate=rate, error=least, noise=noise_at(_at(quadratic, rate)))
+    return TunedRun(learning_rate=rate, error=least, noise=noise_at(_at(problem, rate)))

@@ -43,8 +43,7 @@ def linear_lower_bound(
     x = problem.rates
     if math.isinf(variance) or not (x < 2).all():
         return math.inf
-    drive = problem.residual_std**2 * problem.eigenvalues + variance * noise.averaged_variance(x)
-    return float(problem.learning_rate / 2 * (drive / (2 - x)).sum())
+    return float(problem.learning_rate / 2 * (problem.drive(noise, variance) / (2 - x)).sum())
 
 
 def trace_upper_bound(
@@ -66,8 +65,7 @@ def trace_upper_bound(
     eta = problem.learning_rate
     if math.isinf(variance) or not eta * r2 < 2 or not (problem.rates < 2).all():
         return math.inf
-    drive = problem.residual_std**2 * problem.eigenvalues + variance * noise.averaged_variance(problem.rates)
-    return float(eta * drive.sum() / (2 * (2 - eta * r2)))
+    return float(eta * problem.drive(noise, variance).sum() / (2 * (2 - eta * r2)))
 
 
 def theorem_c14_upper_bound(

@@ -66,10 +66,7 @@ class CepstralNoise(ToeplitzNoise):
     warp: float
 
     def __init__(self, cepstrum: ArrayLike, warp: float = 0.0) -> None:
-        c = np.atleast_1d(checks.reals("cepstrum", cepstrum))
-        if c.ndim > 1:
-            raise ValueError(f"cepstrum must be a vector, got shape {c.shape}")
-        c = np.trim_zeros(c, "b") + 0.0  # −0 is 0
+        c = np.trim_zeros(checks.vector("cepstrum", cepstrum), "b") + 0.0  # −0 is 0
         c.setflags(write=False)
         a = checks.real("warp", warp, "(-1, 1)") + 0.0
         self._set(cepstrum=c, warp=a if c.size else 0.0)

@@ -31,7 +31,7 @@ from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.problems import LinearRegression, QuadraticProblem
 from corrnoise.theory.product_noise import NuFTRL, ProductNoise
 from corrnoise.theory.records import Record
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance
+from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise, checked_noise, noise_variance
 
 # -- the decay of noise coefficients -----------------------------------------------------------------------------------
 
@@ -87,8 +87,7 @@ def _weighted_sum(noise: ToeplitzNoise, nu: float, steps: int | None) -> float:
         gap, root = min(noise.nu, 2 - noise.nu), math.sqrt(1 - nu)
         excess = gap * (2 - gap) - nu
         return 2 - math.sqrt(excess / (root * (root + 1 - gap))) if excess >= 0 else math.inf
-    if not isinstance(noise, ToeplitzNoise):
-        raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
+    checked_noise(noise)
     length = _length(noise)
     if steps is None and length is None:
         raise ValueError(f"steps must be an integer >= 1 for noise that never ends, got None for {noise!r}")
@@ -216,14 +215,13 @@ class FiniteRun(Record):
     def __post_init__(self) -> None:
         if not isinstance(self.problem, LinearRegression):
             raise TypeError(f"problem must be LinearRegression, got {self.problem!r}")
-        offset = checks.reals("initial_offset", self.initial_offset)
-        if offset.ndim:
-            checks.same_length("initial_offset", offset, "eigenvalues", self.problem.eigenvalues)
+        size = self.problem.eigenvalues.size
+        offset = checks.scalar_or_vector("initial_offset", self.initial_offset, "(-inf, inf)", size)
         self._set(
             steps=checks.integer("steps", self.steps, 1),
             failure_probability=checks.real("failure_probability", self.failure_probability, "(0, 1)"),
             initial_offset=offset if offset.ndim else float(offset),
-            rho=checks.real("rho", self.rho, "(0, inf)"),
+            rho=checks.real("rho", self.rho, SCALES),
         )
 
     # -- derived quantities --------------------------------------------------------------------------------------------

@@ -37,8 +37,7 @@ class PoleNoise(ProductNoise):
     exponents: Array = field(init=False)
 
     def __init__(self, zeros: ArrayLike, poles: ArrayLike) -> None:
-        a = np.ravel(checks.reals("zeros", zeros, "[0, 2]"))
-        q = np.ravel(checks.reals("poles", poles, "(0, 2)"))
+        a, q = checks.vector("zeros", zeros, "[0, 2]"), checks.vector("poles", poles, "(0, 2)")
         super().__init__(np.concatenate([a, q]), np.concatenate([np.ones(a.size), -np.ones(q.size)]))
 
     @property

@@ -71,10 +71,11 @@ def _at_most(formula: Callable[[], arb], bound: float) -> bool:
     return bool(_decided(formula, lambda x: x <= bound))
 
 
-def _rounded_up(number: arb) -> float:
-    """The smallest float that is at least ``number``, an exact ball."""
-    nearby = float(number)
-    return nearby if arb(nearby) >= number else math.nextafter(nearby, math.inf)
+def rounded_up(number: arb) -> float:
+    """The smallest float that is at least every number in the ball ``number``."""
+    highest = number.upper()
+    nearby = float(highest)
+    return nearby if arb(nearby) >= highest else math.nextafter(nearby, math.inf)
 
 
 def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
@@ -92,6 +93,51 @@ def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(number(middle)) else (middle, high)
     return number(low), number(high)
+
+
+# -- noise multipliers -------------------------------------------------------------------------------------------------
+
+ADJACENCIES = {"zero-out": 1, "replace-one": 2}  #: and the factor of the sensitivity
+
+
+def safe_multiplier(sensitivity: float, rho: float, adjacency: str = "zero-out") -> float:
+    """γ/sqrt(2ρ), or twice that for replace-one adjacency, rounded up.
+
+    Parameters
+    ----------
+    sensitivity
+        An upper bound of γ, > 0, zero-out; ``inf`` gives ``inf``.
+    rho
+        Budget of zero-concentrated differential privacy, > 0.
+    adjacency
+        ``"zero-out"`` or ``"replace-one"``.
+    """
+    rho = checks.real("rho", rho, "(0, inf)")
+    factor = ADJACENCIES[checks.choice("adjacency", adjacency, tuple(ADJACENCIES))]
+    if math.isinf(sensitivity):
+        return math.inf
+    with ctx.workprec(_PRECISIONS[1]):
+        # The excess outweighs the rounding of a later product with the clip norm.
+        return rounded_up(factor * arb(sensitivity) / (2 * arb(rho)).sqrt() * (1 + arb(2) ** -50))
+
+
+def gaussian_noise_multiplier(rho: float) -> float:
+    """1/sqrt(2ρ), rounded down: standard deviation over sensitivity of one Gaussian mechanism that is ρ-zCDP.
+
+    A whole run with correlated noise is one such mechanism, of either adjacency, with the sensitivity that goes with
+    it.  This is what an accountant takes for the run, and not what multiplies the noise.
+    """
+    rho = checks.real("rho", rho, "(0, inf)")
+    with ctx.workprec(_PRECISIONS[1]):
+        return -rounded_up(-1 / (2 * arb(rho)).sqrt())
+
+
+def zero_out_rho(rho: float, adjacency: str) -> float:
+    """The ρ with which zero-out adjacency needs the noise that ``adjacency`` needs with ``rho``; to the nearest float.
+
+    For errors, which are stated for zero-out adjacency.
+    """
+    return rho / ADJACENCIES[checks.choice("adjacency", adjacency, tuple(ADJACENCIES))] ** 2
 
 
 # -- one Gaussian mechanism --------------------------------------------------------------------------------------------
@@ -143,7 +189,7 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     """
     rho, epsilon = checks.real("rho", rho, "(0, inf)"), checks.real("epsilon", epsilon, "[0, inf)")
     # 0 < δ < 1, which also decides where rounding would otherwise never be settled.
-    delta = _decided(lambda: _gaussian_curve(rho, epsilon), lambda x: min(max(_rounded_up(x), _LEAST), 1.0))
+    delta = _decided(lambda: _gaussian_curve(rho, epsilon), lambda x: min(max(rounded_up(x), _LEAST), 1.0))
     return float(delta)
 
 
@@ -242,7 +288,7 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
     """
     rho, delta = checks.real("rho", rho, "(0, inf)"), checks.real("delta", delta, "(0, 1)")
     a, _ = _switch(lambda a: _at_most(lambda: _best_rho(arb(a), delta), rho))
-    epsilon = _decided(lambda: (1 + arb(a)) * rho - _gain(arb(a), delta), lambda x: max(_rounded_up(x), 0.0))
+    epsilon = _decided(lambda: (1 + arb(a)) * rho - _gain(arb(a), delta), lambda x: max(rounded_up(x), 0.0))
     return float(epsilon)
 
 
@@ -269,5 +315,5 @@ def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
     """
     epsilon, delta = checks.real("epsilon", epsilon, "[0, inf)"), checks.real("delta", delta, "(0, 1)")
     a, _ = _switch(lambda a: _at_most(lambda: _best_epsilon(arb(a), delta), epsilon))
-    minus_rho = _decided(lambda: -(epsilon + _gain(arb(a), delta)) / (1 + arb(a)), lambda x: min(_rounded_up(x), 0.0))
+    minus_rho = _decided(lambda: -(epsilon + _gain(arb(a), delta)) / (1 + arb(a)), lambda x: min(rounded_up(x), 0.0))
     return abs(float(minus_rho))

@@ -75,11 +75,20 @@ class QuadraticProblem(Record, ABC):
 
         ``inf`` where an eigendirection is unstable by itself, (k_j − 1) x_j >= 2.
         """
-        damping = 1 - (np.asarray(self.kurtosis) - 1) * self.rates / 2
+        damping = self._damping()
         return float((self.rates / damping).sum() / 2) if (damping > 0).all() else math.inf
 
-    def _gains(self) -> Array:
-        return 1 / (1 - (np.asarray(self.kurtosis) - 1) * self.rates / 2)
+    def _damping(self) -> Array:
+        return 1 - (np.asarray(self.kurtosis) - 1) * self.rates / 2
+
+    @property
+    def gains(self) -> Array:
+        """g_j = 1/(1 − (k_j − 1) x_j/2), the weights of the eigendirections where A < 1, shape (d,)."""
+        return 1 / self._damping()
+
+    def drive(self, noise: ToeplitzNoise, variance: float) -> Array:
+        """s² λ_j + σ² b_j with σ² = ``variance``, the second moments that a step adds, shape (d,)."""
+        return self.residual_std**2 * self.eigenvalues + variance * noise.averaged_variance(self.rates)
 
     # -- exact errors --------------------------------------------------------------------------------------------------
 
@@ -92,9 +101,8 @@ class QuadraticProblem(Record, ABC):
         variance = noise_variance(noise, rho, clip_norm)
         if not self.instability() < 1 or math.isinf(variance):
             return np.full(self.eigenvalues.size, math.inf)
-        drive = self.residual_std**2 * self.eigenvalues + variance * noise.averaged_variance(self.rates)
-        weighted = self.learning_rate / 2 * drive * self._gains()
-        feedback = self.rates / 2 * self._gains()
+        weighted = self.learning_rate / 2 * self.drive(noise, variance) * self.gains
+        feedback = self.rates / 2 * self.gains
         return (weighted + feedback * (weighted.sum() / (1 - self.instability()))) / 2
 
     def stationary_error(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
@@ -102,8 +110,8 @@ class QuadraticProblem(Record, ABC):
         variance = noise_variance(noise, rho, clip_norm)
         if not self.instability() < 1 or math.isinf(variance):
             return math.inf
-        drive = self.residual_std**2 * self.eigenvalues + variance * noise.averaged_variance(self.rates)
-        return float(self.learning_rate * (drive * self._gains()).sum() / (4 * (1 - self.instability())))
+        total = float((self.drive(noise, variance) * self.gains).sum())
+        return self.learning_rate * total / (4 * (1 - self.instability()))
 
     def optimal_error(self, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
         """Exact minimum of ``stationary_error`` over all noise coefficients (formula E3).
@@ -113,8 +121,8 @@ class QuadraticProblem(Record, ABC):
         """
         if not self.instability() < 1:
             return math.inf
-        residual = self.learning_rate / 2 * self.residual_std**2 * float((self.eigenvalues * self._gains()).sum())
-        spectrum = root_spectrum_mean(self.rates, (2 - self.rates) * self._gains())
+        residual = self.learning_rate / 2 * self.residual_std**2 * float((self.eigenvalues * self.gains).sum())
+        spectrum = root_spectrum_mean(self.rates, (2 - self.rates) * self.gains)
         privacy = self.learning_rate * unit_variance(rho, clip_norm) / 2 * spectrum**2
         return (residual + privacy) / (2 * (1 - self.instability()))
 
@@ -148,11 +156,7 @@ class QuadraticProblem(Record, ABC):
         from corrnoise.theory import recursions
 
         steps = checks.integer("steps", steps, 0)
-        offset = checks.reals("initial_offset", initial_offset, _SIZE)
-        if offset.shape not in ((), self.eigenvalues.shape):
-            raise ValueError(
-                f"initial_offset must be a scalar or have shape {self.eigenvalues.shape}, got shape {offset.shape}"
-            )
+        offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.eigenvalues.size)
         errors = np.full(steps + 1, math.inf)
         initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2
         variance = noise_variance(noise, rho, clip_norm, horizon)
@@ -188,6 +192,13 @@ class QuadraticProblem(Record, ABC):
         ``bounds.trace_upper_bound`` (N1); ``inf`` unless η R² < 2.
         """
         return bounds.trace_upper_bound(self, noise, rho=rho, clip_norm=clip_norm)
+
+
+def checked_quadratic(problem: object) -> QuadraticProblem:
+    """Return ``problem``, if it is a quadratic one."""
+    if not isinstance(problem, QuadraticProblem):
+        raise TypeError(f"problem must be MeanEstimation or LinearRegression, got {problem!r}")
+    return problem
 
 
 def _checked_rates(eigenvalues: Array, learning_rate: float) -> None:
@@ -272,9 +283,7 @@ class LinearRegression(QuadraticProblem):
         kurtosis: ArrayLike = 3.0,
     ) -> None:
         spectrum = checks.reals("eigenvalues", eigenvalues, "(0, 1e300]", ndim=1)
-        k = checks.reals("kurtosis", kurtosis, "[1, 1e6]")
-        if k.ndim > 0:
-            checks.same_length("kurtosis", k, "eigenvalues", spectrum)
+        k = checks.scalar_or_vector("kurtosis", kurtosis, "[1, 1e6]", spectrum.size)
         self._set(
             eigenvalues=spectrum,
             learning_rate=checks.real("learning_rate", learning_rate, "(0, inf)"),

@@ -51,10 +51,7 @@ class ProductNoise(ToeplitzNoise):
     exponents: Array
 
     def __init__(self, gaps: ArrayLike, exponents: ArrayLike) -> None:
-        a = np.atleast_1d(checks.reals("gaps", gaps, "[0, 2]"))
-        e = np.atleast_1d(checks.reals("exponents", exponents))
-        if a.ndim > 1:
-            raise ValueError(f"gaps must be a vector, got shape {a.shape}")
+        a, e = checks.vector("gaps", gaps, "[0, 2]"), checks.vector("exponents", exponents)
         checks.same_length("gaps", a, "exponents", e)
         if ((a > 0) & (a < 1e-300)).any():
             raise ValueError(f"gaps must be 0 or at least 1e-300, got {a[(a > 0) & (a < 1e-300)][0]!r}")

@@ -26,7 +26,9 @@ import numpy as np
 
 from corrnoise.theory import checks, elliptic
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
+from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise, unit_variance
+
+_KNOWN = "DPSGD, NuFTRL or AntiPGD"
 
 if TYPE_CHECKING:
     from corrnoise.theory.problems import QuadraticProblem
@@ -102,7 +104,7 @@ def stationary_error_rate(
         nu = checks.real("damping", noise.damping, "[0, 1]")
         rate = eta * (nu * d + eta * trace / nu) if nu > 0 else math.inf
     else:
-        raise TypeError(f"rates are known for DPSGD, NuFTRL and AntiPGD, got {noise!r}")
+        raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
     return unit * rate if _stable(problem, printed) else math.inf
 
 
@@ -160,7 +162,7 @@ def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int, *, printed: bool 
     elif isinstance(noise, AntiPGD):
         nu, logarithmic = checks.real("damping", noise.damping, "[0, 1]"), False
     else:
-        raise TypeError(f"rates are known for DPSGD, NuFTRL and AntiPGD, got {noise!r}")
+        raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
     inverse = nu if printed and nu > 0 else max(nu, 1 / steps)
     return _log_inverse(inverse, printed) if logarithmic else 1 / inverse
 
@@ -186,7 +188,7 @@ def squared_sensitivity_expansion(noise: ToeplitzNoise, steps: int) -> float:
         if gap in (0, 1):
             return 1.0 if gap else float(steps)
         return -math.expm1(2 * steps * math.log1p(-gap)) / (gap * (2 - gap))
-    raise TypeError(f"expansions are known for DPSGD, NuFTRL and AntiPGD, got {noise!r}")
+    raise TypeError(f"noise must be {_KNOWN}, for which expansions are known, got {noise!r}")
 
 
 # -- Table 4: eigenvalues that decay like a power ----------------------------------------------------------------------
@@ -248,7 +250,7 @@ def decay_rates(
     a = checks.real("exponent", exponent, "[0, inf)")
     d = checks.integer("dimension", dimension, 1)
     eta = checks.real("learning_rate", learning_rate, "(0, 1)")
-    rho = checks.real("rho", rho, "(0, inf)")
+    rho = checks.real("rho", rho, SCALES)
     row = _printed_row if printed else _uniform_row
     effective_dimension, trace_logs, ratio_logs = row(a, d, eta)
     return DecayRates(effective_dimension, eta * d / rho, eta**2 / rho * trace_logs, eta / d * ratio_logs)

@@ -30,7 +30,7 @@ from corrnoise.theory.records import Record
 
 UNIT = 2.0**-53  #: unit roundoff
 RATES = "[1e-300, 2)"  #: of exponential averages
-_SCALE = "[1e-100, 1e100]"  # of budgets and clip norms: squares of what is computed from them stay finite
+SCALES = "[1e-100, 1e100]"  #: of budgets and clip norms: squares of what is computed from them stay finite
 
 
 def _norm(values: Array) -> float:
@@ -47,14 +47,20 @@ def _single_participation(min_sep: int, max_participations: int) -> None:
 
 def unit_variance(rho: float, clip_norm: float) -> float:
     """G²/(2ρ), the variance of w_t at sensitivity γ = 1."""
-    return checks.real("clip_norm", clip_norm, _SCALE) ** 2 / (2 * checks.real("rho", rho, _SCALE))
+    return checks.real("clip_norm", clip_norm, SCALES) ** 2 / (2 * checks.real("rho", rho, SCALES))
+
+
+def checked_noise(noise: object) -> ToeplitzNoise:
+    """Return ``noise``, if that is what it is."""
+    if not isinstance(noise, ToeplitzNoise):
+        raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
+    return noise
 
 
 def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: int | None = None) -> float:
     """σ² = G² γ²/(2ρ), the variance of w_t, with γ_T for T = ``horizon`` or γ_∞; ``inf`` where γ is."""
     unit = unit_variance(rho, clip_norm)
-    if not isinstance(noise, ToeplitzNoise):
-        raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
+    checked_noise(noise)
     if horizon is None:
         return unit * noise.limiting_sensitivity() ** 2
     return unit * noise.sensitivity(checks.integer("horizon", horizon, 1)) ** 2
@@ -160,11 +166,10 @@ class ToeplitzNoise(Record, ABC):
         -----
         Theorem 1.1 of arXiv 2310.06771 (σ_dp² = γ²/(2ρ)), each example used at most once.
         """
-        rho = checks.real("rho", rho, "(0, inf)")
-        adjacency = checks.choice("adjacency", adjacency, ("zero-out", "replace-one"))
+        from corrnoise.theory.privacy import safe_multiplier
+
         gamma, error = self._limiting() if steps is None else self._finite(steps, 1, 1)
-        scale = 1 if adjacency == "zero-out" else 2
-        return scale * gamma * (1 + (error + 8 * UNIT)) / (math.sqrt(2) * math.sqrt(rho))
+        return safe_multiplier(gamma * (1 + (error + 2 * UNIT)), rho, adjacency)
 
     def _finite(self, steps: int, min_sep: int, max_participations: int) -> tuple[float, float]:
         _single_participation(min_sep, max_participations)

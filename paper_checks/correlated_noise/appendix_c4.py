@@ -159,7 +159,7 @@ def theorem_c18_all_noise(problem: LinearRegression, factor: float = 1.0, publis
 )
 def theorem_c18_minimiser(problem: LinearRegression, published: bool = False, shift: float = 0.0) -> Sides:
     """H = diag(1, 0.1), η = 0.2: with |B|² = h^{−1/2} the error is above the minimum over all noise."""
-    x, gains = problem.rates, problem._gains()
+    x, gains = problem.rates, problem.gains
     weights = np.ones(x.size) if published else (2 - x) * gains
 
     def h(c: Array, s: Array, w: np.ndarray) -> Array:

@@ -232,16 +232,16 @@ def _is_number(text: str) -> bool:
 
 def _tuned(problem: Any, arguments: Namespace, rho: float) -> tuple[Problem, str]:
     """The problem at the best learning rate for the horizon, and what was found."""
-    from corrnoise.solvers.exchange import ADJACENCIES
     from corrnoise.solvers.optimal_noise import optimal_noise
     from corrnoise.solvers.tuning import best_learning_rate
+    from corrnoise.theory.privacy import zero_out_rho
 
     found = best_learning_rate(
         problem,
         arguments.steps,
         optimal_noise,
         initial_offset=arguments.initial_offset,
-        rho=rho / ADJACENCIES[arguments.adjacency] ** 2,
+        rho=zero_out_rho(rho, arguments.adjacency),
         clip_norm=arguments.clip_norm,
     )
     tuned: Problem = type(problem)(**{**problem.arguments(), "learning_rate": found.learning_rate})

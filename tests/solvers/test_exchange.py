@@ -14,10 +14,8 @@ from strategies import gaps, log_uniform
 from corrnoise.solvers.exchange import (
     BufferForm,
     buffer_form,
-    gaussian_noise_multiplier,
     noise_from_buffers,
     noise_from_strategy,
-    safe_multiplier,
     toeplitz_form,
 )
 from corrnoise.solvers.optimal_noise import optimal_noise
@@ -48,41 +46,6 @@ def pole_noises(draw: st.DrawFn, most: int = 4) -> PoleNoise:
     assume((np.diff(places) > 1e-3 * np.maximum(near[1:], near[:-1])).all() and (np.abs(places - 1) > 1e-3).all())
     shuffled = draw(st.permutations(places.tolist()))
     return PoleNoise(shuffled[:count], shuffled[count:])
-
-
-# -- multipliers -------------------------------------------------------------------------------------------------------
-
-
-@given(log_uniform(1e-9, 1e9), log_uniform(1e-9, 1e9), log_uniform(1e-6, 1e6), st.sampled_from([1, 2]))
-def test_multipliers_are_never_too_small(gamma: float, rho: float, clip_norm: float, factor: int) -> None:
-    multiplier = safe_multiplier(gamma, rho, "replace-one" if factor == 2 else "zero-out")
-    with workdps(60):
-        exact = factor * mpf(gamma) / mp.sqrt(2 * mpf(rho))
-        assert mpf(multiplier) >= exact
-        assert mpf(multiplier) <= exact * (1 + mpf(2) ** -49)
-        assert mpf(multiplier * clip_norm) >= exact * mpf(clip_norm)
-        # One unit in the last place down it would be too small somewhere: the multiplier that accountants take is.
-        assert mpf(gaussian_noise_multiplier(rho)) <= 1 / mp.sqrt(2 * mpf(rho))
-        assert mpf(gaussian_noise_multiplier(rho)) >= (1 - mpf(2) ** -50) / mp.sqrt(2 * mpf(rho))
-
-
-def test_rounding_to_nearest_would_be_too_small_half_of_the_time() -> None:
-    rng, unsafe = np.random.default_rng(0), 0
-    with workdps(60):
-        for gamma, rho in rng.uniform(1, 3, (200, 2)).tolist():
-            unsafe += mpf(gamma / math.sqrt(2 * rho)) < mpf(gamma) / mp.sqrt(2 * mpf(rho))
-    assert unsafe > 20
-
-
-def test_arguments_of_multipliers_are_checked() -> None:
-    assert safe_multiplier(math.inf, 1.0) == math.inf
-    for rho in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(ValueError, match=r"rho must lie in \(0, inf\)"):
-            safe_multiplier(1.0, rho)
-        with pytest.raises(ValueError, match=r"rho must lie in \(0, inf\)"):
-            gaussian_noise_multiplier(rho)
-    with pytest.raises(ValueError, match="adjacency must be one of 'zero-out', 'replace-one', got 'add-remove'"):
-        safe_multiplier(1.0, 1.0, "add-remove")
 
 
 # -- all coefficients --------------------------------------------------------------------------------------------------

@@ -26,7 +26,10 @@ from corrnoise.theory.privacy import (
     approx_dp_to_zcdp,
     gaussian_delta,
     gaussian_epsilon,
+    gaussian_noise_multiplier,
     gaussian_rho,
+    rounded_up,
+    safe_multiplier,
     zcdp_to_approx_dp,
 )
 
@@ -186,8 +189,8 @@ MUTANTS: dict[str, tuple[str, Callable, list]] = {
     ),
     "power alpha - 1": ("_gain", lambda a, delta: _gain(a, delta) - (1 / a).log1p() / a, ZCDP),
     "order 0.1% from the best": ("_best_rho", lambda a, delta: _best_rho(a, delta) * arb(1.002), ZCDP),
-    "rounding to nearest": ("_rounded_up", float, [CHECKS[0], *ZCDP]),
-    "rounding up twice": ("_rounded_up", lambda x: following(float(x)) if x > 0 else 0.0, [CHECKS[0]]),
+    "rounding to nearest": ("rounded_up", float, [CHECKS[0], *ZCDP]),
+    "rounding up twice": ("rounded_up", lambda x: following(float(x)) if x > 0 else 0.0, [CHECKS[0]]),
 }
 
 
@@ -348,6 +351,50 @@ def test_zcdp_conversion_of_dp_accounting(rho: float, delta: float) -> None:
     assert ours <= theirs * (1 + 1e-12)
     if delta < 0.5:  # else the best order lies below the least that they use, 1.01
         assert ours == pytest.approx(theirs, rel=1e-4)
+
+
+# -- noise multipliers -------------------------------------------------------------------------------------------------
+
+
+@given(log_uniform(1e-9, 1e9), log_uniform(1e-9, 1e9), log_uniform(1e-6, 1e6), st.sampled_from([1, 2]))
+def test_multipliers_are_never_too_small(gamma: float, rho: float, clip_norm: float, factor: int) -> None:
+    multiplier = safe_multiplier(gamma, rho, "replace-one" if factor == 2 else "zero-out")
+    with mp.workdps(60):
+        exact = factor * mp.mpf(gamma) / mp.sqrt(2 * mp.mpf(rho))
+        assert mp.mpf(multiplier) >= exact
+        assert mp.mpf(multiplier) <= exact * (1 + mp.mpf(2) ** -49)
+        assert mp.mpf(multiplier * clip_norm) >= exact * mp.mpf(clip_norm)
+        # One unit in the last place down it would be too small somewhere: the multiplier that accountants take is.
+        assert mp.mpf(gaussian_noise_multiplier(rho)) <= 1 / mp.sqrt(2 * mp.mpf(rho))
+        assert mp.mpf(gaussian_noise_multiplier(rho)) >= (1 - mp.mpf(2) ** -50) / mp.sqrt(2 * mp.mpf(rho))
+
+
+def test_rounding_to_nearest_would_be_too_small_half_of_the_time() -> None:
+    rng, unsafe = np.random.default_rng(0), 0
+    with mp.workdps(60):
+        for gamma, rho in rng.uniform(1, 3, (200, 2)).tolist():
+            unsafe += mp.mpf(gamma / math.sqrt(2 * rho)) < mp.mpf(gamma) / mp.sqrt(2 * mp.mpf(rho))
+    assert unsafe > 20
+
+
+def test_balls_are_rounded_up_as_a_whole() -> None:
+    with ctx.workprec(100):
+        assert rounded_up(arb("1.5")) == 1.5
+        assert rounded_up(arb(1) / 3) == math.nextafter(1 / 3, 1)
+        assert rounded_up(-arb(1) / 3) == -1 / 3
+        assert 1.25 <= rounded_up(arb(1, 0.25)) <= math.nextafter(1.25, 2)
+        assert rounded_up(arb("inf")) == math.inf
+
+
+def test_arguments_of_multipliers_are_checked() -> None:
+    assert safe_multiplier(math.inf, 1.0) == math.inf
+    for rho in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match=r"rho must lie in \(0, inf\)"):
+            safe_multiplier(1.0, rho)
+        with pytest.raises(ValueError, match=r"rho must lie in \(0, inf\)"):
+            gaussian_noise_multiplier(rho)
+    with pytest.raises(ValueError, match="adjacency must be one of 'zero-out', 'replace-one', got 'add-remove'"):
+        safe_multiplier(1.0, 1.0, "add-remove")
 
 
 # -- bad input, documentation ------------------------------------------------------------------------------------------
