@@ -290,6 +290,14 @@ class NoiseStream(Iterator[NDArray[Any]]):
         """
         if not isinstance(state, dict) or state.get("format") != _FORMAT or set(state) != set(_FIELDS):
             raise ValueError(f"state must come from NoiseStream.state() of format {_FORMAT!r}, got {state!r:.80}")
+        try:
+            return cls._restored(state)
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(f"state must come from NoiseStream.state(), got a damaged one ({reason})") from error
+
+    @classmethod
+    def _restored(cls, state: dict[str, Any]) -> Self:
         described, generator = dict(state["noise"]), state["generator"]
         noise = KINDS[checks.choice("kind", described.pop("kind"), tuple(KINDS))](**described)
         bits = _GENERATORS[checks.choice("bit_generator", generator["bit_generator"], tuple(_GENERATORS))]()
@@ -303,8 +311,10 @@ class NoiseStream(Iterator[NDArray[Any]]):
             dtype=state["dtype"],
         )
         stream.position = checks.integer("position", state["position"], 0)
+        if stream.steps is not None and stream.position > stream.steps:
+            raise ValueError(f"position must lie in [0, steps] = [0, {stream.steps}], got {stream.position}")
         if not isinstance(stream._engine, _Transform):
-            memory, expected = np.asarray(state["memory"], dtype=np.float64), stream._engine.memory
+            memory, expected = np.array(state["memory"], dtype=np.float64), stream._engine.memory
             if memory.size != expected.size:
                 raise ValueError(f"memory must have shape {expected.shape}, got {memory.shape}")
             stream._engine.memory = memory.reshape(expected.shape)

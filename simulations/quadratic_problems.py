@@ -30,7 +30,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -48,6 +48,7 @@ from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.moments import InputMoments, fourth_moments_are_finite
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import MeanEstimation, QuadraticProblem, checked_quadratic
+from corrnoise.theory.records import Record
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise, noise_variance
 
 INPUTS = ("gaussian", "uniform", "signs", "student-t")
@@ -163,8 +164,8 @@ def _chain(  # type: ignore[no-untyped-def]  # noqa: C901
     return squares, clipped
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulation(Record):
     """What a simulation found.
 
     Attributes
@@ -186,7 +187,7 @@ class Simulation:
 
     mean: float
     standard_error: float
-    estimators: dict[str, tuple[float, float]]
+    estimators: Mapping[str, tuple[float, float]]
     effective_sample_size: float
     clipped_fraction: float
     noise: ToeplitzNoise
@@ -195,8 +196,8 @@ class Simulation:
     chains: int
 
 
-@dataclass(frozen=True)
-class SimulatedCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedCurve(Record):
     """A simulated learning curve: ``mean`` and ``standard_error`` of F − F* at ``steps``, arrays of one shape."""
 
     steps: NDArray[np.int64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,21 @@ class Record:
         """The arguments that rebuild this record: ``type(self)(**self.arguments())`` equals it."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
+    def __post_init__(self) -> None:
+        """Make arrays read-only; for records that do not check their arguments themselves."""
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                view = value.view()
+                view.setflags(write=False)
+                self._set(**{name: view})
+
     def _key(self) -> tuple[Any, ...]:
-        values = self.arguments().values()
-        return tuple((v.shape, v.tobytes()) if isinstance(v, np.ndarray) else v for v in values)
+        def hashable(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                return value.shape, value.tobytes()
+            return tuple(value.items()) if isinstance(value, Mapping) else value
+
+        return tuple(hashable(value) for value in self.arguments().values())
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._key() == other._key()

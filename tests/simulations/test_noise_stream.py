@@ -443,6 +443,13 @@ def test_incomplete_states_are_refused(make):
         ({"position": -1}, "position must be an integer >= 0, got -1"),
         ({"scale": -1.0}, r"scale must lie in \(0, inf\)"),
         ({"shape": [3, -1]}, "shape must be an integer >= 0"),
+        ({"noise": {"args": "true"}}, "a damaged one"),
+        ({"noise": None}, "a damaged one"),
+        ({"generator": {}}, "a damaged one"),
+        ({"memory": [[1.0], [2.0, 3.0]]}, "a damaged one"),
+        ({"shape": None}, "a damaged one"),
+        ({"dtype": "what"}, "a damaged one"),
+        ({"steps": 3, "position": 7, "memory": None}, r"position must lie in \[0, steps\] = \[0, 3\], got 7"),
     ],
 )
 def test_damaged_states_are_refused(change, message):

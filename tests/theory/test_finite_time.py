@@ -527,7 +527,7 @@ def test_runs_are_records_and_check_their_arguments():
     for p in (0.0, 1.0):
         with pytest.raises(ValueError, match=r"failure_probability must lie in \(0, 1\)"):
             FiniteRun(problem, 10, p, 1.0)
-    with pytest.raises(ValueError, match="initial_offset and eigenvalues must have the same length"):
+    with pytest.raises(ValueError, match="initial_offset must be a scalar or have shape"):
         FiniteRun(problem, 10, 0.1, [1.0])
     with pytest.raises(TypeError, match="problem must be LinearRegression"):
         FiniteRun(MeanEstimation(0.1), 10, 0.1, 1.0)

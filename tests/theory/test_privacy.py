@@ -382,7 +382,7 @@ def test_balls_are_rounded_up_as_a_whole() -> None:
         assert rounded_up(arb("1.5")) == 1.5
         assert rounded_up(arb(1) / 3) == math.nextafter(1 / 3, 1)
         assert rounded_up(-arb(1) / 3) == -1 / 3
-        assert 1.25 <= rounded_up(arb(1, 0.25)) <= math.nextafter(1.25, 2)
+        assert 1.25 <= rounded_up(arb(1, 0.25)) < 1.2500001
         assert rounded_up(arb("inf")) == math.inf
 
 

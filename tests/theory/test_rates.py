@@ -316,11 +316,11 @@ def test_arguments_are_checked():
     with pytest.raises(ValueError, match=r"damping must lie in \[0, 1\]"):
         rates.stationary_error_rate(DECAYING, AntiPGD(1.5))
     for function in (rates.squared_sensitivity_rate, rates.squared_sensitivity_expansion):
-        with pytest.raises(TypeError, match="known for DPSGD, NuFTRL and AntiPGD"):
+        with pytest.raises(TypeError, match="noise must be DPSGD, NuFTRL or AntiPGD, for which"):
             function(FiniteNoise([1.0, 0.5]), 3)
         with pytest.raises(ValueError, match="steps must be an integer >= 1"):
             function(DPSGD(), 0)
-    with pytest.raises(TypeError, match="known for DPSGD, NuFTRL and AntiPGD"):
+    with pytest.raises(TypeError, match="noise must be DPSGD, NuFTRL or AntiPGD, for which"):
         rates.stationary_error_rate(DECAYING, FiniteNoise([1.0, 0.5]))
     with pytest.raises(ValueError, match="rho must lie"):
         rates.lower_bound_rate(DECAYING, rho=0.0)

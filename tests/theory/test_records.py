@@ -56,3 +56,20 @@ def test_fields_are_frozen():
         record.label = "y"
     record._set(label="z")
     assert record.label == "z"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Findings(Record):
+    values: np.ndarray
+    by_name: dict[str, float]
+
+
+def test_arrays_are_read_only_and_mappings_are_compared():
+    mine = np.ones(2)
+    record = Findings(mine, {"a": 1.0})
+    with pytest.raises(ValueError, match="read-only"):
+        record.values[0] = 2.0
+    mine[0] = 1.0  # still the caller's own
+    assert record == Findings(np.ones(2), {"a": 1.0})
+    assert hash(record) == hash(Findings(np.ones(2), {"a": 1.0}))
+    assert record != Findings(np.ones(2), {"a": 2.0})
