@@ -54,14 +54,16 @@ def _problem(design: Design) -> QuadraticProblem | StronglyConvex:
 
 
 def rivals(design: Design) -> dict[str, ToeplitzNoise]:
-    """The noises that are compared, by name; ν-DP-FTRL at the best ν for quadratic problems only."""
+    """The noises that are compared, by name."""
     from corrnoise.solvers.tuning import best_nu
 
     problem = _problem(design)
-    noises: dict[str, ToeplitzNoise] = {SGD: DPSGD(), FTRL: NuFTRL(float(np.min(problem.rates)))}
-    if isinstance(problem, QuadraticProblem):
-        noises[BEST_FTRL] = NuFTRL(best_nu(problem))
-    noises[DESIGN] = design.noise
+    noises: dict[str, ToeplitzNoise] = {
+        SGD: DPSGD(),
+        FTRL: NuFTRL(float(np.min(problem.rates))),
+        BEST_FTRL: NuFTRL(best_nu(problem, **design.budget, criterion="objective")),
+        DESIGN: design.noise,
+    }
     if design.stream is not None:
         noises[STREAM] = design.stream
     return noises

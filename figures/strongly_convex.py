@@ -16,6 +16,7 @@ import numpy as np
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.solvers.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
+from corrnoise.solvers.tuning import best_nu
 from corrnoise.theory.product_noise import DPSGD, NuFTRL
 from corrnoise.theory.strongly_convex import StronglyConvex
 
@@ -34,22 +35,6 @@ LOOKS: dict[str, dict[str, Any]] = {
     "best nu": {"color": "C2", "linestyle": "-.", "label": r"$\nu$-DP-FTRL, best $\nu$"},
     "optimised": {"color": "black", "linestyle": (0, (5, 1)), "label": "optimised"},
 }
-
-
-def best_nu(problem: StronglyConvex) -> float:
-    """The ν whose bound is smallest, to three digits: it lies between η μ and η L."""
-    from scipy.optimize import minimize_scalar
-
-    slow, fast = problem.rates
-    if slow == fast:
-        return slow
-    found = minimize_scalar(
-        lambda u: np.log(strongly_convex_bound(problem, NuFTRL(float(np.exp(u))))),
-        bounds=(np.log(slow), np.log(min(fast, 1.9))),
-        method="bounded",
-        options={"xatol": 1e-2},
-    )
-    return float(np.exp(found.x))
 
 
 def point(step: float, condition_number: float) -> dict[tuple[str, str], float]:

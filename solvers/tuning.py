@@ -2,8 +2,8 @@
 
 What of the stationary error (formula E1 of ``corrnoise.theory.problems``) depends on the noise is γ_∞² Σ_j g_j b(x_j).
 ``best_nu`` minimises it over ν-DP-FTRL, ``best_damping`` over anti-PGD; ``corrnoise.solvers.optimal_noise`` over all
-noise.  ``best_learning_rate`` minimises the exact expected error after a given number of steps (formula E2), with noise
-that may be tuned anew at each learning rate:
+noise.  (For strongly convex losses ``best_nu`` minimises the bound.)  ``best_learning_rate`` minimises the exact
+expected error after a given number of steps (formula E2), with noise that may be tuned anew at each learning rate:
 
     best_learning_rate(problem, 1000, optimal_noise, initial_offset=1.0)
     best_learning_rate(problem, 1000, lambda p: NuFTRL(best_nu(p)), initial_offset=1.0)
@@ -21,19 +21,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import special
 from scipy.optimize import minimize_scalar
 
 from corrnoise.solvers.optimal_noise import check_stable
+from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.problems import QuadraticProblem, checked_quadratic
 from corrnoise.theory.product_noise import NuFTRL
+from corrnoise.theory.strongly_convex import StronglyConvex
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
 
-_SPACING = 0.5  # of a first grid, on a logarithmic scale
+_SPACING, _BOUND_SPACING = 0.5, 2.0  # of a first grid, on a logarithmic scale
+_WIDTH, _BOUND_WIDTH = 1e-9, 1e-2  # of what is left around a minimum in the end
 _PROMISING = 3.0  # a grid point is no further above the minimum beside it
 _CLOSE = 6.0  # logit of the largest share of the stability limit that is tried
 _GAIN = 1e-12  # relative, of the error: what is more than rounding
@@ -44,7 +48,9 @@ def _at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
     return type(problem)(**{**problem.arguments(), "learning_rate": learning_rate})
 
 
-def _refined(function: Callable[[float], float], points: Array, values: Array) -> tuple[float, float]:
+def _refined(
+    function: Callable[[float], float], points: Array, values: Array, width: float = _WIDTH
+) -> tuple[float, float]:
     """The smallest minimum of ``function``, whose ``values`` at ascending ``points`` are known, and where it is.
 
     Each promising local minimum of the values is followed to the bottom.
@@ -55,7 +61,7 @@ def _refined(function: Callable[[float], float], points: Array, values: Array) -
     promising = (values <= padded[:-2]) & (values <= padded[2:]) & (values <= _PROMISING * least)
     for k in np.flatnonzero(promising).tolist():
         bounds = points[max(k - 1, 0)], points[min(k + 1, points.size - 1)]
-        found = minimize_scalar(function, bounds=bounds, method="bounded", options={"xatol": 1e-9})
+        found = minimize_scalar(function, bounds=bounds, method="bounded", options={"xatol": width})
         if found.fun < least:
             where, least = float(found.x), float(found.fun)
     return where, least
@@ -64,42 +70,72 @@ def _refined(function: Callable[[float], float], points: Array, values: Array) -
 # -- noise -------------------------------------------------------------------------------------------------------------
 
 
-def best_nu(problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
-    """The ν in (0, 2) with which ν-DP-FTRL has the smallest stationary error.
+def best_nu(
+    problem: QuadraticProblem | StronglyConvex,
+    *,
+    rho: float = 1.0,
+    clip_norm: float = 1.0,
+    criterion: str = "distance",
+) -> float:
+    """The ν in (0, 2) with which ν-DP-FTRL has the smallest stationary error, or the smallest bound of it.
 
     Parameters
     ----------
     problem
-        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate.
+        ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound``.  With a stable
+        learning rate.
     rho, clip_norm
-        Budget and clip norm.  They do not move the optimum, and neither does the residual variance.
+        Budget and clip norm.  They do not move the optimum of a quadratic problem, and neither does the residual
+        variance; that of a bound they do beside gradient noise.
+    criterion
+        Of the bound.
 
     Returns
     -------
-    ν between the smallest and the largest rate x = η λ; the error at it is within 1e-12 of the smallest, relatively,
-    and ν itself within about 1e-6.  It is searched on a logarithmic grid first, so several minima do no harm.  Usually
-    ν is larger than the ν <= η μ that Theorem 2.2 assumes: 4.2 times for 128 eigenvalues 1/k and η = 0.02.
+    ν between the smallest and the largest rate x = η λ.  It is searched on a logarithmic grid first, so several minima
+    do no harm.  Of quadratic problems the error at it is within 1e-12 of the smallest, relatively, and ν itself within
+    about 1e-6; of bounds within about 1e-4 and 1e-2.  Usually ν is larger than the ν <= η μ that Theorem 2.2 assumes:
+    4.2 times for 128 eigenvalues 1/k and η = 0.02.
 
     Raises
     ------
     ValueError
         The learning rate is unstable: every noise has an infinite error.
     """
+    if isinstance(problem, StronglyConvex):
+        if not problem.stable:
+            raise ValueError(
+                f"learning_rate must lie in (0, {2 / problem.smoothness!r}), got {problem.learning_rate!r}"
+            )
+        budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm, "criterion": criterion}
+        return _best_nu(
+            lambda noise: strongly_convex_bound(problem, noise, **budget), problem.rates, _BOUND_SPACING, _BOUND_WIDTH
+        )
     check_stable(checked_quadratic(problem))
     unit_variance(rho, clip_norm)  # checks them
     rates, gains = problem.rates, problem.gains
-    # For one rate x alone γ_∞² b(x) falls up to ν = x and then rises: nothing is to be found outside the rates.
-    low, high = float(rates.min()), float(rates.max())
+
+    def scatter(noise: NuFTRL) -> float:
+        return noise.limiting_sensitivity() ** 2 * float((noise.averaged_variance(rates) * gains).sum())
+
+    return _best_nu(scatter, (float(rates.min()), float(rates.max())), _SPACING, _WIDTH)
+
+
+def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spacing: float, width: float) -> float:
+    """The best ν between two rates.
+
+    For one rate x alone γ_∞² b(x) falls up to ν = x and then rises: nothing is to be found outside the rates.
+    """
+    low, high = rates
     if low == high:
         return low
 
-    def scatter(place: float) -> float:
-        noise = NuFTRL(2 * float(special.expit(place)))
-        return noise.limiting_sensitivity() ** 2 * float((noise.averaged_variance(rates) * gains).sum())
+    def at(place: float) -> float:
+        return error(NuFTRL(2 * float(special.expit(place))))
 
     first, last = (math.log(rate) - math.log(2 - rate) for rate in (low, high))
-    places = np.linspace(first, last, 2 + math.ceil((last - first) / _SPACING))
-    place, _ = _refined(scatter, places, np.array([scatter(place) for place in places]))
+    places = np.linspace(first, last, 2 + math.ceil((last - first) / spacing))
+    place, _ = _refined(at, places, np.array([at(place) for place in places]), width)
     return min(max(2 * float(special.expit(place)), low), high)
 
 

@@ -71,7 +71,8 @@ def test_of_strongly_convex_losses_there_are_bounds() -> None:
     d = Design(NuFTRL(0.1), PoleNoise([0.1], [0.3]), 0.5, 300, adjacency="replace-one", problem=problem)
     data = figures.data(d, points=20)
     found = {s.method: (s.kind, float(s.x[0]), float(s.y[0])) for s in data if s.panel == "error"}
-    assert list(found) == [SGD, FTRL, DESIGN, STREAM, WORST]
+    assert list(found) == [SGD, FTRL, BEST_FTRL, DESIGN, STREAM, WORST]
+    assert found[BEST_FTRL][1] < min(found[FTRL][1], found[DESIGN][1])
     worst = problem.worst_quadratic_error(d.noise, rho=0.125)
     bound = strongly_convex_bound(problem, d.noise, rho=0.125, criterion="objective")
     assert found[DESIGN] == ("upper bound", bound, 1.0)
@@ -82,7 +83,7 @@ def test_of_strongly_convex_losses_there_are_bounds() -> None:
     assert found[SGD][1] < strongly_convex_bound(problem, DPSGD(), rho=0.125, criterion="objective")
     figure = drawn(data)
     assert "bound" in figure.axes[0].get_xlabel()
-    assert len(by_method(data, "spectrum")) == 3
+    assert len(by_method(data, "spectrum")) == 4
     report = figures.report(data)
     assert "Upper bounds of F - F*" in report
     assert "exact" not in report

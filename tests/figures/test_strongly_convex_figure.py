@@ -8,10 +8,7 @@ from figure_entries import check_entry
 
 from corrnoise.figures import strongly_convex, strongly_convex_convergence
 from corrnoise.figures.publication import Data
-from corrnoise.figures.strongly_convex import BOUND, ONE_LINE, PANELS, WORST, best_nu
-from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
-from corrnoise.theory.product_noise import NuFTRL
-from corrnoise.theory.strongly_convex import StronglyConvex
+from corrnoise.figures.strongly_convex import BOUND, ONE_LINE, PANELS, WORST
 
 #: By panel and method the bounds at κ = 10 and 100: of cone programs with 4000 frequencies, 100 lags.
 BOUNDS = {
@@ -64,13 +61,6 @@ def test_what_grows_for_dp_sgd_is_the_bound(data: Data) -> None:
     for panel in PANELS:
         assert found[panel, "DP-SGD", BOUND][2] > 15 * found[panel, "DP-SGD", BOUND][1]
         assert found[panel, "DP-SGD", WORST][2] == pytest.approx(found[panel, "DP-SGD", WORST][1], rel=1e-12)
-
-
-def test_best_nu_is_the_best_of_a_grid() -> None:
-    problem = StronglyConvex(0.03, 1.0, 0.5)
-    best = strongly_convex_bound(problem, NuFTRL(best_nu(problem)))
-    assert all(best <= strongly_convex_bound(problem, NuFTRL(nu)) * (1 + 1e-5) for nu in np.geomspace(0.015, 0.5, 20))
-    assert best < 0.995 * strongly_convex_bound(problem, NuFTRL(0.015))
 
 
 def test_it_is_drawn_and_reported(data: Data) -> None:

@@ -499,7 +499,7 @@ def test_bad_arguments_are_refused(changes, error, message):
         ({"steps": 0}, ValueError, "steps must be an integer >= 1"),
         ({"chains": 1}, ValueError, "chains must be an integer >= 2"),
         ({"points": 0}, ValueError, "points must be an integer >= 1"),
-        ({"horizon": 0}, ValueError, "steps must be an integer >= 1"),
+        ({"horizon": 0}, ValueError, "horizon must be an integer >= 1"),
         ({"rho": -1.0}, ValueError, "rho must lie in"),
         ({"clip_norm": 0.0}, ValueError, "clip_norm must lie in"),
         ({"inputs": "uniform"}, ValueError, "kurtosis of the problem must be 1.8"),

@@ -11,6 +11,7 @@ from mpmath import mp, mpf
 from strategies import gaps, log_uniform, mean_estimations, regressions
 
 from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
 from corrnoise.solvers.tuning import (
     TunedRun,
     _refined,
@@ -21,6 +22,7 @@ from corrnoise.solvers.tuning import (
 )
 from corrnoise.theory.problems import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.strongly_convex import CRITERIA, StronglyConvex
 
 oracles = import_module(f"{__package__.rpartition('.')[0]}.theory.problem_oracles")
 
@@ -132,6 +134,22 @@ def test_what_does_not_move_the_best_noise():
         assert best_damping(other) == pytest.approx(best_damping(plain), rel=1e-14)
     assert best_nu(plain, rho=7.0, clip_norm=0.1) == best_nu(plain)
     assert best_nu(LinearRegression(spectrum, 0.1, kurtosis=1)) != pytest.approx(best_nu(plain), rel=1e-4)
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("std", [0.0, 2.0])
+def test_of_strongly_convex_losses_the_bound_is_minimised(criterion, std):
+    problem = StronglyConvex(0.03, 1.0, 0.5, gradient_noise_std=std)
+
+    def bound(nu):
+        return strongly_convex_bound(problem, NuFTRL(nu), rho=3.0, criterion=criterion)
+
+    nu = best_nu(problem, rho=3.0, criterion=criterion)
+    assert all(bound(nu) <= bound(other) * (1 + 1e-4) for other in np.geomspace(0.015, 0.5, 20))
+    assert bound(nu) < 0.997 * bound(0.015)
+    assert best_nu(StronglyConvex(0.3, 0.3, 0.5)) == 0.15
+    with pytest.raises(ValueError, match=r"learning_rate must lie in \(0, 2.0\), got 2.5"):
+        best_nu(StronglyConvex(0.03, 1.0, 2.5))
 
 
 # -- damping -----------------------------------------------------------------------------------------------------------

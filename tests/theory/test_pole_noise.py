@@ -129,8 +129,11 @@ def test_order_and_common_factors_do_not_matter(zeros, poles, random):
     assert 1.0 not in {*noise.zeros, *noise.poles}
 
 
-def test_any_shape_of_arguments():
-    assert PoleNoise(0.3, 0.2) == PoleNoise([[0.3]], [[0.2]]) == PoleNoise((0.3,), np.array([0.2]))
+def test_arguments_are_numbers_or_vectors():
+    assert PoleNoise(0.3, 0.2) == PoleNoise([0.3], (0.2,)) == PoleNoise((0.3,), np.array([0.2]))
+    for bad in (([[0.3]], [0.2]), ([0.3], [[0.2]])):
+        with pytest.raises(ValueError, match="must be a vector of numbers in"):
+            PoleNoise(*bad)
 
 
 def test_frozen():
