@@ -67,9 +67,12 @@ def data(
     rates: Sequence[float] = RATES,
     runs: int = RUNS,
     epochs: int = EPOCHS,
-    jobs: int = -1,
+    jobs: int | None = None,
 ) -> Data:
-    """Mean excess risks and bands of all algorithms on the data sets ``names``; the paper's own need ``download``."""
+    """Mean excess risks and bands of all algorithms on the data sets ``names``; the paper's own need ``download``.
+
+    By so many processes; None: as ``joblib.parallel_config`` says, or one.
+    """
     from joblib import Parallel, delayed
 
     points = [(name, epsilon, algorithm) for name in names for epsilon in EPSILONS for algorithm in ALGORITHMS]

@@ -50,8 +50,8 @@ def point(step: float, condition_number: float) -> dict[tuple[str, str], float]:
     return found
 
 
-def data(condition_numbers: tuple[float, ...] = CONDITION_NUMBERS, *, jobs: int = -1) -> Data:
-    """All curves over the condition number."""
+def data(condition_numbers: tuple[float, ...] = CONDITION_NUMBERS, *, jobs: int | None = None) -> Data:
+    """All curves over the condition number, by so many processes (None: as ``joblib.parallel_config`` says, or one)."""
     from joblib import Parallel, delayed
 
     where = [(step, kappa) for step in STEPS for kappa in condition_numbers]

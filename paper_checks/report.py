@@ -131,7 +131,12 @@ def _card(outcome: Outcome) -> str:
 def _figure(figure: PaperFigure) -> str:
     from corrnoise.figures.publication import csv_text, svg_text
 
-    data = figure.data()
+    said = f"<b>{escape(figure.source)}.</b> {escape(figure.title)}"
+    try:
+        data = figure.data()
+    except ImportError as error:  # an extra that is not installed
+        missing = f"{said}: not drawn: {escape(str(error))}"
+        return f"<figure id='figure-{figure.name}'><figcaption>{missing}</figcaption></figure>"
     table = base64.b64encode(csv_text(figure, data).encode()).decode()
     drawing = svg_text(figure, data)
     image = base64.b64encode(drawing.encode()).decode()
@@ -140,7 +145,7 @@ def _figure(figure: PaperFigure) -> str:
     svg = re.sub(r"(id=\"|href=\"#|url\(#)", rf"\g<1>{figure.name}-", svg)
     svg = svg.replace("<svg", f'<svg role=img aria-label="{escape(figure.title, quote=True)}"', 1)
     return (
-        f"<figure id='figure-{figure.name}'>{svg}<figcaption><b>{escape(figure.source)}.</b> {escape(figure.title)}. "
+        f"<figure id='figure-{figure.name}'>{svg}<figcaption>{said}. "
         f"<a download='{figure.name}.csv' href='data:text/csv;base64,{table}'>Data (CSV)</a> "
         f"<a download='{figure.name}.svg' href='data:image/svg+xml;base64,{image}'>Drawing (SVG)</a>"
         f"{_details('What differs from the paper', f'<pre>{escape(figure.report(data))}</pre>')}</figcaption></figure>"

@@ -30,7 +30,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -187,7 +187,7 @@ class Simulation(Record):
 
     mean: float
     standard_error: float
-    estimators: Mapping[str, tuple[float, float]]
+    estimators: dict[str, tuple[float, float]]
     effective_sample_size: float
     clipped_fraction: float
     noise: ToeplitzNoise

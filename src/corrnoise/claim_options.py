@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from corrnoise.options import jobs
 from corrnoise.progress import progress
 
 if TYPE_CHECKING:
@@ -34,12 +34,6 @@ def _evidence(text: str) -> str:
     return _option("EVIDENCE", text)
 
 
-def _jobs(text: str) -> int:
-    if not re.fullmatch(r"-1|[1-9]\d*", text):
-        raise ArgumentTypeError(f"{text!r} is no number of processes, which is 1, 2, ... or -1 for one a core")
-    return int(text)
-
-
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare which claims are meant, and how they are checked."""
     parser.add_argument(
@@ -60,9 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--evidence", type=_evidence, metavar="E", help="only claims with this evidence; may be repeated", **several
     )
     parser.add_argument("--thorough", action="store_true", help="search 32 times longer")
-    parser.add_argument(
-        "--jobs", type=_jobs, default=-1, metavar="N", help="claims at a time (default: -1, one a core)"
-    )
+    parser.add_argument("--jobs", type=jobs, default=-1, metavar="N", help="claims at a time (default: -1, one a core)")
 
 
 def selected(arguments: Namespace) -> list[Claim]:

@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
+from corrnoise.options import jobs
 from corrnoise.progress import progress
 
 SUMMARY = "draw the papers' figures from exact formulas and simulations, as PDF, PNG and CSV"
@@ -32,8 +33,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--no-simulation", action="store_true", help="draw the exact curves only")
     parser.add_argument("--full", action="store_true", help="simulate with ten seeds and four times the steps")
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the simulations (default: 0)")
-    parser.add_argument("--jobs", metavar="N", type=int, default=-1, help="simulations at a time (default: one a core)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the simulated markers (default: 0)")
+    parser.add_argument("--jobs", metavar="N", type=jobs, default=-1, help="processes (default: -1, one a core)")
     parser.add_argument("--cluster", metavar="ADDRESS", help="Dask scheduler of a cluster that simulates instead")
 
 
@@ -43,6 +44,8 @@ def run(arguments: Namespace) -> int:
     A figure that needs an extra which is not installed is an error where it was asked for by name, and left out with a
     remark where it was not.
     """
+    from joblib import parallel_config
+
     from corrnoise.figures import COMPANIONS, NAMES, paper_figure
     from corrnoise.figures.publication import publish
     from corrnoise.figures.simulation import THOROUGH, SimulationRun
@@ -62,7 +65,7 @@ def run(arguments: Namespace) -> int:
         if arguments.list:
             print(f"{name:<26} {figure.source}: {figure.title}")
             continue
-        with progress() as show:
+        with progress() as show, parallel_config(n_jobs=arguments.jobs):
             show(f"{name} ({number} of {len(names)}) ...")
             try:
                 data = figure.data()

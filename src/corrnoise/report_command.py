@@ -22,6 +22,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Check the selected claims, write the page; 0 if all is as recorded, 1 if not, 2 for an unknown name."""
+    from joblib import parallel_config
+
     from corrnoise.figures import COMPANIONS, NAMES, paper_figure
     from corrnoise.paper_checks import NAMES as PAPERS
     from corrnoise.paper_checks import paper_ledger
@@ -37,6 +39,8 @@ def run(arguments: Namespace) -> int:
     outcomes = claim_options.checked(chosen, arguments)
     names = [] if arguments.no_figures else [name for name in NAMES if name not in COMPANIONS]
     papers = [paper_ledger(name) for name in PAPERS]
-    write_whole(path, report_page(outcomes, papers, [paper_figure(name) for name in names]))
+    with parallel_config(n_jobs=arguments.jobs):
+        page = report_page(outcomes, papers, [paper_figure(name) for name in names])
+    write_whole(path, page)
     print(path)
     return claim_options.exit_status(outcomes)

@@ -16,6 +16,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from corrnoise.options import jobs
+
 if TYPE_CHECKING:
     from corrnoise.simulations.sweeps import Outcome
     from corrnoise.theory.problems import LinearRegression
@@ -88,7 +90,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         ("--steps", int, 20000, "recorded steps a chain"),
         ("--chains", int, 8, "chains a point"),
         ("--seeds", int, 1, "number of seeds 0, 1, ..., each a point"),
-        ("--jobs", int, 1, "worker processes; -1: one a core"),
+        ("--jobs", jobs, 1, "worker processes; -1: one a core"),
     ):
         parser.add_argument(option, type=kind, default=default, metavar="X", help=f"{text} (default: %(default)s)")
     parser.add_argument("--clip", action="store_true", help="clip gradients (DP-FTRL); without, Noisy-FTRL")

@@ -86,16 +86,21 @@ def test_failures_are_named_and_the_rest_is_drawn(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "status", "message"),
     [
-        (["--jobs", "0"], "jobs must be an integer >= 1, got 0"),
-        (["--seed", "-1"], "seed must be an integer >= 0, got -1"),
+        (["--jobs", "0"], 2, "'0' is no number of processes, which is 1, 2, ... or -1 for one a core"),
+        (["--seed", "-1"], 1, "seed must be an integer >= 0, got -1"),
     ],
 )
 def test_other_numbers_are_refused_before_anything_is_drawn(
-    options: list[str], message: str, runs: list[SimulationRun], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    status: int,
+    message: str,
+    runs: list[SimulationRun],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(tmp_path, *options) == 1
+    assert run(tmp_path, *options) == status
     assert message in capsys.readouterr().err
     assert not runs
     assert not list(tmp_path.iterdir())

@@ -1,6 +1,7 @@
 """The report: complete, self-contained, well-formed; in a browser it can be filtered, searched and printed."""
 
 import base64
+import dataclasses
 import html
 import re
 import shutil
@@ -118,6 +119,14 @@ def test_every_verdict_and_counterexample_is_shown(page):
     assert "sharp: c = " in page
     assert "A &lt;small&gt; paper" in page
     assert "<code>code</code> &amp; a sum <math" in page
+
+
+def test_a_figure_that_needs_a_missing_extra_says_so():
+    def data():
+        raise ImportError("data sets need scikit-learn: pip install 'corrnoise[data]'")
+
+    figure = dataclasses.replace(paper_figure("mean_estimation"), data=data)
+    assert "not drawn: data sets need scikit-learn: pip install" in report_page([], [small_paper()], [figure])
 
 
 def test_the_data_of_figures_can_be_downloaded_whole(page):
