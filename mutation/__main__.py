@@ -159,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--module", metavar="NAME", help="only those of theory/NAME.py")
     parser.add_argument("--list", action="store_true", help="show the mutants and stop")
     arguments = parser.parse_args(argv)
-    found = [m for m in mutants(ROOT) if arguments.module in (None, Path(m.module).stem)]
+    found = [m for m in mutants(ROOT) if arguments.module is None or m.module == f"theory/{arguments.module}.py"]
     chosen = found if arguments.all else sample(found, arguments.sample, arguments.seed)
     if arguments.list:
         for mutant in chosen:

@@ -167,18 +167,27 @@ def clipping_study(
 
     All clip norms, shape (K,), see the same random numbers.  Parameters as for ``unclipped_clip_norm``.
     """
-    run = FiniteRun(problem, steps, 0.5, initial_offset, rho)
+    run = FiniteRun(problem, steps, 0.5, initial_offset, rho)  # the failure probability plays no part
     limits, chains = checks.reals("clip_norms", clip_norms, "(0, inf)", ndim=1), checks.integer("chains", chains, 2)
-    start, (exact, bounds) = run.initial_offset, np.empty((2, limits.size))
+    exact, bounds = np.empty(limits.size), np.empty(limits.size)
     for k, g in enumerate(limits):
         bounds[k] = theorem_d13_upper_bound(problem, noise, steps, run.initial_error, rho=rho, clip_norm=g)
-        exact[k] = problem.learning_curve(noise, steps, horizon=steps, rho=rho, clip_norm=g, initial_offset=start)[-1]
-    column, clipped, phi = limits[:, np.newaxis], np.zeros((limits.size, chains)), np.empty(0)
-    for norms, phi in _runs(run, noise, chains, rng, np.ones_like(column), column, column):  # noqa: B007
+        exact[k] = problem.learning_curve(
+            noise, steps, horizon=steps, rho=rho, clip_norm=g, initial_offset=run.initial_offset
+        )[-1]
+    column = limits[:, np.newaxis]
+    clipped, last = np.zeros((limits.size, chains)), np.empty(0)
+    for norms, phi in _runs(run, noise, chains, rng, np.ones_like(column), column, column):
         clipped += np.abs(norms) > column
-    losses, free = np.square(phi).sum(axis=2) / 2, clipped == 0
-    spread = losses.std(axis=1, ddof=1) / math.sqrt(chains)
-    share, unclipped, loss, part = (v.mean(axis=1) for v in (clipped / steps, free, losses, losses * free))
-    columns = np.array([limits, share, unclipped, loss, spread, part, exact, bounds])
-    columns.setflags(write=False)
-    return ClippingStudy(*columns)
+        last = phi
+    losses, free = np.square(last).sum(axis=2) / 2, clipped == 0
+    return ClippingStudy(
+        limits,
+        (clipped / steps).mean(axis=1),
+        free.mean(axis=1),
+        losses.mean(axis=1),
+        losses.std(axis=1, ddof=1) / math.sqrt(chains),
+        (losses * free).mean(axis=1),
+        exact,
+        bounds,
+    )

@@ -123,7 +123,7 @@ def private_linear_regression(
     generator = np.random.default_rng(rng)
     order = generator.permutation(y.size)[:steps]
     stream = NoiseStream(noise, rows.shape[1], scale=multiplier * clip_norm, steps=steps, rng=generator)
-    theta, total, clipped = *np.zeros((2, rows.shape[1])), 0
+    theta, total, clipped = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
     for t, (i, correlated) in enumerate(zip(order, stream, strict=True)):
         gradient, norm = _clipped_gradient(theta, rows[i], scaled[i], clip_norm)
         theta -= eta * (gradient + correlated)

@@ -30,7 +30,6 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -235,7 +234,10 @@ def relaxation_rate(problem: QuadraticProblem) -> float:
     own = x * (2 - (np.asarray(problem.kurtosis) - 1) * x)
     total, slowest = float((x * x).sum()), int(own.argmin())
     weights, gaps = x * x / total, (own - own[slowest]) / total
-    excess: Callable[[float], float] = lambda s: float((weights / (gaps + s)).sum()) - 1  # noqa: E731
+
+    def excess(s: float) -> float:
+        return float((weights / (gaps + s)).sum()) - 1
+
     return float(own[slowest]) - total * float(brentq(excess, weights[slowest] / 2, 2.0))
 
 

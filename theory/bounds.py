@@ -156,7 +156,7 @@ def theorem_c18_universal_lower_bound(
         return (2 * eta * s2 + eta**2 * unit) * trace / 4
     if not (problem.rates < 2).all():
         return math.inf
-    root = root_spectrum_mean(problem.rates, problem.rates**0)
+    root = root_spectrum_mean(problem.rates, np.ones_like(problem.rates))
     return eta / 4 * s2 * trace + eta * unit / 2 * root**2
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _TINY = 1e-306  # smaller numbers are as good as 0, and slow
+SPLITTER = 2.0**27 + 1  #: Veltkamp's: halves the digits of a float64 in two
 
 # -- double-double arithmetic: a number is the unevaluated sum of two floats -------------------------------------------
 
@@ -39,10 +40,10 @@ def _fast_two_sum(a, b):  # type: ignore[no-untyped-def]
 @_jit
 def _two_product(a, b):  # type: ignore[no-untyped-def]
     p = a * b
-    t = 134217729.0 * a
+    t = SPLITTER * a
     a_high = t - (t - a)
     a_low = a - a_high
-    t = 134217729.0 * b
+    t = SPLITTER * b
     b_high = t - (t - b)
     b_low = b - b_high
     return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low

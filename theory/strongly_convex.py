@@ -66,7 +66,7 @@ class FrequencyCondition:
         return self.fast - self.slow
 
     def slack(self, a: Array, b: Array) -> Array:
-        """U."""
+        """The slack u."""
         return np.asarray(2 * (self.r * a + self.width * self.s * b) + self.offset)
 
     def gain(self, a: Array, b: Array) -> Array:

@@ -15,12 +15,13 @@ import numpy as np
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 _TINY = 1e-250  # smaller numbers are as good as 0, and their errors slow
+SPLITTER = 2.0**27 + 1  #: Veltkamp's: halves the digits of a float64 in two
 
 
 @_jit
 def _advance(last, last_low, left, left_low, before, before_low, new, new_low, warp):  # type: ignore[no-untyped-def]
     """One antidiagonal, and its errors, from the two before: ``new`` = warp (last − left) + before."""
-    split = 134217729.0 * warp
+    split = SPLITTER * warp
     a_high = split - (split - warp)
     a_low = warp - a_high
     for i in range(new.size):
@@ -28,7 +29,7 @@ def _advance(last, last_low, left, left_low, before, before_low, new, new_low, w
         v = u - last[i]
         low = (last[i] - (u - v)) - (left[i] + v) + (last_low[i] - left_low[i])
         w = warp * u
-        v = 134217729.0 * u
+        v = SPLITTER * u
         u_high = v - (v - u)
         u_low = u - u_high
         low = warp * low + (((a_high * u_high - w) + a_high * u_low + a_low * u_high) + a_low * u_low)

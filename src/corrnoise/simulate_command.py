@@ -43,18 +43,20 @@ def _number(text: str, what: str) -> float:
 
 def _noise(text: str) -> tuple[str, Callable[[LinearRegression], ToeplitzNoise]]:
     """``dpsgd``, ``nu-ftrl`` (ν = ημ), ``nu-ftrl:NU`` or ``anti-pgd:DAMPING``."""
+    kind, colon, rest = text.partition(":")
+    if text not in ("dpsgd", "nu-ftrl") and not (colon and kind in ("nu-ftrl", "anti-pgd")):
+        raise ArgumentTypeError(f"there is no noise {text!r}; it is dpsgd, nu-ftrl, nu-ftrl:NU or anti-pgd:DAMPING")
+    value = _number(rest, kind) if colon else None
 
     def make(problem: LinearRegression) -> ToeplitzNoise:
         from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
 
-        if kind == "nu-ftrl":
-            return NuFTRL(value if given else problem.rates.min())
-        return AntiPGD(value) if kind == "anti-pgd" else DPSGD()
+        if kind == "dpsgd":
+            return DPSGD()
+        if value is None:
+            return NuFTRL(problem.rates.min())
+        return NuFTRL(value) if kind == "nu-ftrl" else AntiPGD(value)
 
-    kind, given, rest = text.partition(":")
-    if kind not in ("dpsgd", "nu-ftrl", "anti-pgd") or bool(given) > (kind != "dpsgd") or text == "anti-pgd":
-        raise ArgumentTypeError(f"there is no noise {text!r}; it is dpsgd, nu-ftrl, nu-ftrl:NU or anti-pgd:DAMPING")
-    value = _number(rest, kind) if given else 0.0
     return text, make
 
 
