@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
+from corrnoise.theory.shuffled_gradients.shapes import positive_definite, shaped
 
 
 def gaussian_renyi_divergence(
@@ -32,7 +33,7 @@ def gaussian_renyi_divergence(
     mean, other_mean
         Shape (d,).
     covariance, other_covariance
-        Positive definite, shape (d, d).
+        Symmetric and positive definite, shape (d, d).
 
     Returns
     -------
@@ -40,8 +41,10 @@ def gaussian_renyi_divergence(
     ``inf`` unless S is positive definite.
     """
     alpha = checks.real("order", order, "(1, inf)")
-    gap = checks.reals("mean", mean, ndim=1) - checks.reals("other_mean", other_mean, ndim=1)
-    first, second = checks.reals("covariance", covariance), checks.reals("other_covariance", other_covariance)
+    centre = checks.reals("mean", mean, ndim=1)
+    gap = centre - shaped("other_mean", other_mean, centre.shape)
+    first = positive_definite("covariance", covariance, centre.size)
+    second = positive_definite("other_covariance", other_covariance, centre.size)
     mixed = alpha * second + (1 - alpha) * first
     if np.linalg.eigvalsh(mixed).min() <= 0:
         return math.inf
@@ -62,8 +65,7 @@ def linear_run_separation(sensitivities: ArrayLike, noise: ArrayLike, contractio
         s_t, τ_t >= 0 and c_t in [−1, 1], each of shape (T,).
     """
     s = checks.reals("sensitivities", sensitivities, ndim=1)
-    tau = checks.reals("noise", noise, "[0, inf)", ndim=1)
-    c = checks.reals("contractions", contractions, "[-1, 1]", ndim=1)
+    tau, c = shaped("noise", noise, s.shape, "[0, inf)"), shaped("contractions", contractions, s.shape, "[-1, 1]")
     signs = np.concatenate([np.cumprod(np.sign(c[:0:-1]))[::-1], [1.0]])
     with np.errstate(divide="ignore"):
         logs = np.concatenate([np.cumsum(np.log(np.abs(c[:0:-1])))[::-1], [0.0]])  # of |w|; −inf where it vanishes
@@ -109,11 +111,13 @@ def quadratic_run(
     mean : shape (d,)
     covariance : shape (d, d)
     """
-    a, b = checks.reals("hessians", hessians), checks.reals("targets", targets)
-    sigma, eta = checks.reals("noise", noise, "[0, inf)"), checks.real("learning_rate", learning_rate, "(0, inf)")
+    b, eta = checks.reals("targets", targets), checks.real("learning_rate", learning_rate, "(0, inf)")
+    if b.ndim != 3 or b.size == 0:
+        raise ValueError(f"targets must have shape (K, n, d) with K, n, d >= 1, got shape {b.shape}")
     epochs, n, d = b.shape
+    a, sigma = shaped("hessians", hessians, (*b.shape, d)), shaped("noise", noise, (epochs, n), "[0, inf)")
     shrink = 1 / (1 + eta * n * checks.real("ridge", ridge, "[0, inf)"))
-    mean = np.zeros(d) if start is None else np.array(checks.reals("start", start, ndim=1))
+    mean = np.zeros(d) if start is None else shaped("start", start, (d,))
     covariance = np.zeros((d, d))
     for k in range(epochs):
         for i in range(n):

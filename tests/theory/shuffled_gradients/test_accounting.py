@@ -337,7 +337,45 @@ def test_plain_composition_needs_nothing():
         (lambda: private_then_public(3, 2, 3), r"private_epochs must lie in \[1, epochs\]"),
         (
             lambda: amplification_sum(dp_shuffled(3, 2), 4),
-            r"positions must lie in \[1, samples\] = \[1, 3\], got 4 to 4",
+            r"positions must lie in \[1, 3\], got 4.0",
+        ),
+        (lambda: amplification_sum(dp_shuffled(3, 2), 1.5), r"positions must be integers in \[1, 3\], got 1.5"),
+        (lambda: run_steps(dp_shuffled(3, 2), [1, 2, 3]), r"positions must be a scalar or have shape \(2,\)"),
+        (lambda: best_plan_cost([1.0, 1.0], [1.0] * 3), r"noise must be a scalar or have shape \(2,\)"),
+        (lambda: best_plan_cost([1.0, 1.0], 1.0, [1.0]), r"contractions must be a scalar or have shape \(2,\)"),
+        (
+            lambda: linear_run_separation([1.0, 0.0], [1.0], [1.0, 1.0]),
+            r"noise must have shape \(2,\), got shape \(1,\)",
+        ),
+        (lambda: linear_run_separation([1.0], [1.0], [[1.0]]), r"contractions must have shape \(1,\)"),
+        (
+            lambda: gaussian_renyi_divergence(2.0, [0.0, 0.0], np.eye(2), [0.0], np.eye(2)),
+            r"other_mean must have shape \(2,\), got shape \(1,\)",
+        ),
+        (
+            lambda: gaussian_renyi_divergence(2.0, [0.0], np.eye(2), [0.0], np.eye(1)),
+            r"covariance must have shape \(1, 1\), got shape \(2, 2\)",
+        ),
+        (
+            lambda: gaussian_renyi_divergence(2.0, [0.0], [[1.0]], [0.0], [[0.0]]),
+            r"other_covariance must be positive definite, with eigenvalues in \(0, inf\), got 0.0",
+        ),
+        (
+            lambda: gaussian_renyi_divergence(2.0, [0.0, 0.0], [[1.0, 0.5], [0.0, 1.0]], [0.0, 0.0], np.eye(2)),
+            "covariance must be symmetric, got entries that differ by 0.5",
+        ),
+        (lambda: quadratic_run([1.0], [1.0], [1.0], 0.1), r"targets must have shape \(K, n, d\)"),
+        (
+            lambda: quadratic_run(np.ones((2, 3, 1)), np.ones((2, 3, 1)), np.ones((2, 3)), 0.1),
+            r"hessians must have shape \(2, 3, 1, 1\), got shape \(2, 3, 1\)",
+        ),
+        (
+            lambda: quadratic_run(np.ones((2, 3, 1, 1)), np.ones((2, 3, 1)), 1.0, 0.1),
+            r"noise must have shape \(2, 3\), got shape \(\)",
+        ),
+        (
+            lambda: quadratic_run(np.ones((2, 3, 1, 1)), np.ones((2, 3, 1)), np.ones((2, 3)), 0.1, start=[0.0, 0.0]),
+            r"start must have shape \(1,\), got shape \(2,\)",
         ),
         (lambda: best_plan_cost([-1.0], 1.0), r"sensitivities must lie in \[0, 1e100\]"),
     ],
