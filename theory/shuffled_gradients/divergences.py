@@ -126,3 +126,49 @@ def quadratic_run(
             covariance = step @ covariance @ step.T + (eta * sigma[k, i]) ** 2 * np.eye(d)
         mean, covariance = shrink * mean, shrink**2 * covariance
     return mean, covariance
+
+
+def noise_variance(
+    samples: int,
+    epochs: int,
+    learning_rate: float,
+    curvature: float,
+    *,
+    ridge: float = 0.0,
+    quiet_epochs: int = 0,
+) -> float:
+    """Variance of a coordinate of the last iterate that noise of variance 1 at every step leaves.
+
+    The losses are (a/2) ‖x‖²: the closed form of ``quadratic_run`` for runs that show their noise only.  With x_1 = 0
+    the excess risk is (d/2) (a + λ) σ² times this.
+
+    Parameters
+    ----------
+    samples, epochs
+        n, K >= 1.
+    learning_rate
+        η > 0.
+    curvature
+        a >= 0, with η a < 1.
+    ridge
+        λ >= 0 of ψ(x) = (λ/2) ‖x‖².
+    quiet_epochs
+        Epochs without noise that follow the K noisy ones, >= 0.
+
+    Returns
+    -------
+    Σ η² (1 − η a)^{2i} (1 + η n λ)^{−2k} over the noisy steps, each with i steps and k proximal steps after it.
+    Relative error below 1e-12.
+    """
+    n, noisy = checks.integer("samples", samples, 1), checks.integer("epochs", epochs, 1)
+    eta = checks.real("learning_rate", learning_rate, "(0, inf)")
+    step = 2 * math.log1p(-checks.real("learning_rate * curvature", eta * curvature, "[0, 1)"))
+    prox = -2 * math.log1p(eta * n * checks.real("ridge", ridge, "[0, inf)"))
+    epoch = n * step + prox
+    later = checks.integer("quiet_epochs", quiet_epochs, 0) * epoch + prox
+    return eta**2 * _geometric_sum(step, n) * _geometric_sum(epoch, noisy) * math.exp(later)
+
+
+def _geometric_sum(exponent: float, terms: int) -> float:
+    """1 + e^x + … + e^{(m − 1) x} for x <= 0."""
+    return math.expm1(terms * exponent) / math.expm1(exponent) if exponent < 0 else float(terms)

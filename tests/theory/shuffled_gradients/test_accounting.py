@@ -29,6 +29,7 @@ from corrnoise.theory.shuffled_gradients.amplification import (
 from corrnoise.theory.shuffled_gradients.divergences import (
     gaussian_renyi_divergence,
     linear_run_separation,
+    noise_variance,
     quadratic_run,
 )
 from corrnoise.theory.shuffled_gradients.schedules import (
@@ -222,9 +223,12 @@ def test_renyi_divergence_of_gaussians_by_quadrature():
 def test_shuffled_mixtures_bound_the_mixture_by_quadrature():
     """Mean estimation with n = 8 reshuffled: D_4 of the exact mixtures over positions, by quadrature (.02066)."""
     n, eta, sigma, alpha = 8, 0.8, 3.0, 4.0
+    noise_variance = (eta * sigma) ** 2 * sum((1 - eta) ** (2 * t) for t in range(n))
 
     def mixture(x, value):
         means = [eta * value * (1 - eta) ** (n - j) for j in range(1, n + 1)]
+        return np.mean([np.exp(-((x - m) ** 2) / (2 * noise_variance)) for m in means]) / np.sqrt(
+            2 * np.pi * noise_variance
         )
 
     integral, _ = quad(
@@ -414,6 +418,8 @@ def test_plain_composition_needs_nothing():
             lambda: quadratic_run(np.ones((2, 3, 1, 1)), np.ones((2, 3, 1)), np.ones((2, 3)), 0.1, start=[0.0, 0.0]),
             r"start must have shape \(1,\), got shape \(2,\)",
         ),
+        (lambda: noise_variance(2, 3, 0.5, 2.0), r"learning_rate \* curvature must lie in \[0, 1\), got 1.0"),
+        (lambda: noise_variance(2, 0, 0.5, 1.0), "epochs must be an integer >= 1, got 0"),
         (lambda: best_plan_cost([-1.0], 1.0), r"sensitivities must lie in \[0, 1e100\]"),
     ],
 )
@@ -437,3 +443,24 @@ def test_accountants_are_frozen_with_their_arrays():
     for array in (found.sums, found.probabilities):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
+
+
+# -- runs that show their noise only -----------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.floats(1e-9, 0.99),
+    st.one_of(st.just(0.0), st.floats(1e-12, 1.0)),
+    st.sampled_from([0.0, 1e-9, 0.7]),
+    st.integers(0, 3),
+)
+def test_noise_variance_is_that_of_the_run(n, epochs, eta, curvature, ridge, quiet):
+    shape = (epochs + quiet, n)
+    noise = np.repeat([1.0, 0.0], [epochs, quiet])[:, np.newaxis] * np.ones(n)
+    hessians = np.full((*shape, 1, 1), curvature)
+    _, covariance = quadratic_run(hessians, np.zeros((*shape, 1)), noise, eta, ridge=ridge)
+    found = noise_variance(n, epochs, eta, curvature, ridge=ridge, quiet_epochs=quiet)
+    assert found == pytest.approx(covariance[0, 0], rel=1e-11, abs=0)
+    assert found * (1 + 1e-9) != pytest.approx(covariance[0, 0], rel=1e-11, abs=0)
