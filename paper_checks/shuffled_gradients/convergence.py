@@ -12,7 +12,7 @@ from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.solvers.shuffled_rates import best_epochs
 from corrnoise.theory.checks import Array
 from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
-from corrnoise.theory.shuffled_gradients.rates import leading_rate, tuned_excess_risk
+from corrnoise.theory.shuffled_gradients.rates import leading_rate, tuned_run
 
 RUNS = {
     "curvatures": vector(log_scale(1e-3, 1), 4),
@@ -279,11 +279,12 @@ def appendix_e3(epochs: float, samples: int, dimension: int, constant: float = 1
     corrected one does not.  Compared is the smallest value for K up to 1000 n ε²/d, at least 2, with any other K.
     """
     most = max(constant * samples / dimension, 2.0)
-    bounds = [
-        tuned_excess_risk("DP-ShuffleG", samples, dimension, 1.0, k, accounting="published")[0]
-        for k in np.geomspace(2, most, 30)
-    ]
-    return min(bounds), tuned_excess_risk("DP-ShuffleG", samples, dimension, 1.0, epochs, accounting="published")[0]
+
+    def bound(epochs: float) -> float:
+        run = tuned_run("DP-ShuffleG", samples, dimension, 1.0, epochs, accounting="published")
+        return run.excess_risk_upper_bound
+
+    return min(bound(k) for k in np.geomspace(2, most, 30)), bound(epochs)
 
 
 @PAPER.inequality(
@@ -312,7 +313,8 @@ def comparison(samples: int, dimension: int, epsilon: float, constant: float = 1
     ratio = math.sqrt(dimension) / (samples * epsilon)
     if ratio > 0.5:
         return math.nan, math.nan
-    epochs, value = best_epochs("DP-ShuffleG", samples, dimension, epsilon)
+    epochs = best_epochs("DP-ShuffleG", samples, dimension, epsilon)
+    value = tuned_run("DP-ShuffleG", samples, dimension, epsilon, epochs).excess_risk_upper_bound
     if published:
         return leading_rate("DP-ShuffleG", samples, dimension, epsilon, accounting="published"), value
     return value, constant * ratio * math.sqrt((1 + math.log(epochs)) * math.log(1e6))
