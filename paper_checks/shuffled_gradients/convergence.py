@@ -218,7 +218,7 @@ def corollary_41(samples: int, dimension: int, epochs: int, published: bool = Fa
     as_printed={"published": True},
     counterexample={"kind": "private first", "epochs": 1000, "part": 1.0, "smoothness": 1e-6, "convexity": 1.0},
     sharp="factor",
-    mutants=[{"factor": 0.04}, {"published": True}],
+    mutants=[{"factor": 0.043}, {"published": True}],
     evaluations=256,
 )
 def corollary_f1(

@@ -401,7 +401,7 @@ UNIT_EPOCH = Epoch(
     domain={**EPOCH, "sigma": log_scale(0.1, 10), "beta": log_scale(1e-3, 10)},
     as_printed={"published": True},
     counterexample={"epoch": UNIT_EPOCH, "sigma": 1.0, "beta": 1e-3},
-    mutants=[{"factor": 0.1}],
+    mutants=[{"factor": 0.45}],
 )
 def lemma_d12(epoch: Epoch, sigma: float, beta: float, factor: float = 1.0, published: bool = False) -> Sides:
     """n = 4, f = x²/2, ψ = 0, z = x_1 = 0, η = 0.01, σ = 1: 1.94e-4 on the left, −2.45e-3 on the right."""
