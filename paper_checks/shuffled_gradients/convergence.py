@@ -218,8 +218,8 @@ def corollary_41(samples: int, dimension: int, epochs: int, published: bool = Fa
     as_printed={"published": True},
     counterexample={"kind": "private first", "epochs": 1000, "part": 1.0, "smoothness": 1e-6, "convexity": 1.0},
     sharp="factor",
-    mutants=[{"factor": 0.043}, {"published": True}],
-    evaluations=256,
+    mutants=[{"factor": 0.055}, {"published": True}],
+    evaluations=1024,
 )
 def corollary_f1(
     kind: str,

@@ -154,11 +154,11 @@ class Accountant(Record):
     probabilities: Array
     compositions: int = 1
 
-    def __post_init__(self) -> None:
+    def __init__(self, sums: ArrayLike, probabilities: ArrayLike, compositions: int = 1) -> None:
         self._set(
-            sums=_possibly_infinite("sums", self.sums),
-            probabilities=checks.vector("probabilities", self.probabilities, "[0, 1]"),
-            compositions=checks.integer("compositions", self.compositions, 1),
+            sums=_possibly_infinite("sums", sums),
+            probabilities=checks.vector("probabilities", probabilities, "[0, 1]"),
+            compositions=checks.integer("compositions", compositions, 1),
         )
         checks.same_length("sums", self.sums, "probabilities", self.probabilities)
         total = math.fsum(self.probabilities)

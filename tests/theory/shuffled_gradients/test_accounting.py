@@ -428,12 +428,11 @@ def test_bad_input(make, message):
         make()
 
 
-@pytest.mark.parametrize("make", [lambda: Training(None, 1.0, 1.0), lambda: Accountant(["a"], [1.0])])
-def test_what_is_of_the_wrong_type_is_refused(make):
-    with pytest.raises(
-        TypeError, match=r"schedule must be a Schedule, got None|sums must hold real numbers in \[0, inf\]"
-    ):
-        make()
+def test_what_is_of_the_wrong_type_is_refused():
+    with pytest.raises(TypeError, match="schedule must be a Schedule, got None"):
+        Training(None, 1.0, 1.0)
+    with pytest.raises(TypeError, match=r"sums must hold real numbers in \[0, inf\], got \['a'\]"):
+        Accountant(["a"], [1.0])
 
 
 def test_accountants_are_frozen_with_their_arrays():
