@@ -81,7 +81,7 @@ def private_accountant(schedule: Schedule, *, order: str, accounting: str = "pub
 def noise_multiplier(
     schedule: Schedule, epsilon: float, delta: float, *, order: str = "reshuffled", accounting: str = "published"
 ) -> float:
-    """Z = σ/G of an experiment."""
+    """The noise multiplier z = σ/G of an experiment."""
     conversion = "published" if accounting == "published" else "gaussian"
     found = private_accountant(schedule, order=order, accounting=accounting)
     return found.noise_multiplier(epsilon, delta, conversion=conversion)

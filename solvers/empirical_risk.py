@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from corrnoise.theory.checks import Array
-from corrnoise.theory.shuffled_gradients.losses import Task
+from corrnoise.theory.shuffled_gradients.losses import Loss, Task
 
 _STEPS = 50_000
 _NEWTON_STEPS = 50
@@ -47,10 +47,8 @@ def _gradient(task: Task, x: Array) -> Array:
 def _accelerated(task: Task) -> Array:
     """FISTA with restarts."""
     a = task.features
-    curvature = {"mean": 1.0, "ridge": 2.0, "logistic": 0.25}[task.loss.name]
-    if task.loss.name != "mean":
-        curvature *= float(np.linalg.norm(a, 2)) ** 2 / len(a)
-    step = 1 / curvature
+    square = 1.0 if task.loss.name == "mean" else float(np.linalg.norm(a, 2)) ** 2 / len(a)
+    step = 1 / (task.loss.curvature * square)
     x = y = np.zeros(a.shape[1])
     t = 1.0
     for _ in range(_STEPS):
@@ -65,11 +63,11 @@ def _accelerated(task: Task) -> Array:
     return x
 
 
-def _curvatures(loss: str, products: Array) -> Array:
+def _curvatures(loss: Loss, products: Array) -> Array:
     """Second derivatives of the losses in the products ⟨x, a⟩; mean estimation has none, but the identity."""
-    if loss == "ridge":
-        return np.full(products.size, 2.0)
-    return 1 / (2 * np.cosh(products / 2)) ** 2 if loss == "logistic" else np.zeros(products.size)
+    if loss.name == "ridge":
+        return np.full(products.size, loss.curvature)
+    return 1 / (2 * np.cosh(products / 2)) ** 2 if loss.name == "logistic" else np.zeros(products.size)
 
 
 def _newton(task: Task, x: Array) -> Array:
@@ -81,7 +79,7 @@ def _newton(task: Task, x: Array) -> Array:
     signs, a = np.sign(x[support]), task.features[:, support]
     for _ in range(_NEWTON_STEPS):
         gradient = _gradient(task, x)[support] + strength * signs
-        weights = _curvatures(task.loss.name, task.features @ x)
+        weights = _curvatures(task.loss, task.features @ x)
         hessian = (a.T * weights) @ a / len(a) + (np.eye(a.shape[1]) if task.loss.name == "mean" else 0)
         candidate = x.copy()
         candidate[support] -= np.linalg.lstsq(hessian, gradient, rcond=None)[0]

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from corrnoise.theory import checks
-from corrnoise.theory.shuffled_gradients.rates import tuned_excess_risk
+from corrnoise.theory.shuffled_gradients.rates import tuned_run
 
 _MOST = 1e16
 
@@ -24,15 +24,15 @@ def best_epochs(
     epsilon: float,
     *,
     delta: float = 1e-6,
-    share: float = 1.0,
+    private_share: float = 1.0,
     accounting: str = "whole run",
-) -> tuple[float, float]:
-    """The K in [2, 1e16], a real number, at which ``tuned_excess_risk`` is smallest; and the bound there.
+) -> float:
+    """The K in [2, 1e16], a real number, at which the bound of ``tuned_run`` is smallest.
 
     Parameters
     ----------
-    algorithm, samples, dimension, epsilon, delta, share, accounting
-        As for ``corrnoise.theory.shuffled_gradients.rates.tuned_excess_risk``, with R = G = L = s = 1.
+    algorithm, samples, dimension, epsilon, delta, private_share, accounting
+        As for ``corrnoise.theory.shuffled_gradients.rates.tuned_run``, with R = G = L = s = 1.
 
     Raises
     ------
@@ -42,8 +42,17 @@ def best_epochs(
     checks.integer("samples", samples, 1)
 
     def bound(log_epochs: float) -> float:
-        settings = {"delta": delta, "share": share, "accounting": accounting}
-        return tuned_excess_risk(algorithm, samples, dimension, epsilon, math.exp(log_epochs), **settings)[0]  # type: ignore[arg-type]
+        found = tuned_run(
+            algorithm,
+            samples,
+            dimension,
+            epsilon,
+            math.exp(log_epochs),
+            delta=delta,
+            private_share=private_share,
+            accounting=accounting,
+        )
+        return found.excess_risk_upper_bound
 
     grid = np.linspace(math.log(2), math.log(_MOST), 80)
     best = int(np.argmin([bound(u) for u in grid]))
@@ -51,4 +60,4 @@ def best_epochs(
         raise ArithmeticError(f"accounting {accounting!r} has no best number of epochs: the bound falls for ever")
     ends = grid[max(best - 1, 0)], grid[best + 1]
     found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-8})
-    return math.exp(found.x), float(found.fun)
+    return math.exp(found.x)

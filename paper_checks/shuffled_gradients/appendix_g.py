@@ -3,13 +3,15 @@
 import math
 
 import numpy as np
-from scipy.special import digamma
 
 from corrnoise.paper_checks.domains import integers, linear, log_scale, vector
 from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.shuffled_gradients.convergence import noise_risk
 from corrnoise.paper_checks.shuffled_gradients.epochs import QUADRATIC, noise_error
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.theory.checks import Array
+from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
+from corrnoise.theory.shuffled_gradients.divergences import noise_variance
 
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 
@@ -92,18 +94,11 @@ def lemma_g6(smoothness: float, share: float, one: float = 1.0) -> Sides:
 # -- all epochs ---------------------------------------------------------------------------------------------------------
 
 
-def harmonic(epochs: int) -> float:
-    """1 + ½ + … + 1/K, which the theorems have and the corollaries bound by 1 + log K."""
-    return float(digamma(epochs + 1) + np.euler_gamma)
-
-
-def _l1_bound(epochs: int, sigma: float, published: bool, sums: float) -> tuple[float, float]:
-    """Exact risk and bound as λ → 0: n = 10 losses ‖x‖²/2, d = 50, η = 0.4/K, with B at most std · sqrt(2 log 2d)."""
+def _l1_run(epochs: int, sigma: float) -> ShuffledRun:
+    """n = 10 losses ‖x‖²/2, d = 50, η = 0.4/K, as λ → 0, with B at most std · sqrt(2 log 2d)."""
     n, d, eta = 10, 50, 0.4 / epochs
-    variance = sigma**2 * eta * -math.expm1(2 * n * epochs * math.log1p(-eta)) / (2 - eta)
-    size = math.sqrt(2 * math.log(2 * d) * variance)
-    noise = 6 * eta**2 * n + 2 * size / math.sqrt(2 * math.pi) if published else eta + 5 * eta**2 * n
-    return d / 2 * variance, 2 * sums * noise * d * sigma**2
+    size = sigma * math.sqrt(2 * math.log(2 * d) * noise_variance(n, epochs, eta, 1.0))
+    return ShuffledRun(n, epochs, d, eta, 0.0, 0.0, sigma, 1.0, 1.0, regulariser="lasso", size=size)
 
 
 L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
@@ -116,14 +111,16 @@ L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
     domain=L1,
     as_printed={"published": True},
     counterexample={"epochs": 10**6, "sigma": 1e-9},
-    mutants=[{"published": True}],
+    sharp="factor",
+    mutants=[{"factor": 0.0175}, {"published": True}],
 )
-def theorem_g3(epochs: int, sigma: float, published: bool = False) -> Sides:
+def theorem_g3(epochs: int, sigma: float, published: bool = False, factor: float = 1.0) -> Sides:
     """Its extra term covers the wrong noise term where B >= 1.26 η.  With tiny noise it does not: K = 1e6, σ = 1e-9.
 
     With public records it is vacuous, for it needs μ_ψ >= L_H + β > 0, and ‖x‖₁ has μ_ψ = 0.
     """
-    return _l1_bound(epochs, sigma, published, harmonic(epochs))
+    run = _l1_run(epochs, sigma)
+    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(published=published).total
 
 
 @PAPER.inequality(
@@ -131,26 +128,27 @@ def theorem_g3(epochs: int, sigma: float, published: bool = False) -> Sides:
     printed=r"DP-ShuffleG with $\psi = \lambda \|x\|_1$: an additional term $d \sigma^2 B (1 + \log K)$",
     corrected="Corollary E.1 as corrected; no term in B is needed",
     domain=L1,
-    as_printed={"published": True},
+    as_printed={"published": True, "factor": 1000.0},
     counterexample={"epochs": 10**9, "sigma": 1e-15},
-    mutants=[{"published": True}],
+    sharp="factor",
+    mutants=[{"factor": 0.0165}, {"published": True, "factor": 1000.0}],
 )
-def corollary_g4(epochs: int, sigma: float, published: bool = False, constant: float = 1000.0) -> Sides:
-    """Up to a constant, checked with a factor of 1000; the ratio is unbounded as σ → 0, K → ∞.
+def corollary_g4(epochs: int, sigma: float, published: bool = False, factor: float = 1.0) -> Sides:
+    """Printed up to a constant; the counterexample is to a thousand times it, and the ratio is unbounded as σ → 0, K → ∞.
 
     The question whether the term in B can be removed is answered: soft thresholds are Lipschitz, and Stein applies.
     """
-    exact, bound = _l1_bound(epochs, sigma, published, 1 + math.log(epochs))
-    return exact, constant * bound
+    run = _l1_run(epochs, sigma)
+    return noise_risk(run), float(factor) * run.corollary_upper_bound(published=published).total
 
 
-def _projection(epochs: int, smoothness: float, scale: float, published: bool, sums: float) -> tuple[float, float]:
-    """Exact risk and bound for one loss L x²/2, B = R, x_1 = x* = 0, σ = 1, η a share of its limit."""
-    lg = 1 + math.log(epochs)
-    eta = scale / (2 * math.sqrt(10 * (1 + smoothness) * smoothness * lg))
-    variance = eta * -math.expm1(2 * epochs * math.log1p(-eta * smoothness)) / (smoothness * (2 - eta * smoothness))
-    noise = 6 * eta**2 * smoothness + 0.5 if published else eta + 5 * eta**2 * smoothness
-    return smoothness / 2 * variance, 2 * noise * sums
+def _projected_run(epochs: int, smoothness: float, scale: float) -> ShuffledRun:
+    """One loss L x²/2, B = R, x_1 = x* = 0, σ = 1, η a share of its printed limit."""
+
+    def run(eta: float) -> ShuffledRun:
+        return ShuffledRun(1, epochs, 1, eta, 0.0, 0.0, 1.0, smoothness, smoothness, regulariser="projection")
+
+    return run(scale * run(1.0).largest_learning_rate(published=True))
 
 
 PROJECTION = {
@@ -167,14 +165,16 @@ PROJECTION = {
     domain=PROJECTION,
     as_printed={"published": True},
     counterexample={"epochs": 10**6, "smoothness": 1e-8, "scale": 300 / 410.8},
-    mutants=[{"published": True}],
+    sharp="factor",
+    mutants=[{"factor": 0.025}, {"published": True}],
 )
-def theorem_g7(epochs: int, smoothness: float, scale: float, published: bool = False) -> Sides:
+def theorem_g7(epochs: int, smoothness: float, scale: float, published: bool = False, factor: float = 1.0) -> Sides:
     """The extra term covers the wrong noise term where η <= ½.  n = 1, L = 1e-8, K = 1e6, η = 300: 74.8 d σ² > 14.6 d σ².
 
     With public records it is vacuous: an indicator has μ_ψ = 0.
     """
-    return _projection(epochs, smoothness, scale, published, harmonic(epochs))
+    run = _projected_run(epochs, smoothness, scale)
+    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(published=published).total
 
 
 @PAPER.inequality(
@@ -182,16 +182,15 @@ def theorem_g7(epochs: int, smoothness: float, scale: float, published: bool = F
     printed=r"DP-ShuffleG with a projection: an additional term $d \sigma^2 (1 + \log K)$",
     corrected="Corollary E.1 as corrected; no additional term is needed",
     domain=PROJECTION,
-    as_printed={"published": True},
+    as_printed={"published": True, "factor": 1000.0},
     counterexample={"epochs": 10**10, "smoothness": 1e-16, "scale": 1.0},
-    mutants=[{"published": True}],
+    sharp="factor",
+    mutants=[{"factor": 0.022}, {"published": True, "factor": 1000.0}],
 )
-def corollary_g8(
-    epochs: int, smoothness: float, scale: float, published: bool = False, constant: float = 1000.0
-) -> Sides:
-    """Up to a constant, checked with a factor of 1000; the ratio is unbounded as L → 0, K → ∞.
+def corollary_g8(epochs: int, smoothness: float, scale: float, published: bool = False, factor: float = 1.0) -> Sides:
+    """Printed up to a constant; the counterexample is to a thousand times it, and the ratio is unbounded as L → 0, K → ∞.
 
     The question whether the term can be reduced is answered: projections are Lipschitz, and Stein applies.
     """
-    exact, bound = _projection(epochs, smoothness, scale, published, 1 + math.log(epochs))
-    return exact, constant * bound
+    run = _projected_run(epochs, smoothness, scale)
+    return noise_risk(run), float(factor) * run.corollary_upper_bound(published=published).total

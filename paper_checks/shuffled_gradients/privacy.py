@@ -9,7 +9,7 @@ from corrnoise.paper_checks.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.theory.checks import Array
 from corrnoise.theory.privacy import gaussian_delta, gaussian_epsilon
-from corrnoise.theory.shuffled_gradients.accountants import Training, accountant
+from corrnoise.theory.shuffled_gradients.accountants import Training, accountant, published_rho
 from corrnoise.theory.shuffled_gradients.amplification import (
     amplification_sum,
     best_plan_cost,
@@ -285,7 +285,6 @@ def lemma_f2(
 )
 def table_4(epsilon: float, delta: float, one: float = 1.0) -> Sides:
     """σ calibrated for ε = 10, δ = 1e-6 gives ε = 10.616 at the printed order."""
-    log = math.log(1 / delta)
-    rho = (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
+    log, rho = math.log(1 / delta), published_rho(epsilon, delta)
     order = one + math.sqrt(log / rho)
     return (rho * order + log / (order - 1) if order > 1 else math.inf), epsilon

@@ -39,9 +39,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from corrnoise.theory import checks, privacy
@@ -54,7 +54,7 @@ from corrnoise.theory.shuffled_gradients.amplification import (
     reshuffled_amplification_sums,
     worst_amplification_sum,
 )
-from corrnoise.theory.shuffled_gradients.schedules import Schedule
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
 
 SHORT_NAMES = {
     "steps": "per-step",
@@ -69,12 +69,12 @@ METHODS = tuple(SHORT_NAMES.values())
 _SECRET_ORDERS = {
     method: order for method in METHODS for order in ("reshuffled", "shuffled once") if method.endswith(order)
 }
-ORDERS = ("given", "shuffled once", "reshuffled")
 CLIPPING = ("none", "cocoercive", "general")
 RELEASED = ("last iterate", "every epoch")
 CONVERSIONS = ("gaussian", "zcdp", "published")
 
 _LEAST = 1e-300  # a δ that underflows is not 0
+_ROUNDING = 1e-12  #: relative, of sums and of probabilities
 _MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and logarithms
 _ORDERS_LESS_ONE = np.geomspace(1e-4, 1e5, 91)  # a coarse grid; the best order is searched for between its neighbours
 
@@ -111,6 +111,8 @@ class Training(Record):
     prox: float = 1.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.schedule, Schedule):
+            raise TypeError(f"schedule must be a Schedule, got {self.schedule!r}")
         self._set(
             learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
             smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"),
@@ -143,21 +145,33 @@ class Accountant(Record):
     sums
         Amplification sums A_m >= 0, shape (M,); ``inf`` where no noise follows.
     probabilities
-        p_m, shape (M,), with sum 1.
+        p_m in [0, 1], shape (M,), with sum 1 up to rounding.
     compositions
-        Number of times the mixture is composed with itself (fresh permutations of composed epochs).
+        Number >= 1 of times the mixture is composed with itself (fresh permutations of composed epochs).
     """
 
     sums: Array
     probabilities: Array
     compositions: int = 1
 
+    def __init__(self, sums: ArrayLike, probabilities: ArrayLike, compositions: int = 1) -> None:
+        self._set(
+            sums=_possibly_infinite("sums", sums),
+            probabilities=checks.vector("probabilities", probabilities, "[0, 1]"),
+            compositions=checks.integer("compositions", compositions, 1),
+        )
+        checks.same_length("sums", self.sums, "probabilities", self.probabilities)
+        total = math.fsum(self.probabilities)
+        if abs(total - 1) > _ROUNDING:
+            raise ValueError(f"probabilities must have the sum 1, got {total!r}")
+
     def _budgets(self, noise_multiplier: float) -> Array:
         z = checks.real("noise_multiplier", noise_multiplier, "[1e-100, 1e100]")
-        return 2 * self.sums / z / z * (1 + 1e-12)  # the rounding of the sums, on the safe side
+        return 2 * self.sums / z / z * (1 + _ROUNDING)  # on the safe side
 
-    @cached_property
+    @property
     def _single(self) -> bool:
+        """Whether this is one Gaussian mechanism, which composed with itself is one again."""
         return self.sums.size == 1
 
     def renyi_divergence(self, order: float, noise_multiplier: float) -> float:
@@ -191,21 +205,32 @@ class Accountant(Record):
     def delta(self, epsilon: float, noise_multiplier: float) -> float:
         """A δ for which the released iterates are (ε, δ)-DP: Σ p_m δ_m(ε) of the Gaussian mechanisms, rounded up.
 
-        The hockey-stick divergence is jointly convex; not for composed mixtures.
+        The hockey-stick divergence is jointly convex.  Of composed mixtures no curve is known: use ``epsilon`` with the
+        conversion ``"zcdp"``.
         """
         epsilon = checks.real("epsilon", epsilon, "[0, inf)")
         budgets = self._budgets(noise_multiplier)
-        self._refuse_compositions()
+        if not self._has_curve:
+            raise ValueError(f"compositions must be 1 for the delta of a mixture, got {self.compositions}")
         if np.isinf(budgets).any():
             return 1.0
         if self._single:
-            return privacy.gaussian_delta(budgets[0], epsilon) if budgets[0] > 0 else 0.0
+            rho = self.zcdp(noise_multiplier)
+            return privacy.gaussian_delta(rho, epsilon) if rho > 0 else 0.0
         total = float((self.probabilities * _gaussian_delta(budgets, epsilon)).sum())
         return min(total * (1 + _MARGIN) + _LEAST, 1.0)
 
-    def _refuse_compositions(self) -> None:
-        if self.compositions > 1 and not self._single:
-            raise ValueError("conversion must be 'zcdp' for composed mixtures, got 'gaussian'")
+    @property
+    def _has_curve(self) -> bool:
+        """Whether the curves of Gaussian mechanisms bound this one's."""
+        return self._single or self.compositions == 1
+
+    def _conversion(self, conversion: str) -> str:
+        """One of ``CONVERSIONS`` that applies."""
+        choice = checks.choice("conversion", conversion, CONVERSIONS)
+        if choice == "gaussian" and not self._has_curve:
+            raise ValueError("conversion must be 'zcdp' or 'published' for composed mixtures, got 'gaussian'")
+        return choice
 
     def epsilon(self, delta: float, noise_multiplier: float, *, conversion: str = "gaussian") -> float:
         """The ε at which the released iterates are (ε, δ)-DP, never too small.
@@ -218,26 +243,24 @@ class Accountant(Record):
             z = σ/G.
         conversion
             ``"gaussian"``: the curves of the Gaussian mechanisms (shifted interpolation).  ``"zcdp"``: from the Rényi
-            divergences, at the best order (Canonne, Kamath and Steinke).  ``"published"``: ρ + 2 sqrt(ρ log(1/δ)),
-            which the published conversion (Proposition C.4) gives at its best order.
+            divergences, at the best order (Canonne, Kamath and Steinke).  ``"published"``: ``published_epsilon`` of the
+            zCDP budget.
         """
         delta = checks.real("delta", delta, "(0, 1)")
-        choice = checks.choice("conversion", conversion, CONVERSIONS)
+        choice = self._conversion(conversion)
         budgets = self._budgets(noise_multiplier)
         if np.isinf(budgets).any():
             return math.inf
         if budgets.max() == 0:
             return 0.0
         if choice == "published":
-            rho = self.zcdp(noise_multiplier)
-            return (rho + 2 * math.sqrt(rho * math.log(1 / delta))) * (1 + _MARGIN)
+            return published_epsilon(self.zcdp(noise_multiplier), delta)
         if self._single and choice == "zcdp":
             return privacy.zcdp_to_approx_dp(self.zcdp(noise_multiplier), delta)
         if self._single:
             return privacy.gaussian_epsilon(self.zcdp(noise_multiplier), delta)
         if choice == "zcdp":
             return self._epsilon_by_renyi(budgets, delta)
-        self._refuse_compositions()
         top = privacy.gaussian_epsilon(float(budgets.max()), delta)
         if self.delta(0.0, noise_multiplier) <= delta:
             return 0.0
@@ -265,21 +288,19 @@ class Accountant(Record):
     def noise_multiplier(self, epsilon: float, delta: float, *, conversion: str = "gaussian") -> float:
         """The noise multiplier z = σ/G at which the released iterates are (ε, δ)-DP, never too small.
 
-        Relative excess below 1e-8.  ``inf`` where no noise suffices.
+        Relative excess below 1e-8.  ``inf`` where no noise suffices, or none whose budget is a positive float.
         """
         epsilon, delta = checks.real("epsilon", epsilon, "(0, inf)"), checks.real("delta", delta, "(0, 1)")
-        choice = checks.choice("conversion", conversion, CONVERSIONS)
+        choice = self._conversion(conversion)
         if np.isinf(self.sums).any():
             return math.inf
         if self.sums.max() == 0:
             return 0.0
         largest = self.compositions * float(self.sums.max())
-        if choice == "published":
-            rho = epsilon**2 / (math.sqrt(math.log(1 / delta) + epsilon) + math.sqrt(math.log(1 / delta))) ** 2
-        else:
-            rho = (privacy.approx_dp_to_zcdp if choice == "zcdp" else privacy.gaussian_rho)(epsilon, delta)
-        worst = math.sqrt(2 * largest / rho) * (1 + _MARGIN)
-        if self._single or choice == "published":
+        rho_of = {"gaussian": privacy.gaussian_rho, "zcdp": privacy.approx_dp_to_zcdp, "published": published_rho}
+        rho = rho_of[choice](epsilon, delta)
+        worst = math.sqrt(2 * largest / rho) * (1 + _MARGIN) if rho > 0 else math.inf
+        if self._single or choice == "published" or worst == math.inf:
             return worst
         low, high = worst / 1e6, worst
 
@@ -294,6 +315,49 @@ class Accountant(Record):
             middle = math.sqrt(low * high)
             low, high = (low, middle) if suffices(middle) else (middle, high)
         return high
+
+
+def published_epsilon(rho: float, delta: float) -> float:
+    """The ε = ρ + 2 sqrt(ρ log(1/δ)) at which a ρ-zCDP mechanism is (ε, δ)-DP as published, never too small.
+
+    That is Proposition C.4 at its best order, 1 + sqrt(log(1/δ)/ρ).  ``corrnoise.theory.privacy`` has sharper ones.
+
+    Parameters
+    ----------
+    rho
+        ρ >= 0.
+    delta
+        0 < δ < 1.
+    """
+    budget, log = checks.real("rho", rho, "[0, inf)"), -math.log(checks.real("delta", delta, "(0, 1)"))
+    return (budget + 2 * math.sqrt(budget) * math.sqrt(log)) * (1 + _ROUNDING)
+
+
+def published_rho(epsilon: float, delta: float) -> float:
+    """The ρ to which ``published_epsilon`` gives ε, never too large.
+
+    Parameters
+    ----------
+    epsilon
+        ε >= 0.
+    delta
+        0 < δ < 1.
+
+    Returns
+    -------
+    (sqrt(log(1/δ) + ε) − sqrt(log(1/δ)))², without its cancellation.
+    """
+    budget, log = checks.real("epsilon", epsilon, "[0, inf)"), -math.log(checks.real("delta", delta, "(0, 1)"))
+    return (budget / (math.sqrt(log + budget) + math.sqrt(log))) ** 2 * (1 - _ROUNDING)
+
+
+def _possibly_infinite(name: str, values: ArrayLike) -> Array:
+    """``values`` as a read-only vector with entries in [0, inf], both ends included."""
+    given = np.asarray(values, dtype=object)
+    infinite = given == math.inf
+    array = np.where(infinite, math.inf, checks.vector(name, np.where(infinite, 0.0, given).tolist(), "[0, inf]"))
+    array.setflags(write=False)
+    return array
 
 
 def _gaussian_delta(budgets: Array, epsilon: float) -> Array:

@@ -72,8 +72,8 @@ def best_plan_cost(sensitivities: ArrayLike, noise: ArrayLike, contractions: Arr
     noise is added.  Relative error below 1e-12.
     """
     s = checks.reals("sensitivities", sensitivities, "[0, 1e100]", ndim=1)
-    tau = np.broadcast_to(checks.reals("noise", noise, "[0, 1e100]"), s.shape)
-    c = np.broadcast_to(checks.reals("contractions", contractions, "[0, 1]"), s.shape)
+    tau = np.broadcast_to(checks.scalar_or_vector("noise", noise, "[0, 1e100]", s.size), s.shape)
+    c = np.broadcast_to(checks.scalar_or_vector("contractions", contractions, "[0, 1]", s.size), s.shape)
     last = int(np.max(np.nonzero(s)[0], initial=-1))
     if last < 0:
         return 0.0
@@ -92,13 +92,10 @@ def _weights(c: Array, last: int) -> Array:
 
 def _places(schedule: Schedule, positions: ArrayLike) -> NDArray[np.int64]:
     """Positions in all epochs, shape (K,)."""
-    found = np.asarray(positions)
-    if found.dtype.kind not in "iu" or found.shape not in ((), (schedule.epochs,)):
-        raise ValueError(f"positions must be an integer or {schedule.epochs} of them, got {positions!r:.80}")
-    if found.min() < 1 or found.max() > schedule.samples:
-        raise ValueError(
-            f"positions must lie in [1, samples] = [1, {schedule.samples}], got {found.min()} to {found.max()}"
-        )
+    found = checks.scalar_or_vector("positions", positions, f"[1, {schedule.samples}]", schedule.epochs)
+    fractions = found[found % 1 != 0]
+    if fractions.size:
+        raise ValueError(f"positions must be integers in [1, {schedule.samples}], got {float(fractions[0])!r}")
     return np.broadcast_to(found, (schedule.epochs,)).astype(np.int64)
 
 

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import digamma
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
@@ -115,9 +116,10 @@ class ShuffledRun(Record):
     size: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("samples", "epochs", "dimension"):
-            checks.integer(name, getattr(self, name), 1)
         self._set(
+            samples=checks.integer("samples", self.samples, 1),
+            epochs=checks.integer("epochs", self.epochs, 1),
+            dimension=checks.integer("dimension", self.dimension, 1),
             learning_rate=checks.real("learning_rate", self.learning_rate, _POSITIVE),
             distance=checks.real("distance", self.distance, _NONNEGATIVE),
             deviation=checks.real("deviation", self.deviation, _NONNEGATIVE),
@@ -131,12 +133,13 @@ class ShuffledRun(Record):
             self._set(private_smoothness=checks.real("private_smoothness", self.private_smoothness, _POSITIVE))
         for name in ("noise", "total_dissimilarity", "partial_dissimilarity", "smoothness", "largest_smoothness"):
             interval = _POSITIVE if "smoothness" in name else _NONNEGATIVE
-            values = checks.reals(name, getattr(self, name), interval)
-            if values.shape not in ((), (self.epochs,)):
-                raise ValueError(f"{name} must be a scalar or have shape ({self.epochs},), got shape {values.shape}")
-            self._set(**{name: values})
-        if np.any(np.asarray(self.smoothness) > np.asarray(self.largest_smoothness) * (1 + 1e-12)):
-            raise ValueError("smoothness must be at most largest_smoothness")
+            self._set(**{name: checks.scalar_or_vector(name, getattr(self, name), interval, self.epochs)})
+        mean, largest = np.broadcast_arrays(self.smoothness, self.largest_smoothness)
+        if (above := mean > largest * (1 + 1e-12)).any():
+            raise ValueError(
+                f"smoothness must be at most largest_smoothness, got {float(mean[above].flat[0])!r} where that is "
+                f"{float(largest[above].flat[0])!r}"
+            )
         if np.any(self.total_dissimilarity) and self.beta == 0 and self.diameter is None:
             raise ValueError("beta must be positive where total_dissimilarity is, got 0.0 and no diameter")
 
@@ -147,32 +150,60 @@ class ShuffledRun(Record):
         return max(float(np.max(self.smoothness)), 0.0 if private is None else private)
 
     def largest_learning_rate(self, *, published: bool = False) -> float:
-        """1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), up to which the bound holds; published G.7 has L̄ + 1 for L̄."""
+        """The learning rate up to which the bounds hold.
+
+        Returns
+        -------
+        1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), L̄ the larger of L and max_k L_k; published G.7 has L̄ + 1 for L̄.
+        """
         mean = self._mean_smoothness + (published and self.regulariser == "projection")
         growth = 10 * mean * float(np.max(self.largest_smoothness)) * (1 + math.log(self.epochs))
         return 1 / (2 * self.samples * math.sqrt(growth))
 
-    def excess_risk_upper_bound(self, *, published: bool = False) -> Bound:
-        """Theorem D.14 corrected, or as published (D.14, G.3, G.7, after ``regulariser``).
+    def epoch_terms(self, *, published: bool = False) -> tuple[Array, Array]:
+        """What an epoch adds to the bound of its last iterate: the parts of e_k, corrected or as published.
 
-        The parts of M are those of the epoch s that maximises their sum.
+        Returns
+        -------
+        noise, dissimilarity : shape () or (K,)
+        """
+        return self._noise_terms(published), self._dissimilarity_terms(published)
+
+    def excess_risk_upper_bound(self, *, published: bool = False) -> Bound:
+        """The bound of Theorem D.14 corrected, or as published (D.14, G.3, G.7, after ``regulariser``).
+
+        Returns
+        -------
+        The bound by its sources: the parts of M are those of the epoch s that maximises their sum.
 
         Raises
         ------
         ValueError
             ``learning_rate`` exceeds ``largest_learning_rate``.
         """
+        noise, other = self.epoch_terms(published=published)
+        if noise.ndim == other.ndim == 0:  # the same in every epoch: s = K, and 1 + 1/2 + … + 1/K
+            harmonic = float(digamma(self.epochs + 1) + np.euler_gamma)
+            return self._bound(harmonic * float(noise), harmonic * float(other), published)
         weights = 1 / np.arange(1.0, self.epochs + 1)
-        terms = [np.broadcast_to(part, (self.epochs,)) for part in self._terms(published)]
-        noise, other = (np.convolve(part, weights)[: self.epochs] for part in terms)
-        worst = int(np.argmax(noise + other))
-        return self._bound(float(noise[worst]), float(other[worst]), published)
+        sums = [np.convolve(np.broadcast_to(e, weights.shape), weights)[: self.epochs] for e in (noise, other)]
+        worst = int(np.argmax(sums[0] + sums[1]))
+        return self._bound(float(sums[0][worst]), float(sums[1][worst]), published)
 
     def corollary_upper_bound(self, *, published: bool = False) -> Bound:
-        """The same with the largest term of M times 1 + log m, m the number of epochs that have one, for noise and for
-        dissimilarity: Corollaries E.1, D.15, F.1, G.4 and G.8 corrected, or as published.
+        """The bound of Corollaries E.1, D.15, F.1, G.4 and G.8 corrected, or as published.
+
+        Returns
+        -------
+        The bound by its sources: in M the largest term of e_k times 1 + log m, m the number of epochs that have one,
+        for noise and for dissimilarity.
+
+        Raises
+        ------
+        ValueError
+            ``learning_rate`` exceeds ``largest_learning_rate``.
         """
-        noise, other = (self._windowed(terms) for terms in self._terms(published))
+        noise, other = (self._windowed(terms) for terms in self.epoch_terms(published=published))
         return self._bound(noise, other, published)
 
     def _windowed(self, terms: Array) -> float:
@@ -187,10 +218,6 @@ class ShuffledRun(Record):
         steps = 10 * (self.learning_rate * self.samples * self.deviation) ** 2
         shuffling = steps * float(np.max(self.smoothness)) * (1 + math.log(self.epochs))
         return Bound(initial, shuffling, 2 * dissimilarity, 2 * noise)
-
-    def _terms(self, published: bool) -> tuple[Array, Array]:
-        """The parts of e_k that are due to noise and to dissimilarity, scalars or shape (K,)."""
-        return self._noise_terms(published), self._dissimilarity_terms(published)
 
     def _noise_terms(self, published: bool) -> Array:
         eta, n = self.learning_rate, self.samples

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
+from corrnoise.theory.shuffled_gradients.shapes import positive_definite, shaped
 
 
 def gaussian_renyi_divergence(
@@ -32,7 +33,7 @@ def gaussian_renyi_divergence(
     mean, other_mean
         Shape (d,).
     covariance, other_covariance
-        Positive definite, shape (d, d).
+        Symmetric and positive definite, shape (d, d).
 
     Returns
     -------
@@ -40,8 +41,10 @@ def gaussian_renyi_divergence(
     ``inf`` unless S is positive definite.
     """
     alpha = checks.real("order", order, "(1, inf)")
-    gap = checks.reals("mean", mean, ndim=1) - checks.reals("other_mean", other_mean, ndim=1)
-    first, second = checks.reals("covariance", covariance), checks.reals("other_covariance", other_covariance)
+    centre = checks.reals("mean", mean, ndim=1)
+    gap = centre - shaped("other_mean", other_mean, centre.shape)
+    first = positive_definite("covariance", covariance, centre.size)
+    second = positive_definite("other_covariance", other_covariance, centre.size)
     mixed = alpha * second + (1 - alpha) * first
     if np.linalg.eigvalsh(mixed).min() <= 0:
         return math.inf
@@ -62,8 +65,7 @@ def linear_run_separation(sensitivities: ArrayLike, noise: ArrayLike, contractio
         s_t, τ_t >= 0 and c_t in [−1, 1], each of shape (T,).
     """
     s = checks.reals("sensitivities", sensitivities, ndim=1)
-    tau = checks.reals("noise", noise, "[0, inf)", ndim=1)
-    c = checks.reals("contractions", contractions, "[-1, 1]", ndim=1)
+    tau, c = shaped("noise", noise, s.shape, "[0, inf)"), shaped("contractions", contractions, s.shape, "[-1, 1]")
     signs = np.concatenate([np.cumprod(np.sign(c[:0:-1]))[::-1], [1.0]])
     with np.errstate(divide="ignore"):
         logs = np.concatenate([np.cumsum(np.log(np.abs(c[:0:-1])))[::-1], [0.0]])  # of |w|; −inf where it vanishes
@@ -109,11 +111,13 @@ def quadratic_run(
     mean : shape (d,)
     covariance : shape (d, d)
     """
-    a, b = checks.reals("hessians", hessians), checks.reals("targets", targets)
-    sigma, eta = checks.reals("noise", noise, "[0, inf)"), checks.real("learning_rate", learning_rate, "(0, inf)")
+    b, eta = checks.reals("targets", targets), checks.real("learning_rate", learning_rate, "(0, inf)")
+    if b.ndim != 3 or b.size == 0:
+        raise ValueError(f"targets must have shape (K, n, d) with K, n, d >= 1, got shape {b.shape}")
     epochs, n, d = b.shape
+    a, sigma = shaped("hessians", hessians, (*b.shape, d)), shaped("noise", noise, (epochs, n), "[0, inf)")
     shrink = 1 / (1 + eta * n * checks.real("ridge", ridge, "[0, inf)"))
-    mean = np.zeros(d) if start is None else np.array(checks.reals("start", start, ndim=1))
+    mean = np.zeros(d) if start is None else shaped("start", start, (d,))
     covariance = np.zeros((d, d))
     for k in range(epochs):
         for i in range(n):
@@ -122,3 +126,49 @@ def quadratic_run(
             covariance = step @ covariance @ step.T + (eta * sigma[k, i]) ** 2 * np.eye(d)
         mean, covariance = shrink * mean, shrink**2 * covariance
     return mean, covariance
+
+
+def noise_variance(
+    samples: int,
+    epochs: int,
+    learning_rate: float,
+    curvature: float,
+    *,
+    ridge: float = 0.0,
+    quiet_epochs: int = 0,
+) -> float:
+    """Variance of a coordinate of the last iterate that noise of variance 1 at every step leaves.
+
+    The losses are (a/2) ‖x‖²: the closed form of ``quadratic_run`` for runs that show their noise only.  With x_1 = 0
+    the excess risk is (d/2) (a + λ) σ² times this.
+
+    Parameters
+    ----------
+    samples, epochs
+        n, K >= 1.
+    learning_rate
+        η > 0.
+    curvature
+        a >= 0, with η a < 1.
+    ridge
+        λ >= 0 of ψ(x) = (λ/2) ‖x‖².
+    quiet_epochs
+        Epochs without noise that follow the K noisy ones, >= 0.
+
+    Returns
+    -------
+    Σ η² (1 − η a)^{2i} (1 + η n λ)^{−2k} over the noisy steps, each with i steps and k proximal steps after it.
+    Relative error below 1e-12.
+    """
+    n, noisy = checks.integer("samples", samples, 1), checks.integer("epochs", epochs, 1)
+    eta = checks.real("learning_rate", learning_rate, "(0, inf)")
+    step = 2 * math.log1p(-checks.real("learning_rate * curvature", eta * curvature, "[0, 1)"))
+    prox = -2 * math.log1p(eta * n * checks.real("ridge", ridge, "[0, inf)"))
+    epoch = n * step + prox
+    later = checks.integer("quiet_epochs", quiet_epochs, 0) * epoch + prox
+    return eta**2 * _geometric_sum(step, n) * _geometric_sum(epoch, noisy) * math.exp(later)
+
+
+def _geometric_sum(exponent: float, terms: int) -> float:
+    """1 + e^x + … + e^{(m − 1) x} for x <= 0."""
+    return math.expm1(terms * exponent) / math.expm1(exponent) if exponent < 0 else float(terms)

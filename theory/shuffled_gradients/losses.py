@@ -27,16 +27,22 @@ from corrnoise.theory.checks import Array
 from corrnoise.theory.records import Record
 
 LOSSES = ("mean", "ridge", "logistic")
+_CURVATURES = dict(zip(LOSSES, (1.0, 2.0, 0.25), strict=True))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Loss(Record):
-    """One of ``LOSSES``."""
+    """One of ``LOSSES``.  Points x have shape (d,), features shape (n, d) and targets shape (n,)."""
 
     name: str
 
     def __post_init__(self) -> None:
         checks.choice("name", self.name, LOSSES)
+
+    @property
+    def curvature(self) -> float:
+        """The largest second derivative in ⟨x, a⟩, by which ‖a‖² makes the smoothness; in x itself of the mean."""
+        return _CURVATURES[self.name]
 
     def values(self, x: Array, features: Array, targets: Array) -> Array:
         """Losses of the records at x, shape (n,)."""
@@ -59,9 +65,8 @@ class Loss(Record):
 
     def smoothness(self, features: Array) -> Array:
         """Smoothness constants of the records, shape (n,)."""
-        if self.name == "mean":
-            return np.ones(len(features))
-        return np.asarray((2.0 if self.name == "ridge" else 0.25) * np.square(features).sum(axis=1))
+        squares = np.ones(len(features)) if self.name == "mean" else np.square(features).sum(axis=1)
+        return np.asarray(self.curvature * squares)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,7 +89,7 @@ class Regulariser(Record):
         self._set(strength=checks.real("strength", self.strength, "(0, inf)"))
 
     def value(self, x: Array) -> float:
-        """ψ(x)."""
+        """ψ(x), for x of shape (d,)."""
         if self.name == "ridge":
             return self.strength / 2 * float(x @ x)
         if self.name == "lasso":
@@ -94,7 +99,7 @@ class Regulariser(Record):
         return 0.0
 
     def prox(self, x: ArrayLike, step: float) -> Array:
-        """argmin_y step × ψ(y) + ½ ‖y − x‖²."""
+        """argmin_y step × ψ(y) + ½ ‖y − x‖², for x of shape (d,) and a step > 0; the same shape."""
         v = np.asarray(x, dtype=float)
         if self.name == "ridge":
             return v / (1 + step * self.strength)
@@ -144,7 +149,7 @@ class Task(Record):
             )
 
     def objective(self, x: Array) -> float:
-        """G(x)."""
+        """G(x), for x of shape (d,)."""
         return float(self.loss.values(x, self.features, self.targets).mean()) + self.regulariser.value(x)
 
     def largest_smoothness(self) -> float:

@@ -29,15 +29,19 @@ Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from corrnoise.theory import checks
+from corrnoise.theory.shuffled_gradients.accountants import published_rho
 
 ALGORITHMS = ("DP-ShuffleG", "Priv-Pub", "Pub-Priv", "Interleaved", "Noise at the end")
 ACCOUNTING = ("published", "epochs composed", "whole run")
 _POSITIVE = "(0, 1e100]"
 
 
-def amplification(algorithm: str, samples: int, epochs: float, *, share: float = 1.0, whole_run: bool = True) -> float:
+def amplification(
+    algorithm: str, samples: int, epochs: float, *, private_share: float = 1.0, whole_run: bool = True
+) -> float:
     """A of an algorithm at the worst position: closed forms of ``amplification``, for real K.
 
     Parameters
@@ -46,14 +50,14 @@ def amplification(algorithm: str, samples: int, epochs: float, *, share: float =
         One of ``ALGORITHMS``.
     samples, epochs
         n >= 1, and K >= 1, a real number here.
-    share
+    private_share
         0 < p <= 1, the share of private steps, for the algorithms that use public records.
     whole_run
         Whether amplification by iteration covers the whole run, or epochs are composed as published.
     """
     name = checks.choice("algorithm", algorithm, ALGORITHMS)
     n, k = checks.integer("samples", samples, 1), checks.real("epochs", epochs, "[1, 1e100]")
-    p = checks.real("share", share, "(0, 1]")
+    p = checks.real("private_share", private_share, "(0, 1]")
     if name == "Noise at the end":
         return k
     if name == "Interleaved":
@@ -63,7 +67,14 @@ def amplification(algorithm: str, samples: int, epochs: float, *, share: float =
     return (used - 1) / n + 1 if whole_run else used
 
 
-def tuned_excess_risk(
+class TunedRun(NamedTuple):
+    """A learning rate, and a bound of the excess risk at it."""
+
+    learning_rate: float
+    excess_risk_upper_bound: float
+
+
+def tuned_run(
     algorithm: str,
     samples: int,
     dimension: int,
@@ -71,21 +82,21 @@ def tuned_excess_risk(
     epochs: float,
     *,
     delta: float = 1e-6,
-    share: float = 1.0,
+    private_share: float = 1.0,
     accounting: str = "whole run",
     distance: float = 1.0,
     lipschitz: float = 1.0,
     smoothness: float = 1.0,
     deviation: float = 1.0,
-) -> tuple[float, float]:
-    """The bound at the best learning rate that it admits, without dissimilarity; and that learning rate.
+) -> TunedRun:
+    """The learning rate with the smallest bound of those that the bound admits, without dissimilarity.
 
     Parameters
     ----------
-    algorithm, samples, epochs, share
+    algorithm, samples, epochs, private_share
         As for ``amplification``.
     dimension, epsilon, delta
-        d, and the privacy of the run; (ε, δ) is converted as published (Proposition C.4 at its best order).
+        d, and the privacy of the run; (ε, δ) is converted by ``published_rho``.
     accounting
         ``"whole run"`` or ``"epochs composed"``, both with the corrected noise term, or ``"published"``: epochs
         composed, with the published noise term.
@@ -103,11 +114,9 @@ def tuned_excess_risk(
             ("deviation", deviation),
         )
     )
-    log = math.log(1 / checks.real("delta", delta, "(0, 1)"))
-    rho = (eps / (math.sqrt(log + eps) + math.sqrt(log))) ** 2
-    total = amplification(algorithm, samples, epochs, share=share, whole_run=accounting == "whole run")
+    total = amplification(algorithm, samples, epochs, private_share=private_share, whole_run=accounting == "whole run")
     n, ell = samples, 1 + math.log(epochs)
-    energy = d * 2 * g**2 * total / rho
+    energy = d * 2 * g**2 * total / published_rho(eps, delta)
     a, b, c = radius**2 / (n * epochs), 2 * ell * energy, 10 * ell * n**2 * s**2 * smooth
     if accounting == "published":
         b, c = 0.0, c + 12 * ell * n * smooth * energy
@@ -116,7 +125,7 @@ def tuned_excess_risk(
     else:
         c += 10 * ell * n * smooth * energy
     eta = min(_stationary_point(a, b, c), 1 / (2 * n * smooth * math.sqrt(10 * ell)))
-    return a / eta + b * eta + c * eta**2, eta
+    return TunedRun(eta, a / eta + b * eta + c * eta**2)
 
 
 def _stationary_point(a: float, b: float, c: float) -> float:
@@ -131,17 +140,23 @@ def _stationary_point(a: float, b: float, c: float) -> float:
 
 
 def leading_rate(
-    algorithm: str, samples: int, dimension: int, epsilon: float, *, share: float = 1.0, accounting: str = "whole run"
+    algorithm: str,
+    samples: int,
+    dimension: int,
+    epsilon: float,
+    *,
+    private_share: float = 1.0,
+    accounting: str = "whole run",
 ) -> float:
     """The privacy term of the rate, up to constants and logarithms: an entry of the table of the module.
 
     Parameters
     ----------
-    algorithm, samples, dimension, epsilon, share, accounting
-        As for ``tuned_excess_risk``.
+    algorithm, samples, dimension, epsilon, private_share, accounting
+        As for ``tuned_run``.
     """
     name = checks.choice("algorithm", algorithm, ALGORITHMS)
-    n, p = checks.integer("samples", samples, 1), checks.real("share", share, "(0, 1]")
+    n, p = checks.integer("samples", samples, 1), checks.real("private_share", private_share, "(0, 1]")
     ratio = math.sqrt(checks.integer("dimension", dimension, 1)) / checks.real("epsilon", epsilon, _POSITIVE)
     used = p if name in ("Priv-Pub", "Pub-Priv") else 1.0
     if checks.choice("accounting", accounting, ACCOUNTING) == "whole run" or name == "Noise at the end":

@@ -22,6 +22,7 @@ from corrnoise.theory import checks
 from corrnoise.theory.records import Record
 
 PLACEMENTS = ("every", "private", "tail", "end")
+ORDERS = ("given", "shuffled once", "reshuffled")  #: of the private records
 
 
 @dataclass(frozen=True, eq=False, repr=False)

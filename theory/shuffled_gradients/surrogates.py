@@ -22,6 +22,7 @@ Jiang, Sharma, Wu and Joshi, 2026: Assumptions 3.5 and 3.6, Section 5, Table 3.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
@@ -29,24 +30,25 @@ from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
 from corrnoise.theory.shuffled_gradients.losses import Task
 from corrnoise.theory.shuffled_gradients.schedules import Schedule
+from corrnoise.theory.shuffled_gradients.shapes import shaped, symmetric
 
 
-def quadratic_maximum(matrix: Array, vector: Array, radius: float) -> float:
-    """Maximum of zᵀQz + 2bᵀz over ‖z‖ <= r for symmetric positive semidefinite Q, never too small.
+def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> float:
+    """Maximum of zᵀQz + 2bᵀz over ‖z‖ <= r for symmetric Q, never too small.
 
-    Its dual, min over λ >= max λ_k of λr² + Σ β_k²/(λ − λ_k) with β the coordinates of b in the eigenbasis of Q, has
-    the same value.
+    Its dual, min over λ >= max(λ_k, 0) of λr² + Σ β_k²/(λ − λ_k) with β the coordinates of b in the eigenbasis of Q,
+    has the same value, for convex and other Q.
 
     Parameters
     ----------
     matrix, vector
-        Q and b, shapes (d, d) and (d,).
+        Q and b, shapes (d, d) and (d,); Q symmetric.
     radius
         r >= 0.
     """
-    r = checks.real("radius", radius, "[0, 1e100]")
-    eigenvalues, basis = np.linalg.eigh(matrix)
-    beta, top = basis.T @ vector, max(float(eigenvalues[-1]), 0.0)
+    r, b = checks.real("radius", radius, "[0, 1e100]"), checks.reals("vector", vector, ndim=1)
+    eigenvalues, basis = np.linalg.eigh(symmetric("matrix", matrix, b.size))
+    beta, top = basis.T @ b, max(float(eigenvalues[-1]), 0.0)
     gaps = top - eigenvalues
 
     def dual(excess: float) -> float:
@@ -118,6 +120,7 @@ def dissimilarities(task: Task, private_samples: int, *, radius: float, order: s
             rows = private[:m]
             tilt, level = slope - 2 * rows.T @ rows, offset - 2 * rows.T @ y[n - count : n - count + m]
         quadratic = tilt.T @ tilt + share * spread[0]
+        quadratic = (quadratic + quadratic.T) / 2  # where it all but vanishes, rounding is all that is left
         found[k] = quadratic_maximum(quadratic, -(tilt.T @ level + share * spread[1]), r)
         found[k] += level @ level + share * spread[2]
     return found
@@ -152,9 +155,9 @@ def difference_smoothness(task: Task, private_samples: int) -> float:
         return 0.0
     a, p = task.features, task.public_features[:count]
     if task.loss.name == "ridge" and count == n:
-        return 2 / n * float(np.linalg.norm(a.T @ a - p.T @ p, 2))
+        return task.loss.curvature / n * float(np.linalg.norm(a.T @ a - p.T @ p, 2))
     largest = max(float(np.linalg.norm(rows, 2)) ** 2 for rows in (a, p))
-    return (2.0 if task.loss.name == "ridge" else 0.25) / n * largest
+    return task.loss.curvature / n * largest
 
 
 def epoch_smoothness(task: Task, private_samples: int) -> tuple[float, float]:
@@ -168,13 +171,13 @@ def epoch_smoothness(task: Task, private_samples: int) -> tuple[float, float]:
 def convergence_run(
     task: Task,
     schedule: Schedule,
-    minimiser: Array,
+    minimiser: ArrayLike,
     *,
     learning_rate: float,
     noise_std: float,
     radius: float,
     order: str = "reshuffled",
-    start: Array | None = None,
+    start: ArrayLike | None = None,
 ) -> ShuffledRun:
     """The constants of a run on a task, for the convergence theorem.
 
@@ -203,7 +206,8 @@ def convergence_run(
     if schedule.placement not in ("every", "end"):
         raise ValueError(f"schedule must have its noise at every step or at the end, got {schedule.placement!r}")
     n, d = task.features.shape
-    x = np.zeros(d) if start is None else checks.reals("start", start, ndim=1)
+    best = shaped("minimiser", minimiser, (d,))
+    x = np.zeros(d) if start is None else shaped("start", start, (d,))
     counts = schedule.private.tolist()
     kinds = {c: dissimilarities(task, c, radius=radius, order=order) for c in set(counts)}
     smoothness = {c: epoch_smoothness(task, c) for c in kinds}
@@ -216,13 +220,13 @@ def convergence_run(
         )
     if ball and task.loss.name == "ridge" and order == "reshuffled" and any(0 < c < n for c in kinds):
         raise ValueError("order must be 'given' for ridge losses in a ball: the worst point depends on the permutation")
-    gradients = task.loss.gradients(minimiser, task.features, task.targets)
+    gradients = task.loss.gradients(best, task.features, task.targets)
     return ShuffledRun(
         samples=n,
         epochs=schedule.epochs,
         dimension=d,
         learning_rate=learning_rate,
-        distance=float(np.linalg.norm(x - minimiser)),
+        distance=float(np.linalg.norm(x - best)),
         deviation=float(np.sqrt(np.square(gradients).sum(axis=1).mean())),
         noise=np.where(schedule.private > 0, checks.real("noise_std", noise_std, "[0, 1e100]"), 0.0),
         smoothness=np.array([smoothness[c][0] for c in counts]),

@@ -11,7 +11,13 @@ from mpmath import erfc, mp, mpf, workdps
 from scipy.integrate import quad
 
 from corrnoise.theory.privacy import gaussian_delta
-from corrnoise.theory.shuffled_gradients.accountants import Accountant, Training, accountant
+from corrnoise.theory.shuffled_gradients.accountants import (
+    Accountant,
+    Training,
+    accountant,
+    published_epsilon,
+    published_rho,
+)
 from corrnoise.theory.shuffled_gradients.amplification import (
     amplification_sum,
     best_plan_cost,
@@ -23,6 +29,7 @@ from corrnoise.theory.shuffled_gradients.amplification import (
 from corrnoise.theory.shuffled_gradients.divergences import (
     gaussian_renyi_divergence,
     linear_run_separation,
+    noise_variance,
     quadratic_run,
 )
 from corrnoise.theory.shuffled_gradients.schedules import (
@@ -295,8 +302,33 @@ def test_one_position_is_one_gaussian_mechanism():
 
 def test_composed_mixtures_convert_by_renyi_divergences_only():
     found = accountant(Training(dp_shuffled(10, 3), 0.1, 1.0, order="reshuffled"), "epochs reshuffled")
-    with pytest.raises(ValueError, match="conversion must be 'zcdp' for composed mixtures"):
-        found.epsilon(DELTA, 1.0)
+    for ask in (lambda: found.epsilon(DELTA, 1.0), lambda: found.noise_multiplier(1.0, DELTA)):
+        with pytest.raises(ValueError, match="conversion must be 'zcdp' or 'published' for composed mixtures"):
+            ask()
+    with pytest.raises(ValueError, match="compositions must be 1 for the delta of a mixture, got 3"):
+        found.delta(1.0, 1.0)
+    assert found.epsilon(DELTA, 1.0, conversion="zcdp") < found.epsilon(DELTA, 1.0, conversion="published")
+
+
+def test_one_mechanism_composed_with_itself_is_one_mechanism():
+    """Also in its curve: reshuffling one sample is plain composition."""
+    reshuffled = accountant(Training(dp_shuffled(1, 3), 1.0, 1.0, order="reshuffled"), "epochs reshuffled")
+    assert reshuffled.compositions == 3
+    for found in (reshuffled, Accountant([1.0], [1.0], 3)):
+        assert found.delta(1.0, 2.0) == pytest.approx(gaussian_delta(2 * 3 / 4, 1.0), rel=1e-9)
+        assert found.epsilon(found.delta(1.0, 2.0), 2.0) == pytest.approx(1.0, rel=1e-9)
+
+
+@given(st.floats(1e-8, 1e4), st.floats(1e-300, 1 - 1e-12))
+def test_published_conversions_are_inverse_and_err_on_the_safe_side(rho, delta):
+    with workdps(50):
+        log = -mp.log(mpf(delta))
+        exact = mpf(rho) + 2 * mp.sqrt(rho * log)
+        epsilon = published_epsilon(rho, delta)
+        assert exact <= epsilon <= exact * (1 + mpf(10) ** -11)
+        exact = (mp.sqrt(log + epsilon) - mp.sqrt(log)) ** 2
+        assert exact * (1 - mpf(10) ** -11) <= published_rho(epsilon, delta) <= exact
+    assert published_rho(epsilon, delta) == pytest.approx(rho, rel=1e-9)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -337,11 +369,97 @@ def test_plain_composition_needs_nothing():
         (lambda: private_then_public(3, 2, 3), r"private_epochs must lie in \[1, epochs\]"),
         (
             lambda: amplification_sum(dp_shuffled(3, 2), 4),
-            r"positions must lie in \[1, samples\] = \[1, 3\], got 4 to 4",
+            r"positions must lie in \[1, 3\], got 4.0",
         ),
+        (lambda: amplification_sum(dp_shuffled(3, 2), 1.5), r"positions must be integers in \[1, 3\], got 1.5"),
+        (lambda: run_steps(dp_shuffled(3, 2), [1, 2, 3]), r"positions must be a scalar or have shape \(2,\)"),
+        (lambda: best_plan_cost([1.0, 1.0], [1.0] * 3), r"noise must be a scalar or have shape \(2,\)"),
+        (lambda: best_plan_cost([1.0, 1.0], 1.0, [1.0]), r"contractions must be a scalar or have shape \(2,\)"),
+        (lambda: Accountant([-1, 2], [0.5, 0.5]), r"sums must lie in \[0, inf\], got -1.0"),
+        (lambda: Accountant([math.nan], [1.0]), r"sums must lie in \[0, inf\], got nan"),
+        (lambda: Accountant([-math.inf], [1.0]), r"sums must lie in \[0, inf\], got -inf"),
+        (lambda: Accountant([[1.0]], [1.0]), r"sums must be a vector of numbers in \[0, inf\], got shape \(1, 1\)"),
+        (lambda: Accountant([1, 2], [3, 4]), r"probabilities must lie in \[0, 1\], got 3.0"),
+        (lambda: Accountant([1, 2], [0.3, 0.6]), "probabilities must have the sum 1, got 0.8999999999999999"),
+        (lambda: Accountant([1, 2], [1.0]), "sums and probabilities must have the same length, got 2 and 1"),
+        (lambda: Accountant([], []), "probabilities must have the sum 1, got 0.0"),
+        (lambda: Accountant([1.0], [1.0], 0), "compositions must be an integer >= 1, got 0"),
+        (
+            lambda: linear_run_separation([1.0, 0.0], [1.0], [1.0, 1.0]),
+            r"noise must have shape \(2,\), got shape \(1,\)",
+        ),
+        (lambda: linear_run_separation([1.0], [1.0], [[1.0]]), r"contractions must have shape \(1,\)"),
+        (
+            lambda: gaussian_renyi_divergence(2.0, [0.0, 0.0], np.eye(2), [0.0], np.eye(2)),
+            r"other_mean must have shape \(2,\), got shape \(1,\)",
+        ),
+        (
+            lambda: gaussian_renyi_divergence(2.0, [0.0], np.eye(2), [0.0], np.eye(1)),
+            r"covariance must have shape \(1, 1\), got shape \(2, 2\)",
+        ),
+        (
+            lambda: gaussian_renyi_divergence(2.0, [0.0], [[1.0]], [0.0], [[0.0]]),
+            r"other_covariance must be positive definite, with eigenvalues in \(0, inf\), got 0.0",
+        ),
+        (
+            lambda: gaussian_renyi_divergence(2.0, [0.0, 0.0], [[1.0, 0.5], [0.0, 1.0]], [0.0, 0.0], np.eye(2)),
+            "covariance must be symmetric, got entries that differ by 0.5",
+        ),
+        (lambda: quadratic_run([1.0], [1.0], [1.0], 0.1), r"targets must have shape \(K, n, d\)"),
+        (
+            lambda: quadratic_run(np.ones((2, 3, 1)), np.ones((2, 3, 1)), np.ones((2, 3)), 0.1),
+            r"hessians must have shape \(2, 3, 1, 1\), got shape \(2, 3, 1\)",
+        ),
+        (
+            lambda: quadratic_run(np.ones((2, 3, 1, 1)), np.ones((2, 3, 1)), 1.0, 0.1),
+            r"noise must have shape \(2, 3\), got shape \(\)",
+        ),
+        (
+            lambda: quadratic_run(np.ones((2, 3, 1, 1)), np.ones((2, 3, 1)), np.ones((2, 3)), 0.1, start=[0.0, 0.0]),
+            r"start must have shape \(1,\), got shape \(2,\)",
+        ),
+        (lambda: noise_variance(2, 3, 0.5, 2.0), r"learning_rate \* curvature must lie in \[0, 1\), got 1.0"),
+        (lambda: noise_variance(2, 0, 0.5, 1.0), "epochs must be an integer >= 1, got 0"),
         (lambda: best_plan_cost([-1.0], 1.0), r"sensitivities must lie in \[0, 1e100\]"),
     ],
 )
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_what_is_of_the_wrong_type_is_refused():
+    with pytest.raises(TypeError, match="schedule must be a Schedule, got None"):
+        Training(None, 1.0, 1.0)
+    with pytest.raises(TypeError, match=r"sums must hold real numbers in \[0, inf\], got \['a'\]"):
+        Accountant(["a"], [1.0])
+
+
+def test_accountants_are_frozen_with_their_arrays():
+    found = Accountant([1, math.inf], [0.5, 0.5])
+    assert found == Accountant(np.array([1.0, np.inf]), np.array([0.5, 0.5]), 1)
+    assert found.epsilon(DELTA, 1.0) == math.inf
+    for array in (found.sums, found.probabilities):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+# -- runs that show their noise only -----------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.floats(1e-9, 0.99),
+    st.one_of(st.just(0.0), st.floats(1e-12, 1.0)),
+    st.sampled_from([0.0, 1e-9, 0.7]),
+    st.integers(0, 3),
+)
+def test_noise_variance_is_that_of_the_run(n, epochs, eta, curvature, ridge, quiet):
+    shape = (epochs + quiet, n)
+    noise = np.repeat([1.0, 0.0], [epochs, quiet])[:, np.newaxis] * np.ones(n)
+    hessians = np.full((*shape, 1, 1), curvature)
+    _, covariance = quadratic_run(hessians, np.zeros((*shape, 1)), noise, eta, ridge=ridge)
+    found = noise_variance(n, epochs, eta, curvature, ridge=ridge, quiet_epochs=quiet)
+    assert found == pytest.approx(covariance[0, 0], rel=1e-11, abs=0)
+    assert found * (1 + 1e-9) != pytest.approx(covariance[0, 0], rel=1e-11, abs=0)

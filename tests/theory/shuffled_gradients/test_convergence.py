@@ -156,6 +156,25 @@ def test_all_public_records_leave_no_choice():
     assert worst_order_dissimilarity_bounds(private, public[:1])[0] == 1.0  # more than with all of them
 
 
+@pytest.mark.parametrize("epochs", [1, 2, 7, 300])
+def test_epochs_that_are_alike_give_the_harmonic_sum(epochs):
+    """Against the same terms epoch by epoch, whose largest sum is the last."""
+    common = {"total_dissimilarity": 0.5, "partial_dissimilarity": 2.0, "beta": 0.1}
+    alike = ShuffledRun(5, epochs, 2, 1e-3, 1.0, 1.0, 2.0, 0.5, 1.0, **common)
+    listed = ShuffledRun(5, epochs, 2, 1e-3, 1.0, 1.0, [2.0] * epochs, 0.5, 1.0, **common)
+    for published in (False, True):
+        one, other = (run.excess_risk_upper_bound(published=published) for run in (alike, listed))
+        assert tuple(one.arguments().values()) == pytest.approx(tuple(other.arguments().values()), rel=1e-13)
+        noise, dissimilarity = alike.epoch_terms(published=published)
+        harmonic = sum(1 / k for k in range(1, epochs + 1))
+        assert (one.noise, one.dissimilarity) == pytest.approx((2 * harmonic * noise, 2 * harmonic * dissimilarity))
+
+
+def test_integers_are_kept_as_such():
+    run = ShuffledRun(np.int64(5), np.int64(2), np.int64(3), 1e-3, 1.0, 1.0, 2.0, 1.0, 1.0)
+    assert all(type(getattr(run, name)) is int for name in ("samples", "epochs", "dimension"))
+
+
 WINDOWS = ShuffledRun(
     5, 8, 2, 1e-3, 1.0, 1.0, [2.0] * 3 + [0.0] * 5, 1.0, 1.0, total_dissimilarity=[0.0] * 3 + [1.5] * 5, beta=1
 )
@@ -241,7 +260,11 @@ def test_the_corrected_theorem_holds_by_simulation_where_the_regulariser_is_not_
     [
         ({"learning_rate": 1.0}, r"learning_rate must lie in \(0, .*\] for the bound"),
         ({"noise": [1.0, 1.0]}, r"noise must be a scalar or have shape \(3,\)"),
-        ({"smoothness": 2.0}, "smoothness must be at most largest_smoothness"),
+        ({"smoothness": 2.0}, r"smoothness must be at most largest_smoothness, got 2\.0 where that is 1\.0"),
+        (
+            {"smoothness": [0.5, 4.0, 0.5], "largest_smoothness": [1.0, 3.0, 1.0]},
+            r"smoothness must be at most largest_smoothness, got 4\.0 where that is 3\.0",
+        ),
         ({"total_dissimilarity": 1.0}, "beta must be positive where total_dissimilarity is"),
         ({"samples": 0}, "samples must be an integer >= 1"),
     ],

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.shuffled_gradients.accountants import Training, accountant
+from corrnoise.theory.shuffled_gradients.accountants import Training, accountant, published_rho
 from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.rates import (
     ACCOUNTING,
     ALGORITHMS,
     amplification,
     leading_rate,
-    tuned_excess_risk,
+    tuned_run,
 )
 from corrnoise.theory.shuffled_gradients.schedules import (
     dp_shuffled,
@@ -35,7 +35,7 @@ def test_amplification_is_that_of_the_accountants(algorithm, n, epochs, whole_ru
     }[algorithm]
     share = 1.0 if algorithm in ("DP-ShuffleG", "Noise at the end") else 0.5
     found = accountant(Training(schedule, 1.0, 1.0), "whole-run" if whole_run else "per-epoch").sums[0]
-    closed = amplification(algorithm, 2 * n, schedule.epochs, share=share, whole_run=whole_run)
+    closed = amplification(algorithm, 2 * n, schedule.epochs, private_share=share, whole_run=whole_run)
     assert closed == pytest.approx(found, rel=1e-12)
     assert closed * (1 + 1e-6) != pytest.approx(found, rel=1e-12)
 
@@ -54,10 +54,9 @@ settings = (
 def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon, epochs, accounting):
     """Against Corollary E.1 of a run with the same constants, at its learning rate and beside it."""
     share = 0.5
-    value, eta = tuned_excess_risk(algorithm, n, d, epsilon, epochs, share=share, accounting=accounting)
-    log = math.log(1e6)
-    rho = (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
-    total = amplification(algorithm, n, epochs, share=share, whole_run=accounting == "whole run")
+    eta, value = tuned_run(algorithm, n, d, epsilon, epochs, private_share=share, accounting=accounting)
+    rho = published_rho(epsilon, 1e-6)
+    total = amplification(algorithm, n, epochs, private_share=share, whole_run=accounting == "whole run")
     sigma = math.sqrt(2 * total / rho)
 
     def bound(rate):
@@ -77,8 +76,10 @@ def test_the_bound_follows_its_leading_rate(algorithm, accounting):
     """For K so large that only the noise is left, up to the logarithms of K and δ; ratios over n and d are exact."""
 
     def scaled(n, d):
-        value, _ = tuned_excess_risk(algorithm, n, d, 1.0, 1e40, share=0.5, accounting=accounting)
-        return value / leading_rate(algorithm, n, d, 1.0, share=0.5, accounting=accounting)
+        run = tuned_run(algorithm, n, d, 1.0, 1e40, private_share=0.5, accounting=accounting)
+        return run.excess_risk_upper_bound / leading_rate(
+            algorithm, n, d, 1.0, private_share=0.5, accounting=accounting
+        )
 
     first = scaled(100, 10)
     assert 10 < first < 1000
@@ -88,10 +89,14 @@ def test_the_bound_follows_its_leading_rate(algorithm, accounting):
 
 def test_the_published_bound_falls_below_the_lower_bound():
     """n = 100, d = 1000, ε = 1: 17.3, 0.262 and 7.05e-4 at K = 1e2, 1e8 and 1e16."""
-    values = [tuned_excess_risk("DP-ShuffleG", 100, 1000, 1.0, k, accounting="published")[0] for k in (1e2, 1e8, 1e16)]
+
+    def bound(epochs, accounting):
+        return tuned_run("DP-ShuffleG", 100, 1000, 1.0, epochs, accounting=accounting).excess_risk_upper_bound
+
+    values = [bound(epochs, "published") for epochs in (1e2, 1e8, 1e16)]
     assert values == pytest.approx([17.3226, 0.262123, 7.05351e-4], rel=1e-5)
     lower = math.sqrt(1000) / 100
-    assert values[-1] < lower < tuned_excess_risk("DP-ShuffleG", 100, 1000, 1.0, 1e16)[0]
+    assert values[-1] < lower < bound(1e16, "whole run")
     assert leading_rate("DP-ShuffleG", 100, 1000, 1.0) == pytest.approx(lower)
 
 
@@ -110,7 +115,9 @@ def test_leading_rates():
         ("Interleaved", "whole run"): ratio / n,
     }
     for (algorithm, accounting), value in table.items():
-        assert leading_rate(algorithm, n, d, epsilon, share=p, accounting=accounting) == pytest.approx(value, rel=1e-12)
+        assert leading_rate(algorithm, n, d, epsilon, private_share=p, accounting=accounting) == pytest.approx(
+            value, rel=1e-12
+        )
 
 
 @pytest.mark.parametrize(
@@ -121,14 +128,14 @@ def test_leading_rates():
         ({"epochs": 0.5}, r"epochs must lie in \[1, 1e100\]"),
         ({"epsilon": 0.0}, r"epsilon must lie in \(0, 1e100\]"),
         ({"delta": 1.0}, r"delta must lie in \(0, 1\)"),
-        ({"share": 0.0}, r"share must lie in \(0, 1\]"),
+        ({"private_share": 0.0}, r"private_share must lie in \(0, 1\]"),
         ({"distance": -1.0}, r"distance must lie in \(0, 1e100\]"),
     ],
 )
 def test_bad_input(change, message):
     arguments = {"algorithm": "DP-ShuffleG", "samples": 10, "dimension": 3, "epsilon": 1.0, "epochs": 10.0}
     with pytest.raises(ValueError, match=message):
-        tuned_excess_risk(**{**arguments, **change})
+        tuned_run(**{**arguments, **change})
     with pytest.raises(ValueError, match="noise at the end, got 'published'"):
         leading_rate("Noise at the end", 10, 3, 1.0, accounting="published")
-    assert np.isfinite(tuned_excess_risk(**arguments)).all()
+    assert np.isfinite(tuned_run(**arguments)).all()

@@ -29,6 +29,14 @@ def test_gradients_are_derivatives(name, product):
             assert loss.gradients(x, row, y)[0, 0] == pytest.approx(2.0 if product > 0 else 0.0, abs=1e-300)
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_curvature_is_the_largest_second_derivative(name):
+    loss, row, y, h = Loss(name), np.array([[1.0]]), np.array([1.0]), 1e-4
+    gradients = [loss.gradients(np.array([x]), row, y)[0, 0] for x in (-h, h)]
+    assert (gradients[1] - gradients[0]) / (2 * h) == pytest.approx(loss.curvature, rel=1e-7)
+    assert loss.smoothness(np.array([[3.0, 4.0]])) == pytest.approx([loss.curvature * (1 if name == "mean" else 25)])
+
+
 def test_the_logistic_loss_depends_on_the_label():
     """As printed, −y log h − (1 − y) log h, it does not."""
     row, x = np.array([[1.0]]), np.array([0.7])

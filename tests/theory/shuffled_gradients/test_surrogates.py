@@ -38,17 +38,19 @@ def task(loss, seed, n=5, d=2, regulariser=None, scale=1.0):
 # -- suprema over balls ------------------------------------------------------------------------------------------------
 
 
-@given(seeds, st.integers(1, 3), st.sampled_from([0.0, 0.3, 2.0]), st.booleans())
-def test_maximum_of_a_quadratic_over_a_ball(seed, d, radius, hard):
-    """Against many points of the sphere; the dual is never below, and attained."""
+@given(seeds, st.integers(1, 3), st.sampled_from([0.0, 0.3, 2.0]), st.booleans(), st.sampled_from([1, 0, -1]))
+def test_maximum_of_a_quadratic_over_a_ball(seed, d, radius, hard, sign):
+    """Against many points; the dual is never below, and attained, for convex, indefinite and concave quadratics."""
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(d, d))
-    matrix, vector = root.T @ root, rng.normal(size=d)
+    matrix, vector = sign * root.T @ root if sign else root + root.T, rng.normal(size=d)
     if hard:  # no component along the largest eigenvalue
         top = np.linalg.eigh(matrix)[1][:, -1]
         vector -= top * (top @ vector)
     points = rng.normal(size=(20_000, d))
     points *= radius / np.linalg.norm(points, axis=1, keepdims=True)
+    if sign < 1:  # the maximum may lie inside
+        points *= rng.uniform(size=(20_000, 1)) ** (1 / d)
     values = np.einsum("ij,jk,ik->i", points, matrix, points) + 2 * points @ vector
     found = quadratic_maximum(matrix, vector, radius)
     assert found >= values.max() - 1e-12
@@ -250,6 +252,26 @@ def test_a_ball_with_ridge_losses_needs_a_given_order():
 def test_bad_input(change, message):
     with pytest.raises(ValueError, match=message):
         dissimilarities(task("ridge", 0), **{"private_samples": 2, "radius": 1.0, **change})
+
+
+def test_bad_shapes():
+    t = task("ridge", 0, regulariser=Regulariser("ridge", 500.0))
+    settings = {"learning_rate": 1e-4, "noise_std": 1.0, "radius": 1.0}
+    with pytest.raises(ValueError, match=r"minimiser must have shape \(2,\), got shape \(3,\)"):
+        convergence_run(t, dp_shuffled(5, 2), np.zeros(3), **settings)
+    with pytest.raises(ValueError, match=r"start must have shape \(2,\), got shape \(1,\)"):
+        convergence_run(t, dp_shuffled(5, 2), np.zeros(2), start=[0.0], **settings)
+    with pytest.raises(ValueError, match=r"matrix must have shape \(2, 2\), got shape \(1, 1\)"):
+        quadratic_maximum([[1.0]], [1.0, 0.0], 1.0)
+    with pytest.raises(ValueError, match=r"matrix must be symmetric, got entries that differ by 1\.0"):
+        quadratic_maximum([[1.0, 1.0], [0.0, 1.0]], [1.0, 0.0], 1.0)
+
+
+def test_records_that_are_all_alike():
+    """Nothing but rounding is left of the quadratics."""
+    rows, y = np.tile([[0.3, -1.7]], (5, 1)), np.full(5, 0.9)
+    t = Task(Loss("ridge"), Regulariser("none"), rows, y, rows, y)
+    assert dissimilarities(t, 1, radius=3.0) == pytest.approx(0, abs=1e-12)
 
 
 def test_too_few_public_records():
