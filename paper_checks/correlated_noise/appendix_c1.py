@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.main_text import spectral_mean
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, spectra, vector
 from corrnoise.paper_checks.ledger import Sides
@@ -12,7 +13,6 @@ from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import DPSGD
-from corrnoise.theory.quadrature import circle_mean, modulus
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance
 
 SPECTRUM = {"eigenvalues": spectra(4, 1e4), "share": log_scale(1e-6, 0.999), "kurtosis": log_scale(1, 1000)}
@@ -29,16 +29,6 @@ def driven(problem: LinearRegression, second_moments: Array) -> Array:
     """The diagonal of E (H − x xᵀ) M (H − x xᵀ) = (k − 2) H M H + Tr(H M) H for diagonal M and H."""
     eigenvalues, excess = problem.eigenvalues, np.asarray(problem.kurtosis) - 2
     return excess * eigenvalues**2 * second_moments + (eigenvalues * second_moments).sum() * eigenvalues
-
-
-def passed(noise: ToeplitzNoise, rate: float) -> float:
-    """(x/2π) ∫ |B|²/|1 − x − e^{iω}|² dω, by quadrature."""
-
-    def integrand(c: Array, s: Array, w: Array) -> float:
-        return float((w * noise.power_spectrum(2 * np.arctan2(s, c)) * rate / modulus(rate, c, s) ** 2).sum())
-
-    near = min(rate, 2 - rate, 1e-4)
-    return float(circle_mean(integrand, near_zero=near, near_pi=near))
 
 
 def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: int) -> list[Array]:
@@ -93,7 +83,7 @@ def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0)
 )
 def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 1.0) -> Sides:
     """Exactly ⟨β, T_j β⟩/(2 − ηλ_j), for ηλ_j < 2.  (|B|² <= ‖β‖₂² in the proof is false, (1, 1): 4 > 2; |B| <= ‖β‖₁ will do.)"""
-    b, integral = float(noise.averaged_variance(rate)), passed(noise, rate)
+    b, integral = float(noise.averaged_variance(rate)), rate * spectral_mean(noise, 1, rate)
     return np.array([low * b, integral]), np.array([integral, high * b])
 
 
@@ -107,7 +97,7 @@ def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 
 )
 def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
     """Exactly 1/(2 − ηλ_j)."""
-    integral = passed(DPSGD(), rate)
+    integral = rate * spectral_mean(DPSGD(), 1, rate)
     return np.array([low, integral, 1 / (2 - rate)]), np.array([integral, high, integral * (1 + 1e-10)])
 
 

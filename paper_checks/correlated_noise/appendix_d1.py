@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.main_text import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, regressions, spectra, vector
 from corrnoise.paper_checks.ledger import Sides
@@ -109,13 +110,11 @@ THREE = np.array([1.0, 0.5, 0.1])
 @cache
 def largest_norms(run: FiniteRun, noise: ToeplitzNoise, seed: int, clip_norm: float) -> tuple[Array, Array]:
     """max over t < T of ‖θ_t − θ*‖² and of ‖g_t‖², shape (400,) each, of Noisy-FTRL with Gaussian inputs."""
-    from scipy.linalg import toeplitz
-
     rng, problem, (runs, d) = np.random.default_rng(seed), run.problem, (400, run.problem.eigenvalues.size)
     theta, largest = np.zeros((runs, d)) + run.initial_offset, np.zeros((2, runs))
-    beta = noise_variance(noise, run.rho, clip_norm) ** 0.5 * noise.coefficients(run.steps)
-    correlated = toeplitz(beta, np.zeros(run.steps)) @ rng.standard_normal((run.steps, runs * d))
-    for privacy in correlated.reshape(-1, runs, d):
+    deviation = noise_variance(noise, run.rho, clip_norm) ** 0.5
+    correlated = noise_matrix(noise, run.steps) @ rng.standard_normal((run.steps, runs * d))
+    for privacy in deviation * correlated.reshape(-1, runs, d):
         x = rng.standard_normal((runs, d)) * np.sqrt(problem.eigenvalues)
         residual = np.sum(x * theta, axis=1) - problem.residual_std * rng.standard_normal(runs)
         gradient = x * residual[:, np.newaxis]

@@ -13,6 +13,7 @@ from corrnoise.paper_checks.correlated_noise.appendix_d1 import (
     largest_norms,
     second_moment,
 )
+from corrnoise.paper_checks.correlated_noise.main_text import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, one_of, regressions, vector
 from corrnoise.paper_checks.ledger import Sides
@@ -168,10 +169,8 @@ RUN = {"eigenvalue": linear(0.1, 1), "steps": integers(2, 10**6, log=True), "p":
     evaluations=128,
 )
 def theorem_d13_privacy(noise: ToeplitzNoise, steps: int, rho: float, two: float = 2.0) -> Sides:
-    """Theorem 1.1, with γ_∞ for γ_T: at most ρ is spent, ‖first column of the inverse‖²/(2σ²) by solving for it."""
-    beta = noise.coefficients(steps)
-    matrix = np.array([[beta[i - j] if i >= j else 0.0 for j in range(steps)] for i in range(steps)])
-    column = np.linalg.solve(matrix, np.eye(steps)[0])
+    """Theorem 1.1, with γ_∞ for γ_T: ‖first column of the inverse‖²/(2σ²), which is spent, is at most ρ."""
+    column = np.linalg.solve(noise_matrix(noise, steps), np.eye(steps)[0])
     return float(column @ column) * (two * rho) / (2 * noise.limiting_sensitivity() ** 2), rho * (1 + 1e-12)
 
 

@@ -30,6 +30,13 @@ def spectral_mean(noise: ToeplitzNoise, exponent: int, rate: float | None = None
     return float(circle_mean(integrand, near_zero=min(gap, 1e-7), near_pi=min(gap, 1e-7)))
 
 
+def noise_matrix(noise: ToeplitzNoise, steps: int) -> Array:
+    """The noise coefficients as a lower-triangular Toeplitz matrix, shape (steps, steps)."""
+    from scipy.linalg import toeplitz
+
+    return np.asarray(toeplitz(noise.coefficients(steps), np.zeros(steps)))
+
+
 # -- Section 1 ---------------------------------------------------------------------------------------------------------
 
 
@@ -41,12 +48,10 @@ def spectral_mean(noise: ToeplitzNoise, exponent: int, rate: float | None = None
     mutants=[{"column": 1}],
     evaluations=128,
 )
-def theorem_11_sensitivity(noise: ToeplitzNoise, steps: int, column: int = 0) -> Sides:
-    """By the explicit inverse of the matrix; of Toeplitz matrices it is the first column."""
-    beta = noise.coefficients(steps)
-    matrix = np.array([[beta[i - j] if i >= j else 0.0 for j in range(steps)] for i in range(steps)])
-    norms = np.linalg.norm(np.linalg.inv(matrix), axis=0)
-    return noise.sensitivity(steps), norms.max() if column == 0 else norms[min(column, steps - 1)] * (1 + 1e-9)
+def theorem_11_sensitivity(noise: ToeplitzNoise, steps: int, column: int | None = None) -> Sides:
+    """By the explicit inverse; the first column has the largest norm, as the others are the beginning of it moved down."""
+    norms = np.linalg.norm(np.linalg.inv(noise_matrix(noise, steps)), axis=0)
+    return noise.sensitivity(steps), norms.max() if column is None else norms[min(column, steps - 1)]
 
 
 @PAPER.identity(
@@ -68,8 +73,7 @@ def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_
 
     Zero-out adjacency; replace-one takes twice the noise.
     """
-    beta = noise.coefficients(steps)
-    matrix = np.array([[beta[i - j] if i >= j else 0.0 for j in range(steps)] for i in range(steps)])
+    matrix = noise_matrix(noise, steps)
     variance = clip_norm**2 * noise.sensitivity(steps) ** 2 / (two * rho)
     covariance, shift = variance * matrix @ matrix.T, np.eye(steps)[0] * clip_norm
     return gaussian_renyi_divergence(order, shift, covariance, np.zeros(steps), covariance), order * rho
