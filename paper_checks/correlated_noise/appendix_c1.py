@@ -98,7 +98,7 @@ def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 
 def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
     """Exactly 1/(2 − ηλ_j)."""
     integral = rate * spectral_mean(DPSGD(), 1, rate)
-    return np.array([low, integral, 1 / (2 - rate)]), np.array([integral, high, integral * (1 + 1e-10)])
+    return np.array([low, integral, 1 / (2 - rate)]), np.array([integral, high, integral])
 
 
 @PAPER.inequality(

@@ -12,6 +12,7 @@ from corrnoise.paper_checks.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import AntiPGD, NuFTRL
+from corrnoise.theory.rates import stationary_error_rate
 
 
 @PAPER.inequality(
@@ -83,9 +84,8 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     Its proof needs more than η R² < 1: the constant of Theorem C.15 diverges as η R² → 1, and the condition ηλ_j <= ¼
     of Lemma C.21 does not follow.  Neither does harm.
     """
-    nu = share * float(problem.rates.min())
-    error, trace = problem.stationary_error(NuFTRL(nu)), float(problem.eigenvalues.sum())
-    return error, float(constant) * problem.learning_rate**2 * trace * (math.log(8) - math.log(nu)) ** 2
+    noise = NuFTRL(share * float(problem.rates.min()))
+    return problem.stationary_error(noise), float(constant) * stationary_error_rate(problem, noise)
 
 
 @PAPER.inequality(
@@ -105,12 +105,6 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     return ratio_integral(depth_nu, depth), arithmetic(depth).number(constant) * depth_nu
 
 
-def anti_pgd_rate(problem: LinearRegression, nu: float) -> float:
-    """η (ν d + η Tr H/ν)."""
-    eta = problem.learning_rate
-    return eta * (nu * problem.eigenvalues.size + eta * float(problem.eigenvalues.sum()) / nu)
-
-
 @PAPER.inequality(
     "Proposition C.24",
     part="(rate)",
@@ -120,7 +114,8 @@ def anti_pgd_rate(problem: LinearRegression, nu: float) -> float:
 )
 def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, high: float = 0.25) -> Sides:
     """Between 1/16 and 1/4 of it for Gaussian inputs and η R² < 1."""
-    error, rate = problem.stationary_error(AntiPGD(nu)), anti_pgd_rate(problem, nu)
+    noise = AntiPGD(nu)
+    error, rate = problem.stationary_error(noise), stationary_error_rate(problem, noise)
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 
