@@ -19,9 +19,9 @@ SPECTRUM = {"eigenvalues": spectra(4, 1e4), "share": log_scale(1e-6, 0.999), "ku
 PROBLEM = {**SPECTRUM, "noise": noises(1e-3), "residual_std": linear(0, 10)}
 
 
-def regression(eigenvalues: Array, share: float, kurtosis: float, residual_std: float = 0.0) -> LinearRegression:
-    """The problem with η R² = ``share``; independent inputs of kurtosis k >= 1 have R² = Tr H + (k − 1) ‖H‖, C_kurt = k."""
-    r2 = float(eigenvalues.sum() + (kurtosis - 1) * eigenvalues.max())
+def regression(eigenvalues: Array, share: float, kurtosis: float = 3.0, residual_std: float = 0.0) -> LinearRegression:
+    """The problem with η R² = ``share``, for independent inputs of kurtosis k = C_kurt, Gaussian by default."""
+    r2 = LinearRegression(eigenvalues, 1.0, kurtosis=kurtosis).moment_bound
     return LinearRegression(eigenvalues, share / r2, residual_std, kurtosis=kurtosis)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.appendix_c1 import regression
 from corrnoise.paper_checks.correlated_noise.main_text import noise_matrix
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
 from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, regressions, spectra, vector
 from corrnoise.paper_checks.ledger import Sides
 from corrnoise.theory import finite_time
@@ -104,7 +105,12 @@ def definition_d3(nu: float, share: float, steps: int, constant: float = 2.0, re
 
 OPEN = "its constants are unspecified; checked instead is "
 RUNS = "400 simulated runs (d = 3, T = 300, p = 0.05)"
-THREE = np.array([1.0, 0.5, 0.1])
+
+
+def three_directions(offset: float, rho: float = 1.0) -> FiniteRun:
+    """300 steps with H = diag(1, ½, 0.1), s = 1 and η = 1/(R² log(T/p))."""
+    problem = regression(np.array([1.0, 0.5, 0.1]), 1 / math.log(300 / 0.05), residual_std=1.0)
+    return FiniteRun(problem, 300, 0.05, offset, rho)
 
 
 @cache
@@ -138,9 +144,8 @@ def theorem_d4(seed: int, correlated: bool, constant: float = 1.0) -> Sides:
     """The quantiles are a hundredth of the bounds or less; a false alarm has a probability below 1e-9: 20 runs beyond
     a hundred times their own 95 % quantile.
     """
-    eta = 1 / ((THREE.sum() + 2) * math.log(300 / 0.05))
-    run = FiniteRun(LinearRegression(THREE, eta, 1.0), 300, 0.05, 1.0)
-    noise = NuFTRL(0.1 * eta) if correlated else DPSGD()
+    run = three_directions(offset=1.0)
+    noise = NuFTRL(float(run.problem.rates.min())) if correlated else DPSGD()
     found = [float(np.quantile(norms, 0.95)) for norms in largest_norms(run, noise, seed, 1.0)]
     return np.array(found), constant * np.array(run.theorem_d4_bounds(noise, constant=1.0))
 
@@ -191,7 +196,7 @@ def proposition_d7(problem: LinearRegression, scale: float, factor: float = 1.0,
 
     Checked in expectation, E ‖θ̃‖² <= factor · η R² σ²/μ with σ = ``scale``.
     """
-    moment = 2 * problem.contributions(DPSGD(), rho=1e90) / problem.eigenvalues
+    moment = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
     bound = problem.learning_rate * problem.moment_bound / float(problem.eigenvalues.min())
     return scale**2 * float(moment.sum()), float(factor) * bound * (1e6 if published else scale**2)
 
@@ -236,11 +241,6 @@ def second_moment(beta: Array, eigenvalues: Array, eta: float) -> Array:
     return square
 
 
-def small_rate(eigenvalues: Array, share: float) -> float:
-    """η = share/R²."""
-    return share / float(eigenvalues.sum() + 2 * eigenvalues.max())
-
-
 @PAPER.inequality(
     "Lemma D.9",
     printed=r"$E\, \mathrm{Tr}[W_{t,\tau}] \le R^2 (1 - \eta \mu)^{t - 1 - \tau}$",
@@ -250,11 +250,10 @@ def small_rate(eigenvalues: Array, share: float) -> float:
 )
 def lemma_d9(eigenvalues: Array, share: float, lag: int, factor: float = 1.0) -> Sides:
     """True also with Tr H in place of R², and sharp then: 4/6 of R² for H = I in four dimensions."""
-    eta, m = small_rate(eigenvalues, share), eigenvalues.copy()
+    problem, m = regression(eigenvalues, share), eigenvalues
     for _ in range(lag):
-        m = averaged(m, eigenvalues, eta)
-    r2 = float(eigenvalues.sum() + 2 * eigenvalues.max())
-    return float(m.sum()), float(factor) * r2 * (1 - eta * float(eigenvalues.min())) ** lag
+        m = averaged(m, eigenvalues, problem.learning_rate)
+    return float(m.sum()), float(factor) * problem.moment_bound * (1 - float(problem.rates.min())) ** lag
 
 
 @PAPER.inequality(
@@ -272,10 +271,10 @@ def lemma_d10(eigenvalues: Array, share: float, beta: Array, power: int = 2, fac
     """β = (1, 1), η → 0: 4 d on the left, 2 d printed.  β = 0 is left out."""
     if not beta.any():
         return math.nan, math.nan
-    eta = small_rate(eigenvalues, share)
-    decay = (1 - eta * float(eigenvalues.min())) ** (np.arange(beta.size - 1.0, -1, -1) / 2)
+    problem = regression(eigenvalues, share)
+    decay = (1 - float(problem.rates.min())) ** (np.arange(beta.size - 1.0, -1, -1) / 2)
     bound = eigenvalues.size * float(np.abs(beta) @ decay) ** power
-    return float(second_moment(beta, eigenvalues, eta).sum()), float(factor) * bound
+    return float(second_moment(beta, eigenvalues, problem.learning_rate).sum()), float(factor) * bound
 
 
 @PAPER.inequality(

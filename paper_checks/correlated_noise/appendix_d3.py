@@ -8,13 +8,13 @@ import numpy as np
 from corrnoise.paper_checks.correlated_noise.appendix_d1 import (
     OPEN,
     RUNS,
-    THREE,
     averaged,
     largest_norms,
     second_moment,
+    three_directions,
 )
 from corrnoise.paper_checks.correlated_noise.main_text import noise_matrix
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
 from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, one_of, regressions, vector
 from corrnoise.paper_checks.ledger import Sides
 from corrnoise.theory import finite_time
@@ -187,8 +187,7 @@ def theorem_d13_privacy(noise: ToeplitzNoise, steps: int, rho: float, two: float
 )
 def theorem_d13_clip_norm(seed: int, offset: float, constant: float = 1.0) -> Sides:
     """Noise of a large budget (its part of the theorem is the learning rate); a false alarm has a probability below 1e-9."""
-    problem = LinearRegression(THREE, 1 / (3.6 * math.log(300 / 0.05)), 1.0)
-    run = FiniteRun(problem, 300, 0.05, offset, rho=1e30)
+    run = three_directions(offset, NO_PRIVACY)
     _, gradients = largest_norms(run, DPSGD(), seed, 1.0)
     return math.sqrt(float(np.quantile(gradients, 0.95))), constant * run.theorem_d13_clip_norm(constant=1.0)
 
@@ -245,11 +244,11 @@ def corollary_d14(condition: float, steps: int, published: bool = False) -> Side
     polylog = log⁹).  As corrected (c = 1) the error at η = 1/(R² log(T/p)) stays below.
     """
     eigenvalues, offset = [1.0, 1 / condition], np.array([0.0, 1.0])
-    run = FiniteRun(LinearRegression(eigenvalues, 0.1, kurtosis=1.0), steps, 0.3, offset, rho=1e30)
+    run = FiniteRun(LinearRegression(eigenvalues, 0.1, kurtosis=1.0), steps, 0.3, offset, rho=NO_PRIVACY)
     cap = 1 / (run.problem.moment_bound * run.log_factor)
     errors = [
         LinearRegression(eigenvalues, eta, kurtosis=1.0).learning_curve(
-            DPSGD(), steps, initial_offset=offset, rho=1e40
+            DPSGD(), steps, initial_offset=offset, rho=NO_PRIVACY
         )[-1]
         for eta in (np.geomspace(0.01, 1.9, 24) if published else [cap])
     ]

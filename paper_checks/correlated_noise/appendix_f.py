@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.certification import monotone
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
 from corrnoise.paper_checks.domains import integers, linear, log_scale, regressions, vector
 from corrnoise.paper_checks.enclosures import first_kind, scaled_third_kind
 from corrnoise.paper_checks.ledger import Sides
@@ -47,9 +47,9 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
 )
 def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
     """True; with 2 − ηR² in place of 1 − ηR² it is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""
-    noise = problem.contributions(DPSGD(), rho=1e90) / (problem.eigenvalues / 2)  # no privacy noise to speak of
+    variances = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
     bound = problem.learning_rate / (float(two) - problem.learning_rate * problem.moment_bound)
-    return noise, bound if bound > 0 else math.nan
+    return variances, bound if bound > 0 else math.nan
 
 
 # -- F.3: concentration ------------------------------------------------------------------------------------------------
