@@ -187,7 +187,7 @@ def n1(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: 
     mutants=[{"factor": 1.001}],
 )
 def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
-    """At least the log² that Theorem 2.2 has above."""
+    """The privacy part has a log² of the learning rate, as the upper bound of Theorem 2.2 does."""
     return float(factor) * bounds.average_log_lower_bound(problem), problem.optimal_error()
 
 
@@ -256,9 +256,9 @@ def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     mutants=[{"constant": 0.0578}],
 )
 def n3_sharpened_error(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
-    """N1 with the other part, a quarter of whose constant this is; at most half of N3.  Checked without residuals.
+    """By N1 and the other part, 0.058 = 0.232/4; at most half of N3.
 
-    For random signs, to which ηλ_j near 1 is open.
+    Checked without residuals for random signs, whose ηλ_j may come near 1.
     """
     eta, x = problem.learning_rate, problem.rates
     if x.max() >= 1:

@@ -42,10 +42,7 @@ def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
     mutants=[{"constant": "2.205"}],
 )
 def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244") -> Sides:
-    """With log(8/a) and log(8/b) as arguments, and without the factor 1 + O(a); 128/49 = 2.612245.
-
-    Sharp is 2.2056, at a = b = 1/4.
-    """
+    """By log(8/a) and log(8/b), without the factor 1 + O(a) and with 128/49 rounded down.  Sharp is 2.2056, at a = b = ¼."""
     return ratio_integral(depth_a, depth_b), arithmetic(depth_a).number(constant) * depth_a
 
 
@@ -59,9 +56,11 @@ def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244
     mutants=[{"half": "-0.001"}],
 )
 def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
-    """The pointwise bound leaves (1 + k'²/4)(L + log(1 − a/2)) <= L/(1 − a/2), L = log(8/a), k' = a/(2 − a) (F.10).
+    """By the square of that, I(a, b) <= ((2 − a)/(2 − b))² I(a, a); and I(a, a) = (4/(2 − a)) K(k) with k' = a/(2 − a).
 
-    Less L and divided by a; the ½ of what is then the right side could be 0.
+    With b <= ¼ and K(k) <= (1 + k'²/4) log(4/k') (Property F.10) the bound is at most (128/49) L, L = log(8/a), if
+    (1 − a/2) (1 + k'²/4) (L + log(1 − a/2)) <= L.  Divide by 1 − a/2, subtract L and divide by a: the two sides are
+    (k'²/(4a)) L + (1 + k'²/4) log(1 − a/2)/a and ½ L/(1 − a/2).  The left one is below −0.46, so 0 would do for ½.
     """
     m = arithmetic(a)
     logarithm, square = m.log(m.number(8)) - m.log(a), a / (2 - a) / (2 - a) / 4

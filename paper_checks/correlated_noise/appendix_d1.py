@@ -72,7 +72,7 @@ def property_d2(second_start: float = 0.0, **run: Any) -> Sides:
     evaluations=128,
 )
 def property_d2_indices(extra: int = 0, factor: float = 1.0, **run: Any) -> Sides:
-    """The sum of the three parts, t = 0 to 3.  With inputs 1, η = ½ and start 1: θ̂_3 is 1/8, and 1/16 by (67) as printed."""
+    """The sum of the three parts, t = 0 to 3.  With inputs 1, η = ½ and start 1: θ̂_3 is 1/8, by (67) as printed 1/16."""
     q = 1 - run["eta"] * run["inputs"] ** 2
     driven = run["eta"] * (run["inputs"] * run["residuals"] - np.convolve(run["beta"], run["noise"])[:4])
     totals = [
@@ -91,9 +91,9 @@ def property_d2_indices(extra: int = 0, factor: float = 1.0, **run: Any) -> Side
     evaluations=256,
 )
 def definition_d3(nu: float, share: float, steps: int, constant: float = 2.0, reach: float = 1.0) -> Sides:
-    """C = 2, and for every parameter up to ν (2 − ν), where C = 2 is attained; not beyond.
+    """With ν itself C = 2 − sqrt(1 − sqrt(1 − ν)).  C = 2 serves every parameter up to ν (2 − ν) in place of ν.
 
-    With its own ν, C = 2 − sqrt(1 − sqrt(1 − ν)).  Beyond: ν = 0.1 with the parameter 0.2 needs 2259 at τ = 2500.
+    There it is attained.  Beyond no C will do: ν = 0.1 with the parameter 0.2 needs C = 2259 at τ = 2500.
     """
     noise, parameter = NuFTRL(nu), min(share * reach * nu * (2 - nu), 1 - 1e-12)
     ends = (finite_time.half_expo_constant(noise, parameter, count) for count in (steps, None))
@@ -102,7 +102,7 @@ def definition_d3(nu: float, share: float, steps: int, constant: float = 2.0, re
 
 # -- D.2: with high probability ----------------------------------------------------------------------------------------
 
-OPEN = "its constants are unspecified; checked instead is "
+OPEN = "its constants are unspecified; checked instead: "
 RUNS = "400 simulated runs (d = 3, T = 300, p = 0.05)"
 
 
@@ -140,8 +140,9 @@ def largest_norms(run: FiniteRun, noise: ToeplitzNoise, seed: int, clip_norm: fl
     evaluations=4,
 )
 def theorem_d4(seed: int, correlated: bool, constant: float = 1.0) -> Sides:
-    """The quantiles are a hundredth of the bounds or less; a false alarm has a probability below 1e-9: 20 runs beyond
-    a hundred times their own 95 % quantile.
+    """The quantiles are at most a hundredth of the bounds.
+
+    A false alarm has a probability below 1e-9: it needs 20 of 400 runs beyond a hundred times the 95 % quantile.
     """
     run = three_directions(offset=1.0)
     noise = NuFTRL(float(run.problem.rates.min())) if correlated else DPSGD()
@@ -213,7 +214,10 @@ def proposition_d7(problem: LinearRegression, scale: float, factor: float = 1.0,
 def proposition_d8(
     problem: LinearRegression, share: float, scale: float, factor: float = 1.0, published: bool = False
 ) -> Sides:
-    """The left side that is meant scales with the noise.  Checked in expectation for ν-DP-FTRL, ν <= ημ, σ = ``scale``."""
+    """The part due to the privacy noise is meant: it scales with σ, the printed right side does not.
+
+    Checked in expectation for ν-DP-FTRL, ν <= ημ, σ = ``scale``.
+    """
     nu = share * float(problem.rates.min())
     noise, eta = NuFTRL(nu), problem.learning_rate
     moment = float((2 * problem.contributions(noise) / problem.eigenvalues).sum()) / noise_variance(noise, 1.0, 1.0)

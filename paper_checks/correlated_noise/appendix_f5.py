@@ -218,7 +218,7 @@ def _f20(a: float, log_inverse: float, time: int) -> float:
     mutants=[{"one": 0.999}],
 )
 def lemma_f20_bound(a: float, log_inverse: float, time: int, one: float = 1.0) -> Sides:
-    """What is used of the lemma, and true."""
+    """What the paper uses of the lemma."""
     return _f20(a, log_inverse, time), (one + log_inverse) / a
 
 

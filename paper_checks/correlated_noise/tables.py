@@ -123,7 +123,7 @@ def table_2_nu_ftrl(nu: Any, constant: str = "1.55") -> Sides:
     evaluations=128,
 )
 def table_2_nu_ftrl_steps(nu: float, steps: int, constant: float = 0.481) -> Sides:
-    """With log(8 min{T, 1/ν}), T steps: at most 1/log 8 of it, which one step is."""
+    """After T steps at most 1/log 8 = 0.4809 times log(8 min{T, 1/ν}); an equality after one step."""
     noise = NuFTRL(nu)
     return noise.sensitivity(steps) ** 2, float(constant) * squared_sensitivity_rate(noise, steps)
 
@@ -242,10 +242,10 @@ def _row(part: str, exponents: tuple[float, float], printed: str, ends: tuple[fl
         evaluations=128,
     )
     def row(exponent: float, dimension: int, share: float, low: float = ends[0], high: float = ends[1]) -> Sides:
-        """Exact errors, for ν = ημ, are between constants times the columns, which are 1/10 and 1/4 for Noisy-SGD (η d/ρ).
+        """Exact errors over the columns: 1/10 to 1/4 for Noisy-SGD (η d/ρ), ``low`` to ``high`` for Noisy-FTRL at ν = ημ.
 
-        For d from 64 to 4096 and η = 1e-4/Tr H to 0.1/Tr H.  The constants are not uniform at a = 1, where columns for
-        general a have a pole and the error has none.
+        For η Tr H = ``share``.  The constants are not uniform near a = 1, where the columns for general a have a pole and
+        the error has none.
         """
         eigenvalues = np.arange(1.0, dimension + 1) ** -exponent
         problem = LinearRegression(eigenvalues, share / float(eigenvalues.sum()))
@@ -285,7 +285,7 @@ def table_4_square(dimension: int, eta: float, power: float | None = 2.0) -> Sid
     evaluations=64,
 )
 def table_4_dimension(exponent: float, dimension: int, low: float = 0.5, high: float = 2.0) -> Sides:
-    """Within constants of the exact Tr H/‖H‖."""
+    """The exact Tr H/‖H‖ is ½ to 2 times the entry."""
     exact = float((np.arange(1.0, dimension + 1) ** -exponent).sum())
     rate = decay_rates(exponent, dimension, 0.01, printed=True).effective_dimension
     return np.array([low * rate, exact]), np.array([exact, high * rate])
