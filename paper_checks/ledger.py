@@ -380,12 +380,14 @@ class Paper:
         named |= {claim.sharp} if claim.sharp else set()
         certifiable = claim.relation == INEQUALITY and claim.domain.ball and axes
         false = claim.counterexample is not None
+        unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
         for wrong, why in (
             (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
             (claim.evidence == "certified" and not certifiable, "only an inequality over scalar axes can be certified"),
             (not claim.printed.strip(), "it needs the statement as printed"),
             (not claim.note, "it needs a docstring"),
             (not claim.all_mutants(), "it needs a mutant that its check rejects"),
+            (unpinned, "it needs a mutant of the corrected statement, besides the printed one"),
             (not free <= axes <= (axes if open_ended else names), "its domain must have an axis for each argument"),
             (not named <= names - axes, f"it has no constant {', '.join(sorted(named - (names - axes)))}"),
             (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),

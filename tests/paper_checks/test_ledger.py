@@ -301,6 +301,7 @@ def test_an_interrupt_is_not_an_outcome():
         ({"domain": {**UNIT, "y": linear(0, 1)}}, "its domain must have an axis for each argument"),
         ({"corrected": "better"}, "a correction needs a counterexample"),
         ({"as_printed": {"c": 2.0}}, "a correction needs a counterexample"),
+        ({**REPAIR, "mutants": [{"c": 0.5}]}, "it needs a mutant of the corrected statement, besides the printed one"),
         ({"counterexample": {"y": 1}}, "a counterexample has the arguments of the domain"),
         ({"counterexample": {"x": 1}, "unverifiable": "open"}, "what is not checkable has no counterexample"),
     ],
