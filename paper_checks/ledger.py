@@ -3,15 +3,19 @@ r"""The ledger: statements of papers as functions of two sides, each checked by 
 A claim says where it stands and what is printed there, and a function returns its two sides:
 
     @PAPER.inequality(
-        "Lemma C.21", part="(i)",
+        "Lemma C.21",
+        part="(i)",
         printed=r"$I(a, a) \le 5 \log(8/a)$ for $0 < a < 1$",
-        domain={"a": log_scale("1e-300", "0.999")},
-        evidence="certified", sharp="constant", mutants=[{"constant": "3.02"}],
+        domain={"a": log_scale("1e-300", "1")},
+        evidence="certified",
+        outside="Below 1e-300: K(k) <= (1 + k'²/4) log(4/k') (Property F.10) gives I(a, a) <= 2.0001 log(8/a).",
+        sharp="constant",
+        mutants=[{"constant": "3.02"}],
     )
-    def diagonal(a, constant="5"):
-        '''Why it is true, what is outside the certified domain, what is better.'''
+    def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
+        '''I(a, a) = 2π/agm(a, 2 − a).  Sharp is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2.'''
         m = arithmetic(a)
-        return modulus_ratio_integral(a, a), m.number(constant) * m.log(8 / a)
+        return 2 * m.pi * inverse_mean(a), m.number(constant) * m.log(8 / a)
 
 Constants are keyword arguments with their true values as defaults; a *mutant* is a keyword that makes the statement
 slightly wrong, which the check must reject; what is false as printed is a keyword too, violated by the counterexample.
@@ -376,12 +380,14 @@ class Paper:
         named |= {claim.sharp} if claim.sharp else set()
         certifiable = claim.relation == INEQUALITY and claim.domain.ball and axes
         false = claim.counterexample is not None
+        unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
         for wrong, why in (
             (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
             (claim.evidence == "certified" and not certifiable, "only an inequality over scalar axes can be certified"),
             (not claim.printed.strip(), "it needs the statement as printed"),
             (not claim.note, "it needs a docstring"),
             (not claim.all_mutants(), "it needs a mutant that its check rejects"),
+            (unpinned, "it needs a mutant of the corrected statement, besides the printed one"),
             (not free <= axes <= (axes if open_ended else names), "its domain must have an axis for each argument"),
             (not named <= names - axes, f"it has no constant {', '.join(sorted(named - (names - axes)))}"),
             (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),

@@ -26,7 +26,7 @@ from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.finite_time import theorem_d11_upper_bound
 from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
 
 PAPER = Paper(
     "corrnoise",
@@ -48,7 +48,7 @@ def joint_recursion(problem: LinearRegression, beta: Array, steps: int, kurtosis
     d, memory = problem.eigenvalues.size, beta.size
     size = d * (1 + memory)
     moments = np.zeros((size, size))
-    sigma2 = noise_variance(NuFTRL(1.0), 1.0, 1.0)
+    sigma2 = unit_variance(1.0, 1.0)
     errors = [0.0]
     x, eigenvalues = problem.rates, problem.eigenvalues
     for _ in range(steps):
@@ -84,7 +84,7 @@ def joint_recursion(problem: LinearRegression, beta: Array, steps: int, kurtosis
 def e1(second: float, share: float, beta: float, kurtosis: float = 3.0) -> Sides:
     """Against the recursion of all second moments of iterate and noise together, run until it settles."""
     eigenvalues = np.array([1.0, second])
-    eta = share / float(eigenvalues.sum() + 2 * eigenvalues.max())
+    eta = share / LinearRegression(eigenvalues, 1.0).moment_bound
     problem, noise = LinearRegression(eigenvalues, eta, 0.5), FiniteNoise([1.0, beta])
     steps = int(16 / float(problem.rates.min()) / (1 - share / 2)) + 10
     scale = noise.limiting_sensitivity()
@@ -110,7 +110,7 @@ def e1(second: float, share: float, beta: float, kurtosis: float = 3.0) -> Sides
 def e2(eigenvalues: Array, share: float, beta: Array, steps: int, kurtosis: float = 3.0) -> Sides:
     """Against the recursion of all second moments of iterate and noise together."""
     coefficients = np.concatenate([[1.0], 0.3 * beta])
-    eta = share / float(eigenvalues.sum() + 2 * eigenvalues.max())
+    eta = share / LinearRegression(eigenvalues, 1.0).moment_bound
     noise = FiniteNoise(coefficients)
     scale = noise.limiting_sensitivity()
     problem = LinearRegression(eigenvalues, eta, 0.5)
@@ -187,7 +187,7 @@ def n1(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: 
     mutants=[{"factor": 1.001}],
 )
 def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
-    """At least the log² that Theorem 2.2 has above."""
+    """The privacy part has a log² of the learning rate, as the upper bound of Theorem 2.2 does."""
     return float(factor) * bounds.average_log_lower_bound(problem), problem.optimal_error()
 
 
@@ -256,9 +256,9 @@ def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     mutants=[{"constant": 0.0578}],
 )
 def n3_sharpened_error(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
-    """N1 with the other part, a quarter of whose constant this is; at most half of N3.  Checked without residuals.
+    """By N1 and the other part, 0.058 = 0.232/4; at most half of N3.
 
-    For random signs, to which ηλ_j near 1 is open.
+    Checked without residuals for random signs, whose ηλ_j may come near 1.
     """
     eta, x = problem.learning_rate, problem.rates
     if x.max() >= 1:

@@ -14,20 +14,25 @@ from corrnoise.paper_checks.ledger import Claim, Outcome
 from corrnoise.simulations.sweep_points import plain
 
 _FIELDS = (
-    *(
-        "paper",
-        "source",
-        "name",
-        "number",
-        "part",
-        "identifier",
-        "printed",
-        "corrected",
-        "unverifiable",
-        "note",
-        "proof",
-    ),
-    *("transcription", "outside", "conjecture", "relation", "evidence", "recorded", "tolerance", "evaluations"),
+    "paper",
+    "source",
+    "name",
+    "number",
+    "part",
+    "identifier",
+    "printed",
+    "corrected",
+    "unverifiable",
+    "note",
+    "proof",
+    "transcription",
+    "outside",
+    "conjecture",
+    "relation",
+    "evidence",
+    "recorded",
+    "tolerance",
+    "evaluations",
 )
 
 

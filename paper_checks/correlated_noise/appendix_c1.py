@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.main_text import spectral_mean
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, spectra, vector
 from corrnoise.paper_checks.ledger import Sides
@@ -12,16 +13,15 @@ from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import DPSGD
-from corrnoise.theory.quadrature import circle_mean, modulus
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance
 
 SPECTRUM = {"eigenvalues": spectra(4, 1e4), "share": log_scale(1e-6, 0.999), "kurtosis": log_scale(1, 1000)}
 PROBLEM = {**SPECTRUM, "noise": noises(1e-3), "residual_std": linear(0, 10)}
 
 
-def regression(eigenvalues: Array, share: float, kurtosis: float, residual_std: float = 0.0) -> LinearRegression:
-    """The problem with η R² = ``share``; independent inputs of kurtosis k >= 1 have R² = Tr H + (k − 1) ‖H‖, C_kurt = k."""
-    r2 = float(eigenvalues.sum() + (kurtosis - 1) * eigenvalues.max())
+def regression(eigenvalues: Array, share: float, kurtosis: float = 3.0, residual_std: float = 0.0) -> LinearRegression:
+    """The problem with η R² = ``share``, for independent inputs of kurtosis k = C_kurt, Gaussian by default."""
+    r2 = LinearRegression(eigenvalues, 1.0, kurtosis=kurtosis).moment_bound
     return LinearRegression(eigenvalues, share / r2, residual_std, kurtosis=kurtosis)
 
 
@@ -29,16 +29,6 @@ def driven(problem: LinearRegression, second_moments: Array) -> Array:
     """The diagonal of E (H − x xᵀ) M (H − x xᵀ) = (k − 2) H M H + Tr(H M) H for diagonal M and H."""
     eigenvalues, excess = problem.eigenvalues, np.asarray(problem.kurtosis) - 2
     return excess * eigenvalues**2 * second_moments + (eigenvalues * second_moments).sum() * eigenvalues
-
-
-def passed(noise: ToeplitzNoise, rate: float) -> float:
-    """(x/2π) ∫ |B|²/|1 − x − e^{iω}|² dω, by quadrature."""
-
-    def integrand(c: Array, s: Array, w: Array) -> float:
-        return float((w * noise.power_spectrum(2 * np.arctan2(s, c)) * rate / modulus(rate, c, s) ** 2).sum())
-
-    near = min(rate, 2 - rate, 1e-4)
-    return float(circle_mean(integrand, near_zero=near, near_pi=near))
 
 
 def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: int) -> list[Array]:
@@ -92,8 +82,11 @@ def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0)
     evaluations=128,
 )
 def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 1.0) -> Sides:
-    """Exactly ⟨β, T_j β⟩/(2 − ηλ_j), for ηλ_j < 2.  (|B|² <= ‖β‖₂² in the proof is false, (1, 1): 4 > 2; |B| <= ‖β‖₁ will do.)"""
-    b, integral = float(noise.averaged_variance(rate)), passed(noise, rate)
+    """Exactly ⟨β, T_j β⟩/(2 − ηλ_j), for ηλ_j < 2.
+
+    The proof has |B|² <= ‖β‖₂², which β = (1, 1) violates at ω = 0, 4 > 2; |B| <= ‖β‖₁ will do.
+    """
+    b, integral = float(noise.averaged_variance(rate)), rate * spectral_mean(noise, 1, rate)
     return np.array([low * b, integral]), np.array([integral, high * b])
 
 
@@ -107,8 +100,8 @@ def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 
 )
 def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
     """Exactly 1/(2 − ηλ_j)."""
-    integral = passed(DPSGD(), rate)
-    return np.array([low, integral, 1 / (2 - rate)]), np.array([integral, high, integral * (1 + 1e-10)])
+    integral = rate * spectral_mean(DPSGD(), 1, rate)
+    return np.array([low, integral, 1 / (2 - rate)]), np.array([integral, high, integral])
 
 
 @PAPER.inequality(
@@ -119,7 +112,7 @@ def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
     mutants=[{"factor": 1.01}],
 )
 def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
-    """For ηλ_j < 2; the eigenvalues of T_j lie in [x/(2 − x), (2 − x)/x].  By the explicit quadratic form."""
+    """True for x = ηλ_j < 2, with eigenvalues of T_j in [x/(2 − x), (2 − x)/x].  By its form on six coefficients."""
     lags = np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
     form = float(beta @ (1 - rate) ** lags @ beta)
     return factor * rate / (2 - rate) * float(beta @ beta), form
@@ -137,7 +130,7 @@ def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
 def lemma_c6_symbol(rate: Any, square: Any, share: str = "0.99") -> Sides:
     """The spectrum x (2 − x)/(x² + 4 (1 − x) sin²(ω/2)) is at least 0.99 x/(2 − x); at ω = π it is x/(2 − x).
 
-    Less the factor x, with sin²(ω/2) as argument.
+    The sides are 0.99 (x² + 4 (1 − x) sin²(ω/2)) and (2 − x)², with sin²(ω/2) as argument.
     """
     positive = rate * rate + 4 * (1 - rate) * square
     return arithmetic(rate).number(share) * positive, (2 - rate) * (2 - rate)
@@ -151,10 +144,7 @@ def lemma_c6_symbol(rate: Any, square: Any, share: str = "0.99") -> Sides:
     evaluations=64,
 )
 def property_c7(seed: int, eta: float, depth: int, hessian: float = 1.0) -> Sides:
-    """On a path of ten steps in two dimensions, pathwise; the components are moreover uncorrelated.
-
-    (A mutant whose θ^{(0)} uses 1.001 H is noticed, because δ then no longer fits.)
-    """
+    """Along paths of ten steps in two dimensions; the components are moreover uncorrelated (Proposition C.19)."""
     rng = np.random.default_rng(seed)
     h, beta = np.diag([1.0, 0.3]), rng.normal(size=10)
     theta, parts, delta = np.zeros(2), np.zeros((depth + 1, 2)), np.zeros(2)
@@ -215,7 +205,10 @@ def property_c9(eigenvalue: float, eta: float, omega: float, beta: Array, one: f
     mutants=[{"factor": 0.99}],
 )
 def proposition_c10(factor: float = 1.0, *, noise: ToeplitzNoise, **inputs: Any) -> Sides:
-    """Exactly the right side divided by 2 − ηλ_j, in the eigenbasis; η R² < 1 lets ηλ_j near 1 if the kurtosis is 1."""
+    """In each eigendirection the left side is the right side over 2 − ηλ_j.  Approached as ηλ_j → 1.
+
+    Under η R² < 1 that is possible for inputs of kurtosis 1 in one direction, where R² = λ.
+    """
     problem = regression(**inputs)
     b = noise.averaged_variance(problem.rates)
     bound = problem.residual_std**2 + noise_variance(noise, 1.0, 1.0) * b / problem.eigenvalues
@@ -239,9 +232,9 @@ def remaining_noise(problem: LinearRegression, noise: ToeplitzNoise) -> float:
     evaluations=1024,
 )
 def proposition_c11(factor: float = 1.0, *, noise: ToeplitzNoise, order: int, **inputs: Any) -> Sides:
-    """By the exact recursion of the components; ½ is approached by random signs in two directions, ηλ = 1 and near 0.
+    """By the exact recursion of the components.  (The unit matrix is missing in print.)
 
-    (The unit matrix is missing in print.)
+    Half of it is enough where the search looks, and is approached by random signs in two directions, ηλ near 1 and near 0.
     """
     problem = regression(**inputs)
     size = problem.learning_rate * (problem.learning_rate * problem.moment_bound) ** order
@@ -260,7 +253,7 @@ NOISES = {"weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)}
     mutants=[{"factor": 0.999}],
 )
 def lemma_c12_a(weights: Array, a: float, factor: float = 1.0, **inputs: Any) -> Sides:
-    """Exact, for M = a I + H^{−1/2} P H^{−1/2} with diagonal P; sharp as the kurtosis grows."""
+    """Exact, for M = a I + H^{−1/2} P H^{−1/2} with diagonal P; sharp as the kurtosis grows, and for random signs too."""
     problem = regression(**inputs)
     p = weights[: problem.eigenvalues.size]
     bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
@@ -292,7 +285,8 @@ def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
 def proposition_c13(depth: int, power: int = 1, *, noise: ToeplitzNoise, **inputs: Any) -> Sides:
     """E ‖δ^{(m)}‖²_H, what the components up to m leave of the exact error, is O((ηR²)^{m+1}), with the proof's constants.
 
-    (The proof cites Theorem F.3 for noise that is white but not independent of x_t; uncorrelated components mend it.)
+    The proof applies Theorem F.3 to noise that is white but not independent of x_t; that the components are uncorrelated
+    (Proposition C.19) closes the gap.
     """
     problem = regression(**inputs)
     eta, r2, eigenvalues = problem.learning_rate, problem.moment_bound, problem.eigenvalues

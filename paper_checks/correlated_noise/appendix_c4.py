@@ -50,7 +50,7 @@ def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     mutants=[{"factor": 0.124}],
 )
 def theorem_c15(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
-    """True; Theorem C.14 with ⟨β, Tβ⟩ <= (η/π) ∫ |B|² h.  Exactly, (η/2π) ∫ |B|² h = Σ b_j/(2 − x_j)."""
+    """True, from Theorem C.14 by ⟨β, Tβ⟩ <= (η/π) ∫ |B|² h.  Exactly, (η/2π) ∫ |B|² h = Σ b_j/(2 − x_j)."""
     return problem.stationary_error(noise), float(factor) * bounds.theorem_c15_upper_bound(
         problem, noise, kurtosis_constant=1.0
     )
@@ -132,7 +132,7 @@ def theorem_c18_time_domain(problem: LinearRegression, noise: ToeplitzNoise, fac
     mutants=[{"factor": 1.001}],
 )
 def theorem_c18_all_noise(problem: LinearRegression, factor: float = 1.0, published: bool = False) -> Sides:
-    """λ = 1, η = 0.01, s = 10: F is at most 0.2539, and 0.5 is printed: without the ½, under equation (22), true again.
+    """λ = 1, η = 0.01, s = 10: the smallest F_∞ is 0.2539, and 0.5 is printed.  Without the ½, as in (22), it is true.
 
     The privacy term is true, and can be four times as large: (1/2π) ∫ sqrt(h) >= sqrt(Tr H) by Jensen.
     """
@@ -158,7 +158,7 @@ def theorem_c18_all_noise(problem: LinearRegression, factor: float = 1.0, publis
     evaluations=64,
 )
 def theorem_c18_minimiser(problem: LinearRegression, published: bool = False, shift: float = 0.0) -> Sides:
-    """H = diag(1, 0.1), η = 0.2: with |B|² = h^{−1/2} the error is above the minimum over all noise."""
+    """H = diag(1, 0.1), η = 0.2: with |B|² = h^{−1/2} the error is 0.0273773, and the minimum over all noise 0.0273726."""
     x, gains = problem.rates, problem.gains
     weights = np.ones(x.size) if published else (2 - x) * gains
 
@@ -199,7 +199,7 @@ SMALL = {"eta": linear(0.05, 0.9), "eigenvalue": linear(0.1, 1), "beta": linear(
     evaluations=16,
 )
 def proposition_c19(eta: float, eigenvalue: float, beta: float, mean: float = 1.0) -> Sides:
-    """By enumeration of inputs and noise with two values, for two steps.  It rests on E x xᵀ = H: not so for the mutant."""
+    """By enumeration of inputs and noise with two values, for two steps.  It needs E x xᵀ = H: not so with 1.01 H in δ."""
     return 1 + enumerated(eta, eigenvalue, beta, mean)[0], 1.0
 
 
@@ -211,5 +211,5 @@ def proposition_c19(eta: float, eigenvalue: float, beta: float, mean: float = 1.
     evaluations=16,
 )
 def proposition_c20(eta: float, eigenvalue: float, beta: float, mean: float = 1.0) -> Sides:
-    """By enumeration, as C.19."""
+    """By enumeration, as Proposition C.19."""
     return 1 + enumerated(eta, eigenvalue, beta, mean)[1], 1.0

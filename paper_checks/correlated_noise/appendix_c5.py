@@ -12,6 +12,7 @@ from corrnoise.paper_checks.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import AntiPGD, NuFTRL
+from corrnoise.theory.rates import stationary_error_rate
 
 
 @PAPER.inequality(
@@ -41,10 +42,7 @@ def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
     mutants=[{"constant": "2.205"}],
 )
 def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244") -> Sides:
-    """With log(8/a) and log(8/b) as arguments, and without the factor 1 + O(a); 128/49 = 2.612245.
-
-    Sharp is 2.2056, at a = b = 1/4.
-    """
+    """By log(8/a) and log(8/b), without the factor 1 + O(a) and with 128/49 rounded down.  Sharp is 2.2056, at a = b = ¼."""
     return ratio_integral(depth_a, depth_b), arithmetic(depth_a).number(constant) * depth_a
 
 
@@ -58,9 +56,11 @@ def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244
     mutants=[{"half": "-0.001"}],
 )
 def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
-    """The pointwise bound leaves (1 + k'²/4)(L + log(1 − a/2)) <= L/(1 − a/2), L = log(8/a), k' = a/(2 − a) (F.10).
+    """By the square of that, I(a, b) <= ((2 − a)/(2 − b))² I(a, a); and I(a, a) = (4/(2 − a)) K(k) with k' = a/(2 − a).
 
-    Less L and divided by a; the ½ of what is then the right side could be 0.
+    With b <= ¼ and K(k) <= (1 + k'²/4) log(4/k') (Property F.10) the bound is at most (128/49) L, L = log(8/a), if
+    (1 − a/2) (1 + k'²/4) (L + log(1 − a/2)) <= L.  Divide by 1 − a/2, subtract L and divide by a: the two sides are
+    (k'²/(4a)) L + (1 + k'²/4) log(1 − a/2)/a and ½ L/(1 − a/2).  The left one is below −0.46, so 0 would do for ½.
     """
     m = arithmetic(a)
     logarithm, square = m.log(m.number(8)) - m.log(a), a / (2 - a) / (2 - a) / 4
@@ -83,9 +83,8 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     Its proof needs more than η R² < 1: the constant of Theorem C.15 diverges as η R² → 1, and the condition ηλ_j <= ¼
     of Lemma C.21 does not follow.  Neither does harm.
     """
-    nu = share * float(problem.rates.min())
-    error, trace = problem.stationary_error(NuFTRL(nu)), float(problem.eigenvalues.sum())
-    return error, float(constant) * problem.learning_rate**2 * trace * (math.log(8) - math.log(nu)) ** 2
+    noise = NuFTRL(share * float(problem.rates.min()))
+    return problem.stationary_error(noise), float(constant) * stationary_error_rate(problem, noise)
 
 
 @PAPER.inequality(
@@ -105,12 +104,6 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     return ratio_integral(depth_nu, depth), arithmetic(depth).number(constant) * depth_nu
 
 
-def anti_pgd_rate(problem: LinearRegression, nu: float) -> float:
-    """η (ν d + η Tr H/ν)."""
-    eta = problem.learning_rate
-    return eta * (nu * problem.eigenvalues.size + eta * float(problem.eigenvalues.sum()) / nu)
-
-
 @PAPER.inequality(
     "Proposition C.24",
     part="(rate)",
@@ -120,7 +113,8 @@ def anti_pgd_rate(problem: LinearRegression, nu: float) -> float:
 )
 def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, high: float = 0.25) -> Sides:
     """Between 1/16 and 1/4 of it for Gaussian inputs and η R² < 1."""
-    error, rate = problem.stationary_error(AntiPGD(nu)), anti_pgd_rate(problem, nu)
+    noise = AntiPGD(nu)
+    error, rate = problem.stationary_error(noise), stationary_error_rate(problem, noise)
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.certification import monotone
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
 from corrnoise.paper_checks.domains import integers, linear, log_scale, regressions, vector
 from corrnoise.paper_checks.enclosures import first_kind, scaled_third_kind
 from corrnoise.paper_checks.ledger import Sides
@@ -47,9 +47,9 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
 )
 def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
     """True; with 2 − ηR² in place of 1 − ηR² it is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""
-    noise = problem.contributions(DPSGD(), rho=1e90) / (problem.eigenvalues / 2)  # no privacy noise to speak of
+    variances = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
     bound = problem.learning_rate / (float(two) - problem.learning_rate * problem.moment_bound)
-    return noise, bound if bound > 0 else math.nan
+    return variances, bound if bound > 0 else math.nan
 
 
 # -- F.3: concentration ------------------------------------------------------------------------------------------------
@@ -109,8 +109,9 @@ def chernoff(u: Any) -> Any:
 def remark_f7(u: Any, constant: str = "0.1457") -> Sides:
     """For every A, c = (1 − log 2)/2 = 0.1534, which is sharp for A = I as d → ∞.
 
-    Let A be symmetric (its symmetric part has no larger norms), ‖A‖₂ = σ = 1 and u = t/‖A‖_F².  As −log(1 − 2y)/2 − y is
-    at most y² times its value at y = λ divided by λ² for y <= λ, Chernoff's bound is exp(−‖A‖_F² (u − log(1 + u))/2).
+    Let A be symmetric (its symmetric part has no larger norms), ‖A‖₂ = σ = 1 and u = t/‖A‖_F².  For y <= λ < ½ the
+    function f(y) = −log(1 − 2y)/2 − y is at most (y/λ)² f(λ), so log E e^{λ(⟨ξ, Aξ⟩ − E)} <= ‖A‖_F² f(λ), and the best λ
+    makes Chernoff's bound exp(−‖A‖_F² (u − log(1 + u))/2).
     """
     square = u * u
     return arithmetic(u).number(constant) * (min(u, square) if isinstance(u, float) else u.min(square)), chernoff(u)
@@ -132,7 +133,7 @@ def quantile(logarithm: Any, root: Any) -> Any:
     transcription="a square root, in Lemma F.6",
     domain=QUANTILE,
     evidence="certified",
-    outside="For ρ < exp(−1e9) the bound below is less than 2.5 times the right side, term by term.",
+    outside="For ρ < exp(−1e9) the left side is less than 2.001 times the right side with C = 1, term by term.",
     sharp="constant",
     mutants=[{"constant": "2.46"}],
 )
@@ -189,10 +190,11 @@ def property_f8(m: float, root: float = 0.5) -> Sides:
     tolerance=1e-10,
 )
 def property_f9(m: float, alpha: float, root: float = 0.5, cut: float = 1.0) -> Sides:
-    """For every m > −1, and at α² = −1 too.  The principal value of 1/(1 − α² sin² ω) is 0, and subtracted with a factor
+    """For every m > −1, and at α² = −1 too.
 
-    that leaves no pole.  With the pole ω_0 left out from ω_0 − δ to ω_0 + 2δ, δ → 0, the integral is larger by
-    log(2)/(2 sqrt((α² − 1)(1 + m/α²))): at m = ½, α² = 2 by 0.31.
+    For α² > 1 the principal value of ∫ dω/(1 − α² sin² ω) is 0; subtracting (1 + m/α²)^{−½} times it leaves no pole at
+    sin² ω_0 = 1/α².  Leaving out the interval from ω_0 − δ to ω_0 + 2δ instead of a symmetric one, δ → 0, adds
+    log(2)/(2 sqrt((α² − 1)(1 + m/α²))): 0.31 at m = ½, α² = 2.
     """
     from scipy.special import elliprf, elliprj
 
@@ -238,7 +240,7 @@ def property_f10_lower(complement: Any, four: str = "4") -> Sides:
     mutants=[{"quarter": "0.18"}],
 )
 def property_f10_upper(complement: Any, quarter: str = "0.25") -> Sides:
-    """On k' >= 0.1 the constant ¼ can be lowered to 0.1832, on k' = 1 to 0.1331; as k → 1 it is sharp."""
+    """As k → 1 the constant ¼ is sharp; for k' >= 0.1 it can be lowered to 0.1832, at k' = 1 to 0.1331."""
     m = arithmetic(complement)
     factor = 1 + m.number(quarter) * complement**2
     return first_kind(complement), factor * (m.log(m.number(4)) - m.log(complement))

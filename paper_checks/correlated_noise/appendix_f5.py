@@ -7,6 +7,8 @@ import numpy as np
 from mpmath import mp, workdps
 
 from corrnoise.paper_checks.certification import monotone
+from corrnoise.paper_checks.correlated_noise.appendix_c1 import regression
+from corrnoise.paper_checks.correlated_noise.appendix_d1 import averaged
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.domains import integers, linear, log_scale, spectra, vector
 from corrnoise.paper_checks.enclosures import first_kind
@@ -161,13 +163,12 @@ def lemma_f18(
     eigenvalues: Array, weights: Array, share: float, factor: float = 1.0, input_square: float | None = None
 ) -> Sides:
     """Holds with 1 − ημ(2 − ηR²).  Without the expectation, d = 1: (1 − x²/3)² > 2/3 for an input with x² = 100."""
-    m, r2 = weights[: eigenvalues.size], float(eigenvalues.sum() + 2 * eigenvalues.max())
-    eta, mu = share / r2, float(eigenvalues.min())
+    problem, m = regression(eigenvalues, share), weights[: eigenvalues.size]
+    eta, slowest = problem.learning_rate, float(problem.rates.min())
     if input_square is not None:
-        return (1 - eta * input_square) ** 2, 1 - eta * mu
-    # E (1 − η x xᵀ) M (1 − η x xᵀ) for Gaussian x: the trace is Σ m_j (1 − 2ηλ_j + η² λ_j (Tr H + 2 λ_j)).
-    left = float((m * (1 - 2 * eta * eigenvalues + eta**2 * eigenvalues * (eigenvalues.sum() + 2 * eigenvalues))).sum())
-    return left, (1 - factor * eta * mu * (2 - eta * r2)) * float(m.sum())
+        return (1 - eta * input_square) ** 2, 1 - slowest
+    left = float(averaged(m, eigenvalues, eta).sum())
+    return left, (1 - factor * slowest * (2 - share)) * float(m.sum())
 
 
 @PAPER.inequality(
@@ -217,7 +218,7 @@ def _f20(a: float, log_inverse: float, time: int) -> float:
     mutants=[{"one": 0.999}],
 )
 def lemma_f20_bound(a: float, log_inverse: float, time: int, one: float = 1.0) -> Sides:
-    """What is used of the lemma, and true."""
+    """What the paper uses of the lemma."""
     return _f20(a, log_inverse, time), (one + log_inverse) / a
 
 

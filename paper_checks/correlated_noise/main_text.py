@@ -30,6 +30,13 @@ def spectral_mean(noise: ToeplitzNoise, exponent: int, rate: float | None = None
     return float(circle_mean(integrand, near_zero=min(gap, 1e-7), near_pi=min(gap, 1e-7)))
 
 
+def noise_matrix(noise: ToeplitzNoise, steps: int) -> Array:
+    """The noise coefficients as a lower-triangular Toeplitz matrix, shape (steps, steps)."""
+    from scipy.linalg import toeplitz
+
+    return np.asarray(toeplitz(noise.coefficients(steps), np.zeros(steps)))
+
+
 # -- Section 1 ---------------------------------------------------------------------------------------------------------
 
 
@@ -41,12 +48,10 @@ def spectral_mean(noise: ToeplitzNoise, exponent: int, rate: float | None = None
     mutants=[{"column": 1}],
     evaluations=128,
 )
-def theorem_11_sensitivity(noise: ToeplitzNoise, steps: int, column: int = 0) -> Sides:
-    """By the explicit inverse of the matrix; of Toeplitz matrices it is the first column."""
-    beta = noise.coefficients(steps)
-    matrix = np.array([[beta[i - j] if i >= j else 0.0 for j in range(steps)] for i in range(steps)])
-    norms = np.linalg.norm(np.linalg.inv(matrix), axis=0)
-    return noise.sensitivity(steps), norms.max() if column == 0 else norms[min(column, steps - 1)] * (1 + 1e-9)
+def theorem_11_sensitivity(noise: ToeplitzNoise, steps: int, column: int | None = None) -> Sides:
+    """By the explicit inverse; the first column has the largest norm, as the others are the beginning of it moved down."""
+    norms = np.linalg.norm(np.linalg.inv(noise_matrix(noise, steps)), axis=0)
+    return noise.sensitivity(steps), norms.max() if column is None else norms[min(column, steps - 1)]
 
 
 @PAPER.identity(
@@ -68,8 +73,7 @@ def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_
 
     Zero-out adjacency; replace-one takes twice the noise.
     """
-    beta = noise.coefficients(steps)
-    matrix = np.array([[beta[i - j] if i >= j else 0.0 for j in range(steps)] for i in range(steps)])
+    matrix = noise_matrix(noise, steps)
     variance = clip_norm**2 * noise.sensitivity(steps) ** 2 / (two * rho)
     covariance, shift = variance * matrix @ matrix.T, np.eye(steps)[0] * clip_norm
     return gaussian_renyi_divergence(order, shift, covariance, np.zeros(steps), covariance), order * rho
@@ -246,7 +250,7 @@ def theorem_21_minimum(problem: QuadraticProblem, half: float = 0.25, published:
 def theorem_21_coefficients(
     rate: float, time: int, low: float = 0.5 / math.sqrt(math.pi), high: float = 0.5, published: float | None = None
 ) -> Sides:
-    """The remark that closes Appendix B; Section 2.1 prints the corrected form.
+    """Printed in the remark that closes Appendix B; Section 2.1 has the corrected form.
 
     η = ½, t = 100: (1 − η)^t/e^{−ηt} = 4.1e-9.  t^{3/2} |β_t|/(1 − η)^t falls from ½ to 1/(2 sqrt π).
     """
@@ -268,9 +272,9 @@ def theorem_21_coefficients(
     evaluations=256,
 )
 def theorem_21_anticorrelation(nu: float, time: int, lag: int, lag_shift: int = 0) -> Sides:
-    """At every finite time: Σ_k β_k β_{k+lag} < 0, since β_0 = 1 outweighs the others, which are negative (ν < 1;
+    """At every finite time: Σ_k β_k β_{k+lag} < 0 for ν < 1.  (At ν = 1 the noise is independent.)
 
-    at η = 1 the noise is independent).
+    The term β_lag < 0 outweighs all others, as |β_{k+lag}| <= |β_lag| and Σ_{k>=1} |β_k| = 1 − sqrt(ν).
     """
     beta = NuFTRL(nu).coefficients(time + lag + 1)
     lag = max(lag + lag_shift, 0)
@@ -289,7 +293,10 @@ STABLE = regressions(largest=0.999)
     mutants=[{"low": 1.001}, {"high": 0.99}],
 )
 def equation_20(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: float = 1.0) -> Sides:
-    """The linear part is 1 to 2/(2 − η R²) times below F_∞; both ends are approached."""
+    """F_∞ is 1 to 2/(2 − η R²) times the error (η/2) Σ (s² λ_j + σ² b_j)/(2 − x_j) with H in place of x xᵀ.
+
+    Both ends are approached.
+    """
     linear_part, error = bounds.linear_lower_bound(problem, noise), problem.stationary_error(noise)
     most = high * 2 / (2 - problem.learning_rate * problem.moment_bound)
     return np.array([low * linear_part, error]), np.array([error, most * linear_part])
@@ -333,9 +340,9 @@ def theorem_22_sgd(problem: LinearRegression, low: float = 1.0, high: float = 1.
     mutants=[{"constant": 0.99}],
 )
 def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1.0) -> Sides:
-    """With explicit constants and log(8/ν), which is within a constant of log(1/ν): ν <= ημ <= c is away from 1.
+    """With the constants of N3 and log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1.
 
-    One of the two logarithms need not see ν (``nu_ftrl_upper_bound``, N3).
+    One of the two logarithms can be that of 8/(ηλ_j) in each direction, whatever ν is (N3).
     """
     nu = max(share * float(problem.rates.min()), 1e-280)
     return problem.stationary_error(NuFTRL(nu)), float(constant) * bounds.nu_ftrl_upper_bound(problem, nu)

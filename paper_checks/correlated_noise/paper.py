@@ -9,6 +9,8 @@ PAPER = Paper(
     authors="Choquette-Choo, Dvijotham, Pillutla, Ganesh, Steinke, Guha Thakurta",
 )
 
+NO_PRIVACY = 1e30  #: a budget ρ so large that the privacy noise is lost in rounding
+
 
 def _numbers(kind: str, *labels: str) -> tuple[str, ...]:
     return tuple(f"{kind} {label}" for label in labels)

@@ -1,13 +1,17 @@
 """The ledger's machinery: verdicts, mutants, sharp constants, and that nothing wrong passes unnoticed."""
 
+import inspect
 import math
 import pickle
+from pathlib import Path
+from textwrap import indent
 
 import numpy as np
 import pytest
 from flint import arb
 
 import corrnoise.paper_checks as ledgers
+import corrnoise.paper_checks.ledger as machinery
 from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, regressions
 from corrnoise.paper_checks.ledger import CORRECTED, ERROR, FALSE, HOLDS, NOT_CHECKABLE, Paper
 
@@ -297,6 +301,7 @@ def test_an_interrupt_is_not_an_outcome():
         ({"domain": {**UNIT, "y": linear(0, 1)}}, "its domain must have an axis for each argument"),
         ({"corrected": "better"}, "a correction needs a counterexample"),
         ({"as_printed": {"c": 2.0}}, "a correction needs a counterexample"),
+        ({**REPAIR, "mutants": [{"c": 0.5}]}, "it needs a mutant of the corrected statement, besides the printed one"),
         ({"counterexample": {"y": 1}}, "a counterexample has the arguments of the domain"),
         ({"counterexample": {"x": 1}, "unverifiable": "open"}, "what is not checkable has no counterexample"),
     ],
@@ -392,6 +397,13 @@ def test_claims_travel_by_name():
         assert pickle.loads(pickle.dumps(written)) is written
     with pytest.raises(ValueError, match="paper must be one of"):
         pickle.loads(pickle.dumps(claim(below)))
+
+
+def test_examples_of_how_a_claim_is_written_are_claims():
+    source = {written.name: inspect.getsource(written.function) for written in ledgers.claims("correlated-noise")}
+    page = Path(__file__).parents[2] / "docs/ledger.md"
+    assert source["Property F.10 (constant)"] in page.read_text(encoding="utf-8")
+    assert indent(source["Lemma C.21 (i)"], " " * 4).replace('"""', "'''") in machinery.__doc__
 
 
 def test_claims_can_be_keys():
