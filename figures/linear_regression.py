@@ -35,7 +35,7 @@ from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series,
 from corrnoise.figures.simulation import Simulated, SimulationRun, agreement
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
-from corrnoise.theory.problems import LinearRegression
+from corrnoise.theory.problems import LinearRegression, power_law
 from corrnoise.theory.product_noise import DPSGD, NuFTRL
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
@@ -68,8 +68,7 @@ def problem(
     dimension: int = DIMENSION, exponent: float = EXPONENT, learning_rate: float = LEARNING_RATE
 ) -> LinearRegression:
     """Linear regression with Gaussian inputs, eigenvalues k^{−α}, k = 1, …, d, and no residual noise."""
-    k = np.arange(1.0, checks.integer("dimension", dimension, 1) + 1)
-    return LinearRegression(k ** -checks.real("exponent", exponent), learning_rate)
+    return LinearRegression(power_law(dimension, exponent), learning_rate)
 
 
 def _ftrl(p: LinearRegression) -> NuFTRL:

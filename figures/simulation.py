@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from scipy.special import stdtrit
 
 from corrnoise import __version__
 from corrnoise.figures.publication import Data, SimulatedSeries
+from corrnoise.solvers.progress import progress_line
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.records import Record
@@ -85,11 +85,10 @@ class Simulated(NamedTuple):
 
 def counted(results: Iterable[Item], total: int, progress: bool | None) -> Iterator[Item]:
     """Pass ``results`` on, and show on standard error how many of ``total`` have come."""
-    shown = sys.stderr.isatty() if progress is None else progress
-    for done, result in enumerate(results, 1):
-        yield result
-        if shown:
-            print(f"\r\x1b[Kpoints {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+    with progress_line(progress) as show:
+        for done, result in enumerate(results, 1):
+            yield result
+            show(f"points {done}/{total}")
 
 
 def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -> Array:

@@ -47,9 +47,10 @@ class Workshop:
         time = path.stat().st_mtime + self.clock
         os.utime(path, (time, time))
 
-    def _passes(self, *tests: str, seconds: float = _SECONDS) -> bool:
+    def _passes(self, *tests: str, seconds: float = _SECONDS, processes: int = 0) -> bool:
         environment = {**os.environ, "PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+        command += ["-n", str(processes), *tests]
         try:
             done = subprocess.run(
                 command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=seconds
@@ -71,10 +72,10 @@ class Workshop:
             if (self.root / tests).exists():
                 yield (tests,)
 
-    def check_itself(self, modules: Iterable[str]) -> None:
+    def check_itself(self, modules: Iterable[str], jobs: int) -> None:
         """Refuse to start where the tests fail without any mutant: everything would count as killed."""
         tests = sorted({test for module in modules for stage in self.stages(module) for test in stage})
-        if tests and not self._passes(*tests, seconds=5 * _SECONDS):
+        if tests and not self._passes(*tests, seconds=5 * _SECONDS, processes=jobs):
             raise RuntimeError(f"the tests fail without any mutant: pytest -m 'not slow' {' '.join(tests)}")
 
     def survives(self, mutant: Mutant) -> bool:
@@ -113,7 +114,7 @@ def run(chosen: Sequence[Mutant], jobs: int) -> dict[Mutant, bool]:
         for k in range(jobs):
             workshop = Workshop(Path(folder, str(k)))
             if k == 0:
-                workshop.check_itself({mutant.module for mutant in waiting})
+                workshop.check_itself({mutant.module for mutant in waiting}, jobs)
             workshops.put(workshop)
 
         def test(mutant: Mutant) -> tuple[Mutant, bool]:

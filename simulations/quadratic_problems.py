@@ -28,7 +28,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri, stdtrit
 
+from corrnoise.solvers.progress import progress_line
 from corrnoise.solvers.rational_approximation import rational_approximation
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
@@ -335,16 +335,13 @@ def _run_chains(
         )
         return float(squares), int(clipped)
 
-    shown = sys.stderr.isatty() if progress is None else progress
     workers = os.cpu_count() if threads is None else checks.integer("threads", threads, 1)
-    with ThreadPoolExecutor(workers) as pool:
+    with progress_line(progress) as show, ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(one, index) for index in range(chains)]
         try:
             for done, future in enumerate(as_completed(futures), 1):
                 future.result()
-                if shown:
-                    end = "\n" if done == chains else ""
-                    print(f"\rchains {done}/{chains}", end=end, file=sys.stderr, flush=True)
+                show(f"chains {done}/{chains}")
         except BaseException:  # an interrupt, too, ends the chains that run and those that wait
             stopped[0] = True
             pool.shutdown(wait=False, cancel_futures=True)

@@ -15,10 +15,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from typing import Any
 from corrnoise import __version__
 from corrnoise.simulations.quadratic_problems import Simulation, rational_noise, simulate
 from corrnoise.simulations.sweep_points import Point, digest, grid, kind, plain
+from corrnoise.solvers.progress import progress_line
 from corrnoise.solvers.whole_files import write_whole
 from corrnoise.theory import checks
 from corrnoise.theory.finite_noise import FiniteNoise
@@ -265,7 +265,7 @@ def sweep(
     _warn_of_heavy_tails(missing.values())
     left = [point for key, point in missing.items() if key not in found]
     start, failed = perf_counter(), 0
-    with closing(_results(left, jobs, cluster)) as results, _progress(progress) as show:
+    with closing(_results(left, jobs, cluster)) as results, progress_line(progress) as show:
         for done, (index, simulation, error, seconds) in enumerate(results if left else (), 1):
             outcome = found[left[index].key] = Outcome(left[index], simulation, error, seconds)
             if directory is not None and simulation is not None:
@@ -275,21 +275,6 @@ def sweep(
             show(f"points {done}/{len(left)}" + f", {failed} failed" * (failed > 0) + f", about {rest} s left")
     outcomes = [(point, found[point.key]) for point in points]
     return [Outcome(point, o.simulation, o.error and f"{point.name}: {o.error}", o.seconds) for point, o in outcomes]
-
-
-@contextmanager
-def _progress(progress: bool | None) -> Iterator[Callable[[str], None]]:
-    """Show a line on standard error, which goes at the end."""
-    shown = sys.stderr.isatty() if progress is None else progress
-
-    def show(text: str) -> None:
-        if shown:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield show
-    finally:
-        show("")
 
 
 def _warn_of_heavy_tails(points: Iterable[Point]) -> None:

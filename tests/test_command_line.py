@@ -330,7 +330,7 @@ def test_simulate_warns_where_standard_errors_mean_nothing(tmp_path: Path, capsy
     ("arguments", "message"),
     [
         (("--seeds", "0"), "--seeds must be an integer >= 1, got 0"),
-        (("--dimension", "0"), "--dimension must be an integer >= 1, got 0"),
+        (("--dimension", "0"), "dimension must be an integer >= 1, got 0"),
         (("--learning-rate", "-1"), "learning_rate must lie in (0, inf), got -1.0"),
         (("--noise", "nu-ftrl:2"), "nu must lie in [0, 2), got 2.0"),
         (("--inputs", "student-t:0"), "kurtosis must lie in [1, 1e6]"),

@@ -261,7 +261,7 @@ def test_streams_of_coefficients_are_tables_too() -> None:
         ((*FAMILY, "--rho", "1", "--tolerance", "2"), "tolerance must lie in [1e-12, 1), got 2.0"),
         ((*FAMILY, "--rho", "1", "--kurtosis", "0"), "kurtosis must lie in [1, 1e6], got 0.0"),
         ((*FAMILY, "--rho", "1", "--initial-offset", "nan"), "initial_offset"),
-        (("--dimension", "0", "--learning-rate", "1", "--rho", "1"), "--dimension must be an integer >= 1, got 0"),
+        (("--dimension", "0", "--learning-rate", "1", "--rho", "1"), "dimension must be an integer >= 1, got 0"),
         (("--dimension", "3", "--rho", "1"), "--learning-rate or --tune-learning-rate must be given"),
         (("--dimension", "3", "--rho", "1", "--learning-rate", "0.9"), "learning_rate must be stable"),
         (("--dimension", "3", "--rho", "1", "--learning-rate", "0"), "learning_rate must lie in (0, inf), got 0.0"),

@@ -38,6 +38,12 @@ _STD = "[0, 1e100]"  # squares of these stay finite
 _SIZE = "[-1e100, 1e100]"
 
 
+def power_law(dimension: int, decay: float) -> Array:
+    """Eigenvalues k^{−decay}, k = 1, …, ``dimension``, shape (dimension,); −10 <= decay <= 10."""
+    k = np.arange(1.0, checks.integer("dimension", dimension, 1) + 1)
+    return np.asarray(k ** -checks.real("decay", decay, "[-10, 10]"))
+
+
 class QuadraticProblem(Record, ABC):
     """A quadratic loss whose stochastic gradients have independent coordinates in the eigenbasis of its Hessian.
 

@@ -10,7 +10,7 @@ from corrnoise.paper_checks.domains import integers, linear, log_scale, regressi
 from corrnoise.paper_checks.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
 from corrnoise.paper_checks.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
-from corrnoise.theory.problems import LinearRegression
+from corrnoise.theory.problems import LinearRegression, power_law
 from corrnoise.theory.product_noise import AntiPGD, NuFTRL
 from corrnoise.theory.rates import stationary_error_rate
 
@@ -129,7 +129,7 @@ def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, h
 )
 def proposition_c24_dimension(dimension: int, decay: float, c: float, exponent: float = 0.5) -> Sides:
     """With constants 1/16 and 1/2 (σ² = G²/(2ρ)).  With ν = 1/d in place of 1/sqrt(d) it is false: the ratio grows with d."""
-    eigenvalues = np.arange(1.0, dimension + 1) ** -decay
+    eigenvalues = power_law(dimension, decay)
     trace = float(eigenvalues.sum())
     problem = LinearRegression(eigenvalues, c / trace)
     error = problem.stationary_error(AntiPGD(dimension**-exponent))

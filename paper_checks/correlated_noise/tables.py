@@ -10,7 +10,7 @@ from corrnoise.paper_checks.domains import gaps, integers, linear, log_scale, on
 from corrnoise.paper_checks.enclosures import inverse_mean
 from corrnoise.paper_checks.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
-from corrnoise.theory.problems import LinearRegression
+from corrnoise.theory.problems import LinearRegression, power_law
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.rates import (
     balanced_anti_pgd_rate,
@@ -247,7 +247,7 @@ def _row(part: str, exponents: tuple[float, float], printed: str, ends: tuple[fl
         For η Tr H = ``share``.  The constants are not uniform near a = 1, where the columns for general a have a pole and
         the error has none.
         """
-        eigenvalues = np.arange(1.0, dimension + 1) ** -exponent
+        eigenvalues = power_law(dimension, exponent)
         problem = LinearRegression(eigenvalues, share / float(eigenvalues.sum()))
         row = decay_rates(exponent, dimension, problem.learning_rate, printed=True)
         sgd, ftrl = (problem.stationary_error(noise) for noise in (DPSGD(), NuFTRL(float(problem.rates.min()))))
@@ -286,6 +286,6 @@ def table_4_square(dimension: int, eta: float, power: float | None = 2.0) -> Sid
 )
 def table_4_dimension(exponent: float, dimension: int, low: float = 0.5, high: float = 2.0) -> Sides:
     """The exact Tr H/‖H‖ is ½ to 2 times the entry."""
-    exact = float((np.arange(1.0, dimension + 1) ** -exponent).sum())
+    exact = float(power_law(dimension, exponent).sum())
     rate = decay_rates(exponent, dimension, 0.01, printed=True).effective_dimension
     return np.array([low * rate, exact]), np.array([exact, high * rate])

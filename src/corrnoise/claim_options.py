@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.options import jobs
-from corrnoise.progress import progress
+from corrnoise.solvers.progress import progress_line
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.ledger import Claim, Outcome
@@ -81,7 +81,7 @@ def checked(claims: Sequence[Claim], arguments: Namespace) -> list[Outcome]:
     from corrnoise.paper_checks.checking import outcomes
 
     found: dict[int, Outcome] = {}
-    with progress() as show, outcomes(claims, arguments.thorough, arguments.jobs) as results:
+    with progress_line() as show, outcomes(claims, arguments.thorough, arguments.jobs) as results:
         show(_bar(0, len(claims)))
         for index, outcome in results:
             found[index] = outcome

@@ -175,10 +175,10 @@ def _spectrum(arguments: Namespace, source: str) -> tuple[Array, list[str]]:
     import numpy as np
 
     from corrnoise.theory import checks
+    from corrnoise.theory.problems import power_law
 
     if source == "dimension":
-        k = np.arange(1.0, checks.integer("--dimension", arguments.dimension, 1) + 1)
-        return k ** -checks.real("--decay", 1.0 if arguments.decay is None else arguments.decay, "[-10, 10]"), []
+        return power_law(arguments.dimension, 1.0 if arguments.decay is None else arguments.decay), []
     table = _numbers(Path(getattr(arguments, source)))
     if source == "eigenvalues":
         if 1 not in table.shape:

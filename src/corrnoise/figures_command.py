@@ -7,7 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from corrnoise.options import jobs
-from corrnoise.progress import progress
+from corrnoise.solvers.progress import progress_line
 
 SUMMARY = "draw the papers' figures from exact formulas and simulations, as PDF, PNG and CSV"
 EXAMPLE = "corrnoise figures linear_regression --output plots"
@@ -65,7 +65,7 @@ def run(arguments: Namespace) -> int:
         if arguments.list:
             print(f"{name:<26} {figure.source}: {figure.title}")
             continue
-        with progress() as show, parallel_config(n_jobs=arguments.jobs):
+        with progress_line() as show, parallel_config(n_jobs=arguments.jobs):
             show(f"{name} ({number} of {len(names)}) ...")
             try:
                 data = figure.data()

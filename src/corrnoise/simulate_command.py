@@ -121,7 +121,7 @@ def run(arguments: Namespace) -> int:
     from corrnoise.simulations.sweeps import grid, sweep
     from corrnoise.solvers.whole_files import write_whole
     from corrnoise.theory.checks import integer
-    from corrnoise.theory.problems import LinearRegression
+    from corrnoise.theory.problems import LinearRegression, power_law
 
     inputs, kurtosis = arguments.inputs
     seeds = range(integer("--seeds", arguments.seeds, 1))
@@ -130,8 +130,7 @@ def run(arguments: Namespace) -> int:
     for d, decay, rate, (name, noise) in product(
         arguments.dimension, arguments.decay, arguments.learning_rate, arguments.noise
     ):
-        eigenvalues = [k**-decay for k in range(1, integer("--dimension", d, 1) + 1)]
-        problem = LinearRegression(eigenvalues, rate, arguments.residual_std, kurtosis=kurtosis)
+        problem = LinearRegression(power_law(d, decay), rate, arguments.residual_std, kurtosis=kurtosis)
         label = f"dimension {d}, decay {decay:g}, learning rate {rate:g}"
         points += grid({label: problem}, {name: noise}, seeds, inputs=inputs, **options)
         settings.append((d, decay, rate, name))

@@ -1,4 +1,4 @@
-"""Progress is shown on terminals only, in one line, and goes at the end."""
+"""Progress is shown in one line, if not asked otherwise on terminals only, and goes at the end."""
 
 import io
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from corrnoise.progress import progress
+from corrnoise.solvers.progress import progress_line
 
 
 class Stream(io.StringIO):
@@ -22,16 +22,25 @@ class Stream(io.StringIO):
 def test_a_line_on_terminals(terminal: bool, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(terminal)
     monkeypatch.setattr(sys, "stderr", stream)
-    with progress() as show:
+    with progress_line() as show:
         show("one")
         show("two")
     assert stream.getvalue() == text
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_it_can_be_asked_for(shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(not shown)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress_line(shown) as show:
+        show("one")
+    assert stream.getvalue() == ("\r\x1b[Kone\r\x1b[K" if shown else "")
+
+
 def test_the_line_goes_when_the_work_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(True)
     monkeypatch.setattr(sys, "stderr", stream)
-    with pytest.raises(KeyboardInterrupt), progress() as show:
+    with pytest.raises(KeyboardInterrupt), progress_line() as show:
         _interrupted(show)
     assert stream.getvalue().endswith("\r\x1b[K")
 

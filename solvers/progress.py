@@ -1,0 +1,25 @@
+"""A line of progress on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_line(shown: bool | None = None) -> Iterator[Callable[[str], None]]:
+    """A function that shows a text in place of the one before; the last one goes at the end.
+
+    ``shown`` is whether to show anything; None for: if standard error is a terminal.
+    """
+    visible = sys.stderr.isatty() if shown is None else shown
+
+    def show(text: str) -> None:
+        if visible:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield show
+    finally:
+        show("")
