@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.core import Row
+from corrnoise.solvers.whole_files import write_whole
 
 PACKAGES = ("corrnoise", "numpy", "scipy", "numba", "mpmath")
 
@@ -69,9 +70,4 @@ def line(row: Row) -> str:
 def save(file: Path, rows: Iterable[tuple[str, Row]]) -> None:
     """Write machine and rows as JSON, all or nothing."""
     content = {"machine": machine(), "rows": [{"benchmark": name, **asdict(row)} for name, row in rows]}
-    part = file.with_name(file.name + ".part")
-    try:
-        part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from corrnoise.figures.linear_regression import DIMENSION, FTRL, NOISES, SGD, problem
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, SimulatedSeries
 from corrnoise.figures.simulation import Simulated, SimulationRun, agreement, counted, kept
+from corrnoise.simulations.sweeps import told
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.finite_time import theorem_d11_upper_bound
@@ -126,8 +127,7 @@ class _Run(NamedTuple):
         except OSError:  # the folder cannot be written to
             raise
         except Exception as fault:
-            told = f"{type(fault).__name__}: {' '.join(str(fault).split())}"
-            return f"{self.method} at {self.panel}, seed {self.seed}: {told}"
+            return f"{self.method} at {self.panel}, seed {self.seed}: {told(fault)}"
 
 
 def simulate(run: SimulationRun) -> Simulated:

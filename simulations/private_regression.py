@@ -173,7 +173,7 @@ def load_diabetes_problem() -> dict[str, Any]:
     try:
         datasets = import_module("sklearn.datasets")
     except ImportError as error:
-        raise ImportError("the diabetes data need scikit-learn: pip install corrnoise[data]") from error
+        raise ImportError("the diabetes data need scikit-learn: pip install 'corrnoise[data]'") from error
     features, targets = datasets.load_diabetes(return_X_y=True, scaled=False)
     low = np.array([18.0, 1.0, 15.0, 60.0, 80.0, 30.0, 15.0, 1.0, 3.0, 50.0])
     high = np.array([90.0, 2.0, 45.0, 140.0, 320.0, 250.0, 105.0, 10.0, 6.5, 150.0])

@@ -120,11 +120,12 @@ def _run(index: int, point: Point, noise: ToeplitzNoise, version: str) -> Result
             warnings.filterwarnings("ignore", "the fourth moments of the iterates diverge")  # the sweep has said so
             simulation = simulate(point.problem, noise, rng=point.seed, threads=1, progress=False, **point.options)
     except Exception as fault:
-        error = _told(fault)
+        error = told(fault)
     return index, simulation, error, perf_counter() - start
 
 
-def _told(fault: BaseException) -> str:
+def told(fault: BaseException) -> str:
+    """Kind and message of an error, in one line."""
     return f"{type(fault).__name__}: {' '.join(str(fault).split())}"
 
 
@@ -199,7 +200,7 @@ def _on_cluster(points: list[Point], address: str) -> Iterator[Result]:
             try:
                 yield future.result()
             except Exception as fault:  # the worker died, or cannot import what it needs
-                yield futures[future], None, _told(fault), 0.0
+                yield futures[future], None, told(fault), 0.0
             del futures[future]
 
 

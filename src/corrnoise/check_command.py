@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from corrnoise import __version__, claim_options
+from corrnoise.tables import aligned
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.ledger import Claim, Outcome
@@ -81,12 +82,7 @@ def _listing(claims: Sequence[Claim], as_json: bool) -> str:
 
         return json.dumps([claim_record(claim) for claim in claims], indent=1, ensure_ascii=False, allow_nan=False)
     rows = [["paper", "statement", "recorded", "evidence"]]
-    return "\n".join(_aligned(rows + [[c.paper, c.name, c.recorded, c.evidence] for c in claims]))
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(aligned(rows + [[c.paper, c.name, c.recorded, c.evidence] for c in claims]))
 
 
 def _sharp(outcome: Outcome) -> str:
@@ -109,7 +105,7 @@ def _report(outcomes: Sequence[Outcome], *, colour: bool) -> str:
         ]
         for o, mark in ((outcome, "" if outcome.agrees else "DISAGREES") for outcome in outcomes)
     ]
-    head, *lines = _aligned([titles, *rows])
+    head, *lines = aligned([titles, *rows])
     if colour:
         head = f"\x1b[1m{head}\x1b[0m"
         codes = [_COLOURS[o.verdict] if o.agrees else "1;31" for o in outcomes]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.options import jobs
+from corrnoise.tables import aligned
 
 if TYPE_CHECKING:
     from corrnoise.simulations.sweeps import Outcome
@@ -29,7 +30,6 @@ EXAMPLE = (
     " --steps 20000 --chains 8 --seeds 10 --jobs 2 --output sweep"
 )
 _KURTOSIS = {"gaussian": 3.0, "uniform": 1.8, "signs": 1.0}
-_ESTIMATORS = ("plain", "delta", "delta1")
 
 Setting = tuple[int, float, float, str]  # dimension, decay, learning rate, noise
 
@@ -167,6 +167,8 @@ def _score(outcome: Outcome, mean: float, exact: float, error: float) -> float |
 
 def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
     """One row of ``results.csv`` for each point; what a failed one lacks is left empty."""
+    from corrnoise.simulations.quadratic_problems import ESTIMATORS
+
     exact = _exact(outcomes[0])
     for outcome in outcomes:
         point, found = outcome.point, outcome.simulation
@@ -174,7 +176,7 @@ def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, A
         row |= {"residual_std": point.problem.residual_std, "kurtosis": point.problem.kurtosis}
         row |= {"seed": point.seed, **point.options}
         row |= {"burn_in": found and found.burn_in, "exact": exact}
-        for name in _ESTIMATORS:
+        for name in ESTIMATORS:
             mean, error = found.estimators.get(name, (None, None)) if found else (None, None)
             row |= {name: mean, f"{name}_standard_error": error}
         row["z"] = found and _score(outcome, found.mean, exact, found.standard_error)
@@ -205,6 +207,4 @@ def _averages(setting: Setting, outcomes: Sequence[Outcome]) -> list[str]:
 
 def _print_table(rows: list[list[str]]) -> None:
     titles = ["dimension", "decay", "learning rate", "noise", "seeds", "exact", "simulated", "standard error", "z"]
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    for row in [titles, *rows]:
-        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    print(*aligned([titles, *rows]), sep="\n")

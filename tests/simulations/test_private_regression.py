@@ -167,7 +167,7 @@ def test_bad_arguments_of_private_regression(name):
 
 def test_missing_scikit_learn_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=r"pip install corrnoise\[data\]"):
+    with pytest.raises(ImportError, match=r"pip install 'corrnoise\[data\]'"):
         private_regression.load_diabetes_problem()
 
 
