@@ -37,8 +37,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import ndtri, stdtrit
 
+from corrnoise.simulations.standard_errors import inflation, long_run_error
 from corrnoise.solvers.progress import progress_line
 from corrnoise.solvers.rational_approximation import rational_approximation
 from corrnoise.theory import checks
@@ -355,34 +355,6 @@ def _edges(steps: int, batches: int) -> NDArray[np.int64]:
     return np.array([steps * b // batches for b in range(batches + 1)], dtype=np.int64)
 
 
-def _inflation(freedom: float) -> float:
-    """What makes 1.96 standard errors with few degrees of freedom a 95 % interval (Student's t)."""
-    return float(stdtrit(freedom, 0.975) / ndtri(0.975)) if freedom > 0 else math.inf
-
-
-def _long_run_error(sums: Array, lengths: Array) -> float:
-    """Standard error of the mean, from sums over batches of these lengths, shape (chains, batches).
-
-    Autocovariances pooled over the chains about the common mean, summed over lags by Geyer's initial monotone positive
-    sequence.  A sum over lags has (chains × n)/w − 1 degrees of freedom, where lag k counts 1 − k/n in w, twice unless
-    k = 0: chains − 1 with all lags, when it is the variance between chains.
-    """
-    chains, n = sums.shape
-    centred = sums - lengths * (sums.sum() / (chains * lengths.sum()))
-    size = 1 << (2 * n - 1).bit_length()
-    spectrum = np.abs(np.fft.rfft(centred, size, axis=1)) ** 2
-    covariance = np.fft.irfft(spectrum.sum(axis=0), size)[:n]  # the lag's 1 − k/n is in it
-    pairs = covariance[: n - n % 2].reshape(-1, 2).sum(axis=1) if n > 1 else covariance
-    positive = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else pairs.size
-    kept = np.minimum.accumulate(pairs[:positive])
-    variance = max(2 * kept.sum() - covariance[0], covariance[0] / 2)
-    lags = np.arange(1, max(2 * positive, 1))
-    freedom = chains * n / (1 + 2 * np.maximum(1 - lags / n, 0).sum()) - 1
-    if freedom <= 0:
-        return math.inf
-    return math.sqrt(variance * (freedom + 1) / freedom) * _inflation(freedom) / float(chains * lengths.sum())
-
-
 def simulate(
     problem: QuadraticProblem,
     noise: ToeplitzNoise,
@@ -469,7 +441,7 @@ def simulate(
     for index, name in enumerate(ESTIMATORS[: len(known)]):
         sums = found.sums[:, :, index]
         mean = (unit * float(sums.sum()) / recorded + sum(known[: index + 1])) / 2
-        error = unit * _long_run_error(sums, np.diff(edges)) / 2 if math.isfinite(mean) else math.inf
+        error = unit * long_run_error(sums, np.diff(edges)) / 2 if math.isfinite(mean) else math.inf
         estimators[name] = (mean, max(error, _APPROXIMATION * mean))
     mean, error = estimators["plain"]
     draws = 0.0
@@ -568,4 +540,4 @@ def simulate_learning_curve(
         finite = np.isfinite(errors).all(axis=0)
         deviations = np.where(finite, np.where(finite, errors, 0.0).std(axis=0, ddof=1), math.inf)
         means = errors.mean(axis=0)
-    return SimulatedCurve(edges[:-1], means, deviations * (_inflation(chains - 1) / math.sqrt(chains)), engine.noise)
+    return SimulatedCurve(edges[:-1], means, deviations * (inflation(chains - 1) / math.sqrt(chains)), engine.noise)

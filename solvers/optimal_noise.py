@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from corrnoise.solvers.rational_approximation import condensed, interlacing_zeros
+from corrnoise.solvers.pole_sums import condensed, interlacing_zeros
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import QuadraticProblem
 from corrnoise.theory.product_noise import NuFTRL, ProductNoise
