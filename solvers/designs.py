@@ -269,12 +269,13 @@ _PARTS: dict[str, Mapping[str, type[Any]]] = {
 def _checked_metadata(metadata: object) -> dict[str, Value]:
     if not isinstance(metadata, Mapping):
         raise TypeError(f"metadata must be a mapping of names to strings, numbers and booleans, got {metadata!r}")
-    for name, value in metadata.items():
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in metadata.items()}
+    for name, value in plain.items():
         if not isinstance(name, str) or not isinstance(value, str | int | float):
             raise TypeError(f"metadata must map strings to strings, numbers and booleans, got {name!r}: {value!r}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"metadata must hold finite numbers, got {name!r}: {value!r}")
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in metadata.items()}
+    return plain
 
 
 def _described(record: Record | None) -> dict[str, Any] | None:
@@ -374,5 +375,5 @@ def design(
     else:
         noise = optimal_noise(problem, **budget)
     stream = rational_approximation(noise, tolerance)
-    kept = {"tolerance": checks.real("tolerance", tolerance), **(metadata or {})}
+    kept = {"tolerance": checks.real("tolerance", tolerance), **_checked_metadata(metadata or {})}
     return Design(noise, stream, rho, steps, clip_norm, adjacency, problem, kept)

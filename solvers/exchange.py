@@ -45,7 +45,7 @@ from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.privacy import rounded_up, safe_multiplier
 from corrnoise.theory.records import Record
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise
 
 MATRICES = ("strategy", "noising")
 _BITS = 512  # so many that products of thousands of factors lose none that matter
@@ -114,7 +114,8 @@ def toeplitz_form(noise: ToeplitzNoise, steps: int) -> ToeplitzForm:
     """
     from flint import arb, ctx
 
-    noising, strategy = noise.coefficients(checks.integer("steps", steps, 1)), noise.inverse_coefficients(steps)
+    noising = checked_noise(noise).coefficients(checks.integer("steps", steps, 1))
+    strategy = noise.inverse_coefficients(steps)
     largest = float(np.abs(strategy).max())
     with ctx.workprec(_BITS):  # the sum has a relative error below 2⁻⁵⁰
         norm = rounded_up(largest * arb(math.fsum(np.square(strategy / largest))).sqrt() * (1 + arb(2) ** -50))
@@ -263,6 +264,8 @@ def noise_from_buffers(form: BufferForm) -> PoleNoise:
     """
     from flint import arb, ctx, fmpq, fmpq_poly
 
+    if not isinstance(form, BufferForm):
+        raise TypeError(f"form must be BufferForm, got {form!r}")
     kept = form.output_scale != 0
     decays, scales = ([fmpq(*value.as_integer_ratio()) for value in part[kept].tolist()] for part in _pair(form))
     factors = [fmpq_poly([-decay, 1]) for decay in decays]

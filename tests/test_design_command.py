@@ -260,7 +260,7 @@ def test_streams_of_coefficients_are_tables_too() -> None:
         ((*FAMILY, "--rho", "1", "--clip-norm", "-1"), "clip_norm must lie in"),
         ((*FAMILY, "--rho", "1", "--tolerance", "2"), "tolerance must lie in [1e-12, 1), got 2.0"),
         ((*FAMILY, "--rho", "1", "--kurtosis", "0"), "kurtosis must lie in [1, 1e6], got 0.0"),
-        ((*FAMILY, "--rho", "1", "--initial-offset", "nan"), "initial_offset"),
+        ((*FAMILY, "--rho", "1", "--initial-offset", "nan"), "--initial-offset must lie in"),
         (("--dimension", "0", "--learning-rate", "1", "--rho", "1"), "dimension must be an integer >= 1, got 0"),
         (("--dimension", "3", "--rho", "1"), "--learning-rate or --tune-learning-rate must be given"),
         (("--dimension", "3", "--rho", "1", "--learning-rate", "0.9"), "learning_rate must be stable"),
@@ -316,7 +316,7 @@ def test_wrong_input_is_refused_in_one_line(
         run(*arguments, "--output", "out")
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
-    assert not list(tmp_path.glob("out/*"))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -325,6 +325,8 @@ def test_wrong_input_is_refused_in_one_line(
         ("--eigenvalues", "a.txt", "", "must hold numbers, got none"),
         ("--eigenvalues", "a.txt", "# nothing\n\n", "must hold numbers, got none"),
         ("--eigenvalues", "a.csv", "eigenvalue\n", "must hold numbers, got none"),
+        ("--eigenvalues", "a.txt", "1.O\n0.5\n", "must hold a table of numbers: could not convert string '1.O'"),
+        ("--eigenvalues", "a.txt", "nan\n0.5\n", "--eigenvalues must lie in (0, 1e300], got nan"),
         ("--eigenvalues", "a.txt", "1\ntwo\n", "must hold a table of numbers: could not convert string 'two'"),
         ("--eigenvalues", "a.txt", "1\n-1\n", "--eigenvalues must lie in (0, 1e300], got -1.0"),
         ("--eigenvalues", "a.txt", "1\n0\n", "--eigenvalues must lie in (0, 1e300], got 0.0"),
@@ -408,3 +410,35 @@ def test_errors_are_one_line_of_the_command_line(tmp_path: Path, capsys: pytest.
     assert command_line.main(["design", *FAMILY, "--output", str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
     assert error == "corrnoise: error: the budget must be given either by --rho or by --epsilon and --delta\n"
+
+
+def test_an_earlier_design_leaves_no_files_with_its_own_multiplier(tmp_path: Path) -> None:
+    """With fewer files than before: what they said would be less noise than the new budget needs."""
+    options = ("--dimension", "3", "--learning-rate", "0.05", "--output", str(tmp_path))
+    assert run(*options, "--rho", "1", "--steps", "100") == 0
+    (tmp_path / "stream.csv").write_text("of an earlier design")
+    (tmp_path / "mine.txt").write_text("mine")
+    assert "coefficients.csv" in {path.name for path in tmp_path.iterdir()}
+    assert run(*options, "--rho", "0.0001") == 0
+    assert {path.name for path in tmp_path.iterdir()} == (FILES | {"mine.txt"}) - {"coefficients.csv"}
+
+
+def test_a_folder_that_was_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ValueError, match="rho must lie in"):
+        run(*FAMILY, "--rho", "0", "--output", str(tmp_path / "out"))
+    assert (tmp_path / "out").is_dir()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_comments_in_the_first_line_are_no_header(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1#largest\n0.5\n0.25 # smallest\n")
+    options = ("--eigenvalues", str(tmp_path / "a.txt"), "--learning-rate", "0.1", "--rho", "1")
+    assert run(*options, "--output", str(tmp_path / "out")) == 0
+    assert Design.load(tmp_path / "out" / "design.npz").problem == LinearRegression([1, 0.5, 0.25], 0.1)
+
+
+def test_what_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"a\.txt must be text in UTF-8"):
+        run("--eigenvalues", str(tmp_path / "a.txt"), "--learning-rate", "0.1", "--rho", "1")

@@ -114,8 +114,9 @@ def safe_multiplier(sensitivity: float, rho: float, adjacency: str = "zero-out")
     """
     rho = checks.real("rho", rho, "(0, inf)")
     factor = ADJACENCIES[checks.choice("adjacency", adjacency, tuple(ADJACENCIES))]
-    if math.isinf(sensitivity):
+    if sensitivity == math.inf:
         return math.inf
+    sensitivity = checks.real("sensitivity", sensitivity, "(0, inf)")
     with ctx.workprec(_PRECISIONS[1]):
         # The excess outweighs the rounding of a later product with the clip norm.
         return rounded_up(factor * arb(sensitivity) / (2 * arb(rho)).sqrt() * (1 + arb(2) ** -50))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ EXAMPLE = (
     "corrnoise design --dimension 128 --decay 1 --learning-rate 0.02 --epsilon 2 --delta 1e-6 --steps 10000"
     " --output my-design"
 )
+
+#: Files that not every design has; those of an earlier design in the folder have another noise multiplier, and go.
+OPTIONAL_FILES = ("coefficients.csv", "poles.csv", "stream.csv")
 
 NOT_COVERED = (
     "The eigenvalues were computed from the data.  If these are private, the budget does not cover that: use public"
@@ -83,14 +87,13 @@ def run(arguments: Namespace) -> int:
     from corrnoise.figures.publication import publish
     from corrnoise.solvers.designs import design
     from corrnoise.solvers.whole_files import whole_files
+    from corrnoise.theory import checks
 
     rho, promised = _budget(arguments)
     problem, notes = _problem(arguments)
-    offset = 0.0 if arguments.initial_offset is None else arguments.initial_offset
+    offset = checks.real("--initial-offset", 0.0 if arguments.initial_offset is None else arguments.initial_offset)
     budget = {name: getattr(arguments, name) for name in ("clip_norm", "adjacency", "steps")}
-    folder = Path(arguments.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    with whole_files(folder) as staging:
+    with _folder(Path(arguments.output)) as folder, whole_files(folder, stale=OPTIONAL_FILES) as staging:
         if arguments.tune_learning_rate:
             problem, note = _tuned(problem, arguments, rho)
             notes.append(note)
@@ -106,6 +109,20 @@ def run(arguments: Namespace) -> int:
         paths = [folder / path.name for path in sorted(staging.iterdir())]
     print(report, *paths, sep="\n")
     return 0
+
+
+@contextmanager
+def _folder(folder: Path) -> Iterator[Path]:
+    """The folder, made if it is not there; and taken away again if nothing comes of it."""
+    there = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+    except BaseException:
+        if not there:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 # -- input -------------------------------------------------------------------------------------------------------------
@@ -207,9 +224,13 @@ def _numbers(path: Path) -> Array:
             raise ValueError(f"{path} must be a file of numpy.save: {error}") from error
         table = array[:, np.newaxis] if array.ndim == 1 else array
     else:
-        lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.partition("#")[0].strip()]
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} must be text in UTF-8 (or a file of numpy.save called *.npy): {error}") from error
+        lines = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
         comma = "," if any("," in line for line in lines) else None
-        if lines and any(map(str.isalpha, lines[0])) and not any(map(_is_number, lines[0].split(comma))):
+        if lines and all(map(_is_name, lines[0].split(comma))):
             del lines[0]
         if not lines:
             raise ValueError(f"{path} must hold numbers, got none")
@@ -222,12 +243,10 @@ def _numbers(path: Path) -> Array:
     return table.astype(np.float64)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _is_name(text: str) -> bool:
+    """Whether it names a column: it has a letter, and does not begin as a number does, however ill it goes on."""
+    text = text.strip().strip("\"'")
+    return any(map(str.isalpha, text)) and text[0] not in "+-.0123456789" and text.lower() not in ("nan", "inf")
 
 
 def _tuned(problem: Any, arguments: Namespace, rho: float) -> tuple[Problem, str]:
@@ -315,7 +334,7 @@ def _tables(design: Design) -> dict[str, str]:
     from corrnoise.theory.finite_noise import FiniteNoise
     from corrnoise.theory.pole_noise import PoleNoise
 
-    tables = {}
+    tables = {}  # of the names OPTIONAL_FILES
     if design.toeplitz is not None:
         comments = [
             "first columns of the noising matrix and of the strategy; beta is noising_coef",

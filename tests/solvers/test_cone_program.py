@@ -28,8 +28,8 @@ def test_same_optimum_as_the_interior_point_method(pair, criterion):
         w = cones.quadrature * spectrum
         by_cones, by_weights = cones.solve(spectrum), MultiplierProgram.solve(cones, spectrum)
         value, other = cones.evaluate(by_cones, w).value, cones.evaluate(by_weights, w).value
-        assert value == pytest.approx(other, rel=3e-8)
-        assert cones.suboptimality(by_cones, spectrum) < 1e-4
+        assert value == pytest.approx(other, rel=1e-9)
+        assert cones.suboptimality(by_cones, spectrum) < 1e-8
 
 
 def test_optimum_against_a_plain_formulation():
@@ -95,9 +95,31 @@ def test_failing_and_wrong_solvers_are_errors(monkeypatch):
     program = ConeProgram(0.1, 1.0, "distance", 40, 3)
     right = program.solve(np.ones(21))
     monkeypatch.setattr(program._problem, "solve", lambda **_: None)
-    program._c.value = 1.05 * right
+    program._c.value = 3 * right
     with pytest.raises(ConeProgramError, match="above the optimum"):
         program.solve(np.ones(21))
     program._c.value = 0.5 * right
     with pytest.raises(ConeProgramError, match="no slack"):
         program.solve(np.ones(21))
+
+
+@pytest.mark.parametrize(
+    ("pair", "count", "lags"),
+    [((1e-4, 0.1), 1000, 50), ((0.099999, 0.1), 100, 10), ((1e-5, 0.01), 200, 20), ((1e-4, 1.0), 200, 20)],
+)
+@pytest.mark.parametrize("noisy", [False, True])
+def test_where_rounding_stops_the_cone_solver_short_the_answer_is_polished(pair, count, lags, noisy):
+    program = ConeProgram(*pair, "distance", count, lags)
+    spectrum = NuFTRL(pair[0]).power_spectrum(program.frequencies) if noisy else np.ones(program.frequencies.size)
+    assert program.suboptimality(program.solve(spectrum), spectrum) < 1e-8
+
+
+def test_an_answer_that_is_a_little_off_is_polished(monkeypatch):
+    program = ConeProgram(0.1, 1.0, "distance", 40, 3)
+    spectrum = np.ones(21)
+    right = program.solve(spectrum)
+    best = program.evaluate(right, program.quadrature).value
+    monkeypatch.setattr(program._problem, "solve", lambda **_: None)
+    program._c.value = 1.05 * right
+    assert program.evaluate(1.05 * right, program.quadrature).value > (1 + 1e-4) * best
+    assert program.evaluate(program.solve(spectrum), program.quadrature).value == pytest.approx(best, rel=1e-9)

@@ -437,3 +437,15 @@ def test_designs_are_frozen() -> None:
         d.metadata["more"] = 1  # type: ignore[index]
     assert Design(ProductNoise([0.1], [0.5]), None, 1.0) != Design(NuFTRL(0.1), None, 1.0)
     assert Design(DPSGD(), None, 1.0).noise_multiplier == pytest.approx(1 / math.sqrt(2))
+
+
+def test_metadata_may_be_numbers_of_numpy() -> None:
+    kept: dict[str, Any] = {"n": np.int64(3), "x": np.float32(0.5), "yes": np.bool_(True)}
+    assert design(LinearRegression([1.0, 0.5], 0.1), metadata=kept).metadata == {
+        "n": 3,
+        "x": 0.5,
+        "yes": True,
+        "tolerance": 1e-6,
+    }
+    with pytest.raises(TypeError, match="metadata must be a mapping"):
+        design(LinearRegression([1.0, 0.5], 0.1), metadata=3)  # type: ignore[arg-type]

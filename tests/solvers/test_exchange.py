@@ -274,3 +274,10 @@ def test_jax_privacy_reads_the_same_strategy() -> None:
     inverse = np.asarray(theirs.inverse().toeplitz_coefs(50))
     assert inverse == pytest.approx(noise_from_buffers(form).coefficients(50), rel=1e-9, abs=1e-12)
     assert math.sqrt(blts.sensitivity_squared(theirs, 50)) == pytest.approx(form.sensitivity_upper_bound(50), rel=1e-12)
+
+
+def test_what_is_no_noise_and_no_form_is_named() -> None:
+    with pytest.raises(TypeError, match="noise must be correlated noise"):
+        toeplitz_form(None, 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="form must be BufferForm"):
+        noise_from_buffers(None)  # type: ignore[arg-type]

@@ -208,3 +208,13 @@ def test_no_function():
 def test_what_does_not_settle(power):
     with pytest.raises(ArithmeticError, match="power is not resolved by 262144 frequencies"):
         noise_from_power_spectrum(power)
+
+
+def test_callables_that_work_in_place_do_no_harm():
+    def careless(omega):
+        omega *= 1e-3
+        return np.full_like(omega, 1.1)
+
+    before = noise_from_power_spectrum(lambda omega: 1.5 + np.cos(omega))
+    assert noise_from_power_spectrum(careless).cepstrum.size == 0
+    assert noise_from_power_spectrum(lambda omega: 1.5 + np.cos(omega)) == before

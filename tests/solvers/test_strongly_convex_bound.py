@@ -7,6 +7,7 @@ other kernels.  J is γ_∞² times the mean of |B|² ψ/η⁴, free of units; F
 import math
 from importlib import import_module
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -396,10 +397,20 @@ def test_bad_problems_and_noise_are_named():
         strongly_convex_bound(StronglyConvex(0.1, 1.99999, 1), DPSGD())
 
 
-def test_a_failing_cone_solver_is_an_error():
-    """κ = 10⁴ with few frequencies: CLARABEL's answers are off by a percent, or called inaccurate by itself."""
-    with pytest.raises(ConeProgramError, match="fast"):
-        strongly_convex_bound(StronglyConvex(1e-4, 1, 1), DPSGD(), method="socp", lags=50)
+def test_a_failing_cone_solver_is_an_error(monkeypatch):
+    def fails(*_, **__):
+        raise cp.SolverError("numerical error")
+
+    monkeypatch.setattr(cp.Problem, "solve", fails)
+    with pytest.raises(ConeProgramError, match=r"numerical error.*fast"):
+        strongly_convex_bound(StronglyConvex(0.1, 1, 1), DPSGD(), method="socp", lags=5)
+
+
+def test_the_cone_program_is_solved_at_large_condition_numbers():
+    """κ = 10⁴, where CLARABEL's own answer is off by 0.3 %: the certificate bounds what is left."""
+    found = strongly_convex_certificate(StronglyConvex(1e-4, 1, 1), DPSGD(), method="socp", lags=50)
+    assert 0 <= found.suboptimality < 1e-8
+    assert found.upper_bound < found.value < math.inf  # to the grid the peak at frequency 0 is wider than it is
 
 
 def test_kernels_of_the_search_are_kept_small():

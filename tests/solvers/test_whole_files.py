@@ -63,3 +63,22 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="missing"):
         write_whole(tmp_path / "missing" / "a", "x")
+
+
+def test_stale_files_go_with_the_new_ones_and_not_before(tmp_path: Path) -> None:
+    for name in "abc":
+        write_whole(tmp_path / name, "first")
+    with pytest.raises(ValueError, match=r"^$"), whole_files(tmp_path, stale=("a", "b")) as staging:
+        broken(staging / "a", ValueError)
+    assert contents(tmp_path) == dict.fromkeys("abc", "first")
+    with whole_files(tmp_path, stale=("a", "b", "absent")) as staging:
+        (staging / "a").write_text("second")
+    assert contents(tmp_path) == {"a": "second", "c": "first"}
+
+
+def test_a_folder_in_the_place_of_a_file_is_noticed_before_anything_is_replaced(tmp_path: Path) -> None:
+    write_whole(tmp_path / "a", "first")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(IsADirectoryError, match="b is a folder"), whole_files(tmp_path) as staging:
+        [(staging / name).write_text("second") for name in "ab"]
+    assert (tmp_path / "a").read_text() == "first"

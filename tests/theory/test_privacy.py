@@ -388,6 +388,9 @@ def test_balls_are_rounded_up_as_a_whole() -> None:
 
 def test_arguments_of_multipliers_are_checked() -> None:
     assert safe_multiplier(math.inf, 1.0) == math.inf
+    for sensitivity in (0.0, -1.0, -math.inf, math.nan):
+        with pytest.raises(ValueError, match=r"sensitivity must lie in \(0, inf\)"):
+            safe_multiplier(sensitivity, 1.0)
     for rho in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match=r"rho must lie in \(0, inf\)"):
             safe_multiplier(1.0, rho)

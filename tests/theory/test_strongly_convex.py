@@ -431,3 +431,9 @@ def test_printed_theorem_is_violated_with_its_own_constant():
     assert square > 4 * claimed + 0.01
     # With the corrected sign this Λ is no multiplier: its coefficients are negative.
     assert float(np.mean(lam * np.cos(4 * omega))) > 0
+
+
+def test_dimensions_beyond_floats_are_refused():
+    with pytest.raises(ValueError, match="dimension must lie in"):
+        StronglyConvex(0.1, 1.0, 1.0, dimension=10**400)
+    assert type(StronglyConvex(0.1, 1.0, 1.0, dimension=3).dimension) is int
