@@ -1,8 +1,8 @@
 """Mutation testing of ``theory/``: ``python -m mutation`` changes formulas, and the tests must notice.
 
 A seeded sample of 300 mutants by default, ``--all`` for every one.  Each runs in a copy of the repository: first the
-tests of its own module, then those of the rest of ``theory/``, the ledger of claims, and the simulations; the first
-failure kills it.
+tests of its own module, then those of the rest of ``theory/``, the ledger of claims, and the simulations, as far as
+they can reach it through imports; the first failure kills it.
 Finished mutants are kept in ``.mutation/`` and not run again.  Survivors with a known reason are in ``survivors.toml``;
 the exit status is 1 if less than 95 % are killed or a survivor has no reason.
 """
@@ -24,6 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from mutation.mutants import Mutant, mutants, sample
+from mutation.reach import reaches
 
 ROOT = Path(__file__).parents[1]
 REQUIRED = 0.95
@@ -64,13 +65,21 @@ class Workshop:
         return done.returncode == 0
 
     def stages(self, module: str) -> Iterator[tuple[str, ...]]:
-        """The tests to run, those likeliest to notice first."""
-        path = Path("tests", module)
-        own = path.with_name(f"test_{path.name}")
-        folders = (path.parent.as_posix(), "tests/theory", "tests/paper_checks/test_claims.py", "tests/simulations")
-        for tests in dict.fromkeys((own.as_posix(), *folders)):
-            if (self.root / tests).exists():
-                yield (tests,)
+        """The tests to run, those likeliest to notice first; none twice."""
+        path = self.root / "tests" / module
+        done: set[Path] = set()
+        for pattern in (
+            path.with_name(f"test_{path.name}").relative_to(self.root).as_posix(),
+            f"{path.parent.relative_to(self.root).as_posix()}/test_*.py",
+            "tests/theory/**/test_*.py",
+            "tests/paper_checks/test_claims.py",
+            "tests/simulations/test_*.py",
+        ):
+            tests = [test for test in sorted(self.root.glob(pattern)) if test not in done]
+            done.update(tests)
+            tests = [test for test in tests if reaches(self.root, test, module)]
+            if tests:
+                yield tuple(test.relative_to(self.root).as_posix() for test in tests)
 
     def check_itself(self, modules: Iterable[str], jobs: int) -> None:
         """Refuse to start where the tests fail without any mutant: everything would count as killed."""

@@ -95,3 +95,23 @@ def test_tests_that_fail_by_themselves_are_refused(root: Path, mutation: ModuleT
     with pytest.raises(RuntimeError, match="the tests fail without any mutant"):
         mutation.main(["--all", "--jobs", "1"])
     assert (root / ".mutation/results.jsonl").read_text() == ""
+
+
+def test_only_tests_that_reach_the_module_are_run(root: Path) -> None:
+    reaches = importlib.import_module("mutation.reach").reaches
+    for name, text in {
+        "theory/one.py": "x = 1",
+        "theory/two.py": "from corrnoise.theory import one",
+        "theory/three.py": "from corrnoise.theory.two import one",
+        "theory/four.py": "import math",
+        "tests/helper.py": "from corrnoise.theory.three import one",
+        "tests/test_helper.py": "from helper import one\nimport corrnoise.theory.four",
+        "tests/test_four.py": "from corrnoise.theory.four import math",
+        "tests/test_all.py": "import corrnoise as cn\nimport corrnoise.theory.four",
+        "tests/test_computed.py": "from corrnoise.theory.four import math\nimport_module(name)",
+        "tests/test_unknown.py": "import theory",
+    }.items():
+        (root / name).write_text(text)
+    found = {path.name for path in root.glob("tests/test_*.py") if reaches(root, path, "theory/one.py")}
+    assert found == {"test_helper.py", "test_all.py", "test_computed.py", "test_unknown.py"}
+    assert reaches(root, root / "tests/test_four.py", "theory/four.py")
