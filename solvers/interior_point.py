@@ -105,14 +105,15 @@ class MultiplierProgram:
         return np.asarray(by_a @ table.real + by_b @ table.imag) * c.sum() / at.value
 
     def _root_of_hessian(self, at: Evaluation, w: Array) -> Array:
-        """Y with YᵀY = ∇²f."""
+        """Y with YᵀY = ∇²f: two rows a frequency, sqrt(2w/(δu)) (∇X − X ∇u/u) for X = X₁ and X₂."""
         k = self._condition
-        (x1, x2), root = k.cone(at.a, at.b), np.sqrt(2 * w / (k.width * at.slack))[:, np.newaxis]
-        x1, x2 = (x1 / at.slack)[:, np.newaxis], (x2 / at.slack)[:, np.newaxis]
-        grad = 2 * (k.r[:, np.newaxis] * self._real + (k.width * k.s)[:, np.newaxis] * self._imaginary)  # of u
-        first = (2 * k.x - k.slow - k.fast)[:, np.newaxis] * self._real - x1 * grad
-        second = (2 * k.s)[:, np.newaxis] * self._real + k.width * self._imaginary - x2 * grad
-        return np.concatenate([root * first, root * second])
+        x1, x2 = (2 * x / at.slack for x in k.cone(at.a, at.b))
+        root = np.sqrt(2 * w / (k.width * at.slack))
+        by_real = root * np.array([2 * k.x - k.slow - k.fast - x1 * k.r, 2 * k.s - x2 * k.r])
+        by_imaginary = root * k.width * np.array([-x1 * k.s, 1 - x2 * k.s])
+        rows = by_real[:, :, np.newaxis] * self._real
+        rows += by_imaginary[:, :, np.newaxis] * self._imaginary
+        return np.asarray(rows.reshape(-1, self._real.shape[1]))
 
     def suboptimality(self, c: Array, spectrum: Array) -> float:
         """By how much f(c) may exceed its minimum, relatively: (∇f·z + max_j (−∇f_j)₊ Σ z)/f, z = c − lower bounds.
@@ -173,8 +174,8 @@ class MultiplierProgram:
 
     def _newton_step(self, at: Evaluation, w: Array, slope: Array, z: Array, y: Array, target: float) -> Array | None:
         """Relative step dz/z of the perturbed optimality conditions ∇f = y, y z = target; None where rounding rules."""
-        root = self._root_of_hessian(at, w) * z
-        matrix = root.T @ root
+        root = self._root_of_hessian(at, w)
+        matrix = root.T @ root * np.outer(z, z)
         matrix[np.diag_indices_from(matrix)] += y * z
         try:
             return np.asarray(cho_solve(cho_factor(matrix), target - slope * z))
