@@ -36,7 +36,6 @@ import numpy as np
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
-from corrnoise.theory.quadrature import modulus
 from corrnoise.theory.records import Record
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance, unit_variance
 
@@ -96,29 +95,36 @@ def frequency_condition(slow: float, fast: float, frequencies: Array, criterion:
     c, s = np.cos(frequencies / 2), np.sin(frequencies / 2)
     epsilon = float(checks.choice("criterion", criterion, CRITERIA) == "objective")
     r = slow * fast * c * c + (2 - slow) * (2 - fast) * s * s
-    offset = epsilon * modulus(fast, c, s) ** 2 - fast * (fast - slow)
-    return FrequencyCondition(slow, fast, epsilon, c, 2 * s * s, 2 * s * c, r, offset)
+    x = 2 * s * s
+    # |β|² = l² + 2x (1 − l), so that nothing cancels near frequency 0.
+    offset = slow * fast + 2 * x * (1 - fast) if epsilon else np.full_like(x, -fast * (fast - slow))
+    return FrequencyCondition(slow, fast, epsilon, c, x, 2 * s * c, r, offset)
 
 
 def circle_multiplier(slow: float, fast: float, criterion: str) -> tuple[float, float]:
     """The best constant multiplier for independent noise, and its mean gain (1/2π) ∫ ξ dω, in closed form.
 
-    With Λ = c the slack is affine in cos ω, so the mean of ξ is (δ c² + l (2c + ε))/sqrt(u(0) u(π)), and its derivative
-    vanishes at a root of a cubic.  In units of the paper's (90), ``"distance"``, the mean of ψ/η⁴ is this by l.
+    With Λ = c the slack is affine in cos ω, p + 2rc at ω = 0 and q + 2sc at ω = π, so the mean of ξ is
+    (δ c² + l (2c + ε))/sqrt((p + 2rc)(q + 2sc)).  Its derivative vanishes at a root of a cubic, from which a factor δ
+    is taken out by hand: nothing cancels as κ → 1.  In units of the paper's (90), ``"distance"``, the mean of ψ/η⁴ is
+    this by l.
     """
     delta, end = fast - slow, frequency_condition(slow, fast, np.array([0.0, math.pi]), criterion)
     if delta == 0:
         return 1.0, 1 / (2 - fast)
-    polynomial = np.polynomial.Polynomial
-    above = polynomial([fast * end.epsilon, 2 * fast, delta])
-    left, right = (polynomial([k, 2 * r]) for k, r in zip(end.offset, end.r, strict=True))
-    stationary = 2 * above.deriv() * left * right - above * (left * right).deriv()
-    roots = stationary.roots()
-    candidates = np.append(roots.real[np.abs(roots.imag) <= 1e-6 * np.abs(roots)], 0.0)
-    feasible = candidates[(candidates >= 0) & (left(candidates) > 0) & (right(candidates) > 0)]
-    means = above(feasible) / np.sqrt(left(feasible) * right(feasible))
+    (p, q), (r, s) = end.offset.tolist(), end.r.tolist()
+    if end.epsilon:
+        lowest, low = -4 * fast**2 * slow, -8 * fast**2 * slow
+    else:
+        lowest, low = 4 * fast**3 * delta, -4 * fast**2 * (r + s)
+    roots = np.polynomial.Polynomial([lowest, low + 4 * p * q, 6 * (p * s + q * r), 8 * r * s]).roots()
+    c = roots.real[(np.abs(roots.imag) <= 1e-6 * np.abs(roots)) & (roots.real > 0)]
+    slacks = np.array([p + 2 * r * c, q + 2 * s * c])
+    c, slacks = c[(slacks > 0).all(axis=0)], slacks[:, (slacks > 0).all(axis=0)]
+    with np.errstate(over="ignore"):
+        means = (c / np.sqrt(slacks[0])) * ((delta * c + 2 * fast + fast * end.epsilon / c) / np.sqrt(slacks[1]))
     best = int(np.argmin(means))
-    return float(feasible[best]), float(means[best])
+    return float(c[best]), float(means[best])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -252,6 +252,28 @@ def test_circle_criterion_against_quadrature(pair, criterion):
         assert float(value(factor * constant)) > mean * (1 + 1e-9)
 
 
+@given(
+    rates(1e-9) | st.tuples(log_uniform(1e-15, 0.5), log_uniform(1e-9, 1.9)).map(lambda p: ((1 - p[0]) * p[1], p[1]))
+)
+def test_circle_criterion_at_40_digits(pair):
+    """The closed mean at the constant found, and no smaller one beside it, also next to κ = 1."""
+    with mp.workdps(40):
+        m, ell = (mp.mpf(rate) for rate in pair)
+        delta = ell - m
+
+        def mean(c, epsilon):
+            r = [x * (2 - m - ell) + m * ell for x in (0, 2)]
+            offset = [epsilon * (ell**2 + 2 * x * (1 - ell)) - ell * delta for x in (0, 2)]
+            u = [2 * r[k] * c + offset[k] for k in (0, 1)]
+            return (delta * c**2 + ell * (2 * c + epsilon)) / mp.sqrt(u[0] * u[1]) if min(u) > 0 else mp.inf
+
+        for criterion, epsilon in EPSILON.items():
+            constant, found = circle_multiplier(*pair, criterion)
+            beside = [mean(constant * (1 + mp.mpf(k) / 10**4), epsilon) for k in (-100, -1, 1, 100)]
+            assert abs(found / mean(mp.mpf(constant), epsilon) - 1) < 1e-12 / (2 - pair[1])
+            assert min(beside) > found * (1 - mp.mpf(10) ** -13)
+
+
 def test_circle_bound_has_its_constants():
     """(η/2)(dσ² + σ_sgd²) times the mean gain, at ρ = 2, G = 3, and the printed constant is 4 times that."""
     problem = StronglyConvex(0.2, 2, 0.5, dimension=7, gradient_noise_std=1.5)
