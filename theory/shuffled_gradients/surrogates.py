@@ -30,7 +30,6 @@ from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
 from corrnoise.theory.shuffled_gradients.losses import Task
 from corrnoise.theory.shuffled_gradients.schedules import Schedule
-from corrnoise.theory.shuffled_gradients.shapes import shaped, symmetric
 
 
 def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> float:
@@ -47,7 +46,7 @@ def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> fl
         r >= 0.
     """
     r, b = checks.real("radius", radius, "[0, 1e100]"), checks.reals("vector", vector, ndim=1)
-    eigenvalues, basis = np.linalg.eigh(symmetric("matrix", matrix, b.size))
+    eigenvalues, basis = np.linalg.eigh(checks.symmetric("matrix", matrix, b.size))
     beta, top = basis.T @ b, max(float(eigenvalues[-1]), 0.0)
     gaps = top - eigenvalues
 
@@ -206,8 +205,8 @@ def convergence_run(
     if schedule.placement not in ("every", "end"):
         raise ValueError(f"schedule must have its noise at every step or at the end, got {schedule.placement!r}")
     n, d = task.features.shape
-    best = shaped("minimiser", minimiser, (d,))
-    x = np.zeros(d) if start is None else shaped("start", start, (d,))
+    best = checks.shaped("minimiser", minimiser, (d,))
+    x = np.zeros(d) if start is None else checks.shaped("start", start, (d,))
     counts = schedule.private.tolist()
     kinds = {c: dissimilarities(task, c, radius=radius, order=order) for c in set(counts)}
     smoothness = {c: epoch_smoothness(task, c) for c in kinds}
