@@ -124,14 +124,8 @@ def shuffled_run(
     -------
     Array of shape (K + 1, d).
     """
+    checks.instance("task", task, Task).require_records(schedule)
     n, d = task.features.shape
-    if schedule.samples != n:
-        raise ValueError(
-            f"schedule must have as many samples as there are private records, {n}, got {schedule.samples}"
-        )
-    needed = n - int(schedule.private.min())
-    if needed > len(task.public_features):
-        raise ValueError(f"public_features must have at least {needed} rows, got {len(task.public_features)}")
     eta = checks.real("learning_rate", learning_rate, "(0, inf)")
     public = (
         eta if public_learning_rate is None else checks.real("public_learning_rate", public_learning_rate, "(0, inf)")

@@ -64,7 +64,8 @@ def linear_run_separation(sensitivities: ArrayLike, noise: ArrayLike, contractio
         s_t, τ_t >= 0 and c_t in [−1, 1], each of shape (T,).
     """
     s = checks.reals("sensitivities", sensitivities, ndim=1)
-    tau, c = checks.shaped("noise", noise, s.shape, "[0, inf)"), checks.shaped("contractions", contractions, s.shape, "[-1, 1]")
+    tau = checks.shaped("noise", noise, s.shape, "[0, inf)")
+    c = checks.shaped("contractions", contractions, s.shape, "[-1, 1]")
     signs = np.concatenate([np.cumprod(np.sign(c[:0:-1]))[::-1], [1.0]])
     with np.errstate(divide="ignore"):
         logs = np.concatenate([np.cumsum(np.log(np.abs(c[:0:-1])))[::-1], [0.0]])  # of |w|; −inf where it vanishes
@@ -114,7 +115,8 @@ def quadratic_run(
     if b.ndim != 3 or b.size == 0:
         raise ValueError(f"targets must have shape (K, n, d) with K, n, d >= 1, got shape {b.shape}")
     epochs, n, d = b.shape
-    a, sigma = checks.shaped("hessians", hessians, (*b.shape, d)), checks.shaped("noise", noise, (epochs, n), "[0, inf)")
+    a = checks.shaped("hessians", hessians, (*b.shape, d))
+    sigma = checks.shaped("noise", noise, (epochs, n), "[0, inf)")
     shrink = 1 / (1 + eta * n * checks.real("ridge", ridge, "[0, inf)"))
     mean = np.zeros(d) if start is None else checks.shaped("start", start, (d,))
     covariance = np.zeros((d, d))

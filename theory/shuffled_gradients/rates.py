@@ -67,6 +67,13 @@ def amplification(
     return (used - 1) / n + 1 if whole_run else used
 
 
+def _require_accounting(algorithm: str, accounting: str) -> None:
+    """One of ``ACCOUNTING``, of which noise at the end has none that is published."""
+    checks.choice("accounting", accounting, ACCOUNTING)
+    if algorithm == "Noise at the end" and accounting == "published":
+        raise ValueError("accounting must be 'epochs composed' or 'whole run' for noise at the end, got 'published'")
+
+
 class TunedRun(NamedTuple):
     """A learning rate, and a bound of the excess risk at it."""
 
@@ -99,11 +106,11 @@ def tuned_run(
         d, and the privacy of the run; (ε, δ) is converted by ``published_rho``.
     accounting
         ``"whole run"`` or ``"epochs composed"``, both with the corrected noise term, or ``"published"``: epochs
-        composed, with the published noise term.
+        composed, with the published noise term, which there is none of for noise at the end.
     distance, lipschitz, smoothness, deviation
         R, G, L and s > 0.
     """
-    checks.choice("accounting", accounting, ACCOUNTING)
+    _require_accounting(algorithm, accounting)
     d, eps = checks.integer("dimension", dimension, 1), checks.real("epsilon", epsilon, _POSITIVE)
     radius, g, smooth, s = (
         checks.real(name, value, _POSITIVE)
@@ -159,11 +166,8 @@ def leading_rate(
     n, p = checks.integer("samples", samples, 1), checks.real("private_share", private_share, "(0, 1]")
     ratio = math.sqrt(checks.integer("dimension", dimension, 1)) / checks.real("epsilon", epsilon, _POSITIVE)
     used = p if name in ("Priv-Pub", "Pub-Priv") else 1.0
-    if checks.choice("accounting", accounting, ACCOUNTING) == "whole run" or name == "Noise at the end":
-        if accounting == "published":
-            raise ValueError(
-                "accounting must be 'epochs composed' or 'whole run' for noise at the end, got 'published'"
-            )
+    _require_accounting(name, accounting)
+    if accounting == "whole run" or name == "Noise at the end":
         return math.sqrt(used) * ratio / n
     spread = used / n / ((1 - p) * n + 1 if name == "Interleaved" else 1.0)
     return (spread * ratio**2) ** (2 / 3) if accounting == "published" else math.sqrt(spread) * ratio
