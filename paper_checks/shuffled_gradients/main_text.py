@@ -10,6 +10,7 @@ import numpy as np
 from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.simulations.shuffled_experiments import RATES
 from corrnoise.theory.checks import Array
 from corrnoise.theory.shuffled_gradients.accountants import Training, accountant, published_rho
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
@@ -243,7 +244,7 @@ def logistic_loss(product: float, label: float, printed: bool = False, sign: flo
     return value, right
 
 
-RATES = np.array([digit * 10.0**-k for k in range(1, 10) for digit in (1, 5)])
+GRID = np.array(RATES)
 
 
 @cache
@@ -258,11 +259,11 @@ def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, di
     Private records are all alike at ``distance`` from 0, public ones ``shift`` further on at a right angle.
     """
     n, spread = schedule.samples, 100.0 * (_multiplier(schedule, epsilon) ** 2 if schedule.private.any() else 0.0)
-    here, aside, variance = np.full(RATES.size, -distance), np.zeros(RATES.size), np.zeros(RATES.size)
-    keep, fresh = np.log1p(-RATES), {}
+    here, aside, variance = np.full(GRID.size, -distance), np.zeros(GRID.size), np.zeros(GRID.size)
+    keep, fresh = np.log1p(-GRID), {}
     for count in np.unique(schedule.private).tolist():
         later = n - 1 - np.nonzero(schedule.noisy_steps(count))[0]
-        fresh[count] = np.square(RATES) * np.exp(2 * later[:, np.newaxis] * keep).sum(axis=0)
+        fresh[count] = np.square(GRID) * np.exp(2 * later[:, np.newaxis] * keep).sum(axis=0)
     for count in schedule.private.tolist():
         here = here * np.exp(n * keep)
         aside = aside * np.exp(n * keep) + shift * -np.expm1((n - count) * keep)
