@@ -1,4 +1,4 @@
-"""Sections 3, 5 and 6, Tables and Appendix H: statements of the running text about dissimilarity, algorithms and data."""
+"""Sections 3, 5 and 6, Tables, Appendices F.3 and H: statements of the running text about dissimilarity, algorithms and data."""
 
 import math
 from functools import cache
@@ -188,6 +188,23 @@ def table_3(samples: int, epochs: int, part: float, printed: bool = False, late:
     return full, np.where(k > first + late, 0.0, 1.0)
 
 
+@PAPER.identity(
+    "Appendix F.3",
+    part="(private epochs)",
+    printed="Pub-Priv has $S = p K$ epochs of private records, Priv-Pub $K - S = p K$",
+    corrected="Priv-Pub has $S$ epochs of private records, Pub-Priv $K - S$",
+    domain=PHASES,
+    as_printed={"swapped": True},
+    counterexample={"samples": 4, "epochs": 5, "part": 0.0},
+    mutants=[{"late": 1}],
+)
+def appendix_f3_epochs(samples: int, epochs: int, part: float, swapped: bool = False, late: int = 0) -> Sides:
+    """By Algorithms 3 and 4, and as in Section 5.2.  Table 5 has one rate for both, so nothing rests on it."""
+    first, _, before, after = _phases(samples, epochs, part)
+    right = np.array([first + late, epochs - first])
+    return np.array([np.count_nonzero(s.private) for s in (before, after)]), right[::-1] if swapped else right
+
+
 @PAPER.inequality(
     "Table 5",
     printed=r"The rates of Table 1, at $K = O(n \epsilon^2/(d p))$ and, interleaved, $O(n \epsilon^2 ((1 - p) n + 1)/d)$",
@@ -283,7 +300,8 @@ def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, di
 )
 def figure_2(distance: float, shift: float, little: float, placement: str = "end", factor: float = 1.0) -> Sides:
     """On the bundled stand-ins interleaving is ahead of DP-ShuffleG and Pub-Priv in all panels, of Priv-Pub in most, and
-    of public records alone in few (none for ε = 1); with noise at the end private records alone are ahead of it.
+    of public records alone in few (none for ε = 1); with noise at the end private records alone are ahead of it in all but
+    one.
     """
     n, epochs, epsilon, d = 1000, 50, 5.0, 784
     mixed, end = interleaved(n, epochs, n // 2), dp_shuffled(n, epochs, placement)

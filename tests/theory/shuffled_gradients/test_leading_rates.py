@@ -101,6 +101,26 @@ def test_the_published_bound_falls_below_the_lower_bound():
     assert leading_rate("DP-ShuffleG", 100, 1000, 1.0) == pytest.approx(lower)
 
 
+def least_constant(n, d, epsilon):
+    """That of √d/(nε) sqrt((1 + log K) log(1/δ)), with amplification over K = max(n, (nε/√d)^{3/2}) epochs."""
+    ratio = math.sqrt(d) / (n * epsilon)
+    epochs = max(n, ratio**-1.5)
+    bound = tuned_run("DP-ShuffleG", n, d, epsilon, epochs).excess_risk_upper_bound
+    return bound / (ratio * math.sqrt((1 + math.log(epochs)) * math.log(1e6)))
+
+
+@given(st.floats(2, 16), st.floats(0, 3), st.floats(0.1, 5))
+def test_shuffling_attains_the_rate_of_independent_sampling(log_samples, log_dimension, epsilon):
+    n, d = int(10**log_samples), int(10**log_dimension)
+    assume(math.sqrt(d) <= n * epsilon / 2)
+    assert least_constant(n, d, epsilon) <= 13
+
+
+def test_a_constant_of_twelve_would_be_caught():
+    """Where √d is about half of nε, few epochs are run, and the third term of the bound matters."""
+    assert least_constant(110, 594, 5.0) > 12
+
+
 def test_leading_rates():
     n, d, epsilon, p = 1000, 16, 2.0, 0.25
     ratio = 2.0
