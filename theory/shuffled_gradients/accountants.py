@@ -74,7 +74,7 @@ CLIPPING = ("none", "cocoercive", "general")
 RELEASED = ("last iterate", "every epoch")
 CONVERSIONS = ("gaussian", "zcdp", "published")
 
-_LEAST = 1e-300  #: a δ that underflows is not 0
+_LEAST = 1e-300  #: what underflows is not 0
 _SMALLEST, _LARGEST = 1e-100, 1e100  #: noise multipliers
 _ROUNDING = 1e-12  #: relative, of sums and of probabilities
 _MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and logarithms
@@ -181,7 +181,8 @@ class Accountant(Record):
     def _budgets(self, noise_multiplier: float) -> Array:
         z = checks.real("noise_multiplier", noise_multiplier, f"[{_SMALLEST}, {_LARGEST}]")
         with np.errstate(over="ignore"):
-            return 2 * self.sums / z / z * (1 + _ROUNDING)  # on the safe side
+            budgets = 2 * self.sums / z / z * (1 + _ROUNDING)  # on the safe side
+        return np.maximum(budgets, np.where(self.sums > 0, _LEAST, 0.0))
 
     @property
     def _single(self) -> bool:

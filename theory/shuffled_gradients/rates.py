@@ -36,7 +36,7 @@ from corrnoise.theory.shuffled_gradients.accountants import published_rho
 
 ALGORITHMS = ("DP-ShuffleG", "Priv-Pub", "Pub-Priv", "Interleaved", "Noise at the end")
 ACCOUNTING = ("published", "epochs composed", "whole run")
-_POSITIVE = "(0, 1e100]"
+_POSITIVE = "[1e-30, 1e30]"  # so that nothing under- or overflows
 
 
 def amplification(
@@ -103,12 +103,12 @@ def tuned_run(
     algorithm, samples, epochs, private_share
         As for ``amplification``.
     dimension, epsilon, delta
-        d, and the privacy of the run; (ε, δ) is converted by ``published_rho``.
+        d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by ``published_rho``.
     accounting
         ``"whole run"`` or ``"epochs composed"``, both with the corrected noise term, or ``"published"``: epochs
         composed, with the published noise term, which there is none of for noise at the end.
     distance, lipschitz, smoothness, deviation
-        R, G, L and s > 0.
+        R, G, L and s in [1e-30, 1e30].
     """
     _require_accounting(algorithm, accounting)
     d, eps = checks.integer("dimension", dimension, 1), checks.real("epsilon", epsilon, _POSITIVE)
@@ -137,9 +137,9 @@ def tuned_run(
 
 def _stationary_point(a: float, b: float, c: float) -> float:
     """Of a/η + bη + cη² on η > 0: the root of 2cη³ + bη² = a, by Newton's method from above."""
-    eta = (a / (2 * c)) ** (1 / 3)
+    eta = a ** (1 / 3) / (2 * c) ** (1 / 3)
     for _ in range(200):
-        step = (2 * c * eta**3 + b * eta**2 - a) / (6 * c * eta**2 + 2 * b * eta)
+        step = ((2 * c * eta + b) * eta * eta - a) / ((6 * c * eta + 2 * b) * eta)
         eta -= step
         if step <= 1e-15 * eta:
             break

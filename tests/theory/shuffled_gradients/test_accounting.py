@@ -352,6 +352,13 @@ def test_noise_for_any_budget_is_no_more_than_needed(epsilon, conversion):
         assert mixture.epsilon(DELTA, z * (1 - 1e-8), conversion=conversion) > epsilon
 
 
+def test_a_budget_that_underflows_is_not_nothing():
+    for found in (Accountant([1e-200], [1.0]), Accountant([1e-200, 0.0], [0.5, 0.5])):
+        assert found.zcdp(1e100) > 0
+        assert found.epsilon(DELTA, 1e100, conversion="published") > 0
+    assert Accountant([0.0], [1.0]).epsilon(DELTA, 1e100, conversion="published") == 0
+
+
 def test_one_position_is_one_gaussian_mechanism():
     assert Accountant(np.array([2.0]), np.ones(1)).delta(1.0, 3.0) == pytest.approx(
         gaussian_delta(4 / 9, 1.0), rel=1e-12

@@ -1,6 +1,7 @@
 """Rates: closed forms of amplification, the best learning rate, what the bounds tend to, and the printed one's fall."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -69,6 +70,26 @@ def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon,
     assert bound(eta * 0.9) >= value * (1 - 1e-12)
     if eta * 1.1 <= ShuffledRun(n, epochs, d, eta, 1.0, 1.0, sigma, 1.0, 1.0).largest_learning_rate():
         assert bound(eta * 1.1) >= value * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("accounting", ACCOUNTING)
+@pytest.mark.parametrize("epochs", [1.0, 1e100])
+def test_tuned_runs_at_the_ends_of_their_domain(accounting, epochs):
+    for epsilon, distance, lipschitz, smoothness, deviation in product([1e-30, 1e30], repeat=5):
+        run = tuned_run(
+            "DP-ShuffleG",
+            10,
+            3,
+            epsilon,
+            epochs,
+            accounting=accounting,
+            distance=distance,
+            lipschitz=lipschitz,
+            smoothness=smoothness,
+            deviation=deviation,
+        )
+        assert np.isfinite(run).all()
+        assert min(run) > 0
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -147,10 +168,10 @@ def test_leading_rates():
         ({"algorithm": "SGD"}, "algorithm must be one of"),
         ({"accounting": "none"}, "accounting must be one of"),
         ({"epochs": 0.5}, r"epochs must lie in \[1, 1e100\]"),
-        ({"epsilon": 0.0}, r"epsilon must lie in \(0, 1e100\]"),
+        ({"epsilon": 0.0}, r"epsilon must lie in \[1e-30, 1e30\]"),
         ({"delta": 1.0}, r"delta must lie in \(0, 1\)"),
         ({"private_share": 0.0}, r"private_share must lie in \(0, 1\]"),
-        ({"distance": -1.0}, r"distance must lie in \(0, 1e100\]"),
+        ({"distance": -1.0}, r"distance must lie in \[1e-30, 1e30\]"),
         ({"algorithm": "Noise at the end", "accounting": "published"}, "noise at the end, got 'published'"),
     ],
 )
