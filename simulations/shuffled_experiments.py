@@ -168,8 +168,11 @@ def experiment(
     n = len(checks.instance("task", task, Task).features)
     share, clip = checks.real("private_share", private_share, "(0, 1]"), checks.real("clip_norm", clip_norm, "(0, inf)")
     schedule = ALGORITHMS[name](n, checks.integer("epochs", epochs, 1), share)
-    # Also where no noise is needed: a run on public records only has the multiplier 0.
-    multiplier = noise_multiplier(schedule, epsilon, delta, order=order, accounting=accounting)
+    multiplier = noise_multiplier(
+        schedule, epsilon, delta, order=order, accounting=accounting
+    )  # 0: public records only
+    if multiplier * clip == math.inf:
+        raise ValueError(f"epsilon must be large enough for some finite noise, got {epsilon!r}")
     _, least = empirical_risk_minimiser(task)
     largest = 2 / task.largest_smoothness()
     private = _admitted("rates", rates, largest)

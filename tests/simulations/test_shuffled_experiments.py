@@ -266,6 +266,11 @@ def test_bad_arguments_are_refused_by_every_algorithm(algorithm, change, error, 
             experiment(**good, public_rates=change["rates"])
 
 
+def test_budgets_that_no_noise_meets_are_refused():
+    with pytest.raises(ValueError, match="epsilon must be large enough for some finite noise, got 1e-300"):
+        experiment(task("digits-69 (stand-in)"), "Priv-Pub", epsilon=1e-300, epochs=2, runs=1)
+
+
 def test_learning_rates_without_a_guarantee_are_refused():
     with pytest.raises(ValueError, match="rates must hold one of at most 2/smoothness"):
         experiment(task("digits-69 (stand-in)"), "DP-ShuffleG", epsilon=1.0, rates=(2.5,), epochs=2, runs=1)

@@ -68,7 +68,7 @@ def amplification(
 
 
 def _require_accounting(algorithm: str, accounting: str) -> None:
-    """One of ``ACCOUNTING``, of which noise at the end has none that is published."""
+    """Refuse what is none of ``ACCOUNTING``, and ``"published"`` for noise at the end, which is not in the paper."""
     checks.choice("accounting", accounting, ACCOUNTING)
     if algorithm == "Noise at the end" and accounting == "published":
         raise ValueError("accounting must be 'epochs composed' or 'whole run' for noise at the end, got 'published'")
@@ -106,12 +106,13 @@ def tuned_run(
         d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by ``published_rho``.
     accounting
         ``"whole run"`` or ``"epochs composed"``, both with the corrected noise term, or ``"published"``: epochs
-        composed, with the published noise term, which there is none of for noise at the end.
+        composed, with the published noise term (not for noise at the end, which is not in the paper).
     distance, lipschitz, smoothness, deviation
         R, G, L and s in [1e-30, 1e30].
     """
     _require_accounting(algorithm, accounting)
-    d, eps = checks.integer("dimension", dimension, 1), checks.real("epsilon", epsilon, _POSITIVE)
+    n, d = checks.integer("samples", samples, 1), checks.integer("dimension", dimension, 1)
+    eps = checks.real("epsilon", epsilon, _POSITIVE)
     radius, g, smooth, s = (
         checks.real(name, value, _POSITIVE)
         for name, value in (
@@ -121,8 +122,8 @@ def tuned_run(
             ("deviation", deviation),
         )
     )
-    total = amplification(algorithm, samples, epochs, private_share=private_share, whole_run=accounting == "whole run")
-    n, ell = samples, 1 + math.log(epochs)
+    total = amplification(algorithm, n, epochs, private_share=private_share, whole_run=accounting == "whole run")
+    ell = 1 + math.log(epochs)
     energy = d * 2 * g**2 * total / published_rho(eps, delta)
     a, b, c = radius**2 / (n * epochs), 2 * ell * energy, 10 * ell * n**2 * s**2 * smooth
     if accounting == "published":

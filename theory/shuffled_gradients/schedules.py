@@ -66,9 +66,9 @@ class Schedule(Record):
 
     def noisy_steps(self, private: int) -> NDArray[np.bool_]:
         """Which steps of an epoch with ``private`` private ones, 0 to n, add noise, shape (n,)."""
-        step = np.arange(1, self.samples + 1)
         if checks.integer("private", private, 0) > self.samples:
             raise ValueError(f"private must lie in [0, samples] = [0, {self.samples}], got {private!r}")
+        step = np.arange(1, self.samples + 1)
         if private == 0:
             return np.zeros(self.samples, dtype=bool)
         return {
