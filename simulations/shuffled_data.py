@@ -245,9 +245,7 @@ def task(name: str, *, download: bool = False, cache: str | None = None, rotatio
     ImportError
         scikit-learn is not installed (extra ``data``).
     """
-    if name not in DATA_SETS:
-        raise ValueError(f"name must be one of {', '.join(map(repr, DATA_SETS))}, got {name!r}")
-    entry = DATA_SETS[name]
+    entry = DATA_SETS[checks.choice("name", name, tuple(DATA_SETS))]
     if entry.downloaded and not download:
         raise ValueError(f"name {name!r} is fetched from {entry.source}: allow it with download=True, or use {BUNDLED}")
     arguments: list[Any] = [cache] if entry.downloaded else []

@@ -40,18 +40,27 @@ from corrnoise.theory.shuffled_gradients.schedules import (
     public_then_private,
 )
 
+_ROUNDING = 1e-12  #: relative, of p K
+
+
+def private_epochs(private_share: float, epochs: int) -> int:
+    """The number ⌈p K⌉ of private epochs; a product that only rounding lifts above an integer is that integer."""
+    return math.ceil(private_share * epochs * (1 - _ROUNDING))
+
+
 #: Schedules by the names of the algorithms, from n, K and the share p of private steps.
 ALGORITHMS: dict[str, Callable[[int, int, float], Schedule]] = {
     "DP-ShuffleG": lambda n, epochs, p: dp_shuffled(n, epochs),
-    "Priv-Pub": lambda n, epochs, p: private_then_public(n, epochs, math.ceil(p * epochs)),
-    "Pub-Priv": lambda n, epochs, p: public_then_private(n, epochs, math.ceil(p * epochs)),
+    "Priv-Pub": lambda n, epochs, p: private_then_public(n, epochs, private_epochs(p, epochs)),
+    "Pub-Priv": lambda n, epochs, p: public_then_private(n, epochs, private_epochs(p, epochs)),
     "Interleaved": lambda n, epochs, p: interleaved(n, epochs, round(p * n)),
     "Public only": lambda n, epochs, p: Schedule(n, np.zeros(epochs, dtype=int)),
     "Noise at the end": lambda n, epochs, p: dp_shuffled(n, epochs, "end"),
 }
 TWO_PHASES = ("Priv-Pub", "Pub-Priv")
 ACCOUNTING = ("published", "sharp")
-RATES = tuple(float(f"{digit}e-{k}") for k in range(1, 9) for digit in (5, 1))
+#: The grid of the paper: 0.5, 0.1, 0.05, …, 5e-9, 1e-9.
+RATES = tuple(float(f"{digit}e-{k}") for k in range(1, 10) for digit in (5, 1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,6 +106,15 @@ def _excess(task: Task, schedule: Schedule, least: float, settings: dict[str, ob
     return np.array(runs)
 
 
+def _admitted(name: str, rates: Sequence[float], largest: float) -> list[float]:
+    """The learning rates that are at most ``largest``."""
+    given = checks.vector(name, rates, "(0, inf)").tolist()
+    admitted = [rate for rate in given if rate <= largest]
+    if not admitted:
+        raise ValueError(f"{name} must hold one of at most 2/smoothness = {largest!r}, got {given}")
+    return admitted
+
+
 def experiment(
     task: Task,
     algorithm: str,
@@ -127,11 +145,11 @@ def experiment(
     private_share
         p, the share of private steps, for the algorithms that use both kinds.
     epochs, clip_norm, order
-        K, G, and the order of the private records.
+        K, G > 0, and the order of the private records.
     accounting
         ``"published"`` or ``"sharp"``.
     rates
-        Learning rates; those above 2/smoothness are left out.
+        Learning rates > 0; those above 2/smoothness are left out.
     public_rates
         Learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of ``rates``; None for the same.
     runs, seed
@@ -147,22 +165,24 @@ def experiment(
     from joblib import Parallel, delayed
 
     name = checks.choice("algorithm", algorithm, tuple(ALGORITHMS))
-    share = checks.real("private_share", private_share, "(0, 1]")
-    schedule = ALGORITHMS[name](len(task.features), checks.integer("epochs", epochs, 1), share)
-    multiplier = 0.0
-    if schedule.private.any():
-        multiplier = noise_multiplier(schedule, epsilon, delta, order=order, accounting=accounting)
+    n = len(checks.instance("task", task, Task).features)
+    share, clip = checks.real("private_share", private_share, "(0, 1]"), checks.real("clip_norm", clip_norm, "(0, inf)")
+    schedule = ALGORITHMS[name](n, checks.integer("epochs", epochs, 1), share)
+    multiplier = noise_multiplier(
+        schedule, epsilon, delta, order=order, accounting=accounting
+    )  # 0: public records only
+    if multiplier * clip == math.inf:
+        raise ValueError(f"epsilon must be large enough for some finite noise, got {epsilon!r}")
     _, least = empirical_risk_minimiser(task)
     largest = 2 / task.largest_smoothness()
-    private = [rate for rate in rates if rate <= largest]
+    private = _admitted("rates", rates, largest)
     tried = [(rate, rate) for rate in private]
     if public_rates is not None and name in TWO_PHASES:
-        tried = [(rate, other) for rate in private for other in public_rates if other <= largest]
-    if not tried:
-        given = tuple(rates) if public_rates is None else (tuple(rates), tuple(public_rates))
-        raise ValueError(f"rates must hold one of at most 2/smoothness = {largest!r}, got {given}")
-    seeds = range(seed, seed + checks.integer("runs", runs, 1))
-    common = {"noise_std": multiplier * clip_norm, "order": order, "clip_norm": clip_norm}
+        public = _admitted("public_rates", public_rates, largest)
+        tried = [(rate, other) for rate in private for other in public]
+    first = checks.integer("seed", seed, 0)
+    seeds = range(first, first + checks.integer("runs", runs, 1))
+    common = {"noise_std": multiplier * clip, "order": order, "clip_norm": clip}
     results = Parallel(n_jobs=jobs)(
         delayed(_excess)(task, schedule, least, {**common, "learning_rate": rate, "public_learning_rate": other}, seeds)
         for rate, other in tried

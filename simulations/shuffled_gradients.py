@@ -27,7 +27,6 @@ from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.shuffled_gradients.losses import LOSSES, Task
 from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
-from corrnoise.theory.shuffled_gradients.shapes import shaped
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -125,14 +124,8 @@ def shuffled_run(
     -------
     Array of shape (K + 1, d).
     """
+    checks.instance("task", task, Task).require_records(schedule)
     n, d = task.features.shape
-    if schedule.samples != n:
-        raise ValueError(
-            f"schedule must have as many samples as there are private records, {n}, got {schedule.samples}"
-        )
-    needed = n - int(schedule.private.min())
-    if needed > len(task.public_features):
-        raise ValueError(f"public_features must have at least {needed} rows, got {len(task.public_features)}")
     eta = checks.real("learning_rate", learning_rate, "(0, inf)")
     public = (
         eta if public_learning_rate is None else checks.real("public_learning_rate", public_learning_rate, "(0, inf)")
@@ -140,7 +133,7 @@ def shuffled_run(
     sigma = checks.real("noise_std", noise_std, "[0, inf)")
     kind = checks.choice("order", order, ORDERS)
     clip = math.inf if clip_norm == math.inf else checks.real("clip_norm", clip_norm, "(0, inf)")
-    x = np.zeros(d) if start is None else np.array(shaped("start", start, (d,)))
+    x = np.zeros(d) if start is None else np.array(checks.shaped("start", start, (d,)))
     generator = np.random.default_rng(rng)
     permutation: NDArray[np.int64] = np.arange(n)
     if kind == "shuffled once":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.shuffled_gradients.losses import Loss, Task
 
@@ -25,7 +26,7 @@ def empirical_risk_minimiser(task: Task) -> tuple[Array, float]:
         The optimality conditions are not met to 1e-9 of the size of the gradients; the objective has no minimiser or is
         too ill-conditioned.
     """
-    name = task.regulariser.name
+    name = checks.instance("task", task, Task).regulariser.name
     if task.loss.name == "mean" and name in ("none", "ball", "ridge"):
         mean = task.features.mean(axis=0)
         x = task.regulariser.prox(mean, 1.0)

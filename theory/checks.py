@@ -8,11 +8,15 @@ value and the admissible range.  Ranges are written as a mathematician writes th
 from __future__ import annotations
 
 from numbers import Integral, Real
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Kind = TypeVar("Kind")
+
+_ASYMMETRY = 1e-9  #: that rounding may leave, relative to the largest entry
 
 
 def _ends(interval: str) -> tuple[float, float]:
@@ -80,6 +84,34 @@ def scalar_or_vector(name: str, values: object, interval: str, size: int) -> Arr
     return array
 
 
+def shaped(name: str, values: object, shape: tuple[int, ...], interval: str = "(-inf, inf)") -> Array:
+    """Return ``values`` as a read-only array of the given shape with entries in ``interval``."""
+    array = reals(name, values, interval)
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got shape {array.shape}")
+    return array
+
+
+def symmetric(name: str, values: object, size: int) -> Array:
+    """Return ``values`` as a read-only symmetric matrix of shape (``size``, ``size``)."""
+    matrix = shaped(name, values, (size, size))
+    difference = float(np.abs(matrix - matrix.T).max())
+    if difference > _ASYMMETRY * np.abs(matrix).max():
+        raise ValueError(
+            f"{name} must be symmetric, got entries that differ by {difference!r} from their mirror images"
+        )
+    return matrix
+
+
+def positive_definite(name: str, values: object, size: int) -> Array:
+    """Return ``values`` as a read-only symmetric positive definite matrix of shape (``size``, ``size``)."""
+    matrix = symmetric(name, values, size)
+    least = float(np.linalg.eigvalsh(matrix)[0])
+    if least <= 0:
+        raise ValueError(f"{name} must be positive definite, with eigenvalues in (0, inf), got {least!r}")
+    return matrix
+
+
 def integer(name: str, value: object, minimum: int) -> int:
     """Return ``value`` as an int, at least ``minimum``."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
@@ -96,10 +128,39 @@ def choice(name: str, value: object, options: tuple[str, ...]) -> str:
     return str(value)
 
 
+def boolean(name: str, value: object) -> bool:
+    """Return ``value``, True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def instance(name: str, value: object, kind: type[Kind]) -> Kind:
+    """Return ``value``, an instance of ``kind``."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {value!r:.80}")
+    return value
+
+
 def same_length(first: str, one: Array, second: str, other: Array) -> None:
     """Refuse two vectors of different length."""
     if one.shape != other.shape:
         raise ValueError(f"{first} and {second} must have the same length, got {one.size} and {other.size}")
 
 
-__all__ = ["Array", "ArrayLike", "choice", "integer", "real", "reals", "same_length", "scalar_or_vector", "vector"]
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "boolean",
+    "choice",
+    "instance",
+    "integer",
+    "positive_definite",
+    "real",
+    "reals",
+    "same_length",
+    "scalar_or_vector",
+    "shaped",
+    "symmetric",
+    "vector",
+]

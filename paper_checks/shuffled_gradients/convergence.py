@@ -9,11 +9,12 @@ from scipy.optimize import minimize_scalar
 from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.solvers.shuffled_rates import best_epochs
 from corrnoise.theory.checks import Array
+from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
 from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.divergences import noise_variance, quadratic_run
 from corrnoise.theory.shuffled_gradients.rates import leading_rate, tuned_run
+from corrnoise.theory.shuffled_gradients.schedules import interleaved, private_then_public, public_then_private
 
 RUNS = {
     "curvatures": vector(log_scale(1e-3, 1), 4),
@@ -244,6 +245,54 @@ def corollary_f1(
 
 
 @PAPER.identity(
+    "Appendix F.3",
+    part="(noise terms)",
+    printed=r"With the noise of Table 4 and $\eta = \frac{R^{2/3}}{n L^* (K (1 + \log K))^{1/3}}$ the noise term of F.1 is of the order "
+    r"$\frac{R^{4/3} d G^2 \log(1/\delta)}{n L^* \epsilon^2}$ times $\frac{S}{K^{2/3} (1 + \log K)^{2/3}}$ for Priv-Pub and "
+    r"$\frac{K^{1/3} (1 + \log K)^{1/3}}{n - 1 + n_d}$ for Interleaved",
+    corrected=r"$S (1 + \log S)$ for $S$, as Pub-Priv has, and $n + 1 - n_d$ for $n - 1 + n_d$, as Table 4 has",
+    domain={
+        "kind": one_of("private first", "public first", "interleaved"),
+        "samples": integers(2, 1000, log=True),
+        "epochs": integers(3, 1000, log=True),
+        "part": linear(0, 1),
+    },
+    as_printed={"reversed_sign": True, "window": False},
+    counterexample={"kind": "interleaved", "samples": 1000, "epochs": 50, "part": 0.5},
+    mutants=[{"reversed_sign": True}, {"window": False}, {"shift": 1}],
+)
+def appendix_f3_noise(
+    kind: str,
+    samples: int,
+    epochs: int,
+    part: float,
+    reversed_sign: bool = False,
+    window: bool = True,
+    shift: int = 0,
+) -> Sides:
+    """Two slips of what follows from F.1 as printed: n = 1000, n_d = 500 makes the noise term of Interleaved 2.99 times too
+    small, S = 25 that of Priv-Pub 4.2 times.
+
+    With σ² = 2 A G²/ρ, A of composed epochs, R = 0.1^{3/2}, and G, L, d, ρ = 1.
+    """
+    noisy, count, ell = 1 + int(part * (epochs - 2)), 1 + int(part * (samples - 2)), 1 + math.log(epochs)
+    schedule = {
+        "private first": private_then_public(samples, epochs, noisy),
+        "public first": public_then_private(samples, epochs, noisy),
+        "interleaved": interleaved(samples, epochs, count),
+    }[kind]
+    eta = 0.1 / (samples * (epochs * ell) ** (1 / 3))
+    noise = np.where(schedule.private > 0, math.sqrt(2 * epoch_amplification_sums(schedule).max()), 0.0)
+    run = ShuffledRun(samples, epochs, 1, eta, 0.0, 0.0, noise, 1.0, 1.0)
+    unit = 24 * 0.01 / (samples * (epochs * ell) ** (2 / 3))
+    if kind == "interleaved":
+        right = epochs * ell / (samples - 1 + count if reversed_sign else samples + 1 + shift - count)
+    else:
+        right = noisy * (1 + math.log(noisy) if window or kind == "public first" else 1.0)
+    return run.corollary_upper_bound(published=True).noise, unit * right
+
+
+@PAPER.identity(
     "Table 1",
     part="(rates)",
     printed=r"DP-ShuffleG attains $(\frac{1}{\epsilon} \sqrt{\frac{d}{n}})^{4/3}$; with public data the first term is reduced",
@@ -300,30 +349,24 @@ def appendix_e3(epochs: float, samples: int, dimension: int, constant: float = 1
     "Section 4",
     part="(comparison with DP-SGD)",
     proof="docs/shuffled-gradients.md#rates",
-    printed=r"The excess risk of DP-ShuffleG is of the order $(\frac{1}{\epsilon} \sqrt{\frac{d}{n}})^{4/3}$, worse than "
+    printed=r"The excess risk of DP-ShuffleG, of the order $(\frac{1}{\epsilon} \sqrt{\frac{d}{n}})^{4/3}$, is worse than "
     r"$\frac{\sqrt{d}}{n \epsilon}$ of DP-SGD",
-    corrected=r"At most $10 \frac{\sqrt{d}}{n \epsilon} \sqrt{(1 + \log K) \log(1/\delta)}$ with the best η and "
-    r"$K = \Theta(\max(n, (n \epsilon/\sqrt{d})^{3/2}))$",
     domain={
-        "samples": integers(100, 10**10, log=True),
+        "samples": integers(100, 10**16, log=True),
         "dimension": integers(1, 1000, log=True),
         "epsilon": log_scale(0.1, 5),
     },
-    as_printed={"published": True},
-    counterexample={"samples": 10**10, "dimension": 10, "epsilon": 1.0},
-    mutants=[{"constant": 8.0}],
+    counterexample={"samples": 10**16, "dimension": 10, "epsilon": 1.0},
+    mutants=[{"constant": 100.0}],
     evaluations=64,
 )
-def comparison(samples: int, dimension: int, epsilon: float, constant: float = 10.0, published: bool = False) -> Sides:
-    """With the corrected noise term and amplification over the whole run, for √d <= nε/2, δ = 1e-6, R = G = L = s = 1.
+def comparison(samples: int, dimension: int, epsilon: float, constant: float = 1000.0) -> Sides:
+    r"""As printed, up to a constant; n = 1e16, d = 10, ε = 1 has 7.1e-14 where the printed rate is 1e-10.
 
-    n = 1e10, d = 10, ε = 1: 5.5e-8, where the printed rate is 1e-6.  The best K is far beyond what anybody runs.
+    With the corrected noise term, amplification over the whole run and $K = \max(n, (n \epsilon/\sqrt{d})^{3/2})$ epochs it
+    is at most $13 \frac{\sqrt{d}}{n \epsilon} \sqrt{(1 + \log K) \log(1/\delta)}$ where $\sqrt{d} \le n \epsilon/2$: the rate of
+    DP-SGD.  (R = G = L = s = 1, δ = 1e-6; found by search.)  That many epochs nobody runs.
     """
-    ratio = math.sqrt(dimension) / (samples * epsilon)
-    if ratio > 0.5:
-        return math.nan, math.nan
-    epochs = best_epochs("DP-ShuffleG", samples, dimension, epsilon)
+    epochs = max(samples, (samples * epsilon / math.sqrt(dimension)) ** 1.5)
     value = tuned_run("DP-ShuffleG", samples, dimension, epsilon, epochs).excess_risk_upper_bound
-    if published:
-        return leading_rate("DP-ShuffleG", samples, dimension, epsilon, accounting="published"), value
-    return value, constant * ratio * math.sqrt((1 + math.log(epochs)) * math.log(1e6))
+    return leading_rate("DP-ShuffleG", samples, dimension, epsilon, accounting="published"), constant * value

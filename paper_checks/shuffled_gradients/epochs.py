@@ -146,7 +146,11 @@ EPOCH = {"epoch": Axis(6 + 6 * MOST, _epoch, f"one epoch of up to {MOST} steps, 
     evaluations=64,
 )
 def lemma_d3(slope: float, shift: float, sigma: float, threshold: float, power: float = 2.0) -> Sides:
-    """By quadrature; for the Lipschitz soft threshold too, which is not differentiable everywhere."""
+    """By quadrature; for the Lipschitz soft threshold too, which is not differentiable everywhere.
+
+    Both expectations have to exist, which the statement leaves out: for h(ρ) = sin(exp(ρ²/σ²)) the left one does, and the
+    derivative is not integrable.
+    """
     x = np.linspace(-12, 12, 40_001)
     density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0])
     v = shift + slope * sigma * x

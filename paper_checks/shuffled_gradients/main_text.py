@@ -1,4 +1,4 @@
-"""Sections 3, 5 and 6, Tables and Appendix H: statements of the running text about dissimilarity, algorithms and data."""
+"""Sections 3, 5 and 6, Tables, Appendices F.3 and H: statements of the running text about dissimilarity, algorithms and data."""
 
 import math
 from functools import cache
@@ -10,6 +10,7 @@ import numpy as np
 from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.simulations.shuffled_experiments import RATES
 from corrnoise.theory.checks import Array
 from corrnoise.theory.shuffled_gradients.accountants import Training, accountant, published_rho
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
@@ -187,6 +188,23 @@ def table_3(samples: int, epochs: int, part: float, printed: bool = False, late:
     return full, np.where(k > first + late, 0.0, 1.0)
 
 
+@PAPER.identity(
+    "Appendix F.3",
+    part="(private epochs)",
+    printed="Pub-Priv has $S = p K$ epochs of private records, Priv-Pub $K - S = p K$",
+    corrected="Priv-Pub has $S$ epochs of private records, Pub-Priv $K - S$",
+    domain=PHASES,
+    as_printed={"swapped": True},
+    counterexample={"samples": 4, "epochs": 5, "part": 0.0},
+    mutants=[{"late": 1}],
+)
+def appendix_f3_epochs(samples: int, epochs: int, part: float, swapped: bool = False, late: int = 0) -> Sides:
+    """By Algorithms 3 and 4, and as in Section 5.2.  Table 5 has one rate for both, so nothing rests on it."""
+    first, _, before, after = _phases(samples, epochs, part)
+    right = np.array([first + late, epochs - first])
+    return np.array([np.count_nonzero(s.private) for s in (before, after)]), right[::-1] if swapped else right
+
+
 @PAPER.inequality(
     "Table 5",
     printed=r"The rates of Table 1, at $K = O(n \epsilon^2/(d p))$ and, interleaved, $O(n \epsilon^2 ((1 - p) n + 1)/d)$",
@@ -243,7 +261,7 @@ def logistic_loss(product: float, label: float, printed: bool = False, sign: flo
     return value, right
 
 
-RATES = np.array([digit * 10.0**-k for k in range(1, 10) for digit in (1, 5)])
+GRID = np.array(RATES)
 
 
 @cache
@@ -258,11 +276,11 @@ def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, di
     Private records are all alike at ``distance`` from 0, public ones ``shift`` further on at a right angle.
     """
     n, spread = schedule.samples, 100.0 * (_multiplier(schedule, epsilon) ** 2 if schedule.private.any() else 0.0)
-    here, aside, variance = np.full(RATES.size, -distance), np.zeros(RATES.size), np.zeros(RATES.size)
-    keep, fresh = np.log1p(-RATES), {}
+    here, aside, variance = np.full(GRID.size, -distance), np.zeros(GRID.size), np.zeros(GRID.size)
+    keep, fresh = np.log1p(-GRID), {}
     for count in np.unique(schedule.private).tolist():
         later = n - 1 - np.nonzero(schedule.noisy_steps(count))[0]
-        fresh[count] = np.square(RATES) * np.exp(2 * later[:, np.newaxis] * keep).sum(axis=0)
+        fresh[count] = np.square(GRID) * np.exp(2 * later[:, np.newaxis] * keep).sum(axis=0)
     for count in schedule.private.tolist():
         here = here * np.exp(n * keep)
         aside = aside * np.exp(n * keep) + shift * -np.expm1((n - count) * keep)
@@ -282,7 +300,8 @@ def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, di
 )
 def figure_2(distance: float, shift: float, little: float, placement: str = "end", factor: float = 1.0) -> Sides:
     """On the bundled stand-ins interleaving is ahead of DP-ShuffleG and Pub-Priv in all panels, of Priv-Pub in most, and
-    of public records alone in few (none for ε = 1); with noise at the end private records alone are ahead of it.
+    of public records alone in few (none for ε = 1); with noise at the end private records alone are ahead of it in all but
+    one.
     """
     n, epochs, epsilon, d = 1000, 50, 5.0, 784
     mixed, end = interleaved(n, epochs, n // 2), dp_shuffled(n, epochs, placement)

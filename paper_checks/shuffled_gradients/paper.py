@@ -36,6 +36,7 @@ NUMBERS = (
     "Appendix E.3",
     "Corollary F.1",
     "Lemma F.2",
+    "Appendix F.3",
     "Lemma G.2",
     "Theorem G.3",
     "Corollary G.4",

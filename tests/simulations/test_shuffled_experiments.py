@@ -1,11 +1,21 @@
 """Data sets and experiments: shapes, stand-ins named so, noise at the calibrated level, the best learning rate."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from corrnoise.simulations import shuffled_data
 from corrnoise.simulations.shuffled_data import BUNDLED, DATA_SETS, task
-from corrnoise.simulations.shuffled_experiments import ALGORITHMS, experiment, noise_multiplier
+from corrnoise.simulations.shuffled_experiments import (
+    ALGORITHMS,
+    RATES,
+    TWO_PHASES,
+    experiment,
+    noise_multiplier,
+    private_epochs,
+)
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.shuffled_gradients.losses import Loss, Regulariser, Task
 from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled, interleaved
@@ -201,6 +211,64 @@ def test_mean_estimation_is_as_good_as_it_exactly_is():
     error = found.std[-1] / np.sqrt(400)
     assert abs(found.mean[-1] - exact) < 6 * error
     assert abs(found.mean[-1] - 1.5 * exact) > 6 * error
+
+
+@pytest.mark.parametrize("epochs", [*range(1, 61), 100, 250, 1000])
+def test_private_epochs_are_the_ceiling_of_the_decimal_that_is_written(epochs):
+    """0.14 × 50 is 7.000000000000001 in floating point, and 7."""
+    for k in range(1, 1001):
+        share = k / 1000
+        assert private_epochs(share, epochs) == math.ceil(Fraction(str(share)) * epochs), share
+
+
+@pytest.mark.parametrize(("share", "epochs", "count"), [(0.14, 50, 7), (0.28, 25, 7), (0.07, 100, 7), (0.55, 100, 55)])
+def test_two_phases_have_that_many_private_epochs(share, epochs, count):
+    for name in TWO_PHASES:
+        assert (ALGORITHMS[name](10, epochs, share).private == 10).sum() == count
+    assert private_epochs(0.1 + 0.2, 10) == private_epochs(0.3, 10) == 3  # computed shares err as well
+    assert private_epochs(0.7001, 10) == 8
+
+
+def test_the_grid_of_learning_rates_is_that_of_the_paper():
+    assert len(RATES) == 18
+    assert (RATES[:4], RATES[-2:]) == ((0.5, 0.1, 0.05, 0.01), (5e-9, 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"algorithm": "SGD"}, ValueError, "algorithm must be one of"),
+        ({"epsilon": -1.0}, ValueError, r"epsilon must lie in \(0, inf\), got -1\.0"),
+        ({"delta": 1.0}, ValueError, r"delta must lie in \(0, 1\), got 1\.0"),
+        ({"accounting": "nonsense"}, ValueError, "accounting must be one of 'published', 'sharp', got 'nonsense'"),
+        ({"order": "sorted"}, ValueError, "order must be one of"),
+        ({"clip_norm": math.inf}, ValueError, r"clip_norm must lie in \(0, inf\), got inf"),
+        ({"clip_norm": -1.0}, ValueError, r"clip_norm must lie in \(0, inf\), got -1\.0"),
+        ({"private_share": 0.0}, ValueError, r"private_share must lie in \(0, 1\], got 0\.0"),
+        ({"epochs": 0}, ValueError, "epochs must be an integer >= 1, got 0"),
+        ({"runs": 0}, ValueError, "runs must be an integer >= 1, got 0"),
+        ({"seed": -1}, ValueError, "seed must be an integer >= 0, got -1"),
+        ({"rates": (0.1, -1.0)}, ValueError, r"rates must lie in \(0, inf\), got -1\.0"),
+        ({"rates": ()}, ValueError, r"rates must hold one of at most 2/smoothness = 2\.0, got \[\]"),
+        ({"rates": "fast"}, TypeError, "rates must hold real numbers"),
+        ({"task": "mean"}, TypeError, "task must be a Task, got 'mean'"),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["Public only", "Priv-Pub"])
+def test_bad_arguments_are_refused_by_every_algorithm(algorithm, change, error, message):
+    rows, targets = np.eye(2), np.zeros(2)
+    t = Task(Loss("mean"), Regulariser("none"), rows, targets, rows, targets)
+    good = {"task": t, "algorithm": algorithm, "epsilon": 1.0, "epochs": 2, "runs": 1, "rates": (0.1,)}
+    with pytest.raises(error, match=message):
+        experiment(**{**good, **change})
+    if algorithm == "Priv-Pub" and "rates" in change:
+        with pytest.raises(error, match="public_" + message):
+            experiment(**good, public_rates=change["rates"])
+
+
+def test_budgets_that_no_noise_meets_are_refused():
+    with pytest.raises(ValueError, match="epsilon must be large enough for some finite noise, got 1e-300"):
+        experiment(task("digits-69 (stand-in)"), "Priv-Pub", epsilon=1e-300, epochs=2, runs=1)
 
 
 def test_learning_rates_without_a_guarantee_are_refused():

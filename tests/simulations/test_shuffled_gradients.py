@@ -4,6 +4,7 @@ False alarms: tests of means and variances allow six standard errors, 2e-9 each.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from corrnoise.theory.shuffled_gradients.schedules import (
     public_then_private,
 )
 
+OTHER: Any = "other"  # is none of what is asked for
 RNG = np.random.default_rng(7)
 N, D = 6, 3
 FEATURES, TARGETS = RNG.normal(size=(N, D)), RNG.choice([-1.0, 1.0], N)
@@ -168,8 +170,55 @@ def test_too_few_public_records_are_refused():
             lambda: Task(Loss("mean"), REGULARISERS[0], FEATURES, TARGETS, PUBLIC[:, :2], PUBLIC_TARGETS),
             "same dimension",
         ),
+        (
+            lambda: Task(Loss("logistic"), REGULARISERS[0], FEATURES, np.arange(6.0) % 2, PUBLIC, PUBLIC_TARGETS),
+            "^targets must be -1 or 1 for logistic losses, got 0.0",
+        ),
+        (
+            lambda: Task(Loss("logistic"), REGULARISERS[0], FEATURES, TARGETS, PUBLIC, 2 * PUBLIC_TARGETS),
+            r"^public_targets must be -1 or 1 for logistic losses, got -?2\.0",
+        ),
+        (
+            lambda: Task(Loss("mean"), REGULARISERS[0], FEATURES[:0], TARGETS[:0], PUBLIC, PUBLIC_TARGETS),
+            r"features must have at least one row and one column, got shape \(0, 3\)",
+        ),
     ],
 )
 def test_bad_tasks(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: shuffled_run(OTHER, dp_shuffled(N, 2), learning_rate=0.1, noise_std=0.0),
+            "task must be a Task, got 'other'",
+        ),
+        (
+            lambda: shuffled_run(task(), OTHER, learning_rate=0.1, noise_std=0.0),
+            "schedule must be a Schedule, got 'other'",
+        ),
+        (lambda: task(regulariser=OTHER), "regulariser must be a Regulariser, got 'other'"),
+        (
+            lambda: Task(OTHER, REGULARISERS[0], FEATURES, TARGETS, PUBLIC, PUBLIC_TARGETS),
+            "loss must be a Loss, got 'other'",
+        ),
+    ],
+)
+def test_what_is_of_the_wrong_type_is_refused(make, message):
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+def test_tasks_are_frozen_with_their_records_however_these_lie_in_memory():
+    rows = np.asfortranarray(FEATURES)
+    t = Task(Loss("mean"), REGULARISERS[0], rows, TARGETS, rows[::-1], TARGETS)
+    assert t == Task(Loss("mean"), REGULARISERS[0], FEATURES, TARGETS, FEATURES[::-1], TARGETS)
+    for name in ("features", "targets", "public_features", "public_targets"):
+        array = getattr(t, name)
+        assert array.flags.c_contiguous
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    assert rows.flags.writeable

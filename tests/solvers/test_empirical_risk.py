@@ -46,3 +46,5 @@ def test_a_risk_without_minimiser_is_refused():
     separable = Task(Loss("logistic"), Regulariser("none"), a, np.ones(2), a, np.ones(2))
     with pytest.raises(ArithmeticError, match="the minimiser was not found"):
         empirical_risk_minimiser(separable)
+    with pytest.raises(TypeError, match="task must be a Task, got None"):
+        empirical_risk_minimiser(None)

@@ -46,3 +46,5 @@ def test_interleaving_saves_epochs_rather_than_risk():
 def test_the_published_bound_has_no_best_number_of_epochs():
     with pytest.raises(ArithmeticError, match="accounting 'published' has no best number of epochs"):
         best_epochs("DP-ShuffleG", 100, 1000, 1.0, accounting="published")
+    with pytest.raises(ValueError, match="accounting must be 'epochs composed' or 'whole run' for noise at the end"):
+        best_epochs("Noise at the end", 100, 1000, 1.0, accounting="published")

@@ -166,6 +166,41 @@ def test_lengths():
         checks.same_length("p", np.ones(2), "q", np.ones(3))
 
 
+def test_shapes_and_matrices():
+    assert checks.shaped("m", [[1, 2]], (1, 2), "[0, 2]").tolist() == [[1.0, 2.0]]
+    assert checks.symmetric("m", [[0, 1], [1 + 1e-12, 0]], 2).shape == (2, 2)
+    assert not checks.positive_definite("m", [[2, 1], [1, 2]], 2).flags.writeable
+    for call, said in [
+        (lambda: checks.shaped("m", [1.0], (2,)), r"^m must have shape \(2,\), got shape \(1,\)$"),
+        (lambda: checks.shaped("m", [3.0], (1,), "[0, 2]"), r"^m must lie in \[0, 2\], got 3\.0"),
+        (lambda: checks.symmetric("m", [[0, 1], [0, 0]], 2), r"^m must be symmetric, got entries that differ by 1\.0"),
+        (lambda: checks.symmetric("m", [[0, 1]], 2), r"^m must have shape \(2, 2\), got shape \(1, 2\)$"),
+        (lambda: checks.positive_definite("m", [[1, 2], [2, 1]], 2), r"positive definite, .* got -1\.0"),
+        (lambda: checks.positive_definite("m", [[0.0]], 1), r"eigenvalues in \(0, inf\), got 0\.0$"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            call()
+
+
+@pytest.mark.parametrize("value", [0, 1, None, "no", [True]])
+def test_truth_values(value):
+    assert checks.boolean("flag", True) is True
+    assert checks.boolean("flag", np.bool_(False)) is False
+    with pytest.raises(TypeError, match=r"^flag must be True or False, got"):
+        checks.boolean("flag", value)
+
+
+def test_instances():
+    assert checks.instance("noise", FINITE, FiniteNoise) is FINITE
+    with pytest.raises(TypeError, match=r"^noise must be a FiniteNoise, got None$"):
+        checks.instance("noise", None, FiniteNoise)
+    with pytest.raises(TypeError, match=r"^noise must be a FiniteNoise, got NuFTRL") as refusal:
+        checks.instance("noise", NUFTRL, FiniteNoise)
+    assert len(str(refusal.value)) < 120
+    with pytest.raises(TypeError, match="got '" + "x" * 79 + "$"):
+        checks.instance("noise", "x" * 1000, FiniteNoise)
+
+
 # -- where the checks are used -----------------------------------------------------------------------------------------
 
 NUFTRL, FINITE = NuFTRL(0.1), FiniteNoise([1, -0.5])

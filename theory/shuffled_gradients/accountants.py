@@ -26,7 +26,8 @@ accountant                     or in short     what it does
 
 All but ``per-step`` (and ``per-epoch`` where it equals it) need nonexpansive steps: convex losses, η <= 2/max L, and no
 clipping, or clipping that keeps the gradient field cocoercive, as it does for mean estimation and generalised linear
-models.  The ``whole-run`` ones hold for the last iterate only.  What a setting does not meet is refused with a reason.
+models.  (``per-step`` needs noise at every private step instead.)  The ``whole-run`` ones hold for the last iterate
+only.  What a setting does not meet is refused with a reason.
 
 Hyper-parameters chosen on the private data are not accounted for, and noise is idealised real noise.
 
@@ -38,7 +39,7 @@ Jiang, Sharma, Wu and Joshi, 2026: Section 4, Theorem C.9, Lemmas E.2, E.3 and F
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,10 +74,11 @@ CLIPPING = ("none", "cocoercive", "general")
 RELEASED = ("last iterate", "every epoch")
 CONVERSIONS = ("gaussian", "zcdp", "published")
 
-_LEAST = 1e-300  # a δ that underflows is not 0
+_LEAST = 1e-300  #: what underflows is not 0
+_SMALLEST, _LARGEST = 1e-100, 1e100  #: noise multipliers
 _ROUNDING = 1e-12  #: relative, of sums and of probabilities
 _MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and logarithms
-_ORDERS_LESS_ONE = np.geomspace(1e-4, 1e5, 91)  # a coarse grid; the best order is searched for between its neighbours
+_ORDERS = 60  #: of a coarse grid; the best one is searched for between the neighbours of its best
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,6 +102,8 @@ class Training(Record):
         ``"last iterate"`` or ``"every epoch"``.
     prox
         Lipschitz constant of the proximal map, 1/(1 + η n μ_ψ) <= 1.
+    convex
+        Whether all losses, private and public, are convex.
     """
 
     schedule: Schedule
@@ -109,10 +113,10 @@ class Training(Record):
     clipping: str = "none"
     released: str = "last iterate"
     prox: float = 1.0
+    convex: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.schedule, Schedule):
-            raise TypeError(f"schedule must be a Schedule, got {self.schedule!r}")
+        checks.instance("schedule", self.schedule, Schedule)
         self._set(
             learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
             smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"),
@@ -120,19 +124,28 @@ class Training(Record):
             clipping=checks.choice("clipping", self.clipping, CLIPPING),
             released=checks.choice("released", self.released, RELEASED),
             prox=checks.real("prox", self.prox, "(0, 1]"),
+            convex=checks.boolean("convex", self.convex),
         )
 
     def require_nonexpansive_steps(self, method: str) -> None:
-        """Refuse a run whose steps may drive two iterates apart."""
+        """Refuse a run whose steps may drive two iterates apart, and say which accountant remains."""
+        remains = "'per-step' needs no such thing"
+        if math.isinf(_per_step_sum(self.schedule)):
+            remains = "and none remains, for 'per-step' needs noise at every private step"
+        if not self.convex:
+            raise ValueError(
+                f"convex must be True for the accountant {method!r}, got False: gradient steps of other losses may "
+                f"expand; {remains}"
+            )
         if self.learning_rate * self.smoothness > 2:
             raise ValueError(
                 f"learning_rate must be at most 2/smoothness = {2 / self.smoothness!r} for the accountant {method!r}, "
-                f"got {self.learning_rate!r}; 'per-step' holds for every learning rate"
+                f"got {self.learning_rate!r}: longer steps may expand; {remains}"
             )
         if self.clipping == "general":
             raise ValueError(
                 f"clipping must be 'none' or 'cocoercive' for the accountant {method!r}, got 'general': clipped "
-                "gradients of a general convex loss may expand; 'per-step' holds for every clipping"
+                f"gradients of a general convex loss may expand; {remains}"
             )
 
 
@@ -166,8 +179,10 @@ class Accountant(Record):
             raise ValueError(f"probabilities must have the sum 1, got {total!r}")
 
     def _budgets(self, noise_multiplier: float) -> Array:
-        z = checks.real("noise_multiplier", noise_multiplier, "[1e-100, 1e100]")
-        return 2 * self.sums / z / z * (1 + _ROUNDING)  # on the safe side
+        z = checks.real("noise_multiplier", noise_multiplier, f"[{_SMALLEST}, {_LARGEST}]")
+        with np.errstate(over="ignore"):
+            budgets = 2 * self.sums / z / z * (1 + _ROUNDING)  # on the safe side
+        return np.maximum(budgets, np.where(self.sums > 0, _LEAST, 0.0))
 
     @property
     def _single(self) -> bool:
@@ -248,20 +263,17 @@ class Accountant(Record):
         """
         delta = checks.real("delta", delta, "(0, 1)")
         choice = self._conversion(conversion)
-        budgets = self._budgets(noise_multiplier)
-        if np.isinf(budgets).any():
-            return math.inf
-        if budgets.max() == 0:
-            return 0.0
+        rho = self.zcdp(noise_multiplier)
+        if rho in (0, math.inf):
+            return rho
         if choice == "published":
-            return published_epsilon(self.zcdp(noise_multiplier), delta)
-        if self._single and choice == "zcdp":
-            return privacy.zcdp_to_approx_dp(self.zcdp(noise_multiplier), delta)
+            return published_epsilon(rho, delta)
         if self._single:
-            return privacy.gaussian_epsilon(self.zcdp(noise_multiplier), delta)
+            convert = privacy.zcdp_to_approx_dp if choice == "zcdp" else privacy.gaussian_epsilon
+            return convert(rho, delta)
         if choice == "zcdp":
-            return self._epsilon_by_renyi(budgets, delta)
-        top = privacy.gaussian_epsilon(float(budgets.max()), delta)
+            return self._epsilon_by_renyi(self._budgets(noise_multiplier), delta)
+        top = privacy.gaussian_epsilon(rho, delta)
         if self.delta(0.0, noise_multiplier) <= delta:
             return 0.0
         low, high = 0.0, top
@@ -271,24 +283,38 @@ class Accountant(Record):
         return high
 
     def _epsilon_by_renyi(self, budgets: Array, delta: float) -> float:
-        """Minimum over orders α of D_α + log(1 − 1/α) − (log δ + log α)/(α − 1)."""
+        """Minimum over orders α = 1 + a of D_α + log(1 − 1/α) − (log δ + log α)/(α − 1), rounded up.
+
+        There a² D′ = log(1/δ) − log α.  D/α grows in α from the mean ρ̄ of the budgets to the largest, ρ̂, so that
+        ρ̄ <= D′ <= ρ̂ (3 + 1/a).  Hence log α <= log(1/δ) and a² ρ̄ <= log(1/δ), and either log α >= log(1/δ)/2 or
+        (3a² + a) ρ̂ >= log(1/δ)/2: the minimum is looked for nowhere else.
+        """
+        cost = -math.log(delta)
+        mean, largest = (
+            max(self.compositions * float(rho), _LEAST) for rho in (self.probabilities @ budgets, budgets.max())
+        )
+        half = cost / (2 * largest)
+        low = min(math.expm1(cost / 2), 2 * half / (1 + math.sqrt(1 + 12 * half)))
+        high = min(math.expm1(min(cost, 700.0)), math.sqrt(cost / mean))
 
         def at(a: Array) -> Array:
-            spent = self._renyi(a, budgets)
-            return np.asarray(spent - np.log1p(1 / a) - (math.log(delta) + np.log1p(a)) / a)
+            terms = np.array([self._renyi(a, budgets), -np.log1p(1 / a), cost / a, -np.log1p(a) / a])
+            return np.asarray(terms.sum(axis=0) + _ROUNDING * np.abs(terms).sum(axis=0))
 
-        values = at(_ORDERS_LESS_ONE)
+        grid = np.geomspace(low, max(high, low), _ORDERS)
+        values = at(grid)
         best = int(np.argmin(values))
-        ends = np.log(_ORDERS_LESS_ONE[[max(best - 1, 0), min(best + 1, _ORDERS_LESS_ONE.size - 1)]])
+        ends = np.log(grid[[max(best - 1, 0), min(best + 1, _ORDERS - 1)]])
         found = optimize.minimize_scalar(
             lambda u: float(at(np.exp(np.array([u])))[0]), bounds=ends, method="bounded", options={"xatol": 1e-10}
         )
-        return max(min(found.fun, values[best]) * (1 + _MARGIN), 0.0)
+        return max(float(min(found.fun, values[best])) * (1 + _MARGIN), 0.0)
 
     def noise_multiplier(self, epsilon: float, delta: float, *, conversion: str = "gaussian") -> float:
         """The noise multiplier z = σ/G at which the released iterates are (ε, δ)-DP, never too small.
 
-        Relative excess below 1e-8.  ``inf`` where no noise suffices, or none whose budget is a positive float.
+        Relative excess below 1e-8, where z lies in [1e-100, 1e100].  ``inf`` where no noise suffices, or none whose
+        budget is a positive float.
         """
         epsilon, delta = checks.real("epsilon", epsilon, "(0, inf)"), checks.real("delta", delta, "(0, 1)")
         choice = self._conversion(conversion)
@@ -300,9 +326,9 @@ class Accountant(Record):
         rho_of = {"gaussian": privacy.gaussian_rho, "zcdp": privacy.approx_dp_to_zcdp, "published": published_rho}
         rho = rho_of[choice](epsilon, delta)
         worst = math.sqrt(2 * largest / rho) * (1 + _MARGIN) if rho > 0 else math.inf
-        if self._single or choice == "published" or worst == math.inf:
+        if self._single or choice == "published" or not _SMALLEST < worst < _LARGEST:
             return worst
-        low, high = worst / 1e6, worst
+        low, high = _SMALLEST, worst
 
         def suffices(z: float) -> bool:
             if choice == "gaussian":
@@ -363,10 +389,13 @@ def _possibly_infinite(name: str, values: ArrayLike) -> Array:
 def _gaussian_delta(budgets: Array, epsilon: float) -> Array:
     """δ(ε) of Gaussian mechanisms with budgets ρ > 0, rounded up: Φ(a) (1 − e^{ε + log Φ(b) − log Φ(a)})."""
     mu = np.sqrt(2 * np.maximum(budgets, 1e-200))
-    above, below = special.log_ndtr(mu / 2 - epsilon / mu), special.log_ndtr(-mu / 2 - epsilon / mu)
+    with np.errstate(over="ignore"):
+        shift = epsilon / mu
+    # Beyond −1e150 the logarithm would overflow, and all is 0 long before.
+    above, below = (special.log_ndtr(np.maximum(half - shift, -1e150)) for half in (mu / 2, -mu / 2))
     exponent = epsilon + below - above
     error = 8 * 2.0**-53 * (np.abs(above) + np.abs(below) + epsilon + 1)
-    return np.asarray(np.exp(above + error) * -np.expm1(np.minimum(exponent - error, 0.0)))
+    return np.asarray(np.exp(np.minimum(above + error, 0.0)) * -np.expm1(np.minimum(exponent - error, 0.0)))
 
 
 def accountant(training: Training, method: str = "whole-run") -> Accountant:
@@ -377,8 +406,9 @@ def accountant(training: Training, method: str = "whole-run") -> Accountant:
     ValueError
         The run does not meet what the accountant assumes; the message says what.
     """
+    checks.instance("training", training, Training)
+    method = checks.choice("method", method, (*METHODS, *SHORT_NAMES))
     method = SHORT_NAMES.get(method, method)
-    method = checks.choice("method", method, METHODS)
     schedule, order = training.schedule, _SECRET_ORDERS.get(method, training.order)
     per_step = _per_step_sum(schedule)
     per_epoch = composed_amplification_sum(schedule, reshuffled=training.order == "reshuffled")

@@ -92,6 +92,7 @@ def _weights(c: Array, last: int) -> Array:
 
 def _places(schedule: Schedule, positions: ArrayLike) -> NDArray[np.int64]:
     """Positions in all epochs, shape (K,)."""
+    checks.instance("schedule", schedule, Schedule)
     found = checks.scalar_or_vector("positions", positions, f"[1, {schedule.samples}]", schedule.epochs)
     fractions = found[found % 1 != 0]
     if fractions.size:
@@ -111,8 +112,8 @@ def run_steps(schedule: Schedule, positions: ArrayLike, *, prox: float = 1.0) ->
     prox
         Lipschitz constant of the proximal map at the end of an epoch, 1/(1 + η n μ_ψ).
     """
-    n, epochs = schedule.samples, schedule.epochs
     place = _places(schedule, positions)
+    n, epochs = schedule.samples, schedule.epochs
     step = np.arange(1, n + 1)
     used = (step == place[:, np.newaxis]) & (step <= schedule.private[:, np.newaxis])
     kinds = {count: schedule.noisy_steps(count) for count in np.unique(schedule.private).tolist()}
@@ -139,7 +140,7 @@ class _Run:
 
     @classmethod
     def of(cls, schedule: Schedule, prox: float) -> _Run:
-        counts = schedule.private
+        counts = checks.instance("schedule", schedule, Schedule).private
         last = int(np.max(np.nonzero(counts)[0], initial=0))
         decay = math.log(checks.real("prox", prox, "(0, 1]"))
         weights = np.exp(np.minimum((last - np.arange(counts.size)) * decay, _CUT))
@@ -184,7 +185,7 @@ def epoch_amplification_sums(schedule: Schedule) -> Array:
 
     Position j costs 1/(number of noisy steps from j on) in each epoch that uses it.
     """
-    total = np.zeros(schedule.samples)
+    total = np.zeros(checks.instance("schedule", schedule, Schedule).samples)
     for count, times in zip(*np.unique(schedule.private, return_counts=True), strict=True):
         later = np.cumsum(schedule.noisy_steps(int(count))[::-1])[::-1]
         with np.errstate(divide="ignore"):
@@ -194,6 +195,7 @@ def epoch_amplification_sums(schedule: Schedule) -> Array:
 
 def composed_amplification_sum(schedule: Schedule, *, reshuffled: bool = False) -> float:
     """A of composed epochs at the worst positions: the same in every epoch, or any if ``reshuffled``."""
+    checks.instance("schedule", schedule, Schedule)
     if not reshuffled:
         return float(epoch_amplification_sums(schedule).max())
     counts, times = np.unique(schedule.private[schedule.private > 0], return_counts=True)

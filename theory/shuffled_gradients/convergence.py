@@ -123,6 +123,7 @@ class ShuffledRun(Record):
             learning_rate=checks.real("learning_rate", self.learning_rate, _POSITIVE),
             distance=checks.real("distance", self.distance, _NONNEGATIVE),
             deviation=checks.real("deviation", self.deviation, _NONNEGATIVE),
+            end_noise=checks.boolean("end_noise", self.end_noise),
             beta=checks.real("beta", self.beta, _NONNEGATIVE),
             regulariser=checks.choice("regulariser", self.regulariser, REGULARISERS),
             size=checks.real("size", self.size, _NONNEGATIVE),

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
-from corrnoise.theory.shuffled_gradients.shapes import positive_definite, shaped
 
 
 def gaussian_renyi_divergence(
@@ -42,9 +41,9 @@ def gaussian_renyi_divergence(
     """
     alpha = checks.real("order", order, "(1, inf)")
     centre = checks.reals("mean", mean, ndim=1)
-    gap = centre - shaped("other_mean", other_mean, centre.shape)
-    first = positive_definite("covariance", covariance, centre.size)
-    second = positive_definite("other_covariance", other_covariance, centre.size)
+    gap = centre - checks.shaped("other_mean", other_mean, centre.shape)
+    first = checks.positive_definite("covariance", covariance, centre.size)
+    second = checks.positive_definite("other_covariance", other_covariance, centre.size)
     mixed = alpha * second + (1 - alpha) * first
     if np.linalg.eigvalsh(mixed).min() <= 0:
         return math.inf
@@ -65,7 +64,8 @@ def linear_run_separation(sensitivities: ArrayLike, noise: ArrayLike, contractio
         s_t, τ_t >= 0 and c_t in [−1, 1], each of shape (T,).
     """
     s = checks.reals("sensitivities", sensitivities, ndim=1)
-    tau, c = shaped("noise", noise, s.shape, "[0, inf)"), shaped("contractions", contractions, s.shape, "[-1, 1]")
+    tau = checks.shaped("noise", noise, s.shape, "[0, inf)")
+    c = checks.shaped("contractions", contractions, s.shape, "[-1, 1]")
     signs = np.concatenate([np.cumprod(np.sign(c[:0:-1]))[::-1], [1.0]])
     with np.errstate(divide="ignore"):
         logs = np.concatenate([np.cumsum(np.log(np.abs(c[:0:-1])))[::-1], [0.0]])  # of |w|; −inf where it vanishes
@@ -115,9 +115,10 @@ def quadratic_run(
     if b.ndim != 3 or b.size == 0:
         raise ValueError(f"targets must have shape (K, n, d) with K, n, d >= 1, got shape {b.shape}")
     epochs, n, d = b.shape
-    a, sigma = shaped("hessians", hessians, (*b.shape, d)), shaped("noise", noise, (epochs, n), "[0, inf)")
+    a = checks.shaped("hessians", hessians, (*b.shape, d))
+    sigma = checks.shaped("noise", noise, (epochs, n), "[0, inf)")
     shrink = 1 / (1 + eta * n * checks.real("ridge", ridge, "[0, inf)"))
-    mean = np.zeros(d) if start is None else shaped("start", start, (d,))
+    mean = np.zeros(d) if start is None else checks.shaped("start", start, (d,))
     covariance = np.zeros((d, d))
     for k in range(epochs):
         for i in range(n):

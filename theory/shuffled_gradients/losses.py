@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.records import Record
+from corrnoise.theory.shuffled_gradients.schedules import Schedule
 
 LOSSES = ("mean", "ridge", "logistic")
 _CURVATURES = dict(zip(LOSSES, (1.0, 2.0, 0.25), strict=True))
@@ -124,9 +125,9 @@ class Task(Record):
     loss, regulariser
         f and ψ; the objective is G(x) = (1/n) Σ f(x; private record) + ψ(x).
     features, targets
-        Private records, shapes (n, d) and (n,).
+        Private records, shapes (n, d) and (n,) with n, d >= 1.  Targets of logistic losses are −1 and 1.
     public_features, public_targets
-        Public records, shapes (m, d) and (m,).
+        Public records, shapes (m, d) and (m,); m may be 0.
     """
 
     loss: Loss
@@ -137,11 +138,19 @@ class Task(Record):
     public_targets: Array
 
     def __post_init__(self) -> None:
+        checks.instance("loss", self.loss, Loss)
+        checks.instance("regulariser", self.regulariser, Regulariser)
         for rows, column in (("features", "targets"), ("public_features", "public_targets")):
             a, y = checks.reals(rows, getattr(self, rows)), checks.reals(column, getattr(self, column))
             if a.ndim != 2 or y.shape != a.shape[:1]:
                 raise ValueError(f"{rows} and {column} must have shapes (n, d) and (n,), got {a.shape} and {y.shape}")
-            self._set(**{rows: np.ascontiguousarray(a), column: y})
+            if self.loss.name == "logistic" and (other := y[np.abs(y) != 1]).size:
+                raise ValueError(f"{column} must be -1 or 1 for logistic losses, got {float(other[0])!r}")
+            a = np.ascontiguousarray(a)
+            a.setflags(write=False)
+            self._set(**{rows: a, column: y})
+        if self.features.size == 0:
+            raise ValueError(f"features must have at least one row and one column, got shape {self.features.shape}")
         if self.features.shape[1] != self.public_features.shape[1]:
             raise ValueError(
                 f"features and public_features must have the same dimension, got {self.features.shape[1]} "
@@ -151,6 +160,16 @@ class Task(Record):
     def objective(self, x: Array) -> float:
         """G(x), for x of shape (d,)."""
         return float(self.loss.values(x, self.features, self.targets).mean()) + self.regulariser.value(x)
+
+    def require_records(self, schedule: Schedule) -> None:
+        """Refuse a schedule that takes more records, or other numbers of private ones, than there are."""
+        n, m = len(self.features), len(self.public_features)
+        if checks.instance("schedule", schedule, Schedule).samples != n:
+            raise ValueError(
+                f"schedule must have as many samples as there are private records, {n}, got {schedule.samples}"
+            )
+        if (needed := n - int(schedule.private.min())) > m:
+            raise ValueError(f"public_features must have at least {needed} rows, got {m}")
 
     def largest_smoothness(self) -> float:
         """The largest smoothness constant of a record, private or public."""

@@ -36,7 +36,7 @@ from corrnoise.theory.shuffled_gradients.accountants import published_rho
 
 ALGORITHMS = ("DP-ShuffleG", "Priv-Pub", "Pub-Priv", "Interleaved", "Noise at the end")
 ACCOUNTING = ("published", "epochs composed", "whole run")
-_POSITIVE = "(0, 1e100]"
+_POSITIVE = "[1e-30, 1e30]"  # so that nothing under- or overflows
 
 
 def amplification(
@@ -65,6 +65,13 @@ def amplification(
         return (k - 1) / n + last if whole_run else k * last
     used = k if name == "DP-ShuffleG" else max(p * k, 1.0)
     return (used - 1) / n + 1 if whole_run else used
+
+
+def _require_accounting(algorithm: str, accounting: str) -> None:
+    """Refuse what is none of ``ACCOUNTING``, and ``"published"`` for noise at the end, which is not in the paper."""
+    checks.choice("accounting", accounting, ACCOUNTING)
+    if algorithm == "Noise at the end" and accounting == "published":
+        raise ValueError("accounting must be 'epochs composed' or 'whole run' for noise at the end, got 'published'")
 
 
 class TunedRun(NamedTuple):
@@ -96,15 +103,16 @@ def tuned_run(
     algorithm, samples, epochs, private_share
         As for ``amplification``.
     dimension, epsilon, delta
-        d, and the privacy of the run; (ε, δ) is converted by ``published_rho``.
+        d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by ``published_rho``.
     accounting
         ``"whole run"`` or ``"epochs composed"``, both with the corrected noise term, or ``"published"``: epochs
-        composed, with the published noise term.
+        composed, with the published noise term (not for noise at the end, which is not in the paper).
     distance, lipschitz, smoothness, deviation
-        R, G, L and s > 0.
+        R, G, L and s in [1e-30, 1e30].
     """
-    checks.choice("accounting", accounting, ACCOUNTING)
-    d, eps = checks.integer("dimension", dimension, 1), checks.real("epsilon", epsilon, _POSITIVE)
+    _require_accounting(algorithm, accounting)
+    n, d = checks.integer("samples", samples, 1), checks.integer("dimension", dimension, 1)
+    eps = checks.real("epsilon", epsilon, _POSITIVE)
     radius, g, smooth, s = (
         checks.real(name, value, _POSITIVE)
         for name, value in (
@@ -114,8 +122,8 @@ def tuned_run(
             ("deviation", deviation),
         )
     )
-    total = amplification(algorithm, samples, epochs, private_share=private_share, whole_run=accounting == "whole run")
-    n, ell = samples, 1 + math.log(epochs)
+    total = amplification(algorithm, n, epochs, private_share=private_share, whole_run=accounting == "whole run")
+    ell = 1 + math.log(epochs)
     energy = d * 2 * g**2 * total / published_rho(eps, delta)
     a, b, c = radius**2 / (n * epochs), 2 * ell * energy, 10 * ell * n**2 * s**2 * smooth
     if accounting == "published":
@@ -130,9 +138,9 @@ def tuned_run(
 
 def _stationary_point(a: float, b: float, c: float) -> float:
     """Of a/η + bη + cη² on η > 0: the root of 2cη³ + bη² = a, by Newton's method from above."""
-    eta = (a / (2 * c)) ** (1 / 3)
+    eta = a ** (1 / 3) / (2 * c) ** (1 / 3)
     for _ in range(200):
-        step = (2 * c * eta**3 + b * eta**2 - a) / (6 * c * eta**2 + 2 * b * eta)
+        step = ((2 * c * eta + b) * eta * eta - a) / ((6 * c * eta + 2 * b) * eta)
         eta -= step
         if step <= 1e-15 * eta:
             break
@@ -159,11 +167,8 @@ def leading_rate(
     n, p = checks.integer("samples", samples, 1), checks.real("private_share", private_share, "(0, 1]")
     ratio = math.sqrt(checks.integer("dimension", dimension, 1)) / checks.real("epsilon", epsilon, _POSITIVE)
     used = p if name in ("Priv-Pub", "Pub-Priv") else 1.0
-    if checks.choice("accounting", accounting, ACCOUNTING) == "whole run" or name == "Noise at the end":
-        if accounting == "published":
-            raise ValueError(
-                "accounting must be 'epochs composed' or 'whole run' for noise at the end, got 'published'"
-            )
+    _require_accounting(name, accounting)
+    if accounting == "whole run" or name == "Noise at the end":
         return math.sqrt(used) * ratio / n
     spread = used / n / ((1 - p) * n + 1 if name == "Interleaved" else 1.0)
     return (spread * ratio**2) ** (2 / 3) if accounting == "published" else math.sqrt(spread) * ratio

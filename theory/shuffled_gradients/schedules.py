@@ -47,7 +47,10 @@ class Schedule(Record):
 
     def __init__(self, samples: int, private: ArrayLike, placement: str = "every") -> None:
         n = checks.integer("samples", samples, 1)
-        counts = np.array(private)
+        try:
+            counts = np.array(private)
+        except ValueError as error:
+            raise ValueError(f"private must be a non-empty vector of integers, got {private!r:.80}") from error
         if counts.dtype.kind not in "iu" or counts.ndim != 1 or counts.size == 0:
             raise ValueError(f"private must be a non-empty vector of integers, got {private!r:.80}")
         if counts.min() < 0 or counts.max() > n:
@@ -62,7 +65,9 @@ class Schedule(Record):
         return int(self.private.size)
 
     def noisy_steps(self, private: int) -> NDArray[np.bool_]:
-        """Which steps of an epoch with ``private`` private ones add noise, shape (n,)."""
+        """Which steps of an epoch with ``private`` private ones, 0 to n, add noise, shape (n,)."""
+        if checks.integer("private", private, 0) > self.samples:
+            raise ValueError(f"private must lie in [0, samples] = [0, {self.samples}], got {private!r}")
         step = np.arange(1, self.samples + 1)
         if private == 0:
             return np.zeros(self.samples, dtype=bool)

@@ -30,7 +30,6 @@ from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
 from corrnoise.theory.shuffled_gradients.losses import Task
 from corrnoise.theory.shuffled_gradients.schedules import Schedule
-from corrnoise.theory.shuffled_gradients.shapes import shaped, symmetric
 
 
 def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> float:
@@ -47,7 +46,7 @@ def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> fl
         r >= 0.
     """
     r, b = checks.real("radius", radius, "[0, 1e100]"), checks.reals("vector", vector, ndim=1)
-    eigenvalues, basis = np.linalg.eigh(symmetric("matrix", matrix, b.size))
+    eigenvalues, basis = np.linalg.eigh(checks.symmetric("matrix", matrix, b.size))
     beta, top = basis.T @ b, max(float(eigenvalues[-1]), 0.0)
     gaps = top - eigenvalues
 
@@ -86,7 +85,8 @@ def dissimilarities(task: Task, private_samples: int, *, radius: float, order: s
     -------
     Shape (n − n_d,); empty for n_d = n.
     """
-    n, count = len(task.features), _public_steps(task, private_samples)
+    count = _public_steps(task, private_samples)
+    n = len(task.features)
     order = checks.choice("order", order, ("reshuffled", "given"))
     r = checks.real("radius", radius, "[0, 1e100]")
     if count == 0:
@@ -134,7 +134,7 @@ def _second_moments(private: Array, public: Array, order: str) -> Array:
 
 
 def _public_steps(task: Task, private_samples: int) -> int:
-    n = len(task.features)
+    n = len(checks.instance("task", task, Task).features)
     if checks.integer("private_samples", private_samples, 0) > n:
         raise ValueError(f"private_samples must lie in [0, samples] = [0, {n}], got {private_samples!r}")
     if n - private_samples > len(task.public_features):
@@ -150,7 +150,8 @@ def difference_smoothness(task: Task, private_samples: int) -> float:
     The published constant is the sum of the largest smoothness of both kinds; a difference of positive semidefinite
     matrices is no larger than the larger one.
     """
-    n, count = len(task.features), _public_steps(task, private_samples)
+    count = _public_steps(task, private_samples)
+    n = len(task.features)
     if task.loss.name == "mean" or count == 0:
         return 0.0
     a, p = task.features, task.public_features[:count]
@@ -181,7 +182,8 @@ def convergence_run(
 ) -> ShuffledRun:
     """The constants of a run on a task, for the convergence theorem.
 
-    β is what the regulariser has to spare, μ_ψ − L_H; a regulariser that is a ball supplies its diameter instead.
+    β is what the regulariser has to spare, μ_ψ − L_H; a regulariser that is a ball supplies its diameter instead.  The
+    published theorem is the one for the regulariser: D.14, G.3 (lasso, with B = r + η n λ) or G.7 (ball).
 
     Parameters
     ----------
@@ -192,7 +194,7 @@ def convergence_run(
     learning_rate, noise_std
         η > 0, and σ >= 0 of the noise that is added to gradients.
     radius
-        Of a ball around 0 that holds x* and the iterates.
+        r >= 0 of a ball around 0 that holds x* and the iterates.
     order
         ``"reshuffled"`` or ``"given"``.
     start
@@ -203,16 +205,18 @@ def convergence_run(
     ValueError
         Noise stands elsewhere, or nothing is left for β where the theorem needs it.
     """
+    checks.instance("task", task, Task).require_records(schedule)
     if schedule.placement not in ("every", "end"):
         raise ValueError(f"schedule must have its noise at every step or at the end, got {schedule.placement!r}")
-    n, d = task.features.shape
-    best = shaped("minimiser", minimiser, (d,))
-    x = np.zeros(d) if start is None else shaped("start", start, (d,))
+    (n, d), psi = task.features.shape, task.regulariser
+    eta, r = checks.real("learning_rate", learning_rate, "(0, 1e100]"), checks.real("radius", radius, "[0, 1e100]")
+    best = checks.shaped("minimiser", minimiser, (d,))
+    x = np.zeros(d) if start is None else checks.shaped("start", start, (d,))
     counts = schedule.private.tolist()
-    kinds = {c: dissimilarities(task, c, radius=radius, order=order) for c in set(counts)}
+    kinds = {c: dissimilarities(task, c, radius=r, order=order) for c in set(counts)}
     smoothness = {c: epoch_smoothness(task, c) for c in kinds}
-    spare = task.regulariser.strong_convexity - max(difference_smoothness(task, c) for c in kinds)
-    ball = task.regulariser.name == "ball"
+    spare = psi.strong_convexity - max(difference_smoothness(task, c) for c in kinds)
+    ball = psi.name == "ball"
     total = np.array([float(np.sqrt(kinds[c][-1])) if c < n else 0.0 for c in counts])
     if total.any() and spare <= 0 and not ball:
         raise ValueError(
@@ -225,7 +229,7 @@ def convergence_run(
         samples=n,
         epochs=schedule.epochs,
         dimension=d,
-        learning_rate=learning_rate,
+        learning_rate=eta,
         distance=float(np.linalg.norm(x - best)),
         deviation=float(np.sqrt(np.square(gradients).sum(axis=1).mean())),
         noise=np.where(schedule.private > 0, checks.real("noise_std", noise_std, "[0, 1e100]"), 0.0),
@@ -236,5 +240,7 @@ def convergence_run(
         total_dissimilarity=total,
         partial_dissimilarity=np.array([float(kinds[c][:-1].sum()) / n for c in counts]),
         beta=max(spare, 0.0) if total.any() else 0.0,
-        diameter=2 * task.regulariser.strength if ball else None,
+        diameter=2 * psi.strength if ball else None,
+        regulariser={"lasso": "lasso", "ball": "projection"}.get(psi.name, "smooth"),
+        size=r + eta * n * psi.strength if psi.name == "lasso" else 0.0,
     )

@@ -1,6 +1,7 @@
 """Amplification by iteration and accountants: never below exact divergences, reference values, what is refused."""
 
 import math
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -21,6 +22,7 @@ from corrnoise.theory.shuffled_gradients.accountants import (
 from corrnoise.theory.shuffled_gradients.amplification import (
     amplification_sum,
     best_plan_cost,
+    composed_amplification_sum,
     epoch_amplification_sums,
     reshuffled_amplification_sums,
     run_steps,
@@ -42,6 +44,9 @@ from corrnoise.theory.shuffled_gradients.schedules import (
 )
 
 DELTA = 1e-6
+OTHER: Any = "other"  # is none of what is asked for
+UNHASHABLE: Any = ["whole"]
+SCHEDULE: Any = dp_shuffled(3, 2)
 
 # -- the taut string ---------------------------------------------------------------------------------------------------
 
@@ -294,6 +299,66 @@ def test_delta_of_a_mixture_never_errs_downwards(sums, epsilon, z):
             assert mixture.delta(epsilon, z) <= total * (1 + mpf(10) ** -6) + mpf(10) ** -300
 
 
+@pytest.mark.parametrize("z", [1e-100, 1e-9, 1e-3, 1e3, 1e100])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-9, 1e9, 1e300])
+def test_delta_at_the_ends_of_its_domain(z, epsilon):
+    """Without a warning: 1 where the budget is far above ε, next to nothing where it is far below."""
+    mixture = Accountant([1.0, 2.0], [0.5, 0.5])
+    found, rho = mixture.delta(epsilon, z), mixture.zcdp(z)
+    assert 0 < found <= 1
+    if rho > 1e3 * max(epsilon, 1):
+        assert found == 1.0
+    if epsilon > 1e3 * max(rho, 1):
+        assert found <= 1e-200
+
+
+def renyi_conversion(mixture, delta, z):
+    """The ε of Canonne, Kamath and Steinke, by 50 digits at orders 1 + e^u over 50 decades, refined three times."""
+    with workdps(50):
+        budgets = [2 * mpf(a) / mpf(z) ** 2 for a in mixture.sums]
+
+        def at(u):
+            a = mp.exp(u)
+            spent = mp.log(
+                sum(mpf(p) * mp.exp(a * (1 + a) * rho) for p, rho in zip(mixture.probabilities, budgets, strict=True))
+            )
+            return mixture.compositions * spent / a - mp.log1p(1 / a) - (mp.log(mpf(delta)) + mp.log1p(a)) / a
+
+        middle, width = mpf(0), mpf(58)
+        for _ in range(4):
+            middle = min((middle + width * k / 100 for k in range(-100, 101)), key=at)
+            width /= 50
+        return max(at(middle), mpf(0))
+
+
+@pytest.mark.parametrize("compositions", [1, 20])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.3])
+@pytest.mark.parametrize("z", [1e-6, 0.1, 3.0, 1e3, 1e5, 2e6])
+def test_conversion_by_renyi_divergences_finds_the_best_order(z, delta, compositions):
+    """However large: for small budgets it is next to 1/δ."""
+    mixture = Accountant([0.01, 1.0, 2.0], [0.9, 0.05, 0.05], compositions)
+    found, least = mixture.epsilon(delta, z, conversion="zcdp"), renyi_conversion(mixture, delta, z)
+    assert type(found) is float
+    assert found >= least * (1 - mpf(10) ** -6)  # the oracle's grid is coarse, too
+    assert found <= least * (1 + mpf(10) ** -6) + mpf(10) ** -15
+
+
+@pytest.mark.parametrize("epsilon", [1e-200, 1e-9, 1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("conversion", ["gaussian", "zcdp"])
+def test_noise_for_any_budget_is_no_more_than_needed(epsilon, conversion):
+    for mixture in (Accountant([1.0, 2.0], [0.5, 0.5]), Accountant([1e-30, 1e6], [1 - 1e-9, 1e-9])):
+        z = mixture.noise_multiplier(epsilon, DELTA, conversion=conversion)
+        assert mixture.epsilon(DELTA, z, conversion=conversion) <= epsilon
+        assert mixture.epsilon(DELTA, z * (1 - 1e-8), conversion=conversion) > epsilon
+
+
+def test_a_budget_that_underflows_is_not_nothing():
+    for found in (Accountant([1e-200], [1.0]), Accountant([1e-200, 0.0], [0.5, 0.5])):
+        assert found.zcdp(1e100) > 0
+        assert found.epsilon(DELTA, 1e100, conversion="published") > 0
+    assert Accountant([0.0], [1.0]).epsilon(DELTA, 1e100, conversion="published") == 0
+
+
 def test_one_position_is_one_gaussian_mechanism():
     assert Accountant(np.array([2.0]), np.ones(1)).delta(1.0, 3.0) == pytest.approx(
         gaussian_delta(4 / 9, 1.0), rel=1e-12
@@ -338,8 +403,24 @@ def test_published_conversions_are_inverse_and_err_on_the_safe_side(rho, delta):
     ("training", "method", "message"),
     [
         (Training(dp_shuffled(5, 2), 2.1, 1.0), "whole-run", "learning_rate must be at most 2/smoothness = 2.0"),
-        (Training(interleaved(5, 2, 2), 2.1, 1.0), "per-epoch", "'per-step' holds for every learning rate"),
-        (Training(dp_shuffled(5, 2, "end"), 2.1, 1.0), "per-epoch", "learning_rate must be at most"),
+        (
+            Training(interleaved(5, 2, 2), 2.1, 1.0),
+            "per-epoch",
+            "longer steps may expand; 'per-step' needs no such thing",
+        ),
+        (Training(dp_shuffled(5, 2, "end"), 2.1, 1.0), "per-epoch", "learning_rate must be at most.*none remains"),
+        (
+            Training(interleaved(5, 2, 2), 0.1, 1.0, convex=False),
+            "paper",
+            "convex must be True .*'per-epoch', got False",
+        ),
+        (Training(dp_shuffled(5, 2), 0.1, 1.0, convex=False), "whole", "may expand; 'per-step' needs no such thing"),
+        (
+            Training(dp_shuffled(5, 2, "end"), 0.1, 1.0, convex=False),
+            "per-epoch",
+            "and none remains, for 'per-step' needs noise at every private step",
+        ),
+        (Training(interleaved(5, 2, 3, "tail"), 0.1, 1.0, convex=False), "per-epoch", "and none remains"),
         (Training(dp_shuffled(5, 2), 1.0, 1.0, clipping="general"), "whole-run", "clipping must be"),
         (Training(dp_shuffled(5, 2), 1.0, 1.0, released="every epoch"), "whole-run", "released must be 'last iterate'"),
         (Training(dp_shuffled(5, 2), 1.0, 1.0), "whole-run reshuffled", "order must be 'reshuffled'"),
@@ -352,7 +433,7 @@ def test_what_an_accountant_does_not_cover_is_refused(training, method, message)
 
 
 def test_plain_composition_needs_nothing():
-    training = Training(dp_shuffled(5, 3), 100.0, 1.0, clipping="general", released="every epoch")
+    training = Training(dp_shuffled(5, 3), 100.0, 1.0, clipping="general", released="every epoch", convex=False)
     for method in ("per-step", "per-epoch"):
         assert accountant(training, method).zcdp(1.0) == pytest.approx(6.0)
     assert accountant(Training(dp_shuffled(5, 3, "end"), 1.0, 1.0), "per-step").zcdp(1.0) == math.inf
@@ -365,7 +446,17 @@ def test_plain_composition_needs_nothing():
         (lambda: Schedule(3, [4]), r"private must lie in \[0, samples\] = \[0, 3\], got 4 to 4"),
         (lambda: Schedule(0, [0]), "samples must be an integer >= 1, got 0"),
         (lambda: Schedule(3, [0.5]), "private must be a non-empty vector of integers"),
+        (
+            lambda: Schedule(3, [[1], [1, 2]]),
+            r"private must be a non-empty vector of integers, got \[\[1\], \[1, 2\]\]",
+        ),
         (lambda: Schedule(3, [1], "start"), "placement must be one of"),
+        (lambda: dp_shuffled(3, 2).noisy_steps(4), r"private must lie in \[0, samples\] = \[0, 3\], got 4"),
+        (
+            lambda: accountant(Training(dp_shuffled(3, 2), 1.0, 1.0), UNHASHABLE),
+            r"method must be one of .*got \['whole'\]",
+        ),
+        (lambda: accountant(Training(dp_shuffled(3, 2), 1.0, 1.0), "half"), "method must be one of .*got 'half'"),
         (lambda: private_then_public(3, 2, 3), r"private_epochs must lie in \[1, epochs\]"),
         (
             lambda: amplification_sum(dp_shuffled(3, 2), 4),
@@ -415,6 +506,14 @@ def test_plain_composition_needs_nothing():
             r"noise must have shape \(2, 3\), got shape \(\)",
         ),
         (
+            lambda: quadratic_run(np.ones((1, 2, 1, 1)), np.ones((1, 2, 1)), np.ones((3, 2)), 0.1),
+            r"noise must have shape \(1, 2\), got shape \(3, 2\)",
+        ),
+        (
+            lambda: gaussian_renyi_divergence(2.0, [0.0], [[-1.0]], [0.0], [[1.0]]),
+            r"^covariance must be positive definite, with eigenvalues in \(0, inf\), got -1.0",
+        ),
+        (
             lambda: quadratic_run(np.ones((2, 3, 1, 1)), np.ones((2, 3, 1)), np.ones((2, 3)), 0.1, start=[0.0, 0.0]),
             r"start must have shape \(1,\), got shape \(2,\)",
         ),
@@ -428,11 +527,25 @@ def test_bad_input(make, message):
         make()
 
 
-def test_what_is_of_the_wrong_type_is_refused():
-    with pytest.raises(TypeError, match="schedule must be a Schedule, got None"):
-        Training(None, 1.0, 1.0)
-    with pytest.raises(TypeError, match=r"sums must hold real numbers in \[0, inf\], got \['a'\]"):
-        Accountant(["a"], [1.0])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Training(OTHER, 1.0, 1.0), "schedule must be a Schedule, got 'other'"),
+        (lambda: Training(dp_shuffled(3, 2), 1.0, 1.0, convex=OTHER), "convex must be True or False, got 'other'"),
+        (lambda: accountant(SCHEDULE, "whole"), r"training must be a Training, got Schedule\("),
+        (lambda: amplification_sum(OTHER, 1), "schedule must be a Schedule, got 'other'"),
+        (lambda: worst_amplification_sum(OTHER), "schedule must be a Schedule, got 'other'"),
+        (lambda: composed_amplification_sum(OTHER), "schedule must be a Schedule, got 'other'"),
+        (lambda: epoch_amplification_sums(OTHER), "schedule must be a Schedule, got 'other'"),
+        (lambda: reshuffled_amplification_sums(OTHER), "schedule must be a Schedule, got 'other'"),
+        (lambda: run_steps(OTHER, 1), "schedule must be a Schedule, got 'other'"),
+        (lambda: dp_shuffled(3, 2).noisy_steps(OTHER), "private must be an integer >= 0, got 'other'"),
+        (lambda: Accountant(["a"], [1.0]), r"sums must hold real numbers in \[0, inf\], got \['a'\]"),
+    ],
+)
+def test_what_is_of_the_wrong_type_is_refused(make, message):
+    with pytest.raises(TypeError, match=message):
+        make()
 
 
 def test_accountants_are_frozen_with_their_arrays():

@@ -283,3 +283,5 @@ def test_bad_input(change, message):
     }
     with pytest.raises(ValueError, match=message):
         ShuffledRun(**{**arguments, **change}).excess_risk_upper_bound()
+    with pytest.raises(TypeError, match="end_noise must be True or False, got 'no'"):
+        ShuffledRun(**arguments, end_noise="no")

@@ -1,10 +1,11 @@
 """Rates: closed forms of amplification, the best learning rate, what the bounds tend to, and the printed one's fall."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from corrnoise.theory.shuffled_gradients.accountants import Training, accountant, published_rho
@@ -53,6 +54,7 @@ settings = (
 @given(*settings)
 def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon, epochs, accounting):
     """Against Corollary E.1 of a run with the same constants, at its learning rate and beside it."""
+    assume((algorithm, accounting) != ("Noise at the end", "published"))
     share = 0.5
     eta, value = tuned_run(algorithm, n, d, epsilon, epochs, private_share=share, accounting=accounting)
     rho = published_rho(epsilon, 1e-6)
@@ -68,6 +70,26 @@ def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon,
     assert bound(eta * 0.9) >= value * (1 - 1e-12)
     if eta * 1.1 <= ShuffledRun(n, epochs, d, eta, 1.0, 1.0, sigma, 1.0, 1.0).largest_learning_rate():
         assert bound(eta * 1.1) >= value * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("accounting", ACCOUNTING)
+@pytest.mark.parametrize("epochs", [1.0, 1e100])
+def test_tuned_runs_at_the_ends_of_their_domain(accounting, epochs):
+    for epsilon, distance, lipschitz, smoothness, deviation in product([1e-30, 1e30], repeat=5):
+        run = tuned_run(
+            "DP-ShuffleG",
+            10,
+            3,
+            epsilon,
+            epochs,
+            accounting=accounting,
+            distance=distance,
+            lipschitz=lipschitz,
+            smoothness=smoothness,
+            deviation=deviation,
+        )
+        assert np.isfinite(run).all()
+        assert min(run) > 0
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -100,6 +122,26 @@ def test_the_published_bound_falls_below_the_lower_bound():
     assert leading_rate("DP-ShuffleG", 100, 1000, 1.0) == pytest.approx(lower)
 
 
+def least_constant(n, d, epsilon):
+    """That of √d/(nε) sqrt((1 + log K) log(1/δ)), with amplification over K = max(n, (nε/√d)^{3/2}) epochs."""
+    ratio = math.sqrt(d) / (n * epsilon)
+    epochs = max(n, ratio**-1.5)
+    bound = tuned_run("DP-ShuffleG", n, d, epsilon, epochs).excess_risk_upper_bound
+    return bound / (ratio * math.sqrt((1 + math.log(epochs)) * math.log(1e6)))
+
+
+@given(st.floats(2, 16), st.floats(0, 3), st.floats(0.1, 5))
+def test_shuffling_attains_the_rate_of_independent_sampling(log_samples, log_dimension, epsilon):
+    n, d = int(10**log_samples), int(10**log_dimension)
+    assume(math.sqrt(d) <= n * epsilon / 2)
+    assert least_constant(n, d, epsilon) <= 13
+
+
+def test_a_constant_of_twelve_would_be_caught():
+    """Where √d is about half of nε, few epochs are run, and the third term of the bound matters."""
+    assert least_constant(110, 594, 5.0) > 12
+
+
 def test_leading_rates():
     n, d, epsilon, p = 1000, 16, 2.0, 0.25
     ratio = 2.0
@@ -126,10 +168,11 @@ def test_leading_rates():
         ({"algorithm": "SGD"}, "algorithm must be one of"),
         ({"accounting": "none"}, "accounting must be one of"),
         ({"epochs": 0.5}, r"epochs must lie in \[1, 1e100\]"),
-        ({"epsilon": 0.0}, r"epsilon must lie in \(0, 1e100\]"),
+        ({"epsilon": 0.0}, r"epsilon must lie in \[1e-30, 1e30\]"),
         ({"delta": 1.0}, r"delta must lie in \(0, 1\)"),
         ({"private_share": 0.0}, r"private_share must lie in \(0, 1\]"),
-        ({"distance": -1.0}, r"distance must lie in \(0, 1e100\]"),
+        ({"distance": -1.0}, r"distance must lie in \[1e-30, 1e30\]"),
+        ({"algorithm": "Noise at the end", "accounting": "published"}, "noise at the end, got 'published'"),
     ],
 )
 def test_bad_input(change, message):

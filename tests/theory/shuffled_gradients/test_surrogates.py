@@ -212,6 +212,25 @@ def test_a_ball_needs_no_strong_convexity_and_others_do():
         convergence_run(t, private_noise, np.zeros(2), learning_rate=1e-3, noise_std=1.0, radius=2.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "regulariser", "size", "added"),
+    [
+        ("none", "smooth", 0.0, 0.0),
+        ("ridge", "smooth", 0.0, 0.0),
+        ("lasso", "lasso", 2 + 5 * 1e-3 * 0.3, 2 * (2 + 5 * 1e-3 * 0.3) / np.sqrt(2 * np.pi)),
+        ("ball", "projection", 0.0, 0.5),
+    ],
+)
+def test_the_published_bound_is_that_for_the_regulariser_of_the_task(name, regulariser, size, added):
+    """D.14, G.3 with B from the ball that holds the iterates, G.7: what they add to the noise of D.14."""
+    t = task("mean", 0, regulariser=Regulariser(name, 0.3))
+    run = convergence_run(t, dp_shuffled(5, 2), np.zeros(2), learning_rate=1e-3, noise_std=2.0, radius=2.0)
+    assert (run.regulariser, run.size) == (regulariser, pytest.approx(size))
+    plain = 6 * 1e-6 * 5 * 2 * 4
+    noise = run.excess_risk_upper_bound(published=True).noise
+    assert noise == pytest.approx(2 * 1.5 * (plain + added * 2 * 4), rel=1e-12)
+
+
 @given(seeds, st.integers(0, 4), st.integers(1, 6), st.floats(0.05, 1.0))
 def test_the_theorem_for_a_bounded_domain_holds_for_exact_runs(seed, kept, epochs, share):
     """Mean estimation in an interval, with public records and without noise, the given order."""
@@ -261,6 +280,13 @@ def test_bad_shapes():
         convergence_run(t, dp_shuffled(5, 2), np.zeros(3), **settings)
     with pytest.raises(ValueError, match=r"start must have shape \(2,\), got shape \(1,\)"):
         convergence_run(t, dp_shuffled(5, 2), np.zeros(2), start=[0.0], **settings)
+    with pytest.raises(ValueError, match="schedule must have as many samples as there are private records, 5, got 6"):
+        convergence_run(t, dp_shuffled(6, 2), np.zeros(2), **settings)
+    with pytest.raises(TypeError, match="schedule must be a Schedule, got None"):
+        convergence_run(t, None, np.zeros(2), **settings)
+    for call in (lambda: dissimilarities(None, 1, radius=1.0), lambda: epoch_smoothness(None, 1)):
+        with pytest.raises(TypeError, match="task must be a Task, got None"):
+            call()
     with pytest.raises(ValueError, match=r"matrix must have shape \(2, 2\), got shape \(1, 1\)"):
         quadratic_maximum([[1.0]], [1.0, 0.0], 1.0)
     with pytest.raises(ValueError, match=r"matrix must be symmetric, got entries that differ by 1\.0"):
