@@ -88,8 +88,8 @@ class CepstralNoise(ToeplitzNoise):
             raise ArithmeticError(f"|log B| must not exceed {_LARGEST_LOGARITHM}, got {largest:.3g} for {self!r}")
         sizes = np.abs(self.cepstrum)
         size = float((sizes * abs(self.warp) ** np.arange(1, sizes.size + 1)).sum())
-        rounding = 16 * math.log2(grid) * float(np.linalg.norm(sizes)) + 4 * (size + largest) + 4
-        return values, UNIT * rounding
+        rounding = (16 * math.log2(grid) * float(np.linalg.norm(sizes)) + 4 * (size + largest) + 4) * UNIT
+        return values, rounding
 
     def _warped_series(self) -> tuple[Array, float]:
         """B as a power series in ζ, as long as its terms exceed rounding, and a bound of its error in the 2-norm."""
