@@ -268,6 +268,10 @@ def report(data: Data) -> str:
     notes += [
         "Errors after so many steps are exact, with the sigma of gamma_T, and contain the bias of the start."
     ] * bool(ends)
+    if not exact and any(s.method == SGD and s.y[0] < 1 for s in rows):
+        notes.append(
+            "DP-SGD has a bound of its own, for independent noise: here no correlated noise is proved to be better."
+        )
     return "\n".join([*lines, "", *notes])
 
 
