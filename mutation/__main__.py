@@ -3,8 +3,9 @@
 A seeded sample of 300 mutants by default, ``--all`` for every one.  Each runs in a copy of the repository: first the
 tests of its own module, then those of the rest of ``theory/``, the ledger of claims, and the simulations, as far as
 they can reach it through imports; the first failure kills it.
-Finished mutants are kept in ``.mutation/`` and not run again.  Survivors with a known reason are in ``survivors.toml``;
-the exit status is 1 if less than 95 % are killed or a survivor has no reason.
+Finished mutants are kept in ``.mutation/`` and not run again.  Survivors with a known reason are in ``survivors.toml``.
+A mutant that changes no value is equivalent, and no test can kill it; of the others at least 95 % must be killed, and
+every survivor must have a reason, or the exit status is 1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -97,10 +98,21 @@ class Workshop:
             self._write(mutant.module, original)
 
 
-def reasons() -> dict[tuple[str, str, str], str]:
+@dataclass(frozen=True)
+class Reason:
+    """Why a mutant survives; ``equivalent`` if no value changes, beyond rounding, that any test could notice."""
+
+    text: str
+    equivalent: bool
+
+
+def reasons() -> dict[tuple[str, str, str], Reason]:
     """The known survivors: module, line before and after, and why no test can or need notice."""
     table = tomllib.loads(Path(__file__).with_name("survivors.toml").read_text())
-    return {(entry["module"], entry["before"], entry["after"]): entry["reason"] for entry in table.get("survivor", [])}
+    return {
+        (entry["module"], entry["before"], entry["after"]): Reason(entry["reason"], entry.get("equivalent", False))
+        for entry in table.get("survivor", [])
+    }
 
 
 def run(chosen: Sequence[Mutant], jobs: int) -> dict[Mutant, bool]:
@@ -147,16 +159,17 @@ def run(chosen: Sequence[Mutant], jobs: int) -> dict[Mutant, bool]:
 def report(results: dict[Mutant, bool]) -> int:
     """Print the share of mutants killed and the survivors with their reasons; return the exit status."""
     explained = reasons()
-    survivors = [mutant for mutant, survived in results.items() if survived]
-    killed = 1 - len(survivors) / len(results)
-    unexplained = 0
-    print(f"\nkilled {len(results) - len(survivors)} of {len(results)} mutants ({killed:.1%})")
-    for mutant in survivors:
+    survivors = {m: explained.get((m.module, *m.change(ROOT))) for m, survived in results.items() if survived}
+    killed, equivalent = len(results) - len(survivors), sum(bool(r and r.equivalent) for r in survivors.values())
+    score = killed / max(len(results) - equivalent, 1)
+    print(f"\nkilled {killed} of {len(results)} mutants ({killed / len(results):.1%})")
+    print(f"{equivalent} of the {len(survivors)} survivors are equivalent: no value changes.  Of the rest: {score:.1%}")
+    for mutant, reason in survivors.items():
         before, after = mutant.change(ROOT)
-        reason = explained.get((mutant.module, before, after))
-        unexplained += reason is None
-        print(f"\n{mutant.module}:{mutant.line}\n- {before}\n+ {after}\n  {reason or 'NO REASON IS KNOWN'}")
-    return int(killed < REQUIRED or unexplained > 0)
+        kind = "  equivalent: " if reason and reason.equivalent else "  "
+        told = reason.text if reason else "NO REASON IS KNOWN"
+        print(f"\n{mutant.module}:{mutant.line}\n- {before}\n+ {after}\n{kind}{told}")
+    return int(score < REQUIRED or None in survivors.values())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -83,11 +83,13 @@ def test_what_is_not_noticed_survives_and_needs_a_reason(
     assert "SURVIVED theory/demo.py:10  return 2 * x + rows[1] * 0.25" in shown
     assert "NO REASON IS KNOWN" in shown
     survivors = [mutant for mutant in mutation.mutants(root) if f"+ {mutant.change(root)[1]}\n" in shown]
-    reasons = {("theory/demo.py", *mutant.change(root)): "x is 0" for mutant in survivors}
-    monkeypatch.setattr(mutation, "reasons", lambda: reasons)
-    monkeypatch.setattr(mutation, "REQUIRED", 0.1)
-    assert mutation.main(["--all", "--jobs", "1"]) == 0
-    assert "x is 0" in capsys.readouterr().out
+    for equivalent, required, status in ((False, 0.1, 0), (False, 0.99, 1), (True, 0.99, 0)):
+        reason = mutation.Reason("x is 0", equivalent)
+        reasons = {("theory/demo.py", *mutant.change(root)): reason for mutant in survivors}
+        monkeypatch.setattr(mutation, "reasons", lambda reasons=reasons: reasons)
+        monkeypatch.setattr(mutation, "REQUIRED", required)
+        assert mutation.main(["--all", "--jobs", "1"]) == status
+        assert ("equivalent: x is 0" in capsys.readouterr().out) is equivalent
 
 
 def test_tests_that_fail_by_themselves_are_refused(root: Path, mutation: ModuleType) -> None:

@@ -182,3 +182,10 @@ def test_bad_input(change, message):
     with pytest.raises(ValueError, match="noise at the end, got 'published'"):
         leading_rate("Noise at the end", 10, 3, 1.0, accounting="published")
     assert np.isfinite(tuned_run(**arguments)).all()
+
+
+@pytest.mark.parametrize("algorithm", ["Priv-Pub", "Pub-Priv"])
+def test_a_run_with_private_records_has_a_private_epoch(algorithm):
+    assert amplification(algorithm, 10, 2.0, private_share=0.1, whole_run=False) == 1.0
+    assert amplification(algorithm, 10, 2.0, private_share=0.1, whole_run=True) == 1.0
+    assert amplification(algorithm, 10, 20.0, private_share=0.1, whole_run=False) == 2.0
