@@ -576,3 +576,10 @@ def test_noise_variance_is_that_of_the_run(n, epochs, eta, curvature, ridge, qui
     found = noise_variance(n, epochs, eta, curvature, ridge=ridge, quiet_epochs=quiet)
     assert found == pytest.approx(covariance[0, 0], rel=1e-11, abs=0)
     assert found * (1 + 1e-9) != pytest.approx(covariance[0, 0], rel=1e-11, abs=0)
+
+
+def test_separations_beyond_the_range_of_floats_are_cut_off_below_the_truth():
+    found = linear_run_separation([1e160], [1e-160], [1.0])  # in truth 1e640
+    assert 1e307 < found < math.inf
+    assert found == pytest.approx(math.exp(709), rel=1e-12)
+    assert linear_run_separation([1e-160], [1e150], [1.0]) == 0.0
