@@ -222,6 +222,16 @@ def test_gaussian_delta_is_the_hockey_stick_divergence(rho: float, epsilon: floa
     assert gaussian_delta(rho, epsilon) != pytest.approx(divergence(mp.sqrt(rho)), rel=1e-2)  # mutant
 
 
+@pytest.mark.parametrize(("rho", "epsilon"), [(1e13, 1e13), (1e13, 1e13 + 1e7), (1e20, 1e20), (4e12, 4e12 - 1e6)])
+def test_the_gaussian_curve_of_budgets_beyond_all_use(rho: float, epsilon: float) -> None:
+    """Where erfc is taken by Tricomi's function: against e^ε erfc(y) in full."""
+    with mp.workdps(120):
+        centre, half = mp.mpf(epsilon) / (2 * mp.sqrt(rho)), mp.sqrt(rho) / 2
+        assert centre + half > 10**6
+        exact = (mp.erfc(centre - half) - mp.exp(epsilon) * mp.erfc(centre + half)) / 2
+        assert exact <= mp.mpf(gaussian_delta(rho, epsilon)) <= exact * (1 + mp.mpf(2) ** -51)
+
+
 def test_zcdp_mechanism_above_the_gaussian_curve() -> None:
     """Randomised response with ε₀ = 1 is ½-zCDP and not (0, 0.383)-DP, as the Gaussian mechanism with ρ = ½ is."""
     p = math.e / (1 + math.e)

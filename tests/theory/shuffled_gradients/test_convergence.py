@@ -11,6 +11,7 @@ from corrnoise.simulations.shuffled_gradients import shuffled_run
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.dissimilarity import (
+    _all_directions,
     reshuffled_dissimilarity,
     worst_order_dissimilarity_bounds,
 )
@@ -285,3 +286,17 @@ def test_bad_input(change, message):
         ShuffledRun(**{**arguments, **change}).excess_risk_upper_bound()
     with pytest.raises(TypeError, match="end_noise must be True or False, got 'no'"):
         ShuffledRun(**arguments, end_noise="no")
+
+
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_directions_in_the_plane_give_every_order_of_the_records(n):
+    rng = np.random.default_rng(n)
+    g = rng.standard_normal((n, 2))
+    angles = rng.uniform(0, 2 * np.pi, 20_000)
+    any_direction = np.column_stack([np.cos(angles), np.sin(angles)])
+    orders, every = (
+        {tuple(order) for order in np.argsort(directions @ g.T, axis=1).tolist()}
+        for directions in (any_direction, _all_directions(g))
+    )
+    assert orders <= every
+    assert len(every) == n * (n - 1)
