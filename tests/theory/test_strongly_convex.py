@@ -274,6 +274,14 @@ def test_circle_criterion_at_40_digits(pair):
             assert min(beside) > found * (1 - mp.mpf(10) ** -13)
 
 
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_circle_criterion_at_condition_number_one_is_the_quadratic(criterion):
+    assert circle_multiplier(0.5, 0.5, criterion)[1] == pytest.approx(1 / 1.5, rel=1e-15)
+    assert StronglyConvex(2.0, 2.0, 0.7).circle_criterion_bound(criterion=criterion) == pytest.approx(
+        LinearRegression([2.0], 0.7, kurtosis=1.0).stationary_error(DPSGD()), rel=1e-14
+    )
+
+
 def test_circle_bound_has_its_constants():
     """(η/2)(dσ² + σ_sgd²) times the mean gain, at ρ = 2, G = 3, and the printed constant is 4 times that."""
     problem = StronglyConvex(0.2, 2, 0.5, dimension=7, gradient_noise_std=1.5)
