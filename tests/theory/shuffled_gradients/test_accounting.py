@@ -583,3 +583,17 @@ def test_separations_beyond_the_range_of_floats_are_cut_off_below_the_truth():
     assert 1e307 < found < math.inf
     assert found == pytest.approx(math.exp(709), rel=1e-12)
     assert linear_run_separation([1e-160], [1e150], [1.0]) == 0.0
+
+
+def test_a_run_without_private_records_tells_nothing():
+    nothing = Accountant([0.0], [1.0])
+    assert (nothing.delta(0.0, 1.0), nothing.zcdp(1.0), nothing.gaussian_dp(1.0)) == (0.0, 0.0, 0.0)
+
+
+def test_gaussian_dp_is_never_below_the_budget_it_belongs_to():
+    """A square root to the nearest float would be, half of the time."""
+    rng = np.random.default_rng(0)
+    for a, z in rng.uniform(0.5, 2, (200, 2)).tolist():
+        found = Accountant([a], [1.0])
+        with workdps(40):
+            assert mpf(found.gaussian_dp(z)) ** 2 >= 2 * mpf(found.zcdp(z))

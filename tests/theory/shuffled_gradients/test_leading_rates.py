@@ -51,24 +51,27 @@ settings = (
 )
 
 
-@given(*settings)
-def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon, epochs, accounting):
-    """Against Corollary E.1 of a run with the same constants, at its learning rate and beside it."""
+@given(*settings, st.lists(st.sampled_from([0.1, 1.0, 3.0]), min_size=4, max_size=4))
+def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon, epochs, accounting, constants):
+    """Against Corollary E.1 of a run with the same constants R, G, L and s, at its learning rate and beside it."""
     assume((algorithm, accounting) != ("Noise at the end", "published"))
-    share = 0.5
-    eta, value = tuned_run(algorithm, n, d, epsilon, epochs, private_share=share, accounting=accounting)
+    share, named = 0.5, dict(zip(("distance", "lipschitz", "smoothness", "deviation"), constants, strict=True))
+    radius, g, smooth, s = constants
+    eta, value = tuned_run(algorithm, n, d, epsilon, epochs, private_share=share, accounting=accounting, **named)
     rho = published_rho(epsilon, 1e-6)
     total = amplification(algorithm, n, epochs, private_share=share, whole_run=accounting == "whole run")
-    sigma = math.sqrt(2 * total / rho)
+    sigma = g * math.sqrt(2 * total / rho)
+
+    def run(rate):
+        end = algorithm == "Noise at the end"
+        return ShuffledRun(n, epochs, d, rate, radius, s, sigma, smooth, smooth, end_noise=end)
 
     def bound(rate):
-        end = algorithm == "Noise at the end"
-        run = ShuffledRun(n, epochs, d, rate, 1.0, 1.0, sigma, 1.0, 1.0, end_noise=end)
-        return run.corollary_upper_bound(published=accounting == "published").total
+        return run(rate).corollary_upper_bound(published=accounting == "published").total
 
     assert bound(eta) == pytest.approx(value, rel=1e-6)
     assert bound(eta * 0.9) >= value * (1 - 1e-12)
-    if eta * 1.1 <= ShuffledRun(n, epochs, d, eta, 1.0, 1.0, sigma, 1.0, 1.0).largest_learning_rate():
+    if eta * 1.1 <= run(eta).largest_learning_rate():
         assert bound(eta * 1.1) >= value * (1 - 1e-12)
 
 
