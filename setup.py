@@ -20,7 +20,10 @@ if "editable_wheel" in sys.argv and links:
 else:
     package_dir = {"corrnoise": "src/corrnoise"} | {f"corrnoise.{floor}": floor for floor in FLOORS}
 
-packages = ["corrnoise"]
+face = root / "src/corrnoise"  # find_packages would follow the links
+packages = ["corrnoise"] + [
+    f"corrnoise.{path.parent.name}" for path in sorted(face.glob("*/__init__.py")) if path.parent.name not in FLOORS
+]
 for floor in FLOORS:
     packages += [f"corrnoise.{floor}"] + [f"corrnoise.{floor}.{name}" for name in find_packages(floor)]
 

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.core import Row
-from corrnoise.solvers.whole_files import write_whole
+from corrnoise.support.files import write_whole
 
 PACKAGES = ("corrnoise", "numpy", "scipy", "numba", "mpmath")
 

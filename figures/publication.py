@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corrnoise import __version__
-from corrnoise.solvers.whole_files import whole_files
+from corrnoise.support.files import whole_files
+from corrnoise.support.version import __version__
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ _COLUMNS = ["panel", "method", "kind", "x", "y"]
 _SIMULATED_COLUMNS = ["standard_error", "exact", "z"]  # written if something was simulated; empty for the rest
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Series(Record):
     """One curve, or one set of points, of one panel.
 
@@ -64,7 +64,7 @@ class Series(Record):
         checks.same_length("x", self.x, "y", self.y)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class SimulatedSeries(Series):
     """Points whose y was simulated and is known exactly as well.
 

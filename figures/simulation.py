@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from scipy.special import stdtrit
 
-from corrnoise import __version__
 from corrnoise.figures.publication import Data, SimulatedSeries
-from corrnoise.solvers.progress import progress_line
+from corrnoise.support.progress import progress_line
+from corrnoise.support.version import __version__
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.records import Record
@@ -108,7 +108,7 @@ def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -
     OSError
         The directory cannot be made or written to.
     """
-    from corrnoise.solvers.whole_files import write_whole
+    from corrnoise.support.files import write_whole
 
     if directory is None:
         return compute()

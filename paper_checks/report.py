@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corrnoise import __version__
 from corrnoise.paper_checks.ledger import INEQUALITY, VERDICTS, Outcome, Paper
+from corrnoise.support.version import __version__
 
 if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure

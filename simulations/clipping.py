@@ -32,7 +32,7 @@ from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.finite_time import FiniteRun, theorem_d13_upper_bound
 from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 
@@ -132,7 +132,7 @@ def _largest_inverses(low: Array, high: Array, few: int, many: int) -> Array:
     return np.array([enough, ends[at < many].max(initial=0.0)])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class ClippingStudy(Record):
     """DP-FTRL at the end of a run, for each clip norm G; arrays of shape (clip norms,).
 

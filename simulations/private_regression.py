@@ -12,7 +12,6 @@ S. Denisov et al., Improved differential privacy for SGD via optimal private lin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -24,11 +23,11 @@ from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.privacy import gaussian_rho
 from corrnoise.theory.product_noise import NuFTRL
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class PrivateRegression(Record):
     """A private linear model, ``features @ coefficients + intercept`` in the user's units, and how private it is.
 

@@ -30,7 +30,6 @@ import math
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numba
@@ -39,15 +38,15 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from corrnoise.simulations.standard_errors import inflation, long_run_error
-from corrnoise.solvers.progress import progress_line
 from corrnoise.solvers.rational_approximation import rational_approximation
+from corrnoise.support.progress import progress_line
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.moments import InputMoments, fourth_moments_are_finite
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import MeanEstimation, QuadraticProblem, checked_quadratic
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise, noise_variance
 
 INPUTS = ("gaussian", "uniform", "signs", "student-t")
@@ -163,7 +162,7 @@ def _chain(  # type: ignore[no-untyped-def]  # noqa: C901
     return squares, clipped
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Simulation(Record):
     """What a simulation found.
 
@@ -195,7 +194,7 @@ class Simulation(Record):
     chains: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class SimulatedCurve(Record):
     """A simulated learning curve: ``mean`` and ``standard_error`` of F − F* at ``steps``, arrays of one shape."""
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from corrnoise.simulations.shuffled_gradients import shuffled_run
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.shuffled_gradients.accountants import Accountant, Training, accountant
 from corrnoise.theory.shuffled_gradients.losses import Task
 from corrnoise.theory.shuffled_gradients.schedules import (
@@ -63,7 +62,7 @@ ACCOUNTING = ("published", "sharp")
 RATES = tuple(float(f"{digit}e-{k}") for k in range(1, 10) for digit in (5, 1))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Experiment(Record):
     """One algorithm at its best learning rate: excess risk G(x) − G* after 0, …, K epochs, shape (K + 1,).
 

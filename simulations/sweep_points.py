@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +19,7 @@ from corrnoise.simulations.quadratic_problems import INPUTS, input_moments
 from corrnoise.theory import checks
 from corrnoise.theory.moments import fourth_moments_are_finite
 from corrnoise.theory.problems import QuadraticProblem, checked_quadratic
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise, checked_noise
 
 FORMAT = 1  #: of keys and files; raised whenever a point would give other numbers than before
@@ -75,7 +74,7 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Point(Record):
     """One simulation of a sweep.
 

@@ -25,11 +25,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from corrnoise import __version__
 from corrnoise.simulations.quadratic_problems import Simulation, rational_noise, simulate
 from corrnoise.simulations.sweep_points import Point, digest, grid, kind, plain
-from corrnoise.solvers.progress import progress_line
-from corrnoise.solvers.whole_files import write_whole
+from corrnoise.support.files import write_whole
+from corrnoise.support.progress import progress_line
+from corrnoise.support.version import __version__
 from corrnoise.theory import checks
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.product_noise import NuFTRL
 from corrnoise.theory.quadrature import modulus
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.strongly_convex import StronglyConvex, frequency_condition
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
 
@@ -42,7 +41,7 @@ _CLEARANCES = (1e-4, 0.1)  # of the constant; the second leaves no narrow dip of
 _AGREE = 1e-6  # limits from different starts, relatively
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class MinimisedBound(Record):
     """The noise that minimises the strongly convex bound.
 

@@ -27,7 +27,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -36,7 +36,6 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from corrnoise import __version__
 from corrnoise.solvers.exchange import (
     CONVENTIONS,
     BufferForm,
@@ -44,14 +43,15 @@ from corrnoise.solvers.exchange import (
     buffer_form,
     toeplitz_form,
 )
-from corrnoise.solvers.whole_files import whole_files
+from corrnoise.support.files import whole_files
+from corrnoise.support.version import __version__
 from corrnoise.theory import checks
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.noise_kinds import KINDS
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.privacy import ADJACENCIES, gaussian_noise_multiplier, zero_out_rho
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.strongly_convex import StronglyConvex
 from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise, checked_noise
 
@@ -64,7 +64,7 @@ PROBLEMS: dict[str, type[Problem]] = {
 _NAME, _VERSION = "corrnoise.Design", 1
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Design(Record):
     """Noise for a problem and a privacy budget.
 

@@ -34,7 +34,6 @@ C. A. Choquette-Choo et al., Correlated noise mechanisms for differentially priv
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.privacy import rounded_up, safe_multiplier
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise
 
 MATRICES = ("strategy", "noising")
@@ -77,7 +76,7 @@ CONVENTIONS = {
 # -- all coefficients --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class ToeplitzForm(Record):
     """First columns of the noising matrix and of the strategy, for a given number of steps.
 
@@ -146,7 +145,7 @@ def noise_from_strategy(strategy_coef: ArrayLike, steps: int) -> FiniteNoise:
 # -- buffers -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class BufferForm(Record):
     """A buffered linear Toeplitz matrix: c_0 = 1 and c_t = Σ_i output_scale_i buf_decay_i^{t−1}.
 

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.theory.checks import Array
 from corrnoise.theory.quadrature import modulus
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.strongly_convex import FrequencyCondition, frequency_condition
 
 _LAGS = 20
@@ -39,7 +38,7 @@ def _power(x: Array, n: int) -> Array:
     return half * x if n % 2 else half
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Kernels(Record):
     """Lag distributions; all fields have shape (n,).
 
@@ -134,7 +133,7 @@ def further_kernels(slow: float, fast: float) -> Kernels:
     return Kernels.of(rows)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Multiplier(Record):
     """Λ(ω) = constant + Σ_j weights_j (1 − K_j(ω)), a proof of a bound if its slack is positive everywhere.
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from corrnoise.solvers.interior_point import MultiplierProgram
 from corrnoise.solvers.multipliers import Multiplier, further_kernels, rich_kernels
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.strongly_convex import CRITERIA, StronglyConvex, circle_multiplier, frequency_condition
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance, unit_variance
 
@@ -45,7 +44,7 @@ _ADDED = 24
 _MOST_ADDITIONS = 4
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class StronglyConvexCertificate(Record):
     """An upper bound of the error and what it rests on.
 

@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 import pytest
 
 from corrnoise import __main__ as command_line
-from corrnoise import __version__
 from corrnoise.figures import COMPANIONS, NAMES, paper_figure
 from corrnoise.figures.publication import PaperFigure, publish
+from corrnoise.support.version import __version__
 from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
 

@@ -34,13 +34,15 @@ def test_continuous_integration_runs_the_command_of_the_readme():
 
 def test_floors_have_no_generic_name_and_no_upward_import():
     assert not set(FLOORS) & set(sys.modules)
-    order = {
-        name: height for height, name in enumerate(("theory", "solvers", "simulations", "figures", "paper_checks"))
-    }
+    order = {name: height for height, name in enumerate(("support", *FLOORS))}
     for floor in FLOORS:
         for path in (ROOT / floor).rglob("*.py"):
-            for other in re.findall(r"(?:from|import) corrnoise\.(\w+)", path.read_text()):
+            text = path.read_text()
+            assert not re.search(r"^ *(from corrnoise import|import corrnoise$)", text, re.M), f"{path} imports the face"
+            for other in re.findall(r"(?:from|import) corrnoise\.(\w+)", text):
                 assert order[other] <= order[floor], f"{path} imports corrnoise.{other}"
+    for path in (ROOT / "src/corrnoise/support").glob("*.py"):
+        assert set(re.findall(r"corrnoise\.(\w+)", path.read_text())) <= {"support"}
 
 
 def test_public_names_load_lazily_and_are_documented():
@@ -86,7 +88,10 @@ def test_wheel_holds_every_module_and_nothing_generic(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    expected = {"corrnoise/py.typed"} | {f"corrnoise/{p.name}" for p in (ROOT / "src/corrnoise").glob("*.py")}
+    face = ROOT / "src/corrnoise"
+    expected = {"corrnoise/py.typed"} | {f"corrnoise/{p.name}" for p in face.glob("*.py")}
+    for room in (p for p in face.iterdir() if p.is_dir() and p.name not in FLOORS):
+        expected |= {f"corrnoise/{room.name}/{p.name}" for p in room.glob("*.py")}
     for floor in FLOORS:
         files = [p for p in (ROOT / floor).rglob("*") if p.suffix in {".py", ".mplstyle", ".css", ".html", ".js"}]
         expected |= {f"corrnoise/{p.relative_to(ROOT).as_posix()}" for p in files}

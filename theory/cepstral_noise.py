@@ -25,7 +25,6 @@ Choquette-Choo et al., arXiv 2310.06771: equation (5), Lemma C.4.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,7 @@ from scipy import fft
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
+from corrnoise.theory.records import record
 from corrnoise.theory.toeplitz_noise import RATES, UNIT, ToeplitzNoise
 
 _SMALLEST_GRID = 64
@@ -42,7 +42,7 @@ _LARGEST_LOGARITHM = 300.0  # squares of B stay within the range of floats
 _BLOCK = 2**21  # entries of a table held at once
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class CepstralNoise(ToeplitzNoise):
     """Minimum-phase noise B(z) = exp(Σ c_n (ζⁿ − (−a)ⁿ)) with ζ = (z − a)/(1 − a z).
 

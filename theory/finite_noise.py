@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from corrnoise.theory import checks, power_series
 from corrnoise.theory.checks import Array, ArrayLike
+from corrnoise.theory.records import record
 from corrnoise.theory.toeplitz_noise import RATES, UNIT, ToeplitzNoise
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class FiniteNoise(ToeplitzNoise):
     """Finitely many coefficients of the user's own, of any phase.
 

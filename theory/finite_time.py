@@ -21,7 +21,6 @@ D.15.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.problems import LinearRegression, QuadraticProblem
 from corrnoise.theory.product_noise import NuFTRL, ProductNoise
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise, checked_noise, noise_variance
 
 # -- the decay of noise coefficients -----------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ def theorem_d13_upper_bound(
 # -- a run of T steps with high probability ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class FiniteRun(Record):
     """A run of T steps that may fail, by clipping a gradient, with probability p.
 

@@ -9,16 +9,17 @@ pole are all it needs, and no 1 − q is ever rounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.product_noise import ProductNoise
+from corrnoise.theory.records import record
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class PoleNoise(ProductNoise):
     """Rational noise with real zeros and poles, β_0 = 1.
 

@@ -24,14 +24,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from dataclasses import dataclass
 
 import numpy as np
 
 from corrnoise.theory import bounds, checks
 from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.quadrature import root_spectrum_mean
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance, unit_variance
 
 _STD = "[0, 1e100]"  # squares of these stay finite
@@ -212,7 +211,7 @@ def _checked_rates(eigenvalues: Array, learning_rate: float) -> None:
         checks.reals("learning_rate × eigenvalues", learning_rate * eigenvalues, "[1e-300, 1e300]")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class MeanEstimation(QuadraticProblem):
     """Private estimation of a mean in one dimension, F(θ) = ½ E (θ − z)².
 
@@ -254,7 +253,7 @@ class MeanEstimation(QuadraticProblem):
         return 1.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class LinearRegression(QuadraticProblem):
     """Private linear regression, F(θ) = ½ E (y − ⟨θ, x⟩)², with E x = 0, E x xᵀ = H and y = ⟨θ*, x⟩ + ξ.
 

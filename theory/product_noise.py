@@ -14,7 +14,7 @@ Choquette-Choo et al., arXiv 2310.06771: equation (7), Lemma C.4, Table 2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,11 @@ import numpy as np
 from corrnoise.theory import checks, elliptic
 from corrnoise.theory.checks import Array, ArrayLike
 from corrnoise.theory.quadrature import averages, circle_mean, modulus
+from corrnoise.theory.records import record
 from corrnoise.theory.toeplitz_noise import RATES, UNIT, ToeplitzNoise
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class ProductNoise(ToeplitzNoise):
     """B(z) = Π (1 − (1 − a_k) z)^{e_k}, minimum phase by construction.
 
@@ -118,7 +119,7 @@ class ProductNoise(ToeplitzNoise):
         return math.sqrt(float(self._mean(-1))), 1e-14 * (1 + float(np.abs(self.exponents).sum()))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class DPSGD(ProductNoise):
     """Independent noise, β = (1, 0, 0, …): DP-SGD without amplification by sampling."""
 
@@ -135,7 +136,7 @@ class DPSGD(ProductNoise):
         return 1.0, 0.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class NuFTRL(ProductNoise):
     """The noise of ν-DP-FTRL, β_t = (−1)^t C(½, t) (1 − ν)^t, that is B(z) = sqrt(1 − (1 − ν) z).
 
@@ -169,7 +170,7 @@ class NuFTRL(ProductNoise):
         return gamma, 16 * UNIT
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class AntiPGD(ProductNoise):
     """Anticorrelated perturbations with damping, β = (1, −(1 − damping), 0, …).
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
+Kind = TypeVar("Kind", bound="Record")
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def record(kind: type[Kind]) -> type[Kind]:
+    """Make a frozen dataclass of a subclass of ``Record``, which keeps the equality, hash and text of ``Record``."""
+    return dataclass(frozen=True, eq=False, repr=False)(kind)
+
 
 class Record:
-    """Base of frozen dataclasses (declared with ``eq=False, repr=False``) whose fields may be arrays."""
+    """Base of frozen dataclasses whose fields may be arrays; each is declared with the decorator ``record``."""
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that rebuild this record: ``type(self)(**self.arguments())`` equals it."""

@@ -36,7 +36,7 @@ import numpy as np
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array, ArrayLike
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, noise_variance, unit_variance
 
 CRITERIA = ("distance", "objective")
@@ -127,7 +127,7 @@ def circle_multiplier(slow: float, fast: float, criterion: str) -> tuple[float, 
     return float(c[best]), float(means[best])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class StronglyConvex(Record):
     """Private optimisation of a smooth strongly convex loss in d dimensions, whose error is only bounded.
 

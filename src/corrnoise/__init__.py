@@ -10,8 +10,9 @@ Names are loaded when they are first used.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+
+from corrnoise.support.version import __version__
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks import claims as claims
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from corrnoise.theory.product_noise import NuFTRL as NuFTRL
     from corrnoise.theory.product_noise import ProductNoise as ProductNoise
     from corrnoise.theory.strongly_convex import StronglyConvex as StronglyConvex
-
-__version__ = version("corrnoise")
 
 _HOMES = {
     "theory.finite_noise": ("FiniteNoise",),

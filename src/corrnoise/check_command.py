@@ -50,7 +50,7 @@ def run(arguments: Namespace) -> int:
     if path is None:
         print(text)
     else:
-        from corrnoise.solvers.whole_files import write_whole
+        from corrnoise.support.files import write_whole
 
         write_whole(path, text + "\n")
         print(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.options import jobs
-from corrnoise.solvers.progress import progress_line
+from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.ledger import Claim, Outcome

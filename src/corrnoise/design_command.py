@@ -86,7 +86,7 @@ def run(arguments: Namespace) -> int:
     from corrnoise.figures.design import design_figure
     from corrnoise.figures.publication import publish
     from corrnoise.solvers.designs import design
-    from corrnoise.solvers.whole_files import whole_files
+    from corrnoise.support.files import whole_files
     from corrnoise.theory import checks
 
     rho, promised = _budget(arguments)

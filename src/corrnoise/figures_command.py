@@ -7,7 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from corrnoise.options import jobs
-from corrnoise.solvers.progress import progress_line
+from corrnoise.support.progress import progress_line
 
 SUMMARY = "draw the papers' figures from exact formulas and simulations, as PDF, PNG and CSV"
 EXAMPLE = "corrnoise figures linear_regression --output plots"

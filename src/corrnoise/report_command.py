@@ -28,7 +28,7 @@ def run(arguments: Namespace) -> int:
     from corrnoise.paper_checks import NAMES as PAPERS
     from corrnoise.paper_checks import paper_ledger
     from corrnoise.paper_checks.report import report_page
-    from corrnoise.solvers.whole_files import write_whole
+    from corrnoise.support.files import write_whole
 
     try:
         chosen = claim_options.selected(arguments)

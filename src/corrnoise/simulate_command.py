@@ -119,7 +119,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Sweep over the grid, write ``results.csv``, print the errors averaged over the seeds."""
     from corrnoise.simulations.sweeps import grid, sweep
-    from corrnoise.solvers.whole_files import write_whole
+    from corrnoise.support.files import write_whole
     from corrnoise.theory.checks import integer
     from corrnoise.theory.problems import LinearRegression, power_law
 

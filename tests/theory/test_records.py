@@ -1,20 +1,20 @@
 """Records with arrays: equal, hashed, shown and rebuilt by the arguments that make them."""
 
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
 
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Curve(Record):
     values: np.ndarray
     label: str = "x"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Other(Curve):
     """The same fields under another name."""
 
@@ -58,7 +58,7 @@ def test_fields_are_frozen():
     assert record.label == "z"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Findings(Record):
     values: np.ndarray
     by_name: dict[str, float]

@@ -39,7 +39,7 @@ Jiang, Sharma, Wu and Joshi, 2026: Section 4, Theorem C.9, Lemmas E.2, E.3 and F
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,7 +47,7 @@ from scipy import optimize, special
 
 from corrnoise.theory import checks, privacy
 from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.shuffled_gradients.amplification import (
     amplification_sum,
     composed_amplification_sum,
@@ -81,7 +81,7 @@ _MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and l
 _ORDERS = 60  #: of a coarse grid; the best one is searched for between the neighbours of its best
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Training(Record):
     """A schedule and the facts on which privacy amplification rests.
 
@@ -149,7 +149,7 @@ class Training(Record):
             )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Accountant(Record):
     """A mixture of Gaussian mechanisms: budgets ρ_m = 2 A_m/z² with probabilities p_m, z the noise multiplier σ/G.
 

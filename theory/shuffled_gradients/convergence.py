@@ -30,7 +30,6 @@ Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollaries 4.1 (E.1), D.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,14 +37,14 @@ from scipy.special import digamma
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 
 REGULARISERS = ("smooth", "lasso", "projection")
 _POSITIVE = "(0, 1e100]"
 _NONNEGATIVE = "[0, 1e100]"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Bound(Record):
     """A bound of the excess risk by its sources, which ``total`` adds up."""
 
@@ -60,7 +59,7 @@ class Bound(Record):
         return self.initialisation + self.shuffling + self.dissimilarity + self.noise
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class ShuffledRun(Record):
     """A run, by the constants that the bounds need.
 

@@ -17,21 +17,20 @@ Jiang, Sharma, Wu and Joshi, 2026: Section 6.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 from corrnoise.theory.shuffled_gradients.schedules import Schedule
 
 LOSSES = ("mean", "ridge", "logistic")
 _CURVATURES = dict(zip(LOSSES, (1.0, 2.0, 0.25), strict=True))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Loss(Record):
     """One of ``LOSSES``.  Points x have shape (d,), features shape (n, d) and targets shape (n,)."""
 
@@ -70,7 +69,7 @@ class Loss(Record):
         return np.asarray(self.curvature * squares)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Regulariser(Record):
     """ψ: ``"none"``, ``"ridge"`` (λ/2) ‖x‖², ``"lasso"`` λ ‖x‖₁, or ``"ball"``, the indicator of ‖x‖ <= λ.
 
@@ -116,7 +115,7 @@ class Regulariser(Record):
         return self.strength if self.name == "ridge" else 0.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Task(Record):
     """Empirical risk minimisation on private records with public ones at hand.
 

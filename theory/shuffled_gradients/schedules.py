@@ -13,19 +13,17 @@ Algorithms 1 to 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.theory import checks
-from corrnoise.theory.records import Record
+from corrnoise.theory.records import Record, record
 
 PLACEMENTS = ("every", "private", "tail", "end")
 ORDERS = ("given", "shuffled once", "reshuffled")  #: of the private records
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@record
 class Schedule(Record):
     """Private steps and noise of a run.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from corrnoise.solvers.whole_files import whole_files, write_whole
+from corrnoise.support.files import whole_files, write_whole
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from corrnoise.solvers.progress import progress_line
+from corrnoise.support.progress import progress_line
 
 
 class Stream(io.StringIO):

@@ -1,0 +1,1 @@
+"""The ground floor: files, progress, serialisation, version.  Nothing here knows the subject of the project."""
