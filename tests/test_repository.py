@@ -38,7 +38,9 @@ def test_floors_have_no_generic_name_and_no_upward_import():
     for floor in FLOORS:
         for path in (ROOT / floor).rglob("*.py"):
             text = path.read_text()
-            assert not re.search(r"^ *(from corrnoise import|import corrnoise$)", text, re.M), f"{path} imports the face"
+            assert not re.search(r"^ *(from corrnoise import|import corrnoise$)", text, re.M), (
+                f"{path} imports the face"
+            )
             for other in re.findall(r"(?:from|import) corrnoise\.(\w+)", text):
                 assert order[other] <= order[floor], f"{path} imports corrnoise.{other}"
     for path in (ROOT / "src/corrnoise/support").glob("*.py"):
