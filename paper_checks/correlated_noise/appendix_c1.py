@@ -7,8 +7,8 @@ import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.main_text import spectral_mean
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, spectra, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, spectra, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import linear, noises, regressions
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory import bounds
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression

@@ -9,8 +9,8 @@ import numpy as np
 from corrnoise.paper_checks.correlated_noise.appendix_c1 import regression
 from corrnoise.paper_checks.correlated_noise.main_text import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, regressions, spectra, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, regressions, spectra, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory import finite_time
 from corrnoise.theory.checks import Array
 from corrnoise.theory.finite_time import FiniteRun

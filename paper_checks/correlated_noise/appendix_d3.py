@@ -15,8 +15,8 @@ from corrnoise.paper_checks.correlated_noise.appendix_d1 import (
 )
 from corrnoise.paper_checks.correlated_noise.main_text import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, one_of, regressions, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, one_of, regressions, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory import finite_time
 from corrnoise.theory.checks import Array
 from corrnoise.theory.finite_noise import FiniteNoise

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.certification import monotone
+from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, regressions, vector
-from corrnoise.paper_checks.enclosures import first_kind, scaled_third_kind
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, vector
+from corrnoise.paper_checks.machinery.enclosures import first_kind, scaled_third_kind
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, mean_estimations, noises, regressions
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, mean_estimations, noises, regressions
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory import bounds
 from corrnoise.theory.checks import Array
 from corrnoise.theory.finite_noise import FiniteNoise

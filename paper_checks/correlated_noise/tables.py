@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import gaps, integers, linear, log_scale, one_of, regressions
-from corrnoise.paper_checks.enclosures import inverse_mean
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import gaps, integers, linear, log_scale, one_of, regressions
+from corrnoise.paper_checks.machinery.enclosures import inverse_mean
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.problems import LinearRegression, power_law
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from latex2mathml.converter import convert
 
 import corrnoise.paper_checks as ledgers
-from corrnoise.paper_checks.ledger import CORRECTED, FALSE, HOLDS
-from corrnoise.paper_checks.mathematics import plain
+from corrnoise.paper_checks.machinery.ledger import CORRECTED, FALSE, HOLDS
+from corrnoise.paper_checks.machinery.mathematics import plain
 
 DOCS = Path(__file__).parents[2]
 CLAIMS = ledgers.claims()

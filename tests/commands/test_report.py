@@ -8,7 +8,7 @@ import pytest
 from corrnoise import __main__ as command_line
 from corrnoise.figures.publication import PaperFigure
 from corrnoise.paper_checks import checking, report
-from corrnoise.paper_checks.ledger import Claim, Outcome
+from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 
 
 def run(*arguments: object) -> int:

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from corrnoise.paper_checks.search import equality, worst_case
+from corrnoise.paper_checks.machinery.search import equality, worst_case
 from corrnoise.theory.checks import Array
 
 Margin = Callable[[Array], float]

@@ -6,7 +6,7 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.paper_checks.certification import PRECISION, certify, monotone
+from corrnoise.paper_checks.machinery.certification import PRECISION, certify, monotone
 
 
 def test_a_true_inequality_is_proved_and_a_false_one_is_refuted_where_it_is_false():

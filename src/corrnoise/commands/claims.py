@@ -1,4 +1,4 @@
-"""What the commands on claims share: which claims, how hard and how many at a time, a bar, and a file that is whole."""
+"""The common part of ``check`` and ``report``: their options, the bar, and the exit status."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from corrnoise.options import jobs
 from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
-    from corrnoise.paper_checks.ledger import Claim, Outcome
+    from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 
 
-def _option(names: str, text: str) -> str:
-    """One of the constants ``names`` of the ledger, in any case and with dashes or blanks."""
-    from corrnoise.paper_checks import ledger
+def _option(name: str, text: str) -> str:
+    """One of the words in the ledger's table ``name``, in any case and with dashes or blanks."""
+    from corrnoise.paper_checks.machinery import ledger
 
-    options: tuple[str, ...] = getattr(ledger, names)
+    options: dict[str, str] = getattr(ledger, name)
     wanted = text.replace("-", " ").lower()
     if wanted not in options:
         raise ArgumentTypeError(f"{text!r} is none of {', '.join(options)}")
@@ -40,7 +40,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "names",
         metavar="PAPER|CLAIM",
         nargs="*",
-        help="papers and claims by the beginning of their names (default: all)",
+        help="papers and claims by the beginning of their names, such as 2310.06771, Lemma C.21, 'eq. (5)'; "
+        "papers restrict claims (default: all)",
     )
     several: dict[str, Any] = {"action": "append", "default": []}
     parser.add_argument(
@@ -54,34 +55,42 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--evidence", type=_evidence, metavar="E", help="only claims with this evidence; may be repeated", **several
     )
     parser.add_argument("--thorough", action="store_true", help="search 32 times longer")
-    parser.add_argument("--jobs", type=jobs, default=-1, metavar="N", help="claims at a time (default: -1, one a core)")
+    parser.add_argument(
+        "--jobs", type=jobs, metavar="N", help="claims at a time, -1 for one a core (default: 1 for a few claims, else -1)"
+    )
 
 
-def selected(arguments: Namespace) -> list[Claim]:
-    """The claims that are meant.
+def selected(arguments: Namespace) -> tuple[Claim, ...]:
+    """The claims that are meant; remarks on names that mean many go to standard error.
 
     Raises
     ------
     ValueError
         There are none.
     """
-    from corrnoise.paper_checks import claims
-    from corrnoise.paper_checks.checking import named
+    from corrnoise.paper_checks import papers
+    from corrnoise.paper_checks.machinery.selection import select
 
-    chosen = named(claims(), arguments.names)
-    chosen = [claim for claim in chosen if not arguments.verdict or claim.recorded in arguments.verdict]
-    chosen = [claim for claim in chosen if not arguments.evidence or claim.evidence in arguments.evidence]
+    chosen, remarks = select(papers(), arguments.names)
+    for remark in remarks:
+        print(f"corrnoise: note: {remark}", file=sys.stderr)
+    verdicts, evidence = arguments.verdict, arguments.evidence
+    chosen = tuple(claim for claim in chosen if not verdicts or claim.recorded in verdicts)
+    chosen = tuple(claim for claim in chosen if not evidence or claim.evidence in evidence)
     if not chosen:
         raise ValueError("no claim has the verdict and the evidence asked for")
     return chosen
 
 
 def checked(claims: Sequence[Claim], arguments: Namespace) -> list[Outcome]:
-    """What checking finds, in the order of the claims."""
-    from corrnoise.paper_checks.checking import outcomes
+    """The outcomes of the checks, in the order of the claims, with a bar meanwhile."""
+    from corrnoise.paper_checks.machinery import running
 
     found: dict[int, Outcome] = {}
-    with progress_line() as show, outcomes(claims, arguments.thorough, arguments.jobs) as results:
+    with (
+        progress_line() as show,
+        running.outcomes(claims, thorough=arguments.thorough, jobs=arguments.jobs) as results,
+    ):
         show(_bar(0, len(claims)))
         for index, outcome in results:
             found[index] = outcome

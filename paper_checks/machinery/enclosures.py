@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from corrnoise.paper_checks.certification import monotone
+from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.theory import elliptic
 from corrnoise.theory.arithmetic import arithmetic
 

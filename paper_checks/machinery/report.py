@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corrnoise.paper_checks.ledger import INEQUALITY, VERDICTS, Outcome, Paper
+from corrnoise.paper_checks.machinery.ledger import INEQUALITY, VERDICTS, Outcome, Paper
 from corrnoise.support.version import __version__
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from flint import arb
 
 import corrnoise.paper_checks as ledgers
-import corrnoise.paper_checks.ledger as machinery
-from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, regressions
-from corrnoise.paper_checks.ledger import CORRECTED, ERROR, FALSE, HOLDS, NOT_CHECKABLE, Paper
+import corrnoise.paper_checks.machinery.ledger as machinery
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, regressions
+from corrnoise.paper_checks.machinery.ledger import CORRECTED, ERROR, FALSE, HOLDS, NOT_CHECKABLE, Paper
 
 NAN = math.nan
 UNIT = {"x": linear(0, 1)}

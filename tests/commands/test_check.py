@@ -17,8 +17,8 @@ import pytest
 import corrnoise.paper_checks as ledgers
 from corrnoise import __main__ as command_line
 from corrnoise.paper_checks import checking
-from corrnoise.paper_checks.domains import linear, regressions, vector
-from corrnoise.paper_checks.ledger import Paper
+from corrnoise.paper_checks.machinery.domains import linear, regressions, vector
+from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.support.version import __version__
 from corrnoise.theory.problems import LinearRegression
 

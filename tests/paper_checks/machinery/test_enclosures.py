@@ -7,8 +7,8 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.paper_checks.certification import PRECISION
-from corrnoise.paper_checks.enclosures import (
+from corrnoise.paper_checks.machinery.certification import PRECISION
+from corrnoise.paper_checks.machinery.enclosures import (
     DEEPEST,
     SHALLOWEST,
     first_kind,

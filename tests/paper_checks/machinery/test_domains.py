@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.paper_checks import domains
-from corrnoise.paper_checks.domains import Domain, gaps, integers, linear, log_scale, one_of, vector
+from corrnoise.paper_checks.machinery.domains import Domain, gaps, integers, linear, log_scale, one_of, vector
 
 UNIT = st.floats(0, 1)
 

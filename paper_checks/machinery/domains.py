@@ -2,16 +2,15 @@
 
 One description serves the property-based tests, which draw points of the cube, the search for the worst case, which
 walks in it, and certification, which divides it into boxes: the scalar axes take a float or an Arb ball.  A bound is a
-number, a decimal string (exact in ball arithmetic) or a function of arguments that stand before it, by their names:
+number, a decimal string (exact in ball arithmetic) or the name of an argument that stands before it:
 
->>> domain = Domain({"b": log_scale("1e-9", "0.25"), "a": log_scale("1e-12", lambda b: b)})
+>>> domain = Domain({"b": log_scale("1e-9", "0.25"), "a": log_scale("1e-12", "b")})
 >>> domain.arguments([1.0, 1.0])
 {'b': 0.25, 'a': 0.25}
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from corrnoise.theory.problems import LinearRegression, MeanEstimation
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
-Bound = float | int | str | Callable[..., Any]
+Bound = float | int | str
 
 
 @dataclass(frozen=True)
@@ -41,22 +40,16 @@ class Axis:
     range: str
     ball: bool = False  #: whether coordinates may be Arb balls
     count: int | None = None  #: of the values if they are finitely many, taken in turn on equal stretches of [0, 1]
+    bounded_by: tuple[str, ...] = ()  #: names of the earlier arguments that are bounds of this one
+
+
+def _names(*bounds: Bound) -> tuple[str, ...]:
+    """Those of the bounds that are names of arguments."""
+    return tuple(bound for bound in bounds if isinstance(bound, str) and bound.isidentifier())
 
 
 def _at(bound: Bound, earlier: Mapping[str, Any]) -> Any:
-    return bound(*(earlier[name] for name in inspect.signature(bound).parameters)) if callable(bound) else bound
-
-
-def _shown(bound: Bound) -> str:
-    """A bound in words; of a function the argument that it returns, or else what it depends on."""
-    if not callable(bound):
-        return str(bound)
-    names = list(inspect.signature(bound).parameters)
-    marks = [object() for _ in names]
-    try:
-        return names[marks.index(bound(*marks))]
-    except (TypeError, ValueError):
-        return f"a bound by {', '.join(names)}"
+    return earlier[str(bound)] if _names(bound) else bound
 
 
 def _between(u: Any, value: Any, low: Any, high: Any) -> Any:
@@ -74,7 +67,7 @@ def linear(low: Bound, high: Bound) -> Axis:
         a, b = number(_at(low, earlier)), number(_at(high, earlier))
         return _between(u[0], a + u[0] * (b - a), a, b)
 
-    return Axis(1, value, f"[{_shown(low)}, {_shown(high)}]", ball=True)
+    return Axis(1, value, f"[{low}, {high}]", ball=True, bounded_by=_names(low, high))
 
 
 def log_scale(low: Bound, high: Bound) -> Axis:
@@ -85,7 +78,7 @@ def log_scale(low: Bound, high: Bound) -> Axis:
         a, b = m.number(_at(low, earlier)), m.number(_at(high, earlier))
         return _between(u[0], m.exp(m.log(a) + u[0] * (m.log(b) - m.log(a))), a, b)
 
-    return Axis(1, value, f"[{_shown(low)}, {_shown(high)}]", ball=True)
+    return Axis(1, value, f"[{low}, {high}]", ball=True, bounded_by=_names(low, high))
 
 
 def integers(low: Bound, high: Bound, *, log: bool = False) -> Axis:
@@ -97,8 +90,9 @@ def integers(low: Bound, high: Bound, *, log: bool = False) -> Axis:
             return min(int(a * ((b + 1) / a) ** u[0]), b)
         return min(a + int(u[0] * (b + 1 - a)), b)
 
-    count = None if log or callable(low) or callable(high) else int(high) + 1 - int(low)
-    return Axis(1, value, f"{{{_shown(low)}, …, {_shown(high)}}}", count=count)
+    names = _names(low, high)
+    count = None if log or names else int(high) + 1 - int(low)
+    return Axis(1, value, f"{{{low}, …, {high}}}", count=count, bounded_by=names)
 
 
 def one_of(*choices: Any) -> Axis:
@@ -115,7 +109,11 @@ def vector(entry: Axis, length: int) -> Axis:
     """Vectors whose entries are drawn alike, shape (length,)."""
     if entry.size != 1:
         raise ValueError(f"entry must take one coordinate, got {entry.size}")
-    return Axis(length, lambda u, earlier: np.array([entry.value([v], earlier) for v in u]), f"{entry.range}^{length}")
+
+    def value(u: Sequence[float], earlier: Mapping[str, Any]) -> Array:
+        return np.array([entry.value([v], earlier) for v in u])
+
+    return Axis(length, value, f"{entry.range}^{length}", bounded_by=entry.bounded_by)
 
 
 def gaps(low: float = 1e-9) -> Axis:
@@ -189,9 +187,24 @@ def noises(low: float = 1e-6) -> Axis:
 
 @dataclass(frozen=True)
 class Domain:
-    """The arguments of a claim, an axis each, in order."""
+    """The arguments of a claim, an axis each, in order.
+
+    Raises
+    ------
+    ValueError
+        A bound is the name of something that is no argument before it.
+    """
 
     axes: Mapping[str, Axis]
+
+    def __post_init__(self) -> None:
+        earlier: list[str] = []
+        for name, axis in self.axes.items():
+            for bound in axis.bounded_by:
+                if bound not in earlier:
+                    known = ", ".join(earlier) or "there is none"
+                    raise ValueError(f"bounds of {name} must be numbers or arguments before it ({known}), got {bound!r}")
+            earlier.append(name)
 
     @property
     def size(self) -> int:

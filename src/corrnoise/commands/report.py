@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from corrnoise import claim_options
+from corrnoise.commands import claims
 
 SUMMARY = "check the claims and write them, with the figures, as one page to read in a browser"
 EXAMPLE = "corrnoise report --output ledger.html"
@@ -13,7 +13,7 @@ EXAMPLE = "corrnoise report --output ledger.html"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
-    claim_options.add_arguments(parser)
+    claims.add_arguments(parser)
     parser.add_argument("--no-figures", action="store_true", help="leave the figures out")
     parser.add_argument(
         "--output", metavar="FILE", default="corrnoise-report.html", help="the page (default: %(default)s)"
@@ -25,22 +25,20 @@ def run(arguments: Namespace) -> int:
     from joblib import parallel_config
 
     from corrnoise.figures import COMPANIONS, NAMES, paper_figure
-    from corrnoise.paper_checks import NAMES as PAPERS
-    from corrnoise.paper_checks import paper_ledger
-    from corrnoise.paper_checks.report import report_page
+    from corrnoise.paper_checks import papers
+    from corrnoise.paper_checks.machinery.report import report_page
     from corrnoise.support.files import write_whole
 
     try:
-        chosen = claim_options.selected(arguments)
+        chosen = claims.selected(arguments)
     except ValueError as error:
         print(f"corrnoise report: error: {error}", file=sys.stderr)
         return 2
-    path = claim_options.output_path(arguments.output)
-    outcomes = claim_options.checked(chosen, arguments)
+    path = claims.output_path(arguments.output)
+    outcomes = claims.checked(chosen, arguments)
     names = [] if arguments.no_figures else [name for name in NAMES if name not in COMPANIONS]
-    papers = [paper_ledger(name) for name in PAPERS]
     with parallel_config(n_jobs=arguments.jobs):
-        page = report_page(outcomes, papers, [paper_figure(name) for name in names])
+        page = report_page(outcomes, papers(), [paper_figure(name) for name in names])
     write_whole(path, page)
     print(path)
-    return claim_options.exit_status(outcomes)
+    return claims.exit_status(outcomes)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.paper_checks.margins import agreement, margin
+from corrnoise.paper_checks.machinery.margins import agreement, margin
 
 INF, NAN = math.inf, math.nan
 

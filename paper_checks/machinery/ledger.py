@@ -25,20 +25,7 @@ numbers, in general (larger − smaller)/max(|smaller|, |larger|), and minus the
 statement holds where the margin is at least minus the tolerance, which is for rounding.  The smallest margin over
 the domain tells how far a constant is from sharp.
 
-Verdicts
---------
-``holds``
-    True as printed.  Roots and fraction bars that only an electronic copy lost are restored first (``transcription``).
-``holds corrected``
-    False as printed, and a repair that keeps its purpose holds.
-``false``
-    What it was printed for fails too.
-``not checkable``
-    Constants are unspecified: the note says what was checked instead.
-
-Evidence, strongest first: ``certified`` (ball arithmetic over the domain; the note says what is outside), ``exact``
-(identity or enumeration), ``searched`` (worst case over the domain), ``simulated`` (the smaller side is a confidence
-limit; the note states the false-alarm rate).
+``VERDICTS`` and ``EVIDENCE`` say what each verdict and each kind of evidence means.
 """
 
 from __future__ import annotations
@@ -49,21 +36,41 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from corrnoise.paper_checks.certification import Certificate, certify
-from corrnoise.paper_checks.domains import Axis, Domain
-from corrnoise.paper_checks.margins import agreement, margin
-from corrnoise.paper_checks.search import Worst, equality, worst_case
+from corrnoise.paper_checks.machinery.certification import Certificate, certify
+from corrnoise.paper_checks.machinery.domains import Domain
+from corrnoise.paper_checks.machinery.margins import agreement, margin
+from corrnoise.paper_checks.machinery.search import Worst, equality, worst_case
 from corrnoise.theory.checks import Array
 
-HOLDS, CORRECTED, FALSE, NOT_CHECKABLE = VERDICTS = ("holds", "holds corrected", "false", "not checkable")
+Evidence = Literal["certified", "exact", "searched", "simulated"]
+Relation = Literal["<=", "="]
+
+HOLDS = "holds"
+CORRECTED = "holds corrected"
+FALSE = "false"
+NOT_CHECKABLE = "not checkable"
 ERROR = "error"  #: the verdict of a check that could not be carried out
-EVIDENCE = ("certified", "exact", "searched", "simulated")
-INEQUALITY, IDENTITY = "<=", "="
+INEQUALITY: Relation = "<="
+IDENTITY: Relation = "="
+
+#: The verdicts and their meaning.
+VERDICTS = {
+    HOLDS: "true as printed; a root or fraction bar that only an electronic copy lost is restored first, and noted",
+    CORRECTED: "false as printed, with a counterexample; a repair that keeps its purpose is true",
+    FALSE: "the purpose for which it was printed fails too",
+    NOT_CHECKABLE: "constants are unspecified; the note says which statement was checked instead",
+}
+#: The kinds of evidence and their meaning, strongest first.
+EVIDENCE: dict[Evidence, str] = {
+    "certified": "proved over the stated domain by ball arithmetic; the note gives the argument outside of it",
+    "exact": "an identity or an enumeration, to rounding",
+    "searched": "a search for the worst case over the domain found no violation",
+    "simulated": "the smaller side is a confidence limit; the note states the rate of false alarms",
+}
 
 _NUDGE = 1e-6  #: relative, by which an identity is made wrong where it has no mutants of its own
 _FEW = 64  #: points of a finite domain, up to which all are evaluated in any case
@@ -142,9 +149,9 @@ class Claim:
     part: str
     printed: str
     function: Callable[..., Sides] = field(repr=False)
-    relation: str
+    relation: Relation
     domain: Domain = field(repr=False)
-    evidence: str
+    evidence: Evidence
     corrected: str | None = None
     as_printed: Mapping[str, Any] = field(default_factory=dict)
     counterexample: Mapping[str, Any] | None = None
@@ -158,8 +165,8 @@ class Claim:
     tolerance: float = 1e-11
     evaluations: int = 512
 
-    def __reduce__(self) -> tuple[Callable[[str, str], Claim], tuple[str, str]]:
-        return _find, (self.paper, self.identifier)
+    def __reduce__(self) -> tuple[Callable[[str, str, str], Claim], tuple[str, str, str]]:
+        return _find, (self.paper, self.number, self.part)
 
     @property
     def name(self) -> str:
@@ -173,8 +180,13 @@ class Claim:
 
     @property
     def note(self) -> str:
-        """What is to be said about the statement and its check."""
+        """Why the statement is true or false, which constant is sharp, and how it is checked."""
         return inspect.cleandoc(self.function.__doc__ or "")
+
+    @property
+    def module(self) -> str:
+        """The module that holds the function."""
+        return self.function.__module__
 
     @property
     def recorded(self) -> str:
@@ -231,12 +243,20 @@ class Claim:
             return True
         return self._worst(evaluations, **mutant).margin < -self.tolerance
 
+    def constant(self, value: float) -> dict[str, Any]:
+        """The keyword that gives the constant in question this value: a decimal string if that is what its default is."""
+        return {str(self.sharp): repr(value) if isinstance(self.stated, str) else value}
+
+    @property
+    def stated(self) -> Any:
+        """The constant in question as it is stated."""
+        return inspect.signature(self.function).parameters[str(self.sharp)].default
+
     def _sharp(self, worst: Mapping[str, Any]) -> float | None:
         """The value of the constant at which the worst case found is an equality."""
         if self.sharp is None:
             return None
-        value = float(inspect.signature(self.function).parameters[self.sharp].default)
-        return equality(lambda constant: self.margin(worst, **{str(self.sharp): repr(constant)}), value)
+        return equality(lambda value: self.margin(worst, **self.constant(value)), float(self.stated))
 
     # -- the check -----------------------------------------------------------------------------------------------------
 
@@ -321,88 +341,8 @@ def _shown(arguments: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in arguments.items())
 
 
-def _find(paper: str, identifier: str) -> Claim:
-    """The claim of the ledger by its identifier."""
+def _find(paper: str, number: str, part: str) -> Claim:
+    """The claim of the ledger with this paper, number and part; no other module of the paper is imported."""
     from corrnoise.paper_checks import paper_ledger
 
-    return next(claim for claim in paper_ledger(paper).claims if claim.identifier == identifier)
-
-
-class Paper:
-    """The claims of one paper.
-
-    Parameters
-    ----------
-    name
-        Short name, as in ``corrnoise check correlated-noise``.
-    source, title, authors
-        Reference.
-    """
-
-    def __init__(self, name: str, *, source: str, title: str, authors: str) -> None:
-        self.name, self.source, self.title, self.authors = name, source, title, authors
-        self.claims: list[Claim] = []
-
-    def arrange(self, sections: Sequence[ModuleType]) -> None:
-        """Put the claims in the order of the modules that hold them, which is that of the paper."""
-        place = {section.__name__: k for k, section in enumerate(sections)}
-        self.claims.sort(key=lambda claim: place[claim.function.__module__])
-
-    def _register(self, relation: str, number: str, **fields: Any) -> Callable[[Callable[..., Sides]], Claim]:
-        def register(function: Callable[..., Sides]) -> Claim:
-            axes: Mapping[str, Axis] = fields.pop("domain", {})
-            mutants: Sequence[Mapping[str, Any]] = fields.pop("mutants", ())
-            claim = Claim(
-                paper=self.name,
-                source=self.source,
-                number=number,
-                part=fields.pop("part", ""),
-                function=function,
-                relation=relation,
-                domain=Domain(axes),
-                mutants=tuple(mutants),
-                **fields,
-            )
-            self._validate(claim)
-            self.claims.append(claim)
-            return claim
-
-        return register
-
-    def _validate(self, claim: Claim) -> None:
-        """Refuse what could not be checked, could not fail, or says one thing and records another."""
-        parameters = inspect.signature(claim.function).parameters.values()
-        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
-        free = {p.name for p in parameters if p.name in names and p.default is p.empty}
-        axes = set(claim.domain.axes)
-        named = {name for given in (*claim.mutants, claim.as_printed) for name in given}
-        named |= {claim.sharp} if claim.sharp else set()
-        certifiable = claim.relation == INEQUALITY and claim.domain.ball and axes
-        false = claim.counterexample is not None
-        unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
-        for wrong, why in (
-            (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
-            (claim.evidence == "certified" and not certifiable, "only an inequality over scalar axes can be certified"),
-            (not claim.printed.strip(), "it needs the statement as printed"),
-            (not claim.note, "it needs a docstring"),
-            (not claim.all_mutants(), "it needs a mutant that its check rejects"),
-            (unpinned, "it needs a mutant of the corrected statement, besides the printed one"),
-            (not free <= axes <= (axes if open_ended else names), "its domain must have an axis for each argument"),
-            (not named <= names - axes, f"it has no constant {', '.join(sorted(named - (names - axes)))}"),
-            (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),
-            (claim.unverifiable is not None and false, "what is not checkable has no counterexample"),
-            ((claim.corrected or claim.as_printed) and not false, "a correction needs a counterexample"),
-            (false and set(claim.counterexample or ()) != axes, "a counterexample has the arguments of the domain"),
-            (claim.identifier in {other.identifier for other in self.claims}, "there are two claims of that name"),
-        ):
-            if wrong:
-                raise ValueError(f"{claim.name}: {why}")
-
-    def inequality(self, number: str, **fields: Any) -> Callable[[Callable[..., Sides]], Claim]:
-        """Register a function that returns (smaller, larger), numbers or arrays of them, as the claim ``number``."""
-        return self._register(INEQUALITY, number, **{"evidence": "searched", **fields})
-
-    def identity(self, number: str, **fields: Any) -> Callable[[Callable[..., Sides]], Claim]:
-        """Register a function that returns the left and the right side, numbers or arrays, as the claim ``number``."""
-        return self._register(IDENTITY, number, **{"evidence": "exact", **fields})
+    return next(claim for claim in paper_ledger(paper).claims_about([number]) if claim.part == part)

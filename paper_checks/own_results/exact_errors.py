@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, regressions, vector
-from corrnoise.paper_checks.enclosures import (
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, regressions, vector
+from corrnoise.paper_checks.machinery.enclosures import (
     DEEPEST,
     SHALLOWEST,
     gap,
@@ -17,7 +17,8 @@ from corrnoise.paper_checks.enclosures import (
     inverse_mean_by_depth,
     ratio_integral,
 )
-from corrnoise.paper_checks.ledger import Paper, Sides
+from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.theory import bounds, elliptic
 from corrnoise.theory.arithmetic import arithmetic
@@ -28,12 +29,6 @@ from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
 
-PAPER = Paper(
-    "corrnoise",
-    source="docs/exact-errors.md",
-    title="Exact errors, the optimum and sharper bounds",
-    authors="The corrnoise developers",
-)
 PROOFS = "docs/exact-errors.md"
 
 ANY = {"problem": regressions(), "noise": noises()}
@@ -207,7 +202,7 @@ def n3(problem: LinearRegression, share: float, factor: float = 1.0) -> Sides:
     return problem.stationary_error(NuFTRL(nu)), float(factor) * bounds.nu_ftrl_upper_bound(problem, nu)
 
 
-DEPTHS = {"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale(lambda depth: depth, DEEPEST)}
+DEPTHS = {"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)}
 
 
 @PAPER.inequality(

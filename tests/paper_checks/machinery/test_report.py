@@ -12,9 +12,9 @@ import pytest
 
 from corrnoise.figures import paper_figure
 from corrnoise.figures.publication import csv_text
-from corrnoise.paper_checks.domains import linear
-from corrnoise.paper_checks.ledger import Paper
-from corrnoise.paper_checks.report import mathml, report_page
+from corrnoise.paper_checks.machinery.domains import linear
+from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.report import mathml, report_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 VOID = {"meta", "input", "br", "hr", "img", "link", "path", "use", "circle", "rect"}
