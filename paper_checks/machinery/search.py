@@ -1,7 +1,7 @@
 """Search for the worst case: the point of the unit cube where a margin is smallest.
 
 Corners come first, because the worst cases of inequalities tend to lie at ends of domains; then points on the faces and
-inside, both from a scrambled Sobol set; then pattern searches from the best points so far that are not neighbours,
+inside, both from a Latin hypercube sample; then pattern searches from the best points so far that are not neighbours,
 whose steps along axes and random directions shrink from a quarter to 2⁻³⁰.  Nothing is assumed of the margin: it may
 jump, and nan rejects a point.  Equal arguments give equal results.
 
@@ -40,8 +40,8 @@ class Worst:
     share: float
 
 
-def _corners(dimension: int) -> Iterator[Array]:
-    """The corners of the cube, or where they are too many those with at most one coordinate unlike the others."""
+def _corners(dimension: int, seed: int) -> Iterator[Array]:
+    """The corners of the cube; where they are too many, those with at most one coordinate unlike the others and some."""
     if 2**dimension <= _CORNERS:
         yield from (np.array(corner) for corner in product((0.0, 1.0), repeat=dimension))
         return
@@ -51,19 +51,23 @@ def _corners(dimension: int) -> Iterator[Array]:
             corner = np.full(dimension, end)
             corner[k] = 1 - end
             yield corner
+    yield from np.round(_sample(dimension, _CORNERS, seed))
 
 
-def _sobol(dimension: int, points: int, seed: int) -> Array:
-    from scipy.stats import qmc
+def _sample(dimension: int, points: int, seed: int) -> Array:
+    """A Latin hypercube sample, shape (points, dimension): in each coordinate one point for each of equal intervals.
 
-    exponent = max(int(np.ceil(np.log2(max(points, 1)))), 0)
-    return np.asarray(qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(seed)).random_base2(exponent))
+    (``scipy.stats.qmc`` would take a second to import.)
+    """
+    rng = np.random.default_rng(seed)
+    intervals = rng.permuted(np.tile(np.arange(points), (dimension, 1)), axis=1).T
+    return (intervals + rng.random((points, dimension))) / points
 
 
 def _faces(dimension: int, points: int, seed: int) -> Iterator[Array]:
-    """Points of the faces, a stretch of one Sobol set on each; in one dimension the faces are the corners."""
+    """Points of the faces, a stretch of one sample on each; in one dimension the faces are the corners."""
     if dimension > 1:
-        chosen = _sobol(dimension, points, seed)
+        chosen = _sample(dimension, points, seed)
         for k, point in enumerate(chosen):
             face, end = divmod(2 * dimension * k // len(chosen), 2)
             point[face] = end
@@ -141,7 +145,7 @@ def worst_case(
     evaluations
         Budget.  Corners and every descent get what they need at least; in many dimensions that may be more.
     seed
-        Of the Sobol sets and of the directions.
+        Of the samples and of the directions.
     enough
         Stop as soon as a margin below this is found.
     points
@@ -155,8 +159,8 @@ def worst_case(
                 search.evaluate(point)
         share = len(search.found) / search.tried
     else:
-        inside, faces = _sobol(dimension, evaluations // 3, seed), _faces(dimension, evaluations // 8, seed + 2)
-        for point in (*_corners(dimension), np.full(dimension, 0.5), *faces, *inside):
+        inside, faces = _sample(dimension, max(evaluations // 3, 1), seed), _faces(dimension, evaluations // 8, seed + 2)
+        for point in (*_corners(dimension, seed + 3), np.full(dimension, 0.5), *faces, *inside):
             if not search.finished:
                 search.evaluate(point)
         spacing = min(float(len(inside)) ** (-1 / dimension), 0.25)
@@ -175,8 +179,6 @@ def equality(margin: Callable[[float], float], value: float) -> float | None:
 
     A constant that is a factor of one side is found at once, any other between e⁻³² and e³² times the default.
     """
-    from scipy.optimize import brentq
-
     least = margin(value)
     if least == 0:
         return value
@@ -186,6 +188,8 @@ def equality(margin: Callable[[float], float], value: float) -> float | None:
 
     def scaled(exponent: float) -> float:
         return margin(value * math.exp(exponent))
+
+    from scipy.optimize import brentq
 
     for end in (sign * 2.0**k for k in range(-3, 6) for sign in (1, -1)):
         if least * scaled(end) < 0:
