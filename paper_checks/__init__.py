@@ -19,7 +19,7 @@ NAMES = tuple(_PACKAGES)
 
 
 def paper_ledger(name: str) -> Paper:
-    """Return the paper called ``name``, one of ``NAMES``, with its inventory; its claims are imported when asked for."""
+    """Return the paper called ``name``, one of ``NAMES``; its claims are imported when they are asked for."""
     if name not in NAMES:
         raise ValueError(f"paper must be one of {', '.join(NAMES)}, got {name!r}")
     paper: Paper = import_module(f"corrnoise.paper_checks.{_PACKAGES[name]}.paper").PAPER

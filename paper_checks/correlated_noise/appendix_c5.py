@@ -84,7 +84,7 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     of Lemma C.21 does not follow.  Neither does harm.
     """
     noise = NuFTRL(share * float(problem.rates.min()))
-    return problem.stationary_error(noise), float(constant) * stationary_error_rate(problem, noise)
+    return problem.stationary_error(noise), constant * stationary_error_rate(problem, noise)
 
 
 @PAPER.inequality(

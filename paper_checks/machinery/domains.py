@@ -203,7 +203,9 @@ class Domain:
             for bound in axis.bounded_by:
                 if bound not in earlier:
                     known = ", ".join(earlier) or "there is none"
-                    raise ValueError(f"bounds of {name} must be numbers or arguments before it ({known}), got {bound!r}")
+                    raise ValueError(
+                        f"bounds of {name} must be numbers or arguments before it ({known}), got {bound!r}"
+                    )
             earlier.append(name)
 
     @property

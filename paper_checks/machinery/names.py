@@ -24,9 +24,11 @@ ABBREVIATIONS |= {f"{kind}s": kind for kind in KINDS}
 #: Greek letters and their names.
 GREEK = dict(
     zip(
-        "αβγδεζηθικλμνξοπρστυφχψως",
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi "
-        "chi psi omega sigma".split(),
+        "αβγδεζηθικλμνξοπρσςτυφχψω",
+        (
+            *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"),
+            *("nu", "xi", "omicron", "pi", "rho", "sigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+        ),
         strict=True,
     )
 )

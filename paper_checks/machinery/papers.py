@@ -42,7 +42,7 @@ class Fields(TypedDict, total=False):
     as_printed: Mapping[str, Any]  #: the constants with which the function is the printed statement
     corrected: str  #: the true statement, where the printed one is false
     unverifiable: str  #: why the statement cannot be checked, and what is checked instead
-    transcription: str  #: which signs an electronic copy lost and were restored
+    transcription: str | None  #: which signs an electronic copy lost and were restored
     outside: str  #: the argument outside the certified domain
     proof: str  #: the file and heading of a proof
     conjecture: bool  #: not proved

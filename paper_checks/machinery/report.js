@@ -2,48 +2,113 @@
 const cards = [...document.querySelectorAll("article")];
 const search = document.getElementById("search");
 const filters = [...document.querySelectorAll("button[data-filter]")];
-const plain = (text) => text.toLowerCase().replace(/\s+/g, " ").trim();
-const texts = new Map(cards.map((card) => [card, plain(card.textContent)]));
+const { greek, abbreviations } = JSON.parse(document.getElementById("names").textContent);
+
+// -- names: as in names.py ---------------------------------------------------------------------------------------
+
+function words(text) {
+  const letters = text.normalize("NFKD").toLowerCase().replace(/[\u0300-\u036f]/g, "");
+  const spelled = letters.replace(/[\u0370-\u03ff]/g, (letter) => (letter in greek ? ` ${greek[letter]} ` : letter));
+  return (spelled.match(/[a-z]+|[0-9]+/g) ?? []).map((word) => (Object.hasOwn(abbreviations, word) ? abbreviations[word] : word));
+}
+
+function begins(name, typed, loosely = false) {
+  const same = (word, part) => word === part || (loosely && /^[a-z]/.test(part) && (word ?? "").startsWith(part));
+  return typed.length > 0 && typed.length <= name.length && typed.every((part, k) => same(name[k], part));
+}
+
+// -- search and filters ------------------------------------------------------------------------------------------
+
+const keys = new Map(cards.map((card) => [card, card.dataset.keys.split("|").map((key) => key.split(" "))]));
+const texts = new Map(cards.map((card) => [card, ` ${words(card.textContent).join(" ")} `]));
+
+// The claims of that name, and those whose text has the words, the last of which may have only begun.
+function found(phrase) {
+  const typed = words(phrase);
+  if (!typed.length) return new Set(cards);
+  const named = (loosely) => cards.filter((card) => keys.get(card).some((key) => begins(key, typed, loosely)));
+  const exactly = named(false);
+  const inside = ` ${typed.join(" ")}${/[0-9]$/.test(typed.at(-1)) ? " " : ""}`;
+  return new Set([...(exactly.length ? exactly : named(true)), ...cards.filter((card) => texts.get(card).includes(inside))]);
+}
+
+function pressed(name) {
+  const on = filters.filter((button) => button.dataset.filter === name && button.getAttribute("aria-pressed") === "true");
+  return on.map((button) => button.dataset.value);
+}
 
 function show() {
-  const phrase = plain(search.value);
-  const pressed = { verdict: [], evidence: [] };
-  for (const button of filters) {
-    if (button.getAttribute("aria-pressed") === "true") pressed[button.dataset.filter].push(button.dataset.value);
-  }
-  let count = 0;
-  for (const card of cards) {
-    const fits = texts.get(card).includes(phrase)
-      && Object.entries(pressed).every(([name, values]) => !values.length || values.includes(card.dataset[name]));
-    card.hidden = !fits;
-    count += fits;
-  }
+  const chosen = found(search.value);
+  const verdicts = pressed("verdict"), evidence = pressed("evidence");
+  const fits = (card) => chosen.has(card) && (!verdicts.length || verdicts.includes(card.dataset.verdict))
+    && (!evidence.length || evidence.includes(card.dataset.evidence));
+  for (const card of cards) card.hidden = !fits(card);
   for (const section of document.querySelectorAll("section.claims")) {
     section.hidden = ![...section.querySelectorAll("article")].some((card) => !card.hidden);
   }
+  const count = cards.filter((card) => !card.hidden).length;
+  for (const section of document.querySelectorAll("section.unclaimed")) section.hidden = count < cards.length;
   document.getElementById("shown").textContent = `${count} of ${cards.length} claims`;
 }
 
-function toggle(button) {
-  const pressed = button.getAttribute("aria-pressed") !== "true";
-  button.setAttribute("aria-pressed", pressed);
-  return pressed;
+// -- the address holds the filters -------------------------------------------------------------------------------
+
+function remember() {
+  const state = new URLSearchParams();
+  if (search.value.trim()) state.set("search", search.value.trim());
+  for (const name of ["verdict", "evidence"]) for (const value of pressed(name)) state.append(name, value);
+  const query = state.size ? `?${state}` : "";
+  try { history.replaceState(null, "", location.pathname + query + location.hash); } catch { /* a page without address */ }
 }
 
-function unfold(open) {
-  for (const details of document.querySelectorAll("details")) details.open = open;
+function recall() {
+  const state = new URLSearchParams(location.search);
+  search.value = state.get("search") ?? "";
+  for (const button of filters) {
+    button.setAttribute("aria-pressed", state.getAll(button.dataset.filter).includes(button.dataset.value));
+  }
+  show();
+}
+
+function changed() { show(); remember(); }
+
+function clear() {
+  search.value = "";
+  for (const button of filters) button.setAttribute("aria-pressed", false);
+  changed();
+}
+
+// A link shows its target: whatever hides it is cleared, and what it is folded in is opened.
+function arrive() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  if (target.closest("[hidden]")) clear();
+  for (let outer = target; outer; outer = outer.parentElement) if (outer.tagName === "DETAILS") outer.open = true;
+  target.scrollIntoView();
+  if (target.tagName === "ARTICLE") target.focus({ preventScroll: true });
+}
+
+// -- buttons and keys --------------------------------------------------------------------------------------------
+
+function toggle(button) {
+  const on = button.getAttribute("aria-pressed") !== "true";
+  button.setAttribute("aria-pressed", on);
+  return on;
 }
 
 function step(by) {
   const visible = cards.filter((card) => !card.hidden);
   const here = visible.indexOf(document.activeElement.closest("article"));
   const next = visible[Math.min(Math.max(here + by, 0), visible.length - 1)];
-  if (next) { next.focus(); next.scrollIntoView(); }
+  if (next) { next.focus({ preventScroll: true }); next.scrollIntoView(); }
 }
 
-search.addEventListener("input", show);
-for (const button of filters) button.addEventListener("click", () => { toggle(button); show(); });
-document.getElementById("unfold").addEventListener("click", (event) => unfold(toggle(event.currentTarget)));
+search.addEventListener("input", changed);
+for (const button of filters) button.addEventListener("click", () => { toggle(button); changed(); });
+document.getElementById("unfold").addEventListener("click", (event) => {
+  const open = toggle(event.currentTarget);
+  for (const details of document.querySelectorAll("main details")) details.open = open;
+});
 document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -51,19 +116,19 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") {
-    search.value = "";
-    for (const button of filters) button.setAttribute("aria-pressed", false);
-    show();
-  } else if (event.target === search) return;
+  if (event.key === "Escape") clear();
+  else if (event.target === search) return;
   else if (event.key === "/") { event.preventDefault(); search.focus(); }
   else if (event.key === "j") step(1);
   else if (event.key === "k") step(-1);
 });
-addEventListener("beforeprint", () => unfold(true));
-// A link to a claim that a filter hides shows everything again.
-addEventListener("hashchange", () => {
-  const target = document.getElementById(location.hash.slice(1));
-  if (target && target.hidden) document.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
-  if (target) target.focus();
-});
+addEventListener("hashchange", arrive);
+addEventListener("beforeprint", () => { document.getElementById("legend").open = true; });
+
+const filtersBar = document.querySelector("nav");
+new ResizeObserver(() => {
+  const stays = getComputedStyle(filtersBar).position === "sticky";
+  document.documentElement.style.setProperty("--bar", stays ? `${filtersBar.offsetHeight}px` : "0px");
+}).observe(filtersBar);
+recall();
+arrive();

@@ -1,177 +1,42 @@
 """The report: the ledger as one HTML page that needs no network.
 
 Every claim with its mathematics typeset (MathML), its verdict, evidence and sharp constant, counterexamples and worst
-cases folded out on demand, and the figures with their data.  The page can be filtered, searched, printed and used by
-keyboard, in light and dark.  Style and behaviour are in ``report.css`` and ``report.js``, which are put into it.
+cases folded out on demand, the figures with their data, and the documents with the proofs.  The page can be filtered,
+searched, linked to, printed and used by keyboard, in light and dark.  ``report.html`` is its template; style and
+behaviour are in ``report.css`` and ``report.js``, which are put into it.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
+import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-from corrnoise.paper_checks.machinery.ledger import INEQUALITY, VERDICTS, Outcome, Paper
-from corrnoise.support.version import __version__
+from corrnoise.paper_checks.machinery import wording
+from corrnoise.paper_checks.machinery.documents import Library
+from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS, Outcome
+from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called, words
+from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.typesetting import paragraphs, prose
+from corrnoise.support.version import __version__, commit
 
 if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure
 
 _HERE = Path(__file__).parent
-_LONGEST = 600  # characters of an argument shown
 
 
-def mathml(text: str) -> str:
-    """HTML of plain prose with LaTeX between dollar signs, which becomes MathML."""
-    from latex2mathml.converter import convert
-
-    parts = re.split(r"\$([^$]*)\$", text)
-    return "".join(convert(part) if k % 2 else escape(part) for k, part in enumerate(parts))
-
-
-def _prose(text: str) -> str:
-    """Paragraphs of a docstring: blank lines divide, ``names`` are code, dollars mathematics."""
-    paragraphs = []
-    for block in re.split(r"\n\s*\n", text.strip()):
-        pieces = re.split(r"``([^`]*)``", " ".join(block.split()))
-        paragraphs.append("".join(f"<code>{escape(p)}</code>" if k % 2 else mathml(p) for k, p in enumerate(pieces)))
-    return "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs if paragraph)
-
-
-def _number(value: float) -> str:
-    return f"{value:.6g}"
-
-
-def _side(value: Any) -> str:
-    """A side, in full precision where it is one number."""
-    array = np.asarray(value, dtype=float)
-    return repr(float(array)) if array.ndim == 0 else np.array2string(array, precision=10, separator=", ", threshold=20)
-
-
-def _arguments(arguments: Mapping[str, Any]) -> str:
-    rows = []
-    for name, value in arguments.items():
-        shown = repr(value.tolist() if isinstance(value, np.ndarray) else value)
-        shown = shown if len(shown) <= _LONGEST else shown[:_LONGEST] + " …"
-        rows.append(f"<tr><th scope=row>{escape(name)}</th><td><code>{escape(shown)}</code></td></tr>")
-    return f"<table class=arguments>{''.join(rows)}</table>" if rows else "<p>It has no arguments.</p>"
-
-
-def _details(summary: str, body: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary>{body}</details>"
-
-
-def _counterexample(outcome: Outcome) -> str:
-    found = outcome.counterexample
-    if found is None:
-        return ""
-    left, right = (
-        ("smaller side", "larger side") if outcome.claim.relation == INEQUALITY else ("left side", "right side")
-    )
-    sides = (
-        f"<p>Printed: {left} <code>{_side(found.sides[0])}</code>, {right} <code>{_side(found.sides[1])}</code>.</p>"
-    )
-    return _details("Counterexample to the printed statement, recomputed", _arguments(found.arguments) + sides)
-
-
-def _check(outcome: Outcome) -> str:
-    """How the claim was checked, and what the check would reject."""
-    claim = outcome.claim
-    lines = [("Domain", str(claim.domain) or "none: one evaluation")]
-    if claim.relation == INEQUALITY:
-        lines.append(("Smallest margin", f"{_number(outcome.margin)} ({outcome.accepted} of {outcome.tried} points)"))
-    else:
-        lines.append(("Largest relative difference", f"{_number(-outcome.margin)} ({outcome.accepted} points)"))
-    if outcome.certificate is not None:
-        lines.append(("Certificate", f"{outcome.certificate.answer}, {outcome.certificate.boxes} boxes"))
-    if claim.outside:
-        lines.append(("Outside the certified domain", claim.outside))
-    mutants = "; ".join(f"{name} ({'rejected' if rejected else 'accepted'})" for name, rejected in outcome.mutants)
-    lines.append(("False neighbours", mutants))
-    lines.append(("Time", f"{outcome.seconds:.2f} s"))
-    rows = "".join(f"<tr><th scope=row>{escape(name)}</th><td>{mathml(value)}</td></tr>" for name, value in lines)
-    worst = f"<p>Worst case found:</p>{_arguments(outcome.worst)}" if outcome.worst else ""
-    return _details("How it was checked", f"<table>{rows}</table>{worst}")
-
-
-def _card(outcome: Outcome) -> str:
-    claim = outcome.claim
-    badges = [f"<span class='badge verdict'>{escape(outcome.verdict)}</span>"]
-    badges += [f"<span class=badge>{escape(claim.evidence)}</span>"]
-    if claim.conjecture:
-        badges.append("<span class=badge>conjecture</span>")
-    if outcome.sharp is not None:
-        badges.append(f"<span class=badge>sharp: {escape(claim.sharp or '')} = {_number(outcome.sharp)}</span>")
-    if not outcome.agrees:
-        badges.append(f"<span class='badge alarm'>disagrees: {escape(outcome.reason)}</span>")
-    parts = [f"<p class=statement>{mathml(claim.printed)}</p>"]
-    if claim.corrected:
-        parts.append(f"<p class=statement><b>Corrected:</b> {mathml(claim.corrected)}</p>")
-    if claim.unverifiable:
-        parts.append(f"<p><b>Not checkable:</b> {mathml(claim.unverifiable)}</p>")
-    if claim.transcription:
-        parts.append(f"<p class=aside>Transcription: {mathml(claim.transcription)}</p>")
-    parts.append(_prose(claim.note))
-    if claim.proof:
-        parts.append(f"<p class=aside>Proof: <code>{escape(claim.proof)}</code></p>")
-    parts += [_counterexample(outcome), _check(outcome)]
-    verdict = escape(outcome.verdict.replace(" ", "-"))
-    return (
-        f"<article id='{claim.identifier}' data-verdict='{verdict}' data-evidence='{claim.evidence}' tabindex=-1>"
-        f"<h3><a href='#{claim.identifier}'>{escape(claim.name)}</a> {' '.join(badges)}</h3>{''.join(parts)}</article>"
-    )
-
-
-def _figure(figure: PaperFigure) -> str:
-    from corrnoise.figures.publication import csv_text, svg_text
-
-    said = f"<b>{escape(figure.source)}.</b> {escape(figure.title)}"
-    try:
-        data = figure.data()
-    except ImportError as error:  # an extra that is not installed
-        missing = f"{said}: not drawn: {escape(str(error))}"
-        return f"<figure id='figure-{figure.name}'><figcaption>{missing}</figcaption></figure>"
-    table = base64.b64encode(csv_text(figure, data).encode()).decode()
-    drawing = svg_text(figure, data)
-    image = base64.b64encode(drawing.encode()).decode()
-    svg = drawing[drawing.index("<svg") :]
-    # Identifiers must be unique on the page, where several drawings stand.
-    svg = re.sub(r"(id=\"|href=\"#|url\(#)", rf"\g<1>{figure.name}-", svg)
-    svg = svg.replace("<svg", f'<svg role=img aria-label="{escape(figure.title, quote=True)}"', 1)
-    return (
-        f"<figure id='figure-{figure.name}'>{svg}<figcaption>{said}. "
-        f"<a download='{figure.name}.csv' href='data:text/csv;base64,{table}'>Data (CSV)</a> "
-        f"<a download='{figure.name}.svg' href='data:image/svg+xml;base64,{image}'>Drawing (SVG)</a>"
-        f"{_details('What differs from the paper', f'<pre>{escape(figure.report(data))}</pre>')}</figcaption></figure>"
-    )
-
-
-def _section(paper: Paper, outcomes: Sequence[Outcome]) -> str:
-    cards = "".join(_card(outcome) for outcome in outcomes if outcome.claim.paper == paper.name)
-    head = f"{escape(paper.title)}</h2><p>{escape(paper.authors)}. {escape(paper.source)}.</p>"
-    return f"<section class=claims><h2>{head}{cards}</section>" if cards else ""
-
-
-def _filters(name: str, options: Iterable[str], outcomes: Sequence[Outcome]) -> str:
-    """Toggle buttons with the number of claims each."""
-    buttons = []
-    for option in options:
-        value = option.replace(" ", "-")
-        count = sum((o.verdict if name == "verdict" else o.claim.evidence) == option for o in outcomes)
-        buttons.append(
-            f"<button type=button data-filter={name} data-value='{value}' aria-pressed=false>"
-            f"{escape(option)} <span class=count>{count}</span></button>"
-        )
-    return f"<div role=group aria-label='{name}'>{''.join(buttons)}</div>"
-
-
-def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: Sequence[PaperFigure] = ()) -> str:
+def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: Iterable[PaperFigure] = ()) -> str:
     """The report as HTML.
 
     Parameters
@@ -183,14 +48,92 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: S
     figures
         Figures to draw and embed.
     """
-    evidence = list(dict.fromkeys(outcome.claim.evidence for outcome in outcomes))
-    return Template((_HERE / "report.html").read_text(encoding="utf-8")).substitute(
-        version=__version__,
-        style=(_HERE / "report.css").read_text(encoding="utf-8"),
-        script=(_HERE / "report.js").read_text(encoding="utf-8"),
-        verdicts=_filters("verdict", VERDICTS, outcomes),
-        evidence=_filters("evidence", evidence, outcomes),
-        total=len(outcomes),
-        sections="".join(_section(paper, outcomes) for paper in papers),
-        figures="".join(_figure(figure) for figure in figures),
+    library = Library()
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["prose"] = lambda text: prose(text, library.link)
+    environment.filters["paragraphs"] = lambda text: paragraphs(text, library.link)
+    environment.filters["dashed"] = lambda text: text.replace(" ", "-")
+    environment.globals["words"] = wording
+    return environment.get_template("report.html").render(
+        version=__version__,
+        commit=commit(),
+        date=_today(),
+        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        script=Markup((_HERE / "report.js").read_text(encoding="utf-8")),
+        names={"greek": GREEK, "abbreviations": ABBREVIATIONS},
+        verdicts=_counted(VERDICTS, [outcome.verdict for outcome in outcomes]),
+        evidence=_counted(EVIDENCE, [outcome.claim.evidence for outcome in outcomes]),
+        total=len(outcomes),
+        keys=_keys,
+        papers=[(paper, sections) for paper in papers if (sections := _sections(paper, outcomes))],
+        figures=[_figure(figure) for figure in figures],
+        documents=library.mentioned,
+    )
+
+
+def _today() -> str:
+    """The date, or the one that a reproducible build is told."""
+    told = os.environ.get("SOURCE_DATE_EPOCH")
+    return (datetime.fromtimestamp(int(told), UTC) if told else datetime.now(UTC)).date().isoformat()
+
+
+def _counted(meanings: Mapping[Any, str], found: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Words, their meanings, and how often they were found."""
+    counts = Counter(found)
+    return [(word, meaning, counts[word]) for word, meaning in meanings.items()]
+
+
+def _keys(outcome: Outcome) -> str:
+    """What a claim is called, in the words that the search on the page compares."""
+    claim = outcome.claim
+    return "|".join(" ".join(key) for key in (*called(claim.name), words(f"{claim.paper} {claim.name}")) if key)
+
+
+def _sections(paper: Paper, outcomes: Sequence[Outcome]) -> list[tuple[str, str, list[Outcome]]]:
+    """The outcomes of one paper by module: an identifier, the subject, and the outcomes."""
+    own = [outcome for outcome in outcomes if outcome.claim.paper == paper.name]
+    sections = []
+    for module, group in groupby(own, key=lambda outcome: outcome.claim.module):
+        found = list(group)
+        identifier = f"{paper.name}-{module.rpartition('.')[2].replace('_', '-')}"
+        sections.append((identifier, paper.section(found[0].claim), found))
+    return sections
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+def _figure(figure: PaperFigure) -> dict[str, Any]:
+    """A figure as the template needs it; ``missing`` says which extra it needs that is not installed."""
+    from corrnoise.figures.publication import csv_text, svg_text
+
+    shown = {"name": figure.name, "source": figure.source, "title": figure.title, "missing": None}
+    try:
+        data = figure.data()
+    except ImportError as error:
+        return {**shown, "missing": str(error)}
+    table = gzip.compress(csv_text(figure, data).encode(), mtime=0)
+    return {
+        **shown,
+        "table": base64.b64encode(table).decode(),
+        "drawing": _drawing(svg_text(figure, data), figure),
+        "report": figure.report(data),
+    }
+
+
+def _drawing(svg: str, figure: PaperFigure) -> Markup:
+    """A drawing to stand among others: with a label, identifiers of its own, and nothing that is not seen."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<g id=\"[^\"]*\">", "<g>", svg)  # only paths are referred to
+    svg = re.sub(r"(id=\"|href=\"#|url\(#)", rf"\g<1>{figure.name}-", svg)
+    svg = re.sub(r"(?<= d=\")[^\"]*", lambda path: _rounded(path[0]), svg)
+    label = Markup('<svg role="img" aria-label="{}"').format(figure.title)
+    return Markup(re.sub(r"\s*\n\s*", "\n", svg).replace("<svg", label, 1))
+
+
+def _rounded(numbers: str) -> str:
+    """Coordinates of a drawing 500 units wide with one decimal."""
+    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), numbers)

@@ -159,7 +159,10 @@ def worst_case(
                 search.evaluate(point)
         share = len(search.found) / search.tried
     else:
-        inside, faces = _sample(dimension, max(evaluations // 3, 1), seed), _faces(dimension, evaluations // 8, seed + 2)
+        inside, faces = (
+            _sample(dimension, max(evaluations // 3, 1), seed),
+            _faces(dimension, evaluations // 8, seed + 2),
+        )
         for point in (*_corners(dimension, seed + 3), np.full(dimension, 0.5), *faces, *inside):
             if not search.finished:
                 search.evaluate(point)

@@ -55,7 +55,9 @@ def select(papers: Sequence[Paper], names: Sequence[str]) -> Selection:
             raise ValueError(_unknown(papers, among, name))
         chosen.update(claims)
         if len({claim.number for claim in claims}) > 1 and not any(map(str.isdigit, name)):
-            remarks.append(f"{name!r} means {len(claims)} claims; with a number, as in {claims[0].name!r}, it means one")
+            remarks.append(
+                f"{name!r} means {len(claims)} claims; with a number, as in {claims[0].name!r}, it means one"
+            )
     if not wanted:
         return Selection(tuple(claim for paper in among for claim in paper.claims), ())
     numbers = {claim.number for claim in chosen}

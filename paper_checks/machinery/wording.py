@@ -41,7 +41,7 @@ def shown(value: Any) -> str:
 
 def listed(arguments: Mapping[str, Any]) -> str:
     """Names and values."""
-    return ", ".join(f"{name} = ``{shown(value)}``" for name, value in arguments.items())
+    return ", ".join(f"``{name} = {shown(value)}``" for name, value in arguments.items())
 
 
 def _violated(found: Counterexample, claim: Claim) -> tuple[float, float]:
@@ -93,7 +93,7 @@ def sharp(outcome: Outcome) -> str:
     """The sharp value of the constant in question beside the stated one, or nothing."""
     if outcome.sharp is None:
         return ""
-    return f"{outcome.claim.sharp} = {outcome.sharp:.5g}, stated {float(outcome.claim.stated):.5g}"
+    return f"``{outcome.claim.sharp} = {outcome.sharp:.5g}``, stated {float(outcome.claim.stated):.5g}"
 
 
 # -- in full -----------------------------------------------------------------------------------------------------------
@@ -128,12 +128,13 @@ def check(outcome: Outcome) -> list[Line]:
         margin_line = ("largest difference", f"{_difference(outcome):.6g}, relative ({points})")
     else:
         margin_line = ("smallest margin", f"{outcome.margin:.6g} ({points})")
-    mutants = "; ".join(f"{name} ({'rejected' if no else 'accepted'})" for name, no in outcome.mutants)
+    domain = "; ".join(f"``{name}``: {axis.range}" for name, axis in claim.domain.axes.items())
+    mutants = "; ".join(f"``{name}`` ({'rejected' if no else 'accepted'})" for name, no in outcome.mutants)
     return [
         ("evidence", claim.evidence),
         ("certificate", f"{certificate.answer}, {certificate.boxes} boxes" if certificate else ""),
         ("outside of it", claim.outside or ""),
-        ("domain", str(claim.domain) or "no arguments"),
+        ("domain", domain or "no arguments"),
         margin_line,
         ("worst case", listed(outcome.worst)),
         ("sharp constant", sharp(outcome)),

@@ -183,7 +183,7 @@ def n1(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: 
 )
 def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
     """The privacy part has a log² of the learning rate, as the upper bound of Theorem 2.2 does."""
-    return float(factor) * bounds.average_log_lower_bound(problem), problem.optimal_error()
+    return factor * bounds.average_log_lower_bound(problem), problem.optimal_error()
 
 
 @PAPER.inequality(
@@ -199,7 +199,7 @@ def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
 def n3(problem: LinearRegression, share: float, factor: float = 1.0) -> Sides:
     """One of the two logarithms need not see ν.  (Residuals alone make it an equality; the part due to privacy is sharpened below.)"""
     nu = share * float(problem.rates.min())
-    return problem.stationary_error(NuFTRL(nu)), float(factor) * bounds.nu_ftrl_upper_bound(problem, nu)
+    return problem.stationary_error(NuFTRL(nu)), factor * bounds.nu_ftrl_upper_bound(problem, nu)
 
 
 DEPTHS = {"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)}
@@ -260,9 +260,7 @@ def n3_sharpened_error(problem: LinearRegression, share: float, constant: float 
         return math.nan, math.nan
     nu = share * float(x.min())
     logarithms = math.log(8 / nu) * float((problem.eigenvalues * np.log(8 / x)).sum())
-    return problem.stationary_error(NuFTRL(nu)), float(constant) * eta**2 * logarithms / (
-        2 - eta * problem.moment_bound
-    )
+    return problem.stationary_error(NuFTRL(nu)), constant * eta**2 * logarithms / (2 - eta * problem.moment_bound)
 
 
 @PAPER.identity(

@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from corrnoise.commands import claims
-from corrnoise.tables import aligned
 from corrnoise.support.version import __version__
+from corrnoise.tables import aligned
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
@@ -30,7 +30,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
     claims.add_arguments(parser)
     parser.add_argument("--list", action="store_true", help="list the claims as recorded and stop")
-    parser.add_argument("--details", action="store_true", help=f"details of each claim (default: of {_DETAILED} at most)")
+    parser.add_argument(
+        "--details", action="store_true", help=f"details of each claim (default: of {_DETAILED} at most)"
+    )
     parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of the terminal")
 
@@ -126,8 +128,8 @@ def _legend(outcomes: Sequence[Outcome], width: int) -> str:
     from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS
 
     found = {outcome.verdict for outcome in outcomes} | {outcome.claim.evidence for outcome in outcomes}
-    meanings = {word: meaning for word, meaning in {**VERDICTS, **EVIDENCE}.items() if word in found}
-    return "\n".join(line for word, meaning in meanings.items() for line in _wrapped(word, meaning, width, indent=""))
+    meanings = [(word, meaning) for word, meaning in (*VERDICTS.items(), *EVIDENCE.items()) if word in found]
+    return "\n".join(line for word, meaning in meanings for line in _wrapped(word, meaning, width, indent=""))
 
 
 def _summary(outcomes: Sequence[Outcome]) -> str:

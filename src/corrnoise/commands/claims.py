@@ -56,7 +56,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--thorough", action="store_true", help="search 32 times longer")
     parser.add_argument(
-        "--jobs", type=jobs, metavar="N", help="claims at a time, -1 for one a core (default: 1 for a few claims, else -1)"
+        "--jobs",
+        type=jobs,
+        metavar="N",
+        help="claims at a time (default: 1 for a few claims, else -1, one a core)",
     )
 
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from corrnoise.commands import claims
+from corrnoise.support.progress import progress_line
+
+if TYPE_CHECKING:
+    from corrnoise.figures.publication import PaperFigure
 
 SUMMARY = "check the claims and write them, with the figures, as one page to read in a browser"
 EXAMPLE = "corrnoise report --output ledger.html"
@@ -37,8 +42,13 @@ def run(arguments: Namespace) -> int:
     path = claims.output_path(arguments.output)
     outcomes = claims.checked(chosen, arguments)
     names = [] if arguments.no_figures else [name for name in NAMES if name not in COMPANIONS]
-    with parallel_config(n_jobs=arguments.jobs):
-        page = report_page(outcomes, papers(), [paper_figure(name) for name in names])
+    with progress_line() as show, parallel_config(n_jobs=arguments.jobs or -1):
+
+        def figure(name: str) -> PaperFigure:
+            show(f"drawing {name}")
+            return paper_figure(name)
+
+        page = report_page(outcomes, papers(), map(figure, names))
     write_whole(path, page)
     print(path)
     return claims.exit_status(outcomes)
