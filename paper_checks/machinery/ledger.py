@@ -43,6 +43,7 @@ import numpy as np
 from corrnoise.paper_checks.machinery.certification import Certificate, certify
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreement, margin
+from corrnoise.paper_checks.machinery.names import spelled
 from corrnoise.paper_checks.machinery.search import Worst, equality, worst_case
 from corrnoise.theory.checks import Array
 
@@ -176,7 +177,7 @@ class Claim:
     @property
     def identifier(self) -> str:
         """Paper and name in letters, digits, dots and dashes, for links and file names."""
-        return f"{self.paper}-{re.sub(r'[^a-z0-9.]+', '-', self.name.lower()).strip('-')}"
+        return f"{self.paper}-{re.sub(r'[^a-z0-9.]+', '-', spelled(self.name)).strip('-')}"
 
     @property
     def note(self) -> str:

@@ -40,9 +40,13 @@ def words(text: str) -> Words:
     >>> words("Lemma C.21 (ii)"), words("γ∞ of R²"), words("Eqn. (5)")
     (('lemma', 'c', '21', 'ii'), ('gamma', 'of', 'r', '2'), ('equation', '5'))
     """
+    return tuple(ABBREVIATIONS.get(word, word) for word in re.findall("[a-z]+|[0-9]+", spelled(text)))
+
+
+def spelled(text: str) -> str:
+    """A text in small letters without accents, with Greek letters as words."""
     letters = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", text).lower())
-    spelled = "".join(f" {GREEK[letter]} " if letter in GREEK else letter for letter in letters)
-    return tuple(ABBREVIATIONS.get(word, word) for word in re.findall("[a-z]+|[0-9]+", spelled))
+    return "".join(f" {GREEK[letter]} " if letter in GREEK else letter for letter in letters)
 
 
 def _same(word: str, typed: str, loosely: bool) -> bool:
@@ -59,8 +63,8 @@ def begins(name: Sequence[str], typed: Sequence[str], *, loosely: bool = False) 
 
 
 def agree(name: Sequence[str], typed: Sequence[str], *, loosely: bool = False) -> bool:
-    """Whether one of two sequences of words is the beginning of the other; see ``begins``."""
-    return bool(typed) and all(_same(word, part, loosely) for word, part in zip(name, typed, strict=False))
+    """Whether one of two sequences of words is the beginning of the other, and neither is empty; see ``begins``."""
+    return bool(name) and bool(typed) and all(_same(word, part, loosely) for word, part in zip(name, typed, strict=False))
 
 
 def called(name: str) -> tuple[Words, Words]:

@@ -159,10 +159,8 @@ def worst_case(
                 search.evaluate(point)
         share = len(search.found) / search.tried
     else:
-        inside, faces = (
-            _sample(dimension, max(evaluations // 3, 1), seed),
-            _faces(dimension, evaluations // 8, seed + 2),
-        )
+        faces = list(_faces(dimension, evaluations // 8, seed + 2))
+        inside = _sample(dimension, max(evaluations // 3 + evaluations // 8 - len(faces), 1), seed)
         for point in (*_corners(dimension, seed + 3), np.full(dimension, 0.5), *faces, *inside):
             if not search.finished:
                 search.evaluate(point)

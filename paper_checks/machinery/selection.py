@@ -54,7 +54,7 @@ def select(papers: Sequence[Paper], names: Sequence[str]) -> Selection:
         if not claims:
             raise ValueError(_unknown(papers, among, name))
         chosen.update(claims)
-        if len({claim.number for claim in claims}) > 1 and not any(map(str.isdigit, name)):
+        if len({(claim.paper, claim.number) for claim in claims}) > 1 and not any(map(str.isdigit, name)):
             remarks.append(
                 f"{name!r} means {len(claims)} claims; with a number, as in {claims[0].name!r}, it means one"
             )
@@ -110,7 +110,7 @@ def _meaning(papers: Sequence[Paper], name: str) -> _Meaning:
         if found := _papers(papers, typed, loosely):
             return _Meaning(papers=found)
         for cut in (0, *range(len(typed) - 1, 0, -1)):
-            holders = _papers(papers, typed[:cut], loosely) if cut else papers
+            holders = _papers(papers, typed[:cut], loosely=False) if cut else papers
             if claims := tuple(claim for paper in holders for claim in _claims(paper, typed[cut:], loosely)):
                 return _Meaning(claims=claims)
     return _Meaning()

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-import pickle
+import re
 from pathlib import Path
 from textwrap import indent
 
@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from flint import arb
 
-import corrnoise.paper_checks as ledgers
 import corrnoise.paper_checks.machinery.ledger as machinery
-from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, regressions
-from corrnoise.paper_checks.machinery.ledger import CORRECTED, ERROR, FALSE, HOLDS, NOT_CHECKABLE, Paper
+from corrnoise.paper_checks import claims
+from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, regressions
+from corrnoise.paper_checks.machinery.ledger import CORRECTED, ERROR, FALSE, HOLDS, NOT_CHECKABLE
+from corrnoise.paper_checks.machinery.papers import Paper
 
 NAN = math.nan
 UNIT = {"x": linear(0, 1)}
@@ -156,10 +157,8 @@ def test_identities_have_a_mutant_of_their_own():
 def test_a_check_of_hardly_any_point_disagrees(share, agrees):
     outcome = claim(lambda x, c=1.0: (x - 2, c) if x <= share else (NAN, NAN), mutants=[{"c": -5.0}]).check()
     assert outcome.agrees == agrees
-    assert agrees or outcome.reason in (
-        "only 0.012 of the points drawn lie in the domain",
-        "only 0 of the points drawn lie in the domain",
-    )
+    found = re.fullmatch(r"only (0|0\.0\d+) of the points drawn lie in the domain", outcome.reason)
+    assert agrees or (found and float(found[1]) <= max(2 * share, 0))
 
 
 def test_undefined_points_are_outside_the_domain():
@@ -190,6 +189,21 @@ def test_sharp_constants(function, sharp, scale):
     outcome = claim(scaled, sharp="c", mutants=[{"c": 1e-9 if sharp > 0.5 else 1e9}]).check()
     assert outcome.agrees
     assert outcome.sharp == pytest.approx(sharp, rel=1e-9)
+
+
+def test_the_constant_is_given_in_the_form_of_its_default():
+    """So that a claim needs no conversions: a float where the default is one, a decimal string where that is one."""
+    given = set()
+
+    def watched(x, c):
+        given.add(type(c))
+        return 1 + x, float(c)
+
+    assert claim(lambda x, c=5.0: watched(x, c), sharp="c", mutants=[{"c": 1.99}]).check().sharp == pytest.approx(2)
+    assert given == {float}
+    given.clear()
+    assert claim(lambda x, c="5": watched(x, c), sharp="c", mutants=[{"c": "1.99"}]).check().sharp == pytest.approx(2)
+    assert given == {str}
 
 
 def test_decimal_strings_have_sharp_values_too():
@@ -287,50 +301,6 @@ def test_an_interrupt_is_not_an_outcome():
 # -- how claims are written --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"evidence": "proved"}, "evidence must be one of certified, exact, searched, simulated, got 'proved'"),
-        ({"evidence": "certified", "domain": {"x": integers(1, 3)}}, "only an inequality over scalar axes"),
-        ({"printed": " "}, "it needs the statement as printed"),
-        ({"mutants": []}, "it needs a mutant that its check rejects"),
-        ({"mutants": [{"d": 1}]}, "it has no constant d"),
-        ({"mutants": [{"x": 1}]}, "it has no constant x"),
-        ({"sharp": "d"}, "it has no constant d"),
-        ({"domain": {}}, "its domain must have an axis for each argument"),
-        ({"domain": {**UNIT, "y": linear(0, 1)}}, "its domain must have an axis for each argument"),
-        ({"corrected": "better"}, "a correction needs a counterexample"),
-        ({"as_printed": {"c": 2.0}}, "a correction needs a counterexample"),
-        ({**REPAIR, "mutants": [{"c": 0.5}]}, "it needs a mutant of the corrected statement, besides the printed one"),
-        ({"counterexample": {"y": 1}}, "a counterexample has the arguments of the domain"),
-        ({"counterexample": {"x": 1}, "unverifiable": "open"}, "what is not checkable has no counterexample"),
-    ],
-)
-def test_what_could_not_be_checked_or_could_not_fail_is_refused(fields, message):
-    with pytest.raises(ValueError, match=f"Lemma 1: {message}"):
-        claim(below, **fields)
-
-
-def test_more_that_is_refused():
-    with pytest.raises(ValueError, match="only an inequality over scalar axes can be certified"):
-        claim(below, "identity", evidence="certified")
-    with pytest.raises(ValueError, match="only an inequality has a sharp constant"):
-        claim(below, "identity", sharp="c")
-    with pytest.raises(ValueError, match="only an inequality over scalar axes can be certified"):
-        claim(lambda c=1.0: (c, 2.0), evidence="certified", domain={})
-    with pytest.raises(TypeError, match="nonsense"):
-        claim(below, nonsense=1)
-    paper = Paper("small", source="", title="", authors="")
-    fields = {"printed": "$x$", "domain": UNIT, "mutants": [{"c": 0.5}]}
-    with pytest.raises(ValueError, match="Lemma 1: it needs a docstring"):
-        paper.inequality("Lemma 1", **fields)(lambda x, c=1.0: (x, c))
-    below.__doc__ = "A note."
-    paper.inequality("Lemma 1", part="(i)", **fields)(below)
-    with pytest.raises(ValueError, match=r"Lemma 1 \(i\): there are two claims of that name"):
-        paper.inequality("Lemma 1", part="(i)", **fields)(below)
-    assert len(paper.claims) == 1
-
-
 def test_functions_may_take_their_arguments_together():
     together = claim(lambda c=1.0, **case: below(case["x"], c), mutants=[{"c": 0.5}])
     assert together.check().agrees
@@ -382,28 +352,17 @@ def test_a_thorough_check_looks_longer_and_finds_more():
     assert written.check(thorough=True).worst["x"] == pytest.approx(0.123, abs=0.02)
 
 
-# -- all ledgers -------------------------------------------------------------------------------------------------------
-
-
-def test_claims_by_paper():
-    assert ledgers.claims() == tuple(c for name in ledgers.NAMES for c in ledgers.claims(name))
-    assert {c.paper for c in ledgers.claims("correlated-noise")} == {"correlated-noise"}
-    with pytest.raises(ValueError, match=r"paper must be one of correlated-noise, .*, got 'nonsense'"):
-        ledgers.claims("nonsense")
-
-
-def test_claims_travel_by_name():
-    for written in ledgers.claims()[::10]:
-        assert pickle.loads(pickle.dumps(written)) is written
-    with pytest.raises(ValueError, match="paper must be one of"):
-        pickle.loads(pickle.dumps(claim(below)))
-
-
 def test_examples_of_how_a_claim_is_written_are_claims():
-    source = {written.name: inspect.getsource(written.function) for written in ledgers.claims("correlated-noise")}
-    page = Path(__file__).parents[2] / "docs/ledger.md"
+    source = {written.name: inspect.getsource(written.function) for written in claims("correlated-noise")}
+    page = Path(__file__).parents[3] / "docs/ledger.md"
     assert source["Property F.10 (constant)"] in page.read_text(encoding="utf-8")
     assert indent(source["Lemma C.21 (i)"], " " * 4).replace('"""', "'''") in machinery.__doc__
+
+
+def test_the_documentation_has_the_meaning_of_every_verdict_and_kind_of_evidence():
+    page = (Path(__file__).parents[3] / "docs/ledger.md").read_text(encoding="utf-8")
+    for word, meaning in {**machinery.VERDICTS, **machinery.EVIDENCE}.items():
+        assert f"| {word} | {meaning} |" in page
 
 
 def test_claims_can_be_keys():

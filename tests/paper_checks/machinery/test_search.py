@@ -40,6 +40,20 @@ def test_corners_with_one_coordinate_unlike_the_others_are_visited_in_many_dimen
         assert found(lambda u, corner=corner: -1.0 if (u == 1 - corner).all() else 1.0, dimension, evaluations=8)
 
 
+@pytest.mark.parametrize("dimension", [7, 13])
+def test_a_violation_at_four_ends_of_many_dimensions_is_found_without_any_slope(dimension):
+    """Two low ends and two high ones, which no corner has that differs from others in one coordinate only.
+
+    One in 16 corners at random has them, so that 64 miss them with probability 0.016.
+    """
+    rng = np.random.default_rng(dimension)
+    hits = 0
+    for _ in range(20):
+        chosen = rng.choice(dimension, 4, replace=False)
+        hits += found(lambda u, k=chosen: -1.0 if (u[k] == [0, 0, 1, 1]).all() else 1.0, dimension)
+    assert hits >= 16  # fewer with probability 1.4e-5 over the seeds; the seeds are fixed
+
+
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_every_face_is_visited(dimension):
     """A violation on three fifths of a face in each other coordinate, and nowhere off the face."""
