@@ -125,7 +125,7 @@ def check(outcome: Outcome) -> list[Line]:
     claim, certificate = outcome.claim, outcome.certificate
     points = f"{outcome.accepted} of {outcome.tried} points lie in the domain"
     if claim.relation == IDENTITY:
-        margin_line = ("largest difference", f"{_difference(outcome):.6g}, relative ({points})")
+        margin_line = ("difference", f"{_difference(outcome):.6g}, relative ({points})")
     else:
         margin_line = ("smallest margin", f"{outcome.margin:.6g} ({points})")
     domain = "; ".join(f"``{name}``: {axis.range}" for name, axis in claim.domain.axes.items())

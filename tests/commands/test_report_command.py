@@ -7,7 +7,7 @@ import pytest
 
 from corrnoise import __main__ as command_line
 from corrnoise.figures.publication import PaperFigure
-from corrnoise.paper_checks import checking, report
+from corrnoise.paper_checks.machinery import report, running
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 
 
@@ -19,7 +19,7 @@ def test_the_page_holds_the_claims_that_were_selected(tmp_path: Path, capsys: py
     path = tmp_path / "page.html"
     assert run("Property C.7", "correlated-noise Lemma F.12", "--no-figures", "--output", path) == 0
     page = path.read_text(encoding="utf-8")
-    found = re.findall(r"<article id='([^']+)' data-verdict='([^']+)'", page)
+    found = re.findall(r'<article id="([^"]+)" data-verdict="([^"]+)"', page)
     assert found == [("correlated-noise-property-c.7", "holds"), ("correlated-noise-lemma-f.12", "holds")]
     assert "<figure" not in page
     assert "arXiv 2310.06771" in page
@@ -30,15 +30,15 @@ def test_the_page_holds_the_claims_that_were_selected(tmp_path: Path, capsys: py
 def test_figures_without_companions_are_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
 
-    def figure(entry: PaperFigure) -> str:
+    def figure(entry: PaperFigure) -> dict[str, str]:
         drawn.append(entry.name)
-        return "<figure></figure>"
+        return {"name": entry.name, "source": "", "title": "", "missing": "not now"}
 
     monkeypatch.setattr(report, "_figure", figure)
     assert run("Property C.7", "--output", tmp_path / "page.html") == 0
     assert {"mean_estimation", "linear_regression", "strongly_convex", "learning_curves"} <= set(drawn)
     assert "strongly_convex_convergence" not in drawn
-    assert (tmp_path / "page.html").read_text().count("<figure>") == len(drawn)
+    assert (tmp_path / "page.html").read_text().count("<figure ") == len(drawn)
 
 
 def test_disagreement_is_on_the_page_and_in_the_status(
@@ -49,7 +49,7 @@ def test_disagreement_is_on_the_page_and_in_the_status(
     )
     path = tmp_path / "page.html"
     assert run("Property C.7", "--no-figures", "--output", path) == 1
-    assert "disagrees: because" in path.read_text()
+    assert "DISAGREES: because" in path.read_text()
     assert "corrnoise: disagrees: correlated-noise, Property C.7: because\n" in capsys.readouterr().err
 
 
@@ -71,7 +71,7 @@ def test_misuse_is_refused_before_the_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(checking, "outcomes", None)
+    monkeypatch.setattr(running, "outcomes", None)
     assert run(*arguments) == status
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -139,6 +139,6 @@ def test_lines_of_a_claim_and_of_its_check():
     assert lines["certificate"] == lines["outside of it"] == ""
     same = outcome(lambda: (1.0, 1.0), "identity", domain={})
     lines = dict(wording.check(same))
-    assert lines["largest difference"] == "0, relative (1 of 1 points lie in the domain)"
+    assert lines["difference"] == "0, relative (1 of 1 points lie in the domain)"
     assert lines["domain"] == "no arguments"
     assert wording.counterexample(same) == []
