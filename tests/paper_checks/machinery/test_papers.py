@@ -129,7 +129,7 @@ def modules(monkeypatch):
     paper = small(
         package="pkg", statements={"first": ("Lemma 2",), "second": ("Lemma 1", "Lemma 3"), "third": ("Lemma 1",)}
     )
-    imported: list[str] = []
+    imported = []
 
     def load(name):
         if name not in imported:

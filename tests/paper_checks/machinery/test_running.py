@@ -38,7 +38,7 @@ def claims(count):
     ],
 )
 def test_processes_are_for_many_claims_or_when_asked_for(count, thorough, jobs, processes, monkeypatch):
-    asked: list[int | None] = [None]
+    asked = [None]
 
     @contextmanager
     def recorded(found, _, number):
