@@ -64,7 +64,9 @@ def begins(name: Sequence[str], typed: Sequence[str], *, loosely: bool = False) 
 
 def agree(name: Sequence[str], typed: Sequence[str], *, loosely: bool = False) -> bool:
     """Whether one of two sequences of words is the beginning of the other, and neither is empty; see ``begins``."""
-    return bool(name) and bool(typed) and all(_same(word, part, loosely) for word, part in zip(name, typed, strict=False))
+    return (
+        bool(name) and bool(typed) and all(_same(word, part, loosely) for word, part in zip(name, typed, strict=False))
+    )
 
 
 def called(name: str) -> tuple[Words, Words]:

@@ -57,7 +57,7 @@ function remember() {
   const state = new URLSearchParams();
   if (search.value.trim()) state.set("search", search.value.trim());
   for (const name of ["verdict", "evidence"]) for (const value of pressed(name)) state.append(name, value);
-  const query = state.size ? `?${state}` : "";
+  const query = String(state) && `?${state}`;
   try { history.replaceState(null, "", location.pathname + query + location.hash); } catch { /* a page without address */ }
 }
 

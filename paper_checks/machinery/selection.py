@@ -14,7 +14,8 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from corrnoise.paper_checks.machinery.ledger import Claim
-from corrnoise.paper_checks.machinery.names import Words, agree, begins, called, words
+from corrnoise.paper_checks.machinery.mathematics import plain
+from corrnoise.paper_checks.machinery.names import KINDS, Words, agree, begins, called, words
 from corrnoise.paper_checks.machinery.papers import Paper
 
 
@@ -122,18 +123,32 @@ def _papers_meant(papers: Sequence[Paper], name: str) -> tuple[Paper, ...]:
 
 
 def _joined(papers: Sequence[Paper], names: Sequence[str]) -> list[str]:
-    """``names``, where those that make one name together are joined; a paper and a claim after it stay apart."""
+    """``names``, where those that make one name together are joined."""
     joined: list[str] = []
     for name in names:
-        if joined:
-            together = f"{joined[-1]} {name}"
-            meaning = _meaning(papers, together)
-            apart = _papers(papers, words(joined[-1]), loosely=False)
-            if meaning.papers or (meaning.claims and not apart):
-                joined[-1] = together
-                continue
-        joined.append(name)
+        if joined and _belong_together(papers, joined[-1], name):
+            joined[-1] += f" {name}"
+        else:
+            joined.append(name)
     return joined
+
+
+def _belong_together(papers: Sequence[Paper], name: str, following: str) -> bool:
+    """Whether two names are one: ``Lemma`` and ``C.21``, also if there is no such claim, but not a paper and a claim."""
+    meaning = _meaning(papers, f"{name} {following}")
+    if meaning.papers:
+        return True
+    if _papers(papers, words(name), loosely=False):
+        return False
+    incomplete = _says_kind(name) and not any(map(str.isdigit, name))
+    begins_anew = _says_kind(following) or _papers(papers, words(following), loosely=False)
+    return bool(meaning.claims) or (incomplete and not begins_anew)
+
+
+def _says_kind(name: str) -> bool:
+    """Whether a name begins with a kind of statement, or with two letters of it or more."""
+    first = (*words(name), "")[0]
+    return len(first) > 1 and any(kind.startswith(first) for kind in KINDS)
 
 
 # -- names that mean nothing -------------------------------------------------------------------------------------------
@@ -145,7 +160,7 @@ def _unknown(papers: Sequence[Paper], among: Sequence[Paper], name: str) -> str:
     for paper in among:
         for number, reason in paper.no_claims.items():
             if any(begins(key, typed) for key in called(number)):
-                return f"there is no claim about {number} of {paper.name}: {reason}"
+                return f"there is no claim about {number} of {paper.name}: {plain(reason)}"
     names = ", ".join(paper.name for paper in among)
     if len(among) < len(papers) and _meaning(papers, name).claims:
         return f"there is no claim {name!r} in {names}, but there is one in another paper"

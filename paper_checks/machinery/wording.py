@@ -62,26 +62,36 @@ def reason(outcome: Outcome) -> str:
     if not outcome.agrees:
         return f"DISAGREES: {outcome.reason}"
     if claim.recorded == NOT_CHECKABLE:
-        return re.split(r"[.;:,] ", claim.unverifiable or "", maxsplit=1)[0].rstrip(".")
+        return _first_clause(claim.unverifiable or "")
     if found is not None:
         left, right = _violated(found, claim)
         sign = "=" if claim.relation == IDENTITY else "≤"
         where = listed({**found.arguments, **claim.as_printed})
-        return f"as printed {left:.6g} {sign} {right:.6g}" + (f" at {where}" if where else "")
+        return f"as printed it says {left:.6g} {sign} {right:.6g}" + (f" at {where}" if where else "")
     constant = f"; sharp: {sharp(outcome)}" if outcome.sharp is not None else ""
     return _found(outcome) + constant
+
+
+def _first_clause(text: str) -> str:
+    """A text up to the first stop, colon or comma outside of mathematics."""
+    found = re.match(r"(?:\$[^$]*\$|[^$])*?(?=[.;:,](?: |$)|$)", text)
+    return found[0] if found else text
 
 
 def _found(outcome: Outcome) -> str:
     """What supports a statement that holds."""
     if outcome.certificate is not None:
-        return f"{outcome.certificate.answer} on {outcome.certificate.boxes} boxes"
-    points = f"{outcome.accepted} point" + "s" * (outcome.accepted != 1)
+        return f"{outcome.certificate.answer} on {_counted(outcome.certificate.boxes, 'box', 'boxes')}"
+    points = _counted(outcome.accepted, "point", "points")
     if outcome.claim.relation == IDENTITY:
         return f"relative difference {_difference(outcome):.2g} at {points}"
     if outcome.claim.evidence == "simulated":
         return f"margin {outcome.margin:.3g} of the confidence limit"
     return f"no violation at {points}, smallest margin {max(outcome.margin, 0):.3g}"
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 def _difference(outcome: Outcome) -> float:
@@ -132,7 +142,7 @@ def check(outcome: Outcome) -> list[Line]:
     mutants = "; ".join(f"``{name}`` ({'rejected' if no else 'accepted'})" for name, no in outcome.mutants)
     return [
         ("evidence", claim.evidence),
-        ("certificate", f"{certificate.answer}, {certificate.boxes} boxes" if certificate else ""),
+        ("certificate", f"{certificate.answer}, {_counted(certificate.boxes, 'box', 'boxes')}" if certificate else ""),
         ("outside of it", claim.outside or ""),
         ("domain", domain or "no arguments"),
         margin_line,

@@ -198,9 +198,11 @@ def test_the_table_has_a_reason_for_each_verdict(papers, capsys):
     ]
     reasons = [row[3] for row in cells]
     assert re.fullmatch(r"proved on \d+ boxes; sharp: c = 1, stated 2", reasons[0])
-    assert reasons[1].startswith("as printed 0.660156 ≤ 0.40625 at v = [0.8125, 0. ], problem = LinearRegression(")
+    assert reasons[1].startswith(
+        "as printed it says 0.660156 ≤ 0.40625 at v = [0.8125, 0. ], problem = LinearRegression("
+    )
     assert reasons[2] == "The constant of O(x) is open"
-    assert reasons[3] == "as printed 2 ≤ 1 at x = 1.0"
+    assert reasons[3] == "as printed it says 2 ≤ 1 at x = 1.0"
     assert reasons[4].startswith("DISAGREES: the verdict is 'false', recorded is 'holds'")
     assert reasons[5].startswith("DISAGREES: ZeroDivisionError")
     meant = [re.split(r"  +", line)[0] for line in legend.splitlines()]

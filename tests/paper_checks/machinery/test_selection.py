@@ -36,7 +36,7 @@ OTHER = paper(
     source="arXiv 9876.54321",
     title="Data and Shuffling",
     authors="Cole",
-    no_claims={"Assumption C.2": "it states a hypothesis"},
+    no_claims={"Assumption C.2": "it states a hypothesis: $x < 1$"},
 )
 PAPERS = (ONE, OTHER)
 
@@ -91,6 +91,8 @@ OTHERS = [f"+{claim.name}" for claim in OTHER.claims]
         (("Lemma", "C.21", "Eq.", "(5)", "fig", "1"), ["Lemma C.21", "Equation (5)", "+Figure 1 (η → 0)"]),
         (("other", "paper", "Theorem", "1.1"), ["+Theorem 1.1"]),
         (("Theorem", "1.1", "one-paper"), ["Theorem 1.1"]),
+        (("Lemma", "one-paper"), ["Lemma C.2 (i)", "Lemma C.2 (ii)", "Lemma C.21"]),
+        (("Lemma", "Theorem", "1.1"), ["Theorem 1.1", "Lemma C.2 (i)", "Lemma C.2 (ii)", "Lemma C.21", "+Theorem 1.1"]),
         (("Table 2", "Lemma C.21", "Table"), ["Lemma C.21", "+Table 2"]),  # in the order of the papers, once
     ],
 )
@@ -111,6 +113,16 @@ def test_names_mean(typed, expected):
         (("one-paper", "Table 2"), "there is no claim 'Table 2' in one-paper, but there is one in another paper"),
         (("Assumption C.2",), "there is no claim about Assumption C.2 of other-paper: it states a hypothesis"),
         (("C.2", "other-paper"), "there is no claim about Assumption C.2 of other-paper: it states a hypothesis"),
+        # a kind and what follows it are one name, also where there is no such claim
+        (
+            ("Assumption", "C.2"),
+            r"there is no claim about Assumption C.2 of other-paper: it states a hypothesis: x < 1",
+        ),
+        (("Lemma", "C.3"), "there is no paper or claim 'Lemma C.3'"),
+        (("Figure", "4"), "there is no paper or claim 'Figure 4'"),
+        (("thm", "11"), "there is no paper or claim 'thm 11'; close are Theorem 1.1"),
+        (("Lemma", "c", "3"), "there is no paper or claim 'Lemma c 3'"),
+        (("Theorem", "1.1", "Eq.", "6"), "there is no paper or claim 'Eq. 6'"),
     ],
 )
 def test_names_without_meaning_are_explained(typed, message):

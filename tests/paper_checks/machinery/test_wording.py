@@ -82,6 +82,10 @@ def test_the_reason_of_each_kind_of_verdict():
     assert reason(proved) == f"proved on {proved.certificate.boxes} boxes"
     unknown = outcome(lambda x, c=1.0: (x, c), unverifiable="Constants are open; $x = x$ instead. More.")
     assert reason(unknown) == "Constants are open"
+    unknown = outcome(lambda x, c=1.0: (x, c), unverifiable="The constant of $O(x, y)$, D.3, is open.")
+    assert reason(unknown) == "The constant of $O(x, y)$"
+    unknown = outcome(lambda x, c=1.0: (x, c), unverifiable="Open.")
+    assert reason(unknown) == "Open"
 
 
 FALSE = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
@@ -90,22 +94,22 @@ FALSE = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
 def test_the_reason_of_a_false_statement_is_its_counterexample():
     false = outcome(lambda x, c=1.0: (x * x, c * x), **FALSE)
     assert false.verdict == "false"
-    assert reason(false) == "as printed 0.5625 ≤ 0.375 at ``x = 0.75``, ``c = 0.5``"
+    assert reason(false) == "as printed it says 0.5625 ≤ 0.375 at ``x = 0.75``, ``c = 0.5``"
     corrected = outcome(lambda x, c=1.0: (x * x, c * x), corrected="better", **FALSE)
     assert reason(corrected) == reason(false)
     different = outcome(lambda x, c=1.0: (x, c * x), "identity", mutants=[{"c": 1.1}], **FALSE)
-    assert reason(different) == "as printed 0.75 = 0.375 at ``x = 0.75``, ``c = 0.5``"
+    assert reason(different) == "as printed it says 0.75 = 0.375 at ``x = 0.75``, ``c = 0.5``"
     nowhere = outcome(lambda c=1.0: (c, 2.0), domain={}, counterexample={}, mutants=[{"c": 4}], as_printed={"c": 3})
-    assert reason(nowhere) == "as printed 3 ≤ 2 at ``c = 3``"
+    assert reason(nowhere) == "as printed it says 3 ≤ 2 at ``c = 3``"
 
 
 def test_of_arrays_the_worst_entries_are_named():
     axes = {"v": vector(linear(0, 1), 2)}
     at = {"counterexample": {"v": np.array([0.9, 0.1])}, "as_printed": {"c": 0.5}}
     false = outcome(lambda v, c=1.0: (v * v, c * v), domain=axes, **at)
-    assert reason(false).startswith("as printed 0.81 ≤ 0.45 at ")
+    assert reason(false).startswith("as printed it says 0.81 ≤ 0.45 at ")
     swapped = outcome(lambda v, c=1.0: (v, c * v), "identity", domain=axes, mutants=[{"c": 2}], **at)
-    assert reason(swapped).startswith("as printed 0.9 = 0.45 at ")
+    assert reason(swapped).startswith("as printed it says 0.9 = 0.45 at ")
 
 
 def test_a_disagreement_comes_first():
