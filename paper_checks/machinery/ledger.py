@@ -138,7 +138,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """One numbered statement; see the module for the fields that a claim is written with.
+    """One numbered statement; ``papers.Fields`` says what the fields are.
 
     ``paper`` is the short name of the paper, ``source`` its reference, ``note`` the docstring of the function.  A claim
     of a paper of the ledger is sent to other processes by its name.

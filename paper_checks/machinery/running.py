@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 
-FEW = 16  #: claims at most that take less time here than processes take to start
+FEW = 16  #: so many claims are checked sooner than processes start
 
 
 def _check(index: int, claim: Claim, thorough: bool) -> tuple[int, Outcome]:
