@@ -1,8 +1,8 @@
 """Map the top-level folders to one import name; everything else is declared in pyproject.toml.
 
 A wheel, an sdist and an editable install without symbolic links use the explicit mapping
-``corrnoise.theory -> theory`` and so on.  An editable install of a checkout with the links in
-``src/corrnoise`` uses plain ``src``, so that type checkers and editors can follow it.
+``corrnoise.theory -> theory`` and so on; the documents are packed as ``corrnoise/docs``.  An editable install of a
+checkout with the links in ``src/corrnoise`` uses plain ``src``, so that type checkers and editors can follow it.
 """
 
 import sys
@@ -18,10 +18,10 @@ links = all((root / "src/corrnoise" / floor / "__init__.py").is_file() for floor
 if "editable_wheel" in sys.argv and links:
     package_dir = {"": "src"}
 else:
-    package_dir = {"corrnoise": "src/corrnoise"} | {f"corrnoise.{floor}": floor for floor in FLOORS}
+    package_dir = {"corrnoise": "src/corrnoise"} | {f"corrnoise.{folder}": folder for folder in (*FLOORS, "docs")}
 
 face = root / "src/corrnoise"  # find_packages would follow the links
-packages = ["corrnoise"] + [
+packages = ["corrnoise", "corrnoise.docs"] + [
     f"corrnoise.{path.parent.name}" for path in sorted(face.glob("*/__init__.py")) if path.parent.name not in FLOORS
 ]
 for floor in FLOORS:

@@ -6,44 +6,61 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from corrnoise.paper_checks.ledger import Claim, Paper
+    from corrnoise.paper_checks.machinery.ledger import Claim
+    from corrnoise.paper_checks.machinery.papers import Paper
 
-#: Every paper in the ledger, by its short name; each is the ``PAPER`` of the module or package of that name.
-NAMES = ("correlated-noise", "shuffled-gradients", "corrnoise")
-_MODULES = {
+#: Every paper in the ledger: its short name and its package, which declares ``PAPER`` in ``paper.py``.
+_PACKAGES = {
     "correlated-noise": "correlated_noise",
     "shuffled-gradients": "shuffled_gradients",
     "corrnoise": "own_results",
 }
+NAMES = tuple(_PACKAGES)
 
 
 def paper_ledger(name: str) -> Paper:
-    """Return the paper called ``name`` with its claims; its module is imported now."""
+    """Return the paper called ``name``, one of ``NAMES``; its claims are imported when they are asked for."""
     if name not in NAMES:
         raise ValueError(f"paper must be one of {', '.join(NAMES)}, got {name!r}")
-    paper: Paper = import_module(f"corrnoise.paper_checks.{_MODULES[name]}").PAPER
+    paper: Paper = import_module(f"corrnoise.paper_checks.{_PACKAGES[name]}.paper").PAPER
     return paper
 
 
-def claims(paper: str | None = None) -> tuple[Claim, ...]:
+def papers() -> tuple[Paper, ...]:
+    """Every paper in the ledger."""
+    return tuple(map(paper_ledger, NAMES))
+
+
+def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Claim, ...]:
     """The claims of one paper, or of all, in the order of the papers.
 
     Parameters
     ----------
     paper
-        Short name: ``"correlated-noise"`` (arXiv 2310.06771), ``"shuffled-gradients"`` (arXiv 2502.03652), or
-        ``"corrnoise"`` for what this project adds; None for all of them.
+        ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``, ``"corrnoise"`` for
+        the results of this project; None for all of them.
+    name
+        The claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
+        None for all of them.
 
     Returns
     -------
     Records at once, without computing anything; ``claim.check()`` computes.
 
+    Raises
+    ------
+    ValueError
+        There is no such paper or claim.
+
     Examples
     --------
     >>> import corrnoise as cn
-    >>> [claim] = [c for c in cn.claims("correlated-noise") if c.name == "Lemma C.21 (i)"]
+    >>> [claim] = cn.claims("correlated-noise", name="Lemma C.21 (i)")
     >>> outcome = claim.check()
     >>> outcome.verdict, round(outcome.sharp, 4)
     ('holds', 3.0216)
     """
-    return tuple(claim for name in (NAMES if paper is None else (paper,)) for claim in paper_ledger(name).claims)
+    from corrnoise.paper_checks.machinery.selection import papers_called, select
+
+    among = papers() if paper is None else papers_called(papers(), paper)
+    return select(among, [] if name is None else [name]).claims

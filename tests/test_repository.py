@@ -97,6 +97,7 @@ def test_wheel_holds_every_module_and_nothing_generic(tmp_path):
     for floor in FLOORS:
         files = [p for p in (ROOT / floor).rglob("*") if p.suffix in {".py", ".mplstyle", ".css", ".html", ".js"}]
         expected |= {f"corrnoise/{p.relative_to(ROOT).as_posix()}" for p in files}
+    expected |= {f"corrnoise/docs/{p.name}" for p in (ROOT / "docs").iterdir()}
     assert packed == expected
 
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.main_text import spectral_mean
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, spectra, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, spectra, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression
@@ -51,7 +51,7 @@ def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: 
 )
 def property_c3(eigenvalues: Array, three: float = 3.0) -> Sides:
     """Exactly R² = Tr H + 2 ‖H‖, which is 3 Tr H for d = 1 only; E ‖x‖² x xᵀ = 2 H² + Tr(H) H."""
-    return LinearRegression(eigenvalues, 1e-3).moment_bound, float(three) * float(eigenvalues.sum())
+    return LinearRegression(eigenvalues, 1e-3).moment_bound, three * float(eigenvalues.sum())
 
 
 @PAPER.inequality(
@@ -69,7 +69,7 @@ def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0)
     prob = np.prod(np.array(np.meshgrid(mass, mass, mass)).reshape(3, -1), axis=0)
     inner = (weights[:, np.newaxis] * grid**2).sum(axis=0)
     left = eigenvalues * (grid**2 * inner * prob).sum(axis=1)  # commuting: the matrices are diagonal
-    return left, float(three) * weights.sum() * eigenvalues
+    return left, three * weights.sum() * eigenvalues
 
 
 @PAPER.inequality(
@@ -212,7 +212,7 @@ def proposition_c10(factor: float = 1.0, *, noise: ToeplitzNoise, **inputs: Any)
     problem = regression(**inputs)
     b = noise.averaged_variance(problem.rates)
     bound = problem.residual_std**2 + noise_variance(noise, 1.0, 1.0) * b / problem.eigenvalues
-    return component_variances(problem, noise, 1)[0], float(factor) * problem.learning_rate * bound
+    return component_variances(problem, noise, 1)[0], factor * problem.learning_rate * bound
 
 
 def remaining_noise(problem: LinearRegression, noise: ToeplitzNoise) -> float:
@@ -238,7 +238,7 @@ def proposition_c11(factor: float = 1.0, *, noise: ToeplitzNoise, order: int, **
     """
     problem = regression(**inputs)
     size = problem.learning_rate * (problem.learning_rate * problem.moment_bound) ** order
-    return component_variances(problem, noise, order + 1)[order], float(factor) * size * remaining_noise(problem, noise)
+    return component_variances(problem, noise, order + 1)[order], factor * size * remaining_noise(problem, noise)
 
 
 NOISES = {"weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)}
@@ -257,7 +257,7 @@ def lemma_c12_a(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
     problem = regression(**inputs)
     p = weights[: problem.eigenvalues.size]
     bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
-    return driven(problem, a + p / problem.eigenvalues), float(factor) * bound * problem.eigenvalues
+    return driven(problem, a + p / problem.eigenvalues), factor * bound * problem.eigenvalues
 
 
 @PAPER.inequality(
@@ -273,7 +273,7 @@ def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
     problem = regression(**inputs)
     x, eta, p = problem.rates, problem.learning_rate, weights[: problem.eigenvalues.size]
     bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
-    return eta**2 * driven(problem, a + p / problem.eigenvalues) / (x * (2 - x)), float(factor) * eta * bound
+    return eta**2 * driven(problem, a + p / problem.eigenvalues) / (x * (2 - x)), factor * eta * bound
 
 
 @PAPER.inequality(

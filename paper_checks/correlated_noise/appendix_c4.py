@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import linear, noises, regressions
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory import bounds
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression
@@ -35,7 +35,7 @@ def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     The triangle inequality of its proof is one for norms, not for their squares; the squares add up, because the
     components are uncorrelated.
     """
-    return problem.stationary_error(noise), float(factor) * bounds.theorem_c14_upper_bound(
+    return problem.stationary_error(noise), factor * bounds.theorem_c14_upper_bound(
         problem, noise, kurtosis_constant=1.0
     )
 
@@ -51,7 +51,7 @@ def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
 )
 def theorem_c15(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
     """True, from Theorem C.14 by ⟨β, Tβ⟩ <= (η/π) ∫ |B|² h.  Exactly, (η/2π) ∫ |B|² h = Σ b_j/(2 − x_j)."""
-    return problem.stationary_error(noise), float(factor) * bounds.theorem_c15_upper_bound(
+    return problem.stationary_error(noise), factor * bounds.theorem_c15_upper_bound(
         problem, noise, kurtosis_constant=1.0
     )
 
@@ -104,7 +104,7 @@ def remark_c16(problem: LinearRegression, two: float = 2.0, constant: float | No
 )
 def theorem_c18_one_noise(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
     """True as printed under the convention of equation (22), which has no ½; (6), (8) and (86) have it."""
-    return float(factor) * bounds.theorem_c18_lower_bound(problem, noise), problem.stationary_error(noise)
+    return factor * bounds.theorem_c18_lower_bound(problem, noise), problem.stationary_error(noise)
 
 
 @PAPER.inequality(
@@ -140,7 +140,7 @@ def theorem_c18_all_noise(problem: LinearRegression, factor: float = 1.0, publis
         return bounds.theorem_c18_universal_lower_bound(problem, printed=True), problem.optimal_error()
     trace, eta = float(problem.eigenvalues.sum()), problem.learning_rate
     bound = eta / 4 * problem.residual_std**2 * trace + eta**2 / 4 * trace
-    return float(factor) * bound, problem.optimal_error()
+    return factor * bound, problem.optimal_error()
 
 
 @PAPER.identity(

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, regressions
-from corrnoise.paper_checks.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions
+from corrnoise.paper_checks.machinery.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.problems import LinearRegression, power_law
 from corrnoise.theory.product_noise import AntiPGD, NuFTRL
@@ -35,7 +35,7 @@ def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
     "Lemma C.21",
     part="(ii)",
     printed=r"$I(a, b) \le \frac{128}{49} \log(8/a)\,(1 + O(a))$ for $a \le b \le 1/4$",
-    domain={"depth_b": log_scale("3.46573590279972", DEEPEST), "depth_a": log_scale(lambda depth_b: depth_b, DEEPEST)},
+    domain={"depth_b": log_scale("3.46573590279972", DEEPEST), "depth_a": log_scale("depth_b", DEEPEST)},
     evidence="certified",
     outside="Below 8e-300 by the part (ii, proof).",
     sharp="constant",
@@ -84,13 +84,13 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     of Lemma C.21 does not follow.  Neither does harm.
     """
     noise = NuFTRL(share * float(problem.rates.min()))
-    return problem.stationary_error(noise), float(constant) * stationary_error_rate(problem, noise)
+    return problem.stationary_error(noise), constant * stationary_error_rate(problem, noise)
 
 
 @PAPER.inequality(
     "Remark C.23",
     printed=r"$\mathrm{Err}_j = \lambda_j I(\nu, \eta \lambda_j) \le O(\lambda_j \log(1/\nu))$ for $\nu \le \eta \mu$",
-    domain={"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale(lambda depth: depth, DEEPEST)},
+    domain={"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)},
     evidence="certified",
     outside=r"For $\nu$ below 8e-300: Lemma C.21 (ii) if $\eta \lambda_j \le \frac{1}{4}$, else $I(\nu, x) \le \frac{4\pi}{x (2 - x)} < 29$.",
     sharp="constant",

@@ -9,8 +9,8 @@ import numpy as np
 from corrnoise.paper_checks.correlated_noise.appendix_c1 import regression
 from corrnoise.paper_checks.correlated_noise.main_text import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, regressions, spectra, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, regressions, spectra, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory import finite_time
 from corrnoise.theory.checks import Array
 from corrnoise.theory.finite_time import FiniteRun
@@ -97,7 +97,7 @@ def definition_d3(nu: float, share: float, steps: int, constant: float = 2.0, re
     """
     noise, parameter = NuFTRL(nu), min(share * reach * nu * (2 - nu), 1 - 1e-12)
     ends = (finite_time.half_expo_constant(noise, parameter, count) for count in (steps, None))
-    return np.array(list(ends)), float(constant)
+    return np.array(list(ends)), constant
 
 
 # -- D.2: with high probability ----------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def proposition_d7(problem: LinearRegression, scale: float, factor: float = 1.0,
     """
     moment = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
     bound = problem.learning_rate * problem.moment_bound / float(problem.eigenvalues.min())
-    return scale**2 * float(moment.sum()), float(factor) * bound * (1e6 if published else scale**2)
+    return scale**2 * float(moment.sum()), factor * bound * (1e6 if published else scale**2)
 
 
 @PAPER.inequality(
@@ -223,7 +223,7 @@ def proposition_d8(
     moment = float((2 * problem.contributions(noise) / problem.eigenvalues).sum()) / noise_variance(noise, 1.0, 1.0)
     bound = (scale * eta * finite_time.absolute_sum(noise)) ** 2 * problem.eigenvalues.size / nu
     printed = 1e6 * eta * problem.moment_bound / float(problem.eigenvalues.min())
-    return scale**2 * moment, float(factor) * (printed if published else bound)
+    return scale**2 * moment, factor * (printed if published else bound)
 
 
 # -- D.2.4: helper lemmas, for Gaussian inputs by exact recursions -------------------------------------------------------
@@ -256,7 +256,7 @@ def lemma_d9(eigenvalues: Array, share: float, lag: int, factor: float = 1.0) ->
     problem, m = regression(eigenvalues, share), eigenvalues
     for _ in range(lag):
         m = averaged(m, eigenvalues, problem.learning_rate)
-    return float(m.sum()), float(factor) * problem.moment_bound * (1 - float(problem.rates.min())) ** lag
+    return float(m.sum()), factor * problem.moment_bound * (1 - float(problem.rates.min())) ** lag
 
 
 @PAPER.inequality(
@@ -277,7 +277,7 @@ def lemma_d10(eigenvalues: Array, share: float, beta: Array, power: int = 2, fac
     problem = regression(eigenvalues, share)
     decay = (1 - float(problem.rates.min())) ** (np.arange(beta.size - 1.0, -1, -1) / 2)
     bound = eigenvalues.size * float(np.abs(beta) @ decay) ** power
-    return float(second_moment(beta, eigenvalues, problem.learning_rate).sum()), float(factor) * bound
+    return float(second_moment(beta, eigenvalues, problem.learning_rate).sum()), factor * bound
 
 
 @PAPER.inequality(
@@ -295,4 +295,4 @@ def lemma_d10_event(inputs: Array, beta: Array, share: float, factor: float = 1.
     a = beta[0] * np.eye(2)
     for b, x in zip(beta[1:], rows, strict=True):
         a = b * np.eye(2) + (np.eye(2) - eta * np.outer(x, x)) @ a
-    return float(np.square(a).sum()), float(factor) * 2 * float(np.abs(beta).sum()) ** 2
+    return float(np.square(a).sum()), factor * 2 * float(np.abs(beta).sum()) ** 2

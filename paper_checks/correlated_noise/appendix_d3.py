@@ -15,8 +15,8 @@ from corrnoise.paper_checks.correlated_noise.appendix_d1 import (
 )
 from corrnoise.paper_checks.correlated_noise.main_text import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, noises, one_of, regressions, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, one_of, regressions, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory import finite_time
 from corrnoise.theory.checks import Array
 from corrnoise.theory.finite_noise import FiniteNoise
@@ -75,7 +75,7 @@ def lemma_d12_trace(problem: LinearRegression, noise: ToeplitzNoise, factor: flo
     trace = float((2 * problem.contributions(noise) / eigenvalues).sum())
     private = 2 * noise_variance(noise, 1.0, 1.0) * float(noise.averaged_variance(1.0)) * float((1 / eigenvalues).sum())
     bound = (private + eta * problem.moment_bound * problem.residual_std**2) / float(eigenvalues.min())
-    return trace, float(factor) * bound
+    return trace, factor * bound
 
 
 SIGNS = np.array(list(product((-1.0, 1.0), repeat=6)))
@@ -210,7 +210,7 @@ def theorem_d13_learning_rate(
     problem = LinearRegression([1.0, eigenvalue], 1e-3)
     limit = FiniteRun(problem, steps, p, 0.0, rho).theorem_d13_learning_rate_limit(DPSGD(), constant=constant)
     run = FiniteRun(LinearRegression([1.0, eigenvalue], share * limit), steps, p, 0.0, rho)
-    return math.sqrt(constant * run.theorem_d4_bounds(DPSGD(), constant=constant)[1]), float(quarter) * (1 + 1e-12)
+    return math.sqrt(constant * run.theorem_d4_bounds(DPSGD(), constant=constant)[1]), quarter * (1 + 1e-12)
 
 
 @PAPER.inequality(
@@ -226,7 +226,7 @@ def theorem_d13(problem: LinearRegression, noise: ToeplitzNoise, offset: float, 
     """The unclipped run bounds the clipped one on the event; the factor 2 is not needed."""
     curve = problem.learning_curve(noise, 200, initial_offset=offset)
     bound = finite_time.theorem_d13_upper_bound(problem, noise, np.arange(201), float(curve[0]), printed=True)
-    return curve, float(factor) * bound
+    return curve, factor * bound
 
 
 @PAPER.inequality(
@@ -256,7 +256,7 @@ def corollary_d14(condition: float, steps: int, factor: float = 1.0, published: 
         for eta in (np.geomspace(0.01, 1.9, 24) if published else [cap])
     ]
     rate = run.corollary_d14_rate(constant=1.0, polylog=math.log(steps + 1) ** 9, printed=published)
-    return min(errors), float(factor) * rate
+    return min(errors), factor * rate
 
 
 @PAPER.inequality(
@@ -277,5 +277,5 @@ def corollary_d15(steps: int, rho: float, offset: float, exponent: float = 1.0, 
     """
     run = FiniteRun(LinearRegression([1.0], 1e-3, kurtosis=1.0), steps, 0.1, offset, rho)
     eta = run.corollary_d15_learning_rate_limit(constant=1.0)
-    rate = run.corollary_d15_rate(constant=1 / float(exponent), polylog=math.log(steps) ** 9, printed=published)
+    rate = run.corollary_d15_rate(constant=1 / exponent, polylog=math.log(steps) ** 9, printed=published)
     return run.initial_error * math.exp(2 * steps * math.log1p(-eta)), rate

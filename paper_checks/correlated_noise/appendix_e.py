@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.solvers.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
 from corrnoise.theory.checks import Array

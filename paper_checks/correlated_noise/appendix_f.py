@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.certification import monotone
 from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, regressions, vector
-from corrnoise.paper_checks.enclosures import first_kind, scaled_third_kind
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.certification import monotone
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, vector
+from corrnoise.paper_checks.machinery.enclosures import first_kind, scaled_third_kind
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.checks import Array
 from corrnoise.theory.problems import LinearRegression
@@ -48,7 +48,7 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
 def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
     """True; with 2 − ηR² in place of 1 − ηR² it is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""
     variances = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
-    bound = problem.learning_rate / (float(two) - problem.learning_rate * problem.moment_bound)
+    bound = problem.learning_rate / (two - problem.learning_rate * problem.moment_bound)
     return variances, bound if bound > 0 else math.nan
 
 
@@ -87,7 +87,7 @@ def lemma_f6(dimension: int, threshold: float, constant: float = 0.125) -> Sides
     from scipy.stats import chi2
 
     most = min(threshold**2 / dimension, threshold)
-    return float(constant) * most, -float(chi2.logsf(dimension + threshold, dimension))
+    return constant * most, -float(chi2.logsf(dimension + threshold, dimension))
 
 
 @monotone(+1)

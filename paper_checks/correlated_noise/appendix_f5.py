@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from mpmath import mp, workdps
 
-from corrnoise.paper_checks.certification import monotone
 from corrnoise.paper_checks.correlated_noise.appendix_c1 import regression
 from corrnoise.paper_checks.correlated_noise.appendix_d1 import averaged
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, spectra, vector
-from corrnoise.paper_checks.enclosures import first_kind
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.certification import monotone
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, spectra, vector
+from corrnoise.paper_checks.machinery.enclosures import first_kind
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory import elliptic
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.checks import Array

@@ -8,8 +8,8 @@ import numpy as np
 from corrnoise.figures import linear_regression, mean_estimation
 from corrnoise.figures.publication import Series
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import log_scale, one_of
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import log_scale, one_of
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.bounds import trace_upper_bound
 from corrnoise.theory.problems import LinearRegression
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import integers, linear, log_scale, mean_estimations, noises, regressions
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, mean_estimations, noises, regressions
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory import bounds
 from corrnoise.theory.checks import Array
 from corrnoise.theory.finite_noise import FiniteNoise
@@ -345,7 +345,7 @@ def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1
     One of the two logarithms can be that of 8/(ηλ_j) in each direction, whatever ν is (N3).
     """
     nu = max(share * float(problem.rates.min()), 1e-280)
-    return problem.stationary_error(NuFTRL(nu)), float(constant) * bounds.nu_ftrl_upper_bound(problem, nu)
+    return problem.stationary_error(NuFTRL(nu)), constant * bounds.nu_ftrl_upper_bound(problem, nu)
 
 
 @PAPER.inequality(
@@ -359,4 +359,4 @@ def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1
 def theorem_22_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     """With C_2 = ¼; a log² of the learning rate is missing (N2), so the upper bound of the theorem is the tighter one."""
     eta, trace = problem.learning_rate, float(problem.eigenvalues.sum())
-    return float(constant) * (eta**2 + eta * problem.residual_std**2) * trace, problem.optimal_error()
+    return constant * (eta**2 + eta * problem.residual_std**2) * trace, problem.optimal_error()

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.domains import gaps, integers, linear, log_scale, one_of, regressions
-from corrnoise.paper_checks.enclosures import inverse_mean
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import gaps, integers, linear, log_scale, one_of, regressions
+from corrnoise.paper_checks.machinery.enclosures import inverse_mean
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.arithmetic import arithmetic
 from corrnoise.theory.problems import LinearRegression, power_law
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
@@ -35,7 +35,7 @@ QUIET = {"problem": regressions(residual_std=0.0)}
 )
 def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     """Over all noise, with the constant ¼ (‖H‖ = 1)."""
-    return float(constant) * lower_bound_rate(problem), problem.optimal_error()
+    return constant * lower_bound_rate(problem), problem.optimal_error()
 
 
 @PAPER.inequality(
@@ -49,7 +49,7 @@ def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
 def table_1_ftrl(problem: LinearRegression, constant: float = 0.1157) -> Sides:
     """With log(8/·) and the constant 1/(2 log² 8), for Gaussian inputs and η R² <= 1."""
     noise = NuFTRL(float(problem.rates.min()))
-    return problem.stationary_error(noise), float(constant) * stationary_error_rate(problem, noise)
+    return problem.stationary_error(noise), constant * stationary_error_rate(problem, noise)
 
 
 @PAPER.inequality(
@@ -79,7 +79,7 @@ def table_1_stability(problem: LinearRegression, gap: float, most: float = 1.0) 
     Gaussian runs are stable if and only if (η/2) Σ λ_j/(1 − ηλ_j) < 1, which implies η ‖H‖ < 2/3.
     """
     scaled = LinearRegression(np.append(problem.rates, gap), 1.0)
-    return (float(scaled.rates.max()), float(most)) if scaled.instability() < 1 else (math.nan, math.nan)
+    return (float(scaled.rates.max()), most) if scaled.instability() < 1 else (math.nan, math.nan)
 
 
 @PAPER.identity(
@@ -125,7 +125,7 @@ def table_2_nu_ftrl(nu: Any, constant: str = "1.55") -> Sides:
 def table_2_nu_ftrl_steps(nu: float, steps: int, constant: float = 0.481) -> Sides:
     """After T steps at most 1/log 8 = 0.4809 times log(8 min{T, 1/ν}); an equality after one step."""
     noise = NuFTRL(nu)
-    return noise.sensitivity(steps) ** 2, float(constant) * squared_sensitivity_rate(noise, steps)
+    return noise.sensitivity(steps) ** 2, constant * squared_sensitivity_rate(noise, steps)
 
 
 @PAPER.identity(
@@ -166,7 +166,7 @@ def table_2_infinite(problem: LinearRegression, kind: str, gap: float = 0.0) -> 
 def table_2_error(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
     """With log(8/ν), and η R² < 1."""
     noise = NuFTRL(share * float(problem.rates.min()))
-    return problem.stationary_error(noise), float(constant) * stationary_error_rate(problem, noise)
+    return problem.stationary_error(noise), constant * stationary_error_rate(problem, noise)
 
 
 @PAPER.inequality(

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from corrnoise.paper_checks.domains import integers, linear, log_scale, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.convergence import noise_risk
 from corrnoise.paper_checks.shuffled_gradients.epochs import QUADRATIC, noise_error
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.theory.checks import Array
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.domains import integers, linear, log_scale, one_of, vector
-from corrnoise.paper_checks.ledger import Sides
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.simulations.shuffled_experiments import RATES
 from corrnoise.theory.checks import Array

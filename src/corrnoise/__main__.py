@@ -12,14 +12,15 @@ import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
-from corrnoise import __version__, check_command, design_command, figures_command, report_command, simulate_command
+from corrnoise import __version__, design_command, figures_command, simulate_command
+from corrnoise.commands import check, report
 
 COMMANDS = {
     "figures": figures_command,
-    "check": check_command,
+    "check": check,
     "design": design_command,
     "simulate": simulate_command,
-    "report": report_command,
+    "report": report,
 }
 
 

@@ -1,0 +1,133 @@
+"""The documents that claims refer to, embedded in the report page, so that the page stands alone.
+
+A mention such as ``docs/exact-errors.md#n2-a-lower-bound-for-all-noise`` becomes a link to the heading on the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from corrnoise.paper_checks.machinery.typesetting import scripts
+
+_MENTION = re.compile(r"docs/([\w-]+)\.md(?:#([\w-]+))?")
+_UNDERSCORE = "\ue000"  #: stands for _, which would be read as emphasis
+_DEEPER = 2  #: levels by which headings of a document are lower on the page
+
+
+class Document(NamedTuple):
+    """A document on the page: its identifier there, its title, and the rest as HTML."""
+
+    identifier: str
+    title: str
+    html: Markup
+
+
+def anchor(heading: str) -> str:
+    """The anchor of a heading, as the usual renderers of Markdown make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def headings(text: str) -> list[str]:
+    """The headings of a document in Markdown, the title first."""
+    return re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+
+
+def _identifier(name: str) -> str:
+    return f"document-{name}"
+
+
+class Library:
+    """The documents that were mentioned so far."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str | None] = {}  # in Markdown; None where a document is not installed
+
+    def link(self, mention: str) -> Markup:
+        """A link to a document or to one of its headings; the title alone where the documents are not installed.
+
+        Raises
+        ------
+        ValueError
+            The document has no such heading.
+        """
+        found = _MENTION.fullmatch(mention)
+        if found is None:
+            raise ValueError(f"mention must be like docs/exact-errors.md#heading, got {mention!r}")
+        name, wanted = found[1], found[2]
+        text = self._text(name)
+        if text is None:
+            return Markup("the document <em>{}</em>").format(name.replace("-", " "))
+        title, *others = headings(text)
+        if wanted is None:
+            return Markup("<a href='#{}'>{}</a>").format(_identifier(name), title)
+        by_anchor = {anchor(heading): heading for heading in others}
+        if wanted not in by_anchor:
+            raise ValueError(f"mention must name a heading of {name}.md ({', '.join(by_anchor)}), got {mention!r}")
+        link = Markup("<a href='#{}-{}'>{}, <em>{}</em></a>")
+        return link.format(_identifier(name), wanted, title, scripts(by_anchor[wanted]))
+
+    def mentioned(self) -> list[Document]:
+        """All documents that were mentioned, also by one another."""
+        rendered: dict[str, Document] = {}
+        while left := [name for name, text in self._texts.items() if text is not None and name not in rendered]:
+            rendered |= {name: self._document(name) for name in left}
+        return list(rendered.values())
+
+    def _text(self, name: str) -> str | None:
+        if name not in self._texts:
+            path = files("corrnoise") / "docs" / f"{name}.md"
+            self._texts[name] = path.read_text(encoding="utf-8") if path.is_file() else None
+        return self._texts[name]
+
+    def _document(self, name: str) -> Document:
+        title, _, body = str(self._texts[name]).partition("\n")
+        html = self._markdown.render(body.replace("_", _UNDERSCORE), {"document": _identifier(name)})
+        return Document(_identifier(name), title.removeprefix("# "), Markup(html.replace(_UNDERSCORE, "_")))
+
+    @cached_property
+    def _markdown(self) -> Any:
+        from markdown_it import MarkdownIt
+        from markdown_it.renderer import RendererHTML
+
+        library = self
+
+        def content(tokens: Sequence[Any], index: int) -> str:
+            return str(tokens[index].content.replace(_UNDERSCORE, "_"))
+
+        class Renderer(RendererHTML):
+            """Mathematics with scripts, lower headings that can be linked to, wide tables that scroll, and links."""
+
+            def text(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
+                return scripts(content(tokens, idx))
+
+            def code_inline(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
+                code = content(tokens, idx)
+                return library.link(code) if _MENTION.fullmatch(code) else Markup("<code>{}</code>").format(code)
+
+            def code_block(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
+                return Markup("<p class=display>{}</p>\n").format(scripts(content(tokens, idx).rstrip()))
+
+            def heading_open(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
+                tag, heading = _lower(tokens[idx].tag), anchor(content(tokens, idx + 1))
+                return f"<{tag} id='{env['document']}-{heading}'>"
+
+            def heading_close(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
+                return f"</{_lower(tokens[idx].tag)}>\n"
+
+            def table_open(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
+                return "<div class=wide><table>\n"
+
+            def table_close(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
+                return "</table></div>\n"
+
+        return MarkdownIt("commonmark", {"html": False}, renderer_cls=Renderer).enable("table")
+
+
+def _lower(tag: str) -> str:
+    return f"h{int(tag[1]) + _DEEPER}"

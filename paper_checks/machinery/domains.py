@@ -1,0 +1,238 @@
+"""Domains of claims: maps from the unit cube to the arguments of a claim.
+
+One description serves the property-based tests, which draw points of the cube, the search for the worst case, which
+walks in it, and certification, which divides it into boxes: the scalar axes take a float or an Arb ball.  A bound is a
+number, a decimal string (exact in ball arithmetic) or the name of an argument that stands before it:
+
+>>> domain = Domain({"b": log_scale("1e-9", "0.25"), "a": log_scale("1e-12", "b")})
+>>> domain.arguments([1.0, 1.0])
+{'b': 0.25, 'a': 0.25}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corrnoise.theory.arithmetic import arithmetic
+from corrnoise.theory.checks import Array
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.problems import LinearRegression, MeanEstimation
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+
+Bound = float | int | str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One argument: how many coordinates of the cube it takes, its value there, and its range in words.
+
+    ``value`` is called with the coordinates and the arguments before it.
+    """
+
+    size: int
+    value: Callable[[Any, Mapping[str, Any]], Any]
+    range: str
+    ball: bool = False  #: whether coordinates may be Arb balls
+    count: int | None = None  #: of the values if they are finitely many, taken in turn on equal stretches of [0, 1]
+    bounded_by: tuple[str, ...] = ()  #: names of the earlier arguments that are bounds of this one
+
+
+def _names(*bounds: Bound) -> tuple[str, ...]:
+    """Those of the bounds that are names of arguments."""
+    return tuple(bound for bound in bounds if isinstance(bound, str) and bound.isidentifier())
+
+
+def _at(bound: Bound, earlier: Mapping[str, Any]) -> Any:
+    return earlier[str(bound)] if _names(bound) else bound
+
+
+def _between(u: Any, value: Any, low: Any, high: Any) -> Any:
+    """``value`` at u, which rounding may have moved off the ends or out of [low, high]; balls enclose anyway."""
+    if u == 0 or u == 1:
+        return high if u == 1 else low
+    return min(max(value, low), high) if isinstance(value, float) else value
+
+
+def linear(low: Bound, high: Bound) -> Axis:
+    """Numbers in [low, high]."""
+
+    def value(u: Sequence[Any], earlier: Mapping[str, Any]) -> Any:
+        number = arithmetic(u[0]).number
+        a, b = number(_at(low, earlier)), number(_at(high, earlier))
+        return _between(u[0], a + u[0] * (b - a), a, b)
+
+    return Axis(1, value, f"[{low}, {high}]", ball=True, bounded_by=_names(low, high))
+
+
+def log_scale(low: Bound, high: Bound) -> Axis:
+    """Numbers in [low, high], low > 0, on a logarithmic scale."""
+
+    def value(u: Sequence[Any], earlier: Mapping[str, Any]) -> Any:
+        m = arithmetic(u[0])
+        a, b = m.number(_at(low, earlier)), m.number(_at(high, earlier))
+        return _between(u[0], m.exp(m.log(a) + u[0] * (m.log(b) - m.log(a))), a, b)
+
+    return Axis(1, value, f"[{low}, {high}]", ball=True, bounded_by=_names(low, high))
+
+
+def integers(low: Bound, high: Bound, *, log: bool = False) -> Axis:
+    """Integers low, …, high, uniform or on a logarithmic scale."""
+
+    def value(u: Sequence[float], earlier: Mapping[str, Any]) -> int:
+        a, b = int(_at(low, earlier)), int(_at(high, earlier))
+        if log:
+            return min(int(a * ((b + 1) / a) ** u[0]), b)
+        return min(a + int(u[0] * (b + 1 - a)), b)
+
+    names = _names(low, high)
+    count = None if log or names else int(high) + 1 - int(low)
+    return Axis(1, value, f"{{{low}, …, {high}}}", count=count, bounded_by=names)
+
+
+def one_of(*choices: Any) -> Axis:
+    """One of finitely many values."""
+    return Axis(
+        1,
+        lambda u, _: choices[min(int(u[0] * len(choices)), len(choices) - 1)],
+        f"{{{', '.join(map(str, choices))}}}",
+        count=len(choices),
+    )
+
+
+def vector(entry: Axis, length: int) -> Axis:
+    """Vectors whose entries are drawn alike, shape (length,)."""
+    if entry.size != 1:
+        raise ValueError(f"entry must take one coordinate, got {entry.size}")
+
+    def value(u: Sequence[float], earlier: Mapping[str, Any]) -> Array:
+        return np.array([entry.value([v], earlier) for v in u])
+
+    return Axis(length, value, f"{entry.range}^{length}", bounded_by=entry.bounded_by)
+
+
+def gaps(low: float = 1e-9) -> Axis:
+    """Numbers of [low, 2 − low], crowded at both ends, as gaps, damping and rates are."""
+
+    def value(u: Sequence[float], _: Mapping[str, Any]) -> float:
+        near = low ** (1 - 2 * min(u[0], 1 - u[0]))
+        return float(near if u[0] <= 0.5 else 2 - near)
+
+    return Axis(1, value, f"[{low:g}, 2 − {low:g}]")
+
+
+def spectra(most: int = 6, condition: float = 1e6) -> Axis:
+    """Eigenvalues with maximum 1: dimension 1 to ``most``, each 1 or on a logarithmic scale down to 1/condition."""
+
+    def value(u: Sequence[float], _: Mapping[str, Any]) -> Array:
+        d = min(1 + int(u[0] * most), most)
+        return np.concatenate([[1.0], condition ** -np.asarray(u[1:d], dtype=float)])
+
+    return Axis(most, value, f"spectra with d <= {most} and condition <= {condition:g}")
+
+
+def regressions(
+    most: int = 6,
+    condition: float = 1e6,
+    largest: float = 0.999,
+    kurtosis: float = 3.0,
+    residual_std: float | None = None,
+) -> Axis:
+    """Linear regression with 1e-6 <= η R²/``largest`` <= 1 and residual deviation 0 or 1e-3 … 1e3 (or as given)."""
+    spectrum = spectra(most, condition)
+
+    def value(u: Sequence[float], earlier: Mapping[str, Any]) -> LinearRegression:
+        eigenvalues = spectrum.value(u[2:], earlier)
+        eta = largest * 1e-6 ** (1 - u[0]) / (eigenvalues.sum() + (kurtosis - 1) * eigenvalues.max())
+        s = residual_std if residual_std is not None else (0.0 if u[1] < 0.25 else 10 ** (8 * u[1] - 5))
+        return LinearRegression(eigenvalues, eta, s, kurtosis=kurtosis)
+
+    return Axis(2 + most, value, f"linear regression, {spectrum.range}, η R² <= {largest:g}")
+
+
+def mean_estimations(low: float = 1e-9, high: float = 1.0, sample_std: float | None = None) -> Axis:
+    """Mean estimation with low <= η <= high and sample standard deviation 0 or 1e-3 … 1e3 (or as given)."""
+    rate = log_scale(low, high)
+
+    def value(u: Sequence[float], earlier: Mapping[str, Any]) -> MeanEstimation:
+        s = sample_std if sample_std is not None else (0.0 if u[1] < 0.25 else 10 ** (8 * u[1] - 5))
+        return MeanEstimation(rate.value(u[:1], earlier), s)
+
+    return Axis(2, value, f"mean estimation, η in {rate.range}")
+
+
+def noises(low: float = 1e-6) -> Axis:
+    """Correlated noise of finite sensitivity: independent, ν-DP-FTRL, anti-PGD, products, minimum-phase polynomials."""
+    gap = gaps(low)
+
+    def value(u: Sequence[float], earlier: Mapping[str, Any]) -> ToeplitzNoise:
+        a, b = (float(gap.value([v], earlier)) for v in u[1:3])
+        e, f = (2 * v - 1 for v in u[3:5])
+        kinds: tuple[Callable[[], ToeplitzNoise], ...] = (
+            DPSGD,
+            lambda: NuFTRL(a),
+            lambda: AntiPGD(a),
+            lambda: ProductNoise([a, b], [e, f]),
+            lambda: FiniteNoise(np.convolve([1, -0.95 * e], [1, -1.9 * f * np.cos(np.pi * u[1]), (0.95 * f) ** 2])),
+        )
+        return kinds[min(int(u[0] * len(kinds)), len(kinds) - 1)]()
+
+    return Axis(5, value, "correlated noise of finite sensitivity")
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The arguments of a claim, an axis each, in order.
+
+    Raises
+    ------
+    ValueError
+        A bound is the name of something that is no argument before it.
+    """
+
+    axes: Mapping[str, Axis]
+
+    def __post_init__(self) -> None:
+        earlier: list[str] = []
+        for name, axis in self.axes.items():
+            for bound in axis.bounded_by:
+                if bound not in earlier:
+                    known = ", ".join(earlier) or "there is none"
+                    raise ValueError(
+                        f"bounds of {name} must be numbers or arguments before it ({known}), got {bound!r}"
+                    )
+            earlier.append(name)
+
+    @property
+    def size(self) -> int:
+        """Dimension of the cube."""
+        return sum(axis.size for axis in self.axes.values())
+
+    @property
+    def ball(self) -> bool:
+        """Whether coordinates may be Arb balls, so that the claim can be certified."""
+        return all(axis.ball for axis in self.axes.values())
+
+    def arguments(self, point: Sequence[Any] | Array) -> dict[str, Any]:
+        """The arguments at a point of the cube, shape (size,)."""
+        found: dict[str, Any] = {}
+        first = 0
+        for name, axis in self.axes.items():
+            found[name] = axis.value(point[first : first + axis.size], found)
+            first += axis.size
+        return found
+
+    def all_points(self, most: int) -> Array | None:
+        """A point of the cube for each choice of arguments, shape (n, size); None if there are more than ``most``."""
+        counts = [axis.count or most + 1 for axis in self.axes.values()]
+        if not counts or math.prod(counts) > most:
+            return None
+        return (np.indices(counts).reshape(len(counts), -1).T + 0.5) / counts
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name}: {axis.range}" for name, axis in self.axes.items())

@@ -1,0 +1,78 @@
+"""Enclosures of elliptic integrals on wide balls, by their values at corners where they are largest or smallest.
+
+A naive evaluation on a wide ball forgets that the same number occurs twice.  Gaps a of (0, 1] are given by themselves
+or, where small ones matter, by their depth log(8/a): a ball around 1e-300 and 1e-200 would contain 0.  Of other numbers
+these are functions of ``corrnoise.theory.elliptic``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corrnoise.paper_checks.machinery.certification import monotone
+from corrnoise.theory import elliptic
+from corrnoise.theory.arithmetic import arithmetic
+
+DEEPEST, SHALLOWEST = "690", "2.07944154167983"  #: depths of 8e-300 and, rounded down, of 1
+_POSITIVE = ("1e-310", "1")
+
+
+def gap(depth: Any) -> Any:
+    """The number a whose depth log(8/a) is this."""
+    return 8 * arithmetic(depth).exp(-depth)
+
+
+@monotone(-1, within=[_POSITIVE])
+def inverse_mean(a: Any) -> Any:
+    """1/agm(a, 2 − a) falls on (0, 1], because both means of a and 2 − a rise."""
+    return elliptic.mean_inverse_modulus(a)
+
+
+@monotone(-1)
+def inverse_mean_by_depth(depth: Any) -> Any:
+    """g(L)/L, where g(L) = 1/agm(a, 2 − a) and L = log(8/a), falls for 0 < a <= 1, because g' <= 1/π <= g/L.
+
+    With t = a/(2 − a) and tan φ = t u in Gauss's integral, π g' = ∫_0^∞ ((1 − t² u²) + t (1 − u²)) w(u) du with
+    w(u) = (1 + u²)^{−3/2} (1 + t² u²)^{−1/2}.  The first term is at most ∫ (1 + u²)^{−3/2} du = 1.  The second is
+    negative: 1/u for u > 1 gives ∫_0^1 (1 − u²) (1 + u²)^{−3/2} ((1 + t² u²)^{−1/2} − (u² + t²)^{−1/2}) du.  So
+    g − L/π falls, to 0 as a → 0 (Property F.10), and is positive.
+    """
+    return elliptic.mean_inverse_modulus(gap(depth)) / depth
+
+
+def ratio_integral(depth_a: Any, depth_b: Any) -> Any:
+    """I(a, b) of Lemma C.21 for 0 < a <= b <= 1; of balls a ball from 0 to the largest value.
+
+    (2 − b) I(a, b) is 2π E/b for the mean E of |1 − a − e^{iω}| with the Poisson kernel of radius 1 − b.  It is convex
+    in a, as a norm is, so largest at an end.  It falls with b: the powers of u in sqrt(1 − u cos ω) have negative
+    coefficients, those of cos ω positive ones, so |1 − a − e^{iω}| has Fourier coefficients r_k <= 0 for k >= 1; hence
+    E = r_0 + 2 Σ r_k (1 − b)^k is concave in b and positive at 0.  And it falls along a = b, where it is
+    2π/agm(t, 1), t = a/(2 − a), so that values of a above the smallest b need not be looked at.
+    """
+    from flint import arb
+
+    if not isinstance(depth_a, arb):
+        return elliptic.modulus_ratio_integral(gap(depth_a), gap(depth_b))
+    deepest = arb(depth_b).upper()
+    b = gap(deepest)
+    ends = [gap(end.max(deepest)) for end in (depth_a.lower(), depth_a.upper())]
+    largest = [(2 - b) * elliptic.modulus_ratio_integral(a, b) for a in ends]
+    return arb(0).union(largest[0]).union(largest[1]) / (2 - gap(depth_b))
+
+
+@monotone(-1, within=[_POSITIVE])
+def first_kind(complement: Any) -> Any:
+    """K(k) = π/(2 agm(1, k')), k' = sqrt(1 − k²), falls with k', because both means of 1 and k' rise with it."""
+    m = arithmetic(complement)
+    return m.pi / 2 / elliptic.agm(m.number(1), complement)
+
+
+@monotone(-1, -1, within=[("0", "1"), _POSITIVE])
+def scaled_third_kind(characteristic: Any, complement: Any) -> Any:
+    """(1 − α²) Π(α², k) for 0 <= α² < 1 falls with α² and k', because its integrand does.
+
+    It is n/((cos² φ + n sin² φ) sqrt(cos² φ + k'² sin² φ)), n = 1 − α².
+    """
+    m = arithmetic(characteristic, complement)
+    root = m.sqrt(1 - characteristic)
+    return root * root * elliptic.cel(complement, root, m.number(1), 1 / root)

@@ -1,0 +1,349 @@
+r"""The ledger: statements of papers as functions of two sides, each checked by machine.
+
+A claim says where it stands and what is printed there, and a function returns its two sides:
+
+    @PAPER.inequality(
+        "Lemma C.21",
+        part="(i)",
+        printed=r"$I(a, a) \le 5 \log(8/a)$ for $0 < a < 1$",
+        domain={"a": log_scale("1e-300", "1")},
+        evidence="certified",
+        outside="Below 1e-300: K(k) <= (1 + k'²/4) log(4/k') (Property F.10) gives I(a, a) <= 2.0001 log(8/a).",
+        sharp="constant",
+        mutants=[{"constant": "3.02"}],
+    )
+    def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
+        '''I(a, a) = 2π/agm(a, 2 − a).  Sharp is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2.'''
+        m = arithmetic(a)
+        return 2 * m.pi * inverse_mean(a), m.number(constant) * m.log(8 / a)
+
+Constants are keyword arguments with their true values as defaults; a *mutant* is a keyword that makes the statement
+slightly wrong, which the check must reject; what is false as printed is a keyword too, violated by the counterexample.
+
+The machinery forms the scale-free *margin* of the two sides: 1 − smaller/larger of an inequality between positive
+numbers, in general (larger − smaller)/max(|smaller|, |larger|), and minus the relative difference of an identity.  The
+statement holds where the margin is at least minus the tolerance, which is for rounding.  The smallest margin over
+the domain tells how far a constant is from sharp.
+
+``VERDICTS`` and ``EVIDENCE`` say what each verdict and each kind of evidence means.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from corrnoise.paper_checks.machinery.certification import Certificate, certify
+from corrnoise.paper_checks.machinery.domains import Domain
+from corrnoise.paper_checks.machinery.margins import agreement, margin
+from corrnoise.paper_checks.machinery.names import spelled
+from corrnoise.paper_checks.machinery.search import Worst, equality, worst_case
+from corrnoise.theory.checks import Array
+
+Evidence = Literal["certified", "exact", "searched", "simulated"]
+Relation = Literal["<=", "="]
+
+HOLDS = "holds"
+CORRECTED = "holds corrected"
+FALSE = "false"
+NOT_CHECKABLE = "not checkable"
+ERROR = "error"  #: the verdict of a check that could not be carried out
+INEQUALITY: Relation = "<="
+IDENTITY: Relation = "="
+
+#: The verdicts and their meaning.
+VERDICTS = {
+    HOLDS: "true as printed; a root or fraction bar that only an electronic copy lost is restored first, and noted",
+    CORRECTED: "false as printed, with a counterexample; a repair that keeps its purpose is true",
+    FALSE: "the purpose for which it was printed fails too",
+    NOT_CHECKABLE: "constants are unspecified; the note says which statement was checked instead",
+}
+#: The kinds of evidence and their meaning, strongest first.
+EVIDENCE: dict[Evidence, str] = {
+    "certified": "proved over the stated domain by ball arithmetic; the note gives the argument outside of it",
+    "exact": "an identity or an enumeration, to rounding",
+    "searched": "a search for the worst case over the domain found no violation",
+    "simulated": "the smaller side is a confidence limit; the note states the rate of false alarms",
+}
+
+_NUDGE = 1e-6  #: relative, by which an identity is made wrong where it has no mutants of its own
+_FEW = 64  #: points of a finite domain, up to which all are evaluated in any case
+_FEWEST = 0.05  #: share of the points drawn that a check must accept
+
+Sides = tuple[Any, Any]
+Point = Sequence[float] | Array
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """Where a printed statement fails: the arguments, and both sides there."""
+
+    arguments: Mapping[str, Any]
+    sides: Sides
+    margin: float
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one check found.
+
+    Attributes
+    ----------
+    claim
+        The claim that was checked.
+    verdict
+        One of ``VERDICTS``, found afresh, or ``"error"`` where the check could not be carried out.
+    agrees
+        The verdict is the recorded one, every mutant was rejected, and the evidence is of the recorded strength.
+    reason
+        Why it does not agree, or empty.
+    margin, worst
+        The smallest margin found and the arguments there (for an identity minus the largest relative difference).  A
+        search ends at the first violation, so below minus the tolerance the margin need not be the smallest.
+    tried, accepted
+        Points of the domain evaluated, and those of them that the domain admits.
+    certificate
+        The answer of ball arithmetic, where the evidence is ``certified``.
+    sharp
+        The value of the constant in question at which the worst case found is an equality; None where there is none.
+    counterexample
+        Of the printed statement, recomputed; None where it is true.
+    mutants
+        Each mutant and whether it was rejected.
+    seconds
+        Wall time.
+    """
+
+    claim: Claim
+    verdict: str
+    agrees: bool
+    reason: str
+    margin: float = math.nan
+    worst: Mapping[str, Any] = field(default_factory=dict)
+    tried: int = 0
+    accepted: int = 0
+    certificate: Certificate | None = None
+    sharp: float | None = None
+    counterexample: Counterexample | None = None
+    mutants: tuple[tuple[str, bool], ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """One numbered statement; ``papers.Fields`` says what the fields are.
+
+    ``paper`` is the short name of the paper, ``source`` its reference, ``note`` the docstring of the function.  A claim
+    of a paper of the ledger is sent to other processes by its name.
+    """
+
+    paper: str
+    source: str
+    number: str
+    part: str
+    printed: str
+    function: Callable[..., Sides] = field(repr=False)
+    relation: Relation
+    domain: Domain = field(repr=False)
+    evidence: Evidence
+    corrected: str | None = None
+    as_printed: Mapping[str, Any] = field(default_factory=dict)
+    counterexample: Mapping[str, Any] | None = None
+    unverifiable: str | None = None
+    sharp: str | None = None
+    mutants: tuple[Mapping[str, Any], ...] = ()
+    transcription: str | None = None
+    outside: str | None = None
+    proof: str | None = None
+    conjecture: bool = False
+    tolerance: float = 1e-11
+    evaluations: int = 512
+
+    def __reduce__(self) -> tuple[Callable[[str, str, str], Claim], tuple[str, str, str]]:
+        return _find, (self.paper, self.number, self.part)
+
+    @property
+    def name(self) -> str:
+        """Number and part, as in ``Lemma C.21 (i)``."""
+        return f"{self.number} {self.part}".strip()
+
+    @property
+    def identifier(self) -> str:
+        """Paper and name in letters, digits, dots and dashes, for links and file names."""
+        return f"{self.paper}-{re.sub(r'[^a-z0-9.]+', '-', spelled(self.name)).strip('-')}"
+
+    @property
+    def note(self) -> str:
+        """Why the statement is true or false, which constant is sharp, and how it is checked."""
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    @property
+    def module(self) -> str:
+        """The module that holds the function."""
+        return self.function.__module__
+
+    @property
+    def recorded(self) -> str:
+        """The verdict as recorded, one of ``VERDICTS``."""
+        if self.unverifiable is not None:
+            return NOT_CHECKABLE
+        if self.counterexample is None:
+            return HOLDS
+        return CORRECTED if self.corrected is not None else FALSE
+
+    # -- margins -------------------------------------------------------------------------------------------------------
+
+    def sides(self, arguments: Mapping[str, Any], **constants: Any) -> Sides:
+        """The two sides at ``arguments``, with other constants than the default ones if given."""
+        try:
+            return self.function(**arguments, **constants)
+        except Exception as error:
+            error.add_note(_shown({**arguments, **constants}))
+            raise
+
+    def margin(self, arguments: Mapping[str, Any], **constants: Any) -> float:
+        """The margin at ``arguments``; nan where the function says that they are outside the domain."""
+        nudge = constants.pop("_nudge", 0.0)
+        smaller, larger = self.sides(arguments, **constants)
+        if self.relation == INEQUALITY:
+            return margin(smaller, larger, self.tolerance)
+        return agreement(np.asarray(smaller, dtype=float) * (1 + nudge), larger, self.tolerance)
+
+    def margin_at(self, point: Point, **constants: Any) -> float:
+        """The margin at a point of the domain's cube."""
+        return self.margin(self.domain.arguments(point), **constants)
+
+    def holds_at(self, point: Point, **constants: Any) -> bool:
+        """Whether the statement holds at a point of the cube; also where the domain rejects the point."""
+        return not self.margin_at(point, **constants) < -self.tolerance
+
+    def _worst(self, evaluations: int, seed: int = 0, **constants: Any) -> Worst:
+        return worst_case(
+            lambda point: self.margin_at(point, **constants),
+            self.domain.size,
+            evaluations=evaluations,
+            seed=seed,
+            enough=-self.tolerance,
+            points=self.domain.all_points(max(evaluations, _FEW)),
+        )
+
+    def all_mutants(self) -> tuple[Mapping[str, Any], ...]:
+        """The false neighbours: those given, or for an identity without any, one side off by a factor 1 + 1e-6."""
+        return self.mutants or (({"_nudge": _NUDGE},) if self.relation == IDENTITY else ())
+
+    def rejects(self, mutant: Mapping[str, Any], evaluations: int, near: Point | None = None) -> bool:
+        """Whether the check finds ``mutant`` to be false, looking first at the point ``near``."""
+        if near is not None and not self.holds_at(near, **mutant):
+            return True
+        return self._worst(evaluations, **mutant).margin < -self.tolerance
+
+    def constant(self, value: float) -> dict[str, Any]:
+        """The keyword that gives the constant in question this value: a decimal string if that is what its default is."""
+        return {str(self.sharp): repr(value) if isinstance(self.stated, str) else value}
+
+    @property
+    def stated(self) -> Any:
+        """The constant in question as it is stated."""
+        return inspect.signature(self.function).parameters[str(self.sharp)].default
+
+    def _sharp(self, worst: Mapping[str, Any]) -> float | None:
+        """The value of the constant at which the worst case found is an equality."""
+        if self.sharp is None:
+            return None
+        return equality(lambda value: self.margin(worst, **self.constant(value)), float(self.stated))
+
+    # -- the check -----------------------------------------------------------------------------------------------------
+
+    def check(self, thorough: bool = False) -> Outcome:
+        """Check the claim: worst case or certificate, counterexample, mutants.  ``thorough`` looks 32 times longer.
+
+        An exception inside the claim's function is an outcome: the verdict is ``"error"``, the reason says which.
+        """
+        start = time.perf_counter()
+        try:
+            outcome = self._outcome(self.evaluations * (32 if thorough else 1))
+        except Exception as error:
+            reason = "; ".join((f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())))
+            outcome = Outcome(claim=self, verdict=ERROR, agrees=False, reason=reason)
+        return replace(outcome, seconds=time.perf_counter() - start)
+
+    def _outcome(self, evaluations: int) -> Outcome:
+        worst = self._worst(evaluations)
+        found = not np.isnan(worst.margin)
+        arguments = self.domain.arguments(worst.point) if found else {}
+        certificate = None
+        if self.evidence == "certified":
+            certificate = certify(lambda u: self.sides(self.domain.arguments(u)), self.domain.size)
+        true = worst.margin >= -self.tolerance and not (certificate and certificate.answer == "refuted")
+        false_at = None
+        if self.counterexample is not None:
+            sides = self.sides(self.counterexample, **self.as_printed)
+            false_at = Counterexample(self.counterexample, sides, self.margin(self.counterexample, **self.as_printed))
+        verdict = self._verdict(true, false_at is not None and false_at.margin < -self.tolerance)
+        mutants = tuple(
+            (_shown(mutant), self.rejects(mutant, evaluations, worst.point if found else None))
+            for mutant in self.all_mutants()
+        )
+        reason = self._disagreement(verdict, true, worst, certificate, mutants)
+        return Outcome(
+            claim=self,
+            verdict=verdict,
+            agrees=not reason,
+            reason=reason,
+            margin=worst.margin,
+            worst=arguments,
+            tried=worst.tried,
+            accepted=worst.accepted,
+            certificate=certificate,
+            sharp=self._sharp(arguments) if true else None,
+            counterexample=false_at,
+            mutants=mutants,
+        )
+
+    def _verdict(self, true: bool, printed_false: bool) -> str:
+        """The verdict, where the function's statement is ``true`` on the domain and the printed one is known false."""
+        if self.unverifiable is not None:
+            return NOT_CHECKABLE
+        if printed_false:
+            return CORRECTED if true and self.corrected is not None else FALSE
+        return HOLDS if true else FALSE
+
+    def _disagreement(
+        self,
+        verdict: str,
+        true: bool,
+        worst: Worst,
+        certificate: Certificate | None,
+        mutants: tuple[tuple[str, bool], ...],
+    ) -> str:
+        """Why what was found is not what is recorded, or empty."""
+        if worst.share < _FEWEST:
+            return f"only {worst.share:.2g} of the points drawn lie in the domain"
+        if verdict != self.recorded:
+            return f"the verdict is {verdict!r}, recorded is {self.recorded!r} (margin {worst.margin:.3g})"
+        if verdict == NOT_CHECKABLE and not true:
+            return f"what is checked instead fails (margin {worst.margin:.3g})"
+        if certificate is not None and certificate.answer != ("proved" if true else "refuted"):
+            return f"the certificate is {certificate.answer} after {certificate.boxes} boxes"
+        accepted = [mutant for mutant, rejected in mutants if not rejected]
+        return f"accepts the mutant {', '.join(accepted)}" if accepted else ""
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    if "_nudge" in arguments:
+        return f"one side × (1 + {arguments['_nudge']:g})"
+    return ", ".join(f"{name} = {value}" for name, value in arguments.items())
+
+
+def _find(paper: str, number: str, part: str) -> Claim:
+    """The claim of the ledger with this paper, number and part; no other module of the paper is imported."""
+    from corrnoise.paper_checks import paper_ledger
+
+    return next(claim for claim in paper_ledger(paper).claims_about([number]) if claim.part == part)

@@ -1,0 +1,57 @@
+"""Claims and outcomes in the terms of JSON, for other programs; see ``corrnoise.support.serialise``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+from corrnoise.support.serialise import plain
+
+_CLAIM = (
+    *("paper", "source", "name", "number", "part", "identifier"),
+    *("printed", "corrected", "unverifiable", "note", "proof", "transcription", "outside"),
+    *("conjecture", "relation", "evidence", "recorded", "tolerance", "evaluations"),
+)
+_OUTCOME = ("verdict", "agrees", "reason", "margin", "tried", "accepted", "sharp", "seconds")
+
+
+def _described(value: Any) -> Any:
+    """A value in the terms of JSON, or as text where it has no other description."""
+    try:
+        return plain(value)
+    except TypeError:
+        return repr(value)
+
+
+def _arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _described(value) for name, value in arguments.items()}
+
+
+def claim_record(claim: Claim) -> dict[str, Any]:
+    """A claim as it is written, without its function."""
+    record = {name: getattr(claim, name) for name in _CLAIM}
+    mutants = [_arguments(mutant) for mutant in claim.mutants]
+    return record | {"domain": str(claim.domain), "as_printed": _arguments(claim.as_printed), "mutants": mutants}
+
+
+def outcome_record(outcome: Outcome) -> dict[str, Any]:
+    """The outcome of a check, with the claim that was checked."""
+    certificate = outcome.certificate
+    found = outcome.counterexample
+    return {
+        "claim": claim_record(outcome.claim),
+        **{name: _described(getattr(outcome, name)) for name in _OUTCOME},
+        "sharp_constant": outcome.claim.sharp,
+        "worst": _arguments(outcome.worst),
+        "certificate": certificate and _arguments(vars(certificate)),
+        "counterexample": found
+        and {
+            "arguments": _arguments(found.arguments),
+            "sides": [_described(np.asarray(side, dtype=float)) for side in found.sides],
+            "margin": _described(found.margin),
+        },
+        "mutants": [{"mutant": mutant, "rejected": rejected} for mutant, rejected in outcome.mutants],
+    }

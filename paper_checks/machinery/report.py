@@ -1,0 +1,139 @@
+"""The report: the ledger as one HTML page that needs no network.
+
+Every claim with its mathematics typeset (MathML), its verdict, evidence and sharp constant, counterexamples and worst
+cases folded out on demand, the figures with their data, and the documents with the proofs.  The page can be filtered,
+searched, linked to, printed and used by keyboard, in light and dark.  ``report.html`` is its template; style and
+behaviour are in ``report.css`` and ``report.js``, which are put into it.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from corrnoise.paper_checks.machinery import wording
+from corrnoise.paper_checks.machinery.documents import Library
+from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS, Outcome
+from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called, words
+from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.typesetting import paragraphs, prose
+from corrnoise.support.version import __version__, commit
+
+if TYPE_CHECKING:
+    from corrnoise.figures.publication import PaperFigure
+
+_HERE = Path(__file__).parent
+
+
+def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: Iterable[PaperFigure] = ()) -> str:
+    """The report as HTML.
+
+    Parameters
+    ----------
+    outcomes
+        What ``Claim.check`` found, in the order in which claims are shown.
+    papers
+        The papers whose claims they are.
+    figures
+        Figures to draw and embed.
+    """
+    library = Library()
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["prose"] = lambda text: prose(text, library.link)
+    environment.filters["paragraphs"] = lambda text: paragraphs(text, library.link)
+    environment.filters["dashed"] = lambda text: text.replace(" ", "-")
+    environment.globals["words"] = wording
+    return environment.get_template("report.html").render(
+        version=__version__,
+        commit=commit(),
+        date=_today(),
+        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        script=Markup((_HERE / "report.js").read_text(encoding="utf-8")),
+        names={"greek": GREEK, "abbreviations": ABBREVIATIONS},
+        verdicts=_counted(VERDICTS, [outcome.verdict for outcome in outcomes]),
+        evidence=_counted(EVIDENCE, [outcome.claim.evidence for outcome in outcomes]),
+        total=len(outcomes),
+        keys=_keys,
+        papers=[(paper, sections) for paper in papers if (sections := _sections(paper, outcomes))],
+        figures=[_figure(figure) for figure in figures],
+        documents=library.mentioned,
+    )
+
+
+def _today() -> str:
+    """The date, or the one that a reproducible build is told."""
+    told = os.environ.get("SOURCE_DATE_EPOCH")
+    return (datetime.fromtimestamp(int(told), UTC) if told else datetime.now(UTC)).date().isoformat()
+
+
+def _counted(meanings: Mapping[Any, str], found: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Words, their meanings, and how often they were found."""
+    counts = Counter(found)
+    return [(word, meaning, counts[word]) for word, meaning in meanings.items()]
+
+
+def _keys(outcome: Outcome) -> str:
+    """What a claim is called, in the words that the search on the page compares."""
+    claim = outcome.claim
+    return "|".join(" ".join(key) for key in (*called(claim.name), words(f"{claim.paper} {claim.name}")) if key)
+
+
+def _sections(paper: Paper, outcomes: Sequence[Outcome]) -> list[tuple[str, str, list[Outcome]]]:
+    """The outcomes of one paper by module: an identifier, the subject, and the outcomes."""
+    own = [outcome for outcome in outcomes if outcome.claim.paper == paper.name]
+    sections = []
+    for module, group in groupby(own, key=lambda outcome: outcome.claim.module):
+        found = list(group)
+        identifier = f"{paper.name}-{module.rpartition('.')[2].replace('_', '-')}"
+        sections.append((identifier, paper.section(found[0].claim), found))
+    return sections
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+def _figure(figure: PaperFigure) -> dict[str, Any]:
+    """A figure as the template needs it; ``missing`` says which extra it needs that is not installed."""
+    from corrnoise.figures.publication import csv_text, svg_text
+
+    shown = {"name": figure.name, "source": figure.source, "title": figure.title, "missing": None}
+    try:
+        data = figure.data()
+    except ImportError as error:
+        return {**shown, "missing": str(error)}
+    table = gzip.compress(csv_text(figure, data).encode(), mtime=0)
+    return {
+        **shown,
+        "table": base64.b64encode(table).decode(),
+        "drawing": _drawing(svg_text(figure, data), figure),
+        "report": figure.report(data),
+    }
+
+
+def _drawing(svg: str, figure: PaperFigure) -> Markup:
+    """A drawing to stand among others: with a label, identifiers of its own, and nothing that is not seen."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<g id=\"[^\"]*\">", "<g>", svg)  # only paths are referred to
+    svg = re.sub(r"(id=\"|href=\"#|url\(#)", rf"\g<1>{figure.name}-", svg)
+    svg = re.sub(r"(?<= d=\")[^\"]*", lambda path: _rounded(path[0]), svg)
+    label = Markup('<svg role="img" aria-label="{}"').format(figure.title)
+    return Markup(re.sub(r"\s*\n\s*", "\n", svg).replace("<svg", label, 1))
+
+
+def _rounded(numbers: str) -> str:
+    """Coordinates of a drawing 500 units wide with one decimal."""
+    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), numbers)

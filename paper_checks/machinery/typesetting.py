@@ -1,0 +1,138 @@
+r"""Texts of the ledger as HTML: MathML for LaTeX between dollar signs, subscripts and superscripts in the prose around.
+
+>>> prose("γ_∞² <= ``x`` for all e^{−ηt}")
+Markup('γ<sub>∞</sub>² ≤ <code>x</code> for all e<sup>−ηt</sup>')
+
+A browser does not break a line inside of a formula, so a formula is cut at its relations into several.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+
+from latex2mathml.converter import convert
+from markupsafe import Markup, escape
+
+_GROUPS = {"{": 1, r"\left": 1, "}": -1, r"\right": -1}
+_BRACKETS = {"(": 1, "[": 1, r"\{": 1, r"\langle": 1, ")": -1, "]": -1, r"\}": -1, r"\rangle": -1}
+_BARS = {"|", r"\|"}
+_RELATIONS = {
+    *("=", "<", ">", ",", ";"),
+    *(
+        rf"\{name}"
+        for name in [
+            "le",
+            "leq",
+            "ge",
+            "geq",
+            "ne",
+            "neq",
+            "approx",
+            "equiv",
+            "sim",
+            "propto",
+            "ll",
+            "gg",
+            "lesssim",
+            "preceq",
+            "succeq",
+        ]
+    ),
+    *(
+        rf"\{name}"
+        for name in ["in", "notin", "subset", "subseteq", "to", "rightarrow", "Rightarrow", "implies", "iff", "mapsto"]
+    ),
+}
+_TERMS = {"+", "-", r"\pm"}
+_SUM = 24  #: characters of LaTeX after which a piece is cut at the next sign
+_WIDE = 30  #: letters of a piece that may be wider than a narrow screen, which scrolls on its own
+
+
+def prose(text: str, link: Callable[[str], Markup] = escape) -> Markup:
+    """A text of the ledger as HTML.
+
+    Parameters
+    ----------
+    text
+        Prose with LaTeX between dollar signs and ``code`` between double backquotes.
+    link
+        Makes HTML of a mention of a document, such as ``docs/exact-errors.md#n3``.
+    """
+    pieces = re.split(
+        r"\$([^$]*)\$|``([^`]*)``|(docs/[\w-]+\.md(?:#[\w-]+)?)", re.sub(r"``(docs/[^`]*)``", r"\1", text)
+    )
+    found = Markup()
+    for k in range(0, len(pieces), 4):
+        found += scripts(pieces[k])
+        formula, code, document = pieces[k + 1 : k + 4] or (None, None, None)
+        if formula is not None:
+            found += mathematics(formula)
+        elif code is not None:
+            found += Markup("<code>{}</code>").format(code)
+        elif document is not None:
+            found += link(document)
+    return found
+
+
+def paragraphs(text: str, link: Callable[[str], Markup] = escape) -> Markup:
+    """The paragraphs of a text, which blank lines divide."""
+    blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text.strip()))
+    return Markup().join(Markup("<p>{}</p>").format(prose(block, link)) for block in blocks if block)
+
+
+# -- prose -------------------------------------------------------------------------------------------------------------
+
+_SCRIPT = re.compile(r"(?<=\S)([_^])(?:\{([^{}]*)\}|([A-Za-z0-9]+|[α-ωΑ-Ω∞½*]))")
+_SIGNS = {"<=": "≤", ">=": "≥", "sqrt(": "√(", "sqrt ": "√"}
+
+
+def scripts(text: str) -> Markup:
+    """Prose in which ``x_k`` and ``x^{n+1}`` have become subscripts and superscripts."""
+    for sign, shown in _SIGNS.items():
+        text = text.replace(sign, shown)
+    found, end = Markup(), 0
+    for script in _SCRIPT.finditer(text):
+        tag = "sub" if script[1] == "_" else "sup"
+        inner = script[3] if script[2] is None else script[2]
+        found += Markup("{}<{tag}>{}</{tag}>").format(text[end : script.start()], scripts(inner), tag=Markup(tag))
+        end = script.end()
+    return found + text[end:]
+
+
+# -- mathematics -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def mathematics(latex: str) -> Markup:
+    """MathML, in pieces between which a line may end."""
+    return Markup("<wbr>").join(_piece(convert(piece)) for piece in _pieces(latex))
+
+
+def _piece(mathml: str) -> Markup:
+    """MathML without namespaces and with letters in place of their codes; wide formulas in a box that scrolls."""
+    short = re.sub(r"<math [^>]*>", "<math>", mathml)
+    short = re.sub(r"^<math><mrow>(.*)</mrow></math>$", r"<math>\1</math>", short)
+    short = re.sub(r"&#x0*([0-9A-F]+);", lambda code: str(escape(chr(int(code[1], 16)))), short)
+    wide = len(Markup(short).striptags()) > _WIDE
+    return Markup(f"<span class=wide>{short}</span>" if wide else short)
+
+
+def _pieces(latex: str) -> Iterator[str]:
+    """LaTeX cut after relations outside of brackets, and after signs of long sums; never inside of groups or bars."""
+    piece = ""
+    groups = 0
+    brackets = 0
+    bars = False
+    for token in re.findall(r"\\[A-Za-z]+|\\.|\s+|.", latex, re.DOTALL):
+        groups += _GROUPS.get(token, 0)
+        brackets += _BRACKETS.get(token, 0)
+        bars ^= token in _BARS and groups == 0
+        piece += token
+        cut = (token in _RELATIONS and brackets == 0) or (token in _TERMS and len(piece) > _SUM)
+        if cut and groups == 0 and not bars:
+            yield piece
+            piece = ""
+    if piece.strip() or not latex.strip():
+        yield piece

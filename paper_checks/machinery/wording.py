@@ -1,0 +1,153 @@
+"""Words for a claim and for what its check found, in the terminal and on the page alike.
+
+The texts hold LaTeX between dollar signs and ``code`` between double backquotes: ``mathematics.plain`` makes Unicode of
+them, ``typesetting.prose`` HTML.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
+from corrnoise.paper_checks.machinery.margins import margin
+from corrnoise.theory.records import Record
+
+Line = tuple[str, str]  #: a title, and a text that may be empty
+
+_MOST_ENTRIES = 12  #: of an array that is shown whole
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def shown(value: Any) -> str:
+    """A value as text: numbers by the shortest digits that give them back, long arrays by their ends."""
+    if isinstance(value, Record):
+        arguments = ", ".join(f"{name}={shown(argument)}" for name, argument in value.arguments().items())
+        return f"{type(value).__name__}({arguments})"
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, np.ndarray | list | tuple):
+        array = np.asarray(value)
+        return np.array2string(array, separator=", ", threshold=_MOST_ENTRIES, floatmode="unique", max_line_width=10**6)
+    if isinstance(value, np.generic):
+        value = value.item()
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def listed(arguments: Mapping[str, Any]) -> str:
+    """Names and values."""
+    return ", ".join(f"``{name} = {shown(value)}``" for name, value in arguments.items())
+
+
+def _violated(found: Counterexample, claim: Claim) -> tuple[float, float]:
+    """The two sides of a counterexample; of arrays the entries that differ most in the wrong direction."""
+    left, right = np.broadcast_arrays(*(np.asarray(side, dtype=float) for side in found.sides))
+    pairs = list(zip(left.ravel(), right.ravel(), strict=True))
+    if claim.relation == IDENTITY:
+        return max(pairs, key=lambda pair: abs(pair[0] - pair[1]))
+    return min(pairs, key=lambda pair: margin(*pair))
+
+
+# -- one line ----------------------------------------------------------------------------------------------------------
+
+
+def reason(outcome: Outcome) -> str:
+    """Why the verdict is as it is, in one line."""
+    claim, found = outcome.claim, outcome.counterexample
+    if not outcome.agrees:
+        return f"DISAGREES: {outcome.reason}"
+    if claim.recorded == NOT_CHECKABLE:
+        return _first_clause(claim.unverifiable or "")
+    if found is not None:
+        left, right = _violated(found, claim)
+        sign = "=" if claim.relation == IDENTITY else "≤"
+        where = listed({**found.arguments, **claim.as_printed})
+        return f"as printed it says {left:.6g} {sign} {right:.6g}" + (f" at {where}" if where else "")
+    constant = f"; sharp: {sharp(outcome)}" if outcome.sharp is not None else ""
+    return _found(outcome) + constant
+
+
+def _first_clause(text: str) -> str:
+    """A text up to the first stop, colon or comma outside of mathematics."""
+    found = re.match(r"(?:\$[^$]*\$|[^$])*?(?=[.;:,](?: |$)|$)", text)
+    return found[0] if found else text
+
+
+def _found(outcome: Outcome) -> str:
+    """What supports a statement that holds."""
+    if outcome.certificate is not None:
+        return f"{outcome.certificate.answer} on {_counted(outcome.certificate.boxes, 'box', 'boxes')}"
+    points = _counted(outcome.accepted, "point", "points")
+    if outcome.claim.relation == IDENTITY:
+        return f"relative difference {_difference(outcome):.2g} at {points}"
+    if outcome.claim.evidence == "simulated":
+        return f"margin {outcome.margin:.3g} of the confidence limit"
+    return f"no violation at {points}, smallest margin {max(outcome.margin, 0):.3g}"
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _difference(outcome: Outcome) -> float:
+    """The largest relative difference of the two sides of an identity."""
+    return abs(outcome.margin)
+
+
+def sharp(outcome: Outcome) -> str:
+    """The sharp value of the constant in question beside the stated one, or nothing."""
+    if outcome.sharp is None:
+        return ""
+    return f"``{outcome.claim.sharp} = {outcome.sharp:.5g}``, stated {float(outcome.claim.stated):.5g}"
+
+
+# -- in full -----------------------------------------------------------------------------------------------------------
+
+
+def statement(claim: Claim) -> list[Line]:
+    """What is claimed."""
+    restored = claim.transcription and f"restored after conversion: {claim.transcription}"
+    return [
+        ("as printed", claim.printed),
+        ("as corrected", claim.corrected or ""),
+        ("transcription", restored or ""),
+        ("not checkable", claim.unverifiable or ""),
+    ]
+
+
+def counterexample(outcome: Outcome) -> list[Line]:
+    """Where the printed statement fails; no lines where it does not."""
+    found = outcome.counterexample
+    if found is None:
+        return []
+    names = ("left side", "right side") if outcome.claim.relation == IDENTITY else ("smaller side", "larger side")
+    sides = [(name, f"``{shown(side)}``") for name, side in zip(names, found.sides, strict=True)]
+    return [("counterexample", listed({**found.arguments, **outcome.claim.as_printed})), *sides]
+
+
+def check(outcome: Outcome) -> list[Line]:
+    """How a claim was checked, and which false neighbours the check rejects."""
+    claim, certificate = outcome.claim, outcome.certificate
+    points = f"{outcome.accepted} of {outcome.tried} points lie in the domain"
+    if claim.relation == IDENTITY:
+        margin_line = ("difference", f"{_difference(outcome):.6g}, relative ({points})")
+    else:
+        margin_line = ("smallest margin", f"{outcome.margin:.6g} ({points})")
+    domain = "; ".join(f"``{name}``: {axis.range}" for name, axis in claim.domain.axes.items())
+    mutants = "; ".join(f"``{name}`` ({'rejected' if no else 'accepted'})" for name, no in outcome.mutants)
+    return [
+        ("evidence", claim.evidence),
+        ("certificate", f"{certificate.answer}, {_counted(certificate.boxes, 'box', 'boxes')}" if certificate else ""),
+        ("outside of it", claim.outside or ""),
+        ("domain", domain or "no arguments"),
+        margin_line,
+        ("worst case", listed(outcome.worst)),
+        ("sharp constant", sharp(outcome)),
+        ("false neighbours", mutants),
+        ("seconds", f"{outcome.seconds:.2f}"),
+    ]

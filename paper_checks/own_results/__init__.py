@@ -1,0 +1,1 @@
+"""The ledger of the results that this project adds to the papers."""

@@ -1,0 +1,17 @@
+"""The results of this project, as a paper among the others, and its inventory."""
+
+from corrnoise.paper_checks.machinery.papers import Paper
+
+PAPER = Paper(
+    "corrnoise",
+    source="docs/exact-errors.md",
+    title="Exact errors, the optimum and sharper bounds",
+    authors="The corrnoise developers",
+    package=__package__,
+    statements={
+        "exact_errors": (
+            *("E1", "E2", "E3", "N1", "N2", "N3", "N3, sharpened", "γ", "I(a, b)", "Anti-PGD"),
+            *("Theorem D.11, sharpened", "Conjecture"),
+        ),
+    },
+)

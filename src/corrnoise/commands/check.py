@@ -1,0 +1,169 @@
+"""``corrnoise check``: the claims of the papers, checked afresh, as a table, in detail or as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from corrnoise.commands import claims
+from corrnoise.support.version import __version__
+from corrnoise.tables import aligned
+
+if TYPE_CHECKING:
+    from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+
+SUMMARY = "check the claims of the papers: verdict, evidence, sharp constant, counterexamples"
+EXAMPLE = "corrnoise check Lemma C.21 --thorough"
+_DETAILED = 3  # claims at most that are shown in detail without being asked
+_COLOURS = {"holds": "32", "holds corrected": "33", "false": "31", "not checkable": "36", "error": "31"}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what the command takes."""
+    claims.add_arguments(parser)
+    parser.add_argument("--list", action="store_true", help="list the claims as recorded and stop")
+    parser.add_argument(
+        "--details", action="store_true", help=f"details of each claim (default: of {_DETAILED} at most)"
+    )
+    parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
+    parser.add_argument("--output", metavar="FILE", help="write to this file instead of the terminal")
+
+
+def run(arguments: Namespace) -> int:
+    """Check the selected claims, print the outcomes; 0 if all is as recorded, 1 if not, 2 for an unknown name."""
+    try:
+        chosen = claims.selected(arguments)
+    except ValueError as error:
+        print(f"corrnoise check: error: {error}", file=sys.stderr)
+        return 2
+    path = None if arguments.output is None else claims.output_path(arguments.output)
+    outcomes = [] if arguments.list else claims.checked(chosen, arguments)
+    if arguments.list:
+        text = _listing(chosen, arguments.json)
+    elif arguments.json:
+        text = _json(outcomes, arguments.thorough)
+    else:
+        text = _report(outcomes, detailed=arguments.details, terminal=path is None and sys.stdout.isatty())
+    if path is None:
+        print(text)
+    else:
+        from corrnoise.support.files import write_whole
+
+        write_whole(path, text + "\n")
+        print(path)
+    return claims.exit_status(outcomes)
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def _json(outcomes: Sequence[Outcome], thorough: bool) -> str:
+    from corrnoise.paper_checks.machinery.records import outcome_record
+
+    record = {"corrnoise": __version__, "thorough": thorough, "agree": all(outcome.agrees for outcome in outcomes)}
+    return json.dumps(
+        record | {"outcomes": [outcome_record(outcome) for outcome in outcomes]},
+        indent=1,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+
+
+def _listing(chosen: Sequence[Claim], as_json: bool) -> str:
+    if as_json:
+        from corrnoise.paper_checks.machinery.records import claim_record
+
+        return json.dumps([claim_record(claim) for claim in chosen], indent=1, ensure_ascii=False, allow_nan=False)
+    rows = [["paper", "statement", "recorded", "evidence"]]
+    return "\n".join(aligned(rows + [[c.paper, c.name, c.recorded, c.evidence] for c in chosen]))
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def _report(outcomes: Sequence[Outcome], *, detailed: bool, terminal: bool) -> str:
+    """A table with a reason for each verdict, or details of each claim; then a legend and one line that sums up."""
+    width = max(shutil.get_terminal_size((100, 24)).columns, 60)
+    coloured = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if detailed or len(outcomes) <= _DETAILED:
+        parts = [_details(outcome, width, coloured) for outcome in outcomes]
+    else:
+        parts = [*_tables(outcomes, width if terminal else None, coloured), _legend(outcomes, width)]
+    return "\n\n".join([*parts, _summary(outcomes)])
+
+
+def _painted(text: str, outcome: Outcome, coloured: bool) -> str:
+    code = _COLOURS[outcome.verdict] if outcome.agrees else "1;31"
+    return f"\x1b[{code}m{text}\x1b[0m" if coloured else text
+
+
+def _tables(outcomes: Sequence[Outcome], width: int | None, coloured: bool) -> list[str]:
+    """A table for each paper; lines longer than ``width`` are cut."""
+    from corrnoise.paper_checks.machinery.mathematics import plain
+    from corrnoise.paper_checks.machinery.wording import reason
+
+    rows = [[o.claim.name, o.verdict, o.claim.evidence, " ".join(plain(reason(o)).split())] for o in outcomes]
+    lines = iter(aligned(rows))
+    tables = []
+    for (paper, source), found in groupby(outcomes, key=lambda outcome: (outcome.claim.paper, outcome.claim.source)):
+        table = [f"{paper} ({source})"]
+        for outcome in found:
+            line = next(lines)
+            cut = line if width is None or len(line) <= width else line[: width - 1] + "…"
+            table.append(_painted(cut, outcome, coloured))
+        tables.append("\n".join(table))
+    return tables
+
+
+def _legend(outcomes: Sequence[Outcome], width: int) -> str:
+    """The meaning of the verdicts and kinds of evidence that occur."""
+    from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS
+
+    found = {outcome.verdict for outcome in outcomes} | {outcome.claim.evidence for outcome in outcomes}
+    meanings = [(word, meaning) for word, meaning in (*VERDICTS.items(), *EVIDENCE.items()) if word in found]
+    return "\n".join(line for word, meaning in meanings for line in _wrapped(word, meaning, width, indent=""))
+
+
+def _summary(outcomes: Sequence[Outcome]) -> str:
+    counts = Counter(outcome.verdict for outcome in outcomes)
+    failed = sum(not outcome.agrees for outcome in outcomes)
+    number = f"{len(outcomes)} claim" + "s" * (len(outcomes) != 1)
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return f"{number}: {verdicts}; " + (f"{failed} not as recorded" if failed else "all as recorded")
+
+
+def _wrapped(title: str, text: str, width: int, indent: str = "  ") -> list[str]:
+    """A titled text on lines of ``width`` characters at most."""
+    first = f"{indent}{title:<18}"
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first))
+
+
+def _details(outcome: Outcome, width: int, coloured: bool) -> str:
+    """Everything that is known of one claim."""
+    from corrnoise.paper_checks.machinery import wording
+    from corrnoise.paper_checks.machinery.mathematics import plain
+
+    claim = outcome.claim
+    notes = [("" if k else "note", paragraph) for k, paragraph in enumerate(claim.note.split("\n\n"))]
+    lines = [
+        *wording.statement(claim),
+        ("verdict", _painted(outcome.verdict + " (a conjecture)" * claim.conjecture, outcome, coloured)),
+        ("disagrees", outcome.reason),
+        *notes,
+        ("proof", claim.proof or ""),
+        *wording.counterexample(outcome),
+        *wording.check(outcome),
+    ]
+    texts = [f"{claim.name}, {claim.paper} ({claim.source})"]
+    for title, text in lines:
+        if text:
+            texts += _wrapped(title, plain(text), width)
+    return "\n".join(texts)

@@ -1,0 +1,122 @@
+"""The common part of ``check`` and ``report``: their options, the bar, and the exit status."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corrnoise.options import jobs
+from corrnoise.support.progress import progress_line
+
+if TYPE_CHECKING:
+    from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+
+
+def _option(name: str, text: str) -> str:
+    """One of the words in the ledger's table ``name``, in any case and with dashes or blanks."""
+    from corrnoise.paper_checks.machinery import ledger
+
+    options: dict[str, str] = getattr(ledger, name)
+    wanted = text.replace("-", " ").lower()
+    if wanted not in options:
+        raise ArgumentTypeError(f"{text!r} is none of {', '.join(options)}")
+    return wanted
+
+
+def _verdict(text: str) -> str:
+    return _option("VERDICTS", text)
+
+
+def _evidence(text: str) -> str:
+    return _option("EVIDENCE", text)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare which claims are meant, and how they are checked."""
+    parser.add_argument(
+        "names",
+        metavar="PAPER|CLAIM",
+        nargs="*",
+        help="papers and claims by the beginning of their names, such as 2310.06771, Lemma C.21, 'eq. (5)'; "
+        "papers restrict claims (default: all)",
+    )
+    several: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument(
+        "--verdict",
+        type=_verdict,
+        metavar="V",
+        help="only claims with this recorded verdict; may be repeated",
+        **several,
+    )
+    parser.add_argument(
+        "--evidence", type=_evidence, metavar="E", help="only claims with this evidence; may be repeated", **several
+    )
+    parser.add_argument("--thorough", action="store_true", help="search 32 times longer")
+    parser.add_argument(
+        "--jobs",
+        type=jobs,
+        metavar="N",
+        help="claims at a time (default: 1 for a few claims, else -1, one a core)",
+    )
+
+
+def selected(arguments: Namespace) -> tuple[Claim, ...]:
+    """The claims that are meant; remarks on names that mean many go to standard error.
+
+    Raises
+    ------
+    ValueError
+        There are none.
+    """
+    from corrnoise.paper_checks import papers
+    from corrnoise.paper_checks.machinery.selection import select
+
+    chosen, remarks = select(papers(), arguments.names)
+    for remark in remarks:
+        print(f"corrnoise: note: {remark}", file=sys.stderr)
+    verdicts, evidence = arguments.verdict, arguments.evidence
+    chosen = tuple(claim for claim in chosen if not verdicts or claim.recorded in verdicts)
+    chosen = tuple(claim for claim in chosen if not evidence or claim.evidence in evidence)
+    if not chosen:
+        raise ValueError("no claim has the verdict and the evidence asked for")
+    return chosen
+
+
+def checked(claims: Sequence[Claim], arguments: Namespace) -> list[Outcome]:
+    """The outcomes of the checks, in the order of the claims, with a bar meanwhile."""
+    from corrnoise.paper_checks.machinery import running
+
+    found: dict[int, Outcome] = {}
+    with (
+        progress_line() as show,
+        running.outcomes(claims, thorough=arguments.thorough, jobs=arguments.jobs) as results,
+    ):
+        show(_bar(0, len(claims)))
+        for index, outcome in results:
+            found[index] = outcome
+            show(f"{_bar(len(found), len(claims))} {outcome.claim.name}")
+    return [found[index] for index in range(len(claims))]
+
+
+def _bar(done: int, total: int) -> str:
+    filled = 20 * done // total
+    return f"{'█' * filled}{'░' * (20 - filled)} {done}/{total}"
+
+
+def output_path(output: str) -> Path:
+    """The file to write, which is refused before the work begins rather than after it."""
+    path = Path(output)
+    if path.is_dir() or not path.parent.is_dir():
+        raise OSError(f"--output must be a file in an existing folder, got {output}")
+    return path
+
+
+def exit_status(outcomes: Sequence[Outcome]) -> int:
+    """1 if an outcome is not as recorded, and then a line on standard error for each; else 0."""
+    failures = [outcome for outcome in outcomes if not outcome.agrees]
+    for outcome in failures:
+        print(f"corrnoise: disagrees: {outcome.claim.paper}, {outcome.claim.name}: {outcome.reason}", file=sys.stderr)
+    return 1 if failures else 0

@@ -1,0 +1,54 @@
+"""``corrnoise report``: the claims of the papers, checked afresh, with the figures, as one self-contained page."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from corrnoise.commands import claims
+from corrnoise.support.progress import progress_line
+
+if TYPE_CHECKING:
+    from corrnoise.figures.publication import PaperFigure
+
+SUMMARY = "check the claims and write them, with the figures, as one page to read in a browser"
+EXAMPLE = "corrnoise report --output ledger.html"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what the command takes."""
+    claims.add_arguments(parser)
+    parser.add_argument("--no-figures", action="store_true", help="leave the figures out")
+    parser.add_argument(
+        "--output", metavar="FILE", default="corrnoise-report.html", help="the page (default: %(default)s)"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Check the selected claims, write the page; 0 if all is as recorded, 1 if not, 2 for an unknown name."""
+    from joblib import parallel_config
+
+    from corrnoise.figures import COMPANIONS, NAMES, paper_figure
+    from corrnoise.paper_checks import papers
+    from corrnoise.paper_checks.machinery.report import report_page
+    from corrnoise.support.files import write_whole
+
+    try:
+        chosen = claims.selected(arguments)
+    except ValueError as error:
+        print(f"corrnoise report: error: {error}", file=sys.stderr)
+        return 2
+    path = claims.output_path(arguments.output)
+    outcomes = claims.checked(chosen, arguments)
+    names = [] if arguments.no_figures else [name for name in NAMES if name not in COMPANIONS]
+    with progress_line() as show, parallel_config(n_jobs=arguments.jobs or -1):
+
+        def figure(name: str) -> PaperFigure:
+            show(f"drawing {name}")
+            return paper_figure(name)
+
+        page = report_page(outcomes, papers(), map(figure, names))
+    write_whole(path, page)
+    print(path)
+    return claims.exit_status(outcomes)

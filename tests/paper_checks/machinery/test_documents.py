@@ -1,0 +1,92 @@
+"""The documents that claims refer to: every mention leads to a heading, and the HTML is that of the document."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from corrnoise.paper_checks import claims
+from corrnoise.paper_checks.machinery import documents
+from corrnoise.paper_checks.machinery.documents import Library, anchor, headings
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def library(monkeypatch, tmp_path, **texts):
+    (tmp_path / "docs").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(documents, "files", lambda package: tmp_path)
+    return Library()
+
+
+ONE = """# One: a title
+
+Let x_t be (θ)_j w_{t−τ} and see `docs/two.md`; `code_here` stays, *this* is stressed.
+
+    S_j(t+1) = x_j²
+
+## A part
+
+| a_1 | b |
+|---|---|
+| 1 | 2 |
+"""
+
+
+def test_a_document_is_embedded_with_those_that_it_mentions(monkeypatch, tmp_path):
+    shelf = library(monkeypatch, tmp_path, one=ONE, two="# Two\n\nSee `docs/one.md#a-part`.\n", three="# Three\n")
+    assert shelf.mentioned() == []
+    assert shelf.link("docs/one.md") == "<a href='#document-one'>One: a title</a>"
+    assert shelf.link("docs/one.md#a-part") == "<a href='#document-one-a-part'>One: a title, <em>A part</em></a>"
+    one, two = shelf.mentioned()
+    assert (one.identifier, one.title, two.title) == ("document-one", "One: a title", "Two")
+    for piece in (
+        "Let x<sub>t</sub> be (θ)<sub>j</sub> w<sub>t−τ</sub> and see <a href='#document-two'>Two</a>;",
+        "<code>code_here</code> stays, <em>this</em> is stressed",
+        "<p class=display>S<sub>j</sub>(t+1) = x<sub>j</sub>²</p>",
+        "<h4 id='document-one-a-part'>A part</h4>",
+        "<th>a<sub>1</sub></th>",
+    ):
+        assert piece in one.html, piece
+    assert "One: a title" not in one.html
+    assert "<a href='#document-one-a-part'>" in two.html
+
+
+def test_mentions_that_lead_nowhere_are_refused(monkeypatch, tmp_path):
+    shelf = library(monkeypatch, tmp_path, one=ONE)
+    with pytest.raises(ValueError, match=r"mention must name a heading of one.md \(a-part\), got 'docs/one.md#b'"):
+        shelf.link("docs/one.md#b")
+    with pytest.raises(ValueError, match=r"mention must be like docs/exact-errors.md#heading, got 'one.md'"):
+        shelf.link("one.md")
+
+
+def test_documents_that_are_not_installed_are_named(monkeypatch, tmp_path):
+    shelf = library(monkeypatch, tmp_path)
+    assert shelf.link("docs/exact-errors.md#x") == "the document <em>exact errors</em>"
+    assert shelf.mentioned() == []
+
+
+def test_headings_and_anchors():
+    assert headings("# A\n\n## B: c\ntext # no\n") == ["A", "B: c"]
+    assert anchor("N3: ν-DP-FTRL with its constants") == "n3-ν-dp-ftrl-with-its-constants"
+
+
+def test_every_document_can_be_embedded():
+    shelf = Library()
+    for path in DOCS.glob("*.md"):
+        shelf.link(f"docs/{path.name}")
+    embedded = shelf.mentioned()
+    assert len(embedded) == len(list(DOCS.glob("*.md")))
+    for document in embedded:
+        shown = re.sub(r"<code>.*?</code>|<pre>.*?</pre>", "", document.html, flags=re.DOTALL)
+        assert "\ue000" not in document.html
+        assert not re.search(r"docs/[\w-]+\.md", shown), document.title
+
+
+def test_every_mention_in_the_ledger_leads_to_a_document():
+    shelf = Library()
+    found = [mention for c in claims() for mention in re.findall(r"docs/[\w-]+\.md(?:#[\w-]+)?", f"{c.note} {c.proof}")]
+    assert len(found) > 20
+    for mention in found:
+        assert "<a href='#document-" in shelf.link(mention)

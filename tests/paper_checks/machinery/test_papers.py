@@ -1,0 +1,218 @@
+"""Papers: how claims are registered, what is refused, and the inventories."""
+
+import pickle
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import corrnoise.paper_checks as ledgers
+from corrnoise.paper_checks.machinery import papers as machinery
+from corrnoise.paper_checks.machinery.domains import integers, linear
+from corrnoise.paper_checks.machinery.papers import Paper, numbered
+
+UNIT = {"x": linear(0, 1)}
+REPAIR = {"corrected": "$x^2 \\le x$", "as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
+
+
+def below(x, c=1.0):
+    """A note."""
+    return x * x, c * x
+
+
+def small(**fields):
+    return Paper("small", source="nowhere", title="Small", authors="Nobody", **fields)
+
+
+def register(relation="inequality", function=below, number="Lemma 1", paper=None, **fields):
+    fields = {"printed": "$x$", "domain": UNIT, **fields}
+    if "mutants" not in fields and relation == "inequality":
+        fields["mutants"] = [{"c": -1.0}]
+    return getattr(paper or small(), relation)(number, **fields)(function)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"evidence": "proved"}, "evidence must be one of certified, exact, searched, simulated, got 'proved'"),
+        ({"evidence": "certified", "domain": {"x": integers(1, 3)}}, "only an inequality over scalar axes"),
+        ({"printed": " "}, "it needs the statement as printed"),
+        ({"mutants": []}, "it needs a mutant that its check rejects"),
+        ({"mutants": [{"d": 1}]}, "it has no constant d"),
+        ({"mutants": [{"x": 1}]}, "it has no constant x"),
+        ({"sharp": "d"}, "it has no constant d"),
+        ({"domain": {}}, "its domain must have an axis for each argument"),
+        ({"domain": {**UNIT, "y": linear(0, 1)}}, "its domain must have an axis for each argument"),
+        ({"corrected": "better"}, "a correction needs a counterexample"),
+        ({"as_printed": {"c": 2.0}}, "a correction needs a counterexample"),
+        ({**REPAIR, "mutants": [{"c": 0.5}]}, "it needs a mutant of the corrected statement, besides the printed one"),
+        ({"counterexample": {"y": 1}}, "a counterexample has the arguments of the domain"),
+        ({"counterexample": {"x": 1}, "unverifiable": "open"}, "what is not checkable has no counterexample"),
+    ],
+)
+def test_a_claim_that_could_not_be_checked_or_could_not_fail_is_refused(fields, message):
+    with pytest.raises(ValueError, match=f"Lemma 1: {message}"):
+        register(**fields)
+
+
+def test_more_that_is_refused():
+    with pytest.raises(ValueError, match="only an inequality over scalar axes can be certified"):
+        register("identity", evidence="certified")
+    with pytest.raises(ValueError, match="only an inequality has a sharp constant"):
+        register("identity", sharp="c")
+
+    def constant(c=1.0):
+        """A note."""
+        return c, 2.0
+
+    with pytest.raises(ValueError, match="only an inequality over scalar axes can be certified"):
+        register(function=constant, evidence="certified", domain={})
+    with pytest.raises(TypeError, match="nonsense"):
+        register(nonsense=1)
+    with pytest.raises(ValueError, match="Lemma 1: it needs a docstring"):
+        register(function=lambda x, c=1.0: (x, c))
+    paper = small()
+    register(paper=paper, part="(i)")
+    with pytest.raises(ValueError, match=r"Lemma 1 \(i\): there are two claims of that name"):
+        register(paper=paper, part="(i)")
+    assert len(paper.claims) == 1
+
+
+def test_a_type_checker_sees_the_keywords_of_a_claim(tmp_path):
+    """A misspelt keyword, a wrong type and a missing statement are errors before anything runs."""
+    code = """
+from corrnoise.paper_checks.machinery.papers import Paper
+paper = Paper("x", source="", title="", authors="")
+paper.inequality("Lemma 1", printed="x", evidence="searched", tolerance=1e-9)
+paper.inequality("Lemma 1", printed="x", evidense="searched")
+paper.inequality("Lemma 1", printed="x", evidence="proved")
+paper.identity("Lemma 1", printed="x", tolerance="small")
+paper.identity("Lemma 1", part="(i)")
+"""
+    (tmp_path / "claims.py").write_text(code)
+    root = machinery.__file__.partition("/corrnoise/")[0]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-incremental", "--ignore-missing-imports", str(tmp_path / "claims.py")],
+        capture_output=True,
+        text=True,
+        env={"MYPYPATH": root, "PATH": ""},
+        cwd=tmp_path,
+    )
+    lines = [line for line in done.stdout.splitlines() if "claims.py" in line and "error" in line]
+    assert [int(line.split(":")[1]) for line in lines] == [5, 6, 7, 8], done.stdout
+
+
+# -- inventories -------------------------------------------------------------------------------------------------------
+
+
+def test_a_statement_is_with_or_without_claims():
+    with pytest.raises(ValueError, match="no_claims must not name statements with claims, got Lemma 1"):
+        small(statements={"here": ("Lemma 1", "Lemma 2")}, no_claims={"Lemma 1": "it is empty", "Lemma 3": "it is too"})
+
+
+def test_a_claim_that_the_inventory_does_not_list_under_its_module_is_refused():
+    package, _, module = __name__.rpartition(".")
+    paper = small(package=package, statements={module: ("Lemma 1",), "elsewhere": ("Lemma 2",)})
+    register(paper=paper)
+    for number in ("Lemma 2", "Lemma 3"):
+        with pytest.raises(ValueError, match=f"{number}: the inventory of small does not list it under {module}"):
+            register(paper=paper, number=number)
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """A paper of three modules whose names say what they hold; importing one is recorded and registers its claims."""
+    paper = small(
+        package="pkg", statements={"first": ("Lemma 2",), "second": ("Lemma 1", "Lemma 3"), "third": ("Lemma 1",)}
+    )
+    imported = []
+
+    def load(name):
+        if name not in imported:
+            imported.append(name)
+            for number in paper.statements[name.partition(".")[2]]:
+                function = lambda x, c=1.0: (x, c)  # noqa: E731
+                function.__doc__, function.__module__ = "A note.", name
+                register(paper=paper, function=function, number=number, part=name[4:])
+        return SimpleNamespace()
+
+    monkeypatch.setattr(machinery, "import_module", load)
+    return paper, imported
+
+
+def test_only_modules_that_hold_a_statement_are_imported(modules):
+    paper, imported = modules
+    assert paper.numbers == ("Lemma 2", "Lemma 1", "Lemma 3")
+    assert not imported
+    assert [claim.name for claim in paper.claims_about(["Lemma 3"])] == ["Lemma 3 second"]
+    assert imported == ["pkg.second"]
+    assert [claim.name for claim in paper.claims_about(["Lemma 1"])] == ["Lemma 1 second", "Lemma 1 third"]
+    assert imported == ["pkg.second", "pkg.third"]
+    assert paper.claims_about([]) == paper.claims_about(["Lemma 9"]) == ()
+
+
+def test_claims_stand_in_the_order_of_the_paper_however_they_were_imported(modules):
+    paper, _ = modules
+    paper.claims_about(["Lemma 3"])
+    assert [claim.name for claim in paper.claims] == [
+        "Lemma 2 first",
+        "Lemma 1 second",
+        "Lemma 3 second",
+        "Lemma 1 third",
+    ]
+
+
+def test_a_section_is_the_first_sentence_of_a_module():
+    assert small().section(register()) == (__doc__ or "").partition(".")[0]
+
+
+# -- the papers of the ledger ------------------------------------------------------------------------------------------
+
+
+def test_claims_by_paper_and_by_name():
+    assert ledgers.claims() == tuple(c for name in ledgers.NAMES for c in ledgers.claims(name))
+    assert {c.paper for c in ledgers.claims("correlated-noise")} == {"correlated-noise"}
+    assert ledgers.claims("2310.06771") == ledgers.claims("correlated-noise")
+    assert [c.name for c in ledgers.claims("arXiv:2502.03652", name="thm 3.7")] == ["Theorem 3.7"]
+    assert {c.number for c in ledgers.claims(name="gamma")} == {"γ"}
+    assert {c.paper for c in ledgers.claims(name="Table 2")} == {"correlated-noise", "shuffled-gradients"}
+    with pytest.raises(ValueError, match=r"paper must be one of correlated-noise, .*, got 'nonsense'"):
+        ledgers.claims("nonsense")
+    with pytest.raises(ValueError, match=r"paper must be one of correlated-noise, .*, got 'Lemma C.21'"):
+        ledgers.claims("Lemma C.21")
+    with pytest.raises(ValueError, match=r"there is no paper or claim 'Lemma C\.99'; close are"):
+        ledgers.claims("correlated-noise", name="Lemma C.99")
+
+
+def test_claims_travel_by_name():
+    for written in ledgers.claims()[::10]:
+        assert pickle.loads(pickle.dumps(written)) is written
+    with pytest.raises(ValueError, match="paper must be one of"):
+        pickle.loads(pickle.dumps(register()))
+
+
+@pytest.mark.parametrize("name", ledgers.NAMES)
+def test_every_statement_of_an_inventory_has_a_claim_or_a_reason_why_not(name):
+    paper = ledgers.paper_ledger(name)
+    for module, numbers in paper.statements.items():
+        assert len(set(numbers)) == len(numbers) > 0
+        held = {claim.number for claim in paper.claims_about(numbers) if claim.module.endswith(f".{module}")}
+        assert held == set(numbers), module
+    for number, reason in paper.no_claims.items():
+        assert reason[0].islower(), number
+        assert not reason.endswith("."), number
+
+
+def test_assumptions_and_definitions_say_why_they_are_no_claims():
+    missing = ledgers.paper_ledger("correlated-noise").no_claims
+    assert {"Assumption C.2", "Assumption C.17", "Assumption D.1", "Definition F.1", "Definition F.4"} <= set(missing)
+    assert {f"Assumption 3.{k}" for k in range(1, 6)} <= set(ledgers.paper_ledger("shuffled-gradients").no_claims)
+
+
+def test_numbered():
+    assert numbered("Lemma", "1", "2") == ("Lemma 1", "Lemma 2")
+    assert numbered("Lemma") == ()

@@ -1,0 +1,148 @@
+"""Words for claims and outcomes."""
+
+import numpy as np
+import pytest
+
+from corrnoise.paper_checks.machinery import wording
+from corrnoise.paper_checks.machinery.domains import linear, vector
+from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.wording import listed, reason, shown
+from corrnoise.theory.problems import LinearRegression
+from corrnoise.theory.product_noise import NuFTRL
+
+UNIT = {"x": linear(0, 1)}
+
+
+def outcome(function, relation="inequality", **fields):
+    function.__doc__ = "A note."
+    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
+    if relation == "inequality":
+        fields = {"mutants": [{"c": -1.0}], **fields}
+    return getattr(paper, relation)("Lemma 1", **{"printed": "$x$", "domain": UNIT, **fields})(function).check()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1, "0.1"),
+        (np.float64(0.1), "0.1"),
+        (1 / 3, "0.3333333333333333"),
+        (3, "3"),
+        (np.int64(3), "3"),
+        (True, "True"),
+        (np.bool_(True), "True"),
+        ("whole run", "whole run"),
+        (None, "None"),
+        (np.array([0.5, 1 / 3]), "[0.5               , 0.3333333333333333]"),
+        (np.array(2.5), "2.5"),
+        (np.array([True, False]), "[ True, False]"),
+        ([np.float64(1.5), 2], "[1.5, 2. ]"),
+        (np.arange(1000.0), "[  0.,   1.,   2., ..., 997., 998., 999.]"),
+        (NuFTRL(np.float64(0.25)), "NuFTRL(nu=0.25)"),
+        (
+            LinearRegression([1.0, np.float64(0.5)], np.float64(0.1)),
+            "LinearRegression(eigenvalues=[1. , 0.5], learning_rate=0.1, residual_std=0.0, kurtosis=3.0)",
+        ),
+    ],
+)
+def test_values_are_shown_without_the_names_of_types(value, text):
+    assert shown(value) == text
+
+
+def test_numbers_are_shown_without_loss():
+    for value in np.random.default_rng(0).standard_normal(100):
+        assert float(shown(value)) == value
+        [only] = np.fromstring(shown(np.array([value])).strip("[]"), sep=",")
+        assert only == value
+
+
+def test_arguments_are_listed_as_code():
+    assert listed({"a_b": 1.0, "c": np.float64(2)}) == "``a_b = 1.0``, ``c = 2.0``"
+    assert listed({}) == ""
+
+
+# -- the reason for a verdict ------------------------------------------------------------------------------------------
+
+
+def test_the_reason_of_each_kind_of_verdict():
+    held = outcome(lambda x, c=2.0: (x, c * (x + 1e-9)), sharp="c")
+    assert reason(held).startswith("no violation at ")
+    assert reason(held).endswith(" points, smallest margin 0.5; sharp: ``c = 1``, stated 2")
+    same = outcome(lambda x: (x + 1, 1 + x), "identity")
+    assert reason(same) == f"relative difference 0 at {same.accepted} points"
+    simulated = outcome(lambda x, c=1.0: (0.25, c), evidence="simulated", domain={"x": linear(1, 1)})
+    assert reason(simulated) == "margin 0.75 of the confidence limit"
+    single = outcome(lambda c=1.0: (0.5, c), domain={})
+    assert reason(single) == "no violation at 1 point, smallest margin 0.5"
+
+    def ball(x, c="1"):
+        return x * x, type(x)(c) * x + type(x)("0.001")
+
+    proved = outcome(ball, evidence="certified", mutants=[{"c": "0.9"}])
+    assert reason(proved) == f"proved on {proved.certificate.boxes} boxes"
+    unknown = outcome(lambda x, c=1.0: (x, c), unverifiable="Constants are open; $x = x$ instead. More.")
+    assert reason(unknown) == "Constants are open"
+    unknown = outcome(lambda x, c=1.0: (x, c), unverifiable="The constant of $O(x, y)$, D.3, is open.")
+    assert reason(unknown) == "The constant of $O(x, y)$"
+    unknown = outcome(lambda x, c=1.0: (x, c), unverifiable="Open.")
+    assert reason(unknown) == "Open"
+
+
+FALSE = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
+
+
+def test_the_reason_of_a_false_statement_is_its_counterexample():
+    false = outcome(lambda x, c=1.0: (x * x, c * x), **FALSE)
+    assert false.verdict == "false"
+    assert reason(false) == "as printed it says 0.5625 ≤ 0.375 at ``x = 0.75``, ``c = 0.5``"
+    corrected = outcome(lambda x, c=1.0: (x * x, c * x), corrected="better", **FALSE)
+    assert reason(corrected) == reason(false)
+    different = outcome(lambda x, c=1.0: (x, c * x), "identity", mutants=[{"c": 1.1}], **FALSE)
+    assert reason(different) == "as printed it says 0.75 = 0.375 at ``x = 0.75``, ``c = 0.5``"
+    nowhere = outcome(lambda c=1.0: (c, 2.0), domain={}, counterexample={}, mutants=[{"c": 4}], as_printed={"c": 3})
+    assert reason(nowhere) == "as printed it says 3 ≤ 2 at ``c = 3``"
+
+
+def test_of_arrays_the_worst_entries_are_named():
+    axes = {"v": vector(linear(0, 1), 2)}
+    at = {"counterexample": {"v": np.array([0.9, 0.1])}, "as_printed": {"c": 0.5}}
+    false = outcome(lambda v, c=1.0: (v * v, c * v), domain=axes, **at)
+    assert reason(false).startswith("as printed it says 0.81 ≤ 0.45 at ")
+    swapped = outcome(lambda v, c=1.0: (v, c * v), "identity", domain=axes, mutants=[{"c": 2}], **at)
+    assert reason(swapped).startswith("as printed it says 0.9 = 0.45 at ")
+
+
+def test_a_disagreement_comes_first():
+    wrong = outcome(lambda x, c=0.9: (x * x, c * x))
+    assert not wrong.agrees
+    assert reason(wrong) == f"DISAGREES: {wrong.reason}"
+
+
+# -- in full -----------------------------------------------------------------------------------------------------------
+
+
+def test_lines_of_a_claim_and_of_its_check():
+    found = outcome(lambda x, c=1.0: (x * x, c * x), corrected="better", transcription="a root", sharp="c", **FALSE)
+    assert wording.statement(found.claim) == [
+        ("as printed", "$x$"),
+        ("as corrected", "better"),
+        ("transcription", "restored after conversion: a root"),
+        ("not checkable", ""),
+    ]
+    assert wording.counterexample(found) == [
+        ("counterexample", "``x = 0.75``, ``c = 0.5``"),
+        ("smaller side", "``0.5625``"),
+        ("larger side", "``0.375``"),
+    ]
+    lines = dict(wording.check(found))
+    assert lines["evidence"] == "searched"
+    assert lines["domain"] == "``x``: [0, 1]"
+    assert lines["smallest margin"] == f"0 ({found.accepted} of {found.tried} points lie in the domain)"
+    assert lines["sharp constant"] == "``c = 1``, stated 1"
+    assert lines["false neighbours"] == "``c = -1.0`` (rejected)"
+    assert lines["certificate"] == lines["outside of it"] == ""
+    same = outcome(lambda: (1.0, 1.0), "identity", domain={})
+    lines = dict(wording.check(same))
+    assert lines["difference"] == "0, relative (1 of 1 points lie in the domain)"
+    assert lines["domain"] == "no arguments"
+    assert wording.counterexample(same) == []
