@@ -53,7 +53,7 @@ _UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
 _BITS = 512  # of sums of exponentials whose decays differ
 _CASCADE_BITS = 2048  # of products of sections, whose decays may all but coincide
 _SCALING = 3  # roundings of the standard deviation, of its product with the clip norm and of that with z
-_APART = 1 + 2.0**-30  # factor between decays that are taken as different
+_APART = 2.0**-80  # relative distance of decays that are taken as different
 _CAST: Dtype = "float32"  # the shortest type to which the finished noise of a stream may be rounded
 
 
@@ -179,17 +179,17 @@ def section_sensitivity(noise: PoleNoise, steps: int | None) -> float:
         below = arb(0)
         for a, q in sorted(zip(zeros.tolist(), poles.tolist(), strict=True), key=lambda pair: abs(1 - pair[0])):
             weight = abs(arb(a) - arb(q))
-            decay = _at_least(abs(1 - arb(a)), below * _APART)
+            decay = _at_least(abs(1 - arb(a)), below * (1 + arb(_APART)))
             moved = decay + (one - 1) + (four - 1) * (arb(q) + weight)
             weights.append(weight)
             decays.append(decay)
-            raised.append(_at_least(moved, raised[-1] * _APART) if raised else moved)
+            raised.append(_at_least(moved, raised[-1] * (1 + arb(_APART))) if raised else moved)
             below = decay
         nominal = _product_of_sections(arb(1), weights, decays)
         perturbed = _product_of_sections(one, [weight * growth(5, "float64") for weight in weights], raised)
-        scales = [scale * last for scale in perturbed] + [-scale for scale in nominal]
-        error = exponential_norm(last * one**zeros.size - 1, scales, raised + decays, steps)
-        return _finite(exact + error)
+        scales = perturbed + [-scale for scale in nominal]
+        error = exponential_norm(one**zeros.size - 1, scales, raised + decays, steps)
+        return _finite((exact + error) * last)
 
 
 def _product_of_sections(first: arb, weights: list[arb], decays: list[arb]) -> list[arb]:

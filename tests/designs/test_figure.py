@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corrnoise.figures.design import BEST_FTRL, BOUND, DESIGN, FTRL, NOTHING, SGD, STREAM, WORST
+from corrnoise.solvers.designs import Design, design
 from hypothesis import given, settings
 from matplotlib import rc_context
 from matplotlib.colors import to_hex
@@ -14,9 +16,7 @@ from matplotlib.figure import Figure
 from strategies import regressions
 
 from corrnoise.figures import design as figures
-from corrnoise.figures.design import BEST_FTRL, BOUND, DESIGN, FTRL, NOTHING, SGD, STREAM, WORST
 from corrnoise.figures.publication import STYLE, Data, Series, publish, read_csv
-from corrnoise.solvers.designs import Design, design
 from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
 from corrnoise.solvers.tuning import best_nu
 from corrnoise.theory.pole_noise import PoleNoise

@@ -38,7 +38,8 @@ _TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of fits with fewer and fewer pol
 _RUN = 20_000  # steps of the recurrence that are run and compared
 _CLOSE = 1e-3  # relative distance of the noise coefficients that are run from those of the form, in the 2-norm
 _POINTS = 16  # rates x
-_UNSEEN = 10_000  # steps whose rates are compared where neither problem nor horizon is known
+_UNKNOWN = 10_000  # steps whose rates are compared where neither problem nor horizon is known
+_SEEN = 0.1  # times 1/T, the smallest rate that is compared
 
 
 @record
@@ -87,7 +88,7 @@ class Reference(Record):
         return self.noise.limiting_sensitivity() if self.steps is None else self.noise.sensitivity(self.steps)
 
     def increase(self, sensitivity: float, made: ToeplitzNoise | None = None) -> float:
-        """Largest relative increase of γ² b(x) for a run with ``sensitivity`` and the noise ``made``; None: the same."""
+        """Largest relative increase of γ² b(x) for a run with ``sensitivity`` that makes ``made``; None: the same."""
         variances = 1.0 if made is None else made.averaged_variance(self.rates) / self._variances()
         return float(np.max((sensitivity / self.sensitivity) ** 2 * variances)) - 1
 
@@ -104,10 +105,12 @@ def _variances(noise: ToeplitzNoise, rates: bytes) -> Array:
 def reference(noise: ToeplitzNoise, steps: int | None, rates: ArrayLike | None) -> Reference:
     """What forms of ``noise`` are measured by, at rates between the smallest and the largest of ``rates``.
 
-    Without any they are measured from the rate that a run of this length can see, up to 1.
+    Without any they are measured up to rate 1.  Rates far below 1/T are left out, because a run of T steps averages
+    over T steps at most.
     """
-    ends = np.array([1 / (steps or _UNSEEN), 1.0] if rates is None else [np.min(rates), np.max(rates)])
-    low, high = np.clip(ends, 1e-300, math.nextafter(2.0, 0.0)).tolist()
+    seen = 0.0 if steps is None else _SEEN / steps
+    ends = np.array([1 / (steps or _UNKNOWN), 1.0] if rates is None else [np.min(rates), np.max(rates)])
+    low, high = np.clip(np.maximum(ends, min(seen, 1.0)), 1e-300, math.nextafter(2.0, 0.0)).tolist()
     return Reference(noise, steps, np.unique(np.clip(np.geomspace(low, high, _POINTS), low, high)))
 
 
@@ -117,7 +120,7 @@ def reference(noise: ToeplitzNoise, steps: int | None, rates: ArrayLike | None) 
 def buffer_handover(form: BufferForm | None, dtype: Dtype, reference: Reference) -> Handover:
     """Whether ``form`` holds in ``dtype``, with its sensitivity."""
     if form is None:
-        return Handover("buffers", dtype, None, "no sum of decaying exponentials was found that holds in any type")
+        return Handover("buffers", dtype, None, "no sum of few decaying exponentials is close to the noise and holds")
     try:
         stored = form.stored_as(dtype)
     except ValueError:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from corrnoise.designs.comparison import TUNED, compare
-from corrnoise.designs.handover import fitted_buffers, reference
+from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
 from corrnoise.designs.participation import Participation
 from corrnoise.designs.record import PROBLEMS, Design, Problem, Value, checked_metadata
 from corrnoise.theory import checks
 from corrnoise.theory.checks import ArrayLike
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.privacy import gaussian_rho, zero_out_rho
 from corrnoise.theory.problems import QuadraticProblem
 from corrnoise.theory.strongly_convex import StronglyConvex
@@ -112,7 +115,7 @@ def design(
     show("the optimal noise")
     noise = _optimum(problem, budget)
     show("a stream with few poles")
-    stream = _stream(noise, tolerance)
+    stream = _stream(noise, tolerance, steps)
     show("buffers for other libraries")
     made = Design(
         noise,
@@ -184,10 +187,17 @@ def _optimum(problem: Problem, budget: dict[str, Any]) -> ToeplitzNoise:
     return optimal_noise(problem, **budget)
 
 
-def _stream(noise: ToeplitzNoise, tolerance: float) -> Any:
+def _stream(noise: ToeplitzNoise, tolerance: float, steps: int | None) -> PoleNoise | FiniteNoise:
+    """Rational noise in place of ``noise``, whose rounding errors are covered for a run of ``steps`` steps."""
     from corrnoise.solvers.rational_approximation import rational_approximation
 
-    return rational_approximation(noise, tolerance)
+    stream = rational_approximation(noise, tolerance)
+    if math.isinf(stream_sensitivity(stream, steps)):
+        raise ValueError(
+            f"steps must be given for this problem, got {steps!r}: the memory of its optimal noise is so long that the "
+            "rounding errors of float64 are not bounded in runs of any length"
+        )
+    return stream
 
 
 def _tuned(
@@ -206,6 +216,6 @@ def _tuned(
     found = best_learning_rate(problem, steps, optimal_noise, initial_offset=initial_offset, **budget)
     tuned: Problem = type(problem)(**{**problem.arguments(), "learning_rate": found.learning_rate})
     return tuned, (
-        f"The learning rate {found.learning_rate!r} has the smallest expected error after {steps} steps from this start,\n"
-        f"{found.error:.6g}, with the optimal noise for each learning rate."
+        f"The learning rate {found.learning_rate!r} has the smallest expected error after {steps} steps from this\n"
+        f"start, {found.error:.6g}, with the optimal noise for each learning rate."
     )

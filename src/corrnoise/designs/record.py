@@ -44,14 +44,12 @@ from corrnoise.designs.handover import (
     transform_sensitivity,
 )
 from corrnoise.designs.participation import Participation
-from corrnoise.solvers.exchange import CONVENTIONS, BufferForm, ToeplitzForm, toeplitz_form
-from corrnoise.support.serialise import plain
-from corrnoise.support.version import __version__
+from corrnoise.solvers.exchange import BufferForm, ToeplitzForm, toeplitz_form
 from corrnoise.theory import checks
 from corrnoise.theory.checks import Array
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.privacy import ADJACENCIES, gaussian_noise_multiplier, safe_multiplier, zero_out_rho
+from corrnoise.theory.privacy import ADJACENCIES, safe_multiplier, zero_out_rho
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
 from corrnoise.theory.records import Record, record
 from corrnoise.theory.rounding import DTYPES, Dtype
@@ -207,14 +205,15 @@ class Design(Record):
 
         It covers both columns in every type in which they hold; None where no column holds.
         """
-        return self._largest("strategy_coef", "noising_coef")
+        return self.largest_multiplier("strategy_coef", "noising_coef")
 
     @property
     def buffers_multiplier(self) -> float | None:
         """Standard deviation over clip norm of the independent noise for ``buffers``, in every type that holds."""
-        return self._largest("buffers")
+        return self.largest_multiplier("buffers")
 
-    def _largest(self, *forms: str) -> float | None:
+    def largest_multiplier(self, *forms: str) -> float | None:
+        """The noise multiplier that covers these forms in every type in which they hold; None where none holds."""
         held = [value for form in forms for value in self.multipliers(form).values() if value is not None]
         return max(held, default=None)
 
@@ -244,52 +243,9 @@ class Design(Record):
 
     def description(self) -> dict[str, Any]:
         """Everything but the coefficients, in plain lists, strings and numbers, with the conventions in words."""
-        privacy = {name: getattr(self, name) for name in ("rho", "clip_norm", "adjacency", "steps")}
-        privacy["participation"] = self.participation.arguments()
-        privacy["gaussian_noise_multiplier"] = gaussian_noise_multiplier(self.rho)
-        return {
-            "format": f"{FORMAT} {VERSION}",
-            "corrnoise": __version__,
-            "privacy": privacy,
-            "problem": plain(self.problem),
-            "noise": {**plain(self.noise), "noise_multiplier": self.noise_multiplier},
-            "stream": self._stream_described(),
-            "coefficients": self._form_described("strategy_coef", "noising_coef"),
-            "buffers": self._buffers_described(),
-            "comparison": None if self.problem is None else self.comparison.description(),
-            "notes": list(self.notes),
-            "metadata": dict(self.metadata),
-            "conventions": CONVENTIONS,
-        }
+        from corrnoise.designs.description import description
 
-    def _stream_described(self) -> dict[str, Any] | None:
-        if self.stream is None:
-            return None
-        if isinstance(self.stream, PoleNoise):
-            numbers = {"zero_gaps": self.stream.zeros.tolist(), "pole_gaps": self.stream.poles.tolist()}
-        else:
-            numbers = {"coefficients": self.stream.values.tolist()}
-        return {**numbers, "noise_multiplier": self.stream_multiplier}
-
-    def _buffers_described(self) -> dict[str, Any]:
-        described = self._form_described("buffers")
-        if described["noise_multiplier"] is None or self.buffers is None:
-            return described
-        numbers = {"buf_decay": self.buffers.buf_decay.tolist(), "output_scale": self.buffers.output_scale.tolist()}
-        return {**numbers, **described}
-
-    def _form_described(self, *forms: str) -> dict[str, Any]:
-        """Multipliers by type, and reasons where a form is refused."""
-        multipliers = {form: self.multipliers(form) for form in forms}
-        refused = {
-            form: {one.dtype: one.reason for one in self.handover if one.form == form and one.reason} for form in forms
-        }
-        single = len(forms) == 1
-        return {
-            "noise_multiplier": self._largest(*forms),
-            "noise_multipliers": multipliers[forms[0]] if single else multipliers,
-            "refused": refused[forms[0]] if single else refused,
-        }
+        return description(self)
 
     def json(self) -> str:
         """``description()`` as JSON text; numbers are read back without loss."""

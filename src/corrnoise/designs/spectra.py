@@ -90,7 +90,7 @@ def _order_note(table: Array, name: str) -> list[str]:
     if (np.diff(first) == 1).all():
         raise ValueError(
             f"{name} must hold features only, got a first column that numbers the rows, {first[0]:g}, {first[1]:g},"
-            f" ..., {first[-1]:g}: remove it (or, if it is a feature, change the order of the rows, which has no effect)"
+            f" ..., {first[-1]:g}: remove it (or, if it is a feature, reorder the rows, which has no other effect)"
         )
     return [
         "The first column of the data rises from row to row and was taken as a feature.  If it is an identifier or a"
