@@ -37,6 +37,7 @@ from corrnoise.theory.product_noise import DPSGD
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -160,6 +161,8 @@ LABELS = {
     WORST: "this design, exactly,\non the worst quadratic",
     NOTHING: "no privacy noise",
 }
+FILLED = r"(a) after all steps, each at its best $\eta$"
+OPEN = r"(a) stationary, all at one $\eta$ (in brackets)"
 
 
 def draw(data: Data) -> Figure:
@@ -185,10 +188,22 @@ def draw(data: Data) -> Figure:
     for axes in (second, third):
         _label(axes.yaxis)
     lines = {line.get_label(): line for axes in (second, third) for line in axes.lines}
-    labels = [label for label in LABELS.values() if label in lines]
-    columns = 3 if len(labels) > 5 else len(labels)
-    figure.legend([lines[label] for label in labels], labels, loc="outside lower center", ncols=columns)
+    entries = [lines[label] for label in LABELS.values() if label in lines]
+    entries += _marks() if any(s.panel == "tuned" for s in data) else []
+    columns = 3 if len(entries) > 5 else len(entries)
+    figure.legend(handles=entries, loc="outside lower center", ncols=columns)
     return figure
+
+
+def _marks() -> list[Artist]:
+    """The two marks of panel (a), for the legend."""
+    from matplotlib.lines import Line2D
+
+    mark: dict[str, Any] = {"color": "black", "marker": "o", "markersize": 5, "linestyle": "none"}
+    return [
+        Line2D([], [], **mark, label=FILLED),
+        Line2D([], [], **mark, markerfacecolor="white", label=OPEN),
+    ]
 
 
 def _starts_at_the_minimum(data: Data) -> bool:
@@ -243,10 +258,7 @@ def _draw_errors(axes: Axes, data: Data) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
     axes.spines["left"].set_visible(False)
     if tuned:
-        label = (
-            "Error over that of this design.\nFilled: after all steps, each at its best $\\eta$\n"
-            "Open (in brackets): stationary, all at one $\\eta$"
-        )
+        label = "Error / error of this design"
     elif exact:
         label = "Stationary error / smallest\nof any noise, all at one $\\eta$"
     else:
