@@ -121,9 +121,11 @@ def _names_as_typed() -> Iterator[None]:
     """Say ``--clip-norm`` in errors about ``clip_norm``, and what to type in those about files."""
     try:
         yield
-    except FileExistsError as error:
-        text = re.sub(r"^folder", "--output", str(error)).replace("overwrite it", "give --force to overwrite it")
-        raise FileExistsError(text) from error
+    except OSError as error:
+        if not str(error).startswith("folder "):
+            raise
+        text = str(error).replace("folder", "--output", 1).replace("overwrite it", "give --force to overwrite it")
+        raise type(error)(text) from error
     except ValueError as error:
         names = "|".join(_NAMES)
         text = re.sub(rf"(^|\bby |\band |\bwith )({names})\b", lambda m: m[1] + _option(m[2]), str(error))

@@ -328,7 +328,7 @@ def test_types_are_checked() -> None:
 
 @given(log_uniform(1e-6, 0.5), st.integers(2, 40))
 def test_cancelling_buffers_are_not_covered_by_their_exact_sensitivity(gap: float, steps: int) -> None:
-    """Two buffers with almost the same decay and scales ±1e12: exactly run, they are harmless; in floats they are not."""
+    """Decays that almost coincide, with scales ±1e11: harmless in exact arithmetic, and not in floats."""
     decay = np.array([1 - gap, 1 - gap * (1 + 1e-12)])
     scale = np.array([1e12, -1e12]) * 0.1
     with ctx.workprec(512):

@@ -73,6 +73,11 @@ def save(design: Design, folder: str | os.PathLike[str], *, overwrite: bool = Fa
 def checked_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Return ``folder`` as a path, if a design may be written there."""
     path = checked_path("folder", folder)
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"folder must be a folder, got {os.fspath(path)!r}, which is a file")
+    nearest = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if not os.access(nearest, os.W_OK):
+        raise PermissionError(f"folder must be writable, got {os.fspath(path)!r}")
     there = [name for name in NAMES if path.joinpath(name).exists()]
     if there and not overwrite:
         raise FileExistsError(

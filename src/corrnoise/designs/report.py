@@ -78,7 +78,7 @@ def what_to_run(design: Design) -> str:
     for form, place in _PLACES.items():
         rows += [(place, dtype, value, _USES[form]) for dtype, value in design.multipliers(form).items()]
     lines = [f"  {place:<28}{dtype:<9}{value!r:<22}{use}" for place, dtype, value, use in rows if value is not None]
-    refused = [f"  {_PLACES[one.form]:<28}{one.dtype:<9}{one.reason}" for one in design.handover if one.reason]
+    refused = _refused(design)
     lines = [
         "Noise multipliers, each for its own numbers in its own arithmetic only:",
         "",
@@ -90,6 +90,15 @@ def what_to_run(design: Design) -> str:
     if refused:
         lines += ["", "Not offered:", "", *refused]
     return "\n".join(lines)
+
+
+def _refused(design: Design) -> list[str]:
+    """A line for every form that is not offered, with the reason."""
+    rows = [(_PLACES[one.form], one.dtype, one.reason) for one in design.handover if one.reason]
+    if design.steps is None:
+        rows = [row for row in rows if row[0] == _PLACES["buffers"]]
+        rows.append(("coefficients", "", "they need a number of steps"))
+    return [f"  {place:<28}{dtype:<9}{reason}" for place, dtype, reason in rows]
 
 
 # -- the comparison --------------------------------------------------------------------------------------------------
