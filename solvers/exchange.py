@@ -36,7 +36,7 @@ C. A. Choquette-Choo et al., Correlated noise mechanisms for differentially priv
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numba
 import numpy as np
@@ -60,7 +60,7 @@ from corrnoise.theory.rounding import (
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise
 
 Matrix = Literal["strategy", "noising"]
-MATRICES: tuple[str, ...] = get_args(Matrix)
+MATRICES: tuple[Matrix, ...] = ("strategy", "noising")
 _BITS = 512  # so many that products of thousands of factors lose none that matter
 
 #: The meaning of the names, for files that leave the house.

@@ -12,8 +12,9 @@ from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import NuFTRL
 
 PROBLEM = LinearRegression([1.0, 0.3, 0.01], 0.05, 0.2)
-POLES = rational_approximation(NuFTRL(0.1), 1e-6)
-assert isinstance(POLES, PoleNoise)
+_APPROXIMATION = rational_approximation(NuFTRL(0.1), 1e-6)
+assert isinstance(_APPROXIMATION, PoleNoise)
+POLES: PoleNoise = _APPROXIMATION
 
 
 def small(**changes: Any) -> Design:

@@ -112,7 +112,7 @@ def test_buffers_in_json_are_enough_for_others(tmp_path: Path) -> None:
     buffers = described["buffers"]
     form = BufferForm(buffers["buf_decay"], buffers["output_scale"])
     for dtype in ("float64", "float32"):
-        multiplier = 2 * form.sensitivity_as_run(dtype=dtype) / math.sqrt(2 * 0.5)  # type: ignore[arg-type]
+        multiplier = 2 * form.sensitivity_as_run(dtype=dtype) / math.sqrt(2 * 0.5)
         assert buffers["noise_multipliers"][dtype] == pytest.approx(multiplier, rel=1e-14)
     assert buffers["noise_multiplier"] == max(buffers["noise_multipliers"].values())
     assert buffers["refused"] == {}

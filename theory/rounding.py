@@ -34,7 +34,7 @@ N. J. Higham, Accuracy and stability of numerical algorithms, 2nd edition, Secti
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from flint import arb, ctx
@@ -47,7 +47,7 @@ from corrnoise.theory.privacy import rounded_up
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 Dtype = Literal["float64", "float32"]
-DTYPES: tuple[str, ...] = get_args(Dtype)
+DTYPES: tuple[Dtype, ...] = ("float64", "float32")
 
 _UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
 _BITS = 512  # of sums of exponentials whose decays differ

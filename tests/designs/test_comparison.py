@@ -69,10 +69,12 @@ def test_every_error_is_that_of_the_problem_at_the_budget_of_the_design(adjacenc
         tuned = best_learning_rate(PROBLEM, 400, noise_for, initial_offset=0.7, **budget)
         assert (row.best_learning_rate, row.best_error) == (tuned.learning_rate, tuned.error)
         assert row.best_error is not None
+        assert row.final_error is not None
         assert row.best_error <= row.final_error
     own = d.comparison[DESIGN]
     assert own.best_ratio == 1
-    assert d.comparison[SGD].best_ratio == d.comparison[SGD].best_error / own.best_error
+    assert own.best_error is not None
+    assert d.comparison[SGD].best_ratio == (d.comparison[SGD].best_error or 0) / own.best_error
     assert d.comparison[BOUND].stationary_error == PROBLEM.lower_bound(**budget)
     assert d.comparison[STREAM].final_error == pytest.approx(own.final_error, rel=1e-4)
 

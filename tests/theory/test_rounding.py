@@ -7,7 +7,7 @@ entries one way.  For a fixed pattern a program is a linear map; it is made expl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -125,12 +125,11 @@ def sensitivity(program: Program, pattern: int | None) -> float:
     columns = []
     for s in range(STEPS):
         signs = iter(np.random.default_rng(pattern).choice([-1, 1], 10**5).tolist())
-        if pattern is None:
-            columns.append(program(np.eye(STEPS)[s], lambda value, way: value * (1 + COARSE * way)))
-        else:
-            columns.append(
-                program(np.eye(STEPS)[s], lambda value, way, signs=signs: value * (1 + COARSE * next(signs)))
-            )
+
+        def r(value: float, way: int, signs: Iterator[int] = signs) -> float:
+            return value * (1 + COARSE * (way if pattern is None else next(signs)))
+
+        columns.append(program(np.eye(STEPS)[s], r))
     return float(np.linalg.norm(np.linalg.inv(np.array(columns).T), axis=0).max())
 
 
@@ -294,7 +293,7 @@ def test_short_runs_take_little_more_in_every_type(nu: float, steps: int) -> Non
     noise = NuFTRL(nu)
     strategy = noise.inverse_coefficients(steps)
     gamma = noise.sensitivity(steps)
-    for dtype, unit in (("float64", 2.0**-53), ("float32", 2.0**-24)):
+    for dtype, unit in zip(rounding.DTYPES, (2.0**-53, 2.0**-24), strict=True):
         run = recurrence_sensitivity(strategy, dtype)
         assert gamma * (1 - 1e-12 - 4 * unit) <= run <= gamma * (1 + 2 * (steps + 8) * unit + 1e-12)
         assert convolution_sensitivity(noise, steps, dtype) <= gamma * (1 + 40 * steps**1.5 * (steps + 8) * unit + 2e-7)

@@ -194,7 +194,7 @@ def fitted_buffers(
             form = buffer_form(fit) if isinstance(fit, PoleNoise) else None
         except (ArithmeticError, TypeError, ValueError):
             continue
-        held = [not buffer_handover(form, cast(Dtype, dtype), reference).reason for dtype in DTYPES]
+        held = [not buffer_handover(form, dtype, reference).reason for dtype in DTYPES]
         if all(held):
             return form
         if held[0] and second is None:

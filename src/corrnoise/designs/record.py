@@ -29,7 +29,7 @@ from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -52,7 +52,7 @@ from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.privacy import ADJACENCIES, safe_multiplier, zero_out_rho
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
 from corrnoise.theory.records import Record, record
-from corrnoise.theory.rounding import DTYPES, Dtype
+from corrnoise.theory.rounding import DTYPES
 from corrnoise.theory.strongly_convex import StronglyConvex
 from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise, checked_noise
 
@@ -168,8 +168,7 @@ class Design(Record):
     def handover(self) -> tuple[Handover, ...]:
         """Every form in every type: whether it holds, the sensitivity that is covered, or why it is refused."""
         held: list[Handover] = []
-        for name in DTYPES:
-            dtype = cast(Dtype, name)
+        for dtype in DTYPES:
             held.append(buffer_handover(self.buffers, dtype, self.reference))
             held += [toeplitz_handover(self.toeplitz, column, dtype, self.reference) for column in FORMS[1:]]
         return tuple(sorted(held, key=lambda one: FORMS.index(one.form)))

@@ -74,7 +74,7 @@ def test_what_is_loaded_is_what_was_saved(
         clip_norm=clip_norm,
         adjacency=adjacency,
         problem=problem,
-        initial_offset=np.arange(problem.eigenvalues.size) if isinstance(problem, LinearRegression) else rho,
+        initial_offset=np.arange(float(problem.eigenvalues.size)) if isinstance(problem, LinearRegression) else rho,
         participation=Participation(min_sep=3),
         notes=tuple(notes),
         metadata=metadata,
