@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -30,7 +31,7 @@ from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import LinearRegression, MeanEstimation
 from corrnoise.theory.product_noise import NuFTRL
-from corrnoise.theory.rounding import Dtype
+from corrnoise.theory.rounding import DTYPES, Dtype
 from corrnoise.theory.strongly_convex import StronglyConvex
 
 RUN = 3000  # steps of runs of any length
@@ -50,7 +51,7 @@ def power_law(d: int, decay: float, share: float) -> LinearRegression:
 FAST: list[tuple[Problem, int | None]] = [
     (strongly_convex(0.01, 0.5), 2000),
     (strongly_convex(0.07, 0.5), 200),
-    (strongly_convex(0.05, 0.6), None),  # 0.6 % more sensitivity than exact arithmetic has
+    (strongly_convex(0.05, 0.6), 2000),  # 0.6 % more sensitivity than exact arithmetic has
     (strongly_convex(0.07, 0.6), 2000),  # holds in float64 only
     (strongly_convex(0.3, 0.5), 500),  # a stream of few coefficients
     (strongly_convex(0.1, 1.5), None),
@@ -87,8 +88,13 @@ def made(d: Design, form: str, dtype: Dtype, steps: int) -> np.ndarray:
     return noise.astype(float)
 
 
+@cache
+def designed(problem: Problem, steps: int | None) -> Design:
+    return design(problem, rho=0.5, steps=steps)
+
+
 def check(problem: Problem, steps: int | None) -> Design:
-    d = design(problem, rho=0.5, steps=steps)
+    d = designed(problem, steps)
     length = min(steps or RUN, RUN)
     for one in d.handover:
         if one.sensitivity is None:
@@ -123,31 +129,74 @@ def test_what_runs_is_covered_and_close_everywhere(problem: Problem, steps: int 
 
 def test_quadratic_problems_have_buffers_in_both_types() -> None:
     for problem in (power_law(128, 1.0, 0.5), power_law(32, 2.0, 0.5), MeanEstimation(1e-3)):
-        assert None not in design(problem, rho=0.5, steps=1000).multipliers("buffers").values()
+        assert None not in designed(problem, 1000).multipliers("buffers").values()
 
 
-# -- the two failures --------------------------------------------------------------------------------------------------
+# -- the failures ------------------------------------------------------------------------------------------------------
+
+#: Fits of the optimal noise at (μ, η) = (0.01, 0.5) and (0.05, 0.6), with decays that all but coincide.
+TRIPLE = PoleNoise(
+    [
+        *(0.0015217094948264819, 0.018490203764236015, 0.01855793105997895, 0.03610053090842492, 0.07842639402652268),
+        *(0.07842640830089109, 0.2304581779978837, 0.23045817800879276, 0.23045817805868118, 0.5920843301087033),
+        *(0.5920843327036583, 1.0421552244003416, 1.0421567778243641, 1.80916223986266),
+    ],
+    [
+        *(0.0015217654935793833, 0.017234382447634262, 0.02078289390026369, 0.062176169594513185, 0.06217618951392497),
+        *(0.17286927390128298, 0.17286927916555744, 0.1728692791659594, 0.45353224837876116, 0.4536582530008979),
+        *(0.9374328686267923, 0.9374332873354265, 1.1024077169327708, 1.8090971027726281),
+    ],
+)
+PAIRS = PoleNoise(
+    [
+        *(0.003951369576025398, 0.039669246214595104, 0.06313866790397195, 0.10513092794676183, 0.179984289688171),
+        *(0.18005776598003487, 0.3900949171206198, 0.39011503915478063, 0.6710695056528388, 0.6710775005830657),
+        *(0.6710815250695927, 1.2830293178374952, 1.2830397330277987, 1.5096758186769077),
+    ],
+    [
+        *(0.003951393660325137, 0.03963282184228853, 0.06369341393763488, 0.15251716741131743, 0.15256133667646204),
+        *(0.30674157665476537, 0.30674369402308777, 0.5653276369052004, 0.5653607957110536, 0.565360795711061),
+        *(1.0829773287010263, 1.0829774551019835, 1.371127560691617, 1.5038504801617072),
+    ],
+)
+
+
+def spectral_distance(form: BufferForm, noise: PoleNoise, dtype: Dtype) -> float:
+    """Distance of the noise coefficients that ``form`` makes from those of ``noise``."""
+    impulse = np.zeros(500)
+    impulse[0] = 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.linalg.norm(form.noise_as_run(impulse, dtype=dtype) - noise.coefficients(500)))
+
+
+def test_buffers_that_cancel_have_no_multiplier() -> None:
+    """Scales up to 5e17: already the rounded scales, run exactly, stand for other noise."""
+    form = buffer_form(TRIPLE)
+    assert np.abs(form.output_scale).max() > 1e17
+    assert form.sensitivity_upper_bound(2000) > 100 * TRIPLE.sensitivity(2000)
+    for dtype in DTYPES:
+        assert not spectral_distance(form, TRIPLE, dtype) < 1
+        assert form.sensitivity_as_run(2000, dtype=dtype) > 1000
+        assert buffer_handover(form, dtype, reference(TRIPLE, 2000, [0.005, 0.5])).sensitivity is None
+
+
+def test_buffers_that_diverge_in_float32_are_refused() -> None:
+    """In float64 rounding costs 1e-7 of the sensitivity, more than any rounding of the numbers themselves."""
+    form = buffer_form(PAIRS)
+    measure = reference(PAIRS, 2000, [0.03, 0.6])
+    exact = form.sensitivity_upper_bound(2000)
+    assert form.sensitivity_as_run(2000, dtype="float64") > exact * (1 + 1e-8)
+    assert spectral_distance(form, PAIRS, "float64") < 1e-6
+    assert "real and stable poles" in buffer_handover(form, "float64", measure).reason
+    assert buffer_handover(form, "float32", measure).sensitivity is None
+    assert not spectral_distance(form, PAIRS, "float32") < 1
 
 
 @pytest.mark.parametrize(("mu", "eta", "steps"), [(0.01, 0.5, 2000), (0.07, 0.5, 200), (0.05, 0.6, 2000)])
-def test_the_first_fit_would_have_been_broken(mu: float, eta: float, steps: int) -> None:
-    """The buffers of the most accurate fit are refused, and those of a fit with fewer poles hold in both types."""
-    d = design(strongly_convex(mu, eta), rho=0.5, steps=steps)
-    assert isinstance(d.stream, PoleNoise)
-    try:
-        first = buffer_form(d.stream)
-    except ValueError as error:  # decays coincide as floats
-        assert re.search("distinct|further apart", str(error))  # noqa: PT017
-    else:
-        impulse = np.zeros(steps)
-        impulse[0] = 1.0
-        refused = buffer_handover(first, "float32", d.reference)
-        assert refused.sensitivity is None
-        with np.errstate(over="ignore", invalid="ignore"):
-            distance = np.linalg.norm(first.noise_as_run(impulse, dtype="float32") - d.noise.coefficients(steps))
-        assert not distance < 1e-2
+def test_designs_whose_first_fit_was_broken_hold_in_both_types(mu: float, eta: float, steps: int) -> None:
+    d = designed(strongly_convex(mu, eta), steps)
     assert d.buffers is not None
-    assert d.buffers.buf_decay.size < d.stream.poles.size
+    assert d.buffers.buf_decay.size < 8
     assert None not in d.multipliers("buffers").values()
     assert d.buffers_multiplier == pytest.approx(d.noise_multiplier, rel=1e-3)
 
@@ -159,7 +208,7 @@ MEASURE = reference(NuFTRL(0.1), 500, [0.01, 1.0])
 
 def test_a_form_that_holds() -> None:
     form = buffer_form(POLES)
-    for dtype in ("float64", "float32"):
+    for dtype in DTYPES:
         held = buffer_handover(form, dtype, MEASURE)
         assert (held.form, held.dtype, held.reason) == ("buffers", dtype, "")
         assert held.sensitivity == form.sensitivity_as_run(500, dtype=dtype)
@@ -171,8 +220,13 @@ def test_a_form_that_holds() -> None:
         (None, 500, "float64", "no sum of few decaying exponentials"),
         (BufferForm([0.9], [1e300]), 500, "float32", "its scales exceed the range of float32"),
         (BufferForm([1.0], [0.1]), None, "float64", "a decay is 1 to within the rounding of float64"),
-        (BufferForm([0.5], [3.0]), 500, "float64", "rounded to float64 it is no stable noise"),
-        (BufferForm([0.5, 0.4], [1.0, -1.0]), 500, "float64", "rounded to float64 it is no stable noise"),
+        (BufferForm([0.5], [3.0]), 500, "float64", "rounded to float64 it is no noise with real and stable poles"),
+        (
+            BufferForm([0.5, 0.4], [1.0, -1.0]),
+            500,
+            "float64",
+            "rounded to float64 it is no noise with real and stable poles",
+        ),
         (BufferForm([0.5], [0.4]), 500, "float64", "errors due to privacy would be .* larger"),
         (buffer_form(PoleNoise([0.1], [0.3])), 500, "float64", "errors due to privacy would be .* larger"),
     ],
@@ -203,7 +257,7 @@ def test_columns_that_hold_and_that_do_not() -> None:
     held = {
         (column, dtype): toeplitz_handover(form, column, dtype, measure)
         for column in ("strategy_coef", "noising_coef")
-        for dtype in ("float64", "float32")
+        for dtype in DTYPES
     }
     assert [key for key, one in held.items() if one.reason] == [("noising_coef", "float32")]
     assert all((one.sensitivity or 9) >= form.sensitivity for one in held.values())

@@ -132,7 +132,7 @@ def buffer_handover(form: BufferForm | None, dtype: Dtype, reference: Reference)
     try:
         made = noise_from_buffers(stored)
     except ValueError:
-        return Handover("buffers", dtype, None, f"rounded to {dtype} it is no stable noise")
+        return Handover("buffers", dtype, None, f"rounded to {dtype} it is no noise with real and stable poles")
     if (reason := _too_much(reference.increase(gamma, made), dtype)) or (reason := _astray(stored, made, dtype)):
         return Handover("buffers", dtype, None, reason)
     return Handover("buffers", dtype, gamma, "")
