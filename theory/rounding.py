@@ -14,17 +14,18 @@ and every entry of the strategy is a sum of terms that carry such factors.  Ther
     are coefficients, in whatever order they are added: |ΔC[t, t−k]| <= ε |c_k|.
 ``buffer_sensitivity``
     y_t = z_t − Σ_i ω_i x_i and then x_i ← θ_i x_i + y_t.  After k steps a buffer has taken 2k roundings, so that the
-    terms of ΔC are again exponentials, ω_i θ_i^{k−1} ((1 − u)^{−2k−P−5} − 1) for P buffers.
+    terms of ΔC are again exponentials, ω_i θ_i^{k−1} ((1 − u)^{−2k−P} − 1) for P buffers.
 ``section_sensitivity``
     A cascade of sections y = x + (a − q) s and then s ← s + (x − q s).
 ``convolution_sensitivity``
     y_t = Σ_k β_k z_{t−k}, directly or by fast Fourier transforms.  Here N is perturbed, not its inverse C:
     (N + ΔN)⁻¹ = (1 + C ΔN)⁻¹ C, hence a factor 1/(1 − ‖C‖ ‖ΔN‖).
 
-The counts include the multiplication of z by its standard deviation, which is rounded itself.  So the bounds cover any
-program of the stated form whose operations all have the unit roundoff of the stated type, with sums in any order and
-with fused operations.  They do not cover overflow and underflow, nor matrix products in a shorter type, which
-accelerators use by default, nor that δ depends on z and that floating-point noise is discrete.
+The bounds cover any program of the stated form whose operations all have the unit roundoff of the stated type, with
+sums in any order and with fused operations.  At both ends of the program they allow for float32: the independent noise
+and its standard deviation may be rounded to it, and so may the finished noise.  That takes 2.4e-7 of the sensitivity.
+The bounds do not cover overflow and underflow, nor matrix products in a shorter type, which accelerators use by
+default, nor that δ depends on z and that floating-point noise is discrete.
 
 References
 ----------
@@ -52,9 +53,8 @@ DTYPES: tuple[Dtype, ...] = ("float64", "float32")
 _UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
 _BITS = 512  # of sums of exponentials whose decays differ
 _CASCADE_BITS = 2048  # of products of sections, whose decays may all but coincide
-_SCALING = 3  # roundings of the standard deviation, of its product with the clip norm and of that with z
 _APART = 2.0**-80  # relative distance of decays that are taken as different
-_CAST: Dtype = "float32"  # the shortest type to which the finished noise of a stream may be rounded
+_AT_THE_ENDS = 4  # roundings to float32 of a standard deviation, its products with clip norm and z, and finished noise
 
 
 def as_stored(values: Array, dtype: Dtype) -> Array:
@@ -67,6 +67,10 @@ def as_stored(values: Array, dtype: Dtype) -> Array:
 def growth(operations: int, dtype: Dtype) -> arb:
     """(1 − u)^{−m}, the largest product of m = ``operations`` rounding factors."""
     return 1 / (1 - arb(_UNITS[checks.choice("dtype", dtype, DTYPES)])) ** operations
+
+
+def _ends() -> arb:
+    return growth(_AT_THE_ENDS, "float32")
 
 
 # -- sums of exponentials ----------------------------------------------------------------------------------------------
@@ -118,7 +122,7 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype) -> float:
         return math.inf
     with ctx.workprec(_BITS):
         norm = largest * arb(math.fsum(np.square(stored / largest))).sqrt() * (1 + arb(2) ** -50)
-        return rounded_up(norm * growth(stored.size + 1 + _SCALING, dtype))
+        return rounded_up(norm * growth(stored.size + 1, dtype) * _ends())
 
 
 def buffer_sensitivity(buf_decay: Array, output_scale: Array, steps: int | None, dtype: Dtype) -> float:
@@ -142,11 +146,11 @@ def buffer_sensitivity(buf_decay: Array, output_scale: Array, steps: int | None,
         thetas = [arb(value) for value in decay.tolist()]
         omegas = [arb(value) for value in scale.tolist()]
         exact = exponential_norm(arb(1), omegas, thetas, steps)
-        factor = growth(decay.size + 2 + _SCALING, dtype)
+        factor = growth(decay.size + 2, dtype)
         raised = [abs(theta) * growth(2, dtype) for theta in thetas]
         scales = [abs(omega) * factor for omega in omegas] + [-abs(omega) for omega in omegas]
         error = exponential_norm(factor - 1, scales, raised + [abs(theta) for theta in thetas], steps)
-        return _finite(exact + error)
+        return _finite((exact + error) * _ends())
 
 
 def section_sensitivity(noise: PoleNoise, steps: int | None) -> float:
@@ -155,8 +159,7 @@ def section_sensitivity(noise: PoleNoise, steps: int | None) -> float:
     The section with the gaps a and q turns x into y = x + (a − q) s and s into s + (x − q s).  Its strategy has the
     coefficients 1 and (q − a) (1 − a)^{k−1}.  Rounding moves 1 − a by at most η = ε_1 + ε_4 (q + |a − q|), the first
     coefficient by ε_1, and the factor q − a by ε_5.  The error of a product of sections is bounded, coefficient by
-    coefficient, by the difference of two products of sections with positive coefficients.  The finished noise may be
-    rounded to float32.
+    coefficient, by the difference of two products of sections with positive coefficients.
 
     Parameters
     ----------
@@ -172,7 +175,6 @@ def section_sensitivity(noise: PoleNoise, steps: int | None) -> float:
     with ctx.workprec(_CASCADE_BITS):
         one = growth(1, "float64")
         four = growth(4, "float64")
-        last = growth(_SCALING, "float64") * growth(1, _CAST)
         weights: list[arb] = []
         decays: list[arb] = []
         raised: list[arb] = []
@@ -189,7 +191,7 @@ def section_sensitivity(noise: PoleNoise, steps: int | None) -> float:
         perturbed = _product_of_sections(one, [weight * growth(5, "float64") for weight in weights], raised)
         scales = perturbed + [-scale for scale in nominal]
         error = exponential_norm(one**zeros.size - 1, scales, raised + decays, steps)
-        return _finite((exact + error) * last)
+        return _finite((exact + error) * _ends())
 
 
 def _product_of_sections(first: arb, weights: list[arb], decays: list[arb]) -> list[arb]:
@@ -240,7 +242,7 @@ def convolution_sensitivity(
 
     Returns
     -------
-    The bound, ``inf`` where the errors are not small beside 1/‖C‖.  The finished noise may be rounded to float32.
+    The bound, ``inf`` where the errors are not small beside 1/‖C‖.
     """
     if steps is None:
         coefficients = checks.instance("noise", noise, FiniteNoise).values
@@ -258,6 +260,6 @@ def convolution_sensitivity(
     if not math.isfinite(strategy_size):
         return math.inf
     with ctx.workprec(_BITS):
-        error = growth(operations + 1 + _SCALING, dtype) - 1
+        error = growth(operations + 1, dtype) - 1
         loss = arb(strategy_size) * arb(size) * error * (1 + arb(2) ** -40)
-        return _finite(arb(gamma) * growth(1, _CAST) / (1 - loss)) if loss < 1 else math.inf
+        return _finite(arb(gamma) * _ends() / (1 - loss)) if loss < 1 else math.inf

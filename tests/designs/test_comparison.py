@@ -168,7 +168,7 @@ def test_of_strongly_convex_losses_there_are_bounds() -> None:
 def test_rows_are_found_by_name() -> None:
     comparison = small().comparison
     assert comparison[SGD] is comparison.rows[0]
-    with pytest.raises(KeyError, match="method must be one of DP-SGD, anti-PGD"):
+    with pytest.raises(KeyError, match="method must be one of 'DP-SGD', 'anti-PGD, best damping'"):
         comparison["sgd"]
     described = comparison.description()
     assert [row["method"] for row in described["rows"]] == METHODS

@@ -52,7 +52,7 @@ def own_sensitivities(d: Design, nu: float, steps: int) -> dict[str, Any]:
 def test_every_multiplier_is_that_of_its_own_numbers_and_not_too_small(
     nu: float, steps: int, rho: float, factor: int
 ) -> None:
-    """At most 2e-7 larger than the exact one, for streams whose arrays may be rounded to float32; else 1e-12."""
+    """In float64 larger than the exact one by the four roundings to float32 at the ends of a program, at most."""
     stream = rational_approximation(NuFTRL(nu), 1e-6)
     assert isinstance(stream, PoleNoise)
     adjacency = "replace-one" if factor == 2 else "zero-out"
@@ -62,8 +62,7 @@ def test_every_multiplier_is_that_of_its_own_numbers_and_not_too_small(
         found |= {form: d.multipliers(form)["float64"] for form in FORMS}
         for name, column in own_sensitivities(d, nu, steps).items():
             exact = factor * mp.sqrt(mp.fsum(c * c for c in column)) / mp.sqrt(2 * mpf(rho))
-            margin = mpf(10) ** -12 if name in ("buffers", "strategy_coef") else mpf(2) * mpf(10) ** -7
-            assert exact <= mpf(found[name]) <= exact * (1 + margin), name
+            assert exact * (1 + mpf(2) ** -22) <= mpf(found[name]) <= exact * (1 + mpf("2.4e-7")), name
             in_float32 = d.multipliers(name).get("float32") if name in FORMS else None
             assert in_float32 is None or exact < mpf(in_float32) < exact * mpf("1.02"), name
         for form in FORMS:
@@ -80,8 +79,8 @@ def test_without_a_horizon_the_limit_counts() -> None:
     assert d.noise_multiplier == NuFTRL(0.1).noise_multiplier(0.5)
     ideal = POLES.noise_multiplier(0.5)
     assert d.stream_multiplier is not None
-    assert ideal < d.stream_multiplier < ideal * (1 + 1e-7)
-    assert d.multipliers("buffers")["float64"] == pytest.approx(ideal, rel=1e-13)
+    assert ideal < d.stream_multiplier < ideal * (1 + 2.4e-7)
+    assert d.multipliers("buffers")["float64"] == pytest.approx(d.stream_multiplier, rel=1e-13)
     assert {one.reason for one in d.handover if one.form != "buffers"} == {"coefficients need a number of steps"}
 
 
@@ -101,7 +100,7 @@ def test_what_does_not_hold_has_no_multiplier_and_a_reason() -> None:
     finite = small(stream=FiniteNoise([1.0, -0.5]))
     ideal = FiniteNoise([1.0, -0.5]).noise_multiplier(0.5, 5)
     assert finite.stream_multiplier is not None
-    assert ideal < finite.stream_multiplier < ideal * (1 + 1e-7)
+    assert ideal < finite.stream_multiplier < ideal * (1 + 2.4e-7)
 
 
 def test_replace_one_takes_twice_the_noise_and_four_times_the_error() -> None:
@@ -166,6 +165,7 @@ def test_json_says_everything_in_plain_numbers() -> None:
         ({"buffers": POLES}, TypeError, "buffers must be a BufferForm"),
         ({"participation": 1}, TypeError, "participation must be a Participation"),
         ({"initial_offset": [1.0, 2.0]}, ValueError, r"initial_offset must be a scalar or have shape \(3,\)"),
+        ({"initial_offset": [1.0], "problem": None}, ValueError, "initial_offset must be a number without a quadratic"),
         ({"initial_offset": math.nan}, ValueError, "initial_offset must lie in"),
         ({"notes": "a sentence"}, TypeError, "notes must be a sequence of strings"),
         ({"rho": 0.0}, ValueError, "rho must lie in"),

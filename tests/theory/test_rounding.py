@@ -33,6 +33,7 @@ from corrnoise.theory.rounding import (
 )
 
 COARSE = 2.0**-9
+ENDS = 2.4e-7  # four roundings to float32
 STEPS = 14
 Rounding = Callable[[float, int], float]
 Program = Callable[[np.ndarray, Rounding], np.ndarray]
@@ -270,20 +271,20 @@ def test_a_cascade_needs_little_more_than_its_ideal_noise(places: list[float], s
     noise = PoleNoise(places[:count], places[count : 2 * count])
     ideal = noise.limiting_sensitivity() if steps is None else noise.sensitivity(steps)
     run = section_sensitivity(noise, steps)
-    assert run >= ideal * (1 + 2.0**-24)  # the finished noise may be rounded to float32
+    assert run >= ideal * (1 + 2.0**-22)  # four roundings to float32 at the ends
     nearest = min(min(a, 2 - a) for a in noise.zeros.tolist()) if noise.zeros.size else 1.0
     growth_of_sections = float(np.prod(1 + np.abs(noise.sections()[0] - noise.sections()[1]) / nearest))
-    assert run <= ideal * (1 + 1.2e-7) + 1e-14 / nearest * growth_of_sections
+    assert run <= ideal * (1 + ENDS) + 1e-14 / nearest * growth_of_sections
 
 
 def test_equal_sections_and_one_section_of_no_effect() -> None:
     equal = PoleNoise([0.1, 0.1, 0.1], [0.2, 0.3, 0.3])
-    assert section_sensitivity(equal, 50) == pytest.approx(equal.sensitivity(50), rel=1e-7)
+    assert section_sensitivity(equal, 50) == pytest.approx(equal.sensitivity(50), rel=ENDS)
     # Gaps below the spacing of floats next to 1, and gaps that nearly coincide.
     crowded = PoleNoise([6.8e-10, 8.3e-10, 1.4e-9, 0.2], [7.2e-10, 1.0e-9, 1.8e-9, 0.4])
     assert section_sensitivity(crowded, None) == pytest.approx(crowded.limiting_sensitivity(), rel=1e-6)
     assert section_sensitivity(PoleNoise([1e-17], [0.1]), None) == math.inf
-    assert section_sensitivity(PoleNoise([], []), None) == pytest.approx(1, rel=1e-7)
+    assert section_sensitivity(PoleNoise([], []), None) == pytest.approx(1, rel=ENDS)
     assert section_sensitivity(PoleNoise([0.0], [0.5]), None) == math.inf
     assert section_sensitivity(PoleNoise([0.0], [0.5]), 10) < 3
 
@@ -295,10 +296,10 @@ def test_short_runs_take_little_more_in_every_type(nu: float, steps: int) -> Non
     gamma = noise.sensitivity(steps)
     for dtype, unit in zip(rounding.DTYPES, (2.0**-53, 2.0**-24), strict=True):
         run = recurrence_sensitivity(strategy, dtype)
-        assert gamma * (1 - 1e-12 - 4 * unit) <= run <= gamma * (1 + 2 * (steps + 8) * unit + 1e-12)
-        assert convolution_sensitivity(noise, steps, dtype) <= gamma * (1 + 40 * steps**1.5 * (steps + 8) * unit + 2e-7)
+        assert gamma * (1 - 1e-12 - 4 * unit) <= run <= gamma * (1 + 2 * (steps + 8) * unit + ENDS)
+        assert convolution_sensitivity(noise, steps, dtype) <= gamma * (1 + 40 * steps**1.5 * (steps + 8) * unit + ENDS)
     by_transforms = convolution_sensitivity(noise, steps, "float64", by="transforms")
-    assert gamma < by_transforms < gamma * (1 + 1e-7)
+    assert gamma < by_transforms < gamma * (1 + ENDS)
 
 
 def test_bounds_are_infinite_where_they_say_nothing() -> None:
@@ -312,7 +313,7 @@ def test_bounds_are_infinite_where_they_say_nothing() -> None:
     assert convolution_sensitivity(FiniteNoise([1.0, 1e300]), 5, "float32") == math.inf
     assert convolution_sensitivity(DPSGD(), 5, "float32") == pytest.approx(1, rel=1e-5)
     banded = FiniteNoise([1.0, -0.5])
-    assert convolution_sensitivity(banded, None, "float64") == pytest.approx(banded.limiting_sensitivity(), rel=1e-7)
+    assert convolution_sensitivity(banded, None, "float64") == pytest.approx(banded.limiting_sensitivity(), rel=ENDS)
     with pytest.raises(TypeError, match="noise must be a FiniteNoise"):
         convolution_sensitivity(slow, None, "float64")
 

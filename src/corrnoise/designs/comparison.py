@@ -113,7 +113,7 @@ class Comparison(Record):
         for row in self.rows:
             if row.method == method:
                 return row
-        raise KeyError(f"method must be one of {', '.join(row.method for row in self.rows)}, got {method!r}")
+        raise KeyError(f"method must be one of {', '.join(repr(row.method) for row in self.rows)}, got {method!r}")
 
     @property
     def exact(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from corrnoise.designs.comparison import TUNED, compare
 from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
 from corrnoise.designs.participation import Participation
-from corrnoise.designs.record import PROBLEMS, Design, Problem, Value, checked_metadata
+from corrnoise.designs.record import PROBLEMS, Design, Problem, Value, checked_metadata, checked_notes, checked_offset
 from corrnoise.theory import checks
 from corrnoise.theory.checks import ArrayLike
 from corrnoise.theory.finite_noise import FiniteNoise
@@ -99,6 +99,8 @@ def design(
     >>> print(f"{design.buffers_multiplier:.3f}")  # of the clip norm, for a library that runs the buffers
     2.842
     """
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function of a line of text, or None, got {progress!r}")
     show = progress or (lambda _: None)
     rho, promised = _budget(epsilon, delta, rho)
     participation = Participation(min_sep=min_sep, max_participations=max_participations)
@@ -106,7 +108,8 @@ def design(
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1)")
     kept: dict[str, Any] = {"tolerance": tolerance, **promised, **checked_metadata(metadata or {})}
     budget = {"rho": zero_out_rho(checks.real("rho", rho, SCALES), adjacency), "clip_norm": clip_norm}
-    found_notes = list(notes)
+    found_notes = list(checked_notes(notes))
+    checked_offset(initial_offset, problem)
     if checks.boolean("tune_learning_rate", tune_learning_rate):
         show("the best learning rate")
         problem, note = _tuned(problem, steps, initial_offset, budget)

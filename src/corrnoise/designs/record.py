@@ -133,8 +133,8 @@ class Design(Record):
             participation=checks.instance("participation", self.participation, Participation),
             clip_norm=checks.real("clip_norm", self.clip_norm, SCALES),
             adjacency=checks.choice("adjacency", self.adjacency, tuple(ADJACENCIES)),
-            initial_offset=_checked_offset(self.initial_offset, self.problem),
-            notes=_checked_notes(self.notes),
+            initial_offset=checked_offset(self.initial_offset, self.problem),
+            notes=checked_notes(self.notes),
             metadata=MappingProxyType(checked_metadata(self.metadata)),
         )
         for name, multiplier in (("noise", self.noise_multiplier), ("stream", self.stream_multiplier)):
@@ -326,16 +326,18 @@ def checked_metadata(metadata: object) -> dict[str, Value]:
     return values
 
 
-def _checked_notes(notes: object) -> tuple[str, ...]:
+def checked_notes(notes: object) -> tuple[str, ...]:
+    """Return ``notes`` as a tuple of sentences."""
     if isinstance(notes, str) or not isinstance(notes, Sequence) or not all(isinstance(note, str) for note in notes):
         raise TypeError(f"notes must be a sequence of strings, got {notes!r}")
     return tuple(notes)
 
 
-def _checked_offset(offset: object, problem: Problem | None) -> float | Array:
-    """The offset as a float or, for several eigenvalues, as an array."""
+def checked_offset(offset: object, problem: Problem | None) -> float | Array:
+    """Return ``offset`` as a float or, for the eigendirections of a quadratic problem, as an array."""
     array = checks.reals("initial_offset", offset, "[-1e100, 1e100]")
-    if array.ndim:
-        size = problem.eigenvalues.size if isinstance(problem, LinearRegression | MeanEstimation) else 0
-        checks.scalar_or_vector("initial_offset", array, "[-1e100, 1e100]", size)
-    return array if array.ndim else float(array)
+    if array.ndim == 0:
+        return float(array)
+    if not isinstance(problem, LinearRegression | MeanEstimation):
+        raise ValueError(f"initial_offset must be a number without a quadratic problem, got shape {array.shape}")
+    return checks.scalar_or_vector("initial_offset", array, "[-1e100, 1e100]", problem.eigenvalues.size)
