@@ -75,8 +75,8 @@ CONVENTIONS = {
         "default, which is not covered: ask for the full precision (JAX: jax_default_matmul_precision = 'highest')"
     ),
     "gaussian_noise_multiplier": (
-        "1/sqrt(2 rho), standard deviation over sensitivity of the whole run, which is one Gaussian mechanism: what "
-        "accountants take (GaussianDpEvent), never what scales the noise"
+        "1/sqrt(2 rho), standard deviation over sensitivity of the whole run, which is one Gaussian mechanism; "
+        "accountants take it (GaussianDpEvent), and it never scales the noise"
     ),
     "rho": "zero-concentrated differential privacy of the whole run; each example in at most one step",
     "step": (

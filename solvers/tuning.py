@@ -102,7 +102,7 @@ def best_nu(
         Budget and clip norm.  They do not move the optimum of a quadratic problem, and neither does the residual
         variance; that of a bound they do beside gradient noise.
     criterion
-        Of the bound.
+        Criterion of the bound, ``"distance"`` or ``"objective"``.
 
     Returns
     -------

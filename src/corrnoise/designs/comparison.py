@@ -1,4 +1,4 @@
-"""What a design gains: its error beside the errors of other noise at the same budget, each also at its own best.
+"""The comparison of a design with other noise at the same budget, at one learning rate and each at its own best.
 
 Errors are F − F*, with the factor ½ of F, for the budget, clip norm and adjacency of the design, one example a step and
 nothing clipped.  Up to three errors are compared for each noise:
@@ -60,7 +60,7 @@ class Row(Record):
     method
         Its name.
     kind
-        ``"exact"``, ``"upper bound"`` or ``"lower bound"``: what ``stationary_error`` is.
+        Kind of ``stationary_error``: ``"exact"``, ``"upper bound"`` or ``"lower bound"``.
     stationary_error
         At the learning rate of the design.
     ratio

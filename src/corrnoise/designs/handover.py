@@ -1,4 +1,4 @@
-"""What a design hands over to other programs, and in which arithmetic each form holds.
+"""The forms that a design hands over to other programs, and the arithmetic in which each of them holds.
 
 A form is a set of numbers together with the recurrence that runs them (``corrnoise.solvers.exchange``).  It is
 evaluated as it will be run, in float64 and in float32.  Its multiplier covers the sensitivity of the rounded numbers
@@ -66,7 +66,7 @@ class Handover(Record):
 
 @record
 class Reference(Record):
-    """What the forms of a design are measured by: its noise, the length of the run, and the rates x = ηλ that matter.
+    """The noise, the length of the run and the rates x = ηλ that the forms of a design are compared with.
 
     Parameters
     ----------
@@ -85,27 +85,33 @@ class Reference(Record):
     @property
     def sensitivity(self) -> float:
         """γ_T, or γ_∞ for runs of any length."""
-        return self.noise.limiting_sensitivity() if self.steps is None else self.noise.sensitivity(self.steps)
+        return _sensitivity(self.noise, self.steps)
 
     def increase(self, sensitivity: float, made: ToeplitzNoise | None = None) -> float:
         """Largest relative increase of γ² b(x) for a run with ``sensitivity`` that makes ``made``; None: the same."""
-        variances = 1.0 if made is None else made.averaged_variance(self.rates) / self._variances()
-        return float(np.max((sensitivity / self.sensitivity) ** 2 * variances)) - 1
+        variances = 1.0
+        if made is not None:
+            variances = np.max(made.averaged_variance(self.rates) / _variances(self.noise, self.rates.tobytes()))
+        return float((sensitivity / self.sensitivity) ** 2 * variances) - 1
 
-    def _variances(self) -> Array:
-        return _variances(self.noise, self.rates.tobytes())
+
+# Every candidate is compared with the same two.
+
+
+@lru_cache(maxsize=8)
+def _sensitivity(noise: ToeplitzNoise, steps: int | None) -> float:
+    return noise.limiting_sensitivity() if steps is None else noise.sensitivity(steps)
 
 
 @lru_cache(maxsize=8)
 def _variances(noise: ToeplitzNoise, rates: bytes) -> Array:
-    """The averaged variances of ``noise``, which every candidate is compared with."""
     return noise.averaged_variance(np.frombuffer(rates))
 
 
 def reference(noise: ToeplitzNoise, steps: int | None, rates: ArrayLike | None) -> Reference:
-    """What forms of ``noise`` are measured by, at rates between the smallest and the largest of ``rates``.
+    """The reference for forms of ``noise``, with rates between the smallest and the largest of ``rates``.
 
-    Without any they are measured up to rate 1.  Rates far below 1/T are left out, because a run of T steps averages
+    Without any they reach up to rate 1.  Rates far below 1/T are left out, because a run of T steps averages
     over T steps at most.
     """
     seen = 0.0 if steps is None else _SEEN / steps
@@ -183,9 +189,9 @@ def fitted_buffers(
     stream
         Rational noise in place of the noise, which is tried first.
     reference
-        What the form is measured by.
+        The noise, run and rates that the form is compared with.
     tolerance
-        Of ``stream``; later fits have larger ones.
+        Tolerance of ``stream``; later fits have larger ones.
     """
     second: BufferForm | None = None
     for bound in (None, *(bound for bound in _TOLERANCES if bound > checks.real("tolerance", tolerance))):

@@ -70,7 +70,7 @@ def design(
         Whether to take the learning rate with the smallest error after ``steps`` steps from ``initial_offset`` in place
         of the problem's own; for quadratic problems.
     tolerance
-        Of ``rational_approximation``: relative error of the variances of the stream; in [1e-12, 1).
+        Relative error of the variances of the stream (``rational_approximation``), in [1e-12, 1).
     notes
         Sentences that the report repeats.
     metadata

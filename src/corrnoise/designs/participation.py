@@ -1,4 +1,4 @@
-"""How often one example takes part in a run: what the privacy of a design rests on."""
+"""How often one example takes part in a run, on which the privacy of a design rests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of a design: what was asked for, what was found, and the noise multipliers that follow.
+"""The record of a design: the request, the noise that was found for it, and the noise multipliers that follow.
 
 A ``Design`` holds the problem, the budget, the clip norm, the adjacency, the participation and the length of the run;
 and the noise, with two approximations that run with little memory.  Everything else follows from these, above all the
@@ -92,7 +92,7 @@ class Design(Record):
     adjacency
         ``"zero-out"`` or ``"replace-one"``.
     problem
-        What the noise was designed for; None if that is not known.
+        The problem that the noise was designed for; None if it is not known.
     initial_offset
         θ_0 − θ* in the eigenbasis, a number or shape (d,), for the comparison with other noise.
     notes
@@ -175,7 +175,7 @@ class Design(Record):
 
     @property
     def reference(self) -> Reference:
-        """What the forms are measured by."""
+        """The noise, run and rates that the forms are compared with."""
         return reference(self.noise, self.steps, None if self.problem is None else self.problem.rates)
 
     def multipliers(self, form: str) -> dict[str, float | None]:

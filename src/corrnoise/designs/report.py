@@ -86,6 +86,8 @@ def what_to_run(design: Design) -> str:
         "",
         "The independent noise of a step has the standard deviation multiplier x clip norm.  The correlated noise made",
         "of it is added to the SUM of the clipped gradients of the step; a mean over B examples divides both by B.",
+        "float64 and float32 are the type of all numbers of the program.  Accelerators multiply float32 matrices in",
+        "shorter types by default, which is not covered (JAX: set jax_default_matmul_precision to 'highest').",
     ]
     if refused:
         lines += ["", "Not offered:", "", *refused]

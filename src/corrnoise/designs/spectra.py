@@ -39,7 +39,7 @@ def eigenvalues_from_file(path: str | os.PathLike[str], name: str = "path") -> S
     path
         The file.
     name
-        What errors call it.
+        Its name in errors.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> Spe
     path
         The file.
     name
-        What errors call it.
+        Its name in errors.
 
     Raises
     ------
