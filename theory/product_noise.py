@@ -25,6 +25,16 @@ from corrnoise.theory.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.records import record
 from corrnoise.theory.toeplitz_noise import RATES, UNIT, ToeplitzNoise
 
+_SMALLEST_GAP = 1e-300  # smaller ones are too close to 0 for products with others
+
+
+def _checked_gap(name: str, value: float) -> float:
+    """Return ``value`` as the gap of the one factor of a noise."""
+    gap = checks.real(name, value, "[0, 2)")
+    if 0 < gap < _SMALLEST_GAP:
+        raise ValueError(f"{name} must be 0 or at least {_SMALLEST_GAP}, got {gap!r}")
+    return gap
+
 
 @record
 class ProductNoise(ToeplitzNoise):
@@ -54,8 +64,8 @@ class ProductNoise(ToeplitzNoise):
     def __init__(self, gaps: ArrayLike, exponents: ArrayLike) -> None:
         a, e = checks.vector("gaps", gaps, "[0, 2]"), checks.vector("exponents", exponents)
         checks.same_length("gaps", a, "exponents", e)
-        if ((a > 0) & (a < 1e-300)).any():
-            raise ValueError(f"gaps must be 0 or at least 1e-300, got {a[(a > 0) & (a < 1e-300)][0]!r}")
+        if (small := (a > 0) & (a < _SMALLEST_GAP)).any():
+            raise ValueError(f"gaps must be 0 or at least {_SMALLEST_GAP}, got {float(a[small][0])!r}")
         a, place = np.unique(np.abs(a), return_inverse=True)  # −0 is 0
         e = np.bincount(place.ravel(), weights=e, minlength=a.size).astype(np.float64)
         kept = (e != 0) & (a != 1)
@@ -155,7 +165,7 @@ class NuFTRL(ProductNoise):
     nu: float
 
     def __init__(self, nu: float) -> None:
-        self._set(nu=checks.real("nu", nu, "[0, 2)"))
+        self._set(nu=_checked_gap("nu", nu))
         super().__init__([self.nu], [0.5])
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
@@ -187,7 +197,7 @@ class AntiPGD(ProductNoise):
     damping: float
 
     def __init__(self, damping: float) -> None:
-        self._set(damping=checks.real("damping", damping, "[0, 2)"))
+        self._set(damping=_checked_gap("damping", damping))
         super().__init__([self.damping], [1.0])
 
     def averaged_variance(self, rates: ArrayLike) -> Array:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from corrnoise.support.version import __version__
 
 if TYPE_CHECKING:
+    from corrnoise.designs.make import design as design
+    from corrnoise.designs.record import Design as Design
     from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic_problems import simulate as simulate
@@ -70,6 +72,8 @@ _HOMES = {
     ),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic_problems": ("simulate",),
+    "designs.make": ("design",),
+    "designs.record": ("Design",),
     "paper_checks": ("claims",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

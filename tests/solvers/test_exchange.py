@@ -24,6 +24,7 @@ from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.pole_noise import PoleNoise
 from corrnoise.theory.problems import LinearRegression
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.rounding import DTYPES
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise
 
 APPROXIMATED: list[ToeplitzNoise] = [
@@ -72,7 +73,7 @@ def test_sensitivity_of_coefficients_covers_noise_and_both_columns(nu: float, st
         exact.append(oracles.norm(oracles.reciprocal(form.noising_coef.tolist(), steps)))
         assert mpf(form.sensitivity) >= max(exact)
         assert mpf(form.sensitivity) <= max(exact) * (1 + mpf(10) ** -13)
-        multiplier = mpf(form.noise_multiplier(rho, adjacency="replace-one"))
+        multiplier = mpf(form.noise_multiplier(rho, matrix="strategy", adjacency="replace-one"))
         assert multiplier >= 2 * max(exact) / mp.sqrt(2 * mpf(rho))
 
 
@@ -264,16 +265,78 @@ def test_arguments_of_forms_are_checked() -> None:
         BufferForm([0.5], [1.0]).sensitivity_upper_bound(0)
 
 
-def test_jax_privacy_reads_the_same_strategy() -> None:
-    jax = pytest.importorskip("jax")
-    blts = pytest.importorskip("jax_privacy.matrix_factorization.buffered_toeplitz")
-    jax.config.update("jax_enable_x64", True)
-    form = buffer_form(PoleNoise([0.1, 0.01], [0.05, 0.3]))
-    theirs = blts.BufferedToeplitz.build(form.buf_decay.tolist(), form.output_scale.tolist())
-    assert np.asarray(theirs.toeplitz_coefs(50)) == pytest.approx(form.coefficients(50), rel=1e-12)
-    inverse = np.asarray(theirs.inverse().toeplitz_coefs(50))
-    assert inverse == pytest.approx(noise_from_buffers(form).coefficients(50), rel=1e-9, abs=1e-12)
-    assert math.sqrt(blts.sensitivity_squared(theirs, 50)) == pytest.approx(form.sensitivity_upper_bound(50), rel=1e-12)
+# -- as they are run ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", APPROXIMATED, ids=repr)
+def test_recurrences_make_the_noise_of_the_buffers(noise: ToeplitzNoise) -> None:
+    rational = rational_approximation(noise, 1e-6)
+    assert isinstance(rational, PoleNoise)
+    form = buffer_form(rational)
+    z = np.random.default_rng(0).standard_normal(2000)
+    exact = np.convolve(z, rational.coefficients(2000))[:2000]
+    assert form.noise_as_run(z, dtype="float64") == pytest.approx(exact, rel=1e-10, abs=1e-10)
+    coarse = form.noise_as_run(z, dtype="float32")
+    assert coarse == pytest.approx(exact, rel=1e-3, abs=1e-4)
+    if form.buf_decay.size:
+        assert coarse != pytest.approx(exact, rel=1e-10, abs=1e-10)
+        assert form.noise_as_run(z, dtype="float64") != pytest.approx(z, rel=1e-3)
+
+
+@given(pole_noises(), st.integers(1, 60), log_uniform(1e-3, 1e3))
+@settings(max_examples=40)
+def test_multipliers_of_runs_cover_those_of_exact_arithmetic(noise: PoleNoise, steps: int, rho: float) -> None:
+    form = buffer_form(noise)
+    for length in (steps, None):
+        exact = form.sensitivity_upper_bound(length)
+        run = [form.sensitivity_as_run(length, dtype=dtype) for dtype in DTYPES]
+        assert exact <= run[0]
+        assert form.stored_as("float32").sensitivity_upper_bound(length) <= run[1]
+        for dtype, gamma in zip(DTYPES, run, strict=True):
+            assert form.noise_multiplier(rho, length, dtype=dtype) >= gamma / math.sqrt(2 * rho) * (1 - 1e-15)
+    columns = toeplitz_form(noise, steps)
+    for matrix in ("strategy", "noising"):
+        gammas = [columns.sensitivity_as_run(matrix=matrix, dtype=dtype) for dtype in DTYPES]
+        assert noise.sensitivity(steps) * (1 - 1e-12) <= gammas[0] <= gammas[1] * (1 + 1e-6)
+        for dtype, gamma in zip(DTYPES, gammas, strict=True):
+            assert columns.noise_multiplier(rho, matrix=matrix, dtype=dtype) >= gamma / math.sqrt(2 * rho) * (1 - 1e-15)
+
+
+def test_what_cannot_be_run_is_named() -> None:
+    form = buffer_form(PoleNoise([0.1], [0.3]))
+    with pytest.raises(ValueError, match="dtype must be one of 'float64', 'float32', got 'bfloat16'"):
+        form.noise_as_run([1.0], dtype="bfloat16")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="dtype must be one of"):
+        form.noise_multiplier(1.0, dtype="float16")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="matrix must be one of 'strategy', 'noising', got 'decoder'"):
+        toeplitz_form(NuFTRL(0.1), 3).noise_multiplier(1.0, matrix="decoder")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="matrix must be 'strategy'"):
+        buffer_form(PoleNoise([0.1], [0.3]), "noising").noise_as_run([1.0], dtype="float64")
+    with pytest.raises(ValueError, match="steps must be an integer >= 1, got 0"):
+        form.sensitivity_as_run(0, dtype="float64")
+    with pytest.raises(ValueError, match="output_scale must lie in"):
+        BufferForm([0.5], [1e300]).stored_as("float32")
+
+
+def test_scales_beyond_the_range_of_floats_are_refused() -> None:
+    crowded = PoleNoise(0.5 + np.arange(40) * 1e-15, np.linspace(0.6, 0.9, 40))
+    with pytest.raises(ValueError, match=r"further apart for scales within floats|distinct zeros"):
+        buffer_form(crowded)
+    with pytest.raises(ValueError, match="noise must have distinct zeros"):
+        buffer_form(PoleNoise([1e-18, 2e-18], [0.1, 0.2]))  # both decays are 1
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([0.0, 1.0], r"strategy_coef\[0\] must not be 0"),
+        ([], "strategy_coef must be a non-empty vector"),
+        ([1.0, math.nan], "strategy_coef must lie in"),
+    ],
+)
+def test_strategies_that_are_none_are_named(column: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        noise_from_strategy(column, 5)
 
 
 def test_what_is_no_noise_and_no_form_is_named() -> None:

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 from strategies import gaps, log_uniform, mean_estimations, regressions
 
+from corrnoise.solvers import tuning
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
 from corrnoise.solvers.tuning import (
     TunedRun,
     _refined,
+    _Shortened,
     best_damping,
     best_learning_rate,
     best_nu,
@@ -261,6 +263,57 @@ def test_the_smaller_of_two_minima_is_found():
     assert least == pytest.approx(0.99, rel=1e-12)
     assert _refined(lambda x: x, points, points)[0] == 0
     assert _refined(lambda x: -x, points, -points)[0] == pytest.approx(9.5)
+
+
+@pytest.mark.parametrize("offset", [0.3, 1e4])
+@pytest.mark.parametrize("noise", [DPSGD(), NuFTRL(1e-3), optimal_noise], ids=repr)
+@pytest.mark.parametrize(
+    ("problem", "steps"),
+    [
+        (LinearRegression(1 / np.arange(1.0, 201), 0.02, 0.3), 3000),
+        (LinearRegression(np.arange(1.0, 401) ** -2, 0.1, kurtosis=1.8), 300),
+        (LinearRegression([1.0, 1.0, 1.0, 0.1, 0.1], 0.1), 50),
+    ],
+    ids=["1/k", "1/k^2", "repeated"],
+)
+def test_shorter_sums_are_exact_to_1e_9(problem, steps, noise, offset):
+    shortened = _Shortened(problem, steps, np.asarray(offset), {"rho": 0.1, "clip_norm": 2.0})
+    assert shortened.eigenvalues.size < problem.eigenvalues.size
+    limit = stability_limit(problem)
+    for share in (0.99, 0.3, 0.01, 1e-4):
+        tuned = at(problem, share * limit)
+        made = noise(tuned) if callable(noise) else noise
+        exact = tuned.learning_curve(made, steps, horizon=steps, rho=0.1, clip_norm=2.0, initial_offset=offset)[-1]
+        assert shortened.error(tuned, made) == pytest.approx(exact, rel=1e-9)
+        shortened.weights = shortened.weights * 1.0001  # as if an eigenvalue were counted too often
+        assert shortened.error(tuned, made) != pytest.approx(exact, rel=1e-6)
+        shortened.weights = shortened.weights / 1.0001
+
+
+@pytest.mark.parametrize("noise", [lambda p: DPSGD(), optimal_noise])
+def test_long_runs_are_searched_by_shorter_sums(noise, monkeypatch):
+    problem = LinearRegression(1 / np.arange(1.0, 201), 0.02)
+    found = []
+    for long in (0.0, math.inf):
+        monkeypatch.setattr(tuning, "_LONG", long)
+        found.append(best_learning_rate(problem, 1000, noise, initial_offset=0.3, rho=0.1))
+    shorter, exact = found
+    assert shorter.learning_rate == pytest.approx(exact.learning_rate, rel=1e-4)
+    assert exact.error * (1 - 1e-9) <= shorter.error <= exact.error * (1 + 1e-9)
+    tuned = at(problem, shorter.learning_rate)
+    curve = tuned.learning_curve(shorter.noise, 1000, horizon=1000, rho=0.1, initial_offset=0.3)
+    assert shorter.error == curve[-1]  # exact for the learning rate that is returned
+
+
+def test_directions_that_differ_are_not_summed_up():
+    long = 10**6
+    spectrum = np.array([1.0, 0.5])
+    assert _Shortened.pays(LinearRegression(spectrum, 0.1), long, np.asarray(0.3))
+    assert not _Shortened.pays(LinearRegression(spectrum, 0.1), 100, np.asarray(0.3))
+    assert not _Shortened.pays(LinearRegression(spectrum, 0.1), long, np.array([0.3, 0.4]))
+    assert not _Shortened.pays(LinearRegression(spectrum, 0.1, kurtosis=[1.0, 2.0]), long, np.asarray(0.3))
+    unstable = _Shortened(LinearRegression(spectrum, 0.1), 200, np.asarray(0.3), {"rho": 1.0, "clip_norm": 1.0})
+    assert unstable.error(LinearRegression(spectrum, 50.0), DPSGD()) == math.inf
 
 
 def test_a_fixed_noise_is_the_constant_function():

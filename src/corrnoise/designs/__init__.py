@@ -1,0 +1,1 @@
+"""Designs: noise for a problem and a privacy budget, as a practitioner takes it away."""

@@ -1,0 +1,73 @@
+"""A design as plain data, for JSON: all of it but the coefficients, with the meaning of every name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from corrnoise.designs.record import FORMAT, VERSION
+from corrnoise.solvers.exchange import CONVENTIONS
+from corrnoise.support.serialise import plain
+from corrnoise.support.version import __version__
+from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.privacy import gaussian_noise_multiplier
+
+if TYPE_CHECKING:
+    from corrnoise.designs.record import Design
+
+
+def description(design: Design) -> dict[str, Any]:
+    """Everything but the coefficients, in plain lists, strings and numbers."""
+    return {
+        "format": f"{FORMAT} {VERSION}",
+        "corrnoise": __version__,
+        "privacy": _privacy(design),
+        "problem": plain(design.problem),
+        "noise": {**plain(design.noise), "noise_multiplier": design.noise_multiplier},
+        "stream": _stream(design),
+        "coefficients": {
+            "noise_multiplier": design.toeplitz_multiplier,
+            "strategy_coef": _form(design, "strategy_coef"),
+            "noising_coef": _form(design, "noising_coef"),
+        },
+        "buffers": _buffers(design),
+        "comparison": None if design.problem is None else design.comparison.description(),
+        "notes": list(design.notes),
+        "metadata": dict(design.metadata),
+        "conventions": CONVENTIONS,
+    }
+
+
+def _privacy(design: Design) -> dict[str, Any]:
+    names = ("rho", "clip_norm", "adjacency", "steps")
+    return {
+        **{name: getattr(design, name) for name in names},
+        "participation": design.participation.arguments(),
+        "gaussian_noise_multiplier": gaussian_noise_multiplier(design.rho),
+    }
+
+
+def _stream(design: Design) -> dict[str, Any] | None:
+    stream = design.stream
+    if stream is None:
+        return None
+    if isinstance(stream, PoleNoise):
+        numbers = {"zero_gaps": stream.zeros.tolist(), "pole_gaps": stream.poles.tolist()}
+    else:
+        numbers = {"coefficients": stream.values.tolist()}
+    return {**numbers, "noise_multiplier": design.stream_multiplier}
+
+
+def _buffers(design: Design) -> dict[str, Any]:
+    """The buffers where they hold in some type; otherwise only the reasons."""
+    multiplier = design.buffers_multiplier
+    numbers: dict[str, Any] = {}
+    if design.buffers is not None and multiplier is not None:
+        numbers["buf_decay"] = design.buffers.buf_decay.tolist()
+        numbers["output_scale"] = design.buffers.output_scale.tolist()
+    return {**numbers, "noise_multiplier": multiplier, **_form(design, "buffers")}
+
+
+def _form(design: Design, form: str) -> dict[str, Any]:
+    """The multipliers of a form by type, and the reason for every type in which it is refused."""
+    refused = {one.dtype: one.reason for one in design.handover if one.form == form and one.reason}
+    return {"noise_multipliers": design.multipliers(form), "refused": refused}

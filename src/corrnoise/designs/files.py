@@ -1,0 +1,263 @@
+"""Designs as files: one ``.npz`` file that is read back, and tables, text and pictures beside it.
+
+NumPy reads the ``.npz`` file without pickles.  It holds the arguments of the design, its multipliers, and the arrays
+that other programs run; a checksum covers all of it.  Format 1 derived the buffers from the stream, kept the initial
+offset in the metadata, and had no participation and no notes; it is still read.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+
+from corrnoise.designs.participation import Participation
+from corrnoise.designs.record import FORMAT, PROBLEMS, VERSION
+from corrnoise.solvers.exchange import BufferForm
+from corrnoise.support.files import whole_files
+from corrnoise.support.serialise import rebuilt
+from corrnoise.support.version import __version__
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.noise_kinds import KINDS
+from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.records import Record
+
+if TYPE_CHECKING:
+    from corrnoise.designs.record import Design
+
+#: All names of files.  A design need not have all of them; those of an earlier design are removed.
+NAMES = (
+    *("design.npz", "design.json", "report.txt", "coefficients.csv", "poles.csv", "stream.csv"),
+    *("comparison.pdf", "comparison.png", "comparison.csv"),
+)
+_MAIN = "design.npz"
+
+_PARTS: dict[str, Mapping[str, type[Any]]] = {
+    "noise": KINDS,
+    "stream": {kind.__name__: kind for kind in (PoleNoise, FiniteNoise)},
+    "buffers": {"BufferForm": BufferForm},
+    "participation": {"Participation": Participation},
+    "problem": PROBLEMS,
+}
+_VALUES = ("rho", "steps", "clip_norm", "adjacency", "initial_offset")
+_MULTIPLIERS = ("noise_multiplier", "stream_multiplier", "toeplitz_multiplier", "buffers_multiplier")
+
+
+# -- saving ------------------------------------------------------------------------------------------------------------
+
+
+def save(design: Design, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[Path]:
+    """Write all files of a design, or none; see ``Design.save``."""
+    folder = checked_folder(folder, overwrite=overwrite)
+    with _made(folder), whole_files(folder, stale=NAMES) as staging:
+        staging.joinpath(_MAIN).write_bytes(archive(design))
+        texts = {"design.json": design.json(), "report.txt": design.report(), **tables(design)}
+        for name, text in texts.items():
+            staging.joinpath(name).write_text(text, encoding="utf-8", newline="")
+        if design.problem is not None:
+            from corrnoise.designs.figure import write_picture
+
+            write_picture(design, staging)
+        return [folder / path.name for path in sorted(staging.iterdir())]
+
+
+def checked_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Return ``folder`` as a path, if a design may be written there."""
+    path = checked_path("folder", folder)
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"folder must be a folder, got {os.fspath(path)!r}, which is a file")
+    nearest = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if not os.access(nearest, os.W_OK):
+        raise PermissionError(f"folder must be writable, got {os.fspath(path)!r}")
+    there = [name for name in NAMES if path.joinpath(name).exists()]
+    if there and not overwrite:
+        raise FileExistsError(
+            f"folder must not hold a design, got {os.fspath(path)!r} with {', '.join(there)}: choose another one, or "
+            "overwrite it"
+        )
+    return path
+
+
+def checked_path(name: str, path: object) -> Path:
+    """Return ``path`` as a path."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} must be a path, as a string or os.PathLike, got {path!r}")
+    return Path(path)
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make the folder if it is missing, and remove it again if nothing comes of it."""
+    there = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if not there:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def archive(design: Design) -> bytes:
+    """The bytes of ``design.npz``."""
+    entries: dict[str, Any] = {name: np.asarray(v) for name, v in _entries(design).items() if v is not None}
+    file = io.BytesIO()
+    np.savez(file, **entries, checksum=np.array(_checksum(entries)))
+    return file.getvalue()
+
+
+def _entries(design: Design) -> dict[str, Any]:
+    """Arrays by name: the arguments of the design, then its multipliers and the arrays that are run."""
+    entries: dict[str, Any] = {"format": f"{FORMAT} {VERSION}", "corrnoise": __version__}
+    for part, kinds in _PARTS.items():
+        record = getattr(design, part)
+        if record is not None:
+            entries |= _part_entries(part, record, kinds)
+    entries |= {name: getattr(design, name) for name in _VALUES}
+    entries["notes"] = json.dumps(list(design.notes))
+    entries["metadata"] = json.dumps(dict(design.metadata), allow_nan=False)
+    entries |= {name: getattr(design, name) for name in _MULTIPLIERS}
+    if design.toeplitz is not None and design.toeplitz_multiplier is not None:
+        entries["noising_coef"] = design.toeplitz.noising_coef
+        entries["strategy_coef"] = design.toeplitz.strategy_coef
+    if design.buffers is not None and design.buffers_multiplier is not None:
+        entries["buf_decay"] = design.buffers.buf_decay
+        entries["output_scale"] = design.buffers.output_scale
+    return entries
+
+
+def _part_entries(part: str, record: Record, kinds: Mapping[str, type[Any]]) -> dict[str, Any]:
+    kind = type(record).__name__
+    if kinds.get(kind) is not type(record):
+        raise TypeError(f"{part} must be one of {', '.join(kinds)} to be saved, got {record!r}")
+    return {f"{part}.kind": kind} | {f"{part}.{name}": value for name, value in record.arguments().items()}
+
+
+def _checksum(entries: Mapping[str, Any]) -> str:
+    """SHA-256 over names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(entries):
+        entry = entries[name]
+        digest.update(f"{name}\0{entry.dtype.str}\0{entry.shape}\0".encode())
+        digest.update(np.ascontiguousarray(entry).tobytes())
+    return digest.hexdigest()
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The arguments of a design that was saved; see ``Design.load``."""
+    file = checked_path("path", path)
+    if file.is_dir():
+        file = file / _MAIN
+    version, entries = _read(file)
+    values = {name: entry.item() if entry.ndim == 0 else entry for name, entry in entries.items()}
+    try:
+        return _arguments(version, values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _refusal(file, f"damaged: {error}") from error
+
+
+def _arguments(version: int, values: dict[str, Any]) -> dict[str, Any]:
+    metadata = json.loads(values["metadata"])
+    if version == 1:
+        values["initial_offset"] = metadata.pop("initial_offset", 0.0)
+        values["notes"] = "[]"
+        values |= {"participation.kind": "Participation"}
+        if "buf_decay" in values:
+            buffers = {"kind": "BufferForm", "buf_decay": values["buf_decay"], "output_scale": values["output_scale"]}
+            values |= {f"buffers.{name}": value for name, value in buffers.items()}
+    arguments = {part: _rebuilt(part, kinds, values) for part, kinds in _PARTS.items()}
+    arguments |= {name: values.get(name) for name in _VALUES}
+    return {**arguments, "notes": tuple(json.loads(values["notes"])), "metadata": metadata}
+
+
+def _rebuilt(part: str, kinds: Mapping[str, type[Any]], values: Mapping[str, Any]) -> Any:
+    """The record that ``part`` of a file describes; None where there is none."""
+    if f"{part}.kind" not in values:
+        return None
+    described = {name.removeprefix(f"{part}."): v for name, v in values.items() if name.startswith(f"{part}.")}
+    return rebuilt(described, kinds)
+
+
+def _read(path: Path) -> tuple[int, dict[str, Any]]:
+    """The format and the arrays of a file of ``save``, after all checks of the file itself."""
+    data = path.read_bytes()
+    try:
+        with ZipFile(io.BytesIO(data)) as container:
+            damaged = container.testzip()
+        if damaged is not None:
+            raise BadZipFile(f"bad checksum of {damaged}")
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            entries = dict(file)
+    except (BadZipFile, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise _refusal(path, f"foreign or damaged: {error}") from error
+    name, _, version = str(entries.get("format", "")).partition(" ")
+    if name != FORMAT or not version.isdecimal():
+        raise _refusal(path, "foreign")
+    if int(version) > VERSION:
+        raise _refusal(path, f"of the later format {version}, which a later corrnoise reads")
+    if str(entries.pop("checksum", "")) != _checksum(entries):
+        raise _refusal(path, "damaged: wrong checksum")
+    return int(version), entries
+
+
+def _refusal(path: Path, reason: str) -> ValueError:
+    return ValueError(f"path must be a file of Design.save, got {os.fspath(path)!r}, which is {reason}")
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def tables(design: Design) -> dict[str, str]:
+    """Coefficients and poles as CSV, by name of the file."""
+    found = {}
+    if design.toeplitz is not None and design.toeplitz_multiplier is not None:
+        found["coefficients.csv"] = _coefficient_table(design)
+    if isinstance(design.stream, PoleNoise):
+        comments = [
+            "sections of B(z) = prod (1 - (1 - zero_gap) z)/(1 - (1 - pole_gap) z)",
+            f"noise multiplier: {design.stream_multiplier!r}",
+        ]
+        zeros, poles = (part.tolist() for part in design.stream.sections())
+        found["poles.csv"] = _csv(comments, ["zero_gap", "pole_gap"], zip(zeros, poles, strict=True))
+    if isinstance(design.stream, FiniteNoise):
+        comments = ["all noise coefficients of the stream", f"noise multiplier: {design.stream_multiplier!r}"]
+        found["stream.csv"] = _csv(comments, ["t", "noising_coef"], enumerate(design.stream.values.tolist()))
+    return found
+
+
+def _coefficient_table(design: Design) -> str:
+    form = design.toeplitz
+    assert form is not None
+    comments = [
+        "first columns of the noising matrix and of the strategy; beta is noising_coef",
+        f"noise multiplier: {design.toeplitz_multiplier!r}, for {design.steps} steps,"
+        f" {design.participation.in_words()}, whichever column and type of those below is run",
+    ]
+    for column in ("strategy_coef", "noising_coef"):
+        held = [f"{dtype} {value!r}" for dtype, value in design.multipliers(column).items() if value is not None]
+        comments.append(f"noise multiplier of {column} alone: {', '.join(held) or 'none, it must not be run'}")
+    columns = (form.noising_coef.tolist(), form.strategy_coef.tolist())
+    rows = zip(range(form.noising_coef.size), *columns, strict=True)
+    return _csv(comments, ["t", "noising_coef", "strategy_coef"], rows)
+
+
+def _csv(comments: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[float]]) -> str:
+    file = io.StringIO()
+    file.writelines(f"# {comment}\n" for comment in comments)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return file.getvalue()

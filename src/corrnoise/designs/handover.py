@@ -1,0 +1,223 @@
+"""The forms that a design hands over to other programs, and the arithmetic in which each of them holds.
+
+A form is a set of numbers together with the recurrence that runs them (``corrnoise.solvers.exchange``).  It is
+evaluated as it will be run, in float64 and in float32.  Its multiplier covers the sensitivity of the rounded numbers
+and of all rounding errors of the recurrence.  That multiplier is never too small, but it may be so large that the form
+is useless.  So a form *holds* in a type only if
+
+    γ_run² b_run(x) <= 1.03 γ² b(x)    at the rates x of the problem,
+
+where γ_run is the sensitivity that is covered and b_run the averaged variance of the noise that is made; γ and b belong
+to the noise of the design.  Stationary errors of quadratic problems are sums of these products, so that those due to
+privacy exceed the errors of the design by 3 % at most.  Otherwise the form is refused for this type, with the reason.
+
+Buffers are fitted to the noise with as many poles as hold in both types, and if there are none, in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import cast
+
+import numpy as np
+
+from corrnoise.solvers.exchange import BufferForm, Matrix, ToeplitzForm, buffer_form, noise_from_buffers
+from corrnoise.solvers.rational_approximation import rational_approximation
+from corrnoise.theory import checks
+from corrnoise.theory.checks import Array, ArrayLike
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.records import Record, record
+from corrnoise.theory.rounding import DTYPES, Dtype, convolution_sensitivity, section_sensitivity
+from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+
+FORMS = ("buffers", "strategy_coef", "noising_coef")
+LARGEST_INCREASE = 0.03  #: of errors due to privacy, where a form holds
+_TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of fits with fewer and fewer poles
+_RUN = 20_000  # steps of the recurrence that are run and compared
+_CLOSE = 1e-3  # relative distance of the noise coefficients that are run from those of the form, in the 2-norm
+_POINTS = 16  # rates x
+_UNKNOWN = 10_000  # steps whose rates are compared where neither problem nor horizon is known
+_SEEN = 0.1  # times 1/T, the smallest rate that is compared
+
+
+@record
+class Handover(Record):
+    """A form in one arithmetic.
+
+    Parameters
+    ----------
+    form
+        ``"buffers"``, ``"strategy_coef"`` or ``"noising_coef"``.
+    dtype
+        ``"float64"`` or ``"float32"``.
+    sensitivity
+        Upper bound of the sensitivity of a run in this arithmetic, zero-out; None where the form is refused.
+    reason
+        Why it is refused; empty where it holds.
+    """
+
+    form: str
+    dtype: str
+    sensitivity: float | None
+    reason: str
+
+
+@record
+class Reference(Record):
+    """The noise, the length of the run and the rates x = ηλ that the forms of a design are compared with.
+
+    Parameters
+    ----------
+    noise
+        The noise that the forms stand for.
+    steps
+        Length of the run; None for any length.
+    rates
+        In (0, 2), shape (n,).
+    """
+
+    noise: ToeplitzNoise
+    steps: int | None
+    rates: Array
+
+    @property
+    def sensitivity(self) -> float:
+        """γ_T, or γ_∞ for runs of any length."""
+        return _sensitivity(self.noise, self.steps)
+
+    def increase(self, sensitivity: float, made: ToeplitzNoise | None = None) -> float:
+        """Largest relative increase of γ² b(x) for a run with ``sensitivity`` that makes ``made``; None: the same."""
+        variances = 1.0
+        if made is not None:
+            variances = np.max(made.averaged_variance(self.rates) / _variances(self.noise, self.rates.tobytes()))
+        return float((sensitivity / self.sensitivity) ** 2 * variances) - 1
+
+
+# Every candidate is compared with the same two.
+
+
+@lru_cache(maxsize=8)
+def _sensitivity(noise: ToeplitzNoise, steps: int | None) -> float:
+    return noise.limiting_sensitivity() if steps is None else noise.sensitivity(steps)
+
+
+@lru_cache(maxsize=8)
+def _variances(noise: ToeplitzNoise, rates: bytes) -> Array:
+    return noise.averaged_variance(np.frombuffer(rates))
+
+
+def reference(noise: ToeplitzNoise, steps: int | None, rates: ArrayLike | None) -> Reference:
+    """The reference for forms of ``noise``, with rates between the smallest and the largest of ``rates``.
+
+    Without any they reach up to rate 1.  Rates far below 1/T are left out, because a run of T steps averages
+    over T steps at most.
+    """
+    seen = 0.0 if steps is None else _SEEN / steps
+    ends = np.array([1 / (steps or _UNKNOWN), 1.0] if rates is None else [np.min(rates), np.max(rates)])
+    low, high = np.clip(np.maximum(ends, min(seen, 1.0)), 1e-300, math.nextafter(2.0, 0.0)).tolist()
+    return Reference(noise, steps, np.unique(np.clip(np.geomspace(low, high, _POINTS), low, high)))
+
+
+# -- the forms ---------------------------------------------------------------------------------------------------------
+
+
+def buffer_handover(form: BufferForm | None, dtype: Dtype, reference: Reference) -> Handover:
+    """Whether ``form`` holds in ``dtype``, with its sensitivity."""
+    if form is None:
+        return Handover("buffers", dtype, None, "no sum of few decaying exponentials is close to the noise and holds")
+    try:
+        stored = form.stored_as(dtype)
+    except ValueError:
+        return Handover("buffers", dtype, None, f"its scales exceed the range of {dtype}")
+    gamma = form.sensitivity_as_run(reference.steps, dtype=dtype)
+    if math.isinf(gamma):
+        reason = f"a decay is 1 to within the rounding of {dtype}: the sensitivity of runs of any length is not bounded"
+        return Handover("buffers", dtype, None, reason)
+    try:
+        made = noise_from_buffers(stored)
+    except ValueError:
+        return Handover("buffers", dtype, None, f"rounded to {dtype} it is no noise with real and stable poles")
+    if (reason := _too_much(reference.increase(gamma, made), dtype)) or (reason := _astray(stored, made, dtype)):
+        return Handover("buffers", dtype, None, reason)
+    return Handover("buffers", dtype, gamma, "")
+
+
+def _too_much(increase: float, dtype: Dtype) -> str:
+    """The reason to refuse an increase of errors, empty for none."""
+    if increase <= LARGEST_INCREASE:
+        return ""
+    return f"errors due to privacy would be {_percent(increase)} larger, to cover all rounding errors of {dtype}"
+
+
+def _percent(increase: float) -> str:
+    return f"{100 * increase:.2g} %" if increase < 10 else f"{1 + increase:.2g} times"
+
+
+def _astray(form: BufferForm, made: PoleNoise, dtype: Dtype) -> str:
+    """The reason to refuse buffers whose recurrence in ``dtype`` does not make the noise ``made``, empty for none."""
+    impulse = np.zeros(_RUN)
+    impulse[0] = 1.0
+    exact = made.coefficients(_RUN)
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = float(np.linalg.norm(form.noise_as_run(impulse, dtype=dtype) - exact) / np.linalg.norm(exact))
+    if distance <= _CLOSE:
+        return ""
+    return f"run in {dtype} its recurrence makes other noise (relative distance {distance:.2g})"
+
+
+def toeplitz_handover(form: ToeplitzForm | None, column: str, dtype: Dtype, reference: Reference) -> Handover:
+    """Whether a column of ``form``, ``"strategy_coef"`` or ``"noising_coef"``, holds in ``dtype``."""
+    if form is None:
+        return Handover(column, dtype, None, "coefficients need a number of steps")
+    matrix = cast(Matrix, column.removesuffix("_coef"))
+    gamma = max(form.sensitivity, form.sensitivity_as_run(matrix=matrix, dtype=dtype))
+    if math.isinf(gamma):
+        return Handover(column, dtype, None, f"rounding errors of {dtype} may be as large as the noise")
+    reason = _too_much(reference.increase(gamma), dtype)
+    return Handover(column, dtype, None if reason else gamma, reason)
+
+
+def fitted_buffers(
+    stream: PoleNoise | FiniteNoise | None, reference: Reference, tolerance: float = 1e-6
+) -> BufferForm | None:
+    """The buffers of the most accurate fit that holds in both types, or else in float64; None where there is none.
+
+    Parameters
+    ----------
+    stream
+        Rational noise in place of the noise, which is tried first.
+    reference
+        The noise, run and rates that the form is compared with.
+    tolerance
+        Tolerance of ``stream``; later fits have larger ones.
+    """
+    second: BufferForm | None = None
+    for bound in (None, *(bound for bound in _TOLERANCES if bound > checks.real("tolerance", tolerance))):
+        try:
+            fit = stream if bound is None else rational_approximation(reference.noise, bound)
+            form = buffer_form(fit) if isinstance(fit, PoleNoise) else None
+        except (ArithmeticError, TypeError, ValueError):
+            continue
+        held = [not buffer_handover(form, dtype, reference).reason for dtype in DTYPES]
+        if all(held):
+            return form
+        if held[0] and second is None:
+            second = form
+    return second
+
+
+# -- the project's own streams -----------------------------------------------------------------------------------------
+
+
+def stream_sensitivity(stream: PoleNoise | FiniteNoise, steps: int | None) -> float:
+    """Upper bound of the sensitivity of a run with a ``NoiseStream`` of ``stream``, rounding errors included."""
+    if isinstance(stream, PoleNoise):
+        return section_sensitivity(stream, steps)
+    return convolution_sensitivity(stream, steps, "float64")
+
+
+def transform_sensitivity(noise: ToeplitzNoise, steps: int) -> float:
+    """Upper bound of the sensitivity of a run with ``NoiseStream(noise, …, steps=steps)``, rounding errors included."""
+    return convolution_sensitivity(noise, steps, "float64", by="transforms")

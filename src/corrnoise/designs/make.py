@@ -1,0 +1,224 @@
+"""Making a design: the best noise for a problem and a budget, and the forms in which it runs."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from corrnoise.designs.comparison import TUNED, compare
+from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
+from corrnoise.designs.participation import Participation
+from corrnoise.designs.record import PROBLEMS, Design, Problem, Value, checked_metadata, checked_notes, checked_offset
+from corrnoise.theory import checks
+from corrnoise.theory.checks import ArrayLike
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.privacy import gaussian_rho, zero_out_rho
+from corrnoise.theory.problems import QuadraticProblem
+from corrnoise.theory.strongly_convex import StronglyConvex
+from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise
+
+LARGEST_DIMENSION = 1_000_000  #: for which errors are computed, at about a minute each
+_BYTES_A_STEP = 600  # of coefficients, their transforms and their text
+_MEMORY = 8 * 2**30  # bytes, where the system does not tell
+
+
+def design(
+    problem: Problem,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    steps: int | None = None,
+    min_sep: int = 1,
+    max_participations: int = 1,
+    clip_norm: float = 1.0,
+    adjacency: str = "zero-out",
+    initial_offset: ArrayLike = 0.0,
+    tune_learning_rate: bool = False,
+    tolerance: float = 1e-6,
+    notes: Sequence[str] = (),
+    metadata: Mapping[str, Value] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Design:
+    """The optimal noise of a problem for a privacy budget, in the forms in which it runs.
+
+    Parameters
+    ----------
+    problem
+        ``LinearRegression`` or ``MeanEstimation`` with a stable learning rate: the noise minimises the exact stationary
+        error.  ``StronglyConvex``: it minimises an upper bound of it (criterion ``"objective"``).  A step has one
+        example.
+    epsilon, delta
+        The run is to be (ε, δ)-DP.  The noise is as little as one Gaussian mechanism needs for it.
+    rho
+        The run is to be ρ-zCDP, with ρ in [1e-100, 1e100]; in place of ``epsilon`` and ``delta``.
+    steps
+        Horizon T >= 1; None for any number of steps, which takes a little more noise.  The horizon sets how much noise
+        is needed, not its correlation, which is that of long runs.
+    min_sep, max_participations
+        How often one example takes part.  Only one participation is covered, ``max_participations=1``.
+    clip_norm
+        G, in [1e-100, 1e100].
+    adjacency
+        ``"zero-out"`` or ``"replace-one"``.
+    initial_offset
+        θ_0 − θ* in the eigenbasis, a number or shape (d,): where runs start that are compared.
+    tune_learning_rate
+        Whether to take the learning rate with the smallest error after ``steps`` steps from ``initial_offset`` in place
+        of the problem's own; for quadratic problems.
+    tolerance
+        Relative error of the variances of the stream (``rational_approximation``), in [1e-12, 1).
+    notes
+        Sentences that the report repeats.
+    metadata
+        Whatever else is to be remembered: strings, finite numbers and booleans by name.
+    progress
+        Called with a line of text before every longer part.  The comparison, which is otherwise computed when it is
+        first asked for, is then computed at once.
+
+    Returns
+    -------
+    ``Design``, which remembers ``epsilon``, ``delta`` and ``tolerance`` in its metadata.
+
+    Raises
+    ------
+    ValueError
+        The budget is not given in exactly one way, the learning rate is unstable, the run is too long for the memory of
+        this machine, an example takes part more than once, or an argument is out of its range.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> problem = cn.LinearRegression([1.0, 0.3, 0.1], learning_rate=0.1)
+    >>> design = cn.design(problem, epsilon=2.0, delta=1e-6, steps=1000, initial_offset=0.5)
+    >>> print(f"{design.comparison['DP-SGD'].best_ratio:.2f}")  # DP-SGD at its own best learning rate
+    5.77
+    >>> print(f"{design.buffers_multiplier:.3f}")  # of the clip norm, for a library that runs the buffers
+    2.842
+    """
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function of a line of text, or None, got {progress!r}")
+    show = progress or (lambda _: None)
+    rho, promised = _budget(epsilon, delta, rho)
+    participation = Participation(min_sep=min_sep, max_participations=max_participations)
+    _check_size(problem, steps)
+    tolerance = checks.real("tolerance", tolerance, "[1e-12, 1)")
+    kept: dict[str, Any] = {"tolerance": tolerance, **promised, **checked_metadata(metadata or {})}
+    budget = {"rho": zero_out_rho(checks.real("rho", rho, SCALES), adjacency), "clip_norm": clip_norm}
+    found_notes = list(checked_notes(notes))
+    checked_offset(initial_offset, problem)
+    if checks.boolean("tune_learning_rate", tune_learning_rate):
+        show("the best learning rate")
+        problem, note = _tuned(problem, steps, initial_offset, budget)
+        kept[TUNED] = True
+        found_notes.append(note)
+    show("the optimal noise")
+    noise = _optimum(problem, budget)
+    show("a stream with few poles")
+    stream = _stream(noise, tolerance, steps)
+    show("buffers for other libraries")
+    made = Design(
+        noise,
+        stream,
+        fitted_buffers(stream, reference(noise, steps, problem.rates), tolerance),
+        rho=rho,
+        steps=steps,
+        participation=participation,
+        clip_norm=clip_norm,
+        adjacency=adjacency,
+        problem=problem,
+        initial_offset=initial_offset,  # type: ignore[arg-type]
+        notes=tuple(found_notes),
+        metadata=kept,
+    )
+    if progress is not None:
+        made._set(comparison=compare(made, progress))
+    return made
+
+
+def _budget(epsilon: float | None, delta: float | None, rho: float | None) -> tuple[float, dict[str, float]]:
+    """ρ, and the promise in other terms."""
+    if rho is not None and epsilon is None and delta is None:
+        return rho, {}
+    if rho is None and epsilon is not None and delta is not None:
+        return gaussian_rho(epsilon, delta), {"epsilon": float(epsilon), "delta": float(delta)}
+    raise ValueError(
+        "the budget must be given either by rho or by epsilon and delta, "
+        f"got epsilon={epsilon!r}, delta={delta!r}, rho={rho!r}"
+    )
+
+
+def _check_size(problem: object, steps: int | None) -> None:
+    """Refuse problems of another kind, and runs that this machine cannot hold."""
+    if not isinstance(problem, tuple(PROBLEMS.values())):
+        raise TypeError(f"problem must be one of {', '.join(PROBLEMS)}, got {problem!r}")
+    if isinstance(problem, QuadraticProblem) and problem.eigenvalues.size > LARGEST_DIMENSION:
+        raise ValueError(
+            f"problem must have at most {LARGEST_DIMENSION} eigenvalues, got {problem.eigenvalues.size}: use fewer of "
+            "them, such as quantiles of the spectrum"
+        )
+    if steps is None:
+        return
+    need = _BYTES_A_STEP * checks.integer("steps", steps, 1)
+    there = memory()
+    if need > there:
+        raise ValueError(
+            f"steps must be at most {there // _BYTES_A_STEP} on this machine, got {steps}: its coefficients take about "
+            f"{need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB.  Leave the number of steps out: the design "
+            "then holds for any number of steps"
+        )
+
+
+def memory() -> int:
+    """Bytes of memory of this machine."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return _MEMORY
+
+
+def _optimum(problem: Problem, budget: dict[str, Any]) -> ToeplitzNoise:
+    if isinstance(problem, StronglyConvex):
+        from corrnoise.solvers.alternating_minimisation import minimise_strongly_convex_bound
+
+        return minimise_strongly_convex_bound(problem, **budget, criterion="objective").noise
+    from corrnoise.solvers.optimal_noise import optimal_noise
+
+    return optimal_noise(problem, **budget)
+
+
+def _stream(noise: ToeplitzNoise, tolerance: float, steps: int | None) -> PoleNoise | FiniteNoise:
+    """Rational noise in place of ``noise``, whose rounding errors are covered for a run of ``steps`` steps."""
+    from corrnoise.solvers.rational_approximation import rational_approximation
+
+    stream = rational_approximation(noise, tolerance)
+    if math.isinf(stream_sensitivity(stream, steps)):
+        raise ValueError(
+            f"steps must be given for this problem, got {steps!r}: the memory of its optimal noise is so long that the "
+            "rounding errors of float64 are not bounded in runs of any length"
+        )
+    return stream
+
+
+def _tuned(
+    problem: Problem, steps: int | None, initial_offset: ArrayLike, budget: dict[str, float]
+) -> tuple[Problem, str]:
+    """The problem at the best learning rate for the run, and a sentence about it."""
+    from corrnoise.solvers.optimal_noise import optimal_noise
+    from corrnoise.solvers.tuning import best_learning_rate
+
+    if isinstance(problem, StronglyConvex):
+        raise ValueError(
+            "tune_learning_rate must be False for StronglyConvex, whose bounds fall with the learning rate"
+        )
+    if steps is None:
+        raise ValueError("tune_learning_rate must come with steps: it minimises the error after so many steps")
+    found = best_learning_rate(problem, steps, optimal_noise, initial_offset=initial_offset, **budget)
+    tuned: Problem = type(problem)(**{**problem.arguments(), "learning_rate": found.learning_rate})
+    return tuned, (
+        f"The learning rate {found.learning_rate!r} has the smallest expected error after {steps} steps from this\n"
+        f"start, {found.error:.6g}, with the optimal noise for each learning rate."
+    )

@@ -1,0 +1,37 @@
+"""``docs/designs.md``: its example prints what it says, and its numbers are right."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.tuning import best_learning_rate
+from corrnoise.theory.privacy import gaussian_rho
+from corrnoise.theory.problems import LinearRegression
+from corrnoise.theory.product_noise import DPSGD
+
+TEXT = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8")
+
+
+def test_the_example_prints_what_it_says() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    claimed = re.findall(r"print\(.*# ([\d.]+):", code)
+    assert done.stdout.split() == claimed
+    assert len(claimed) == 3
+
+
+@pytest.mark.slow
+def test_the_gain_after_100_000_steps() -> None:
+    problem = LinearRegression(1 / np.arange(1.0, 129), 0.02)
+    rho = gaussian_rho(2.0, 1e-6)
+    errors = [
+        best_learning_rate(problem, 100_000, noise, initial_offset=0.3, rho=rho).error
+        for noise in (DPSGD(), optimal_noise)
+    ]
+    assert errors[0] / errors[1] == pytest.approx(49.5, abs=0.05)
+    assert "49.5 times after 100 000" in TEXT.replace("\n   ", " ")
