@@ -1,0 +1,218 @@
+"""Power spectra with proved bounds: rounded up at a frequency, on discs of complex frequencies, near a singular end.
+
+The power spectrum S(ω) = |B(ω)|² of correlated noise is B(e^{iω}) B(e^{−iω}), which continues it to complex
+frequencies z.  Whoever integrates it with a proved error has to bound it there, and has to know how far rounding may
+move a value.  Each kind of noise needs an argument of its own:
+
+* ``ProductNoise``: |1 − q e^{iz}| differs from |1 − q e^{iω}| by |q| (e^r − 1) at most, if |z − ω| <= r;
+* ``FiniteNoise``: the same for the sum of its terms, and |B(e^{iz})| <= e^{nr} max |B|, n the degree (S. Bernstein);
+* ``CepstralNoise``: each term of the logarithm changes by the factor e^{n r'} at most, with r' the radius after the warp.
+
+Rounding errors are bounded from first principles, for IEEE arithmetic and elementary functions (sine, cosine,
+exponential, power, arctangent, hypotenuse) that are right to 4 units in the last place, as numpy's are.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+
+from corrnoise.theory.cepstral_noise import CepstralNoise
+from corrnoise.theory.checks import Array
+from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.quadrature import modulus
+from corrnoise.theory.toeplitz_noise import UNIT, ToeplitzNoise
+
+_OUTWARDS = 1e-9  # relative; outweighs the rounding of a bound on a disc
+_SHARE = 0.9  # of the distance to a singularity, up to which a bound is trusted
+_PI_BELOW = 2 * UNIT  # by how much π exceeds math.pi, rounded up
+
+
+class Spectrum(ABC):
+    """A power spectrum S that can be bounded.
+
+    To certify integrals over the spectrum of another kind of noise, add a subclass to ``SPECTRA``.
+    """
+
+    @abstractmethod
+    def rounded(self, frequencies: Array) -> tuple[Array, Array]:
+        """S at ``frequencies`` to rounding, and an upper bound of S there."""
+
+    @abstractmethod
+    def on_discs(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
+        """S at ``frequencies`` ω, and an upper bound of |S(z)| for |z − ω| <= radius (``inf`` near singularities)."""
+
+    def reach(self, frequencies: Array) -> Array:
+        """Lower bound of the distance from ω to the nearest singularity of S; ``inf`` for entire functions."""
+        return np.full(frequencies.size, np.inf)
+
+    @property
+    def singular_ends(self) -> tuple[float, float]:
+        """How far from ω = 0 and from ω = π a singularity there has to be kept away from panels; 0 where there is none.
+
+        The nearest other feature of the spectrum is 1e9 times as far away.
+        """
+        return 0.0, 0.0
+
+    def near_end(self, end: int, edge: float) -> float:
+        """Upper bound of (1/π) ∫ S dω between a singular end (0: ω = 0, 1: ω = π) and the frequency ``edge``."""
+        raise NotImplementedError(f"{type(self).__name__} has no singular ends")
+
+
+class ProductSpectrum(Spectrum):
+    """Π |1 − (1 − a_k) e^{iω}|^{2 e_k}."""
+
+    def __init__(self, noise: ProductNoise) -> None:
+        self.noise = noise
+        self._error = UNIT * float((16 + 40 * np.abs(noise.exponents)).sum())
+        self._outwards = 1 + _OUTWARDS * (1 + float(np.abs(noise.exponents).sum()))
+
+    def rounded(self, frequencies: Array) -> tuple[Array, Array]:
+        values = self.noise.power_spectrum(frequencies)
+        return values, values * (1 + self._error) + np.finfo(float).tiny
+
+    def _moduli(self, frequencies: Array) -> Iterator[tuple[float, float, Array]]:
+        """Gap, exponent and |1 − (1 − gap) e^{iω}| of each factor."""
+        cosine = np.abs(np.cos(frequencies / 2))
+        sine = np.abs(np.sin(frequencies / 2))
+        for gap, exponent in zip(self.noise.gaps, self.noise.exponents, strict=True):
+            yield float(gap), float(exponent), modulus(gap, cosine, sine)
+
+    def reach(self, frequencies: Array) -> Array:
+        distances = [np.log1p(size / abs(1 - gap)) for gap, _, size in self._moduli(frequencies)]
+        return np.min(distances, axis=0) if distances else super().reach(frequencies)
+
+    def on_discs(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
+        values = np.ones(frequencies.size)
+        growth = np.full(frequencies.size, self._outwards)
+        with np.errstate(divide="ignore", over="ignore"):
+            for gap, exponent, size in self._moduli(frequencies):
+                change = abs(1 - gap) * np.expm1(radii) / size
+                bent = 1 + np.sign(exponent) * np.minimum(change, _SHARE)
+                values *= size ** (2 * exponent)
+                growth *= np.where(change <= _SHARE, bent ** (2 * exponent), np.inf)
+            return values, values * growth
+
+    @property
+    def singular_ends(self) -> tuple[float, float]:
+        gaps = self.noise.gaps
+        finest = 1e-9 * float(min(gaps[gaps > 0].min(initial=1.0), (2 - gaps[gaps < 2]).min(initial=1.0)))
+        return finest * bool((gaps == 0).any()), finest * bool((gaps == 2).any())
+
+    def near_end(self, end: int, edge: float) -> float:
+        width = math.pi - edge + _PI_BELOW if end else edge
+        order = 0.0
+        largest = self._outwards
+        for gap, exponent in zip(self.noise.gaps, self.noise.exponents, strict=True):
+            if gap == 2 * end:
+                order += 2 * exponent
+                continue
+            half = np.array([end * math.pi, edge]) / 2
+            sizes = modulus(gap, np.cos(half), np.sin(half))  # the modulus is monotone between the end and the edge
+            largest *= float(sizes.max() if exponent > 0 else sizes.min()) ** (2 * exponent)
+        # The modulus of the singular factor is 2 sin(t/2) at the distance t: between t (1 − width²/24) and t.
+        largest *= (1 - width**2 / 24) ** min(order, 0.0)
+        return largest * width ** (order + 1) / (order + 1) / math.pi
+
+
+class FiniteSpectrum(Spectrum):
+    """|Σ β_t e^{iωt}|², from B(z) = (1 − z) Σ_{t<n} p_t zᵗ + p_n zⁿ with the partial sums p of β."""
+
+    def __init__(self, noise: FiniteNoise) -> None:
+        from corrnoise.theory import recursions
+
+        self.noise = noise
+        beta = noise.values
+        self._degree = beta.size - 1
+        partial = np.empty(beta.size)
+        recursions.running_sums(beta, partial)
+        sizes = np.abs(partial)
+        self._last = float(sizes[-1])
+        self._sum = float(sizes[:-1].sum())
+        self._moment = float((np.arange(self._degree) * sizes[:-1]).sum())
+        # |B| exceeds its largest value at N >= 8n equidistant points by the factor 1/cos(πn/2N) at most (M. Riesz).
+        grid = 8 * 2 ** math.ceil(math.log2(beta.size))
+        largest = float(np.abs(np.fft.rfft(beta, grid)).max()) / math.cos(math.pi / 16)
+        self._largest = largest * (1 + _OUTWARDS) + beta.size * UNIT * float(np.abs(beta).sum())
+
+    def rounded(self, frequencies: Array) -> tuple[Array, Array]:
+        values = self.noise.power_spectrum(frequencies)
+        # Horner's scheme: z is known to 24 units of rounding, so its t-th power to 24 t, and each step adds 4.
+        distance = 2 * np.sin(frequencies / 2)
+        error = 64 * UNIT * (distance * (self._sum + self._moment) + (self._degree + 1) * self._last)
+        return values, (np.sqrt(values) + error) ** 2 * (1 + 8 * UNIT)
+
+    def on_discs(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
+        values, upper = self.rounded(frequencies)
+        with np.errstate(over="ignore"):
+            rise = np.expm1(self._degree * radii)
+            # By convexity e^{tr} − 1 <= (t/n) (e^{nr} − 1) for t <= n.
+            moment = self._moment / max(self._degree, 1) * rise
+            change = np.expm1(radii) * (self._sum + moment) + 2 * np.sin(frequencies / 2) * moment + self._last * rise
+            largest = np.minimum(np.sqrt(upper) + change, self._largest * (1 + rise))
+            return values, largest**2 * (1 + _OUTWARDS)
+
+
+class CepstralSpectrum(Spectrum):
+    """exp(2 Re Σ c_n (ζⁿ − (−a)ⁿ)), ζ = (z − a)/(1 − a z)."""
+
+    def __init__(self, noise: CepstralNoise) -> None:
+        self.noise = noise
+        sizes = np.abs(noise.cepstrum)
+        order = np.arange(1, sizes.size + 1)
+        phases = 64 * float((sizes * order).sum())
+        sums = (64 + 8 * math.sqrt(sizes.size)) * float(sizes.sum())
+        self._error = math.expm1(2 * UNIT * (phases + sums)) + 16 * UNIT
+
+    def rounded(self, frequencies: Array) -> tuple[Array, Array]:
+        values = self.noise.power_spectrum(frequencies)
+        return values, values * (1 + self._error)
+
+    def on_discs(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
+        values, upper = self.rounded(frequencies)
+        warp = self.noise.warp
+        nearest = modulus(1 - warp, np.cos(frequencies / 2), np.sin(frequencies / 2)) - abs(warp) * np.expm1(radii)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            # The warped angle has the derivative (1 − a²)/((1 − a e^{iz}) (1 − a e^{−iz})).
+            warped = np.where(nearest > 0, radii * (1 - warp) * (1 + warp) / nearest**2, np.inf)
+            largest = upper * np.exp(2 * self._rise(warped)) * (1 + _OUTWARDS)
+        return values, np.where(np.isfinite(largest), largest, np.inf)
+
+    def _rise(self, radii: Array) -> Array:
+        """Σ |c_n| (e^{n r} − 1), by blocks of about sqrt(N) terms."""
+        sizes = np.abs(self.noise.cepstrum)
+        width = math.isqrt(sizes.size) + 1
+        blocks = np.zeros((width, width))
+        blocks.ravel()[1 : sizes.size + 1] = sizes
+        within = np.exp(radii[:, np.newaxis] * np.arange(width)) @ blocks.T
+        between = np.exp((radii * width)[:, np.newaxis] * np.arange(width))
+        return np.asarray((between * within).sum(axis=1) - sizes.sum())
+
+
+SPECTRA: dict[type[ToeplitzNoise], type] = {
+    DPSGD: ProductSpectrum,
+    NuFTRL: ProductSpectrum,
+    AntiPGD: ProductSpectrum,
+    ProductNoise: ProductSpectrum,
+    PoleNoise: ProductSpectrum,
+    FiniteNoise: FiniteSpectrum,
+    CepstralNoise: CepstralSpectrum,
+}
+
+
+def spectrum_of(noise: ToeplitzNoise) -> Spectrum:
+    """The bounded spectrum of ``noise``; raises ``TypeError`` for kinds that are not in ``SPECTRA``.
+
+    A subclass of a known kind counts as unknown, because it may have another spectrum.
+    """
+    kind = SPECTRA.get(type(noise))
+    if kind is None:
+        known = ", ".join(known.__name__ for known in SPECTRA)
+        raise TypeError(f"noise must be of a kind whose spectrum can be bounded ({known}), got {noise!r}")
+    spectrum: Spectrum = kind(noise)
+    return spectrum
