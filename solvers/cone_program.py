@@ -192,8 +192,8 @@ def _accuracy(data: dict[str, Any], raw: Any) -> float:
     """The relative error of the optimal value that gap and residuals of the solver's answer allow.
 
     In standard form the solver minimises qᵀx over Ax + s = b with s in a cone; z is the dual vector, x* and z* are the
-    exact optima.  By duality the optimum is at least −bᵀz − |q + Aᵀz|ᵀ|x*|, and at most qᵀx + |Ax + s − b|ᵀ|z*| to first
-    order.  Here x and z stand for x* and z*.
+    exact optima.  By duality the optimum is at least −bᵀz − |q + Aᵀz|ᵀ|x*|, and at most qᵀx + |Ax + s − b|ᵀ|z*| to
+    first order.  Here x and z stand for x* and z*.
     """
     q = data["c"]
     x = np.asarray(raw.x)

@@ -135,7 +135,8 @@ def _integrated(multiplier: Multiplier, drive: Drive, edges: Array, largest: Arr
     drives, upper_drives = drive.rounded(nodes.ravel())
     gains, upper_gains = multiplier.rounded_gain(nodes.ravel())
     parts = (weights * (drives * gains).reshape(nodes.shape)).sum(axis=1)
-    upper = float((weights.ravel() * upper_drives * upper_gains).sum()) * (1 + 64 * UNIT)
+    # The weights are known to 64 units; products and sums take less.
+    upper = float((weights.ravel() * upper_drives * upper_gains).sum()) * (1 + 128 * UNIT)
     # A node is off by 8 units of the half width and one of its place, and |f′| is at most ``largest`` by 2/3 of the
     # half width.  math.pi is 2 units below π.
     misplaced = float(((25 * half + 3.2 * edges[1:]) * largest).sum()) + 2 * float(largest[-1])

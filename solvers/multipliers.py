@@ -100,8 +100,8 @@ class Kernels(Record):
             half = frequencies[:, np.newaxis] * (self.steps / 2)
             size = modulus(self.gaps, np.cos(half), np.sin(half))
             share = (1 - self.gaps) * np.expm1(self.steps * r) / size
-            ratio = np.exp(self.shifts * r) * (1 - share) ** -self.powers
-            change = np.where(share <= _SHARE, (self.gaps / size) ** self.powers * (ratio - 1), np.inf)
+            growth = np.expm1(self.shifts * r - self.powers * np.log1p(-share))
+            change = np.where(share <= _SHARE, (self.gaps / size) ** self.powers * growth, np.inf)
             y = frequencies[:, np.newaxis] + r
             share = (1 - self.gaps) * np.expm1(self.steps * y) / self.gaps
             tail = self.steps * (1 - self.gaps) * np.exp(self.steps * y) / (self.gaps * (1 - share))

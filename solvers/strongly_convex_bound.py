@@ -60,10 +60,10 @@ class StronglyConvexCertificate(Record):
         grid, as the cone solver found it, with γ_∞² by the same quadrature.  It tends to the bound as the grid gets
         finer; it is an upper bound of nothing.
     upper_bound
-        Certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``.  It is the
-        mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  ``inf`` if nothing is proved.  It rests
-        on the theorem, on IEEE arithmetic, on elementary functions right to 4 units in the last place, and on the error
-        bound that ``noise`` gives for its γ_∞.
+        Certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``.  It is
+        the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  ``inf`` if nothing is proved.  It
+        rests on the theorem, on IEEE arithmetic, on elementary functions right to 4 units in the last place, and on the
+        error bound that ``noise`` gives for its γ_∞.
     multiplier
         Λ; None where there is nothing to prove (the bound is ``inf``).
     least_slack
@@ -180,10 +180,9 @@ def strongly_convex_certificate(
     """The record behind ``strongly_convex_bound``, of the same arguments."""
     count, lags = checked(problem, method, frequencies, lags, criterion)
     unit = unit_variance(rho, clip_norm)  # checks them
-    slow, fast = problem.rates
     multiplier = checked_noise(noise).noise_multiplier(rho)
     nothing = StronglyConvexCertificate(math.inf, math.inf, None, -math.inf, 0.0, 0.0, 0.0, method, criterion)
-    if not problem.stable or math.isinf(multiplier) or np.isinf(noise.averaged_variance(slow)):
+    if not problem.stable or math.isinf(multiplier) or np.isinf(noise.averaged_variance(problem.rates[0])):
         return nothing
     checked_rates(problem)
     variance = problem.dimension * (multiplier * clip_norm) ** 2 * (1 + 8 * UNIT)

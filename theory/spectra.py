@@ -5,8 +5,8 @@ frequencies z.  Whoever integrates it with a proved error has to bound it there,
 move a value.  Each kind of noise needs an argument of its own:
 
 * ``ProductNoise``: |1 − q e^{iz}| differs from |1 − q e^{iω}| by |q| (e^r − 1) at most, if |z − ω| <= r;
-* ``FiniteNoise``: the same for the sum of its terms, and |B(e^{iz})| <= e^{nr} max |B|, n the degree (S. Bernstein);
-* ``CepstralNoise``: each term of the logarithm changes by the factor e^{n r'} at most, with r' the radius after the warp.
+* ``FiniteNoise``: the same for the sum of its terms; and |S(z)| <= e^{nr} max S, n the degree (S. Bernstein);
+* ``CepstralNoise``: term n of the logarithm changes by |c_n| (e^{n r'} − 1) at most, with r' the radius after the warp.
 
 Rounding errors are bounded from first principles, for IEEE arithmetic and elementary functions (sine, cosine,
 exponential, power, arctangent, hypotenuse) that are right to 4 units in the last place, as numpy's are.
@@ -90,7 +90,7 @@ class ProductSpectrum(Spectrum):
     def on_discs(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
         values = np.ones(frequencies.size)
         growth = np.full(frequencies.size, self._outwards)
-        with np.errstate(divide="ignore", over="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             for gap, exponent, size in self._moduli(frequencies):
                 change = abs(1 - gap) * np.expm1(radii) / size
                 bent = 1 + np.sign(exponent) * np.minimum(change, _SHARE)
@@ -154,8 +154,9 @@ class FiniteSpectrum(Spectrum):
             # By convexity e^{tr} − 1 <= (t/n) (e^{nr} − 1) for t <= n.
             moment = self._moment / max(self._degree, 1) * rise
             change = np.expm1(radii) * (self._sum + moment) + 2 * np.sin(frequencies / 2) * moment + self._last * rise
-            largest = np.minimum(np.sqrt(upper) + change, self._largest * (1 + rise))
-            return values, largest**2 * (1 + _OUTWARDS)
+            # Of e^{iz} and e^{−iz} one lies in the unit disk, where |B| is no larger than on the circle.
+            largest = np.minimum((np.sqrt(upper) + change) ** 2, self._largest**2 * (1 + rise))
+            return values, largest * (1 + _OUTWARDS)
 
 
 class CepstralSpectrum(Spectrum):

@@ -1,8 +1,8 @@
 """Smooth strongly convex losses: a bound on the error of correlated noise, one frequency at a time.
 
-F is μ-strongly convex and L-smooth.  It is the mean of G-Lipschitz losses plus a regulariser: the gradient of an example
-has norm G at most, so no gradient is clipped, and the strong convexity comes from the regulariser, whose gradient
-depends on no example.  (A mean of G-Lipschitz losses alone is not strongly convex on all of ℝᵈ.)  The run is
+F is μ-strongly convex and L-smooth.  It is the mean of G-Lipschitz losses plus a regulariser: the gradient of an
+example has norm G at most, so no gradient is clipped, and the strong convexity comes from the regulariser, whose
+gradient depends on no example.  (A mean of G-Lipschitz losses alone is not strongly convex on all of ℝᵈ.)  The run is
 
     θ_{t+1} = θ_t − η (∇F(θ_t) + ŵ_t + Σ_τ β_τ w_{t−τ}),    w_t ~ N(0, σ² I_d),   σ² = G² γ_∞²/(2ρ),
 
