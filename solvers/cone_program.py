@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -149,11 +148,11 @@ class ConeProgram:
             warnings.simplefilter("ignore", UserWarning)  # of inaccurate answers, which are refused below
             self._weights.value = weights / total
             for tolerance in _TOLERANCES:
-                data, raw = self._run(tolerance)
-                if self._problem.status == cp.OPTIMAL:
+                status, data, raw = self._run(tolerance)
+                if status == cp.OPTIMAL:
                     break
             else:
-                raise ConeProgramError(self._advice())
+                raise ConeProgramError(self._advice(status))
             c = self._unit * np.maximum(np.asarray(self._c.value), 0.0)
             gains = self._unit_gain * np.asarray(self._gains.value)
         kernels = taps(self.lags)
@@ -168,21 +167,23 @@ class ConeProgram:
         solution = self.solve(spectrum)
         return solution.gains, solution.multiplier
 
-    def _run(self, tolerance: float) -> tuple[dict[str, Any], Any]:
-        """Solve once; the data of the cone program in standard form, and the solver's raw answer."""
+    def _run(self, tolerance: float) -> tuple[str, dict[str, Any], Any]:
+        """Solve once; the status, the data of the cone program in standard form, and the solver's raw answer."""
         import cvxpy as cp
 
         options: dict[str, float] = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance)
         options["max_iter"] = _ITERATIONS
         data, chain, inverse = self._problem.get_problem_data(cp.CLARABEL, solver_opts=options)
         raw = chain.solve_via_data(self._problem, data, solver_opts=options)
-        with suppress(cp.SolverError):  # the status says it, too
+        try:
             self._problem.unpack_results(raw, chain, inverse)
-        return data, raw
+        except cp.SolverError:
+            return str(raw.status), data, raw
+        return self._problem.status, data, raw
 
-    def _advice(self) -> str:
+    def _advice(self, status: str) -> str:
         return (
-            f"the cone solver stopped with {self._problem.status!r} at learning_rate × strong_convexity = "
+            f"the cone solver stopped with {status!r} at learning_rate × strong_convexity = "
             f"{self.slow!r}, learning_rate × smoothness = {self.fast!r}, {self.frequencies.size} frequencies and "
             f'{self.lags} lags: use method="fast", or fewer frequencies and lags'
         )
