@@ -75,6 +75,22 @@ def test_allowances_for_rounding_are_needed():
     assert below > 20
 
 
+def test_cosine_sums_of_many_terms_are_interpolated():
+    """Slowly and quickly decaying cepstra, at both ends, on and off the grid, at 40 digits."""
+    for decay, warp in ((1.0, 0.0), (0.998, 0.99), (0.9, -0.5)):
+        noise = CepstralNoise(0.3 * decay ** np.arange(1, 1500) / np.arange(1, 1500), warp)
+        spectrum = spectrum_of(noise)
+        grid = 2 * np.pi * np.array([0, 1, 5, 777, spectrum._grid // 2]) / spectrum._grid
+        omega = np.concatenate([grid if warp == 0 else [0.0], [1e-9, 1e-3, 0.4, 2.9, math.pi - 1e-6, math.pi]])
+        values, upper = spectrum.rounded(omega)
+        with mp.workdps(40):
+            exact = np.array([float(continued(noise, mp.mpf(w)).real) for w in omega])
+        assert (exact <= upper).all()
+        np.testing.assert_allclose(values, exact, rtol=1e-12)
+        np.testing.assert_allclose(upper, values, rtol=1e-10)
+        assert spectrum._interpolation_error(np.abs(noise.cepstrum)) <= 2e-16 * np.abs(noise.cepstrum).sum()
+
+
 # -- complex frequencies -----------------------------------------------------------------------------------------------
 
 
