@@ -1,6 +1,7 @@
 """What a multiplier proves, against Arb's integration, closed forms and dense grids; and what it must not prove."""
 
 import math
+from itertools import pairwise
 
 import mpmath as mp
 import numpy as np
@@ -71,7 +72,7 @@ def enclosure(multiplier, noise):
 
     edges = [arb(0), *(arb(float(e)) for e in graded_edges(multiplier.slow, multiplier.fast)[1:-1]), arb.pi()]
     total = arb(0)
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         total += acb.integral(integrand, acb(low), acb(high), rel_tol=arb(1e-17), abs_tol=arb(1e-17)).real
     return total / arb.pi()
 
@@ -189,7 +190,7 @@ def test_least_slack_is_a_lower_bound(several, size):
 
 
 def hidden(edges):
-    """A lag of 64 has a whole number of periods on each of 32 panels: at all ends and middles it seems to be nothing."""
+    """A lag of 64 has a whole number of periods on each of 32 panels: at all ends and middles it vanishes."""
     multiplier = Multiplier(0.1, 1.0, "distance", 5.0, np.array([1e3]), Kernels.of([(64, 1, 1, 0, -1)]))
     for places in (edges, (edges[:-1] + edges[1:]) / 2):
         assert multiplier.condition(places).slack(*multiplier.at(places)).min() > 0.05

@@ -50,7 +50,7 @@ def test_kernels_are_distributions_on_nonzero_lags(pair, family):
 
 def kernel(row, z):
     """K(z) by its formula, in mpmath's precision."""
-    shift, step, gap, power, side = row
+    shift, step, gap, power, side = (float(field) for field in row)
     gap = mp.mpf(gap)
     return mp.exp(-1j * side * shift * z) * (gap / (1 - (1 - gap) * mp.exp(-1j * side * step * z))) ** power
 
@@ -62,8 +62,8 @@ def raw(multiplier, z):
     rows = list(zip(k.shifts, k.steps, k.gaps, k.powers, k.sides, strict=True))
 
     def lam(z):
-        terms = (mp.mpf(float(w)) * (1 - kernel(map(float, row), z)) for w, row in zip(multiplier.weights, rows))
-        return mp.mpf(multiplier.constant) + mp.fsum(terms)
+        both = zip(multiplier.weights, rows, strict=True)
+        return mp.mpf(multiplier.constant) + mp.fsum(mp.mpf(float(w)) * (1 - kernel(row, z)) for w, row in both)
 
     a, b = (lam(z) + lam(-z)) / 2, (lam(z) - lam(-z)) / 2j
     x, s = 1 - mp.cos(z), mp.sin(z)
@@ -144,7 +144,7 @@ def test_gain_and_slack_on_discs(several, size, criterion, omega, radius):
     multiplier = mixture(several, size, criterion)
     found = multiplier.on_discs(np.array([omega]), np.array([radius]))
     with mp.workdps(30):
-        _, slack, gain = raw(multiplier, mp.mpf(omega))
+        _, slack, _ = raw(multiplier, mp.mpf(omega))
         assert found.slack[0] == pytest.approx(float(slack.real), rel=1e-6, abs=1e-9 * size)
         for angle in np.linspace(0, 2, 12):
             _, u, xi = raw(multiplier, mp.mpf(omega) + mp.mpf(radius) * mp.expjpi(angle))

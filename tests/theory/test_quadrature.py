@@ -190,7 +190,8 @@ def test_gauss_error_bounds_the_error_on_simple_poles(distance, angle, middle, h
     with workdps(40):
         p, low, high = mp.mpc(pole), mpf(middle) - mpf(half), mpf(middle) + mpf(half)
         exact = mp.log((high - p) / (low - p))
-        rule = mp.fsum(mpf(float(w)) * half / (middle + half * mpf(float(x)) - p) for x, w in zip(NODES, WEIGHTS))
+        both = zip(NODES, WEIGHTS, strict=True)
+        rule = mp.fsum(mpf(float(w)) * half / (middle + half * mpf(float(x)) - p) for x, w in both)
         largest = 1 / (abs(p - middle) - mpf(half) * DISC)
         rounding = mpf(10) ** -13 * half * largest
         assert abs(rule - exact) <= float(gauss_error(np.array(half), np.array(float(largest)))) + rounding
@@ -200,7 +201,7 @@ def test_gauss_error_is_nearly_attained_on_the_ellipse():
     """T_32 is at most (3³² + 3⁻³²)/2 on the ellipse in the disc, and a third of the bound would be wrong."""
     with workdps(40):
         exact = mpf(-2) / (32**2 - 1)
-        rule = mp.fsum(mpf(float(w)) * mp.chebyt(32, mpf(float(x))) for x, w in zip(NODES, WEIGHTS))
+        rule = mp.fsum(mpf(float(w)) * mp.chebyt(32, mpf(float(x))) for x, w in zip(NODES, WEIGHTS, strict=True))
     bound = float(gauss_error(np.array(1.0), np.array((3.0**32 + 3.0**-32) / 2)))
     assert bound / 3 < abs(rule - exact) <= bound
 

@@ -24,7 +24,8 @@ cepstral_noises = st.builds(
     st.sampled_from([0.0, 0.5, -0.9, 0.99]),
     st.floats(0.1, 0.9),
 )
-all_noises = noises() | cepstral_noises | st.builds(PoleNoise, st.lists(gaps(1e-6), min_size=1, max_size=3), st.just([0.3]))
+pole_noises = st.builds(PoleNoise, st.lists(gaps(1e-6), min_size=1, max_size=3), st.just([0.3]))
+all_noises = noises() | cepstral_noises | pole_noises
 places = st.floats(1e-6, math.pi) | log_uniform(1e-9, 1.0).map(lambda t: math.pi - t)
 
 
@@ -38,9 +39,7 @@ def continued(noise, z):
         for sign in (1, -1):
             point = mp.exp(sign * 1j * z)
             zeta = (point - a) / (1 - a * point)
-            total += mp.fsum(
-                mp.mpf(float(c)) * (zeta**n - (-a) ** n) for n, c in enumerate(noise.cepstrum, start=1)
-            )
+            total += mp.fsum(mp.mpf(float(c)) * (zeta**n - (-a) ** n) for n, c in enumerate(noise.cepstrum, start=1))
         return mp.exp(total)
     squares = (
         (mp.mpf(float(a)) ** 2 + 4 * (1 - mp.mpf(float(a))) * mp.sin(z / 2) ** 2, mp.mpf(float(e)))
@@ -139,7 +138,9 @@ def test_nothing_is_finite_beyond_the_reach(noise, omega):
     spectrum = spectrum_of(noise)
     reach = float(spectrum.reach(np.array([omega]))[0])
     if isinstance(noise, ProductNoise):
-        singular = [complex(0.0 if a < 1 else math.pi, math.log(abs(1 - a)) if a not in (0, 2) else 0) for a in noise.gaps]
+        singular = [
+            complex(0.0 if a < 1 else math.pi, math.log(abs(1 - a)) if a not in (0, 2) else 0) for a in noise.gaps
+        ]
         distances = [abs(omega - z) for z in singular]
         if min(distances, default=math.inf) < math.inf:
             assert reach <= min(distances) * (1 + 1e-9)
