@@ -1,7 +1,7 @@
 """What a multiplier proves: a certified upper bound of the mean of drive × gain over all frequencies.
 
 The drive d σ² |B(ω)|² + σ_sgd² and the gain ξ(ω) continue analytically to complex frequencies.  [0, π] is divided into
-panels.  On the disc around each panel, of 5/3 of its half width, three bounds hold:
+panels.  On the disc around each panel whose radius is 5/3 of the half width, three bounds hold:
 
 * the slack u has no zero there; in particular it is positive on the whole panel, not only at nodes;
 * so the gain is analytic, and it is bounded;
@@ -32,8 +32,8 @@ from corrnoise.theory.toeplitz_noise import UNIT
 _SHARE = 1e-12  # of its mean, the proved error of a panel
 _MOST_PANELS = 2**15
 _NARROWEST = 2.0**-40  # panel, relative to its place: below, rounding moves the nodes too far
-_NEAR_PI = 1e-10  # for the same reason, the narrowest last panel beside a singularity at π
-_FLATTEST = 1e-9  # of the width of the first or last panel: as far as the gain is flat beside a singularity
+_FLAT = 1e-9  # of ημ or 2 − ηL: as far as the gain is flat beside a singularity of the drive
+_NEAR_PI = 1e-10  # the least distance from π up to which panels are formed, for the rounding of their nodes
 
 
 @dataclass(frozen=True)
@@ -149,15 +149,17 @@ def _without_ends(multiplier: Multiplier, drive: Drive, edges: Array) -> tuple[A
     The mean is an upper bound, from the integral of the singularity and the largest gain beside it.
     """
     near_zero, near_pi = drive.spectrum.singular_ends
-    first = min(near_zero, _FLATTEST * float(edges[1]))
-    last = math.pi - max(min(near_pi, _FLATTEST * float(edges[-1] - edges[-2])), _NEAR_PI * (near_pi > 0))
-    mean, least = 0.0, math.inf
-    for end, (low, high) in enumerate(((0.0, first), (last, math.pi))):
+    flat = _FLAT * min(multiplier.slow, 2 - multiplier.fast)
+    first = min(near_zero, flat)
+    last = math.pi - (max(min(near_pi, flat), _NEAR_PI) if near_pi > 0 else 0.0)
+    mean = 0.0
+    least = math.inf
+    for end, low, high, edge in ((0, 0.0, first, first), (1, last, math.pi, last)):
         if low == high:
             continue
         half = np.array([0.51 * (high - low)])
         gains = multiplier.on_discs(np.array([(low + high) / 2]), half)
-        mass = drive.variance * drive.spectrum.near_end(end, (first, last)[end]) + drive.extra * float(half[0])
+        mass = drive.variance * drive.spectrum.near_end(end, edge) + drive.extra * float(half[0])
         mean += mass * float(gains.largest_gain[0])
         least = min(least, float(gains.least_slack[0]))
     inner = edges[(edges > first) & (edges < last)]

@@ -27,7 +27,9 @@ import numpy as np
 from corrnoise.theory.checks import Array
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)  #: of Gauss's rule on [−1, 1], to 2e-16 and (relatively) 7.1e-15
-DISC = 5 / 3  #: radius of the disc on which the integrand is bounded, in units of half the width of the interval
+#: Radius of the disc on which the integrand is bounded, in units of half the width of the interval: a little more than
+#: 5/3, so that the rounding of its middle does not matter.
+DISC = 1.67
 
 _BLOCK = 2**21  # entries of a table of moduli held at once
 
