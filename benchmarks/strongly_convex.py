@@ -1,7 +1,7 @@
 """The strongly convex bound: the interior-point search against the cone program of the paper.
 
-Both sides solve again what has been set up before: the cone program is compiled, its solver is CLARABEL.  The two share
-no formula and no solver; the tolerance of a row is what the residuals of the cone solver allow.
+The problems are set up before they are timed: the cone program is compiled, its solver is CLARABEL.  The two sides
+share no formula and no solver.  They must agree as closely as the residuals of the cone solver allow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def strongly_convex_bound_of_noise(setting: Setting) -> Iterator[Row]:
     with tails, so that the two numbers can be compared; beyond 100 they no longer are.
     """
     problem = StronglyConvex(0.1, 1.0, 1.0)
-    count, lags = setting.pick(1000, 250), setting.pick(100, 50)
+    count = setting.pick(1000, 250)
+    lags = setting.pick(100, 50)
     for noise in (DPSGD(), NuFTRL(0.1)):
         for criterion in CRITERIA:
             bound = partial(strongly_convex_bound, problem, noise, criterion=criterion, frequencies=count, lags=lags)
@@ -70,7 +71,8 @@ def _upper_bound(multiplier: Multiplier, drive: Drive) -> float:
 def strongly_convex_proof(setting: Setting) -> Iterator[Row]:
     """The certificate of a given multiplier, against search and certificate together; η L = 1, ν = ημ."""
     for kappa in setting.pick((10.0, 100.0, 1000.0, 1e4), (10.0, 100.0)):
-        problem, noise = StronglyConvex(1 / kappa, 1.0, 1.0), NuFTRL(1 / kappa)
+        problem = StronglyConvex(1 / kappa, 1.0, 1.0)
+        noise = NuFTRL(1 / kappa)
         multiplier = strongly_convex_certificate(problem, noise).multiplier
         assert multiplier is not None
         drive = Drive(spectrum_of(noise), noise.noise_multiplier(1.0) ** 2 / 2)

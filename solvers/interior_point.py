@@ -25,6 +25,11 @@ _ITERATIONS = 150
 _TO_BOUNDARY = 0.99
 
 
+def _to_boundary(step: Array) -> float:
+    """The share, up to 1, of a relative step that leaves at least 1 % of each coordinate."""
+    return min(1.0, _TO_BOUNDARY / max(float((-step).max()), _TO_BOUNDARY))
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """f at some c, and the gains, slacks and multiplier there."""
@@ -155,27 +160,28 @@ class MultiplierProgram:
         z = self._start(w, least)
         at = self.evaluate(least + z, w)
         y = 0.1 * at.value / z.size / z
-        best = (math.inf, z)
+        least_error = math.inf
         for _ in range(_ITERATIONS):
             slope = self.gradient(at, w)
             gap = float(y @ z)
             residual = float(np.abs((slope - y) * z).sum())
-            if max(gap, residual) < best[0]:
-                best = (max(gap, residual), z)
-            if max(gap, residual) <= _TOLERANCE * at.value:
+            error = max(gap, residual)
+            if error < least_error:
+                least_error = error
+                best = z
+            if error <= _TOLERANCE * at.value:
                 break
             target = gap / z.size * (0.1 if residual <= gap else 0.5)
             step = self._newton_step(at, w, slope, z, y, target)
             if step is None:
                 break
-            dual_step = target / z - y - y * step
-            longest = min(1.0, _TO_BOUNDARY / max(float((-step).max()), _TO_BOUNDARY))
-            found = self._line_search(at, w, slope, least, z, step, target, longest)
+            dual_step = (target / z - y - y * step) / y
+            found = self._line_search(at, w, slope, least, z, step, target, _to_boundary(step))
             if found is None:
                 break
             z, at = found
-            y = y + min(1.0, _TO_BOUNDARY / max(float((-dual_step / y).max()), _TO_BOUNDARY)) * dual_step
-        return least + best[1]
+            y = y * (1 + _to_boundary(dual_step) * dual_step)
+        return least + best
 
     def _start(self, w: Array, least: Array) -> Array:
         """Strictly feasible: the best constant for independent noise, which is feasible everywhere, and little else."""

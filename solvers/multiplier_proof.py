@@ -1,4 +1,4 @@
-"""What a multiplier proves: a certified upper bound of the mean of drive × gain over all frequencies.
+"""The bound that a multiplier proves: a certified upper bound of the mean of drive × gain over all frequencies.
 
 The drive d σ² |B(ω)|² + σ_sgd² and the gain ξ(ω) continue analytically to complex frequencies.  [0, π] is divided into
 panels.  On the disc around each panel whose radius is 5/3 of the half width, three bounds hold:
@@ -10,8 +10,7 @@ panels.  On the disc around each panel whose radius is 5/3 of the half width, th
 With the product of the last two Gauss's rule has a proved error (``corrnoise.theory.quadrature``).  Panels are halved
 until the slack does not fall below half of its value at the middle, and the proved error is below 1e-12 of the panel's
 share of the mean.  At the nodes drive and gain are rounded up, and so are the rates: ημ down and ηL up, which makes the
-class of losses larger.  What is left to trust: IEEE arithmetic, and elementary functions right to 4 units in the last
-place.
+class of losses larger.  The proof trusts IEEE arithmetic, and elementary functions right to 4 units in the last place.
 
 The proof knows nothing of how the multiplier was found.
 """
@@ -64,7 +63,7 @@ class Drive:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a multiplier proves of a drive; ``mean`` is ``inf`` where it proves nothing."""
+    """A bound of the mean of drive × gain, proved by a multiplier; ``mean`` is ``inf`` where nothing is proved."""
 
     mean: float  #: of drive × gain, by Gauss's rule, to rounding
     quadrature_error: float  #: proved bound of the error of the rule

@@ -7,7 +7,7 @@ to 1: the c_τ of ``corrnoise.theory.strongly_convex`` taken in bundles.  All ke
 
 the negative binomial distribution on the lags shift + step × {0, 1, …}, or its mirror image.  With power 0 it is the
 single lag ``shift``, with shift = step = power = 1 a geometric tail, and with larger powers a hump.  Tails reach
-infinitely far, so a few dozen kernels do what would take thousands of single lags.
+infinitely far, so a few dozen kernels replace thousands of single lags.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Kernels(Record):
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, 5).T)
 
     def chosen(self, which: NDArray[np.generic]) -> Kernels:
-        """Some of them, by an index."""
+        """The kernels that an index selects."""
         return Kernels(*(field[which] for field in self.arguments().values()))
 
     def and_also(self, other: Kernels) -> Kernels:
-        """These and others."""
+        """These kernels and others."""
         both = zip(self.arguments().values(), other.arguments().values(), strict=True)
         return Kernels(*(np.concatenate(fields) for fields in both))
 
@@ -74,7 +74,8 @@ class Kernels(Record):
         values = np.exp(1j * phases * omega)[:, place]
         for step, power in {(step, power) for step, power in zip(self.steps, self.powers, strict=True) if power}:
             here = (self.steps == step) & (self.powers == power)
-            gaps, half = self.gaps[here], omega * (step / 2)
+            gaps = self.gaps[here]
+            half = omega * (step / 2)
             tail = gaps / (gaps * np.cos(half) + 1j * self.sides[here] * (2 - gaps) * np.sin(half))
             values[:, here] *= _power(tail, int(power))
         return values
@@ -122,7 +123,7 @@ def taps(lags: int) -> Kernels:
 
 
 def _gaps(slow: float, fast: float) -> tuple[Array, Array]:
-    """Gaps an octave apart, as small as the slowest mode, and those that suit the resonance at ω = π (2 − ηL wide)."""
+    """Gaps an octave apart, from a third of ημ on, and those of them that suit the resonance at ω = π, 2 − ηL wide."""
     narrow = min(slow / 3, (2 - fast) / 10 if fast > 1 else _LARGEST_GAP / 2)
     gaps = np.geomspace(narrow, _LARGEST_GAP, 2 + math.ceil(math.log2(_LARGEST_GAP / narrow)))
     return gaps, gaps[gaps >= (2 - fast) / 11]

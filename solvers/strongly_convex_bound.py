@@ -1,6 +1,7 @@
 """The bound on the error of correlated noise for smooth strongly convex losses: search, proof and record.
 
-``corrnoise.theory.strongly_convex`` states what a multiplier proves.  The best one is searched here, in two ways:
+``corrnoise.theory.strongly_convex`` states the bound that a multiplier proves.  The best multiplier is searched here, in
+two ways:
 
 * ``"fast"``: tails and humps that reach infinitely far (``multipliers``), frequencies graded to the features of problem
   and noise (``frequency_grid``), the gain eliminated (``interior_point``): converged, in milliseconds;
@@ -58,7 +59,7 @@ class StronglyConvexCertificate(Record):
     value
         The bound.  ``"fast"``: ``upper_bound``.  ``"socp"``: the optimum of the discretised problem on its own uniform
         grid, as the cone solver found it, with γ_∞² by the same quadrature.  It tends to the bound as the grid gets
-        finer; it is an upper bound of nothing.
+        finer, and is not a bound itself.
     upper_bound
         Certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``.  It is
         the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  ``inf`` if nothing is proved.  It
@@ -94,7 +95,7 @@ class StronglyConvexCertificate(Record):
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A multiplier, what it proves, and how far it may be from the best on the grid of the search."""
+    """A multiplier, its proof, and how far it may be from the best on the grid of the search."""
 
     multiplier: Multiplier
     proof: Proof
@@ -128,8 +129,8 @@ def strongly_convex_bound(
         with narrow lines in between.  ``"socp"``: the value of the paper's cone program, which is not certified; see
         ``StronglyConvexCertificate.value``.
     frequencies, lags
-        Of ``"socp"``: the number of uniform frequencies on the full circle, even, so that 0 and π are among them, and
-        the largest lag, below half of it.
+        For ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π are among them,
+        and the largest lag, below half of it.
     criterion
         ``"distance"`` bounds L ‖θ − θ*‖²/2, as the paper does.  ``"objective"`` bounds F − F* directly and is up to
         some hundred times tighter at large condition numbers.
@@ -144,7 +145,7 @@ def strongly_convex_bound(
     TypeError
         The noise is of a kind whose spectrum has no proved bounds (``corrnoise.theory.spectra``).
     ConeProgramError
-        The cone solver failed; the message says what to do.
+        The cone solver failed; the message gives advice.
     ArithmeticError
         The noise has features that no grid resolves.
 
@@ -316,7 +317,7 @@ def _regridded(edges: Array, found: _Candidate, drive: Drive) -> Array:
 def _by_cones(
     problem: StronglyConvex, drive: Drive, spectrum: Array, count: int, lags: int, criterion: Criterion
 ) -> tuple[float, _Candidate]:
-    """The value of the cone program for ``spectrum`` at the uniform frequencies, and what its multiplier proves."""
+    """The value of the cone program for ``spectrum`` at the uniform frequencies, and its multiplier with its proof."""
     slow, fast = problem.rates
     edges = graded_edges(slow, fast)
     if slow == fast:

@@ -71,7 +71,8 @@ def circle_mean(
 
     def trapezoid(step: float, offset: float) -> Any:
         u = np.arange(-math.floor(left / step), math.floor(right / step)) * step + offset
-        c, s = 1 / np.hypot(1, np.exp(u)), 1 / np.hypot(1, np.exp(-u))
+        c = 1 / np.hypot(1, np.exp(u))
+        s = 1 / np.hypot(1, np.exp(-u))
         w = (2 * step / math.pi) * c * s
         # Outside the nodes f / cosh u is a geometric sequence, summed into the end weights.
         w[0] /= -math.expm1(-(1 + order_zero) * step)
@@ -85,7 +86,8 @@ def circle_mean(
         # Halving the step squares the error: agreement to 1e-8 leaves 1e-16.
         if np.all(np.abs(fine - coarse) <= 1e-8 * np.abs(fine)):
             return fine
-        step, coarse = step / 2, fine
+        step /= 2
+        coarse = fine
     raise ArithmeticError("the quadrature over frequencies did not settle: the spectrum has unstated narrow features")
 
 

@@ -1,8 +1,8 @@
 """Power spectra with proved bounds: rounded up at a frequency, on discs of complex frequencies, near a singular end.
 
 The power spectrum S(ω) = |B(ω)|² of correlated noise is B(e^{iω}) B(e^{−iω}), which continues it to complex
-frequencies z.  Whoever integrates it with a proved error has to bound it there, and has to know how far rounding may
-move a value.  Each kind of noise needs an argument of its own:
+frequencies z.  To integrate it with a proved error one has to bound it there, and to bound the rounding errors of its
+values.  Each kind of noise needs an argument of its own:
 
 * ``ProductNoise``: |1 − q e^{iz}| differs from |1 − q e^{iω}| by |q| (e^r − 1) at most, if |z − ω| <= r;
 * ``FiniteNoise``: the same for the sum of its terms; and |S(z)| <= e^{nr} max S, n the degree (S. Bernstein);
@@ -55,9 +55,9 @@ class Spectrum(ABC):
 
     @property
     def singular_ends(self) -> tuple[float, float]:
-        """How far from ω = 0 and from ω = π a singularity there has to be kept away from panels; 0 where there is none.
+        """Distances from ω = 0 and ω = π up to which ``near_end`` is used, for singularities there; 0 without one.
 
-        The nearest other feature of the spectrum is 1e9 times as far away.
+        They are 1e-9 of the distance to the nearest other feature of the spectrum.
         """
         return 0.0, 0.0
 
@@ -156,7 +156,7 @@ class FiniteSpectrum(Spectrum):
             # By convexity e^{tr} − 1 <= (t/n) (e^{nr} − 1) for t <= n.
             moment = self._moment / max(self._degree, 1) * rise
             change = np.expm1(radii) * (self._sum + moment) + 2 * np.sin(frequencies / 2) * moment + self._last * rise
-            # Of e^{iz} and e^{−iz} one lies in the unit disk, where |B| is no larger than on the circle.
+            # Either e^{iz} or e^{−iz} lies in the unit disk, where |B| is no larger than on the circle.
             largest = np.minimum((np.sqrt(upper) + change) ** 2, self._largest**2 * (1 + rise))
             return values, largest * (1 + _OUTWARDS)
 

@@ -117,7 +117,7 @@ class FrequencyCondition:
         a, b
             Real and imaginary part of Λ at the centres ω.
         radii
-            Of the discs.
+            The radii of the discs.
         real_change, change
             Upper bounds on the discs of |a(z) − a| and |b(z) − b|, where a(z) = (Λ(z) + Λ(−z))/2 and b(z) =
             (Λ(z) − Λ(−z))/2i; ``change`` is also one of |Λ(z) − Λ(ω)|.  They include the error of a and b.
@@ -347,7 +347,8 @@ class StronglyConvex(Record):
             shares = (variance * noise.averaged_variance(x) + extra) / (2 - x)
             best = int(np.argmax(shares))
             largest = max(largest, float(shares[best]))
-            low, high = place[max(best - 1, 0)], place[min(best + 1, points - 1)]
+            low = place[max(best - 1, 0)]
+            high = place[min(best + 1, points - 1)]
         return largest
 
     def _drive(self, variance: float) -> float:

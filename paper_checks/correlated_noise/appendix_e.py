@@ -297,7 +297,7 @@ def eliminated_value(step: float, condition: float, smoothness: float) -> float:
     evaluations=8,
 )
 def theorem_31_cone_constraints(step: float, condition: float, smoothness: float = 1.0) -> Sides:
-    """What CLARABEL finds with the cones against the same discretised problem with ψ eliminated: two programs, two solvers.
+    """CLARABEL on the cones against an interior-point method on the same problem with ψ eliminated: two programs, two solvers.
 
     They share no formula.  CLARABEL reports an optimum for all κ >= 1.001 and 0.01 <= ηL <= 1.9 that were tried, up to
     κ = 10⁶.  Next to κ = 1 it stops short of one (for F − F* at κ − 1 = 1e-7 if ηL = 1, at 1e-4 if ηL = 0.01); there an
@@ -362,7 +362,7 @@ def figure_3(step: float, condition: float, factor: float = 1.0) -> Sides:
 def figure_3_growth(step: float, condition: float, factor: float = 1.0) -> Sides:
     """The ratio of the two bounds falls: at ηL = 1 it is 0.97, 0.75, 0.56 and 0.45 for κ = 2, 10, 100, 1000.
 
-    What grows with κ is the bound of DP-SGD and not its error: of any noise the bound can be κ times too large, and for
+    The bound of DP-SGD grows with κ and its error does not: for any noise the bound can be κ times too large, and for
     independent noise there is a bound without κ, η (σ² d + σ_sgd²)/(2 min{1, 2 − ηL}).
     """
     one, other = (

@@ -7,7 +7,6 @@ the residuals of the cone solver and the suboptimality of the interior-point met
 import inspect
 import math
 from dataclasses import replace
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -120,7 +119,7 @@ def test_a_wrong_line_of_the_cone_program_is_caught(right, wrong, criterion):
     """The source of the module with one constant off by a millionth, or with the printed sign of the multiplier."""
     source = inspect.getsource(module)
     assert source.count(right) == 1
-    changed: dict[str, Any] = {"__name__": module.__name__}
+    changed = {"__name__": module.__name__}
     exec(source.replace(right, wrong), changed)
     spectrum = NuFTRL(0.1).power_spectrum(uniform_frequencies(200)[0])
     value, suboptimality = by_interior_point((0.1, 1.0), criterion, 200, 12, spectrum)
