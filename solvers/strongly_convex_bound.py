@@ -1,7 +1,7 @@
 """The bound on the error of correlated noise for smooth strongly convex losses: search, proof and record.
 
-``corrnoise.theory.strongly_convex`` states the bound that a multiplier proves.  The best multiplier is searched here, in
-two ways:
+``corrnoise.theory.strongly_convex`` states the bound that a multiplier proves.  The best multiplier is searched here,
+in two ways:
 
 * ``"fast"``: tails and humps that reach infinitely far (``multipliers``), frequencies graded to the features of problem
   and noise (``frequency_grid``), the gain eliminated (``interior_point``): converged, in milliseconds;

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corrnoise.theory.cepstral_noise import CepstralNoise
 from corrnoise.theory.checks import Array
@@ -31,6 +32,7 @@ from corrnoise.theory.toeplitz_noise import UNIT, ToeplitzNoise
 _OUTWARDS = 1e-9  # relative; outweighs the rounding of a bound on a disc
 _SHARE = 0.9  # of the distance to a singularity, up to which a bound is trusted
 _PI_BELOW = 2 * UNIT  # by how much π exceeds math.pi, rounded up
+_CLOSE_TO_PI = 1e-10  # a distance at which floats near π are 4e-6 of it apart
 _SIDE = 8  # neighbours on either side from which a cosine sum is interpolated
 _TINY = 1e-290  # in place of the distance 0 to a neighbour
 
@@ -62,7 +64,10 @@ class Spectrum(ABC):
         return 0.0, 0.0
 
     def near_end(self, end: int, edge: float) -> float:
-        """Upper bound of (1/π) ∫ S dω between a singular end (0: ω = 0, 1: ω = π) and the frequency ``edge``."""
+        """Upper bound of (1/π) ∫ S dω between a singular end (0: ω = 0, 1: ω = π) and the frequency ``edge``.
+
+        ``inf`` where the integral diverges, or may be too large to be bounded in this way.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no singular ends")
 
 
@@ -100,24 +105,34 @@ class ProductSpectrum(Spectrum):
                 growth *= np.where(change <= _SHARE, bent ** (2 * exponent), np.inf)
             return values, values * growth
 
+    def _at_end(self, end: int) -> NDArray[np.bool_]:
+        """Whether a factor is singular at ω = 0 (0) or π (1), or closer to π than floats can tell."""
+        return self.noise.gaps == 0 if end == 0 else self.noise.gaps >= 2 - _CLOSE_TO_PI
+
     @property
     def singular_ends(self) -> tuple[float, float]:
-        gaps = self.noise.gaps
-        finest = 1e-9 * float(min(gaps[gaps > 0].min(initial=1.0), (2 - gaps[gaps < 2]).min(initial=1.0)))
-        return finest * bool((gaps == 0).any()), finest * bool((gaps == 2).any())
+        zero, pi = self._at_end(0), self._at_end(1)
+        others = self.noise.gaps[~zero & ~pi]
+        finest = 1e-9 * float(min(others.min(initial=1.0), (2 - others).min(initial=1.0)))
+        return finest * bool(zero.any()), finest * bool(pi.any())
 
     def near_end(self, end: int, edge: float) -> float:
         width = math.pi - edge + _PI_BELOW if end else edge
+        half = np.array([end * math.pi, edge]) / 2
         order = 0.0
         largest = self._outwards
-        for gap, exponent in zip(self.noise.gaps, self.noise.exponents, strict=True):
-            if gap == 2 * end:
+        for gap, exponent, singular in zip(self.noise.gaps, self.noise.exponents, self._at_end(end), strict=True):
+            distance = abs(gap - 2 * end)
+            if singular and (exponent < 0 or distance == 0):
+                # At the distance t the modulus is at least (1 − distance/2) 2 sin(t/2), with equality for distance 0.
                 order += 2 * exponent
-                continue
-            half = np.array([end * math.pi, edge]) / 2
-            sizes = modulus(gap, np.cos(half), np.sin(half))  # the modulus is monotone between the end and the edge
-            largest *= float(sizes.max() if exponent > 0 else sizes.min()) ** (2 * exponent)
-        # The modulus of the singular factor is 2 sin(t/2) at the distance t: between t (1 − width²/24) and t.
+                largest *= (1 - distance / 2) ** (2 * exponent)
+            else:
+                sizes = modulus(gap, np.cos(half), np.sin(half))  # it is monotone between the end and the edge
+                largest *= float(sizes.max() if exponent > 0 else sizes.min()) ** (2 * exponent)
+        if order <= -1:
+            return math.inf
+        # 2 sin(t/2) lies between t (1 − width²/24) and t.
         largest *= (1 - width**2 / 24) ** min(order, 0.0)
         return largest * width ** (order + 1) / (order + 1) / math.pi
 

@@ -133,10 +133,25 @@ def test_the_drive_against_averaged_variances(noise, rate):
         ProductNoise([0.0, 1e-3], [-0.45, 0.3]),
         ProductNoise([2.0], [-0.25]),
         ProductNoise([2.0, 0.0], [0.25, 0.25]),
+        NuFTRL(2 - 1e-14),
+        AntiPGD(2 - 1e-12),
         FiniteNoise(np.append(1.0, 0.05 * np.cos(0.5 * np.arange(1, 400)))),
         CepstralNoise(0.9 ** np.arange(1, 200) / np.arange(1, 200), 0.9),
     ],
-    ids=["nu12", "anti9", "peak", "peak at pi", "singular", "both", "pi", "zeros", "line", "cepstrum"],
+    ids=[
+        "nu12",
+        "anti9",
+        "peak",
+        "peak at pi",
+        "singular",
+        "both",
+        "pi",
+        "zeros",
+        "nu at pi",
+        "anti at pi",
+        "line",
+        "cepstrum",
+    ],
 )
 def test_narrow_and_singular_features_against_averaged_variances(noise):
     """The panels find them by themselves; one of the features is worth more than the tolerance."""

@@ -181,6 +181,30 @@ def test_integral_beside_a_singular_end(exponent, other, end):
         assert not exact <= bound * (1 - 2e-5)  # the check would notice a bound that is a little too small
 
 
+@pytest.mark.parametrize("exponent", [0.5, 1.0, -0.3, -0.5, -1.0])
+@pytest.mark.parametrize("distance", [1e-11, 1e-14])
+def test_integral_beside_a_feature_too_close_to_pi_for_floats(exponent, distance):
+    """Bounded where it is small; poles of order 1 or more make it too large, and are given up."""
+    gap = 2 - distance
+    spectrum = spectrum_of(ProductNoise([gap, 0.3], [exponent, 0.5]))
+    width = 1e-10
+    assert spectrum.singular_ends[1] > 0
+    bound = spectrum.near_end(1, math.pi - width)
+    if exponent <= -0.5:
+        assert bound == math.inf
+        return
+    with mp.workdps(30):
+        start = mp.pi - mp.mpf(math.pi - width)
+        mirrored, other = 2 - mp.mpf(gap), 2 - mp.mpf(0.3)
+
+        def power(t):
+            near = mirrored**2 + 4 * (1 - mirrored) * mp.sin(t / 2) ** 2
+            return near ** mp.mpf(exponent) * mp.sqrt(other**2 + 4 * (1 - other) * mp.sin(t / 2) ** 2)
+
+        exact = mp.quad(power, [0, start / 1000, start / 100, start / 10, start]) / mp.pi
+    assert exact <= bound <= 4 * exact
+
+
 def test_regular_noise_has_no_singular_ends():
     for noise in (DPSGD(), NuFTRL(1e-9), FiniteNoise([1, -1 + 1e-9]), CepstralNoise([0.1])):
         assert spectrum_of(noise).singular_ends == (0.0, 0.0)
