@@ -1,10 +1,11 @@
 """Bounds for smooth strongly convex losses over the condition number: DP-SGD, ν-DP-FTRL and optimised noise.
 
 Figure 3 of arXiv 2310.06771, with the corrected multiplier and constants (``docs/strongly-convex-bound.md``), for
-η L = 1, 0.5, 0.1 and 0.01, which the paper does not state.  Thick lines are the bounds of Theorem 3.1 as corrected;
-thin lines of the same colours are exact: the worst quadratic loss of the class under the same noise, which every bound
-must exceed.  What lies between is slack of the analysis or due to losses that are not quadratic.  The bound for DP-SGD
-grows with the condition number; its error does not: the dotted line is a one-line bound for independent noise.
+η L = 1, 0.5, 0.1 and 0.01, which the paper does not state.  Thick lines are the certified bounds of Theorem 3.1 as
+corrected.  Thin lines of the same colours are exact: the worst quadratic loss of the class under the same noise, which
+every bound must exceed.  The gap between them is slack of the analysis, or due to losses that are not quadratic.  The
+bound for DP-SGD grows with the condition number and its error does not: the dotted line is a one-line bound for
+independent noise.
 """
 
 from __future__ import annotations

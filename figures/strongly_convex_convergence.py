@@ -1,8 +1,8 @@
 """How the discretised program of the strongly convex bound converges: value and time over frequencies and lags.
 
 The paper solves the program on k = 1000 uniform frequencies with few lags.  For η L = 1, κ = 10, 100 and 1000 and
-independent noise, this is the value of the cone program over k (at lags 50) and over the largest lag (at k = 1000),
-relative to the certified bound of the fast solver, and the times both take.
+independent noise, the figure shows the value of the cone program over k (at lags 50) and over the largest lag (at
+k = 1000), relative to the certified bound of the fast solver, and the times that both take.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PANELS = ("frequencies", "lags", "time")
 
 
 def solved(kappa: float, count: int, lags: int) -> tuple[float, float]:
-    """Value of the cone program, and the seconds that its first solution takes, without compilation."""
+    """Value of the cone program, and the seconds that its first solution and its certificate take, once compiled."""
     problem = StronglyConvex(1 / kappa, 1.0, 1.0)
     compiled(*problem.rates, "distance", count, lags)
     start = time.perf_counter()
@@ -54,13 +54,14 @@ def data(counts: tuple[int, ...] = COUNTS, lags: tuple[int, ...] = LAGS, many: i
     for kappa in CONDITION_NUMBERS:
         name = f"kappa = {kappa:g}"
         certified, seconds = fast(kappa)
-        by_count = [solved(kappa, count, FEW_LAGS)[0] for count in counts]
+        values_by_count = [solved(kappa, count, FEW_LAGS)[0] for count in counts]
         by_lag = [solved(kappa, many, largest) for largest in lags]
-        excess = [abs(value / certified - 1) for value in by_count], [abs(v / certified - 1) for v, _ in by_lag]
+        excess_by_count = [abs(value / certified - 1) for value in values_by_count]
+        excess_by_lag = [abs(value / certified - 1) for value, _ in by_lag]
         floor = 1e-12  # the difference of two equal numbers on a logarithmic axis
         series += [
-            Series("frequencies", name, "cone program", np.array(counts, float), np.maximum(excess[0], floor)),
-            Series("lags", name, "cone program", np.array(lags, float), np.maximum(excess[1], floor)),
+            Series("frequencies", name, "cone program", np.array(counts, float), np.maximum(excess_by_count, floor)),
+            Series("lags", name, "cone program", np.array(lags, float), np.maximum(excess_by_lag, floor)),
             Series("time", name, "cone program", np.array(lags, float), np.array([s for _, s in by_lag])),
             Series("time", name, "fast", np.array(lags, float), np.full(len(lags), seconds)),
         ]
@@ -85,11 +86,12 @@ def draw(data: Data) -> Figure:
                 s.x, s.y, marker=markers[s.method], color=colours[s.method], label=rf"cone program, $\kappa = {kappa}$"
             )
     panels["frequencies"].set(title="(a)", xlabel="Frequencies $k$", ylabel="|Value / certified bound − 1|")
-    panels["frequencies"].xaxis.set_major_locator(FixedLocator([200, 500, 1000, 2000]))
-    panels["frequencies"].xaxis.set_major_formatter(ScalarFormatter())
-    panels["frequencies"].xaxis.set_minor_locator(NullLocator())
     panels["lags"].set(title="(b)", xlabel="Largest lag", ylabel="|Value / certified bound − 1|")
     panels["time"].set(title="(c)", xlabel="Largest lag", ylabel="Time [s]")
+    for name, places in (("frequencies", [200, 500, 1000, 2000]), ("lags", LAGS), ("time", LAGS)):
+        panels[name].xaxis.set_major_locator(FixedLocator(places))
+        panels[name].xaxis.set_major_formatter(ScalarFormatter())
+        panels[name].xaxis.set_minor_locator(NullLocator())
     handles, labels = panels["time"].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure

@@ -18,27 +18,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from corrnoise.solvers import cone_program
 from corrnoise.solvers.frequency_grid import graded_edges, halved
-from corrnoise.solvers.interior_point import MultiplierProgram
+from corrnoise.solvers.multiplier_proof import Drive, prove
 from corrnoise.solvers.multipliers import Multiplier
-from corrnoise.solvers.strongly_convex_bound import checked, search_program, strongly_convex_bound
-from corrnoise.theory import checks
+from corrnoise.solvers.strongly_convex_bound import (
+    Method,
+    checked,
+    checked_rates,
+    search_program,
+    strongly_convex_bound,
+)
 from corrnoise.theory.checks import Array
-from corrnoise.theory.product_noise import NuFTRL
+from corrnoise.theory.product_noise import DPSGD, NuFTRL
 from corrnoise.theory.quadrature import modulus
 from corrnoise.theory.records import Record, record
-from corrnoise.theory.strongly_convex import StronglyConvex, frequency_condition
+from corrnoise.theory.spectra import spectrum_of
+from corrnoise.theory.strongly_convex import Criterion, StronglyConvex, frequency_condition
 from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
 
 _SETTLED = 1e-9
 _ROUNDS = 60
-_ATTEMPTS = 4
 _CLEARANCES = (1e-4, 0.1)  # of the constant; the second leaves no narrow dip of |B|² at 0, and costs less than 1 %
 _AGREE = 1e-6  # limits from different starts, relatively
+
+
+class Program(Protocol):
+    """A discretised problem that finds the best gains for a spectrum: ``ConeProgram`` or ``MultiplierProgram``."""
+
+    frequencies: Array
+    quadrature: Array
+
+    def best(self, spectrum: Array) -> tuple[Array, Multiplier]:
+        """The gains at the frequencies and the multiplier that minimise Σ quadrature × spectrum × ξ."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Alternating minimisation from one start: the value after each round, in units of η/2, and the last multiplier."""
+
+    history: list[float]
+    multiplier: Multiplier
+
+    @property
+    def limit(self) -> float:
+        return self.history[-1]
+
+    @property
+    def settled(self) -> bool:
+        return _settled(self.history)
 
 
 @record
@@ -50,11 +83,11 @@ class MinimisedBound(Record):
     noise
         Minimum-phase noise with β_0 = 1.
     bound
-        ``strongly_convex_bound`` of this noise, certified by itself.
+        ``strongly_convex_bound`` of this noise, by ``"fast"``: a certified upper bound.
     history
-        The value of the bound after each round, on the grid of the search, from the start that came out best.
+        The value after each round, on the grid of the search, from the start that came out best; not certified.
     limits
-        What each start came to.
+        The last value from each start.
     converged
         The last round lowered the value by less than 1e-9 of it, and all starts agree to 1e-6.
     reason
@@ -74,10 +107,10 @@ def minimise_strongly_convex_bound(
     *,
     rho: float = 1.0,
     clip_norm: float = 1.0,
-    method: str = "fast",
+    method: Method = "fast",
     frequencies: int = 1000,
     lags: int = 100,
-    criterion: str = "distance",
+    criterion: Criterion = "distance",
 ) -> MinimisedBound:
     """Find the noise with the smallest ``strongly_convex_bound`` ("Optimized" in Figure 3 of arXiv 2310.06771).
 
@@ -88,8 +121,8 @@ def minimise_strongly_convex_bound(
     rho, clip_norm
         Budget and Lipschitz constant; they matter for the noise only beside gradient noise.
     method, frequencies, lags, criterion
-        As in ``strongly_convex_bound``; with ``"socp"`` both half-steps are taken on the uniform grid, as in the paper,
-        and ``history`` has its values, while ``bound`` is certified as always.
+        As in ``strongly_convex_bound``.  With ``"socp"`` both half-steps are taken on the uniform grid, as in the
+        paper, and ``history`` has its values; ``bound`` is certified all the same.
 
     Raises
     ------
@@ -106,8 +139,7 @@ def minimise_strongly_convex_bound(
             f"learning_rate must lie in (0, 2/smoothness) = (0, {2 / problem.smoothness!r}), or no noise has a finite "
             f"bound, got {problem.learning_rate!r}"
         )
-    checks.real("learning_rate × strong_convexity", slow, "[1e-9, 2)")
-    checks.real("learning_rate × smoothness", fast, "(0, 1.9999]")
+    checked_rates(problem)
 
     def bound(noise: ToeplitzNoise) -> float:
         return strongly_convex_bound(problem, noise, rho=rho, clip_norm=clip_norm, criterion=criterion)
@@ -118,12 +150,13 @@ def minimise_strongly_convex_bound(
         return MinimisedBound(NuFTRL(fast), best, (best,), (best,), True, reason)
     unresolved: ArithmeticError | None = None
     for program in _programs(slow, fast, criterion, method, count, lags):
-        runs = [_alternate(program, start, unit, problem.gradient_noise_std**2) for start in _starts(program)]
-        history, multiplier = min(runs, key=lambda run: run[0][-1])
-        if not multiplier.least_slack(graded_edges(slow, fast)) > 0:
+        starts = _starts(program.frequencies, slow, fast, criterion)
+        runs = [_alternate(program, start, unit, problem.gradient_noise_std**2) for start in starts]
+        chosen = min(runs, key=lambda run: run.limit)
+        if not _feasible(chosen.multiplier):
             continue  # it exploits the gaps between the frequencies
         try:
-            noise = _noise(multiplier)
+            noise = _noise(chosen.multiplier)
             break
         except ArithmeticError as error:
             unresolved = error
@@ -133,20 +166,21 @@ def minimise_strongly_convex_bound(
             'use more frequencies, or for method="fast" a learning rate further below 2/smoothness'
         ) from unresolved
     half = problem.learning_rate / 2
-    values, limits = tuple(half * value for value in history), tuple(half * run[0][-1] for run in runs)
-    settled, agree = _settled(history), max(limits) <= (1 + _AGREE) * min(limits)
-    reason = f"the last of {len(history)} rounds lowered the bound by less than 1e-9"
-    if not settled:
+    limits = tuple(half * run.limit for run in runs)
+    agree = max(limits) <= (1 + _AGREE) * min(limits)
+    reason = f"the last of {len(chosen.history)} rounds lowered the bound by less than 1e-9"
+    if not chosen.settled:
         reason = f"{_ROUNDS} rounds did not settle the bound to 1e-9"
     if not agree:
         reason += f", but the {len(runs)} starts differ by up to {max(limits) / min(limits) - 1:.1e}"
-    return MinimisedBound(noise, bound(noise), values, limits, settled and agree, reason)
+    history = tuple(half * value for value in chosen.history)
+    return MinimisedBound(noise, bound(noise), history, limits, chosen.settled and agree, reason)
 
 
 def _programs(
-    slow: float, fast: float, criterion: str, method: str, count: int, lags: int
-) -> Iterator[MultiplierProgram]:
-    """What to solve, each where the one before gives no noise."""
+    slow: float, fast: float, criterion: Criterion, method: Method, count: int, lags: int
+) -> Iterator[Program]:
+    """The programs to try, each where the one before gives no noise."""
     if method == "socp":
         yield cone_program.compiled(slow, fast, criterion, count, lags)
         return
@@ -156,30 +190,30 @@ def _programs(
             yield search_program(slow, fast, criterion, panels, clearance)
 
 
-def _starts(program: MultiplierProgram) -> list[Array]:
+def _feasible(multiplier: Multiplier) -> bool:
+    """Whether the slack is positive at all frequencies, by proof."""
+    white = Drive(spectrum_of(DPSGD()), 1.0)
+    return prove(multiplier, white, graded_edges(multiplier.slow, multiplier.fast)).least_slack > 0
+
+
+def _starts(frequencies: Array, slow: float, fast: float, criterion: Criterion) -> list[Array]:
     """Spectra to start from: independent noise, ν-DP-FTRL at ν = ημ, and the optimum for the envelope of all gains."""
-    omega = program.frequencies
-    ftrl = modulus(program.slow, np.cos(omega / 2), np.sin(omega / 2))
-    envelope = frequency_condition(program.slow, program.fast, omega, program.criterion).envelope()
-    return [np.ones(omega.size), ftrl, 1 / np.sqrt(envelope)]
+    ftrl = modulus(slow, np.cos(frequencies / 2), np.sin(frequencies / 2))
+    envelope = frequency_condition(slow, fast, frequencies, criterion).envelope()
+    return [np.ones(frequencies.size), ftrl, 1 / np.sqrt(envelope)]
 
 
-def _alternate(
-    program: MultiplierProgram, spectrum: Array, unit: float, extra: float
-) -> tuple[list[float], Multiplier]:
-    """The values, in units of η/2, and the last multiplier."""
+def _alternate(program: Program, spectrum: Array, unit: float, extra: float) -> _Run:
+    """Alternate from ``spectrum`` on, with ``unit`` = d G²/(2ρ) and ``extra`` = σ_sgd²."""
     history: list[float] = []
     q = program.quadrature
     while len(history) < _ROUNDS and not _settled(history):
         drive = unit * float(q @ (1 / spectrum)) * spectrum + extra
-        c = program.solve(drive)
-        gains = program.evaluate(c, q * drive).gains
+        gains, multiplier = program.best(drive)
         value = unit * float(q @ np.sqrt(gains)) ** 2 + extra * float(q @ gains)
-        if history and value > history[-1]:  # by rounding
-            value = history[-1]
-        history.append(value)
+        history.append(min([value, *history[-1:]]))  # rounding may raise the last values
         spectrum = 1 / np.sqrt(gains)
-    return history, program.multiplier(c)
+    return _Run(history, multiplier)
 
 
 def _settled(history: list[float]) -> bool:

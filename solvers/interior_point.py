@@ -18,16 +18,21 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from corrnoise.solvers.multipliers import Kernels, Multiplier
 from corrnoise.theory.checks import Array
-from corrnoise.theory.strongly_convex import circle_multiplier, frequency_condition
+from corrnoise.theory.strongly_convex import Criterion, circle_multiplier, frequency_condition
 
 _TOLERANCE = 1e-10
 _ITERATIONS = 150
 _TO_BOUNDARY = 0.99
 
 
+def _to_boundary(step: Array) -> float:
+    """The share, up to 1, of a relative step that leaves at least 1 % of each coordinate."""
+    return min(1.0, _TO_BOUNDARY / max(float((-step).max()), _TO_BOUNDARY))
+
+
 @dataclass(frozen=True)
 class Evaluation:
-    """f, its gradient and what they are made of, at some c."""
+    """f at some c, and the gains, slacks and multiplier there."""
 
     value: float
     gains: Array
@@ -37,7 +42,7 @@ class Evaluation:
 
 
 class MultiplierProgram:
-    """The best mixture of ``kernels`` on a grid, for one (m, l) and criterion; solved again for every spectrum.
+    """The best mixture of ``kernels`` on a grid, for one (m, l) and criterion; it can be solved for many spectra.
 
     Parameters
     ----------
@@ -46,34 +51,38 @@ class MultiplierProgram:
     criterion
         ``"distance"`` or ``"objective"``.
     kernels
-        What the multiplier is made of, beside the constant.
+        The lag distributions that make up the multiplier, beside its constant.
     frequencies, quadrature
         Nodes in [0, π] and the weights that average over them, shape (n,).
     clearance
-        Share of the constant, beyond the least that frequency 0 asks for, that is kept.  Where slow tails would replace
-        the constant, it sets the width of the narrow peak of the gain at 0.
+        The constant exceeds the least one that gives positive slack at frequency 0 by this share at least.  If slow
+        tails would replace the constant, it sets the width of the narrow peak of the gain at 0.
     """
 
     def __init__(
         self,
         slow: float,
         fast: float,
-        criterion: str,
+        criterion: Criterion,
         kernels: Kernels,
         frequencies: Array,
         quadrature: Array,
         clearance: float = 1e-4,
     ) -> None:
-        self.slow, self.fast, self.criterion, self.kernels = slow, fast, criterion, kernels
-        self.frequencies, self.quadrature, self._clearance = frequencies, quadrature, clearance
+        self.slow = slow
+        self.fast = fast
+        self.criterion = criterion
+        self.kernels = kernels
+        self.frequencies = frequencies
+        self.quadrature = quadrature
+        self._clearance = clearance
         self._condition = frequency_condition(slow, fast, frequencies, criterion)
         # At frequency 0 all kernels are 1, and the slack depends on the constant alone.
         at_zero = frequency_condition(slow, fast, np.zeros(1), criterion)
         self._least_constant = max(0.0, float(-at_zero.offset[0] / (2 * at_zero.r[0])))
         table = 1 - kernels.transforms(frequencies)
-        ones, zeros = np.ones((frequencies.size, 1)), np.zeros((frequencies.size, 1))
-        self._real = np.hstack([ones, table.real])
-        self._imaginary = np.hstack([zeros, table.imag])
+        self._real = np.hstack([np.ones((frequencies.size, 1)), table.real])
+        self._imaginary = np.hstack([np.zeros((frequencies.size, 1)), table.imag])
 
     def multiplier(self, c: Array) -> Multiplier:
         """The multiplier with the coefficients c, the constant first, without negligible ones."""
@@ -82,14 +91,18 @@ class MultiplierProgram:
 
     def evaluate(self, c: Array, w: Array) -> Evaluation:
         """Evaluate f at c with the weights w; ``inf`` outside its domain."""
-        a, b = self._real @ c, self._imaginary @ c
+        a = self._real @ c
+        b = self._imaginary @ c
         gains = self._condition.gain(a, b)
         return Evaluation(float(w @ gains), gains, self._condition.slack(a, b), a, b)
 
     def _slopes(self, at: Evaluation, w: Array) -> tuple[Array, Array]:
         """∂f/∂a and ∂f/∂b at the frequencies."""
-        k, r = self._condition, w / at.slack
-        return 2 * r * (k.width * at.a + k.fast - at.gains * k.r), 2 * r * k.width * (at.b - at.gains * k.s)
+        k = self._condition
+        r = w / at.slack
+        by_a = 2 * r * (k.width * at.a + k.fast - at.gains * k.r)
+        by_b = 2 * r * k.width * (at.b - at.gains * k.s)
+        return by_a, by_b
 
     def gradient(self, at: Evaluation, w: Array) -> Array:
         """∇f."""
@@ -97,7 +110,7 @@ class MultiplierProgram:
         return np.asarray(by_a @ self._real + by_b @ self._imaginary)
 
     def prices(self, further: Kernels, c: Array, spectrum: Array) -> Array:
-        """Derivatives of f by the weights of further kernels, times Σ c/f: what is negative promises a better bound."""
+        """Derivatives of f by the weights of further kernels, times Σ c/f; a negative one promises a better bound."""
         w = self.quadrature * spectrum
         at = self.evaluate(c, w)
         by_a, by_b = self._slopes(at, w)
@@ -116,10 +129,10 @@ class MultiplierProgram:
         return np.asarray(rows.reshape(-1, self._real.shape[1]))
 
     def suboptimality(self, c: Array, spectrum: Array) -> float:
-        """By how much f(c) may exceed its minimum, relatively: (∇f·z + max_j (−∇f_j)₊ Σ z)/f, z = c − lower bounds.
+        """Upper bound of the relative gap between f(c) and the minimum of f over all c* with no larger sum.
 
-        f is convex, so f(c) − f(c*) <= ∇f·(c − c*), and this bounds the right side for all c* not larger in sum.
-        The lower bounds are 0, and for the constant what positive slack at frequency 0 asks for.
+        (∇f·z + max_j (−∇f_j)₊ Σ z)/f with z = c − lower bounds: f is convex, so f(c) − f(c*) <= ∇f·(c − c*).  The lower
+        bounds are 0, and for the constant the least that makes the slack positive at frequency 0.
         """
         w = self.quadrature * spectrum
         at = self.evaluate(c, w)
@@ -129,11 +142,16 @@ class MultiplierProgram:
         z = np.append(c[0] - self._least_constant, c[1:])
         return float(slope @ z + max(0.0, float(-slope.min())) * z.sum()) / at.value
 
+    def best(self, spectrum: Array) -> tuple[Array, Multiplier]:
+        """The gains at the frequencies and the multiplier that minimise Σ quadrature × spectrum × ξ."""
+        c = self.solve(spectrum)
+        return self.evaluate(c, self.quadrature * spectrum).gains, self.multiplier(c)
+
     def solve(self, spectrum: Array) -> Array:
         """Coefficients c >= 0 that minimise Σ quadrature × spectrum × ξ, for a spectrum >= 0 at the frequencies.
 
-        Stops at a relative duality gap of 1e-10, or where rounding ends progress: what it returns has positive slack at
-        the frequencies and at 0, and is near-optimal as far as ``suboptimality`` tells.
+        It stops at a relative duality gap of 1e-10, or where rounding ends progress.  The coefficients give positive
+        slack at the frequencies and at 0; ``suboptimality`` says how good they are.
         """
         w = self.quadrature * spectrum
         w = w / w.sum()
@@ -142,26 +160,28 @@ class MultiplierProgram:
         z = self._start(w, least)
         at = self.evaluate(least + z, w)
         y = 0.1 * at.value / z.size / z
-        best = (math.inf, z)
+        least_error = math.inf
         for _ in range(_ITERATIONS):
-            slope, gap = self.gradient(at, w), float(y @ z)
+            slope = self.gradient(at, w)
+            gap = float(y @ z)
             residual = float(np.abs((slope - y) * z).sum())
-            if max(gap, residual) < best[0]:
-                best = (max(gap, residual), z)
-            if max(gap, residual) <= _TOLERANCE * at.value:
+            error = max(gap, residual)
+            if error < least_error:
+                least_error = error
+                best = z
+            if error <= _TOLERANCE * at.value:
                 break
             target = gap / z.size * (0.1 if residual <= gap else 0.5)
             step = self._newton_step(at, w, slope, z, y, target)
             if step is None:
                 break
-            dual_step = target / z - y - y * step
-            longest = min(1.0, _TO_BOUNDARY / max(float((-step).max()), _TO_BOUNDARY))
-            found = self._line_search(at, w, slope, least, z, step, target, longest)
+            dual_step = (target / z - y - y * step) / y
+            found = self._line_search(at, w, slope, least, z, step, target, _to_boundary(step))
             if found is None:
                 break
             z, at = found
-            y = y + min(1.0, _TO_BOUNDARY / max(float((-dual_step / y).max()), _TO_BOUNDARY)) * dual_step
-        return least + best[1]
+            y = y * (1 + _to_boundary(dual_step) * dual_step)
+        return least + best
 
     def _start(self, w: Array, least: Array) -> Array:
         """Strictly feasible: the best constant for independent noise, which is feasible everywhere, and little else."""

@@ -7,7 +7,7 @@ to 1: the c_τ of ``corrnoise.theory.strongly_convex`` taken in bundles.  All ke
 
 the negative binomial distribution on the lags shift + step × {0, 1, …}, or its mirror image.  With power 0 it is the
 single lag ``shift``, with shift = step = power = 1 a geometric tail, and with larger powers a hump.  Tails reach
-infinitely far, so a few dozen kernels do what would take thousands of single lags.
+infinitely far, so a few dozen kernels replace thousands of single lags.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from corrnoise.theory.checks import Array
 from corrnoise.theory.quadrature import modulus
 from corrnoise.theory.records import Record, record
-from corrnoise.theory.strongly_convex import FrequencyCondition, frequency_condition
+from corrnoise.theory.strongly_convex import Criterion, FrequencyCondition, GainOnDiscs, frequency_condition
+from corrnoise.theory.toeplitz_noise import UNIT
 
 _LAGS = 20
 _MIRRORED_LAGS = 8
@@ -29,7 +30,7 @@ _POWERS = (1, 4, 16)
 _MORE_POWERS = (1, 2, 4, 8, 16)
 _LARGEST_GAP = 0.9
 _BLOCK = 2**10  # frequencies at a time
-_PARTS = 2**17  # panels after which the slack is given up
+_SHARE = 0.9  # of the distance to a pole, up to which a bound is trusted
 
 
 def _power(x: Array, n: int) -> Array:
@@ -58,11 +59,11 @@ class Kernels(Record):
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, 5).T)
 
     def chosen(self, which: NDArray[np.generic]) -> Kernels:
-        """Some of them, by an index."""
+        """The kernels that an index selects."""
         return Kernels(*(field[which] for field in self.arguments().values()))
 
     def and_also(self, other: Kernels) -> Kernels:
-        """These and others."""
+        """These kernels and others."""
         both = zip(self.arguments().values(), other.arguments().values(), strict=True)
         return Kernels(*(np.concatenate(fields) for fields in both))
 
@@ -73,26 +74,47 @@ class Kernels(Record):
         values = np.exp(1j * phases * omega)[:, place]
         for step, power in {(step, power) for step, power in zip(self.steps, self.powers, strict=True) if power}:
             here = (self.steps == step) & (self.powers == power)
-            gaps, half = self.gaps[here], omega * (step / 2)
+            gaps = self.gaps[here]
+            half = omega * (step / 2)
             tail = gaps / (gaps * np.cos(half) + 1j * self.sides[here] * (2 - gaps) * np.sin(half))
             values[:, here] *= _power(tail, int(power))
         return values
 
-    def derivative_bounds(self, low: Array, high: Array) -> tuple[Array, Array, Array]:
-        """Upper bounds of |1 − K_j|, |K_j′| and |K_j″| on the intervals [low, high] in [0, π], shape (intervals, n).
+    def changes(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
+        """How much the kernels change on discs of complex frequencies z.
 
-        |1 − (1 − g) e^{iθ}| grows with the distance of θ from the multiples of 2π, which decides where it is smallest:
-        at an end of the interval, unless a multiple lies inside.
+        Returns
+        -------
+        Upper bounds, shape (frequencies, n), of |K_j(z) − K_j(ω)| and of its even part |C_j(z) − C_j(ω)|, C_j(z) =
+        (K_j(z) + K_j(−z))/2, for |z − ω| <= radius; ``inf`` where a pole may be near.
+
+        Notes
+        -----
+        With M = |1 − (1 − g) e^{iω step}| the denominator changes by the share q = (1 − g) (e^{r step} − 1)/M at most,
+        so K_j(z)/K_j(ω) differs from 1 by e^{r shift} (1 − q)^{−power} − 1 at most.
+
+        The even part is Σ k_τ cos τz.  It is flat at ω = 0 and changes by no more than Σ k_τ (cosh τ(ω + r) − cosh τω)
+        <= r (ω + r/2) Σ k_τ τ² e^{τ(ω + r)}, a second moment in closed form.
         """
-        ends = [edge[:, np.newaxis] * self.steps / 2 for edge in (low, high)]
-        moduli = [modulus(self.gaps, np.cos(end), np.sin(end)) for end in ends]
-        wraps = np.floor(ends[0] / math.pi) < np.floor(ends[1] / math.pi)
-        smallest = np.where(wraps, self.gaps, np.minimum(*moduli))
-        log_slope = self.steps * (1 - self.gaps) / smallest  # of g/(1 − (1 − g) e^{−iω·step})
-        size = np.minimum((self.gaps / smallest) ** self.powers, 1.0)
-        slope = self.shifts + self.powers * log_slope
-        bend = slope**2 + self.powers * self.steps**2 * (1 - self.gaps) / smallest**2
-        return np.minimum(1 + size, slope * high[:, np.newaxis]), size * slope, size * bend
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            r = radii[:, np.newaxis]
+            half = frequencies[:, np.newaxis] * (self.steps / 2)
+            size = modulus(self.gaps, np.cos(half), np.sin(half))
+            share = (1 - self.gaps) * np.expm1(self.steps * r) / size
+            growth = np.expm1(self.shifts * r - self.powers * np.log1p(-share))
+            change = np.where(share <= _SHARE, (self.gaps / size) ** self.powers * growth, np.inf)
+            y = frequencies[:, np.newaxis] + r
+            share = (1 - self.gaps) * np.expm1(self.steps * y) / self.gaps
+            tail = self.steps * (1 - self.gaps) * np.exp(self.steps * y) / (self.gaps * (1 - share))
+            mean = self.shifts + self.powers * tail
+            variance = self.powers * tail * (self.steps + tail)
+            transform = np.exp(self.shifts * y) * (1 - share) ** -self.powers
+            even = r * (y - r / 2) * transform * (mean**2 + variance)
+            return change, np.where((share <= _SHARE) & (even < change), even, change)
+
+    def rounding(self) -> Array:
+        """Upper bounds of the errors of ``transforms``, in units of rounding, shape (n,)."""
+        return 16 + 32 * self.powers + 4 * np.abs(self.powers * self.steps / 2 - self.shifts)
 
 
 def taps(lags: int) -> Kernels:
@@ -101,7 +123,7 @@ def taps(lags: int) -> Kernels:
 
 
 def _gaps(slow: float, fast: float) -> tuple[Array, Array]:
-    """Gaps an octave apart, as small as the slowest mode, and those that suit the resonance at ω = π (2 − ηL wide)."""
+    """Gaps an octave apart, from a third of ημ on, and those of them that suit the resonance at ω = π, 2 − ηL wide."""
     narrow = min(slow / 3, (2 - fast) / 10 if fast > 1 else _LARGEST_GAP / 2)
     gaps = np.geomspace(narrow, _LARGEST_GAP, 2 + math.ceil(math.log2(_LARGEST_GAP / narrow)))
     return gaps, gaps[gaps >= (2 - fast) / 11]
@@ -143,13 +165,13 @@ class Multiplier(Record):
 
     slow: float
     fast: float
-    criterion: str
+    criterion: Criterion
     constant: float
     weights: Array
     kernels: Kernels
 
     @classmethod
-    def constant_one(cls, slow: float, fast: float, criterion: str) -> Multiplier:
+    def constant_one(cls, slow: float, fast: float, criterion: Criterion) -> Multiplier:
         """Λ = 1: for κ = 1, where every Λ > 0 gives the exact gain l/|1 − l − e^{iω}|²."""
         return cls(slow, fast, criterion, 1.0, np.empty(0), Kernels.of([]))
 
@@ -158,6 +180,10 @@ class Multiplier(Record):
         kept = self.weights > 1e-10 * max(self.constant, self.weights.max(initial=0.0))
         kernels = self.kernels.chosen(kept)
         return Multiplier(self.slow, self.fast, self.criterion, self.constant, self.weights[kept], kernels)
+
+    def with_rates(self, slow: float, fast: float) -> Multiplier:
+        """The same coefficients for other rates."""
+        return Multiplier(slow, fast, self.criterion, self.constant, self.weights, self.kernels)
 
     def at(self, frequencies: Array) -> tuple[Array, Array]:
         """Real and imaginary part of Λ(ω)."""
@@ -176,34 +202,21 @@ class Multiplier(Record):
         omega = np.ravel(frequencies)
         return self.condition(omega).gain(*self.at(omega)).reshape(np.shape(frequencies))
 
-    def least_slack(self, edges: Array) -> float:
-        """A lower bound of the slack on all of [0, π], proved up to rounding; −inf where there is no positive one.
+    def _error(self) -> float:
+        """An upper bound of the error of ``at``, in modulus."""
+        terms = self.weights.size
+        errors = (self.weights * (self.kernels.rounding() + 2 * terms + 8)).sum() + self.constant * (terms + 4)
+        return UNIT * float(errors)
 
-        On an interval of width h a function lies above its smaller end by no less than −h² max |u″|/8.  The intervals
-        between ``edges``, which start at 0 and end at π, are halved until this is positive.
-        """
-        low, high = edges[:-1], edges[1:]
-        least, parts = math.inf, 0
-        while low.size:
-            parts += low.size
-            at_ends = np.minimum(*(self.condition(end).slack(*self.at(end)) for end in (low, high)))
-            below = at_ends - (high - low) ** 2 / 8 * self._bend(low, high)
-            if parts > _PARTS or not (at_ends > 0).all():
-                return -math.inf
-            proved = below > at_ends / 2
-            least = min(least, float(below[proved].min(initial=math.inf)))
-            low, high = low[~proved], high[~proved]
-            middle = (low + high) / 2
-            low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
-        return least
+    def rounded_gain(self, frequencies: Array) -> tuple[Array, Array]:
+        """ξ(ω) to rounding, and an upper bound of it; ``inf`` where the slack is not certainly positive."""
+        a, b = self.at(frequencies)
+        condition = self.condition(frequencies)
+        return condition.gain(a, b), condition.upper_gain(a, b, self._error())
 
-    def _bend(self, low: Array, high: Array) -> Array:
-        """An upper bound of |u″| on the intervals."""
-        sizes, slopes, bends = (bound @ self.weights for bound in self.kernels.derivative_bounds(low, high))
-        sizes = sizes + self.constant
-        tilt, delta = abs(2 - self.slow - self.fast), self.fast - self.slow
-        r = np.maximum(self.condition(low).r, self.condition(high).r)
-        s = np.minimum(1.0, np.minimum(high, math.pi - low))
-        real = tilt * sizes + 2 * tilt * s * slopes + r * bends  # of R a
-        imaginary = s * sizes + 2 * slopes + s * bends  # of s b
-        return 2 * (real + delta * imaginary) + 2 * abs(1 - self.fast) * (self.criterion == "objective")
+    def on_discs(self, frequencies: Array, radii: Array) -> GainOnDiscs:
+        """Gain and slack at ``frequencies``, and their bounds on the discs |z − ω| <= ``radii``."""
+        change, even = self.kernels.changes(frequencies, radii)
+        error = self._error()
+        changes = [np.where(np.isfinite(c).all(axis=1), c @ self.weights, np.inf) + error for c in (even, change)]
+        return self.condition(frequencies).on_discs(*self.at(frequencies), radii, *changes)

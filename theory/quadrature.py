@@ -1,9 +1,19 @@
-"""Means over the unit circle of spectra with features of any width.
+"""Means over the unit circle of spectra with features of any width, and Gauss's rule with a proved error.
 
-With ω = 2 arctan(e^u) the mean (1/2π) ∫ f dω of an even f becomes (1/π) ∫ f du / cosh u.  A spectrum built from
-factors |1 − (1 − a) e^{iω}|² = a² cos²(ω/2) + (2 − a)² sin²(ω/2) has all its singularities on |Im u| = π/2, whatever
-the a, so the trapezoidal rule converges geometrically, exp(−π²/step), and the number of nodes grows only with
+**Means.**  With ω = 2 arctan(e^u) the mean (1/2π) ∫ f dω of an even f becomes (1/π) ∫ f du / cosh u.  A spectrum built
+from factors |1 − (1 − a) e^{iω}|² = a² cos²(ω/2) + (2 − a)² sin²(ω/2) has all its singularities on |Im u| = π/2,
+whatever the a, so the trapezoidal rule converges geometrically, exp(−π²/step), and the number of nodes grows only with
 log(1/a).  A uniform grid in ω would need more than 1/a nodes.
+
+**Gauss's rule** with 16 points on [−1, 1] integrates polynomials of degree 31 and all odd functions exactly.  If
+|f| <= M on the disc |z| <= 5/3, then also on the ellipse with foci ±1 and half axes (3 ± 1/3)/2, so the Chebyshev
+coefficients of f are at most 2 M 3^{−k}.  |∫ T_k| = 2/(k² − 1) for even k, and the rule gives at most 2, hence
+
+    |∫ f − rule|  <=  Σ_{k = 32, 34, …} 2 M 3^{−k} (2 + 2/(k² − 1))  <  4.51 · 3^{−32} M.
+
+References
+----------
+L. N. Trefethen, Approximation Theory and Approximation Practice, Theorems 8.1 and 19.3.
 """
 
 from __future__ import annotations
@@ -15,6 +25,11 @@ from typing import Any
 import numpy as np
 
 from corrnoise.theory.checks import Array
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)  #: of Gauss's rule on [−1, 1], to 2e-16 and (relatively) 7.1e-15
+#: Radius of the disc on which the integrand is bounded, in units of half the width of the interval: a little more than
+#: 5/3, so that the rounding of its middle does not matter.
+DISC = 1.67
 
 _BLOCK = 2**21  # entries of a table of moduli held at once
 
@@ -56,7 +71,8 @@ def circle_mean(
 
     def trapezoid(step: float, offset: float) -> Any:
         u = np.arange(-math.floor(left / step), math.floor(right / step)) * step + offset
-        c, s = 1 / np.hypot(1, np.exp(u)), 1 / np.hypot(1, np.exp(-u))
+        c = 1 / np.hypot(1, np.exp(u))
+        s = 1 / np.hypot(1, np.exp(-u))
         w = (2 * step / math.pi) * c * s
         # Outside the nodes f / cosh u is a geometric sequence, summed into the end weights.
         w[0] /= -math.expm1(-(1 + order_zero) * step)
@@ -70,7 +86,8 @@ def circle_mean(
         # Halving the step squares the error: agreement to 1e-8 leaves 1e-16.
         if np.all(np.abs(fine - coarse) <= 1e-8 * np.abs(fine)):
             return fine
-        step, coarse = step / 2, fine
+        step /= 2
+        coarse = fine
     raise ArithmeticError("the quadrature over frequencies did not settle: the spectrum has unstated narrow features")
 
 
@@ -106,3 +123,12 @@ def root_spectrum_mean(rates: Array, weights: Array) -> float:
         return float((w * np.sqrt(total)).sum())
 
     return float(circle_mean(weighted_sum, near_zero=rates.min(), near_pi=(2 - rates).min()))
+
+
+def gauss_error(half: Array, largest: Array) -> Array:
+    """Upper bound of the error of Gauss's rule on intervals of half the width ``half``.
+
+    ``largest`` is an upper bound of |f| on the discs around their middles with the radii ``DISC`` × ``half``, where f
+    is analytic.
+    """
+    return np.asarray(4.51 * 3.0**-32 * half * largest)

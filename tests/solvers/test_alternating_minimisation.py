@@ -1,6 +1,7 @@
 """The noise with the smallest strongly convex bound: reference values, optimality, and other ways to look for it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,8 +143,8 @@ def test_starts_that_disagree_are_reported(monkeypatch):
     alternate = module._alternate
 
     def worse(program, spectrum, unit, extra):
-        history, multiplier = alternate(program, spectrum, unit, extra)
-        return [value * (1 + 1e-3 * float(spectrum[0] == 1)) for value in history], multiplier
+        run = alternate(program, spectrum, unit, extra)
+        return replace(run, history=[value * (1 + 1e-3 * float(spectrum[0] == 1)) for value in run.history])
 
     monkeypatch.setattr(module, "_alternate", worse)
     found = minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1))

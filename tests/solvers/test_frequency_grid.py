@@ -1,4 +1,4 @@
-"""Graded panels: exact on polynomials, fine where the features are, and honest about what they do not resolve."""
+"""Graded panels: exact on polynomials, fine where the features of problem and noise are."""
 
 import math
 
@@ -6,11 +6,14 @@ import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from strategies import log_uniform
 
-from corrnoise.solvers.frequency_grid import edges_for, graded_edges, halved, nodes, refined
+from corrnoise.solvers.frequency_grid import clear_edges, graded_edges, halved, nodes
+from corrnoise.theory.cepstral_noise import CepstralNoise
 from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.spectra import spectrum_of
 
 
 @pytest.mark.parametrize("pair", [(0.1, 1.0), (1e-9, 1e-3), (0.3, 1.7), (1.9, 1.9999), (1.0, 1.0), (1e-6, 1.5)])
@@ -33,46 +36,38 @@ def test_panels_cover_the_circle_and_have_the_kinks_at_their_ends(pair):
     assert halved(edges).size == 2 * edges.size - 1
 
 
-@given(log_uniform(1e-6, 1.0))
-def test_refined_against_the_closed_form(gap):
-    """(1/2π) ∫ dω/|1 − (1 − a)e^{iω}|² = 1/(a (2 − a)), from panels that know nothing of it."""
-    edges, mean, difference = refined(
-        graded_edges(0.5, 1.0), lambda w: 1 / ((gap * np.cos(w / 2)) ** 2 + ((2 - gap) * np.sin(w / 2)) ** 2), 1e-12
-    )
-    exact = 1 / (gap * (2 - gap))
-    assert mean == pytest.approx(exact, rel=1e-12)
-    assert difference <= 1e-12 * mean
+def test_halved():
+    np.testing.assert_allclose(halved(np.array([0.0, 1.0, 2.0])), [0, 0.5, 1, 1.5, 2])
+
+
+@given(log_uniform(1e-6, 1.0), st.sampled_from([-1.0, -0.5, 0.5]))
+def test_panels_clear_of_singularities_integrate_well(gap, exponent):
+    """(1/2π) ∫ |1 − (1 − a) e^{iω}|^{2e} dω by the rule of the search, from panels that know nothing of it."""
+    noise = ProductNoise([gap], [exponent])
+    edges = clear_edges(graded_edges(0.5, 1.0), spectrum_of(noise))
+    omega, weights = (part.ravel() for part in nodes(edges))
+    exact = float(mp.hyp2f1(-exponent, -exponent, 1, (1 - mp.mpf(gap)) ** 2))
+    assert (weights * noise.power_spectrum(omega)).sum() == pytest.approx(exact, rel=1e-6)
     assert edges[0] == 0
     assert edges[-1] == math.pi
     assert (np.diff(edges) > 0).all()
 
 
-def test_refined_stops_where_nothing_converges():
-    _, mean, difference = refined(graded_edges(0.5, 1.0), lambda w: 1 / w**1.5, 1e-10)
-    assert not difference <= 1e-10 * mean
-    _, mean, _ = refined(np.array([0.0, 1.0, math.pi]), lambda w: w**-0.5, 1e-10)
-    assert mean == pytest.approx(float(2 * mp.sqrt(mp.pi) / mp.pi), rel=1e-9)
+def test_without_clearing_a_narrow_peak_is_missed():
+    """So that the test above can fail."""
+    omega, weights = (part.ravel() for part in nodes(graded_edges(0.5, 1.0)))
+    noise = ProductNoise([1e-6], [-1.0])
+    assert (weights * noise.power_spectrum(omega)).sum() < 0.5 * noise.averaged_variance(1.0)
 
 
-@pytest.mark.parametrize("noise", [DPSGD(), NuFTRL(1e-8), AntiPGD(1e-6)])
+@pytest.mark.parametrize("noise", [DPSGD(), NuFTRL(1e-5), AntiPGD(0.1), FiniteNoise([1, -0.5]), CepstralNoise([0.3])])
 def test_grid_that_suffices_is_left_alone(noise):
-    edges = graded_edges(1e-6, 1.0)
-    assert edges_for(noise, edges, np.array([1e-6, 1.0])) is edges
+    edges = graded_edges(1e-5, 1.0)
+    assert clear_edges(edges, spectrum_of(noise)) is edges
 
 
-def test_grid_is_halved_for_features_between_all_nodes():
-    """A noise of 300 coefficients oscillates within every panel."""
-    beta = np.zeros(301)
-    beta[[0, 300]] = 1, -0.5
+@pytest.mark.parametrize("noise", [ProductNoise([0.0], [-0.25]), ProductNoise([2.0], [0.25]), NuFTRL(1e-12)])
+def test_singular_noise_is_approached_as_far_as_it_pays(noise):
     edges = graded_edges(0.1, 1.0)
-    finer = edges_for(FiniteNoise(beta), edges, np.array([0.1, 1.0]))
-    assert finer.size > 4 * edges.size
-
-
-def test_what_no_grid_resolves_is_refused():
-    class Comb(DPSGD):
-        def averaged_variance(self, rates):
-            return np.full(np.shape(rates), 2.0)
-
-    with pytest.raises(ArithmeticError, match="resolve"):
-        edges_for(Comb(), graded_edges(0.5, 1.0), np.array([0.5]))
+    finer = clear_edges(edges, spectrum_of(noise))
+    assert edges.size < finer.size < edges.size + 60

@@ -16,11 +16,13 @@ from strategies import log_uniform, noises
 
 from corrnoise.solvers import strongly_convex_bound as module
 from corrnoise.solvers.cone_program import ConeProgramError
-from corrnoise.solvers.frequency_grid import graded_edges
-from corrnoise.solvers.multipliers import Kernels, Multiplier, taps
-from corrnoise.solvers.strongly_convex_bound import certified, strongly_convex_bound, strongly_convex_certificate
+from corrnoise.solvers.frequency_grid import graded_edges, halved
+from corrnoise.solvers.multiplier_proof import Drive, prove
+from corrnoise.solvers.multipliers import Kernels, Multiplier
+from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound, strongly_convex_certificate
 from corrnoise.theory.finite_noise import FiniteNoise
 from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.spectra import Spectrum, spectrum_of
 from corrnoise.theory.strongly_convex import CRITERIA, StronglyConvex
 
 runs = import_module(f"{__package__.rpartition('.')[0]}.theory.test_strongly_convex")
@@ -66,7 +68,7 @@ def test_cone_program_against_the_reference_table(eta, mu, smoothness, count, la
         found = strongly_convex_certificate(problem, noise, method="socp", frequencies=count, lags=lags)
         assert found.value == pytest.approx(f, rel=3e-8)
         assert found.value / (eta**2 * smoothness / 4) == pytest.approx(j, rel=3e-8)
-        assert found.suboptimality < 1e-4
+        assert found.suboptimality < 1e-8
         assert found.least_slack > 0
 
 
@@ -119,13 +121,14 @@ def test_no_other_search_does_much_better(m):
         for noise in (DPSGD(), NuFTRL(m)):
             for criterion in CRITERIA:
                 value = strongly_convex_bound(StronglyConvex(m, ell, 1), noise, criterion=criterion)
-                edges = module.halved(module.halved(graded_edges(m / 30, ell)))
+                edges = halved(halved(graded_edges(m / 30, ell)))
                 program = module.search_program(m, ell, criterion, edges)
                 spectrum = noise.power_spectrum(program.frequencies)
                 kernels = program.kernels.and_also(module.further_kernels(m / 10, ell))
                 wide = type(program)(m, ell, criterion, kernels, program.frequencies, program.quadrature)
-                other = certified(wide.multiplier(wide.solve(spectrum)), noise.power_spectrum, edges)[0]
-                assert value <= noise.limiting_sensitivity() ** 2 / 4 * other * (1 + 3e-4)
+                drive = Drive(spectrum_of(noise), noise.limiting_sensitivity() ** 2 / 4)
+                other = prove(wide.multiplier(wide.solve(spectrum)), drive, edges).upper_bound
+                assert value <= other * (1 + 3e-4)
 
 
 def test_scale_invariance():
@@ -165,7 +168,8 @@ def test_bound_of_every_quadratic(problem, noise, criterion):
     assert found.value == found.upper_bound
     assert worst * (1 - 1e-10) <= found.value < math.inf
     assert found.least_slack > 0
-    assert found.quadrature_difference <= 1e-8 * found.value
+    assert 0 < found.quadrature_error <= 1e-11 * found.value
+    assert 0 < found.rounding_error <= 1e-8 * found.value
     if problem.condition_number < 1 + 1e-9:
         assert found.value == pytest.approx(worst, rel=1e-6)
 
@@ -232,14 +236,29 @@ def test_bound_in_runs_of_piecewise_linear_gradients(noise, eta_l):
     assert loss == pytest.approx(same, rel=0.1)
 
 
+class Bump(Spectrum):
+    """exp(−((z − c)/w)²/2) + f: on a disc of radius r the real part of (z − c)² is at least (|ω − c| − r)₊² − r²."""
+
+    def rounded(self, frequencies):
+        values = runs.bump(frequencies)
+        return values, values * (1 + 1e-12)
+
+    def on_discs(self, frequencies, radii):
+        _, _, centre, width, floor = runs.BUMP
+        nearest = np.maximum(np.abs(frequencies - centre) - radii, 0)
+        return runs.bump(frequencies), np.exp((radii**2 - nearest**2) / (2 * width**2)) + floor
+
+
 def test_corrected_program_holds_where_the_printed_one_fails():
     """The spectrum of the printed theorem's counterexample: E θ² of the run is 0.084, the printed claim 0.068."""
     mu, smoothness = runs.BUMP[:2]
-    edges = module.refined(graded_edges(mu, smoothness), runs.bump, 1e-9)[0]
+    drive = Drive(Bump(), 1.0)
+    first = Multiplier.constant_one(mu, smoothness, "distance")
+    edges = prove(first, drive, graded_edges(mu, smoothness)).edges
     program = module.search_program(mu, smoothness, "distance", edges)
     multiplier = program.multiplier(program.solve(runs.bump(program.frequencies)))
-    proved = certified(multiplier, runs.bump, edges)[0] / smoothness
-    assert 0.0839 < proved < math.inf
+    proved = prove(multiplier, drive, edges).upper_bound / smoothness
+    assert 0.0839 < proved < 2.35
 
 
 # -- the certificate ---------------------------------------------------------------------------------------------------
@@ -255,8 +274,9 @@ def test_certificates_of_both_methods():
     for found in (fast, cones):
         assert found.criterion == "distance"
         assert found.upper_bound >= fast.value * (1 - 1e-8)
-        assert 0 <= found.suboptimality < 1e-4
-        assert 0 <= found.quadrature_difference <= 1e-10 * found.value
+        assert 0 <= found.suboptimality < 1e-7
+        assert 0 < found.quadrature_error <= 1e-12 * found.value
+        assert 0 < found.rounding_error <= 1e-12 * found.value
         omega = np.linspace(0, math.pi, 100_001)
         multiplier = found.multiplier
         slack = multiplier.condition(omega).slack(*multiplier.at(omega))
@@ -283,23 +303,42 @@ def test_certificate_does_not_trust_the_search(monkeypatch):
 
 
 def test_infeasible_multipliers_prove_nothing():
-    edges, flat = graded_edges(0.1, 1.0), np.ones_like
+    edges, white = graded_edges(0.1, 1.0), Drive(spectrum_of(DPSGD()), 1.0)
     best = strongly_convex_certificate(StronglyConvex(0.1, 1, 1), DPSGD()).multiplier
-    assert certified(best, flat, edges)[0] == pytest.approx(13.442387, rel=1e-7)
+    assert prove(best, white, edges).upper_bound == pytest.approx(13.442387, rel=1e-7)
     small = Multiplier(0.1, 1.0, "distance", 0.5 * best.constant, 0.5 * best.weights, best.kernels)
-    assert certified(small, flat, edges)[0] == math.inf
+    assert prove(small, white, edges).upper_bound == math.inf
     negative = Multiplier(0.1, 1.0, "distance", best.constant, -best.weights, best.kernels)
     with pytest.raises(ValueError, match="coefficients >= 0"):
-        certified(negative, flat, edges)
+        prove(negative, white, edges)
 
 
-def test_printed_sign_is_refused():
-    """A multiplier of the printed class is one of ours with negative weights, 1 + e^{−iω} = 2 − (1 − e^{−iω})."""
-    printed = Multiplier(0.1, 1.0, "distance", 30.0, np.array([-5.0, 0.0]), taps(1))
-    edges = graded_edges(0.1, 1.0)
-    assert printed.least_slack(edges) > 0
-    with pytest.raises(ValueError, match="coefficients >= 0"):
-        certified(printed, np.ones_like, edges)
+def test_a_grid_that_is_too_coarse_is_noticed(monkeypatch):
+    """From two panels on the search repeats itself on those that the proof asks for, and loses little."""
+    problem, noise = StronglyConvex(0.1, 1, 1), NuFTRL(0.1)
+    right = strongly_convex_bound(problem, noise)
+    monkeypatch.setattr(module, "graded_edges", lambda *_: np.array([0.0, 1.5, math.pi]))
+    assert right * (1 - 1e-9) <= strongly_convex_bound(problem, noise) <= right * (1 + 1e-3)
+
+
+def test_what_no_panels_resolve_is_an_error(monkeypatch):
+    nothing = prove(
+        Multiplier(0.1, 1.0, "distance", 0.0, np.empty(0), Kernels.of([])),
+        Drive(spectrum_of(DPSGD()), 1.0),
+        graded_edges(0.1, 1.0),
+    )
+    monkeypatch.setattr(module, "prove", lambda *_: nothing)
+    with pytest.raises(ArithmeticError, match="panels resolve"):
+        strongly_convex_bound(StronglyConvex(0.1, 1, 1), NuFTRL(0.1))
+
+
+def test_noise_whose_spectrum_has_no_bounds_is_refused():
+    class Louder(NuFTRL):
+        def _power(self, cosine, sine):
+            return 2 * super()._power(cosine, sine)
+
+    with pytest.raises(TypeError, match="spectrum can be bounded"):
+        strongly_convex_bound(StronglyConvex(0.1, 1, 1), Louder(0.1))
 
 
 # -- unusual noise and arguments ---------------------------------------------------------------------------------------
@@ -331,9 +370,10 @@ def test_unstable_learning_rates():
         ProductNoise([1.99999], [-1.0]),
         ProductNoise([0.0], [-0.25]),
         ProductNoise([0.0], [0.25]),
+        ProductNoise([2.0], [-0.25]),
         FiniteNoise(np.append(1.0, 0.05 * np.cos(0.5 * np.arange(1, 400)))),
     ],
-    ids=["nu6", "nu12", "anti", "peak", "pi", "singular", "zero", "line"],
+    ids=["nu6", "nu12", "anti", "peak", "pi", "singular", "zero", "singular at pi", "line"],
 )
 def test_narrow_features(noise):
     """Features far narrower than ημ, at 0, at π and between: integrals agree with the noise's own averages."""
@@ -341,7 +381,8 @@ def test_narrow_features(noise):
     for criterion in CRITERIA:
         found = strongly_convex_certificate(problem, noise, criterion=criterion)
         assert found.value >= problem.worst_quadratic_error(noise) * (1 - 1e-10)
-        assert found.quadrature_difference <= 1e-9 * found.value
+        assert found.quadrature_error <= 1e-11 * found.value
+        assert found.rounding_error <= 1e-8 * found.value
     exact = StronglyConvex(0.5, 0.5, 1)
     assert strongly_convex_bound(exact, noise) == pytest.approx(exact.worst_quadratic_error(noise), rel=1e-8)
 
@@ -401,13 +442,13 @@ def test_a_failing_cone_solver_is_an_error(monkeypatch):
     def fails(*_, **__):
         raise cp.SolverError("numerical error")
 
-    monkeypatch.setattr(cp.Problem, "solve", fails)
-    with pytest.raises(ConeProgramError, match=r"numerical error.*fast"):
+    monkeypatch.setattr(cp.Problem, "unpack_results", fails)
+    with pytest.raises(ConeProgramError, match=r"the cone solver stopped.*fast"):
         strongly_convex_bound(StronglyConvex(0.1, 1, 1), DPSGD(), method="socp", lags=5)
 
 
 def test_the_cone_program_is_solved_at_large_condition_numbers():
-    """κ = 10⁴, where CLARABEL's own answer is off by 0.3 %: the certificate bounds what is left."""
+    """κ = 10⁴: the residuals of CLARABEL's answer leave 1e-8 open, and the grid overestimates the peak at 0."""
     found = strongly_convex_certificate(StronglyConvex(1e-4, 1, 1), DPSGD(), method="socp", lags=50)
     assert 0 <= found.suboptimality < 1e-8
     assert found.upper_bound < found.value < math.inf  # to the grid the peak at frequency 0 is wider than it is

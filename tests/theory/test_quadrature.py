@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 from strategies import gaps, rates
 
-from corrnoise.theory.quadrature import averages, circle_mean, modulus, root_spectrum_mean
+from corrnoise.theory.quadrature import (
+    DISC,
+    NODES,
+    WEIGHTS,
+    averages,
+    circle_mean,
+    gauss_error,
+    modulus,
+    root_spectrum_mean,
+)
 
 
 def factor(gap, exponent):
@@ -160,3 +169,45 @@ def test_root_spectrum_mean_of_equal_rates_is_a_closed_form():
         with workdps(40):
             exact = mp.sqrt(5 * mpf(x)) / mp.agm(mpf(x), 2 - mpf(x))
         assert oracles.relative_error(root_spectrum_mean(np.full(5, x), np.ones(5)), exact) < 4e-15
+
+
+# -- Gauss's rule with a proved error ----------------------------------------------------------------------------------
+
+
+def test_nodes_and_weights_against_mpmath():
+    with workdps(40):
+        for x, w in zip(NODES, WEIGHTS, strict=True):
+            exact = mp.findroot(lambda t: mp.legendre(16, t), mpf(float(x)))
+            slope = 16 * mp.legendre(15, exact) / (1 - exact**2)
+            assert abs(float(x) - exact) < 2e-16
+            assert oracles.relative_error(w, 2 / ((1 - exact**2) * slope**2)) < 64 * 2.0**-53
+
+
+@given(st.floats(1e-3, 30), st.floats(0, math.pi), st.floats(-3, 3), st.floats(1e-6, 10))
+def test_gauss_error_bounds_the_error_on_simple_poles(distance, angle, middle, half):
+    """f = 1/(x − p) with a pole just outside the disc, or far away; its integral is a logarithm."""
+    pole = middle + half * (DISC + distance) * complex(math.cos(angle), math.sin(angle))
+    with workdps(40):
+        p, low, high = mp.mpc(pole), mpf(middle) - mpf(half), mpf(middle) + mpf(half)
+        exact = mp.log((high - p) / (low - p))
+        both = zip(NODES, WEIGHTS, strict=True)
+        rule = mp.fsum(mpf(float(w)) * half / (middle + half * mpf(float(x)) - p) for x, w in both)
+        largest = 1 / (abs(p - middle) - mpf(half) * DISC)
+        rounding = mpf(10) ** -13 * half * largest
+        assert abs(rule - exact) <= float(gauss_error(np.array(half), np.array(float(largest)))) + rounding
+
+
+def test_gauss_error_is_nearly_attained_on_the_ellipse():
+    """T_32 is at most (3³² + 3⁻³²)/2 on the ellipse in the disc, and a third of the bound would be wrong."""
+    with workdps(40):
+        exact = mpf(-2) / (32**2 - 1)
+        rule = mp.fsum(mpf(float(w)) * mp.chebyt(32, mpf(float(x))) for x, w in zip(NODES, WEIGHTS, strict=True))
+    bound = float(gauss_error(np.array(1.0), np.array((3.0**32 + 3.0**-32) / 2)))
+    assert bound / 3 < abs(rule - exact) <= bound
+
+
+def test_gauss_rule_is_exact_for_degree_31():
+    for k in (30, 31):
+        exact = 2 / (k + 1) if k % 2 == 0 else 0.0
+        assert abs((WEIGHTS * NODES**k).sum() - exact) < 1e-15
+    assert abs((WEIGHTS * NODES**32).sum() - 2 / 33) > 1e-11
