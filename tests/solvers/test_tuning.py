@@ -266,7 +266,7 @@ def test_the_smaller_of_two_minima_is_found():
 
 
 @pytest.mark.parametrize("offset", [0.3, 1e4])
-@pytest.mark.parametrize("noise", [DPSGD(), NuFTRL(1e-3), optimal_noise], ids=repr)
+@pytest.mark.parametrize("noise", [DPSGD(), NuFTRL(1e-3), optimal_noise], ids=["dp-sgd", "nu-ftrl", "optimum"])
 @pytest.mark.parametrize(
     ("problem", "steps"),
     [
