@@ -21,8 +21,8 @@ from scipy.special import ellipkm1, elliprf, elliprj
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.theory import elliptic
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics import elliptic
+from corrnoise.theory.numerics.checks import Array
 
 DIGITS = 30
 

@@ -17,9 +17,9 @@ import scipy.signal
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.theory.checks import Array
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.product_noise import NuFTRL
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.numerics.checks import Array
 
 NU = 1e-6
 DIGITS = 40

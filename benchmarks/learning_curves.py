@@ -8,10 +8,10 @@ import numpy as np
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.theory.checks import Array
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.product_noise import NuFTRL
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 
 def _numpy_curve(problem: LinearRegression, noise: ToeplitzNoise, steps: int, offset: float) -> Array:

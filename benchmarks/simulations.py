@@ -11,13 +11,13 @@ import numpy as np
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
 from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.simulations.quadratic_problems import simulate
-from corrnoise.solvers.rational_approximation import rational_approximation
-from corrnoise.theory.checks import Array
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.product_noise import DPSGD, NuFTRL
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.simulations.quadratic import simulate
+from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 _DIMENSION = 128
 _PROBLEM = LinearRegression(1 / np.arange(1.0, _DIMENSION + 1), 0.02)

@@ -11,16 +11,16 @@ from functools import partial
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.solvers.cone_program import ConeProgram
-from corrnoise.solvers.frequency_grid import graded_edges
-from corrnoise.solvers.interior_point import MultiplierProgram
-from corrnoise.solvers.multiplier_proof import Drive, prove
-from corrnoise.solvers.multipliers import Multiplier, taps
-from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound, strongly_convex_certificate
-from corrnoise.theory.checks import Array
-from corrnoise.theory.product_noise import DPSGD, NuFTRL
-from corrnoise.theory.spectra import spectrum_of
-from corrnoise.theory.strongly_convex import CRITERIA, StronglyConvex
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
+from corrnoise.solvers.strongly_convex.cone_program import ConeProgram
+from corrnoise.solvers.strongly_convex.frequency_grid import graded_edges
+from corrnoise.solvers.strongly_convex.interior_point import MultiplierProgram
+from corrnoise.solvers.strongly_convex.multiplier_proof import Drive, prove
+from corrnoise.solvers.strongly_convex.multipliers import Multiplier, taps
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.spectra import spectrum_of
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex
 
 
 @benchmark

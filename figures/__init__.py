@@ -10,20 +10,20 @@ if TYPE_CHECKING:
 
 #: The module of every figure, in the order of the papers; the module's ``FIGURES`` holds it by its name.
 _HOMES = {
-    "mean_estimation": "mean_estimation",
-    "linear_regression": "linear_regression",
-    "strongly_convex": "strongly_convex",
-    "strongly_convex_convergence": "strongly_convex_convergence",
-    "learning_curves": "learning_curves",
-    "shuffled_experiments": "shuffled_experiments",
-    "shuffled_experiments_sharp": "shuffled_experiments",
-    "shuffled_given_order": "shuffled_experiments",
-    "shuffled_once": "shuffled_experiments",
-    "shuffled_quarter": "shuffled_experiments",
-    "shuffled_three_quarters": "shuffled_experiments",
-    "shuffled_two_rates": "shuffled_experiments",
-    "shuffled_privacy": "shuffled_privacy",
-    "shuffled_counterexample": "shuffled_counterexample",
+    "mean_estimation": "correlated_noise.mean_estimation",
+    "linear_regression": "correlated_noise.linear_regression",
+    "strongly_convex": "correlated_noise.strongly_convex",
+    "strongly_convex_convergence": "correlated_noise.strongly_convex_convergence",
+    "learning_curves": "correlated_noise.learning_curves",
+    "shuffled_experiments": "shuffled_gradients.experiments",
+    "shuffled_experiments_sharp": "shuffled_gradients.experiments",
+    "shuffled_given_order": "shuffled_gradients.experiments",
+    "shuffled_once": "shuffled_gradients.experiments",
+    "shuffled_quarter": "shuffled_gradients.experiments",
+    "shuffled_three_quarters": "shuffled_gradients.experiments",
+    "shuffled_two_rates": "shuffled_gradients.experiments",
+    "shuffled_privacy": "shuffled_gradients.privacy",
+    "shuffled_counterexample": "shuffled_gradients.counterexample",
 }
 NAMES = tuple(_HOMES)
 #: Companions of others, drawn only when asked for: they repeat long experiments in another setting.

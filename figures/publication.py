@@ -21,9 +21,9 @@ import numpy as np
 
 from corrnoise.support.files import whole_files
 from corrnoise.support.version import __version__
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record, record
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

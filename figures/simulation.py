@@ -20,9 +20,9 @@ from scipy.special import stdtrit
 from corrnoise.figures.publication import Data, SimulatedSeries
 from corrnoise.support.progress import progress_line
 from corrnoise.support.version import __version__
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record
 
 Item = TypeVar("Item")
 

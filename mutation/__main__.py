@@ -74,7 +74,7 @@ class Workshop:
             f"{path.parent.relative_to(self.root).as_posix()}/test_*.py",
             "tests/theory/**/test_*.py",
             "tests/paper_checks/test_claims.py",
-            "tests/simulations/test_*.py",
+            "tests/simulations/**/test_*.py",
         ):
             tests = [test for test in sorted(self.root.glob(pattern)) if test not in done]
             done.update(tests)

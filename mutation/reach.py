@@ -32,7 +32,7 @@ def _files(root: Path, parts: tuple[str, ...]) -> Iterator[Path]:
             stem = root.joinpath(*parts[1:depth])
             yield from (path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file())
     else:
-        helper = root.joinpath("tests", *parts).with_suffix(".py")
+        helper = root.joinpath(*parts).with_suffix(".py")
         if helper.is_file():
             yield helper
 

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import fft
 
-from corrnoise.solvers.rational_approximation import rational_approximation
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.noise_kinds import KINDS
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise
+from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.kinds import KINDS
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
 
 _FORMAT = "corrnoise.NoiseStream 1"
 _FIELDS = ("format", "noise", "shape", "scale", "steps", "dtype", "position", "generator", "memory")

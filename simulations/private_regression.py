@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.simulations.quadratic_problems import Seed
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array, ArrayLike
+from corrnoise.simulations.quadratic import Seed
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import gaussian_rho
-from corrnoise.theory.product_noise import NuFTRL
-from corrnoise.theory.records import Record, record
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise, checked_noise
 
 
 @record

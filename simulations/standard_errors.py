@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 
 
 def inflation(freedom: float) -> float:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array
-from corrnoise.theory.shuffled_gradients.losses import Loss, Task
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.empirical_risk import Loss, Task
 
 _STEPS = 50_000
 _NEWTON_STEPS = 50

@@ -1,6 +1,6 @@
 """The noise that is exactly optimal for a quadratic problem.
 
-To minimise the stationary error (formula E1 of ``corrnoise.theory.problems``) over all noise is to minimise
+To minimise the stationary error (formula E1 of ``corrnoise.theory.problems.quadratic``) over all noise is to minimise
 γ_∞² Σ_j g_j b(x_j), the product of the means over frequencies of 1/|B|² and of |B|² h̃,
 
     h̃(ω) = Σ_j λ_j (2 − x_j) g_j/|1 − x_j − e^{iω}|².
@@ -28,11 +28,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from corrnoise.solvers.pole_sums import condensed, interlacing_zeros
-from corrnoise.theory.checks import Array
-from corrnoise.theory.problems import QuadraticProblem
-from corrnoise.theory.product_noise import NuFTRL, ProductNoise
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
+from corrnoise.solvers.rational.pole_sums import condensed, interlacing_zeros
+from corrnoise.theory.mechanisms.product import NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, unit_variance
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.quadratic import QuadraticProblem
 
 _MOST_RATES = 500
 
@@ -64,10 +64,10 @@ def optimal_noise(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) 
         unit_variance(rho, clip_norm)  # checks them
         return _quadratic_optimum(problem)
 
-    from corrnoise.theory.strongly_convex import StronglyConvex
+    from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
     if isinstance(problem, StronglyConvex):
-        from corrnoise.solvers.alternating_minimisation import minimise_strongly_convex_bound
+        from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 
         return minimise_strongly_convex_bound(problem, rho=rho, clip_norm=clip_norm).noise
     raise TypeError(f"problem must be MeanEstimation, LinearRegression or StronglyConvex, got {problem!r}")

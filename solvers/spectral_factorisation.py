@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import fft
 
-from corrnoise.theory.cepstral_noise import CepstralNoise
-from corrnoise.theory.checks import Array
-from corrnoise.theory.product_noise import ProductNoise
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.mechanisms.cepstral import CepstralNoise
+from corrnoise.theory.mechanisms.product import ProductNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
 
 PowerSpectrum = Callable[[Array], Array]
 

@@ -1,6 +1,6 @@
 """Tuning by exact formulas: the best noise of a family, and the best learning rate of a run.
 
-The noise enters the stationary error (formula E1 of ``corrnoise.theory.problems``) through γ_∞² Σ_j g_j b(x_j) alone.
+The noise enters the stationary error (formula E1 of ``theory.problems.quadratic``) through γ_∞² Σ_j g_j b(x_j) alone.
 ``best_nu`` minimises this over ν-DP-FTRL, ``best_damping`` over anti-PGD, and ``corrnoise.solvers.optimal_noise`` over
 all noise.  (For strongly convex losses ``best_nu`` minimises the bound.)  ``best_learning_rate`` minimises the exact
 expected error after a given number of steps (formula E2), with noise that may be tuned anew at each learning rate:
@@ -34,16 +34,16 @@ from scipy import special
 from scipy.optimize import minimize_scalar
 
 from corrnoise.solvers.optimal_noise import check_stable
-from corrnoise.solvers.pole_sums import condensed
-from corrnoise.solvers.rational_approximation import rational_approximation
-from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array, ArrayLike
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.problems import QuadraticProblem, checked_quadratic
-from corrnoise.theory.product_noise import DPSGD, NuFTRL, ProductNoise
-from corrnoise.theory.strongly_convex import StronglyConvex
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
+from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.pole_sums import condensed
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, unit_variance
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 _SPACING = 0.5  # of a first grid, on a logarithmic scale
 _WIDTH = 1e-9  # of the interval that is left around a minimum in the end

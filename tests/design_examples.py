@@ -5,11 +5,11 @@ from typing import Any
 
 from corrnoise.designs.files import archive
 from corrnoise.designs.record import Design
-from corrnoise.solvers.exchange import buffer_form
-from corrnoise.solvers.rational_approximation import rational_approximation
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.product_noise import NuFTRL
+from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.exchange import buffer_form
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 PROBLEM = LinearRegression([1.0, 0.3, 0.01], 0.05, 0.2)
 _APPROXIMATION = rational_approximation(NuFTRL(0.1), 1e-6)

@@ -3,9 +3,9 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 
 def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:

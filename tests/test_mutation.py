@@ -107,7 +107,7 @@ def test_only_tests_that_reach_the_module_are_run(root: Path) -> None:
         "theory/three.py": "from corrnoise.theory.two import one",
         "theory/four.py": "import math",
         "tests/helper.py": "from corrnoise.theory.three import one",
-        "tests/test_helper.py": "from helper import one\nimport corrnoise.theory.four",
+        "tests/test_helper.py": "from tests.helper import one\nimport corrnoise.theory.four",
         "tests/test_four.py": "from corrnoise.theory.four import math",
         "tests/test_all.py": "import corrnoise as cn\nimport corrnoise.theory.four",
         "tests/test_computed.py": "from corrnoise.theory.four import math\nimport_module(name)",

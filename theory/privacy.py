@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
-from corrnoise.theory import checks
+from corrnoise.theory.numerics import checks
 
 _PRECISIONS = tuple(64 * 2**k for k in range(7))  # bits; 4096 suffice for exponents such as ε²/ρ of any two floats
 _LEAST = 5e-324

@@ -11,47 +11,47 @@ PAPER = Paper(
     authors="Choquette-Choo, Dvijotham, Pillutla, Ganesh, Steinke, Guha Thakurta",
     package=__package__,
     statements={
-        "main_text": (
+        "sections_1_and_2": (
             *numbered("Theorem", "1.1", "2.1", "2.2"),
             "Remark 1.2",
             *numbered("Equation", "(5)", "(18)", "(19)", "(20)", "(21)"),
             "Property C.1",
         ),
-        "tables": numbered("Table", "1", "2", "3", "4"),
-        "figure_captions": numbered("Figure", "1", "2"),
-        "appendix_c1": (
+        "tables_1_to_4": numbered("Table", "1", "2", "3", "4"),
+        "figures_1_and_2": numbered("Figure", "1", "2"),
+        "c3_to_c13": (
             *numbered("Property", "C.3", "C.7", "C.8", "C.9"),
             *numbered("Lemma", "C.4", "C.6", "C.12"),
             "Corollary C.5",
             *numbered("Proposition", "C.10", "C.11", "C.13"),
         ),
-        "appendix_c4": (
+        "c14_to_c20": (
             *numbered("Theorem", "C.14", "C.15", "C.18"),
             "Remark C.16",
             *numbered("Proposition", "C.19", "C.20"),
         ),
-        "appendix_c5": ("Lemma C.21", *numbered("Proposition", "C.22", "C.24"), "Remark C.23"),
-        "appendix_d1": (
+        "c21_to_c24": ("Lemma C.21", *numbered("Proposition", "C.22", "C.24"), "Remark C.23"),
+        "d2_to_d10": (
             "Property D.2",
             "Definition D.3",
             "Theorem D.4",
             *numbered("Proposition", "D.5", "D.6", "D.7", "D.8"),
             *numbered("Lemma", "D.9", "D.10"),
         ),
-        "appendix_d3": (
+        "d11_to_d15": (
             *numbered("Theorem", "D.11", "D.13"),
             "Lemma D.12",
             *numbered("Equation", "(81)", "(82)", "(83)"),
             *numbered("Corollary", "D.14", "D.15"),
         ),
-        "appendix_e": (*numbered("Theorem", "E.1", "3.1"), "Figure 3"),
-        "appendix_f": (
+        "section_3_and_e1": (*numbered("Theorem", "E.1", "3.1"), "Figure 3"),
+        "f2_to_f11": (
             *numbered("Theorem", "F.2", "F.3"),
             *numbered("Property", "F.5", "F.8", "F.9", "F.10", "F.11"),
             "Lemma F.6",
             "Remark F.7",
         ),
-        "appendix_f5": numbered("Lemma", *(f"F.{k}" for k in range(12, 23))),
+        "f12_to_f22": numbered("Lemma", *(f"F.{k}" for k in range(12, 23))),
     },
     no_claims={
         "Algorithm 1": "it defines the algorithms that the theorems are about",

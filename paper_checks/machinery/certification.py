@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 
 PRECISION = 96  #: bits of the balls
 

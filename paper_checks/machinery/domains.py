@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.theory.arithmetic import arithmetic
-from corrnoise.theory.checks import Array
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.arithmetic import arithmetic
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 Bound = float | int | str
 

@@ -2,7 +2,7 @@
 
 A naive evaluation on a wide ball forgets that the same number occurs twice.  Gaps a of (0, 1] are given by themselves
 or, where small ones matter, by their depth log(8/a): a ball around 1e-300 and 1e-200 would contain 0.  Of other numbers
-these are functions of ``corrnoise.theory.elliptic``.
+these are functions of ``corrnoise.theory.numerics.elliptic``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from corrnoise.paper_checks.machinery.certification import monotone
-from corrnoise.theory import elliptic
-from corrnoise.theory.arithmetic import arithmetic
+from corrnoise.theory.numerics import elliptic
+from corrnoise.theory.numerics.arithmetic import arithmetic
 
 DEEPEST, SHALLOWEST = "690", "2.07944154167983"  #: depths of 8e-300 and, rounded down, of 1
 _POSITIVE = ("1e-310", "1")

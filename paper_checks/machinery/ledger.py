@@ -45,7 +45,7 @@ from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreement, margin
 from corrnoise.paper_checks.machinery.names import spelled
 from corrnoise.paper_checks.machinery.search import Worst, equality, worst_case
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 
 Evidence = Literal["certified", "exact", "searched", "simulated"]
 Relation = Literal["<=", "="]

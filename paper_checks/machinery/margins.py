@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 
 
 def _numbers(smaller: Any, larger: Any) -> tuple[Array, Array]:

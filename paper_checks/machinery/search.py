@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 
 _CORNERS = 2**6
 _STARTS = 4

@@ -20,14 +20,15 @@ from corrnoise.paper_checks.machinery.enclosures import (
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.theory import bounds, elliptic
-from corrnoise.theory.arithmetic import arithmetic
-from corrnoise.theory.checks import Array
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.finite_time import theorem_d11_upper_bound
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.product_noise import AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise, unit_variance
+from corrnoise.theory.correlated_noise import published_bounds as bounds
+from corrnoise.theory.correlated_noise.finite_time import theorem_d11_upper_bound
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, unit_variance
+from corrnoise.theory.numerics import elliptic
+from corrnoise.theory.numerics.arithmetic import arithmetic
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 PROOFS = "docs/exact-errors.md"
 

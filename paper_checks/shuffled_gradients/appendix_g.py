@@ -9,9 +9,9 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.convergence import noise_risk
 from corrnoise.paper_checks.shuffled_gradients.epochs import QUADRATIC, noise_error
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
-from corrnoise.theory.shuffled_gradients.divergences import noise_variance
+from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
 
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 

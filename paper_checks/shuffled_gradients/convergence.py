@@ -9,12 +9,12 @@ from scipy.optimize import minimize_scalar
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
 from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
-from corrnoise.theory.shuffled_gradients.divergences import noise_variance, quadratic_run
-from corrnoise.theory.shuffled_gradients.rates import leading_rate, tuned_run
+from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance, quadratic_run
 from corrnoise.theory.shuffled_gradients.schedules import interleaved, private_then_public, public_then_private
+from corrnoise.theory.shuffled_gradients.table_rates import leading_rate, tuned_run
 
 RUNS = {
     "curvatures": vector(log_scale(1e-3, 1), 4),

@@ -8,7 +8,7 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import Axis, integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 
 MOST = 4

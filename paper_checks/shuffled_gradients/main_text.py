@@ -10,13 +10,12 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.simulations.shuffled_experiments import RATES
-from corrnoise.theory.checks import Array
+from corrnoise.simulations.shuffled_gradients.experiments import RATES
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.empirical_risk import Loss
 from corrnoise.theory.shuffled_gradients.accountants import Training, accountant, published_rho
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
 from corrnoise.theory.shuffled_gradients.dissimilarity import worst_order_dissimilarity_bounds
-from corrnoise.theory.shuffled_gradients.losses import Loss
-from corrnoise.theory.shuffled_gradients.rates import ALGORITHMS, amplification, tuned_run
 from corrnoise.theory.shuffled_gradients.schedules import (
     Schedule,
     dp_shuffled,
@@ -24,6 +23,7 @@ from corrnoise.theory.shuffled_gradients.schedules import (
     private_then_public,
     public_then_private,
 )
+from corrnoise.theory.shuffled_gradients.table_rates import ALGORITHMS, amplification, tuned_run
 
 # -- dissimilarity -----------------------------------------------------------------------------------------------------
 

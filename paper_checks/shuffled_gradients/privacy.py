@@ -7,7 +7,7 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import gaussian_delta, gaussian_epsilon
 from corrnoise.theory.shuffled_gradients.accountants import Training, accountant, published_rho
 from corrnoise.theory.shuffled_gradients.amplification import (
@@ -16,7 +16,7 @@ from corrnoise.theory.shuffled_gradients.amplification import (
     epoch_amplification_sums,
     run_steps,
 )
-from corrnoise.theory.shuffled_gradients.divergences import gaussian_renyi_divergence, linear_run_separation
+from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, linear_run_separation
 from corrnoise.theory.shuffled_gradients.schedules import (
     Schedule,
     dp_shuffled,

@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from corrnoise.designs.record import Design as Design
     from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
-    from corrnoise.simulations.quadratic_problems import simulate as simulate
-    from corrnoise.solvers.alternating_minimisation import (
+    from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.solvers.optimal_noise import optimal_noise as optimal_noise
+    from corrnoise.solvers.rational.approximation import rational_approximation as rational_approximation
+    from corrnoise.solvers.spectral_factorisation import noise_from_power_spectrum as noise_from_power_spectrum
+    from corrnoise.solvers.strongly_convex.alternating_minimisation import (
         minimise_strongly_convex_bound as minimise_strongly_convex_bound,
     )
-    from corrnoise.solvers.optimal_noise import optimal_noise as optimal_noise
-    from corrnoise.solvers.rational_approximation import rational_approximation as rational_approximation
-    from corrnoise.solvers.spectral_factorisation import noise_from_power_spectrum as noise_from_power_spectrum
-    from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound as strongly_convex_bound
-    from corrnoise.solvers.strongly_convex_bound import strongly_convex_certificate as strongly_convex_certificate
-    from corrnoise.theory.finite_noise import FiniteNoise as FiniteNoise
+    from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound as strongly_convex_bound
+    from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate as strongly_convex_certificate
+    from corrnoise.theory.mechanisms.finite import FiniteNoise as FiniteNoise
+    from corrnoise.theory.mechanisms.product import DPSGD as DPSGD
+    from corrnoise.theory.mechanisms.product import AntiPGD as AntiPGD
+    from corrnoise.theory.mechanisms.product import NuFTRL as NuFTRL
+    from corrnoise.theory.mechanisms.product import ProductNoise as ProductNoise
     from corrnoise.theory.privacy import approx_dp_to_zcdp as approx_dp_to_zcdp
     from corrnoise.theory.privacy import gaussian_delta as gaussian_delta
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
     from corrnoise.theory.privacy import gaussian_rho as gaussian_rho
     from corrnoise.theory.privacy import zcdp_to_approx_dp as zcdp_to_approx_dp
-    from corrnoise.theory.problems import LinearRegression as LinearRegression
-    from corrnoise.theory.problems import MeanEstimation as MeanEstimation
-    from corrnoise.theory.product_noise import DPSGD as DPSGD
-    from corrnoise.theory.product_noise import AntiPGD as AntiPGD
-    from corrnoise.theory.product_noise import NuFTRL as NuFTRL
-    from corrnoise.theory.product_noise import ProductNoise as ProductNoise
-    from corrnoise.theory.strongly_convex import StronglyConvex as StronglyConvex
+    from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
+    from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
+    from corrnoise.theory.problems.strongly_convex import StronglyConvex as StronglyConvex
 
 _HOMES = {
-    "theory.finite_noise": ("FiniteNoise",),
+    "theory.mechanisms.finite": ("FiniteNoise",),
     "theory.privacy": (
         "approx_dp_to_zcdp",
         "gaussian_delta",
@@ -51,27 +51,27 @@ _HOMES = {
         "gaussian_rho",
         "zcdp_to_approx_dp",
     ),
-    "theory.problems": (
+    "theory.problems.quadratic": (
         "LinearRegression",
         "MeanEstimation",
     ),
-    "theory.product_noise": (
+    "theory.mechanisms.product": (
         "DPSGD",
         "AntiPGD",
         "NuFTRL",
         "ProductNoise",
     ),
-    "theory.strongly_convex": ("StronglyConvex",),
-    "solvers.alternating_minimisation": ("minimise_strongly_convex_bound",),
+    "theory.problems.strongly_convex": ("StronglyConvex",),
+    "solvers.strongly_convex.alternating_minimisation": ("minimise_strongly_convex_bound",),
     "solvers.optimal_noise": ("optimal_noise",),
-    "solvers.rational_approximation": ("rational_approximation",),
+    "solvers.rational.approximation": ("rational_approximation",),
     "solvers.spectral_factorisation": ("noise_from_power_spectrum",),
-    "solvers.strongly_convex_bound": (
+    "solvers.strongly_convex.bound": (
         "strongly_convex_bound",
         "strongly_convex_certificate",
     ),
     "simulations.noise_stream": ("NoiseStream",),
-    "simulations.quadratic_problems": ("simulate",),
+    "simulations.quadratic": ("simulate",),
     "designs.make": ("design",),
     "designs.record": ("Design",),
     "paper_checks": ("claims",),

@@ -12,14 +12,14 @@ import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
-from corrnoise import __version__, design_command, figures_command, simulate_command
-from corrnoise.commands import check, report
+from corrnoise import __version__
+from corrnoise.commands import check, design, figures, report, simulate
 
 COMMANDS = {
-    "figures": figures_command,
+    "figures": figures,
     "check": check,
-    "design": design_command,
-    "simulate": simulate_command,
+    "design": design,
+    "simulate": simulate,
     "report": report,
 }
 

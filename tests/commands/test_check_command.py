@@ -20,7 +20,7 @@ from corrnoise.paper_checks.machinery import running
 from corrnoise.paper_checks.machinery.domains import linear, regressions, vector
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.support.version import __version__
-from corrnoise.theory.problems import LinearRegression
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 ESCAPE = "\x1b"
 

@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from design_examples import PROBLEM, small
 from hypothesis import given, settings
-from strategies import regressions
 
 from corrnoise.designs.comparison import (
     ANTI,
@@ -24,12 +22,14 @@ from corrnoise.designs.comparison import (
 from corrnoise.designs.make import design
 from corrnoise.designs.record import Design
 from corrnoise.designs.report import in_words
-from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.tuning import best_damping, best_learning_rate, best_nu
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
-from corrnoise.theory.strongly_convex import StronglyConvex
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from tests.design_examples import PROBLEM, small
+from tests.strategies import regressions
 
 METHODS = [SGD, ANTI, FTRL, BEST_FTRL, DESIGN, STREAM, BOUND]
 

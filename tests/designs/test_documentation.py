@@ -10,9 +10,9 @@ import pytest
 
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.tuning import best_learning_rate
+from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.privacy import gaussian_rho
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.product_noise import DPSGD
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 TEXT = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from design_examples import PROBLEM
 from matplotlib import rc_context
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -16,9 +15,10 @@ from corrnoise.designs.comparison import ANTI, BEST_FTRL, BOUND, DESIGN, FTRL, S
 from corrnoise.designs.figure import NOTHING, TUNED_SGD, draw, picture_data, write_picture
 from corrnoise.designs.make import design
 from corrnoise.figures.publication import STYLE, Data, Series, read_csv
-from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.product_noise import DPSGD
-from corrnoise.theory.strongly_convex import StronglyConvex
+from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from tests.design_examples import PROBLEM
 
 
 def drawn(data: Data) -> Figure:

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from design_examples import POLES
 
 from corrnoise.designs.handover import (
     LARGEST_INCREASE,
@@ -25,14 +24,15 @@ from corrnoise.designs.handover import (
 )
 from corrnoise.designs.make import design
 from corrnoise.designs.record import Design, Problem
-from corrnoise.solvers.exchange import BufferForm, ToeplitzForm, buffer_form, noise_from_buffers, toeplitz_form
-from corrnoise.solvers.rational_approximation import rational_approximation
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.product_noise import NuFTRL
-from corrnoise.theory.rounding import DTYPES, Dtype
-from corrnoise.theory.strongly_convex import StronglyConvex
+from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, buffer_form, noise_from_buffers, toeplitz_form
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from tests.design_examples import POLES
 
 RUN = 3000  # steps of runs of any length
 

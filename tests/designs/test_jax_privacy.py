@@ -14,11 +14,11 @@ import pytest
 
 from corrnoise.designs.make import design
 from corrnoise.designs.record import Design
-from corrnoise.solvers.exchange import buffer_form, noise_from_buffers
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.strongly_convex import StronglyConvex
+from corrnoise.solvers.rational.exchange import buffer_form, noise_from_buffers
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 jax = pytest.importorskip("jax")
 blts = pytest.importorskip("jax_privacy.matrix_factorization.buffered_toeplitz")

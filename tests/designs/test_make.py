@@ -5,22 +5,22 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from design_examples import PROBLEM
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import log_uniform, regressions
 
 import corrnoise as cn
 from corrnoise.designs import make
 from corrnoise.designs.make import design
-from corrnoise.solvers.alternating_minimisation import minimise_strongly_convex_bound
-from corrnoise.solvers.exchange import toeplitz_form
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
+from corrnoise.solvers.rational.exchange import toeplitz_form
+from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.privacy import gaussian_delta, gaussian_rho
-from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.product_noise import DPSGD, NuFTRL
-from corrnoise.theory.strongly_convex import StronglyConvex
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from tests.design_examples import PROBLEM
+from tests.strategies import log_uniform, regressions
 
 # -- designing ---------------------------------------------------------------------------------------------------------
 

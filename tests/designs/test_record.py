@@ -6,23 +6,23 @@ import math
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
-from design_examples import POLES, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
-from strategies import gaps, log_uniform
 
 from corrnoise.designs.handover import FORMS
 from corrnoise.designs.participation import Participation
 from corrnoise.designs.record import Design
-from corrnoise.solvers.exchange import BufferForm, buffer_form
-from corrnoise.solvers.rational_approximation import rational_approximation
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.exchange import BufferForm, buffer_form
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.problems.quadratic import LinearRegression
+from tests import oracles
+from tests.design_examples import POLES, small
+from tests.strategies import gaps, log_uniform
 
 # -- multipliers -------------------------------------------------------------------------------------------------------
 

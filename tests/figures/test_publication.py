@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 import matplotlib
 import numpy as np
 import pytest
-from figure_entries import QUICK, check_entry
 from matplotlib.figure import Figure
 
 from corrnoise.figures import paper_figure
 from corrnoise.figures.publication import STYLE, Data, PaperFigure, Series, SimulatedSeries, publish, read_csv
+from tests.figure_entries import QUICK, check_entry
 
 
 def series() -> Series:

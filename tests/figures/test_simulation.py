@@ -11,8 +11,8 @@ import pytest
 from corrnoise.figures import simulation
 from corrnoise.figures.publication import SimulatedSeries
 from corrnoise.figures.simulation import FALSE_ALARM, SimulationRun, agreement, counted, kept, largest_allowed_z
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.product_noise import NuFTRL
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 
 @pytest.mark.parametrize(

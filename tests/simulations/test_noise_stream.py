@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 
 Values = NDArray[np.float64]
 

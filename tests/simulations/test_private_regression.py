@@ -9,9 +9,9 @@ from scipy.linalg import toeplitz
 
 from corrnoise.simulations import private_regression
 from corrnoise.simulations.private_regression import private_linear_regression
-from corrnoise.theory.finite_noise import FiniteNoise
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.privacy import gaussian_epsilon, gaussian_rho
-from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
 
 
 def matrix(noise, steps):

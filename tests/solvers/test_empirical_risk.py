@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
-from corrnoise.theory.shuffled_gradients.losses import LOSSES, Loss, Regulariser, Task
+from corrnoise.theory.problems.empirical_risk import LOSSES, Loss, Regulariser, Task
 
 
 def task(loss, regulariser, strength, seed, n=30, d=4):

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,17 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy.optimize import minimize
-from strategies import log_uniform, mean_estimations, regressions
 
 from corrnoise.solvers import optimal_noise as module
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.theory.checks import Array
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.problems import LinearRegression, MeanEstimation, QuadraticProblem
-from corrnoise.theory.product_noise import DPSGD, NuFTRL, ProductNoise
-from corrnoise.theory.strongly_convex import StronglyConvex
-
-oracles = import_module(f"{__package__.rpartition('.')[0]}.theory.problem_oracles")
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from tests import problem_oracles as oracles
+from tests.strategies import log_uniform, mean_estimations, regressions
 
 SMALL = [
     LinearRegression([1, 0.3], 0.2),
@@ -268,7 +266,7 @@ def test_strongly_convex_problems_get_the_minimiser_of_the_bound(monkeypatch):
         return SimpleNamespace(noise=("minimiser", rho, clip_norm))
 
     stand_in = SimpleNamespace(minimise_strongly_convex_bound=minimiser)
-    monkeypatch.setitem(sys.modules, "corrnoise.solvers.alternating_minimisation", stand_in)
+    monkeypatch.setitem(sys.modules, "corrnoise.solvers.strongly_convex.alternating_minimisation", stand_in)
     assert optimal_noise(StronglyConvex(0.1, 1.0, 1.0), rho=2.0, clip_norm=3.0) == ("minimiser", 2.0, 3.0)
 
 

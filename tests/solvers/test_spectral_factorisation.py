@@ -3,19 +3,19 @@
 import math
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
-from strategies import exponents, log_uniform
 
 from corrnoise.solvers import spectral_factorisation
 from corrnoise.solvers.spectral_factorisation import noise_from_power_spectrum
-from corrnoise.theory.cepstral_noise import CepstralNoise
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.product_noise import AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.quadrature import root_spectrum_mean
+from corrnoise.theory.mechanisms.cepstral import CepstralNoise
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.numerics.quadrature import root_spectrum_mean
+from tests import oracles
+from tests.strategies import exponents, log_uniform
 
 # Frequencies of no grid, and not those of the check that the factorisation makes itself.
 FREQUENCIES = np.concatenate([np.geomspace(1.1e-9, 0.9999 * np.pi, 997), np.pi - np.geomspace(1.3e-4, 1.0, 313)])

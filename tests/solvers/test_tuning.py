@@ -1,18 +1,16 @@
 """Tuning against printed tables, dense grids, closed forms at 40 digits, and problems whose answer is known."""
 
 import math
-from importlib import import_module
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
-from strategies import gaps, log_uniform, mean_estimations, regressions
 
 from corrnoise.solvers import tuning
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.tuning import (
     TunedRun,
     _refined,
@@ -22,11 +20,11 @@ from corrnoise.solvers.tuning import (
     best_nu,
     stability_limit,
 )
-from corrnoise.theory.problems import LinearRegression, MeanEstimation, QuadraticProblem
-from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
-from corrnoise.theory.strongly_convex import CRITERIA, StronglyConvex
-
-oracles = import_module(f"{__package__.rpartition('.')[0]}.theory.problem_oracles")
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
+from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex
+from tests import problem_oracles as oracles
+from tests.strategies import gaps, log_uniform, mean_estimations, regressions
 
 
 def at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:

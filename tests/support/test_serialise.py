@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from strategies import noises
 
 from corrnoise.support.serialise import by_name, digest, name_of, plain, rebuilt
-from corrnoise.theory.noise_kinds import KINDS
-from corrnoise.theory.product_noise import NuFTRL
+from corrnoise.theory.mechanisms.kinds import KINDS
+from corrnoise.theory.mechanisms.product import NuFTRL
+from tests.strategies import noises
 
 
 @given(noises())

@@ -19,7 +19,6 @@ from flint import arb, ctx
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from mpmath import mp
-from strategies import log_uniform
 
 from corrnoise.theory import privacy
 from corrnoise.theory.privacy import (
@@ -32,6 +31,7 @@ from corrnoise.theory.privacy import (
     safe_multiplier,
     zcdp_to_approx_dp,
 )
+from tests.strategies import log_uniform
 
 DELTAS = [1e-300, 1e-100, 1e-10, 1e-5, 0.1, 0.5, 0.9, 1 - 1e-10]
 RHOS = [1e-20, 1e-12, 1e-6, 1e-3, 0.1, 0.5, 3.0, 100.0, 1e4, 1e6]

@@ -4,14 +4,14 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
-from strategies import gaps, minimum_phase_coefficients, rates
 
 from corrnoise.theory import recursions
+from tests import oracles
+from tests.strategies import gaps, minimum_phase_coefficients, rates
 
 LARGEST = 1e-31  # of the largest coefficient so far: what is left of coefficients that cancel
 

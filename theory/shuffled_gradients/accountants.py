@@ -45,9 +45,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from corrnoise.theory import checks, privacy
-from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record, record
+from corrnoise.theory import privacy
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.shuffled_gradients.amplification import (
     amplification_sum,
     composed_amplification_sum,

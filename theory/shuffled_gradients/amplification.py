@@ -27,8 +27,8 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.schedules import Schedule
 
 _CUT = 100.0  #: largest logarithm of a weight relative to that of the last arrival

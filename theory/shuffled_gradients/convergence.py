@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma
 
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array
-from corrnoise.theory.records import Record, record
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
 
 REGULARISERS = ("smooth", "lasso", "projection")
 _POSITIVE = "(0, 1e100]"

@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
 
 _MOST_IN_A_PLANE = 100
 

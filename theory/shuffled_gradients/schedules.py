@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corrnoise.theory import checks
-from corrnoise.theory.records import Record, record
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.records import Record, record
 
 PLACEMENTS = ("every", "private", "tail", "end")
 ORDERS = ("given", "shuffled once", "reshuffled")  #: of the private records

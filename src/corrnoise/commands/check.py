@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from corrnoise.commands import claims
+from corrnoise.commands.tables import aligned
 from corrnoise.support.version import __version__
-from corrnoise.tables import aligned
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.ledger import Claim, Outcome

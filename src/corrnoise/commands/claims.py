@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corrnoise.options import jobs
+from corrnoise.commands.options import jobs
 from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.support.serialise import plain
-from corrnoise.theory.checks import Array
-from corrnoise.theory.problems import QuadraticProblem
-from corrnoise.theory.product_noise import DPSGD, AntiPGD, NuFTRL
-from corrnoise.theory.records import Record, record
-from corrnoise.theory.strongly_convex import StronglyConvex
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.problems.quadratic import QuadraticProblem
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 if TYPE_CHECKING:
     from corrnoise.designs.record import Design
@@ -250,7 +250,7 @@ def _with_ratios(rows: list[Row]) -> list[Row]:
 
 
 def _bounds(design: Design, problem: StronglyConvex, show: Progress) -> list[Row]:
-    from corrnoise.solvers.strongly_convex_bound import strongly_convex_bound
+    from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
     from corrnoise.solvers.tuning import best_nu
 
     options: dict[str, Any] = {**design.budget, "criterion": "objective"}

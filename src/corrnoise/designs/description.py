@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.designs.record import FORMAT, VERSION
-from corrnoise.solvers.exchange import CONVENTIONS
+from corrnoise.solvers.rational.exchange import CONVENTIONS
 from corrnoise.support.serialise import plain
 from corrnoise.support.version import __version__
-from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.privacy import gaussian_noise_multiplier
 
 if TYPE_CHECKING:

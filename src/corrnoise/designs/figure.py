@@ -31,10 +31,10 @@ from corrnoise.designs.comparison import (
     Comparison,
 )
 from corrnoise.figures.publication import PAGE_WIDTH, STYLE, Data, PaperFigure, Series, csv_text
-from corrnoise.theory import checks
-from corrnoise.theory.problems import QuadraticProblem
-from corrnoise.theory.product_noise import DPSGD
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.problems.quadratic import QuadraticProblem
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -22,14 +22,14 @@ import numpy as np
 
 from corrnoise.designs.participation import Participation
 from corrnoise.designs.record import FORMAT, PROBLEMS, VERSION
-from corrnoise.solvers.exchange import BufferForm
+from corrnoise.solvers.rational.exchange import BufferForm
 from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import rebuilt
 from corrnoise.support.version import __version__
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.noise_kinds import KINDS
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.records import Record
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.kinds import KINDS
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.numerics.records import Record
 
 if TYPE_CHECKING:
     from corrnoise.designs.record import Design

@@ -1,6 +1,6 @@
 """The forms that a design hands over to other programs, and the arithmetic in which each of them holds.
 
-A form is a set of numbers together with the recurrence that runs them (``corrnoise.solvers.exchange``).  It is
+A form is a set of numbers together with the recurrence that runs them (``corrnoise.solvers.rational.exchange``).  It is
 evaluated as it will be run, in float64 and in float32.  Its multiplier covers the sensitivity of the rounded numbers
 and of all rounding errors of the recurrence.  That multiplier is never too small, but it may be so large that the form
 is useless.  So a form *holds* in a type only if
@@ -22,15 +22,15 @@ from typing import cast
 
 import numpy as np
 
-from corrnoise.solvers.exchange import BufferForm, Matrix, ToeplitzForm, buffer_form, noise_from_buffers
-from corrnoise.solvers.rational_approximation import rational_approximation
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array, ArrayLike
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.records import Record, record
-from corrnoise.theory.rounding import DTYPES, Dtype, convolution_sensitivity, section_sensitivity
-from corrnoise.theory.toeplitz_noise import ToeplitzNoise
+from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.exchange import BufferForm, Matrix, ToeplitzForm, buffer_form, noise_from_buffers
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype, convolution_sensitivity, section_sensitivity
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import Record, record
 
 FORMS = ("buffers", "strategy_coef", "noising_coef")
 LARGEST_INCREASE = 0.03  #: of errors due to privacy, where a form holds

@@ -11,14 +11,14 @@ from corrnoise.designs.comparison import TUNED, compare
 from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
 from corrnoise.designs.participation import Participation
 from corrnoise.designs.record import PROBLEMS, Design, Problem, Value, checked_metadata, checked_notes, checked_offset
-from corrnoise.theory import checks
-from corrnoise.theory.checks import ArrayLike
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import ArrayLike
 from corrnoise.theory.privacy import gaussian_rho, zero_out_rho
-from corrnoise.theory.problems import QuadraticProblem
-from corrnoise.theory.strongly_convex import StronglyConvex
-from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise
+from corrnoise.theory.problems.quadratic import QuadraticProblem
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 LARGEST_DIMENSION = 1_000_000  #: for which errors are computed, at about a minute each
 _BYTES_A_STEP = 600  # of coefficients, their transforms and their text
@@ -182,7 +182,7 @@ def memory() -> int:
 
 def _optimum(problem: Problem, budget: dict[str, Any]) -> ToeplitzNoise:
     if isinstance(problem, StronglyConvex):
-        from corrnoise.solvers.alternating_minimisation import minimise_strongly_convex_bound
+        from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 
         return minimise_strongly_convex_bound(problem, **budget, criterion="objective").noise
     from corrnoise.solvers.optimal_noise import optimal_noise
@@ -192,7 +192,7 @@ def _optimum(problem: Problem, budget: dict[str, Any]) -> ToeplitzNoise:
 
 def _stream(noise: ToeplitzNoise, tolerance: float, steps: int | None) -> PoleNoise | FiniteNoise:
     """Rational noise in place of ``noise``, whose rounding errors are covered for a run of ``steps`` steps."""
-    from corrnoise.solvers.rational_approximation import rational_approximation
+    from corrnoise.solvers.rational.approximation import rational_approximation
 
     stream = rational_approximation(noise, tolerance)
     if math.isinf(stream_sensitivity(stream, steps)):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from corrnoise.theory import checks
-from corrnoise.theory.records import Record, record
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.records import Record, record
 
 
 @record

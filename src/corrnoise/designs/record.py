@@ -3,7 +3,7 @@
 A ``Design`` holds the problem, the budget, the clip norm, the adjacency, the participation and the length of the run;
 and the noise, with two approximations that run with little memory.  Everything else follows from these, above all the
 noise multipliers.  There are several, because each way of making the noise has a sensitivity of its own, which includes
-the rounding errors of the program (``corrnoise.theory.rounding``):
+the rounding errors of the program (``corrnoise.theory.mechanisms.rounding``):
 
 =======================================  =======================  ======================================================
 what is run                              noise multiplier         it covers
@@ -44,17 +44,17 @@ from corrnoise.designs.handover import (
     transform_sensitivity,
 )
 from corrnoise.designs.participation import Participation
-from corrnoise.solvers.exchange import BufferForm, ToeplitzForm, toeplitz_form
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array
-from corrnoise.theory.finite_noise import FiniteNoise
-from corrnoise.theory.pole_noise import PoleNoise
+from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, toeplitz_form
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.rounding import DTYPES
+from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import ADJACENCIES, safe_multiplier, zero_out_rho
-from corrnoise.theory.problems import LinearRegression, MeanEstimation
-from corrnoise.theory.records import Record, record
-from corrnoise.theory.rounding import DTYPES
-from corrnoise.theory.strongly_convex import StronglyConvex
-from corrnoise.theory.toeplitz_noise import SCALES, ToeplitzNoise, checked_noise
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 if TYPE_CHECKING:
     from corrnoise.designs.comparison import Comparison

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from corrnoise.designs.comparison import SGD, Comparison
-from corrnoise.theory.pole_noise import PoleNoise
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.strongly_convex import StronglyConvex
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 if TYPE_CHECKING:
     from corrnoise.designs.record import Design

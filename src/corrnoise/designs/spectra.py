@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from corrnoise.theory import checks
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
 
 NOT_COVERED = (
     "The eigenvalues were computed from the data.  If these are private, the budget does not cover that: use public"

@@ -18,7 +18,7 @@ from corrnoise.paper_checks.machinery.enclosures import (
     ratio_integral,
     scaled_third_kind,
 )
-from corrnoise.theory import elliptic
+from corrnoise.theory.numerics import elliptic
 
 SHARE = st.floats(0, 1)
 DEPTH = st.floats(float(SHALLOWEST) + 1e-9, 600)

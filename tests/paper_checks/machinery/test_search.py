@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from corrnoise.paper_checks.machinery.search import equality, worst_case
-from corrnoise.theory.checks import Array
+from corrnoise.theory.numerics.checks import Array
 
 Margin = Callable[[Array], float]
 

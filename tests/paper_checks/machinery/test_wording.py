@@ -7,8 +7,8 @@ from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.domains import linear, vector
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.wording import listed, reason, shown
-from corrnoise.theory.problems import LinearRegression
-from corrnoise.theory.product_noise import NuFTRL
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 UNIT = {"x": linear(0, 1)}
 

@@ -28,7 +28,7 @@ from corrnoise.theory.shuffled_gradients.amplification import (
     run_steps,
     worst_amplification_sum,
 )
-from corrnoise.theory.shuffled_gradients.divergences import (
+from corrnoise.theory.shuffled_gradients.exact_runs import (
     gaussian_renyi_divergence,
     linear_run_separation,
     noise_variance,

@@ -21,7 +21,7 @@ from corrnoise.theory.shuffled_gradients.amplification import (
     run_steps,
     worst_amplification_sum,
 )
-from corrnoise.theory.shuffled_gradients.divergences import linear_run_separation
+from corrnoise.theory.shuffled_gradients.exact_runs import linear_run_separation
 from corrnoise.theory.shuffled_gradients.schedules import PLACEMENTS, Schedule, dp_shuffled, interleaved
 
 SETTLED = (1 + 1e-9, 1e-12)  # of quadratures, relative and absolute

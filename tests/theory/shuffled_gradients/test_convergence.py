@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.simulations.shuffled_gradients import shuffled_run
+from corrnoise.simulations.shuffled_gradients.run import shuffled_run
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
+from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
 from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
 from corrnoise.theory.shuffled_gradients.dissimilarity import (
     _all_directions,
     reshuffled_dissimilarity,
     worst_order_dissimilarity_bounds,
 )
-from corrnoise.theory.shuffled_gradients.divergences import quadratic_run
-from corrnoise.theory.shuffled_gradients.losses import Loss, Regulariser, Task
+from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
 from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled
 
 

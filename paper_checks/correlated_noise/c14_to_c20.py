@@ -1,0 +1,215 @@
+"""Appendices C.2 and C.3: bounds of the error of linear regression, Theorem C.14 to Proposition C.20."""
+
+import math
+from itertools import product
+
+import numpy as np
+
+from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
+from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.theory.correlated_noise import published_bounds as bounds
+from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.quadrature import circle_mean, modulus
+from corrnoise.theory.problems.quadratic import LinearRegression
+
+ANY = {"problem": regressions(largest=0.999), "noise": noises()}
+SIGNS = {"problem": regressions(kurtosis=1.0), "noise": noises()}  #: inputs with R² = Tr H and C_kurt = 1
+HALF = LinearRegression([1.0], 0.01)
+
+
+@PAPER.inequality(
+    "Theorem C.14",
+    printed=r"$F_\infty \le (1 + (1 - \sqrt{\eta R^2})^{-2}) \eta R^2 \sigma_{sgd}^2 + (1 + C_{kurt} (1 - \sqrt{\eta R^2})^{-2}) "
+    r"\frac{\eta G^2 \gamma_\infty^2}{2 \rho} \langle \beta, T \beta \rangle$",
+    transcription="square roots",
+    domain=SIGNS,
+    sharp="factor",
+    mutants=[{"factor": 0.124}],
+)
+def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
+    """True and at least eight times too large; η (s² Tr H + σ² ⟨β, Tβ⟩)/(2(2 − ηR²)) is sharp and needs no C_kurt.
+
+    The triangle inequality of its proof is one for norms, not for their squares; the squares add up, because the
+    components are uncorrelated.
+    """
+    return problem.stationary_error(noise), factor * bounds.theorem_c14_upper_bound(
+        problem, noise, kurtosis_constant=1.0
+    )
+
+
+@PAPER.inequality(
+    "Theorem C.15",
+    printed=r"$F_\infty \le (1 + (1 - \sqrt{\eta R^2})^{-2}) \eta R^2 \sigma_{sgd}^2 + (1 + C_{kurt} (1 - \sqrt{\eta R^2})^{-2}) "
+    r"\frac{\eta^2 G^2 \gamma_\infty^2}{2 \pi \rho} \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega$",
+    transcription="square roots",
+    domain=SIGNS,
+    sharp="factor",
+    mutants=[{"factor": 0.124}],
+)
+def theorem_c15(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
+    """True, from Theorem C.14 by ⟨β, Tβ⟩ <= (η/π) ∫ |B|² h.  Exactly, (η/2π) ∫ |B|² h = Σ b_j/(2 − x_j)."""
+    return problem.stationary_error(noise), factor * bounds.theorem_c15_upper_bound(
+        problem, noise, kurtosis_constant=1.0
+    )
+
+
+@PAPER.inequality(
+    "Theorem C.15",
+    part="(h)",
+    printed=r"$\frac{1}{4} \mathrm{Tr}[H] \le h(\omega) \le \frac{\mathrm{Tr}[H^{-1}]}{\eta^2}$",
+    domain={"problem": regressions(), "omega": linear(0, math.pi)},
+    mutants=[{"four": 3.999}, {"one": 0.999}],
+)
+def spectrum_of_the_problem(problem: LinearRegression, omega: float, four: float = 4.0, one: float = 1.0) -> Sides:
+    """Both ends are approached: at ω = π with η → 0, and at ω = 0."""
+    x, eigenvalues = problem.rates, problem.eigenvalues
+    h = float((eigenvalues / modulus(x, np.cos([omega / 2]), np.sin([omega / 2])) ** 2).sum())
+    largest = float((1 / eigenvalues).sum()) / problem.learning_rate**2
+    return np.array([eigenvalues.sum() / four, h]), np.array([h, one * largest])
+
+
+@PAPER.identity(
+    "Remark C.16",
+    part="(Noisy-SGD)",
+    printed=r"For Noisy-SGD, $\mathrm{Err}_j = \int_{-\pi}^{\pi} \frac{\lambda_j |B(\omega)|^2}{|1 - e^{i\omega} - \eta \lambda_j|^2} d\omega = \Theta(1)$",
+    corrected=r"$\frac{2 \pi}{\eta (2 - \eta \lambda_j)}$, constant in $\lambda_j$ up to a factor 2, not in $\eta$",
+    domain={"problem": regressions(most=1)},
+    as_printed={"constant": 2 * math.pi},
+    counterexample={"problem": LinearRegression([1.0], 1e-3)},
+    mutants=[{"two": 2.001}],
+    evaluations=128,
+)
+def remark_c16(problem: LinearRegression, two: float = 2.0, constant: float | None = None) -> Sides:
+    """η = 1e-3, λ = 1: 3143.  What the remark uses, that it does not depend on λ_j, holds within a factor of 2."""
+    [x], [eigenvalue], eta = problem.rates, problem.eigenvalues, problem.learning_rate
+    integral = 2 * math.pi * float(circle_mean(lambda c, s, w: (w / modulus(x, c, s) ** 2).sum(), near_zero=x))
+    exact = 2 * math.pi / (eta * (two - x)) if constant is None else constant
+    return eigenvalue * integral, exact
+
+
+@PAPER.inequality(
+    "Theorem C.18",
+    part="(one noise)",
+    printed=r"$F_\infty \ge \frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H]"
+    r" + \frac{\eta^2 G^2 \gamma_\infty^2}{4 \pi \rho} \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega$",
+    corrected=r"half of that, where $F(\theta) - F_* = \frac{1}{2} \|\theta - \theta_*\|_H^2$",
+    domain=ANY,
+    sharp="factor",
+    as_printed={"factor": 2.0},
+    counterexample={"problem": HALF, "noise": DPSGD()},
+    mutants=[{"factor": 1.001}],
+)
+def theorem_c18_one_noise(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
+    """True as printed under the convention of equation (22), which has no ½; (6), (8) and (86) have it."""
+    return factor * bounds.theorem_c18_lower_bound(problem, noise), problem.stationary_error(noise)
+
+
+@PAPER.inequality(
+    "Theorem C.18",
+    part="(time domain)",
+    printed=r"$\int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega \ge \frac{\pi}{\eta} \langle \beta, T \beta \rangle$",
+    domain=ANY,
+    mutants=[{"factor": 1.001}],
+)
+def theorem_c18_time_domain(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
+    """Exactly, (η/π) ∫ |B|² h = Σ 2 b_j/(2 − x_j)."""
+    b = noise.averaged_variance(problem.rates)
+    return factor * float(b.sum()), float((2 * b / (2 - problem.rates)).sum())
+
+
+@PAPER.inequality(
+    "Theorem C.18",
+    part="(all noise)",
+    printed=r"$\inf_\beta F_\infty(\beta) \ge \frac{1}{4} (2 \eta \sigma_{sgd}^2 + \frac{\eta^2 G^2}{2 \rho}) \mathrm{Tr}[H]$",
+    corrected=r"$\frac{\eta}{4} \sigma_{sgd}^2 \mathrm{Tr}[H] + \frac{\eta^2 G^2}{4 \rho} \mathrm{Tr}[H]$",
+    domain={"problem": regressions()},
+    as_printed={"published": True},
+    counterexample={"problem": LinearRegression([1.0], 0.01, 10.0)},
+    sharp="factor",
+    mutants=[{"factor": 1.001}],
+)
+def theorem_c18_all_noise(problem: LinearRegression, factor: float = 1.0, published: bool = False) -> Sides:
+    """λ = 1, η = 0.01, s = 10: the smallest F_∞ is 0.2539, and 0.5 is printed.  Without the ½, as in (22), it is true.
+
+    The privacy term is true, and can be four times as large: (1/2π) ∫ sqrt(h) >= sqrt(Tr H) by Jensen.
+    """
+    if published:
+        return bounds.theorem_c18_universal_lower_bound(problem, printed=True), problem.optimal_error()
+    trace, eta = float(problem.eigenvalues.sum()), problem.learning_rate
+    bound = eta / 4 * problem.residual_std**2 * trace + eta**2 / 4 * trace
+    return factor * bound, problem.optimal_error()
+
+
+@PAPER.identity(
+    "Theorem C.18",
+    part="(minimiser)",
+    printed=r"the infimum is attained by $|B(\omega)|^2 = 1/\sqrt{h(\omega)}$",
+    corrected="That is the minimiser of the lower bound. $F_\\infty$ itself is minimised by $|B|^2 = \\tilde h^{-1/2}$ with the "
+    "gains of the second moments in $\\tilde h$",
+    transcription="a square root",
+    domain={"problem": regressions(most=4, condition=1e4, residual_std=0.0)},
+    as_printed={"published": True},
+    counterexample={"problem": LinearRegression([1.0, 0.1], 0.2)},
+    mutants=[{"shift": 1e-4}],
+    tolerance=1e-9,
+    evaluations=64,
+)
+def theorem_c18_minimiser(problem: LinearRegression, published: bool = False, shift: float = 0.0) -> Sides:
+    """H = diag(1, 0.1), η = 0.2: with |B|² = h^{−1/2} the error is 0.0273773, and the minimum over all noise 0.0273726."""
+    x, gains = problem.rates, problem.gains
+    weights = np.ones(x.size) if published else (2 - x) * gains
+
+    def h(c: Array, s: Array, w: np.ndarray) -> Array:
+        return np.sum(w[:, np.newaxis] * x[:, np.newaxis] / modulus(x[:, np.newaxis], c, s) ** 2, axis=0)
+
+    def mean(f) -> float:  # type: ignore[no-untyped-def]
+        return float(circle_mean(f, near_zero=float(x.min()), near_pi=float((2 - x).min())))
+
+    exponent = 0.5 + shift
+    sensitivity = mean(lambda c, s, w: (w * h(c, s, weights) ** exponent).sum())
+    seen = mean(lambda c, s, w: (w * h(c, s, weights) ** -exponent * h(c, s, (2 - x) * gains)).sum())
+    attained = problem.learning_rate / 2 * sensitivity * seen / (4 * (1 - problem.instability()))
+    return attained, problem.optimal_error()
+
+
+def enumerated(eta: float, eigenvalue: float, beta: float, mean: float) -> tuple[Array, Array]:
+    """E[θ⁽⁰⁾ ⊗ δ⁽⁰⁾] and E[w_0 ⊗ δ⁽⁰⁾] after two steps with H = diag(1, λ), over all signs of inputs and noise."""
+    h, cross, seen = np.diag([1.0, eigenvalue]), np.zeros((2, 2)), np.zeros((2, 2))
+    for signs in product((-1.0, 1.0), repeat=8):
+        draws = np.array(signs).reshape(2, 4)
+        theta, delta, before = np.zeros(2), np.zeros(2), np.zeros(2)
+        for x, w in zip(draws[:, :2] * np.sqrt(np.diag(h)), draws[:, 2:], strict=True):
+            delta = delta - eta * x * (x @ delta) + eta * (mean * h - np.outer(x, x)) @ theta
+            theta, before = theta - eta * h @ theta - eta * (w + beta * before), w
+        cross, seen = cross + np.outer(theta, delta) / 256, seen + np.outer(draws[0, 2:], delta) / 256
+    return cross, seen
+
+
+SMALL = {"eta": linear(0.05, 0.9), "eigenvalue": linear(0.1, 1), "beta": linear(-1, 1)}
+
+
+@PAPER.identity(
+    "Proposition C.19",
+    printed=r"$E[\theta_t^{(0)} \otimes \delta_t^{(0)}] = 0$",
+    domain=SMALL,
+    mutants=[{"mean": 1.01}],
+    evaluations=16,
+)
+def proposition_c19(eta: float, eigenvalue: float, beta: float, mean: float = 1.0) -> Sides:
+    """By enumeration of inputs and noise with two values, for two steps.  It needs E x xᵀ = H: not so with 1.01 H in δ."""
+    return 1 + enumerated(eta, eigenvalue, beta, mean)[0], 1.0
+
+
+@PAPER.identity(
+    "Proposition C.20",
+    printed=r"$E[w_\tau \otimes \delta_t^{(0)}] = 0$",
+    domain=SMALL,
+    mutants=[{"mean": 1.01}],
+    evaluations=16,
+)
+def proposition_c20(eta: float, eigenvalue: float, beta: float, mean: float = 1.0) -> Sides:
+    """By enumeration, as Proposition C.19."""
+    return 1 + enumerated(eta, eigenvalue, beta, mean)[1], 1.0

@@ -1,0 +1,277 @@
+"""Appendices F.5 and F.6: integrals and helper results."""
+
+import math
+from typing import Any
+
+import numpy as np
+from mpmath import mp, workdps
+
+from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
+from corrnoise.paper_checks.correlated_noise.d2_to_d10 import averaged
+from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.machinery.certification import monotone
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, spectra, vector
+from corrnoise.paper_checks.machinery.enclosures import first_kind
+from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.numerics import elliptic
+from corrnoise.theory.numerics.arithmetic import arithmetic
+from corrnoise.theory.numerics.checks import Array
+
+DIGITS = 30
+GAP = log_scale("1e-6", "0.999")
+
+
+def quadrature(integrand: Any, narrowest: float) -> float:
+    """∫_0^{π/2} to 30 digits, with break points that climb from the narrowest feature."""
+    breaks = [math.pi / 2 * 8.0**-k for k in range(max(math.ceil(math.log(2 / narrowest, 8)), 1), 0, -1)]
+    with workdps(DIGITS):
+        return float(mp.quad(integrand, [0, *breaks, mp.pi / 2]))
+
+
+@monotone(-1, within=[("1e-310", "1")])
+def cotangent(x: Any) -> Any:
+    """x cot x falls on (0, 1], because tan x is convex; of floats and balls."""
+    return x / (math.tan(x) if isinstance(x, float) else x.tan())
+
+
+# -- F.5: integrals ----------------------------------------------------------------------------------------------------
+
+
+@PAPER.identity(
+    "Lemma F.12",
+    printed=r"$\int_{-\pi}^{\pi} \frac{\cos(l \omega)\, d\omega}{a^2 + b^2 - 2 a b \cos \omega} = \frac{2\pi}{a^2 - b^2} (\frac{b}{a})^{|l|}$ for $0 < |b| < a$",
+    domain={"a": log_scale(0.1, 10), "ratio": linear(-0.95, 0.95), "frequency": integers(0, 6)},
+    mutants=[{"shift": 1}],
+)
+def lemma_f12(a: float, ratio: float, frequency: int, shift: int = 0) -> Sides:
+    """Exact sums on 2048 points: the integrand is periodic, and aliases fall below rounding."""
+    b, omega = ratio * a, 2 * np.pi * np.arange(2048) / 2048
+    mean = (np.cos(frequency * omega) / (a * a + b * b - 2 * a * b * np.cos(omega))).mean()
+    scale = 10 * 2 * math.pi / (a * a - b * b)
+    return scale + 2 * math.pi * mean, scale + 2 * math.pi / (a * a - b * b) * ratio ** (abs(frequency) + shift)
+
+
+@PAPER.identity(
+    "Lemma F.13",
+    printed=r"$\int_{-\pi}^{\pi} \frac{d\omega}{1 + a \cos \omega} = \frac{2\pi}{\sqrt{1 - a^2}}$ for $|a| < 1$, $+\infty$ for $|a| = 1$",
+    transcription="a square root",
+    domain={"a": linear(-0.999, 0.999)},
+    mutants=[{"root": 0.49}],
+)
+def lemma_f13(a: float, root: float = 0.5) -> Sides:
+    """By the trapezoidal rule on 4096 points; at |a| = 1 the integrand is like 2/ω² at its pole."""
+    omega = 2 * np.pi * np.arange(4096) / 4096
+    return 2 * math.pi * (1 / (1 + a * np.cos(omega))).mean(), 2 * math.pi * (1 - a * a) ** -root
+
+
+@PAPER.inequality(
+    "Lemma F.13",
+    part="(infinite)",
+    printed=r"$\int_{-\pi}^{\pi} \frac{d\omega}{1 + a \cos \omega} = +\infty$ for $|a| = 1$",
+    domain={"cut": log_scale("1e-300", "1")},
+    evidence="certified",
+    outside="Below 1e-300 the right side rises to 4; cuts above 1 play no role.",
+    sharp="four",
+    mutants=[{"four": "3.67"}],
+)
+def lemma_f13_infinite(cut: Any, four: str = "3.6") -> Sides:
+    """For a = −1 (a = 1 has its pole at π) the part |ω| > ε is 2 cot(ε/2) >= 3.6/ε for ε <= 1.  Both sides times ε."""
+    return arithmetic(cut).number(four), 4 * cotangent(cut / 2)
+
+
+@PAPER.inequality(
+    "Lemma F.14",
+    printed=r"$\int_{-\pi}^{\pi} \frac{d\omega}{\sqrt{1 - \cos \omega}} = +\infty$",
+    transcription="a square root",
+    domain={"cut": log_scale("1e-300", "3.14")},
+    evidence="certified",
+    outside="Below 1e-300 the right side rises to 4; cuts above 3.14 play no role.",
+    sharp="three",
+    mutants=[{"three": "3.15"}],
+)
+def lemma_f14(cut: Any, three: str = "3") -> Sides:
+    """The part |ω| > ε is 2 sqrt(2) log cot(ε/4) >= 2 sqrt(2) log(3/ε), which grows without bound.
+
+    That is 3 <= ε cot(ε/4).
+    """
+    return arithmetic(cut).number(three), 4 * cotangent(cut / 4)
+
+
+@PAPER.identity(
+    "Lemma F.15",
+    printed=r"$\int_{-\pi}^{\pi} \frac{d\omega}{|1 - a - e^{i\omega}|} = \frac{4}{2 - a} K(\frac{\sqrt{1 - a}}{1 - a/2})$",
+    transcription="a square root",
+    domain={"a": GAP},
+    mutants=[{"two": 2.001}],
+    evaluations=24,
+)
+def lemma_f15(a: float, two: float = 2.0) -> Sides:
+    """Also 2π/agm(a, 2 − a), the form that is accurate for small a."""
+    integral = quadrature(lambda w: 4 / mp.sqrt(a * a * mp.cos(w) ** 2 + (2 - a) ** 2 * mp.sin(w) ** 2), a)
+    complement = a / (2 - a)  # of sqrt(1 − a)/(1 − a/2)
+    return integral, np.array([4 / (two - a) * first_kind(complement), 2 * math.pi * elliptic.mean_inverse_modulus(a)])
+
+
+@PAPER.identity(
+    "Lemma F.16",
+    printed=r"$\int_{-\pi}^{\pi} \frac{|1 - a - e^{i\omega}|}{|1 - b - e^{i\omega}|^2} d\omega = \frac{2 a^2}{b^2 (1 - a/2)} "
+    r"\Pi(\frac{b^2 (1-a) - a^2 (1-b)}{b^2 (1 - a/2)^2}, \frac{\sqrt{1-a}}{1 - a/2})$",
+    transcription="a square root",
+    domain={"a": log_scale(1e-3, 0.999), "b": log_scale(1e-3, 0.999)},
+    mutants=[{"two": 2.001}],
+    evaluations=24,
+    tolerance=1e-8,
+)
+def lemma_f16(a: float, b: float, two: float = 2.0) -> Sides:
+    """Right for both signs of α².  In floats it loses all digits for small a, where 1 − α² cancels; cel does not."""
+    with workdps(40):
+        x, y = mp.mpf(a), mp.mpf(b)
+        k2 = (1 - x) / (1 - x / 2) ** 2
+        n = (y * y * (1 - x) - x * x * (1 - y)) / (y * y * (1 - x / 2) ** 2)
+        printed = two * x * x / (y * y * (1 - x / 2)) * mp.ellippi(n, k2)
+    return float(elliptic.modulus_ratio_integral(a, b)), float(printed)
+
+
+# -- F.6: miscellaneous ------------------------------------------------------------------------------------------------
+
+
+@PAPER.inequality(
+    "Lemma F.17",
+    printed=r"$\sum_t \sum_\tau \beta_t \beta_\tau c^{|t - \tau|} \le \frac{1 + c}{1 - c} \|\beta\|_2^2$ for $0 \le c < 1$",
+    domain={"beta": vector(linear(-1, 1), 5), "rate": log_scale(1e-3, 1)},
+    mutants=[{"factor": 0.999}],
+)
+def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
+    """True, with (1 − c)/(1 + c) ‖β‖² from below.  Approached by many equal coefficients; an equality at c = 0."""
+    if not beta[0]:
+        return math.nan, math.nan
+    value, square = float(FiniteNoise(beta).averaged_variance(rate)), float(beta @ beta)
+    return np.array([value, rate / (2 - rate) * square]), np.array([factor * (2 - rate) / rate * square, value])
+
+
+@PAPER.inequality(
+    "Lemma F.18",
+    printed=r"$\mathrm{Tr}[(I - \eta x x^\top) M (I - \eta x x^\top)] \le (1 - \eta \mu) \mathrm{Tr}[M]$ for $\eta \le 1/R^2$",
+    corrected=r"$E$ of the left side",
+    domain={"eigenvalues": spectra(), "weights": vector(log_scale(1e-6, 1), 6), "share": linear(1e-3, 1)},
+    as_printed={"input_square": 100.0},
+    counterexample={"eigenvalues": np.ones(1), "weights": np.ones(6), "share": 1.0},
+    mutants=[{"factor": 1.001}],
+)
+def lemma_f18(
+    eigenvalues: Array, weights: Array, share: float, factor: float = 1.0, input_square: float | None = None
+) -> Sides:
+    """Holds with 1 − ημ(2 − ηR²).  Without the expectation, d = 1: (1 − x²/3)² > 2/3 for an input with x² = 100."""
+    problem, m = regression(eigenvalues, share), weights[: eigenvalues.size]
+    eta, slowest = problem.learning_rate, float(problem.rates.min())
+    if input_square is not None:
+        return (1 - eta * input_square) ** 2, 1 - slowest
+    left = float(averaged(m, eigenvalues, eta).sum())
+    return left, (1 - factor * slowest * (2 - share)) * float(m.sum())
+
+
+@PAPER.inequality(
+    "Lemma F.19",
+    printed=r"$|\mathrm{Tr}[A_1 \cdots A_k]| \le d$ for $0 \preceq A_i \preceq I$",
+    domain={"eigenvalues": vector(linear(0, 1), 9), "angles": vector(linear(0, math.pi), 9)},
+    mutants=[{"dimension": 2.999}],
+)
+def lemma_f19(eigenvalues: Array, angles: Array, dimension: float = 3.0) -> Sides:
+    """For three matrices of dimension 3.  (The proof says Tr I = 1, which is d.)"""
+    product = np.eye(3)
+    for values, (x, y, z) in zip(eigenvalues.reshape(3, 3), angles.reshape(3, 3), strict=True):
+        skew = np.array([[0, x, y], [-x, 0, z], [-y, -z, 0]])
+        rotation = np.linalg.solve(np.eye(3) + skew, np.eye(3) - skew)
+        product = product @ (rotation * values) @ rotation.T
+    return abs(float(np.trace(product))), dimension
+
+
+@PAPER.identity(
+    "Lemma F.20",
+    part="(equality)",
+    printed=r"$f(\hat\tau) = \min\{t - 1, \frac{1}{a} (1 + \log(1/\rho))\}$",
+    corrected=r"$f(\hat\tau)$ is the right side, except where $\frac{1}{a} \log(1/\rho) < t - 1 < \frac{1}{a} (1 + \log(1/\rho))$",
+    domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(1, 200, log=True)},
+    as_printed={"everywhere": True},
+    counterexample={"a": 1.0, "log_inverse": 1.5, "time": 3},
+    mutants=[{"one": 1.001}],
+)
+def lemma_f20_equality(a: float, log_inverse: float, time: int, one: float = 1.0, everywhere: bool = False) -> Sides:
+    """t = 3, a = 1, ρ = e^{−1.5}: f = 2.5, and the minimum is 2."""
+    if not everywhere and log_inverse / a < time - 1 < (1 + log_inverse) / a:
+        return math.nan, math.nan
+    return _f20(a, log_inverse, time), min(time - 1, (one + log_inverse) / a)
+
+
+def _f20(a: float, log_inverse: float, time: int) -> float:
+    """f at τ̂ = min{t − 1, log(1/ρ)/a}."""
+    best = min(time - 1.0, log_inverse / a)
+    return best + (math.exp(log_inverse - a * best) / a if best < time - 1 else 0.0)
+
+
+@PAPER.inequality(
+    "Lemma F.20",
+    part="(bound)",
+    printed=r"$f(\hat\tau) \le \frac{1}{a} (1 + \log(1/\rho))$",
+    domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(1, 200, log=True)},
+    mutants=[{"one": 0.999}],
+)
+def lemma_f20_bound(a: float, log_inverse: float, time: int, one: float = 1.0) -> Sides:
+    """What the paper uses of the lemma."""
+    return _f20(a, log_inverse, time), (one + log_inverse) / a
+
+
+def _tuned(values: Array, steps: float, largest: float) -> Sides:
+    """min φ over a fine grid of learning rates, and the bound of F.21, for μ = 1."""
+    from scipy.optimize import minimize_scalar
+
+    a, b, c = values
+
+    def phi(u: float) -> float:
+        eta = math.exp(u)
+        return float(a * math.exp(-eta * steps) + b * eta + c * eta**2 * math.log(1 / eta) ** 2)
+
+    grid = np.linspace(math.log(largest) - 30, math.log(largest), 400)
+    best = int(np.argmin([phi(u) for u in grid]))
+    ends = (grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)])
+    found = min(phi(grid[best]), float(minimize_scalar(phi, bounds=ends, method="bounded").fun))
+    bound = a * math.exp(-largest * steps) + 3 * b / steps * max(1.0, math.log(a * steps / b))
+    bound += 3 * c / steps**2 * max(1.0, math.log(a * steps**2 / c)) ** 2 * math.log(steps) ** 2
+    return found, float(bound)
+
+
+@PAPER.inequality(
+    "Lemma F.21",
+    printed=r"$\varphi(\eta) = A e^{-\mu \eta T} + B \eta + C \eta^2 \log^2 \frac{1}{\eta \mu}$ has, for $T \ge (\mu \eta_{max})^{-1}$ and some $\eta^* \le \eta_{max}$, "
+    r"$\varphi(\eta^*) \le A e^{-\mu \eta_{max} T} + \frac{3B}{\mu T} (1 \vee \log \frac{A \mu T}{B}) "
+    r"+ \frac{3C}{\mu^2 T^2} (1 \vee \log \frac{A \mu^2 T^2}{C})^2 \log^2 T$",
+    corrected=r"also $\mu \eta_{max} \le 1$",
+    domain={"values": vector(log_scale(1e-6, 1e3), 3), "factor": log_scale(1, 1e4), "largest": log_scale(1e-4, 1)},
+    counterexample={"values": np.array([1.0, 1e-9, 1.0]), "factor": 2.0, "largest": 2.0},
+    mutants=[{"slack": 0.999}],
+    evaluations=200,
+)
+def lemma_f21(values: Array, factor: float, largest: float, slack: float = 1.0) -> Sides:
+    """A = μ = C = T = 1, B = 1e-9, η_max = 2: min φ = 0.342 > 0.135."""
+    left, right = _tuned(values, factor / largest, largest)
+    return left, slack * right
+
+
+@PAPER.inequality(
+    "Lemma F.22",
+    printed=r"$0 < x \le \frac{c}{9 \log^2(9/c)}$ implies $x \log^2(1/x) \le c$, for $0 < c < \frac{1}{4}$",
+    domain={"logarithm": log_scale("3.58351893845611", "1e6"), "depth": linear("0", "100")},
+    evidence="certified",
+    outside=r"For larger $\log(9/c)$ and for smaller $x$: $e^{-s} (s + \log 9c^{-1} + 2 \log \log 9c^{-1})^2$ falls with $s$, and at $s = 0$ with $c$.",
+    sharp="limit",
+    mutants=[{"limit": "0.325"}],
+)
+def lemma_f22(logarithm: Any, depth: Any, limit: str = "1") -> Sides:
+    """By L = log(9/c) and s >= 0 with x = e^{−s} c/(9 L²): x log²(1/x)/c is largest at s = 0, c = ¼: 0.3258.
+
+    Still true at c = 5, false at 6.
+    """
+    m = arithmetic(logarithm, depth)
+    ratio = 1 + (depth + 2 * m.log(logarithm)) / logarithm
+    return m.exp(-depth) * ratio * ratio / 9, m.number(limit)

@@ -1,0 +1,280 @@
+"""Appendices F.1 to F.4: linear systems, concentration and elliptic integrals."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
+from corrnoise.paper_checks.machinery.certification import monotone
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, vector
+from corrnoise.paper_checks.machinery.enclosures import first_kind, scaled_third_kind
+from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.numerics.arithmetic import arithmetic
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.quadratic import LinearRegression
+
+
+def periodic(integrand: Callable[[Array], Array], points: int = 16_384) -> float:
+    """∫_0^{π/2} of a function of sin² ω that is analytic, on equal points, where the error decays geometrically."""
+    return float(math.pi / 2 * integrand(np.sin(math.pi / points * np.arange(points)) ** 2).mean())
+
+
+# -- F.1 and F.2: linear systems ---------------------------------------------------------------------------------------
+
+
+@PAPER.identity(
+    "Theorem F.2",
+    printed=r"$E[y_t \otimes y_t] = \frac{1}{2\pi} \int_{-\pi}^{\pi} G(\omega) \Sigma G(\omega)^* d\omega$",
+    domain={"decay": linear(-0.9, 0.9), "coefficients": vector(linear(-1, 1), 3)},
+    mutants=[{"power": 1.99}],
+)
+def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
+    """The system y_{t+1} = c y_t + Σ β_τ x_{t−τ} of unit white noise: its impulse response against its spectrum."""
+    response = np.convolve(coefficients, decay ** np.arange(2000.0))[:2000]
+    omega = 2 * np.pi * np.arange(4096) / 4096
+    transfer = np.polyval(coefficients[::-1], np.exp(-1j * omega)) / (1 - decay * np.exp(-1j * omega))
+    return 1 + float(response @ response), 1 + float((np.abs(transfer) ** power).mean())
+
+
+@PAPER.inequality(
+    "Theorem F.3",
+    printed=r"$E[\delta_t \otimes \delta_t] \preceq \frac{\eta \sigma^2}{1 - \eta R^2} I$ for $\eta < 1/R^2$",
+    domain={"problem": regressions(residual_std=1.0)},
+    mutants=[{"two": 2.01}],
+)
+def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
+    """True; with 2 − ηR² in place of 1 − ηR² it is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""
+    variances = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
+    bound = problem.learning_rate / (two - problem.learning_rate * problem.moment_bound)
+    return variances, bound if bound > 0 else math.nan
+
+
+# -- F.3: concentration ------------------------------------------------------------------------------------------------
+
+
+@PAPER.inequality(
+    "Property F.5",
+    printed=r"A strictly sub-Gaussian $X$ has $E[X^3] = 0$ and $E[X^4] \le 3 \sigma^4$",
+    domain={"share": linear(0.01, 1), "sigma": log_scale(0.1, 10)},
+    mutants=[{"constant": 2.999}],
+    evaluations=128,
+)
+def property_f5(share: float, sigma: float, constant: float = 3.0) -> Sides:
+    """The fourth order at λ = 0 of E e^{λX} <= e^{λ²σ²/2} proves it.
+
+    Checked for sums of a Gaussian and a sign, which are strictly sub-Gaussian: E X⁴ = 3σ⁴ − 2 σ⁴ share².
+    """
+    sign, normal = share * sigma**2, (1 - share) * sigma**2
+    fourth = sign**2 + 6 * sign * normal + 3 * normal**2
+    return np.array([fourth, 0.0]), np.array([constant * sigma**4, 0.0])
+
+
+@PAPER.inequality(
+    "Lemma F.6",
+    printed=r"$P(\langle \xi, A \xi \rangle - E \langle \xi, A \xi \rangle > t) \le "
+    r"\exp(-c \min\{\frac{t^2}{\sigma^4 \|A\|_F^2}, \frac{t}{\sigma^2 \|A\|_2}\})$, and its consequence for PSD $A$",
+    unverifiable="the constants are unspecified; checked for Gaussian ξ and A = I with c = 1/8, by the exact tails; Remark "
+    "F.7 has every A",
+    domain={"dimension": integers(1, 1000, log=True), "threshold": log_scale(0.01, 1e4)},
+    sharp="constant",
+    mutants=[{"constant": 0.158}],
+)
+def lemma_f6(dimension: int, threshold: float, constant: float = 0.125) -> Sides:
+    """Hanson and Wright.  The best c for A = I tends to (1 − log 2)/2 = 0.1534 as d → ∞."""
+    from scipy.stats import chi2
+
+    most = min(threshold**2 / dimension, threshold)
+    return constant * most, -float(chi2.logsf(dimension + threshold, dimension))
+
+
+@monotone(+1)
+def chernoff(u: Any) -> Any:
+    """(u − log(1 + u))/2 rises for u > 0."""
+    return (u - arithmetic(u).log1p(u)) / 2
+
+
+@PAPER.inequality(
+    "Remark F.7",
+    part="(exponent)",
+    printed=r"For Gaussian $\xi$: $c \approx 0.1457 \ge 1/8$",
+    domain={"u": log_scale("1e-6", "1e6")},
+    evidence="certified",
+    outside=r"$\frac{1}{2} (u - \log(1 + u)) \ge \frac{u^2}{4} - \frac{u^3}{6}$ for small $u$; for large $u$ it is nearly $\frac{u}{2}$.",
+    sharp="constant",
+    mutants=[{"constant": "0.1535"}],
+)
+def remark_f7(u: Any, constant: str = "0.1457") -> Sides:
+    """For every A, c = (1 − log 2)/2 = 0.1534, which is sharp for A = I as d → ∞.
+
+    Let A be symmetric (its symmetric part has no larger norms), ‖A‖₂ = σ = 1 and u = t/‖A‖_F².  For y <= λ < ½ the
+    function f(y) = −log(1 − 2y)/2 − y is at most (y/λ)² f(λ), so log E e^{λ(⟨ξ, Aξ⟩ − E)} <= ‖A‖_F² f(λ), and the best λ
+    makes Chernoff's bound exp(−‖A‖_F² (u − log(1 + u))/2).
+    """
+    square = u * u
+    return arithmetic(u).number(constant) * (min(u, square) if isinstance(u, float) else u.min(square)), chernoff(u)
+
+
+QUANTILE = {"logarithm": log_scale("1.09861228866811", "1e9"), "root": linear("0", "1")}
+
+
+def quantile(logarithm: Any, root: Any) -> Any:
+    """Laurent and Massart's bound of ⟨ξ, A ξ⟩/Tr A with probability 1 − ρ, by log(1/ρ) and (‖A‖₂/Tr A)^½."""
+    return 1 + 2 * root * arithmetic(logarithm).sqrt(logarithm) + 2 * root * root * logarithm
+
+
+@PAPER.inequality(
+    "Remark F.7",
+    part="(sum)",
+    printed=r"For Gaussian $\xi$, PSD $A$ and $\rho < \frac{1}{3}$: $\langle \xi, A \xi \rangle \le "
+    r"C \sigma^2 (\mathrm{Tr}[A] \sqrt{\log \frac{1}{\rho}} + \|A\|_2 \log \frac{1}{\rho})$ with probability $1 - \rho$, $C \le 8$",
+    transcription="a square root, in Lemma F.6",
+    domain=QUANTILE,
+    evidence="certified",
+    outside="For ρ < exp(−1e9) the left side is less than 2.001 times the right side with C = 1, term by term.",
+    sharp="constant",
+    mutants=[{"constant": "2.46"}],
+)
+def remark_f7_sum(logarithm: Any, root: Any, constant: str = "8") -> Sides:
+    """By Tr A + 2 ‖A‖_F log^½(1/ρ) + 2 ‖A‖₂ log(1/ρ) (Laurent and Massart, 2000) and ‖A‖_F² <= ‖A‖₂ Tr A: C = 2.466."""
+    m = arithmetic(logarithm)
+    return quantile(logarithm, root), m.number(constant) * (m.sqrt(logarithm) + root * root * logarithm)
+
+
+@PAPER.inequality(
+    "Remark F.7",
+    part="(trace)",
+    printed=r"For Gaussian $\xi$, PSD $A$ and $\rho < \frac{1}{3}$: $\langle \xi, A \xi \rangle \le "
+    r"C' \sigma^2 \mathrm{Tr}[A] \log \frac{1}{\rho}$ with probability $1 - \rho$, $C' \le 16$",
+    domain=QUANTILE,
+    evidence="certified",
+    outside="For ρ < exp(−1e9) the left side is less than 2.001 log(1/ρ).",
+    sharp="constant",
+    mutants=[{"constant": "4.81"}],
+)
+def remark_f7_trace(logarithm: Any, root: Any, constant: str = "16") -> Sides:
+    """By the same bound: C' = 4.8184, at ρ = 1/3 and A of rank one.  (For ρ → 0 it is 2.)"""
+    return quantile(logarithm, root), arithmetic(logarithm).number(constant) * logarithm
+
+
+# -- F.4: elliptic integrals -------------------------------------------------------------------------------------------
+
+
+@PAPER.identity(
+    "Property F.8",
+    printed=r"$\int_0^{\pi/2} \frac{d\omega}{\sqrt{1 + m \sin^2 \omega}} = \frac{1}{\sqrt{1+m}} K(\sqrt{\frac{m}{1+m}})$ for $0 < m < 1$",
+    transcription="square roots",
+    domain={"m": log_scale(1e-3, 1e6)},
+    mutants=[{"root": 0.499}],
+    evaluations=128,
+)
+def property_f8(m: float, root: float = 0.5) -> Sides:
+    """True for every m > −1; the paper itself uses it at m = 4(1 − a)/a² > 1."""
+    integral = periodic(lambda square: 1 / np.sqrt(1 + m * square))
+    return integral, (1 + m) ** -root * first_kind(1 / math.sqrt(1 + m))
+
+
+@PAPER.identity(
+    "Property F.9",
+    printed=r"$\int_0^{\pi/2} \frac{d\omega}{(1 - \alpha^2 \sin^2 \omega) \sqrt{1 + m \sin^2 \omega}} = "
+    r"\frac{m K(k) + \alpha^2 \Pi(\frac{m + \alpha^2}{1 + m}, k)}{(m + \alpha^2) \sqrt{1 + m}}$, $k = \sqrt{\frac{m}{1+m}}$, for $0 < m < 1$ and all $\alpha^2 \ne \pm 1$, $-m$",
+    corrected=r"for $\alpha^2 < 1$; for $\alpha^2 > 1$ both integrals diverge, and it holds for their Cauchy principal values",
+    transcription="square roots",
+    domain={"m": log_scale(1e-3, 1e3), "alpha": linear(-5, 5)},
+    as_printed={"cut": 2.0},
+    counterexample={"m": 0.5, "alpha": 2.0},
+    mutants=[{"root": 0.499}],
+    evaluations=128,
+    tolerance=1e-10,
+)
+def property_f9(m: float, alpha: float, root: float = 0.5, cut: float = 1.0) -> Sides:
+    """For every m > −1, and at α² = −1 too.
+
+    For α² > 1 the principal value of ∫ dω/(1 − α² sin² ω) is 0; subtracting (1 + m/α²)^{−½} times it leaves no pole at
+    sin² ω_0 = 1/α².  Leaving out the interval from ω_0 − δ to ω_0 + 2δ instead of a symmetric one, δ → 0, adds
+    log(2)/(2 sqrt((α² − 1)(1 + m/α²))): 0.31 at m = ½, α² = 2.
+    """
+    from scipy.special import elliprf, elliprj
+
+    if min(abs(m + alpha), abs(1 - alpha)) < 1e-3:
+        return math.nan, math.nan
+
+    def integrand(square: Array) -> Array:
+        if alpha < 1:
+            return 1 / ((1 - alpha * square) * np.sqrt(1 + m * square))
+        there, pole = np.sqrt(1 + m * square), math.sqrt(1 + m / alpha)
+        return m / (alpha * there * pole * (there + pole))
+
+    first, n = elliprf(0, 1 / (1 + m), 1), (m + alpha) / (1 + m)
+    third = first + n / 3 * elliprj(0, 1 / (1 + m), 1, 1 - n)
+    beyond = math.log(cut) / (2 * math.sqrt((alpha - 1) * (1 + m / alpha))) if alpha > 1 else 0.0
+    return periodic(integrand) + beyond, float(m * first + alpha * third) / ((m + alpha) * (1 + m) ** root)
+
+
+@PAPER.inequality(
+    "Property F.10",
+    part="(lower)",
+    printed=r"$\log \frac{4}{\sqrt{1 - k^2}} \le K(k)$",
+    transcription="a square root",
+    domain={"complement": log_scale("0.1", "1")},
+    evidence="certified",
+    outside="K = Σ ((½)_m/m!)² k'^{2m} (log(1/k') + d_m) with d_0 = log 4 > d_1 > … > 0 has positive terms.",
+    mutants=[{"four": "4.03"}],
+)
+def property_f10_lower(complement: Any, four: str = "4") -> Sides:
+    """As k → 1 an equality."""
+    m = arithmetic(complement)
+    return m.log(m.number(four)) - m.log(complement), first_kind(complement)
+
+
+@PAPER.inequality(
+    "Property F.10",
+    part="(upper)",
+    printed=r"$K(k) \le (1 + \frac{1 - k^2}{4}) \log \frac{4}{\sqrt{1 - k^2}}$",
+    transcription="a square root",
+    domain={"complement": log_scale("0.1", "1")},
+    evidence="certified",
+    outside="The series of the lower bound: the terms from m = 1 on are at most (k'²/4) log(4/k') in all.",
+    mutants=[{"quarter": "0.18"}],
+)
+def property_f10_upper(complement: Any, quarter: str = "0.25") -> Sides:
+    """As k → 1 the constant ¼ is sharp; for k' >= 0.1 it can be lowered to 0.1832, at k' = 1 to 0.1331."""
+    m = arithmetic(complement)
+    factor = 1 + m.number(quarter) * complement**2
+    return first_kind(complement), factor * (m.log(m.number(4)) - m.log(complement))
+
+
+@PAPER.inequality(
+    "Property F.10",
+    part="(constant)",
+    printed=r"$K(k) \le \frac{5}{4} \log \frac{4}{\sqrt{1 - k^2}}$",
+    transcription="a square root",
+    domain={"complement": log_scale("1e-300", "1")},
+    evidence="certified",
+    outside="Below 1e-300 by the part (upper).",
+    sharp="constant",
+    mutants=[{"constant": "1.13"}],
+)
+def property_f10_constant(complement: Any, constant: str = "1.25") -> Sides:
+    """The sharp constant is π/log 16 = 1.1331, at k = 0."""
+    m = arithmetic(complement)
+    return first_kind(complement), m.number(constant) * (m.log(m.number(4)) - m.log(complement))
+
+
+@PAPER.inequality(
+    "Property F.11",
+    printed=r"$\Pi(\alpha^2, k) \le \frac{1}{1 - \alpha^2} \log \frac{4}{\sqrt{1 - k^2}} (1 + O(\sqrt{1 - k^2}))$ for $0 < \alpha^2 < 1$",
+    transcription="square roots",
+    domain={"alpha": linear("0", "0.999"), "complement": log_scale("0.1", "1")},
+    evidence="certified",
+    outside=r"$(1 - \alpha^2) \Pi(\alpha^2, k)$ falls with $\alpha^2$, from $K(k)$, so that Property F.10 (upper) is enough everywhere.",
+    sharp="quarter",
+    mutants=[{"quarter": "0.18"}],
+)
+def property_f11(alpha: Any, complement: Any, quarter: str = "0.25") -> Sides:
+    """With 1 + k'²/4 for the last factor, uniformly in α².  (As in F.10, ¼ is sharp as k → 1 only; for k' >= 0.1 it is 0.1832.)"""
+    m = arithmetic(alpha, complement)
+    factor = 1 + m.number(quarter) * complement**2
+    return scaled_third_kind(alpha, complement), factor * (m.log(m.number(4)) - m.log(complement))

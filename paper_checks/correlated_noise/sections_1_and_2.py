@@ -1,0 +1,362 @@
+"""Sections 1 and 2 and Appendix B: sensitivity, mean estimation, linear regression."""
+
+import math
+
+import numpy as np
+
+from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, mean_estimations, noises, regressions
+from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.theory.correlated_noise import published_bounds as bounds
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.quadrature import circle_mean, modulus
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
+from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence
+
+SILENT_MEANS = mean_estimations(sample_std=0.0)
+
+
+def spectral_mean(noise: ToeplitzNoise, exponent: int, rate: float | None = None) -> float:
+    """(1/2π) ∫ |B|^{2 exponent} dω, or of that over |1 − x − e^{iω}|² with x = ``rate``, by quadrature."""
+
+    def integrand(c: Array, s: Array, w: Array) -> float:
+        power = noise.power_spectrum(2 * np.arctan2(s, c)) ** exponent
+        return float((w * power / (1 if rate is None else modulus(rate, c, s) ** 2)).sum())
+
+    gap = 1.0 if rate is None else min(rate, 2 - rate)
+    return float(circle_mean(integrand, near_zero=min(gap, 1e-7), near_pi=min(gap, 1e-7)))
+
+
+def noise_matrix(noise: ToeplitzNoise, steps: int) -> Array:
+    """The noise coefficients as a lower-triangular Toeplitz matrix, shape (steps, steps)."""
+    from scipy.linalg import toeplitz
+
+    return np.asarray(toeplitz(noise.coefficients(steps), np.zeros(steps)))
+
+
+# -- Section 1 ---------------------------------------------------------------------------------------------------------
+
+
+@PAPER.identity(
+    "Theorem 1.1",
+    part="(sensitivity)",
+    printed=r"$\gamma_T(B) = \max_{t < T} \|(B^{-1})_{:,t}\|_2$",
+    domain={"noise": noises(1e-3), "steps": integers(1, 40, log=True)},
+    mutants=[{"column": 1}],
+    evaluations=128,
+)
+def theorem_11_sensitivity(noise: ToeplitzNoise, steps: int, column: int | None = None) -> Sides:
+    """By the explicit inverse; the first column has the largest norm, as the others are the beginning of it moved down."""
+    norms = np.linalg.norm(np.linalg.inv(noise_matrix(noise, steps)), axis=0)
+    return noise.sensitivity(steps), norms.max() if column is None else norms[min(column, steps - 1)]
+
+
+@PAPER.identity(
+    "Theorem 1.1",
+    printed=r"DP-FTRL is $\rho$-zCDP if $\sigma_{dp}^2 = \gamma_T^2(B)/(2 \rho)$",
+    domain={
+        "noise": noises(1e-3),
+        "steps": integers(1, 12),
+        "rho": log_scale(1e-3, 10),
+        "order": linear(1.1, 20),
+        "clip_norm": log_scale(0.1, 10),
+    },
+    mutants=[{"two": 2.001}],
+    tolerance=1e-7,
+    evaluations=128,
+)
+def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_norm: float, two: float = 2.0) -> Sides:
+    """With equality: the outputs on g and on g with one gradient of norm G zeroed have D_α = α ρ exactly.
+
+    Zero-out adjacency; replace-one takes twice the noise.
+    """
+    matrix = noise_matrix(noise, steps)
+    variance = clip_norm**2 * noise.sensitivity(steps) ** 2 / (two * rho)
+    covariance, shift = variance * matrix @ matrix.T, np.eye(steps)[0] * clip_norm
+    return gaussian_renyi_divergence(order, shift, covariance, np.zeros(steps), covariance), order * rho
+
+
+@PAPER.identity(
+    "Remark 1.2",
+    printed="Noisy-FTRL, without clipping, is not differentially private",
+    domain={"scale": log_scale(1, 1e6)},
+    mutants=[{"power": 1.0}],
+)
+def remark_12(scale: float, power: float = 2.0) -> Sides:
+    """A gradient of norm s times G is told apart with D_α = α ρ s², which no bound holds."""
+    covariance = np.array([[0.5]])
+    return gaussian_renyi_divergence(2.0, [scale], covariance, [0.0], covariance), 2 * scale**power
+
+
+@PAPER.identity(
+    "Equation (5)",
+    printed=r"$\gamma_\infty(B) = \lim_{T \to \infty} \gamma_T(B) = (\frac{1}{2\pi} \int_{-\pi}^{\pi} |B(\omega)|^{-2} d\omega)^{1/2}$",
+    corrected=r"for outer $B$ (of finitely many coefficients: no zero in $|z| < 1$); for others the limit is $+\infty$",
+    domain={"noise": noises(1e-3)},
+    as_printed={},
+    counterexample={"noise": FiniteNoise([1.0, -2.0])},
+    mutants=[{"exponent": 0.501}],
+    tolerance=1e-9,
+    evaluations=128,
+)
+def equation_5(noise: ToeplitzNoise, exponent: float = 0.5) -> Sides:
+    """β = (1, −2): γ_T² = (4^T − 1)/3, and the integral is 1/3."""
+    return noise.limiting_sensitivity(), spectral_mean(noise, -1) ** exponent
+
+
+@PAPER.identity(
+    "Property C.1",
+    printed=r"$\gamma_\infty^2 = \|B^{-1} e_0\|_2^2 = \frac{1}{2\pi} \int_{-\pi}^{\pi} |B(\omega)|^{-2} d\omega$ for $\beta \in \ell^2$",
+    corrected=r"Read with the one-sided inverse, as Theorem 1.1 needs, for outer $B$ only; with the two-sided one for all",
+    domain={"noise": noises(1e-2), "more": integers(0, 3)},
+    as_printed={"steps": 20},
+    counterexample={"noise": FiniteNoise([1.0, -2.0]), "more": 0},
+    mutants=[{"power": 1.99}],
+    tolerance=1e-6,
+    evaluations=64,
+)
+def property_c1(noise: ToeplitzNoise, more: int, power: float = 2.0, steps: int = 0) -> Sides:
+    """The norm of the first coefficients of 1/B.  For (1, −2), 20 of them have ‖·‖² = 3.7e11, and the integral is 1/3."""
+    series = noise.inverse_coefficients(steps or 20_000 + more)
+    return float((np.abs(series) ** power).sum()), spectral_mean(noise, -1)
+
+
+# -- Section 2.1 and Appendix B: mean estimation -----------------------------------------------------------------------
+
+
+@PAPER.identity(
+    "Equation (18)",
+    printed=r"The error due to privacy is $\frac{\eta^2}{2\pi} \int_{-\pi}^{\pi} \frac{|B|^2 \frac{G^2}{2\rho} \gamma_\infty^2}{|1 - \eta - e^{i\omega}|^2} d\omega$",
+    corrected="half of that, by the ½ of equation (6)",
+    domain={"problem": SILENT_MEANS, "noise": noises(1e-4)},
+    as_printed={"half": 1.0},
+    counterexample={"problem": MeanEstimation(0.5), "noise": DPSGD()},
+    mutants=[{"half": 0.501}],
+    tolerance=1e-9,
+    evaluations=128,
+)
+def equation_18(problem: QuadraticProblem, noise: ToeplitzNoise, half: float = 0.5) -> Sides:
+    """η = ½, independent noise, G = ρ = 1: F_∞ = 1/12, printed 1/6."""
+    eta = problem.learning_rate
+    integral = spectral_mean(noise, 1, eta)
+    return problem.stationary_error(noise), half * eta**2 * noise.limiting_sensitivity() ** 2 / 2 * integral
+
+
+@PAPER.inequality(
+    "Equation (19)",
+    printed=r"The product of the integrals of $|B|^{-2}$ and of $\frac{|B|^2}{|1 - \eta - e^{i\omega}|^2}$ is smallest for $|B^*(\omega)|^2 = |1 - \eta - e^{i\omega}|$",
+    transcription="a square",
+    domain={"rate": log_scale(1e-4, 1), "noise": noises(1e-4)},
+    mutants=[{"factor": 1.0001}],
+    evaluations=256,
+)
+def equation_19(rate: float, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
+    """The smallest product is (1/agm(η, 2 − η))², by Cauchy and Schwarz; equality for ν-DP-FTRL with ν = η."""
+    problem = MeanEstimation(rate)
+    return factor * problem.optimal_error(), problem.stationary_error(noise)
+
+
+@PAPER.identity(
+    "Theorem 2.1",
+    part="(attained)",
+    printed=r"The infimum is attained by $\beta_t^* = (-1)^t \binom{1/2}{t} (1 - \eta)^t$",
+    domain={"problem": mean_estimations()},
+    mutants=[{"shift": 1e-3}],
+)
+def theorem_21_attained(problem: QuadraticProblem, shift: float = 0.0) -> Sides:
+    """ν-DP-FTRL with ν = η has the smallest error over all noise, to rounding."""
+    eta = problem.learning_rate
+    return problem.stationary_error(NuFTRL(eta * (1 + shift) + shift)), problem.optimal_error()
+
+
+@PAPER.inequality(
+    "Theorem 2.1",
+    part="(DP-SGD)",
+    printed=r"$F_\infty(\beta_{sgd}) = \Theta(\eta \rho^{-1} + \eta \sigma_{sgd}^2)$",
+    corrected=r"with the variance of a sample for $\sigma_{sgd}^2$, which $|z - E z| \le \sigma_{sgd}$ does not bound from below",
+    domain={"problem": mean_estimations()},
+    as_printed={"range_squared": 1.0, "rho": 1e6},
+    counterexample={"problem": MeanEstimation(0.5)},
+    mutants=[{"low": 0.1251}, {"high": 0.499}],
+)
+def theorem_21_sgd(
+    problem: QuadraticProblem,
+    low: float = 0.125,
+    high: float = 0.5,
+    rho: float = 1.0,
+    range_squared: float | None = None,
+) -> Sides:
+    """η (1/(2ρ) + s²)/(2(2 − η)) exactly.  Constant samples, σ_sgd = 1, η = ½, ρ = 1e6: 8.3e-8, printed Θ(0.5)."""
+    variance = problem.residual_std**2 if range_squared is None else range_squared
+    error, rate = problem.stationary_error(DPSGD(), rho=rho), problem.learning_rate * (1 / rho + variance)
+    return np.array([low * rate, error]), np.array([error, high * rate])
+
+
+@PAPER.inequality(
+    "Theorem 2.1",
+    part="(optimum)",
+    printed=r"$\inf_\beta F_\infty(\beta) = \Theta(\eta^2 \rho^{-1} \log^2(1/\eta) + \eta \sigma_{sgd}^2)$ for $\eta \le 1$",
+    corrected=r"$\Theta(\eta^2 \rho^{-1} \log^2(8/\eta))$; between 1 and $(\frac{\pi}{\log 16})^2 = 1.284$ times "
+    r"$\frac{\eta^2}{\pi^2 \rho} \log^2 \frac{4}{\sqrt{\eta (2 - \eta)}}$, besides $\frac{\eta \sigma^2}{2 (2 - \eta)}$ for samples of variance $\sigma^2$",
+    domain={"problem": mean_estimations()},
+    as_printed={"published": 1e6},
+    counterexample={"problem": MeanEstimation(1.0)},
+    mutants=[{"low": 1.01}, {"high": 0.99}],
+)
+def theorem_21_optimum(
+    problem: MeanEstimation, low: float = 1.0, high: float = 1.0, published: float | None = None
+) -> Sides:
+    """At η = 1 the optimum is G²/(4ρ), and the printed rate is 0; no constant saves it."""
+    eta, error = problem.learning_rate, problem.optimal_error()
+    if published is not None:
+        return error, published * eta**2 * math.log(1 / eta) ** 2
+    lower, upper = bounds.mean_estimation_optimal_error_bounds(problem)
+    return np.array([low * lower, error]), np.array([error, high * upper])
+
+
+@PAPER.inequality(
+    "Theorem 2.1",
+    part="(minimum)",
+    printed=r"The minimum is $\frac{\eta^2 G^2 \sigma_{dp}^2}{4 \pi^2} (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta - e^{i\omega}|})^2$",
+    corrected=r"with $\frac{1}{2\rho}$ for $\sigma_{dp}^2$, and half of it for $F$ with the factor ½",
+    domain={"problem": SILENT_MEANS},
+    as_printed={"published": True},
+    counterexample={"problem": MeanEstimation(0.02)},
+    mutants=[{"half": 0.2501}],
+)
+def theorem_21_minimum(problem: QuadraticProblem, half: float = 0.25, published: bool = False) -> Sides:
+    """η = 0.02, G = ρ = 1: E δ² = 7.3975e-4, printed 1.4227e-3 (σ_dp² already holds γ_∞²).  An equality as corrected."""
+    eta = problem.learning_rate
+    noise = NuFTRL(eta)
+    mean = noise.limiting_sensitivity() ** 2  # (1/2π) ∫ dω/|1 − η − e^{iω}|
+    if published:
+        return eta**2 * noise.limiting_sensitivity() ** 2 / 2 * mean**2, 2 * problem.optimal_error()
+    return half * eta**2 * mean**2, problem.optimal_error()
+
+
+@PAPER.inequality(
+    "Theorem 2.1",
+    part="(coefficients)",
+    printed=r"$|\beta_t^*| = \Theta(t^{-3/2} \exp(-\eta t))$",
+    corrected=r"$|\beta_t^*| = \Theta(t^{-3/2} (1 - \eta)^t)$: between $\frac{1}{2\sqrt{\pi}}$ and $\frac{1}{2}$ times that",
+    domain={"rate": log_scale(1e-9, 0.9), "time": integers(1, 20_000, log=True)},
+    as_printed={"published": 1e-6},
+    counterexample={"rate": 0.5, "time": 100},
+    mutants=[{"low": 0.2822}, {"high": 0.499}],
+)
+def theorem_21_coefficients(
+    rate: float, time: int, low: float = 0.5 / math.sqrt(math.pi), high: float = 0.5, published: float | None = None
+) -> Sides:
+    """Printed in the remark that closes Appendix B; Section 2.1 has the corrected form.
+
+    η = ½, t = 100: (1 − η)^t/e^{−ηt} = 4.1e-9.  t^{3/2} |β_t|/(1 − η)^t falls from ½ to 1/(2 sqrt π).
+    """
+    beta = -float(NuFTRL(rate).coefficients(time + 1)[-1])
+    if published is not None:
+        return published * time**-1.5 * math.exp(-rate * time), beta
+    scale = time**-1.5 * math.exp(time * math.log1p(-rate))
+    if scale < 1e-290:
+        return math.nan, math.nan
+    return np.array([low * scale, beta]), np.array([beta, high * scale])
+
+
+@PAPER.inequality(
+    "Theorem 2.1",
+    part="(anti-correlation)",
+    printed=r"$E \langle \tilde w_t, \tilde w_\tau \rangle < 0$ for $t \ne \tau$",
+    domain={"nu": log_scale(1e-6, 0.9), "time": integers(0, 60), "lag": integers(1, 60)},
+    mutants=[{"lag_shift": -60}],
+    evaluations=256,
+)
+def theorem_21_anticorrelation(nu: float, time: int, lag: int, lag_shift: int = 0) -> Sides:
+    """At every finite time: Σ_k β_k β_{k+lag} < 0 for ν < 1.  (At ν = 1 the noise is independent.)
+
+    The term β_lag < 0 outweighs all others, as |β_{k+lag}| <= |β_lag| and Σ_{k>=1} |β_k| = 1 − sqrt(ν).
+    """
+    beta = NuFTRL(nu).coefficients(time + lag + 1)
+    lag = max(lag + lag_shift, 0)
+    return float(beta[: time + 1] @ beta[lag : lag + time + 1]), 0.0
+
+
+# -- Section 2.2 and Appendix C: linear regression ---------------------------------------------------------------------
+
+STABLE = regressions(largest=0.999)
+
+
+@PAPER.inequality(
+    "Equation (20)",
+    printed=r"$F_\infty(B) = \Theta(\eta \sigma_{sgd}^2 \mathrm{Tr}[H] + \eta^2 G^2 \rho^{-1} \gamma_\infty^2(B) \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega)$",
+    domain={"problem": STABLE, "noise": noises()},
+    mutants=[{"low": 1.001}, {"high": 0.99}],
+)
+def equation_20(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: float = 1.0) -> Sides:
+    """F_∞ is 1 to 2/(2 − η R²) times the error (η/2) Σ (s² λ_j + σ² b_j)/(2 − x_j) with H in place of x xᵀ.
+
+    Both ends are approached.
+    """
+    linear_part, error = bounds.linear_lower_bound(problem, noise), problem.stationary_error(noise)
+    most = high * 2 / (2 - problem.learning_rate * problem.moment_bound)
+    return np.array([low * linear_part, error]), np.array([error, most * linear_part])
+
+
+@PAPER.identity(
+    "Equation (21)",
+    printed=r"$h(\omega) = \sum_j \frac{\lambda_j}{|1 - e^{i\omega} - \eta \lambda_j|^2}$, with which (20) holds",
+    domain={"problem": regressions(most=3, condition=1e3), "noise": noises(1e-3)},
+    mutants=[{"two": 2.001}],
+    tolerance=1e-9,
+    evaluations=128,
+)
+def equation_21(problem: LinearRegression, noise: ToeplitzNoise, two: float = 2.0) -> Sides:
+    """A definition; checked as (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j)."""
+    x = problem.rates
+    integral = sum(problem.rates * [spectral_mean(noise, 1, float(rate)) for rate in x])
+    return integral, float((noise.averaged_variance(x) / (two - x)).sum())
+
+
+@PAPER.inequality(
+    "Theorem 2.2",
+    part="(Noisy-SGD)",
+    printed=r"$F_\infty(\beta_{sgd}) = \Theta(\eta d G^2 \rho^{-1} + \eta \sigma_{sgd}^2 \mathrm{Tr}[H])$",
+    domain={"problem": STABLE},
+    mutants=[{"low": 1.01}, {"high": 0.99}],
+)
+def theorem_22_sgd(problem: LinearRegression, low: float = 1.0, high: float = 1.0) -> Sides:
+    """1 to 2 times η d G²/(8ρ) + η s² Tr H/4, for η R² <= 1."""
+    lower, upper = bounds.dp_sgd_error_bounds(problem)
+    error = problem.stationary_error(DPSGD())
+    return np.array([low * lower, error]), np.array([error, high * upper])
+
+
+@PAPER.inequality(
+    "Theorem 2.2",
+    part="(ν-Noisy-FTRL)",
+    printed=r"$F_\infty(\hat\beta_\nu) \le C_1 (\eta^2 G^2 \rho^{-1} \log^2 \frac{1}{\nu} + \eta \sigma_{sgd}^2) \mathrm{Tr}[H]$ for $\nu \le \eta \mu$",
+    domain={"problem": STABLE, "share": log_scale(1e-6, 1)},
+    sharp="constant",
+    mutants=[{"constant": 0.99}],
+)
+def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1.0) -> Sides:
+    """With the constants of N3 and log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1.
+
+    One of the two logarithms can be that of 8/(ηλ_j) in each direction, whatever ν is (N3).
+    """
+    nu = max(share * float(problem.rates.min()), 1e-280)
+    return problem.stationary_error(NuFTRL(nu)), constant * bounds.nu_ftrl_upper_bound(problem, nu)
+
+
+@PAPER.inequality(
+    "Theorem 2.2",
+    part="(lower bound)",
+    printed=r"$F_\infty(\beta) \ge C_2 (\eta^2 G^2 \rho^{-1} + \eta \sigma_{sgd}^2) \mathrm{Tr}[H]$ for all $\beta$",
+    domain={"problem": STABLE},
+    sharp="constant",
+    mutants=[{"constant": 0.26}],
+)
+def theorem_22_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
+    """With C_2 = ¼; a log² of the learning rate is missing (N2), so the upper bound of the theorem is the tighter one."""
+    eta, trace = problem.learning_rate, float(problem.eigenvalues.sum())
+    return constant * (eta**2 + eta * problem.residual_std**2) * trace, problem.optimal_error()

@@ -1,0 +1,193 @@
+"""Clipping on the model problem: how large a clip norm a run needs, and what smaller ones do.
+
+DP-FTRL clips gradients to norm G and adds noise of standard deviation m G, m the noise multiplier of the run.  On
+linear regression with Gaussian inputs it coincides with Noisy-FTRL, whose error is known exactly, in the event ℰ that
+no gradient of the run is longer than G (Section 2.3 of the paper).
+
+``unclipped_clip_norm`` finds the G at which ℰ has probability 1 − p.  G raises the bar and the noise, but without
+clipping a gradient is linear in the noise: its signed norm is a_t + G b_t, with a_t from the path of the data and b_t
+from that of noise at G = 1.  So ℰ says |a_t u + b_t| <= 1 for all t at u = 1/G, and one simulation of both paths gives,
+for each run, the whole interval of u without clipping.  Given the inputs, (b_t) is a centred Gaussian vector, so by
+Anderson's inequality (1955) P(ℰ) falls in u: the admissible G are all those above a smallest one, and none, however
+large, if already P(|b_t| <= 1 for all t) < 1 − p.
+
+References
+----------
+Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Section 2.3, Theorem D.13.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from scipy.stats import binom
+
+from corrnoise.simulations.noise_stream import NoiseStream
+from corrnoise.simulations.quadratic import Seed, input_moments
+from corrnoise.theory.correlated_noise.finite_time import FiniteRun, theorem_d13_upper_bound
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.problems.quadratic import LinearRegression
+
+
+def _runs(
+    run: FiniteRun, noise: ToeplitzNoise, chains: int, rng: Seed, data: Array, scales: Array, limits: Array
+) -> Iterator[tuple[Array, Array]]:
+    """Several settings on the same random numbers: yield signed gradient norms before clipping, and φ, at each step.
+
+    A setting weights the data's path and the noise multiplier and has a clip norm, all of shape (settings, 1).  The
+    norms have shape (settings, chains); φ_j = sqrt(λ_j) (θ_j − θ*_j), (settings, chains, d), is then updated in place.
+    """
+    problem, rng = run.problem, np.random.default_rng(rng)
+    input_moments(problem, "gaussian")  # refuses another kurtosis
+    roots = np.sqrt(problem.eigenvalues)
+    stream = NoiseStream(noise, (chains, roots.size), rng=rng)
+    drive = problem.learning_rate * roots * stream.noise.noise_multiplier(run.rho, run.steps)
+    phi = data[..., np.newaxis] * np.broadcast_to(roots * run.initial_offset, (chains, roots.size))
+    for noisy in islice(stream, run.steps):
+        z = rng.standard_normal(noisy.shape)
+        error = np.einsum("sij,ij->si", phi, z) - data * problem.residual_std * rng.standard_normal(chains)
+        length = np.sqrt(z**2 @ problem.eigenvalues)
+        yield error * length, phi
+        error = np.clip(error, -limits / length, limits / length)
+        phi -= error[..., np.newaxis] * (problem.rates * z) + scales[..., np.newaxis] * (drive * noisy)
+
+
+@dataclass(frozen=True)
+class UnclippedClipNorm:
+    """How large a clip norm leaves all gradients of a run unclipped with probability at least 1 − p.
+
+    ``clip_norm`` is enough (``inf``: none was shown to be), less than ``lower_bound`` is not (``inf``: none is, as η is
+    too large for the budget), each with ``confidence``.  ``theorem_clip_norm`` is Theorem D.13's with c = 4, which is
+    C = 1, the least its proof allows; the theorem's own C is not known.
+    """
+
+    clip_norm: float
+    lower_bound: float
+    theorem_clip_norm: float
+    confidence: float
+
+
+def unclipped_clip_norm(
+    problem: LinearRegression,
+    noise: ToeplitzNoise,
+    steps: int,
+    failure_probability: float,
+    *,
+    chains: int,
+    rng: Seed = None,
+    rho: float = 1.0,
+    initial_offset: float | Array = 0.0,
+    confidence: float = 0.999,
+) -> UnclippedClipNorm:
+    """The smallest clip norm at which DP-FTRL clips nothing in a whole run with probability 1 − p, by simulation.
+
+    P(ℰ) grows with G, so the hypotheses "G is not enough" are tested by the exact binomial test downwards from ∞ until
+    one is not rejected, an order that needs no correction for their number.  The lower bound goes upwards from 0.
+
+    Parameters
+    ----------
+    problem, noise
+        Linear regression with Gaussian inputs, known: a clip norm fitted to private data would not be private.  The
+        noise, at γ_T, is replaced by its rational approximation.
+    steps, failure_probability, rho, initial_offset
+        As for ``FiniteRun``.
+    chains
+        Number of runs, at least log(1 − confidence)/log(1 − p).
+    """
+    run = FiniteRun(problem, steps, failure_probability, initial_offset, rho)
+    p, chains = run.failure_probability, checks.integer("chains", chains, 1)
+    alpha = 1 - checks.real("confidence", confidence, "(0, 1)")
+    few, many = int(binom.ppf(alpha, chains, p)), int(binom.isf(alpha, chains, p)) + 1
+    few -= int(binom.cdf(few, chains, p) > alpha)  # P(X <= few) <= α and P(X >= many) <= α for X ~ Bin(chains, p)
+    if few < 0:
+        least = math.ceil(math.log(alpha) / math.log1p(-p))
+        raise ValueError(f"chains must be an integer >= {least} for this p and confidence, got {chains!r}")
+    low, high = np.zeros(chains), np.full(chains, math.inf)
+    data, never = np.array([[1.0], [0.0]]), np.full((2, 1), math.inf)
+    with np.errstate(all="ignore"):  # a diverging run ends as an empty interval
+        for (a, b), _ in _runs(run, noise, chains, rng, data, 1 - data, never):
+            ends = (np.array([[-1.0], [1.0]]) - b) / a
+            low, high = np.maximum(low, ends.min(axis=0)), np.minimum(high, ends.max(axis=0))
+        clip_norm, lower_bound = (1 / _largest_inverses(low, high, few, many)).tolist()
+    return UnclippedClipNorm(clip_norm, lower_bound, run.theorem_d13_clip_norm(constant=4.0), float(confidence))
+
+
+def _largest_inverses(low: Array, high: Array, few: int, many: int) -> Array:
+    """The largest u with at most ``few`` failures on all of [0, u], and the largest with less than ``many`` at u.
+
+    A run fails at u outside its interval [low, high]: only beyond right ends does the number of failures grow.
+    """
+    kept = low <= high
+    starts, ends = np.sort(low[kept]), np.sort(high[kept])
+    before = low.size - np.searchsorted(starts, ends, "right")
+    at, after = (before + np.searchsorted(ends, ends, side) for side in ("left", "right"))
+    enough = ends[np.argmax(after > few)] if low.size - np.searchsorted(starts, 0.0, "right") <= few else 0.0
+    return np.array([enough, ends[at < many].max(initial=0.0)])
+
+
+@record
+class ClippingStudy(Record):
+    """DP-FTRL at the end of a run, for each clip norm G; arrays of shape (clip norms,).
+
+    ``clipped_fraction`` is the share of clipped gradients and ``unclipped_runs`` that of runs without any, the event ℰ.
+    ``excess_loss`` is E F(θ_T) − F*, with its ``standard_error``, and ``unclipped_excess_loss`` E [(F(θ_T) − F*) 1(ℰ)],
+    which Theorem D.13 (c), corrected, bounds by ``upper_bound`` (``inf`` unless η R² < 1).  ``exact_excess_loss`` is
+    that of Noisy-FTRL with the same noise (formula E2).
+    """
+
+    clip_norms: Array
+    clipped_fraction: Array
+    unclipped_runs: Array
+    excess_loss: Array
+    standard_error: Array
+    unclipped_excess_loss: Array
+    exact_excess_loss: Array
+    upper_bound: Array
+
+
+def clipping_study(
+    problem: LinearRegression,
+    noise: ToeplitzNoise,
+    steps: int,
+    clip_norms: ArrayLike,
+    *,
+    chains: int,
+    rng: Seed = None,
+    rho: float = 1.0,
+    initial_offset: float | Array = 0.0,
+) -> ClippingStudy:
+    """How often DP-FTRL really clips in a run of ``steps`` steps, and what that does to the loss at its end.
+
+    All clip norms, shape (K,), see the same random numbers.  Parameters as for ``unclipped_clip_norm``.
+    """
+    run = FiniteRun(problem, steps, 0.5, initial_offset, rho)  # the failure probability plays no part
+    limits, chains = checks.reals("clip_norms", clip_norms, "(0, inf)", ndim=1), checks.integer("chains", chains, 2)
+    exact, bounds = np.empty(limits.size), np.empty(limits.size)
+    for k, g in enumerate(limits):
+        bounds[k] = theorem_d13_upper_bound(problem, noise, steps, run.initial_error, rho=rho, clip_norm=g)
+        exact[k] = problem.learning_curve(
+            noise, steps, horizon=steps, rho=rho, clip_norm=g, initial_offset=run.initial_offset
+        )[-1]
+    column = limits[:, np.newaxis]
+    clipped, last = np.zeros((limits.size, chains)), np.empty(0)
+    for norms, phi in _runs(run, noise, chains, rng, np.ones_like(column), column, column):
+        clipped += np.abs(norms) > column
+        last = phi
+    losses, free = np.square(last).sum(axis=2) / 2, clipped == 0
+    return ClippingStudy(
+        limits,
+        (clipped / steps).mean(axis=1),
+        free.mean(axis=1),
+        losses.mean(axis=1),
+        losses.std(axis=1, ddof=1) / math.sqrt(chains),
+        (losses * free).mean(axis=1),
+        exact,
+        bounds,
+    )

@@ -1,0 +1,542 @@
+"""Simulation of private mean estimation and linear regression: Noisy-FTRL, and DP-FTRL with clipping.
+
+In the eigenbasis of the Hessian, with φ_j = sqrt(λ_j) (θ_j − θ*_j) and inputs x_j = sqrt(λ_j) z_j, a step is
+
+    φ_j ← φ_j − η λ_j z_j (⟨z, φ⟩ − ξ) c − η σ sqrt(λ_j) w̃_j,    F − F* = ½ ‖φ‖²,
+
+with c = 1, or with clipping the factor that brings the gradient's norm |⟨z, φ⟩ − ξ| sqrt(Σ λ_j z_j²) down to G.  The
+noise w̃ is rational (``rational_approximation``), and σ is computed from *its* sensitivity.
+
+Three estimators of the stationary error, all unbiased for the same mean.  Beside φ runs its linear part φ⁰, in which
+z zᵀ is replaced by its mean and whose error q_0 is known, and the next term φ¹ of the same expansion, with error q_1;
+φ − φ⁰ is uncorrelated with φ⁰, so that
+
+    plain:   ½ mean ‖φ‖²,      delta:  ½ (q_0 + mean ‖φ − φ⁰‖²),      delta1:  ½ (q_0 + q_1 + mean ‖φ − φ⁰ − φ¹‖²).
+
+``plain`` assumes nothing; the others know the closed forms of q_0 and q_1 and have much smaller variance.
+
+Chains are independent and have their own generators, so that the result depends on the seed alone and not on the
+number of threads.  Idealised real numbers and an ordinary generator: for judging utility, not for releasing data.
+
+References
+----------
+Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Figure 2, Property C.7.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from corrnoise.simulations.standard_errors import inflation, long_run_error
+from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.support.progress import progress_line
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise, noise_variance
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.problems.input_moments import InputMoments, fourth_moments_are_finite
+from corrnoise.theory.problems.quadratic import MeanEstimation, QuadraticProblem, checked_quadratic
+
+INPUTS = ("gaussian", "uniform", "signs", "student-t")
+ESTIMATORS = ("plain", "delta", "delta1")
+_APPROXIMATION = 1e-8  # relative error of the rational noise, and the least of a standard error
+_RELAXATIONS = 6.0  # of burn-in: what is left of the start is exp(-12) of it
+_BATCHES = 256
+
+Seed = int | np.random.SeedSequence | np.random.Generator | None
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def _chain(  # type: ignore[no-untyped-def]  # noqa: C901
+    rng, inputs, freedom, rates, roots, residual, step_noise, head, gains, poles, clip_norm, controls, burn_in, edges,
+    phi, sums, stopped
+):  # fmt: skip
+    """Run one chain; add ‖φ‖² and, with ``controls``, ‖φ − φ⁰‖², ‖φ − φ⁰ − φ¹‖² to ``sums`` (batches, 3).
+
+    Batch b holds the steps from ``edges[b]`` to ``edges[b + 1]``.  Returns the sum of ‖φ‖⁴ and the number of clipped
+    gradients over the recorded steps.  Sums are ``inf`` once φ exceeds the range of floats.  ``stopped`` ends the run.
+    """
+    d, sections, taps = rates.size, poles.size, head.size
+    z, n = np.empty(d), np.empty(d)
+    linear, second = phi.copy(), np.zeros(d)
+    states, ring = np.zeros((sections, d)), np.zeros((taps, d))
+    clips = math.isfinite(clip_norm)
+    width = math.sqrt(12.0)
+    spread = math.sqrt((freedom - 2) / freedom) if freedom > 2 else 1.0
+    first = head[0]
+    newest, b = 0, 0
+    squares, clipped = 0.0, 0
+    for t in range(-burn_in, edges[-1]):
+        if inputs == 0:
+            for j in range(d):
+                z[j] = rng.standard_normal()
+        elif inputs == 1:
+            for j in range(d):
+                z[j] = width * (rng.random() - 0.5)
+        elif inputs == 2:
+            for j in range(d):
+                z[j] = 1.0 if rng.random() < 0.5 else -1.0
+        else:
+            for j in range(d):
+                z[j] = spread * rng.standard_normal() / math.sqrt(rng.chisquare(freedom) / freedom)
+        xi = residual * rng.standard_normal() if residual > 0 else 0.0
+
+        if taps == 1:
+            for j in range(d):
+                n[j] = first * rng.standard_normal()
+        else:
+            newest = (newest + taps - 1) % taps
+            for j in range(d):
+                ring[newest, j] = rng.standard_normal()
+                n[j] = 0.0
+            for k in range(taps):
+                row, beta = (newest + k) % taps, head[k]
+                for j in range(d):
+                    n[j] += beta * ring[row, j]
+        for i in range(sections):
+            gain, pole = gains[i], poles[i]
+            for j in range(d):
+                x, u = n[j], states[i, j]
+                n[j] = x + gain * u
+                states[i, j] = u + (x - pole * u)
+
+        seen, seen_linear, energy, delta, delta1 = 0.0, 0.0, 0.0, 0.0, 0.0
+        if controls:
+            for j in range(d):
+                rest = phi[j] - linear[j]
+                left = rest - second[j]
+                seen += z[j] * phi[j]
+                seen_linear += z[j] * linear[j]
+                energy += phi[j] * phi[j]
+                delta += rest * rest
+                delta1 += left * left
+        else:
+            for j in range(d):
+                seen += z[j] * phi[j]
+                energy += phi[j] * phi[j]
+        if t >= edges[b + 1]:
+            b += 1
+        if not energy < 1e300:
+            sums[b:] = math.inf
+            return math.inf, clipped
+        if stopped[0]:
+            return squares, clipped
+        factor = 1.0
+        if clips:
+            length = 0.0
+            for j in range(d):
+                length += roots[j] * roots[j] * z[j] * z[j]
+            norm = abs(seen - xi) * math.sqrt(length)
+            if norm > clip_norm:
+                factor = clip_norm / norm
+                clipped += t >= 0
+        if t >= 0:
+            sums[b, 0] += energy
+            sums[b, 1] += delta
+            sums[b, 2] += delta1
+            squares += energy * energy
+
+        error = factor * (seen - xi)
+        if controls:
+            for j in range(d):
+                x = rates[j]
+                drive = step_noise * roots[j] * n[j]
+                second[j] += x * (linear[j] - second[j] - z[j] * seen_linear)
+                linear[j] += x * (z[j] * xi - linear[j]) - drive
+                phi[j] -= x * z[j] * error + drive
+        else:
+            for j in range(d):
+                phi[j] -= rates[j] * z[j] * error + step_noise * roots[j] * n[j]
+    return squares, clipped
+
+
+@record
+class Simulation(Record):
+    """What a simulation found.
+
+    Attributes
+    ----------
+    mean, standard_error
+        Of F − F*, the plain estimator.  1.96 standard errors make a 95 % interval even where there are few independent
+        stretches to estimate them from; they are ``inf`` where there is only one.
+    estimators
+        Mean and standard error of each estimator by name; with clipping only of ``"plain"``.
+    effective_sample_size
+        Number of independent draws of F(θ) that would give the plain standard error.
+    clipped_fraction
+        Share of the gradients that were clipped; 0 without clipping.
+    noise
+        The rational noise that was run.
+    burn_in, steps, chains
+        Steps a chain before and after recording began, and the number of chains.
+    """
+
+    mean: float
+    standard_error: float
+    estimators: dict[str, tuple[float, float]]
+    effective_sample_size: float
+    clipped_fraction: float
+    noise: ToeplitzNoise
+    burn_in: int
+    steps: int
+    chains: int
+
+
+@record
+class SimulatedCurve(Record):
+    """A simulated learning curve: ``mean`` and ``standard_error`` of F − F* at ``steps``, arrays of one shape."""
+
+    steps: NDArray[np.int64]
+    mean: Array
+    standard_error: Array
+    noise: ToeplitzNoise
+
+
+def input_moments(problem: QuadraticProblem, inputs: str) -> InputMoments:
+    """The moments of the inputs' coordinates, checked against the kurtosis of the problem."""
+    inputs = checks.choice("inputs", inputs, INPUTS)
+    if isinstance(problem, MeanEstimation):
+        return InputMoments.signs()  # the Hessian of a sample is constant, as with z² = 1
+    if np.ptp(problem.kurtosis) > 0:
+        raise ValueError(f"kurtosis must be one number for simulated inputs, got {problem.kurtosis!r}")
+    kurtosis = float(np.max(problem.kurtosis))
+    if inputs == "student-t":
+        if not kurtosis > 3:
+            raise ValueError(f"kurtosis must exceed 3 for student-t inputs (it sets their degrees), got {kurtosis!r}")
+        return InputMoments.student_t(4 + 6 / (kurtosis - 3))
+    moments = {"gaussian": InputMoments.gaussian, "uniform": InputMoments.uniform, "signs": InputMoments.signs}[
+        inputs
+    ]()
+    if abs(moments.fourth - kurtosis) > 1e-9:
+        raise ValueError(f"kurtosis of the problem must be {moments.fourth} for {inputs} inputs, got {kurtosis!r}")
+    return moments
+
+
+def relaxation_rate(problem: QuadraticProblem) -> float:
+    """The slowest rate at which second moments relax, 1 − the largest eigenvalue of their recursion; > 0 if stable.
+
+    It is the root ε below all y_j = x_j (2 − (k_j − 1) x_j) of Σ x_j²/(y_j − ε) = 1, here ε = min y − s Σ x_j².
+    """
+    x = problem.rates
+    own = x * (2 - (np.asarray(problem.kurtosis) - 1) * x)
+    total, slowest = float((x * x).sum()), int(own.argmin())
+    weights, gaps = x * x / total, (own - own[slowest]) / total
+
+    def excess(s: float) -> float:
+        return float((weights / (gaps + s)).sum()) - 1
+
+    return float(own[slowest]) - total * float(brentq(excess, weights[slowest] / 2, 2.0))
+
+
+class _Engine(NamedTuple):
+    """The rational noise to run, with its taps, gains and poles."""
+
+    noise: ToeplitzNoise
+    head: Array
+    gains: Array
+    poles: Array
+
+    def relaxation_rate(self) -> float:
+        """How fast the variances of the slowest section relax."""
+        return 2 * float(np.minimum(self.poles, 2 - self.poles).min(initial=0.5))
+
+
+_rational = functools.lru_cache(maxsize=64)(rational_approximation)
+
+
+def _engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> _Engine:
+    """The cheapest rational noise whose averaged variances at the rates of the problem are right to ``_APPROXIMATION``.
+
+    (At rates below the gaps of the noise they are less precise than the tolerance.)
+    """
+    rational, rates = noise, problem.rates[problem.rates < 2]
+    for tolerance in () if isinstance(noise, PoleNoise) else (_APPROXIMATION, 1e-2 * _APPROXIMATION, 1e-12):
+        rational = _rational(noise, tolerance)
+        errors = rational.averaged_variance(rates) / noise.averaged_variance(rates) - 1
+        if (np.abs(errors) <= _APPROXIMATION).all():
+            break
+    if isinstance(rational, FiniteNoise):
+        return _Engine(rational, rational.values.copy(), np.empty(0), np.empty(0))
+    assert isinstance(rational, PoleNoise)
+    zeros, poles = rational.sections()
+    return _Engine(rational, np.ones(1), zeros - poles, poles)
+
+
+def rational_noise(problem: QuadraticProblem, noise: ToeplitzNoise) -> ToeplitzNoise:
+    """The rational noise that ``simulate`` runs on ``problem`` in place of ``noise``."""
+    return _engine(problem, noise).noise
+
+
+class _Chains(NamedTuple):
+    """``sums`` of squares over the batches of all chains, shape (chains, batches, 3), in units of ``unit``²."""
+
+    sums: Array
+    fourth_powers: float
+    clipped: int
+    unit: float
+
+
+def _run_chains(
+    problem: QuadraticProblem,
+    engine: _Engine,
+    variance: float,
+    moments: InputMoments,
+    edges: NDArray[np.int64],
+    *,
+    clip_norm: float,
+    burn_in: int,
+    chains: int,
+    rng: Seed,
+    start: Array,
+    controls: bool,
+    threads: int | None,
+    progress: bool | None,
+) -> _Chains:
+    entropy = np.random.default_rng(rng).integers(2**32, size=8)
+    seeds = np.random.SeedSequence(entropy.tolist()).spawn(chains)
+    sums, stopped = np.zeros((chains, edges.size - 1, 3)), np.zeros(1, np.bool_)
+    roots = np.sqrt(problem.eigenvalues)
+    step_noise = problem.learning_rate * math.sqrt(variance)
+    # a power of two, so that squares stay in the range of floats and nothing is rounded
+    unit = 2.0 ** math.frexp(max(problem.residual_std, step_noise * roots.max(), np.abs(start).max()))[1]
+
+    def one(index: int) -> tuple[float, int]:
+        squares, clipped = _chain(
+            np.random.Generator(np.random.SFC64(seeds[index])),
+            moments.code,
+            moments.freedom,
+            problem.rates,
+            roots,
+            problem.residual_std / unit,
+            step_noise / unit,
+            engine.head,
+            engine.gains,
+            engine.poles,
+            clip_norm / unit,
+            controls,
+            burn_in,
+            edges,
+            start / unit,
+            sums[index],
+            stopped,
+        )
+        return float(squares), int(clipped)
+
+    workers = os.cpu_count() if threads is None else checks.integer("threads", threads, 1)
+    with progress_line(progress) as show, ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(one, index) for index in range(chains)]
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                future.result()
+                show(f"chains {done}/{chains}")
+        except BaseException:  # an interrupt, too, ends the chains that run and those that wait
+            stopped[0] = True
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    results = [future.result() for future in futures]
+    return _Chains(sums, math.fsum(r[0] for r in results), sum(r[1] for r in results), unit)
+
+
+def _edges(steps: int, batches: int) -> NDArray[np.int64]:
+    """Where ``batches`` batches of nearly equal length begin, and the end of the last."""
+    return np.array([steps * b // batches for b in range(batches + 1)], dtype=np.int64)
+
+
+def simulate(
+    problem: QuadraticProblem,
+    noise: ToeplitzNoise,
+    *,
+    steps: int,
+    chains: int,
+    rng: Seed = None,
+    rho: float = 1.0,
+    clip_norm: float = 1.0,
+    clip: bool = False,
+    inputs: str = "gaussian",
+    burn_in: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> Simulation:
+    """Simulate the stationary error of Noisy-FTRL (``clip=False``) or DP-FTRL (``clip=True``).
+
+    Parameters
+    ----------
+    problem
+        ``MeanEstimation`` or ``LinearRegression``.
+    noise
+        Correlated noise, with the σ² of its γ_∞ at (``rho``, ``clip_norm``).
+    steps
+        Recorded steps a chain.
+    chains
+        Number of independent chains.
+    rng
+        int, ``SeedSequence``, ``Generator`` or None.  With the same one the result is the same for any ``threads``.
+    clip
+        Clip gradients to norm ``clip_norm``, as privacy demands.  Any learning rate will do.
+    inputs
+        ``"gaussian"``, ``"uniform"``, ``"signs"`` (Rademacher) or ``"student-t"``, with the kurtosis of the problem (3,
+        1.8, 1, or more than 3, which sets the degrees of freedom).  Ignored for ``MeanEstimation``.
+    burn_in
+        Steps a chain before recording; None for 6 relaxation times 2/ε of the second moments and of the noise, after
+        which exp(−12) of the start is left; hard clipping may slow relaxation down.
+    threads
+        Number of threads; None for all cores.
+    progress
+        Show progress on standard error; None for: if it is a terminal.
+
+    Raises
+    ------
+    ValueError
+        The second moments diverge (``problem.instability() >= 1``) without clipping, or γ_∞ is infinite.
+
+    Warns
+    -----
+    RuntimeWarning
+        The fourth moments diverge: the mean converges, but its standard error means nothing.
+    """
+    moments = _checked(problem, noise, inputs)
+    steps, chains = checks.integer("steps", steps, 1), checks.integer("chains", chains, 1)
+    if not clip:
+        _refuse_unstable(problem, moments)
+    if math.isinf(noise_variance(noise, rho, clip_norm)):
+        raise ValueError(f"noise must have a finite limiting sensitivity, got {noise!r}")
+    engine = _engine(problem, noise)
+    variance = noise_variance(engine.noise, rho, clip_norm)
+    if burn_in is None:
+        rate = relaxation_rate(problem) if problem.instability() < 1 else float(problem.rates.min())
+        burn_in = math.ceil(2 * _RELAXATIONS / min(rate, engine.relaxation_rate())) + engine.head.size
+    burn_in = checks.integer("burn_in", burn_in, 0)
+    edges = _edges(steps, min(_BATCHES, steps))
+    found = _run_chains(
+        problem,
+        engine,
+        variance,
+        moments,
+        edges,
+        clip_norm=clip_norm if clip else math.inf,
+        burn_in=burn_in,
+        chains=chains,
+        rng=rng,
+        start=np.zeros(problem.eigenvalues.size),
+        controls=not clip,
+        threads=threads,
+        progress=progress,
+    )
+    recorded, unit = chains * steps, found.unit * found.unit
+    known = (0.0,) if clip else (0.0, *_linear_errors(problem, engine.noise, variance))
+    estimators = {}
+    for index, name in enumerate(ESTIMATORS[: len(known)]):
+        sums = found.sums[:, :, index]
+        mean = (unit * float(sums.sum()) / recorded + sum(known[: index + 1])) / 2
+        error = unit * long_run_error(sums, np.diff(edges)) / 2 if math.isfinite(mean) else math.inf
+        estimators[name] = (mean, max(error, _APPROXIMATION * mean))
+    mean, error = estimators["plain"]
+    draws = 0.0
+    if 0 < error < math.inf:
+        draws = (found.fourth_powers / recorded / 4 - (mean / unit) ** 2) * (unit / error) ** 2
+    return Simulation(
+        mean,
+        error,
+        estimators,
+        min(draws, float(recorded)),
+        found.clipped / recorded,
+        engine.noise,
+        burn_in,
+        steps,
+        chains,
+    )
+
+
+def _checked(problem: QuadraticProblem, noise: ToeplitzNoise, inputs: str) -> InputMoments:
+    """The moments of the inputs, if problem and noise are what they should be."""
+    checked_noise(noise)
+    return input_moments(checked_quadratic(problem), inputs)
+
+
+def _refuse_unstable(problem: QuadraticProblem, moments: InputMoments) -> None:
+    if not problem.instability() < 1:
+        raise ValueError(
+            f"learning_rate must keep second moments finite: instability must be below 1, got {problem.instability()!r}"
+        )
+    if not fourth_moments_are_finite(problem.rates, moments):
+        warnings.warn(
+            "the fourth moments of the iterates diverge at this learning rate: standard errors mean nothing",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _linear_errors(problem: QuadraticProblem, noise: ToeplitzNoise, variance: float) -> tuple[float, float]:
+    """q_0 and q_1, the stationary ‖φ⁰‖² and ‖φ¹‖²."""
+    x, k = problem.rates, np.asarray(problem.kurtosis)
+    first = problem.learning_rate * problem.drive(noise, variance) / (2 - x)
+    second = x * ((k - 2) * first + first.sum()) / (2 - x)
+    return float(first.sum()), float(second.sum())
+
+
+def simulate_learning_curve(
+    problem: QuadraticProblem,
+    noise: ToeplitzNoise,
+    steps: int,
+    *,
+    chains: int,
+    points: int = 200,
+    horizon: int | None = None,
+    rng: Seed = None,
+    rho: float = 1.0,
+    clip_norm: float = 1.0,
+    clip: bool = False,
+    inputs: str = "gaussian",
+    initial_offset: ArrayLike = 0.0,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> SimulatedCurve:
+    """Simulate E F(θ_t) − F* as ``problem.learning_curve`` computes it, averaged over ``points`` blocks of steps.
+
+    ``SimulatedCurve.steps`` are the first steps of the blocks; a block's exact counterpart is the mean of the exact
+    curve over it.  ``horizon`` sets σ² by γ_T, of the rational noise that is run; None by γ_∞.  The other parameters
+    are those of ``simulate``; ``chains`` is at least 2.  Any learning rate will do: what exceeds the range of floats is
+    ``inf``.
+    """
+    moments = _checked(problem, noise, inputs)
+    steps, chains = checks.integer("steps", steps, 1), checks.integer("chains", chains, 2)
+    points = min(checks.integer("points", points, 1), steps)
+    offset = checks.scalar_or_vector("initial_offset", initial_offset, "(-inf, inf)", problem.eigenvalues.size)
+    engine = _engine(problem, noise)
+    variance = noise_variance(engine.noise, rho, clip_norm, horizon)
+    if math.isinf(variance):
+        raise ValueError(f"noise must have a finite sensitivity, got {noise!r} at horizon {horizon!r}")
+    edges = _edges(steps, points)
+    found = _run_chains(
+        problem,
+        engine,
+        variance,
+        moments,
+        edges,
+        clip_norm=clip_norm if clip else math.inf,
+        burn_in=0,
+        chains=chains,
+        rng=rng,
+        start=np.sqrt(problem.eigenvalues) * offset,
+        controls=False,
+        threads=threads,
+        progress=progress,
+    )
+    with np.errstate(over="ignore"):
+        errors = found.unit * (found.unit * found.sums[:, :, 0] / (2 * np.diff(edges)))
+        finite = np.isfinite(errors).all(axis=0)
+        deviations = np.where(finite, np.where(finite, errors, 0.0).std(axis=0, ddof=1), math.inf)
+        means = errors.mean(axis=0)
+    return SimulatedCurve(edges[:-1], means, deviations * (inflation(chains - 1) / math.sqrt(chains)), engine.noise)

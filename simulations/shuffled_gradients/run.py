@@ -1,0 +1,164 @@
+"""Shuffled gradient runs: incremental (given order), shuffle-once and random reshuffling, private and public records.
+
+A run follows ``theory.shuffled_gradients.schedules``: in epoch k the first n_k steps use private records in the order π
+(the given one, one random permutation for all epochs, or a fresh one each), the others public ones in their own order;
+gradients are clipped, noise N(0, σ² I) is added where the schedule says so, and each epoch ends with a proximal step.
+
+    x ← x − η (clip(∇f) + noise),    x ← prox_{nηψ}(x).
+
+Kernels are compiled and draw their normals as they go; a run of K epochs of n steps in d dimensions costs about
+n K d (3 ns for a normal + 1 ns).  The generator is an ordinary one and arithmetic is idealised: nothing here is a
+floating-point-safe release.
+
+References
+----------
+Jiang, Sharma, Wu and Joshi, 2026: Algorithms 1 to 5, Section 6.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.empirical_risk import LOSSES, Task
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _weight(loss, product, target):  # type: ignore[no-untyped-def]
+    """The gradient of ridge (1) and logistic (2) losses is this times the features."""
+    if loss == 1:
+        return 2 * (product - target)
+    margin = target * product
+    if margin > 0:
+        small = math.exp(-margin)
+        return -target * small / (1 + small)
+    return -target / (1 + math.exp(margin))
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _gradient(loss, x, row, target, clip, gradient):  # type: ignore[no-untyped-def]
+    """Fill ``gradient`` with that of one record, clipped to the norm ``clip``."""
+    d = x.size
+    square = 0.0
+    if loss == 0:
+        for j in range(d):
+            gradient[j] = x[j] - row[j]
+            square += gradient[j] * gradient[j]
+    else:
+        product = 0.0
+        for j in range(d):
+            product += x[j] * row[j]
+        weight = _weight(loss, product, target)
+        for j in range(d):
+            gradient[j] = weight * row[j]
+            square += gradient[j] * gradient[j]
+    norm = math.sqrt(square)
+    if norm > clip:
+        for j in range(d):
+            gradient[j] *= clip / norm
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _epoch(  # type: ignore[no-untyped-def]
+    rng, loss, x, order, private, rows, targets, public_rows, public_targets, rate, public_rate, clip, sigma, noisy
+):
+    """One epoch of steps on x, in place."""
+    d = x.size
+    gradient = np.empty(d)
+    for i in range(order.size):
+        if i < private:
+            record, step = order[i], rate
+            _gradient(loss, x, rows[record], targets[record], clip, gradient)
+        else:
+            record, step = i - private, public_rate
+            _gradient(loss, x, public_rows[record], public_targets[record], clip, gradient)
+        if noisy[i]:
+            for j in range(d):
+                x[j] -= step * (gradient[j] + sigma * rng.standard_normal())
+        else:
+            for j in range(d):
+                x[j] -= step * gradient[j]
+
+
+def shuffled_run(
+    task: Task,
+    schedule: Schedule,
+    *,
+    learning_rate: float,
+    noise_std: float,
+    public_learning_rate: float | None = None,
+    order: str = "reshuffled",
+    clip_norm: float = math.inf,
+    start: Array | None = None,
+    rng: int | np.random.SeedSequence | np.random.Generator | None = None,
+) -> Array:
+    """The iterates of one run, at the starts of the epochs and at the end.
+
+    Parameters
+    ----------
+    task
+        Losses, regulariser and records; as many private ones as the schedule has steps an epoch.
+    schedule
+        Which steps are private, and where noise is added.
+    learning_rate, public_learning_rate
+        η of private and of public steps, > 0; the same if None.  The proximal step of an epoch uses that of its last
+        step.  The accountants are for one η in all noisy steps: two only where no epoch with public steps is noisy.
+    noise_std
+        σ >= 0, of the noise added to gradients, for a noise multiplier z and clip norm G: z G.
+    order
+        ``"given"`` (incremental gradients), ``"shuffled once"`` or ``"reshuffled"``.
+    clip_norm
+        Norm to which gradients are clipped, ``inf`` for none.
+    start
+        x_1, shape (d,); zero if None.
+    rng
+        As ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
+
+    Returns
+    -------
+    Array of shape (K + 1, d).
+    """
+    checks.instance("task", task, Task).require_records(schedule)
+    n, d = task.features.shape
+    eta = checks.real("learning_rate", learning_rate, "(0, inf)")
+    public = (
+        eta if public_learning_rate is None else checks.real("public_learning_rate", public_learning_rate, "(0, inf)")
+    )
+    sigma = checks.real("noise_std", noise_std, "[0, inf)")
+    kind = checks.choice("order", order, ORDERS)
+    clip = math.inf if clip_norm == math.inf else checks.real("clip_norm", clip_norm, "(0, inf)")
+    x = np.zeros(d) if start is None else np.array(checks.shaped("start", start, (d,)))
+    generator = np.random.default_rng(rng)
+    permutation: NDArray[np.int64] = np.arange(n)
+    if kind == "shuffled once":
+        permutation = generator.permutation(n)
+    iterates = np.empty((schedule.epochs + 1, d))
+    iterates[0] = x
+    for k, count in enumerate(schedule.private.tolist()):
+        if kind == "reshuffled":
+            permutation = generator.permutation(n)
+        _epoch(
+            generator,
+            LOSSES.index(task.loss.name),
+            x,
+            permutation,
+            count,
+            task.features,
+            task.targets,
+            task.public_features,
+            task.public_targets,
+            eta,
+            public,
+            clip,
+            sigma,
+            schedule.noisy_steps(count) if sigma > 0 else np.zeros(n, dtype=bool),
+        )
+        x[:] = task.regulariser.prox(x, n * (eta if count == n else public))
+        iterates[k + 1] = x
+    return iterates

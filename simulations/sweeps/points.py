@@ -1,0 +1,181 @@
+"""The points of a sweep: simulations that are told apart by all that determines their results.
+
+A point is a problem, a noise, a seed and the options of ``simulate``.  Its key is the SHA-256 of a canonical
+description: classes by name, numbers by the shortest digits that give them back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from corrnoise.simulations.quadratic import INPUTS, input_moments
+from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.problems.input_moments import fourth_moments_are_finite
+from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
+
+FORMAT = 1  #: of keys and files; raised whenever a point would give other numbers than before
+
+Noises = ToeplitzNoise | Callable[[Any], ToeplitzNoise]
+
+
+#: The modules in which classes stood when results were first kept under their names: a class that moves keeps them.
+_FIRST_HOMES = {
+    "MeanEstimation": "corrnoise.theory.problems",
+    "LinearRegression": "corrnoise.theory.problems",
+    "DPSGD": "corrnoise.theory.product_noise",
+    "NuFTRL": "corrnoise.theory.product_noise",
+    "AntiPGD": "corrnoise.theory.product_noise",
+    "ProductNoise": "corrnoise.theory.product_noise",
+    "PoleNoise": "corrnoise.theory.pole_noise",
+    "FiniteNoise": "corrnoise.theory.finite_noise",
+    "CepstralNoise": "corrnoise.theory.cepstral_noise",
+}
+
+
+def kind(cls: type) -> str:
+    """The name under which records of a class are described: it outlives a move of the class to another module."""
+    if cls.__module__.startswith("corrnoise.") and cls.__qualname__ in _FIRST_HOMES:
+        return f"{_FIRST_HOMES[cls.__qualname__]}.{cls.__qualname__}"
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` in the terms of JSON; numbers that are not finite as strings, which ``float`` understands."""
+    if isinstance(value, Record):
+        return {"kind": kind(type(value))} | {name: plain(v) for name, v in value.arguments().items()}
+    if isinstance(value, Mapping):
+        return {str(name): plain(v) for name, v in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"arguments of problems and noises must be numbers, strings, arrays or records, got {value!r}")
+
+
+def digest(record: Any) -> str:
+    """SHA-256 of ``record`` in the terms of JSON, 64 hexadecimal digits, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of ``simulate`` with its defaults, so that equal settings have equal keys."""
+    left = dict(options)
+    burn_in, clip = left.pop("burn_in", None), left.pop("clip", False)
+    if not isinstance(clip, bool | np.bool_):
+        raise TypeError(f"clip must be True or False, got {clip!r}")
+    checked = {
+        "steps": checks.integer("steps", left.pop("steps", None), 1),
+        "chains": checks.integer("chains", left.pop("chains", None), 1),
+        "rho": checks.real("rho", left.pop("rho", 1.0), SCALES),
+        "clip_norm": checks.real("clip_norm", left.pop("clip_norm", 1.0), SCALES),
+        "clip": bool(clip),
+        "inputs": checks.choice("inputs", left.pop("inputs", "gaussian"), INPUTS),
+        "burn_in": None if burn_in is None else checks.integer("burn_in", burn_in, 0),
+    }
+    if left:
+        raise ValueError(f"options must be among {', '.join(checked)}, got {', '.join(map(repr, left))}")
+    return checked
+
+
+@record
+class Point(Record):
+    """One simulation of a sweep.
+
+    Parameters
+    ----------
+    problem, noise
+        As for ``simulate``.
+    seed
+        Integer >= 0.
+    options
+        Keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults ``rho``,
+        ``clip_norm``, ``clip``, ``inputs``, ``burn_in``.
+    label
+        A name for people; no part of the key.
+    """
+
+    problem: QuadraticProblem
+    noise: ToeplitzNoise
+    seed: int
+    options: Mapping[str, Any]
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        checked_quadratic(self.problem)
+        checked_noise(self.noise)
+        self._set(seed=checks.integer("seed", self.seed, 0), options=_checked_options(self.options))
+
+    def description(self) -> dict[str, Any]:
+        """All that determines the result, in the terms of JSON."""
+        return {"format": FORMAT} | {n: plain(value) for n, value in self.arguments().items() if n != "label"}
+
+    @cached_property
+    def key(self) -> str:
+        """The digest of the description."""
+        return digest(self.description())
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.label or f'{self.problem!r}, {self.noise!r}'}, seed {self.seed}"
+
+    def has_standard_error(self) -> bool:
+        """Whether the standard errors mean anything: the fourth moments of the iterates are finite, or it clips."""
+        if self.options["clip"] or not self.problem.instability() < 1:
+            return True
+        try:
+            moments = input_moments(self.problem, self.options["inputs"])
+        except ValueError:  # simulate will say so
+            return True
+        return fourth_moments_are_finite(self.problem.rates, moments)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def grid(
+    problems: QuadraticProblem | Iterable[QuadraticProblem] | Mapping[str, QuadraticProblem],
+    noises: Noises | Iterable[Noises] | Mapping[str, Noises],
+    seeds: Iterable[int],
+    **options: Any,
+) -> list[Point]:
+    """All combinations of problems, noises and seeds; the seed varies fastest, the problem slowest.
+
+    Parameters
+    ----------
+    problems, noises
+        One, several, or a dictionary whose keys become labels.  In place of a noise stands also a function of the
+        problem that returns it, such as ``lambda problem: NuFTRL(problem.rates.min())``.
+    seeds
+        Integers >= 0.
+    options
+        As for ``Point``.
+    """
+    seeds = list(seeds)
+
+    def point(problem: tuple[str, Any], noise: tuple[str, Any], seed: int) -> Point:
+        label = ", ".join(filter(None, [problem[0], noise[0]]))
+        made = noise[1] if isinstance(noise[1], ToeplitzNoise) or not callable(noise[1]) else noise[1](problem[1])
+        return Point(problem[1], made, seed, options, label)
+
+    return [point(p, n, seed) for p in _labelled(problems) for n in _labelled(noises) for seed in seeds]
+
+
+def _labelled(items: Any) -> list[tuple[str, Any]]:
+    if isinstance(items, Mapping):
+        return [(str(label), item) for label, item in items.items()]
+    single = isinstance(items, QuadraticProblem | ToeplitzNoise) or callable(items)
+    return [("", item) for item in ([items] if single else items)]

@@ -1,0 +1,289 @@
+"""Sweeps: many simulations, on the cores of this machine or of a cluster, that can be stopped and resumed.
+
+``sweep`` runs points in any order and anywhere.  With a directory each finished one is written there at once, whole or
+not at all, as ``<key>.json``, and is never computed again.  Numbers are written so that they are read back without
+loss.
+
+A result depends on its point alone, not on the number of processes, on who ran it or on whether it was resumed, among
+machines of one kind of processor.  To that end rational approximations, whose last digits can depend on the number of
+threads of the linear algebra, are made here and not by the workers.  Points of one seed share their random draws, so
+that differences between noises are paired comparisons.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from corrnoise.simulations.quadratic import Simulation, rational_noise, simulate
+from corrnoise.simulations.sweeps.points import Point, digest, grid, kind, plain
+from corrnoise.support.files import write_whole
+from corrnoise.support.progress import progress_line
+from corrnoise.support.version import __version__
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics import checks
+
+__all__ = ["Outcome", "Point", "grid", "simulate", "sweep"]
+
+_PATIENCE = 20.0  # seconds for a scheduler, and then for its first worker, to answer
+
+Result = tuple[int, Simulation | None, str | None, float]  # index of the point, simulation or error, seconds
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a point.
+
+    Attributes
+    ----------
+    point
+        The point.
+    simulation
+        Its result; None if it failed.
+    error
+        What went wrong, with the name of the point; None if nothing did.
+    seconds
+        How long it took when it was computed.
+    """
+
+    point: Point
+    simulation: Simulation | None
+    error: str | None
+    seconds: float
+
+
+def _path(directory: Path, point: Point) -> Path:
+    return directory / f"{point.key}.json"
+
+
+def _store(directory: Path, outcome: Outcome) -> None:
+    simulation = vars(outcome.simulation)
+    record = {"corrnoise": __version__, "point": outcome.point.description(), "simulation": plain(simulation)}
+    record["seconds"] = outcome.seconds
+    write_whole(_path(directory, outcome.point), json.dumps(record | {"checksum": digest(record)}) + "\n")
+
+
+def _stored(directory: Path, point: Point) -> Outcome | None:
+    """The finished point, or None where there is none; a damaged or foreign file is as good as none."""
+    path = _path(directory, point)
+    try:
+        record = json.loads(path.read_bytes())
+        if record.pop("checksum") != digest(record):
+            raise ValueError("its checksum is wrong")
+        if digest(record["point"]) != point.key:
+            raise ValueError("it describes another point")
+        return Outcome(point, _simulation(record["simulation"]), None, float(record["seconds"]))
+    except FileNotFoundError:
+        return None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        warnings.warn(
+            f"{path} is no result of {point.name}, which is computed again ({reason})", RuntimeWarning, stacklevel=2
+        )
+        return None
+
+
+def _simulation(record: dict[str, Any]) -> Simulation:
+    described = dict(record["noise"])
+    noise = {kind(cls): cls for cls in (PoleNoise, FiniteNoise)}[described.pop("kind")](**described)
+    estimators = {name: (float(mean), float(error)) for name, (mean, error) in record["estimators"].items()}
+    numbers = ("mean", "standard_error", "effective_sample_size", "clipped_fraction")
+    return Simulation(**record | {n: float(record[n]) for n in numbers} | {"noise": noise, "estimators": estimators})
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+def _run(index: int, point: Point, noise: ToeplitzNoise, version: str) -> Result:
+    """Run one point in one thread, with ``noise``, the rational form of its noise; called on the workers."""
+    start = perf_counter()
+    simulation, error = None, None
+    try:
+        if version != __version__:
+            raise RuntimeError(f"the worker has corrnoise {__version__}, the sweep is of corrnoise {version}")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "the fourth moments of the iterates diverge")  # the sweep has said so
+            simulation = simulate(point.problem, noise, rng=point.seed, threads=1, progress=False, **point.options)
+    except Exception as fault:
+        error = told(fault)
+    return index, simulation, error, perf_counter() - start
+
+
+def told(fault: BaseException) -> str:
+    """Kind and message of an error, in one line."""
+    return f"{type(fault).__name__}: {' '.join(str(fault).split())}"
+
+
+def _task(index: int, point: Point) -> tuple[int, Point, ToeplitzNoise, str]:
+    """The arguments of ``_run``."""
+    return index, point, _rational(point), __version__
+
+
+def _rational(point: Point) -> ToeplitzNoise:
+    """The noise that ``simulate`` runs; where that fails the noise itself, with which ``simulate`` says why."""
+    try:
+        return rational_noise(point.problem, point.noise)
+    except Exception:
+        return point.noise
+
+
+def _in_processes(points: list[Point], jobs: int) -> Iterator[Result]:
+    """Run the points in worker processes; when one dies, those under way are run again at the end, one by one."""
+    from joblib import Parallel, delayed
+
+    left, running = deque(enumerate(points)), dict[int, Point]()
+
+    def tasks() -> Iterator[Any]:
+        while left:
+            index, point = left.popleft()
+            running[index] = point
+            yield delayed(_run)(*_task(index, point))
+
+    @contextmanager
+    def parallel(jobs: int, tasks: Iterable[Any]) -> Iterator[Iterator[Result]]:
+        settings = {"return_as": "generator_unordered", "batch_size": 1, "max_nbytes": None}
+        results = Parallel(jobs, "loky", **settings)(tasks)
+        try:
+            yield results
+        finally:
+            with warnings.catch_warnings():  # of tasks that were for nothing, when an interrupt ends the sweep
+                warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
+                results.close()
+
+    while left:
+        with suppress(BrokenProcessPool), parallel(jobs, tasks()) as results:
+            for result in results:
+                del running[result[0]]
+                yield result
+    for index, point in list(running.items()):
+        try:
+            with parallel(2, [delayed(_run)(*_task(index, point))]) as results:  # joblib runs one job in this process
+                yield from results
+        except BrokenProcessPool:
+            yield index, None, "the process that ran it died", 0.0
+
+
+def _on_cluster(points: list[Point], address: str) -> Iterator[Result]:
+    """Run the points on the workers of a Dask scheduler."""
+    try:
+        from distributed import Client, as_completed
+    except ImportError as error:
+        raise ImportError(
+            "a sweep over a cluster needs Dask, which the extra brings: pip install 'corrnoise[cluster]'"
+        ) from error
+    try:
+        client = Client(address, timeout=_PATIENCE, set_as_default=False)
+    except OSError as error:
+        raise OSError(f"cluster must be the address of a Dask scheduler, none answers at {address!r}") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except OSError as error:
+            raise OSError(f"cluster must have workers, the scheduler at {address!r} has none") from error
+        futures = {client.submit(_run, *_task(index, point), pure=False): index for index, point in enumerate(points)}
+        for future in as_completed(list(futures), loop=client.loop):
+            try:
+                yield future.result()
+            except Exception as fault:  # the worker died, or cannot import what it needs
+                yield futures[future], None, told(fault), 0.0
+            del futures[future]
+
+
+def _results(points: list[Point], jobs: int, cluster: str | None) -> Generator[Result, None, None]:
+    if cluster is not None:
+        yield from _on_cluster(points, cluster)
+    elif jobs == 1:
+        yield from (_run(*_task(index, point)) for index, point in enumerate(points))
+    else:
+        yield from _in_processes(points, jobs)
+
+
+def sweep(
+    points: Iterable[Point],
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    jobs: int = 1,
+    cluster: str | None = None,
+    progress: bool | None = None,
+) -> list[Outcome]:
+    """Simulate ``points``, each different one once, and return what became of them in their order.
+
+    Parameters
+    ----------
+    points
+        For example from ``grid``.
+    directory
+        Where finished points are kept, one file each, and found again; made where it is missing.  None: nowhere.
+        A point that failed is tried again by the next sweep, and so is one whose file is damaged or holds something
+        else, with a ``RuntimeWarning``.
+    jobs
+        Number of worker processes of this machine, each with one thread; −1 for one a core, 1 for none but this one.
+    cluster
+        Address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, whose workers take the place of ``jobs``.  They
+        need the same version of this package, and use one thread a point: start them with ``--nthreads 1``.
+    progress
+        Show progress on standard error; None for: if it is a terminal.
+
+    Raises
+    ------
+    ImportError
+        ``cluster`` is given and Dask is not installed (``corrnoise[cluster]``).
+    OSError
+        The scheduler does not answer or has no workers, or ``directory`` cannot be written to.
+
+    Warns
+    -----
+    RuntimeWarning
+        The fourth moments of some points diverge: their standard errors mean nothing.
+    """
+    points = list(points)
+    for point in points:
+        if not isinstance(point, Point):
+            raise TypeError(f"points must be of type Point, got {point!r}")
+    if jobs != -1:
+        checks.integer("jobs", jobs, 1)
+    found: dict[str, Outcome] = {}
+    missing = {point.key: point for point in points}
+    if directory is not None:
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        found = {key: outcome for key, point in missing.items() if (outcome := _stored(directory, point))}
+    _warn_of_heavy_tails(missing.values())
+    left = [point for key, point in missing.items() if key not in found]
+    start, failed = perf_counter(), 0
+    with closing(_results(left, jobs, cluster)) as results, progress_line(progress) as show:
+        for done, (index, simulation, error, seconds) in enumerate(results if left else (), 1):
+            outcome = found[left[index].key] = Outcome(left[index], simulation, error, seconds)
+            if directory is not None and simulation is not None:
+                _store(directory, outcome)
+            failed += error is not None
+            rest = math.ceil((perf_counter() - start) / done * (len(left) - done))
+            show(f"points {done}/{len(left)}" + f", {failed} failed" * (failed > 0) + f", about {rest} s left")
+    outcomes = [(point, found[point.key]) for point in points]
+    return [Outcome(point, o.simulation, o.error and f"{point.name}: {o.error}", o.seconds) for point, o in outcomes]
+
+
+def _warn_of_heavy_tails(points: Iterable[Point]) -> None:
+    distinct = {(point.problem, point.options["inputs"], point.options["clip"]): point for point in points}
+    heavy = [repr(point.problem) for point in distinct.values() if not point.has_standard_error()]
+    if heavy:
+        warnings.warn(
+            f"the fourth moments of the iterates diverge, standard errors mean nothing: {'; '.join(heavy)}",
+            RuntimeWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,341 @@
+"""The bound on the error of correlated noise for smooth strongly convex losses: search, proof and record.
+
+``theory.problems.strongly_convex`` states the bound that a multiplier proves.  The best multiplier is searched here,
+in two ways:
+
+* ``"fast"``: tails and humps that reach infinitely far (``multipliers``), frequencies graded to the features of problem
+  and noise (``frequency_grid``), the gain eliminated (``interior_point``): converged, in milliseconds;
+* ``"socp"``: the paper's second-order cone program, corrected (``cone_program``): single lags, uniform frequencies, an
+  independent solver.
+
+The multiplier that either finds is then proved to give a bound, by means that know nothing of the search
+(``multiplier_proof``).  ``docs/strongly-convex-bound.md`` has the proof of the bound, the errata of the printed
+theorem, and the places where the bound is loose.
+
+References
+----------
+Choquette-Choo et al., arXiv 2310.06771, Theorem 3.1, Theorem E.1, Appendix E.1, Figure 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from corrnoise.solvers.strongly_convex import cone_program
+from corrnoise.solvers.strongly_convex.frequency_grid import clear_edges, graded_edges, halved, nodes
+from corrnoise.solvers.strongly_convex.interior_point import MultiplierProgram
+from corrnoise.solvers.strongly_convex.multiplier_proof import Drive, Proof, prove
+from corrnoise.solvers.strongly_convex.multipliers import Multiplier, further_kernels, rich_kernels
+from corrnoise.theory.mechanisms.spectra import spectrum_of
+from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise, checked_noise, unit_variance
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.problems.strongly_convex import CRITERIA, Criterion, StronglyConvex, circle_multiplier
+
+Method = Literal["fast", "socp"]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+_RESOLVED = (
+    1e-6  # relative difference of the proved mean and that on the grid of the search, beyond which it is refined
+)
+_REGRIDDED = 1e-8  # relative difference that is left on the finer grid
+_ATTEMPTS = 4
+_WORTHWHILE = 1e-4  # price, of kernels that are added
+_ADDED = 24
+_MOST_ADDITIONS = 4
+
+
+@record
+class StronglyConvexCertificate(Record):
+    """An upper bound of the error and the evidence for it.
+
+    Parameters
+    ----------
+    value
+        The bound.  ``"fast"``: ``upper_bound``.  ``"socp"``: the optimum of the discretised problem on its own uniform
+        grid, as the cone solver found it, with γ_∞² by the same quadrature.  It tends to the bound as the grid gets
+        finer, and is not a bound itself.
+    upper_bound
+        Certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``.  It is
+        the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  ``inf`` if nothing is proved.  It
+        rests on the theorem, on IEEE arithmetic, on elementary functions right to 4 units in the last place, and on the
+        error bound that ``noise`` gives for its γ_∞.
+    multiplier
+        Λ; None where there is nothing to prove (the bound is ``inf``).
+    least_slack
+        A positive number that the slack exceeds at every frequency, not only at nodes; −inf where that is not proved.
+    quadrature_error
+        Proved bound of the error of Gauss's rule, in the units of the bound: from bounds of drive and gain on discs of
+        complex frequencies around the panels.
+    rounding_error
+        Proved bound of all rounding errors, in the units of the bound.
+    suboptimality
+        How much smaller, relatively, the value of the discretised problem may be.  ``"fast"``: from convexity, for
+        multipliers with the same kernels and no larger sum of coefficients.  ``"socp"``: from the residuals of the cone
+        solver.
+    method, criterion
+        As asked for.
+    """
+
+    value: float
+    upper_bound: float
+    multiplier: Multiplier | None
+    least_slack: float
+    quadrature_error: float
+    rounding_error: float
+    suboptimality: float
+    method: Method
+    criterion: Criterion
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A multiplier, its proof, and how far it may be from the best on the grid of the search."""
+
+    multiplier: Multiplier
+    proof: Proof
+    suboptimality: float
+
+
+def strongly_convex_bound(
+    problem: StronglyConvex,
+    noise: ToeplitzNoise,
+    *,
+    rho: float = 1.0,
+    clip_norm: float = 1.0,
+    method: Method = "fast",
+    frequencies: int = 1000,
+    lags: int = 100,
+    criterion: Criterion = "distance",
+) -> float:
+    """Certified upper bound of the limit of E F(θ_t) − F* for DP-FTRL on every loss of the class.
+
+    Parameters
+    ----------
+    problem
+        The class of losses; ``inf`` is returned for ηL >= 2.  Otherwise ημ >= 1e-9 and ηL <= 1.9999.
+    noise
+        Correlated noise, with σ² of its γ_∞; ``inf`` is returned where that diverges.
+    rho, clip_norm
+        Budget of zero-concentrated differential privacy and Lipschitz constant G.
+    method
+        ``"fast"``: the certified upper bound.  Searches with ten times as many kernels improve it by less than 3e-4 for
+        spectra that rise or fall with ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), by some per cent for spectra
+        with narrow lines in between.  ``"socp"``: the value of the paper's cone program, which is not certified; see
+        ``StronglyConvexCertificate.value``.
+    frequencies, lags
+        For ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π are among them,
+        and the largest lag, below half of it.
+    criterion
+        ``"distance"`` bounds L ‖θ − θ*‖²/2, as the paper does.  ``"objective"`` bounds F − F* directly and is up to
+        some hundred times tighter at large condition numbers.
+
+    Returns
+    -------
+    The bound, in units of F.  With gradient noise that depends on θ_t, E F(θ_t) may have no limit; the bound is then of
+    its averages over time.
+
+    Raises
+    ------
+    TypeError
+        The noise is of a kind whose spectrum has no proved bounds (``corrnoise.theory.mechanisms.spectra``).
+    ConeProgramError
+        The cone solver failed; the message gives advice.
+    ArithmeticError
+        The noise has features that no grid resolves.
+
+    Notes
+    -----
+    Theorem 3.1 of Choquette-Choo et al., arXiv 2310.06771, corrected.  The paper prints a multiplier with positive
+    off-diagonal coefficients, which proves nothing (counterexamples in ``docs/strongly-convex-bound.md``), 4 times this
+    constant for the privacy noise and 2 d times for the gradient noise, and no 1/η².
+    """
+    return strongly_convex_certificate(
+        problem,
+        noise,
+        rho=rho,
+        clip_norm=clip_norm,
+        method=method,
+        frequencies=frequencies,
+        lags=lags,
+        criterion=criterion,
+    ).value
+
+
+def strongly_convex_certificate(
+    problem: StronglyConvex,
+    noise: ToeplitzNoise,
+    *,
+    rho: float = 1.0,
+    clip_norm: float = 1.0,
+    method: Method = "fast",
+    frequencies: int = 1000,
+    lags: int = 100,
+    criterion: Criterion = "distance",
+) -> StronglyConvexCertificate:
+    """The record behind ``strongly_convex_bound``, of the same arguments."""
+    count, lags = checked(problem, method, frequencies, lags, criterion)
+    unit = unit_variance(rho, clip_norm)  # checks them
+    multiplier = checked_noise(noise).noise_multiplier(rho)
+    nothing = StronglyConvexCertificate(math.inf, math.inf, None, -math.inf, 0.0, 0.0, 0.0, method, criterion)
+    if not problem.stable or math.isinf(multiplier) or np.isinf(noise.averaged_variance(problem.rates[0])):
+        return nothing
+    checked_rates(problem)
+    variance = problem.dimension * (multiplier * clip_norm) ** 2 * (1 + 8 * UNIT)
+    drive = Drive(spectrum_of(noise), variance, problem.gradient_noise_std**2 * (1 + 2 * UNIT))
+    if method == "fast":
+        found = _search(problem, drive, criterion)
+        if not math.isfinite(found.proof.upper_bound):
+            raise ArithmeticError(f"noise must have a spectrum that some 30 000 panels resolve, got {noise!r}")
+        value = found.proof.upper_bound
+    else:
+        spectrum = _discretised(problem, noise, problem.dimension * unit, count)
+        if not np.isfinite(spectrum).all():
+            return nothing
+        value, found = _by_cones(problem, drive, spectrum, count, lags, criterion)
+    half = problem.learning_rate / 2 * (1 + 4 * UNIT)
+    return StronglyConvexCertificate(
+        half * value,
+        half * found.proof.upper_bound,
+        found.multiplier,
+        found.proof.least_slack,
+        half * found.proof.quadrature_error,
+        half * found.proof.rounding_error,
+        found.suboptimality,
+        method,
+        criterion,
+    )
+
+
+def checked(problem: StronglyConvex, method: str, frequencies: int, lags: int, criterion: str) -> tuple[int, int]:
+    """Check the arguments that all entry points share; returns the integers."""
+    if not isinstance(problem, StronglyConvex):
+        raise TypeError(f"problem must be StronglyConvex(…), got {problem!r}")
+    checks.choice("method", method, METHODS)
+    checks.choice("criterion", criterion, CRITERIA)
+    count = checks.integer("frequencies", frequencies, 4)
+    lags = checks.integer("lags", lags, 1)
+    if method == "socp" and count % 2:
+        raise ValueError(f"frequencies must be even, so that π is among them, got {count}")
+    if method == "socp" and not lags < count / 2:
+        raise ValueError(f"lags must lie below frequencies/2 = {count / 2:g}, beyond which they alias, got {lags}")
+    return count, lags
+
+
+def checked_rates(problem: StronglyConvex) -> None:
+    """Refuse stable problems that are too flat, or too close to instability, for the grids."""
+    slow, fast = problem.rates
+    checks.real("learning_rate × strong_convexity", slow, "[1e-9, 2)")
+    checks.real("learning_rate × smoothness", fast, "(0, 1.9999]")
+
+
+# -- the fast search ---------------------------------------------------------------------------------------------------
+
+
+def search_program(
+    slow: float, fast: float, criterion: Criterion, edges: Array, clearance: float = 1e-4
+) -> MultiplierProgram:
+    """The fast search on the panels with ``edges``."""
+    omega, quadrature = (part.ravel() for part in nodes(edges))
+    return MultiplierProgram(slow, fast, criterion, rich_kernels(slow, fast), omega, quadrature, clearance)
+
+
+def _improved(program: MultiplierProgram, c: Array, spectrum: Array) -> tuple[MultiplierProgram, Array]:
+    """Add kernels that promise a better bound, as long as there are any."""
+    slow, fast = program.slow, program.fast
+    further = further_kernels(slow, fast)
+    for _ in range(_MOST_ADDITIONS):
+        if math.isinf(program.suboptimality(c, spectrum)):
+            break
+        prices = program.prices(further, c, spectrum)
+        worst = np.argsort(prices)[:_ADDED]
+        if prices[worst[0]] >= -_WORTHWHILE:
+            break
+        kernels = program.kernels.chosen(c[1:] > 1e-9 * c.max()).and_also(further.chosen(worst[prices[worst] < 0]))
+        program = MultiplierProgram(slow, fast, program.criterion, kernels, program.frequencies, program.quadrature)
+        c = program.solve(spectrum)
+    return program, c
+
+
+def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Candidate:
+    """The best multiplier found, with its proof.
+
+    Where the mean on the grid of the search differs from the proved one, the search is repeated on a finer grid.
+    """
+    slow, fast = problem.rates
+    edges = clear_edges(graded_edges(slow, fast), drive.spectrum)
+    if slow == fast:
+        constant = Multiplier.constant_one(slow, fast, criterion)
+        return _Candidate(constant, prove(constant, drive, edges), 0.0)
+    found: list[_Candidate] = []
+    for _ in range(_ATTEMPTS):
+        program = search_program(slow, fast, criterion, edges)
+        spectrum = drive(program.frequencies)
+        program, c = _improved(program, program.solve(spectrum), spectrum)
+        multiplier = program.multiplier(c)
+        proof = prove(multiplier, drive, edges)
+        found.append(_Candidate(multiplier, proof, program.suboptimality(c, spectrum)))
+        mean = program.evaluate(c, program.quadrature * spectrum).value
+        if abs(proof.mean - mean) <= _RESOLVED * mean:
+            return found[-1]
+        edges = _regridded(edges, found[-1], drive) if math.isfinite(proof.mean) else halved(edges)
+    c = np.append(circle_multiplier(slow, fast, criterion)[0], np.zeros(c.size - 1))
+    constant = program.multiplier(c)
+    found.append(_Candidate(constant, prove(constant, drive, edges), program.suboptimality(c, spectrum)))
+    return min(found, key=lambda candidate: candidate.proof.upper_bound)
+
+
+def _regridded(edges: Array, found: _Candidate, drive: Drive) -> Array:
+    """Halve the panels on which the rule of the search does not reproduce the proved mean of drive × gain.
+
+    The panels of the proof are halves of halves of those of the search, so that their means add up.
+    """
+    proof = found.proof
+    below = np.append(0.0, np.cumsum(proof.parts))
+    edges = np.unique(np.concatenate([edges, proof.edges[[0, -1]]]))
+    while True:
+        omega, weights = nodes(edges)
+        rule = drive(omega.ravel()) * found.multiplier.gain(omega.ravel())
+        place = np.minimum(np.searchsorted(proof.edges, edges), below.size - 1)
+        differences = (weights * rule.reshape(omega.shape)).sum(axis=1) - np.diff(below[place])
+        middle = (edges[:-1] + edges[1:]) / 2
+        wrong = np.abs(differences) > _REGRIDDED * proof.mean / middle.size
+        wrong &= np.isin(middle, proof.edges)
+        if not wrong.any():
+            return edges
+        edges = np.sort(np.concatenate([edges, middle[wrong]]))
+
+
+# -- the cone program --------------------------------------------------------------------------------------------------
+
+
+def _by_cones(
+    problem: StronglyConvex, drive: Drive, spectrum: Array, count: int, lags: int, criterion: Criterion
+) -> tuple[float, _Candidate]:
+    """The value of the cone program for ``spectrum`` at the uniform frequencies, and its multiplier with its proof."""
+    slow, fast = problem.rates
+    edges = graded_edges(slow, fast)
+    if slow == fast:
+        constant = Multiplier.constant_one(slow, fast, criterion)
+        frequencies, weights = cone_program.uniform_frequencies(count)
+        value = float((weights * spectrum) @ constant.gain(frequencies))
+        return value, _Candidate(constant, prove(constant, drive, edges), 0.0)
+    solution = cone_program.compiled(slow, fast, criterion, count, lags).solve(spectrum)
+    proof = prove(solution.multiplier, drive, edges)
+    return solution.value, _Candidate(solution.multiplier, proof, solution.accuracy)
+
+
+def _discretised(problem: StronglyConvex, noise: ToeplitzNoise, unit: float, count: int) -> Array:
+    """E ‖ζ‖² at the uniform frequencies, with γ_∞² by their quadrature; not finite where that diverges.
+
+    Noise with a finite γ_∞ is minimum phase, so that γ_∞² is the mean of |B|^{−2}.
+    """
+    frequencies, weights = cone_program.uniform_frequencies(count)
+    power = noise.power_spectrum(frequencies)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return unit * float(weights @ (1 / power)) * power + problem.gradient_noise_std**2

@@ -1,0 +1,64 @@
+"""Frequencies for the search of the strongly convex bound: Gauss's rule on panels that are graded to the features.
+
+The gain has features of the width of ημ at ω = 0 and of 2 − ηL at ω = π, and its optimum has kinks where
+1 − cos ω = ημ or ηL.  Panels shrink geometrically towards both ends and have the kinks at their ends.  The proof of a
+bound starts from the same panels and halves them where it has to (``multiplier_proof``).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from corrnoise.theory.mechanisms.spectra import Spectrum
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.quadrature import DISC
+
+_POINTS = 8
+_WIDEST = 0.25  # of a panel: four lags of 20 to a node
+_FIRST = 0.05  # of a panel, in units of the feature
+_FINEST = 1e-9  # panel, relative to the finest of the gain
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_POINTS)
+
+
+def _ladder(smallest: float) -> Array:
+    """0 and the edges of panels that double from ``smallest`` until they are wide enough, as far as π/2."""
+    rungs = math.ceil(math.log2(max(_WIDEST / smallest, 1.0)))
+    doubling = smallest * 2.0 ** np.arange(rungs + 1)
+    rest = np.linspace(doubling[-1], math.pi / 2, 1 + math.ceil((math.pi / 2 - doubling[-1]) / _WIDEST))
+    return np.concatenate([[0.0], doubling[:-1], rest])
+
+
+def graded_edges(slow: float, fast: float) -> Array:
+    """Edges of panels from 0 to π for the gains at m = ``slow``, l = ``fast``."""
+    up = _ladder(_FIRST * min(slow, 1.0))
+    down = math.pi - _ladder(_FIRST * min(2 - fast, 1.0))
+    kinks = 2 * np.arcsin(np.sqrt(np.array([slow, fast]) / 2))
+    edges = np.sort(np.concatenate([up, down, kinks]))
+    edges = edges[np.append(True, np.diff(edges) > 1e-12)]
+    edges[-1] = math.pi
+    return edges
+
+
+def nodes(edges: Array) -> tuple[Array, Array]:
+    """Nodes in (0, π) and weights of (1/2π) ∫_{−π}^{π} f dω for even f, both of shape (panels, points)."""
+    half = np.diff(edges)[:, np.newaxis] / 2
+    return edges[:-1, np.newaxis] + half * (1 + _NODES), half * _WEIGHTS / math.pi
+
+
+def halved(edges: Array) -> Array:
+    """Edges of panels of half the width."""
+    return np.unique(np.concatenate([edges, (edges[:-1] + edges[1:]) / 2]))
+
+
+def clear_edges(edges: Array, spectrum: Spectrum) -> Array:
+    """Halve panels until they are well away from the singularities of ``spectrum``, compared with their width."""
+    finest = _FINEST * float(np.diff(edges).min())
+    while True:
+        middle = (edges[:-1] + edges[1:]) / 2
+        half = np.diff(edges) / 2
+        close = (spectrum.reach(middle) < DISC * half) & (half > finest)
+        if not close.any():
+            return edges
+        edges = np.sort(np.concatenate([edges, middle[close]]))

@@ -1,0 +1,196 @@
+"""``corrnoise design``: noise for a problem and a privacy budget, as files that a training program reads."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corrnoise.designs.record import Problem
+    from corrnoise.designs.spectra import Spectrum
+
+SUMMARY = "design noise for a problem and a budget: coefficients, poles, noise multiplier, expected errors"
+EXAMPLE = (
+    "corrnoise design --dimension 128 --decay 1 --learning-rate 0.02 --epsilon 2 --delta 1e-6 --steps 10000"
+    " --initial-offset 0.3 --output my-design"
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what the command takes."""
+    number: dict[str, Any] = {"type": float, "metavar": "X"}
+    count: dict[str, Any] = {"type": int, "metavar": "N"}
+
+    problem = parser.add_argument_group("the problem, in one of four ways")
+    problem.add_argument("--eigenvalues", metavar="FILE", help="eigenvalues of the Hessian, one a line, or .npy")
+    problem.add_argument(
+        "--data",
+        metavar="FILE",
+        help="data matrix X, a row for each of n examples, as text, CSV or .npy: eigenvalues of X'X/n."
+        " The privacy budget does not cover that these are computed from private data",
+    )
+    problem.add_argument(
+        "--dimension", **count, help="number of eigenvalues k^-a, k = 1, 2, ...; with --strong-convexity, of parameters"
+    )
+    problem.add_argument("--decay", **number, help="a of the eigenvalues k^-a (default: 1)")
+    problem.add_argument(
+        "--strong-convexity", **number, help="mu of a strongly convex loss, for which bounds are known"
+    )
+    problem.add_argument("--smoothness", **number, help="L of a strongly convex loss")
+    problem.add_argument("--learning-rate", **number, help="eta; a step has one example")
+    problem.add_argument("--residual-std", **number, help="of the residuals of linear regression (default: 0)")
+    problem.add_argument("--kurtosis", **number, help="of the inputs of linear regression (default: 3, Gaussian)")
+    problem.add_argument("--gradient-noise-std", **number, help="of a strongly convex loss (default: 0)")
+
+    privacy = parser.add_argument_group("the privacy budget, in one of two ways")
+    privacy.add_argument("--rho", **number, help="zero-concentrated differential privacy of the run")
+    privacy.add_argument("--epsilon", **number, help="epsilon of (epsilon, delta)-differential privacy of the run")
+    privacy.add_argument("--delta", **number, help="delta, with --epsilon")
+    privacy.add_argument("--clip-norm", **number, default=1.0, help="of the gradients (default: 1)")
+    privacy.add_argument(
+        "--adjacency",
+        choices=("zero-out", "replace-one"),
+        default="zero-out",
+        help="what neighbouring data sets are (default: zero-out)",
+    )
+
+    run = parser.add_argument_group("the run")
+    run.add_argument("--steps", **count, help="number of steps (default: any number, which takes a little more noise)")
+    run.add_argument(
+        "--initial-offset", **number, help="distance of the start to the minimum, in each eigendirection (default: 0)"
+    )
+    run.add_argument(
+        "--tune-learning-rate",
+        action="store_true",
+        help="find the learning rate with the smallest error after --steps steps from --initial-offset",
+    )
+    run.add_argument("--tolerance", **number, default=1e-6, help="of the noise by poles (default: %(default)s)")
+    parser.add_argument(
+        "--output", metavar="DIR", default="corrnoise-design", help="folder for the files (default: %(default)s)"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite the files of a design that is in the folder")
+
+
+def run(arguments: Namespace) -> int:
+    """Make the design, write its files, print the report."""
+    from corrnoise.designs.files import checked_folder
+    from corrnoise.designs.make import design
+    from corrnoise.support.progress import progress_line
+
+    with _names_as_typed(), progress_line() as show:
+        checked_folder(arguments.output, overwrite=arguments.force)
+        problem, notes = _problem(arguments)
+        found = design(
+            problem,
+            epsilon=arguments.epsilon,
+            delta=arguments.delta,
+            rho=arguments.rho,
+            steps=arguments.steps,
+            clip_norm=arguments.clip_norm,
+            adjacency=arguments.adjacency,
+            initial_offset=0.0 if arguments.initial_offset is None else arguments.initial_offset,
+            tune_learning_rate=arguments.tune_learning_rate,
+            tolerance=arguments.tolerance,
+            notes=notes,
+            progress=show,
+        )
+        show("files")
+        paths = found.save(arguments.output, overwrite=arguments.force)
+    print(found.report(), *paths, sep="\n")
+    return 0
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+_NAMES = (
+    *("eigenvalues", "data", "dimension", "decay", "strong_convexity", "smoothness", "learning_rate", "residual_std"),
+    *("kurtosis", "gradient_noise_std", "rho", "epsilon", "delta", "clip_norm", "adjacency", "steps"),
+    *("initial_offset", "tune_learning_rate", "tolerance"),
+)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+@contextmanager
+def _names_as_typed() -> Iterator[None]:
+    """Say ``--clip-norm`` in errors about ``clip_norm``, and what to type in those about files."""
+    try:
+        yield
+    except OSError as error:
+        if not str(error).startswith("folder "):
+            raise
+        text = str(error).replace("folder", "--output", 1).replace("overwrite it", "give --force to overwrite it")
+        raise type(error)(text) from error
+    except ValueError as error:
+        names = "|".join(_NAMES)
+        text = re.sub(rf"(^|\bby |\band |\bwith )({names})\b", lambda m: m[1] + _option(m[2]), str(error))
+        raise ValueError(text) from error
+
+
+# -- the problem -------------------------------------------------------------------------------------------------------
+
+#: Which options come with which descriptions of the problem only.
+_HOMES = {
+    "eigenvalues": ("eigenvalues",),
+    "data": ("data",),
+    "dimension": ("dimension", "strong_convexity"),
+    "decay": ("dimension",),
+    "smoothness": ("strong_convexity",),
+    "gradient_noise_std": ("strong_convexity",),
+    "residual_std": ("eigenvalues", "data", "dimension"),
+    "kurtosis": ("eigenvalues", "data", "dimension"),
+}
+
+
+def _problem(arguments: Namespace) -> tuple[Problem, tuple[str, ...]]:
+    """The problem, at any learning rate if that is to be tuned, and sentences about it."""
+    from corrnoise.theory.problems.quadratic import LinearRegression
+    from corrnoise.theory.problems.strongly_convex import StronglyConvex
+
+    def given(*names: str) -> dict[str, Any]:
+        return {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+
+    sources = list(given("strong_convexity") or given("eigenvalues", "data", "dimension"))
+    if len(sources) != 1:
+        raise ValueError("the problem must be given by one of --eigenvalues, --data, --dimension, --strong-convexity")
+    (source,) = sources
+    for name, homes in _HOMES.items():
+        if given(name) and source not in homes:
+            raise ValueError(f"{_option(name)} must come with {' or '.join(map(_option, homes))}")
+    if (arguments.learning_rate is None) != arguments.tune_learning_rate:
+        raise ValueError("either --learning-rate or --tune-learning-rate must be given")
+    tunable = source != "strong_convexity" and arguments.steps and arguments.initial_offset
+    if arguments.tune_learning_rate and not tunable:
+        raise ValueError("--tune-learning-rate needs eigenvalues, --steps and --initial-offset, not 0")
+    if source == "strong_convexity":
+        if arguments.smoothness is None:
+            raise ValueError("--smoothness must come with --strong-convexity")
+        options = given("smoothness", "learning_rate", "dimension", "gradient_noise_std")
+        return StronglyConvex(arguments.strong_convexity, **options), ()
+    spectrum = _spectrum(arguments, source)
+    anywhere = {"learning_rate": 1 / float(spectrum.eigenvalues.sum())}
+    options = {**anywhere, **given("learning_rate", "residual_std", "kurtosis")}
+    return LinearRegression(spectrum.eigenvalues, **options), spectrum.notes
+
+
+def _spectrum(arguments: Namespace, source: str) -> Spectrum:
+    """The eigenvalues, and sentences about them."""
+    from corrnoise.designs.make import LARGEST_DIMENSION
+    from corrnoise.designs.spectra import Spectrum, eigenvalues_from_file, eigenvalues_of_data
+    from corrnoise.theory.problems.quadratic import power_law
+
+    if source == "eigenvalues":
+        return eigenvalues_from_file(arguments.eigenvalues, "--eigenvalues")
+    if source == "data":
+        return eigenvalues_of_data(arguments.data, "--data")
+    if arguments.dimension > LARGEST_DIMENSION:
+        raise ValueError(
+            f"--dimension must be at most {LARGEST_DIMENSION}, beyond which errors take longer than minutes, got "
+            f"{arguments.dimension}"
+        )
+    return Spectrum(power_law(arguments.dimension, 1.0 if arguments.decay is None else arguments.decay))

@@ -1,0 +1,210 @@
+"""``corrnoise simulate``: a grid of simulations of private linear regression beside the exact errors.
+
+Eigenvalues are λ_k = k^−a, k = 1, …, d; a is the decay.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+import warnings
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corrnoise.commands.options import jobs
+from corrnoise.commands.tables import aligned
+
+if TYPE_CHECKING:
+    from corrnoise.simulations.sweeps.running import Outcome
+    from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+    from corrnoise.theory.problems.quadratic import LinearRegression
+
+SUMMARY = "simulate private linear regression on a grid, on several cores or a cluster, beside the exact errors"
+EXAMPLE = (
+    "corrnoise simulate --dimension 128 --decay 1 --learning-rate 0.02 --noise dpsgd nu-ftrl"
+    " --steps 20000 --chains 8 --seeds 10 --jobs 2 --output sweep"
+)
+_KURTOSIS = {"gaussian": 3.0, "uniform": 1.8, "signs": 1.0}
+
+Setting = tuple[int, float, float, str]  # dimension, decay, learning rate, noise
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no number, which {what} needs after the colon") from None
+
+
+def _noise(text: str) -> tuple[str, Callable[[LinearRegression], ToeplitzNoise]]:
+    """``dpsgd``, ``nu-ftrl`` (ν = ημ), ``nu-ftrl:NU`` or ``anti-pgd:DAMPING``."""
+    kind, colon, rest = text.partition(":")
+    if text not in ("dpsgd", "nu-ftrl") and not (colon and kind in ("nu-ftrl", "anti-pgd")):
+        raise ArgumentTypeError(f"there is no noise {text!r}; it is dpsgd, nu-ftrl, nu-ftrl:NU or anti-pgd:DAMPING")
+    value = _number(rest, kind) if colon else None
+
+    def make(problem: LinearRegression) -> ToeplitzNoise:
+        from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+
+        if kind == "dpsgd":
+            return DPSGD()
+        if value is None:
+            return NuFTRL(problem.rates.min())
+        return NuFTRL(value) if kind == "nu-ftrl" else AntiPGD(value)
+
+    return text, make
+
+
+def _inputs(text: str) -> tuple[str, float]:
+    """The distribution of the inputs and its kurtosis."""
+    name, _, rest = text.partition(":")
+    if text in _KURTOSIS:
+        return text, _KURTOSIS[text]
+    if name == "student-t":
+        return name, _number(rest, name)
+    raise ArgumentTypeError(f"there are no inputs {text!r}; they are {', '.join(_KURTOSIS)} or student-t:KURTOSIS")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what the command takes; several dimensions, decays, learning rates and noises form a grid."""
+    several: dict[str, Any] = {"nargs": "+", "metavar": "X"}
+    parser.add_argument("--dimension", type=int, default=[128], help="number of eigenvalues (default: 128)", **several)
+    parser.add_argument("--decay", type=float, default=[1.0], help="a of the eigenvalues k^-a (default: 1)", **several)
+    parser.add_argument("--learning-rate", type=float, default=[0.02], help="(default: 0.02)", **several)
+    parser.add_argument(
+        "--noise",
+        nargs="+",
+        metavar="NOISE",
+        type=_noise,
+        default=[_noise("dpsgd"), _noise("nu-ftrl")],
+        help="dpsgd, nu-ftrl (nu = learning rate x smallest eigenvalue), nu-ftrl:NU, anti-pgd:DAMPING"
+        " (default: dpsgd nu-ftrl)",
+    )
+    for option, kind, default, text in (
+        ("--residual-std", float, 0.0, "standard deviation of the residuals"),
+        ("--rho", float, 1.0, "privacy budget, zCDP"),
+        ("--clip-norm", float, 1.0, "norm that sets the noise, and to which --clip clips"),
+        ("--steps", int, 20000, "recorded steps a chain"),
+        ("--chains", int, 8, "chains a point"),
+        ("--seeds", int, 1, "number of seeds 0, 1, ..., each a point"),
+        ("--jobs", jobs, 1, "worker processes; -1: one a core"),
+    ):
+        parser.add_argument(option, type=kind, default=default, metavar="X", help=f"{text} (default: %(default)s)")
+    parser.add_argument("--clip", action="store_true", help="clip gradients (DP-FTRL); without, Noisy-FTRL")
+    parser.add_argument(
+        "--inputs",
+        type=_inputs,
+        default=("gaussian", 3.0),
+        metavar="INPUTS",
+        help="gaussian, uniform, signs or student-t:KURTOSIS (default: gaussian)",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Dask scheduler whose workers take the place of --jobs (corrnoise[cluster])",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        default="corrnoise-simulations",
+        help="folder for results.csv and the finished points, which are not computed again (default: %(default)s)",
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Sweep over the grid, write ``results.csv``, print the errors averaged over the seeds."""
+    from corrnoise.simulations.sweeps.running import grid, sweep
+    from corrnoise.support.files import write_whole
+    from corrnoise.theory.numerics.checks import integer
+    from corrnoise.theory.problems.quadratic import LinearRegression, power_law
+
+    inputs, kurtosis = arguments.inputs
+    seeds = range(integer("--seeds", arguments.seeds, 1))
+    options = {name: getattr(arguments, name) for name in ("steps", "chains", "rho", "clip_norm", "clip")}
+    settings, points = [], []
+    for d, decay, rate, (name, noise) in product(
+        arguments.dimension, arguments.decay, arguments.learning_rate, arguments.noise
+    ):
+        problem = LinearRegression(power_law(d, decay), rate, arguments.residual_std, kurtosis=kurtosis)
+        label = f"dimension {d}, decay {decay:g}, learning rate {rate:g}"
+        points += grid({label: problem}, {name: noise}, seeds, inputs=inputs, **options)
+        settings.append((d, decay, rate, name))
+    folder = Path(arguments.output)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: print(f"corrnoise: warning: {message}", file=sys.stderr)
+            outcomes = sweep(points, directory=folder, jobs=arguments.jobs, cluster=arguments.cluster)
+    except KeyboardInterrupt:
+        print(f"corrnoise: finished points are kept in {folder}; the same command continues", file=sys.stderr)
+        raise
+    groups = [outcomes[first : first + len(seeds)] for first in range(0, len(outcomes), len(seeds))]
+    rows = [row for pair in zip(settings, groups, strict=True) for row in _rows(*pair)]
+    write_whole(folder / "results.csv", _csv(rows))
+    _print_table([_averages(*pair) for pair in zip(settings, groups, strict=True)])
+    print(f"\n{folder / 'results.csv'}")
+    failures = [outcome.error for outcome in outcomes if outcome.error]
+    for failure in failures:
+        print(f"corrnoise: failed: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _exact(outcome: Outcome) -> float:
+    point = outcome.point
+    budget = {name: point.options[name] for name in ("rho", "clip_norm")}
+    return point.problem.stationary_error(point.noise, **budget)
+
+
+def _score(outcome: Outcome, mean: float, exact: float, error: float) -> float | None:
+    """How many standard errors lie between simulated and exact; None where that says nothing."""
+    comparable = not outcome.point.options["clip"] and outcome.point.has_standard_error()
+    return (mean - exact) / error if comparable and error > 0 and math.isfinite(error) else None
+
+
+def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+    """One row of ``results.csv`` for each point; what a failed one lacks is left empty."""
+    from corrnoise.simulations.quadratic import ESTIMATORS
+
+    exact = _exact(outcomes[0])
+    for outcome in outcomes:
+        point, found = outcome.point, outcome.simulation
+        row = dict(zip(("dimension", "decay", "learning_rate", "noise"), setting, strict=True))
+        row |= {"residual_std": point.problem.residual_std, "kurtosis": point.problem.kurtosis}
+        row |= {"seed": point.seed, **point.options}
+        row |= {"burn_in": found and found.burn_in, "exact": exact}
+        for name in ESTIMATORS:
+            mean, error = found.estimators.get(name, (None, None)) if found else (None, None)
+            row |= {name: mean, f"{name}_standard_error": error}
+        row["z"] = found and _score(outcome, found.mean, exact, found.standard_error)
+        row["clipped_fraction"] = found and found.clipped_fraction
+        row["effective_sample_size"] = found and found.effective_sample_size
+        yield row | {"key": point.key, "error": outcome.error}
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _averages(setting: Setting, outcomes: Sequence[Outcome]) -> list[str]:
+    """One row of the printed table: the plain estimator, averaged over the seeds that did not fail."""
+    exact, found = _exact(outcomes[0]), [outcome.simulation for outcome in outcomes if outcome.simulation]
+    start = [f"{value:g}" for value in setting[:3]] + [setting[3], f"{len(found)}/{len(outcomes)}", f"{exact:.6g}"]
+    if not found:
+        return [*start, "-", "-", "-"]
+    mean = math.fsum(s.mean for s in found) / len(found)
+    error = math.hypot(*(s.standard_error for s in found)) / len(found)
+    z = _score(outcomes[0], mean, exact, error)
+    return [*start, f"{mean:.6g}", f"{error:.2g}", "-" if z is None else f"{z:+.2f}"]
+
+
+def _print_table(rows: list[list[str]]) -> None:
+    titles = ["dimension", "decay", "learning rate", "noise", "seeds", "exact", "simulated", "standard error", "z"]
+    print(*aligned([titles, *rows]), sep="\n")

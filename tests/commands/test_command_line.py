@@ -1,0 +1,374 @@
+"""The command line: what it prints, its exit statuses, and what it leaves behind when it fails."""
+
+import csv
+import dataclasses
+import json
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from corrnoise import __main__ as command_line
+from corrnoise.figures import COMPANIONS, NAMES, paper_figure
+from corrnoise.figures.publication import PaperFigure, publish
+from corrnoise.support.version import __version__
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.problems.quadratic import LinearRegression
+
+DRAWN = ("mean_estimation", "linear_regression")
+FILES = {f"{name}.{suffix}" for name in DRAWN for suffix in ("pdf", "png", "csv")}
+
+
+def run(*arguments: object, options: Sequence[str] = (), **settings: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *options, "-m", "corrnoise", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **settings)
+
+
+def test_help_shows_an_example_of_each_command_and_imports_nothing_heavy() -> None:
+    result = run("--help", options=("-X", "importtime"))
+    assert result.returncode == 0
+    for command in command_line.COMMANDS.values():
+        assert command.SUMMARY.split()[0] in result.stdout
+        assert f"  {command.EXAMPLE}\n" in result.stdout
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in result.stderr.splitlines()}
+    assert "argparse" in imported
+    assert not imported & {"numpy", "scipy", "matplotlib", "numba", "mpmath", "cvxpy", "flint"}
+
+
+def test_examples_are_understood() -> None:
+    for command in command_line.COMMANDS.values():
+        program, *arguments = shlex.split(command.EXAMPLE)
+        assert program == "corrnoise"
+        assert command_line._parser().parse_args(arguments).run is command.run
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"corrnoise {__version__}\n"
+
+
+def test_figures_are_listed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command_line.main(["figures", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(NAMES)
+    assert "Figure 2 of arXiv 2310.06771" in lines[1]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "required: COMMAND"),
+        (("nonsense",), "invalid choice: 'nonsense'"),
+        (("figures", "figure 9"), "there is no figure 'figure 9'; the figures are mean_estimation, linear_regression"),
+        (("figures", "--output"), "expected one argument"),
+        (
+            ("simulate", "--noise", "tree"),
+            "there is no noise 'tree'; it is dpsgd, nu-ftrl, nu-ftrl:NU or anti-pgd:DAMPING",
+        ),
+        (("simulate", "--noise", "dpsgd:1"), "there is no noise 'dpsgd:1'"),
+        (("simulate", "--noise", "anti-pgd"), "there is no noise 'anti-pgd'"),
+        (("simulate", "--noise", "nu-ftrl:x"), "'x' is no number, which nu-ftrl needs after the colon"),
+        (
+            ("simulate", "--inputs", "gaussian:3"),
+            "there are no inputs 'gaussian:3'; they are gaussian, uniform, signs or",
+        ),
+        (("simulate", "--inputs", "student-t"), "'' is no number, which student-t needs after the colon"),
+        (("simulate", "--steps", "1.5"), "invalid int value: '1.5'"),
+    ],
+)
+def test_misuse_is_explained_and_ends_with_status_two(
+    arguments: tuple[str, ...],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command_line.main(arguments) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert not output.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_figures_go_to_their_own_folder(tmp_path: Path) -> None:
+    result = run("figures", *DRAWN, "--no-simulation", cwd=tmp_path, env=os.environ | {"PYTHONHASHSEED": "7"})
+    assert result.returncode == 0
+    assert not result.stderr
+    folder = tmp_path / "corrnoise-figures"
+    assert {path.name for path in folder.iterdir()} == FILES
+    for file in FILES:
+        assert f"corrnoise-figures/{file}\n" in result.stdout
+    for stated, exact in [
+        ("1.00", "1.008"),
+        ("0.18", "0.170"),
+        ("0.94", "0.942"),
+        ("2.03", "2.024"),
+        ("1.27", "1.264"),
+    ]:
+        assert f"{stated}   {exact}" in result.stdout
+    assert "increases to 1 as eta -> 1" in result.stdout
+    assert "instability" in result.stdout
+    for path in publish(paper_figure("mean_estimation"), tmp_path):
+        assert path.read_bytes() == (folder / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(("options", "count"), [((), len(NAMES) - len(COMPANIONS)), (("--all",), len(NAMES))])
+def test_without_names_all_but_companions_are_drawn(
+    options: tuple[str, ...], count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drawn = []
+
+    def entry(name: str) -> PaperFigure:
+        return dataclasses.replace(
+            paper_figure("mean_estimation"), name=name, data=lambda: (), report=lambda _: "", simulate=None
+        )
+
+    def record(figure: PaperFigure, *_: object) -> list[Path]:
+        drawn.append(figure.name)
+        return []
+
+    monkeypatch.setattr("corrnoise.figures.paper_figure", entry)
+    monkeypatch.setattr("corrnoise.figures.publication.publish", record)
+    assert command_line.main(["figures", *options, "--output", str(tmp_path)]) == 0
+    assert drawn == [name for name in NAMES if options or name not in COMPANIONS]
+    assert len(drawn) == count
+
+
+def test_named_figures_are_drawn_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def record(figure: PaperFigure, directory: str, _: object) -> list[Path]:
+        drawn.append((figure.name, directory))
+        return [Path(directory, "a file")]
+
+    monkeypatch.setattr("corrnoise.figures.publication.publish", record)
+    assert command_line.main(["figures", "mean_estimation", "mean_estimation", "--output", "there"]) == 0
+    assert drawn == [("mean_estimation", "there")]
+    assert capsys.readouterr().out.count("there/a file\n") == 1
+
+
+def test_an_unwritable_folder_is_one_line_and_status_one(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("kept")
+    result = run("figures", "mean_estimation", "--output", tmp_path / "taken" / "inside")
+    assert result.returncode == 1
+    assert result.stderr.startswith("corrnoise: error: ")
+    assert "taken" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"taken"}
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (OSError(28, "No space left\non device"), 1, "corrnoise: error: [Errno 28] No space left on device\n"),
+        (ValueError("rho must lie in (0, inf), got -1"), 1, "corrnoise: error: rho must lie in (0, inf), got -1\n"),
+        (KeyboardInterrupt(), 130, "corrnoise: interrupted\n"),
+    ],
+)
+def test_errors_are_one_line(
+    error: BaseException,
+    status: int,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("corrnoise.figures.publication.publish", fail)
+    assert command_line.main(["figures", "--output", str(tmp_path)]) == status
+    assert capsys.readouterr().err == message
+
+
+def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr("corrnoise.figures.publication.publish", fail)
+    with pytest.raises(AssertionError):
+        command_line.main(["figures", "--output", str(tmp_path)])
+
+
+def test_a_reader_who_leaves_is_not_told_off() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "corrnoise", "figures", "--list"]
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=300, check=False)
+    os.close(writer)
+    assert result.returncode == 1
+    assert not result.stderr
+
+
+# -- simulate ----------------------------------------------------------------------------------------------------------
+
+SMALL = ("--dimension", "4", "--learning-rate", "0.1", "--steps", "4000", "--chains", "4")
+
+
+def simulated(folder: Path, *arguments: str) -> tuple[int, list[dict[str, str]]]:
+    status = command_line.main(["simulate", *SMALL, "--output", str(folder), *arguments])
+    with (folder / "results.csv").open(newline="") as file:
+        return status, list(csv.DictReader(file))
+
+
+def test_simulate_writes_each_point_beside_its_exact_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = ("--decay", "0.5", "1", "--noise", "dpsgd", "nu-ftrl", "nu-ftrl:0.5", "anti-pgd:0.2", "--seeds", "2")
+    status, rows = simulated(tmp_path, *grid, "--residual-std", "0.3", "--rho", "2", "--clip-norm", "1.5")
+    assert status == 0
+    noises = [
+        DPSGD(),
+        NuFTRL(0.1 * 4**-0.5),
+        NuFTRL(0.5),
+        AntiPGD(0.2),
+        DPSGD(),
+        NuFTRL(0.1 / 4),
+        NuFTRL(0.5),
+        AntiPGD(0.2),
+    ]
+    for row, noise, decay, seed in zip(
+        rows, [n for n in noises for _ in range(2)], 8 * [0.5] + 8 * [1.0], 8 * ["0", "1"], strict=True
+    ):
+        problem = LinearRegression([k**-decay for k in range(1, 5)], 0.1, 0.3)
+        exact = problem.stationary_error(noise, rho=2, clip_norm=1.5)
+        assert float(row["exact"]) == pytest.approx(exact, rel=1e-12)
+        assert (float(row["decay"]), row["seed"], row["error"]) == (decay, seed, "")
+        z = (float(row["plain"]) - exact) / float(row["plain_standard_error"])
+        assert float(row["z"]) == pytest.approx(z, rel=1e-6)
+        assert abs(z) < 6
+        assert abs(float(row["delta1"]) - exact) < 6 * float(row["delta1_standard_error"])
+        assert not abs(float(row["delta1"]) - 1.1 * exact) < 6 * float(row["delta1_standard_error"])
+        stored = json.loads((tmp_path / f"{row['key']}.json").read_bytes())["simulation"]
+        assert stored["mean"] == float(row["plain"])
+        assert stored["effective_sample_size"] == float(row["effective_sample_size"])
+    table = capsys.readouterr().out.splitlines()
+    assert " ".join(table[0].split()) == "dimension decay learning rate noise seeds exact simulated standard error z"
+    assert table[-1] == str(tmp_path / "results.csv")
+    for line, pair in zip(table[1:9], zip(rows[::2], rows[1::2], strict=True), strict=True):
+        _, _, rate, name, seeds, known, mean, error, score = line.split()
+        assert (rate, name, seeds) == ("0.1", pair[0]["noise"], "2/2")
+        assert float(known) == pytest.approx(float(pair[0]["exact"]), rel=1e-5)
+        assert float(mean) == pytest.approx(sum(float(row["plain"]) for row in pair) / 2, rel=1e-5)
+        assert float(error) == pytest.approx(
+            math.hypot(*(float(r["plain_standard_error"]) for r in pair)) / 2, rel=0.06
+        )
+        assert float(score) == pytest.approx((float(mean) - float(known)) / float(error), rel=0.06, abs=0.01)
+
+
+def test_simulate_continues_and_repeats_itself_to_the_byte(tmp_path: Path) -> None:
+    simulated(tmp_path / "a", "--seeds", "1")
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").glob("*.json")}
+    assert len(before) == 2
+    simulated(tmp_path / "a", "--seeds", "2")
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").glob("*.json")}
+    assert len(after) == 4
+    assert before.items() <= after.items()
+    simulated(tmp_path / "b", "--seeds", "2", "--jobs", "2")
+    assert (tmp_path / "a/results.csv").read_bytes() == (tmp_path / "b/results.csv").read_bytes()
+
+
+def test_simulate_names_what_failed_and_keeps_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, rows = simulated(tmp_path, "--noise", "nu-ftrl:0", "nu-ftrl")
+    assert status == 1
+    output = capsys.readouterr()
+    name = "dimension 4, decay 1, learning rate 0.1, nu-ftrl:0, seed 0"
+    error = f"{name}: ValueError: noise must have a finite limiting sensitivity, got NuFTRL(nu=0.0)"
+    assert output.err == f"corrnoise: failed: {error}\n"
+    assert [row["error"] for row in rows] == [error, ""]
+    assert [row["plain"] == "" for row in rows] == [True, False]
+    assert rows[0]["exact"] == "inf"
+    assert output.out.splitlines()[1].split()[3:] == ["nu-ftrl:0", "0/1", "inf", "-", "-", "-"]
+    assert len(list(tmp_path.glob("*.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "inputs", "kurtosis", "scored"),
+    [
+        (("--clip", "--clip-norm", "0.5"), "gaussian", 3.0, False),  # the exact error is of runs without clipping
+        (("--inputs", "uniform"), "uniform", 1.8, True),
+        (("--inputs", "signs"), "signs", 1.0, True),
+        (("--inputs", "student-t:3.5"), "student-t", 3.5, True),
+    ],
+)
+def test_simulate_clips_and_draws_other_inputs(
+    arguments: tuple[str, ...], inputs: str, kurtosis: float, scored: bool, tmp_path: Path
+) -> None:
+    status, (row,) = simulated(tmp_path, "--noise", "nu-ftrl", *arguments)
+    assert status == 0
+    problem = LinearRegression([1, 1 / 2, 1 / 3, 1 / 4], 0.1, kurtosis=kurtosis)
+    options = {"clip_norm": 0.5} if "--clip" in arguments else {}
+    assert float(row["exact"]) == pytest.approx(problem.stationary_error(NuFTRL(0.025), **options), rel=1e-12)
+    assert (row["inputs"], float(row["kurtosis"])) == (inputs, kurtosis)
+    assert bool(row["z"]) == scored
+    assert (float(row["clipped_fraction"]) > 0) == ("--clip" in arguments)
+    assert bool(row["delta"]) == ("--clip" not in arguments)
+
+
+@pytest.mark.filterwarnings("always::RuntimeWarning")
+def test_simulate_warns_where_standard_errors_mean_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, (row,) = simulated(tmp_path, "--dimension", "1", "--learning-rate", "0.6", "--noise", "dpsgd")
+    assert status == 0
+    assert row["z"] == ""
+    error = capsys.readouterr().err
+    assert error.startswith("corrnoise: warning: the fourth moments of the iterates diverge")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--seeds", "0"), "--seeds must be an integer >= 1, got 0"),
+        (("--dimension", "0"), "dimension must be an integer >= 1, got 0"),
+        (("--learning-rate", "-1"), "learning_rate must lie in (0, inf), got -1.0"),
+        (("--noise", "nu-ftrl:2"), "nu must lie in [0, 2), got 2.0"),
+        (("--inputs", "student-t:0"), "kurtosis must lie in [1, 1e6]"),
+        (("--steps", "0"), "steps must be an integer >= 1, got 0"),
+        (("--cluster", "tcp://127.0.0.1:1"), "needs Dask, which the extra brings: pip install 'corrnoise[cluster]'"),
+    ],
+)
+def test_simulate_refuses_in_one_line(
+    arguments: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert command_line.main(["simulate", *SMALL, "--output", str(tmp_path / "new"), *arguments]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("corrnoise: error: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.glob("new/*"))
+
+
+def test_an_interrupted_simulation_keeps_its_points(tmp_path: Path) -> None:
+    arguments = ["simulate", "--steps", "20000", "--dimension", "8", "--seeds", "100", "--output", str(tmp_path)]
+    command = [sys.executable, "-m", "corrnoise", *arguments, "--jobs", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("*.json")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, the workers too
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert error == (
+        f"corrnoise: finished points are kept in {tmp_path}; the same command continues\ncorrnoise: interrupted\n"
+    )
+    finished = list(tmp_path.iterdir())
+    assert 1 <= len(finished) < 200
+    assert all(path.suffix == ".json" for path in finished)
+    for path in finished:
+        assert json.loads(path.read_bytes())["simulation"]["mean"] > 0

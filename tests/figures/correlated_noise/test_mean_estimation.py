@@ -1,0 +1,126 @@
+"""Figure 1 of arXiv 2310.06771 against 30-digit arithmetic and direct formulas."""
+
+import mpmath
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from corrnoise.figures.correlated_noise import mean_estimation
+from corrnoise.figures.correlated_noise.mean_estimation import RATES_SHOWN, asymptotic_ratio, error_ratio
+from corrnoise.figures.publication import Series
+
+#: η and the exact ratio, from 30-digit quadratures.
+TABLE = {
+    1e-6: 5.1197515607e-5,
+    1e-4: 2.58296918175e-3,
+    1e-2: 0.0908683491859,
+    0.1: 0.400490958165,
+    0.5: 0.863789715352,
+    0.9: 0.994984296397,
+    0.99: 0.999949998437,
+    1 - 1e-6: 0.999999999999,
+}
+
+
+def reference(eta: float, power: int = 2) -> float:
+    """η (2 − η) γ_∞⁴ with γ_∞² by quadrature; ``power`` is the exponent of γ_∞²."""
+    with mpmath.workdps(30):
+        x = mpmath.mpf(eta)
+        ends = [0, *(x * mpmath.mpf(10) ** k for k in range(-1, 8) if x * mpmath.mpf(10) ** k < 3), mpmath.pi]
+        inverse = mpmath.quad(lambda w: 1 / mpmath.sqrt(x**2 + 4 * (1 - x) * mpmath.sin(w / 2) ** 2), ends)
+        return float(x * (2 - x) * (inverse / mpmath.pi) ** power)
+
+
+def by_name(panel: str, kind: str = "exact", **settings: int) -> dict[str, Series]:
+    return {s.method: s for s in mean_estimation.data(**settings) if (s.panel, s.kind) == (panel, kind)}
+
+
+@pytest.mark.parametrize(("eta", "ratio"), TABLE.items())
+def test_ratio_is_exact(eta: float, ratio: float) -> None:
+    assert error_ratio(eta) == pytest.approx(ratio, rel=1e-10)
+    assert error_ratio(eta) == pytest.approx(reference(eta), rel=1e-13)
+
+
+@pytest.mark.parametrize("eta", [1e-6, 1e-2, 0.5])
+def test_a_ratio_with_one_sensitivity_is_rejected(eta: float) -> None:
+    assert error_ratio(eta) != pytest.approx(reference(eta, power=1), rel=1e-10)
+
+
+def test_ratio_increases_to_one() -> None:
+    (curve,) = by_name("ratio").values()
+    assert curve.x[0] == 1e-6
+    assert curve.x[-1] == 1
+    assert (np.diff(curve.x) > 0).all()
+    assert (np.diff(curve.y) > 0).all()
+    assert curve.y[-1] == pytest.approx(1, abs=1e-15)
+    eta = curve.x[(curve.x > 0.9) & (curve.x < 1)]
+    assert (1 - curve.y[-1 - eta.size : -1]) / ((1 - eta) ** 2 / 2) == pytest.approx(np.ones(eta.size), rel=0.2)
+
+
+def test_the_asymptotic_form_holds_at_zero_only() -> None:
+    for eta in (1e-20, 1e-60, 1e-140):
+        assert asymptotic_ratio(np.array(eta)) / error_ratio(eta) == pytest.approx(1, abs=5 / -np.log(eta))
+    assert asymptotic_ratio(np.array(1.0)) == 0
+    assert asymptotic_ratio(np.array(0.99)) < 1e-4 < 0.9999 < error_ratio(0.99)
+
+
+@pytest.mark.parametrize("eta", [0.0, -0.1, 1.5, float("nan")])
+def test_ratio_refuses_other_learning_rates(eta: float) -> None:
+    with pytest.raises(ValueError, match=r"learning_rate must lie in \(0, 1\], got"):
+        error_ratio(eta)
+
+
+def test_coefficients_are_the_binomial_series() -> None:
+    curves = by_name("coefficients", points=12)
+    for eta in RATES_SHOWN:
+        curve = curves[f"eta = {eta:g}"]
+        assert (curve.y > 0).all()
+        for t, y in zip(curve.x, curve.y, strict=True):
+            with mpmath.workdps(30):
+                beta = (-1) ** int(t) * mpmath.binomial(mpmath.mpf(0.5), int(t)) * (1 - mpmath.mpf(eta)) ** int(t)
+            assert y == pytest.approx(-float(beta), rel=1e-12)
+    assert curves["eta = 0.1"].x[-1] < curves["eta = 0.0001"].x[-1] < mean_estimation.LAST_STEP
+
+
+def test_coefficients_follow_the_limiting_form_until_one_over_eta() -> None:
+    limit = by_name("coefficients", "asymptotic")["eta = 0"]
+    curve = by_name("coefficients")["eta = 0.0001"]
+    before = (curve.x > 50) & (curve.x < 100)
+    assert curve.y[before] == pytest.approx(limit.y[: curve.x.size][before], rel=0.02)
+    late = curve.x > 1e5 / 2
+    assert (curve.y[late] < limit.y[: curve.x.size][late] / 100).all()
+
+
+def test_spectrum_is_the_closed_form() -> None:
+    for method, curve in by_name("spectrum").items():
+        eta = float(method.removeprefix("eta = "))
+        assert curve.y == pytest.approx((eta**2 + 4 * (1 - eta) * np.sin(curve.x / 2) ** 2) ** 0.25, rel=1e-13)
+        assert curve.y[0] == pytest.approx(np.sqrt(eta), rel=0.01)
+        assert curve.y[-1] == pytest.approx(np.sqrt(2 - eta), rel=1e-13)
+    (limit,) = by_name("spectrum", "asymptotic").values()
+    assert curve.y[-20:] == pytest.approx(limit.y[-20:], rel=1e-3)
+
+
+def test_few_points_are_refused() -> None:
+    with pytest.raises(ValueError, match="points must be an integer >= 2, got 1"):
+        mean_estimation.data(points=1)
+
+
+def test_every_curve_is_drawn_and_told_apart() -> None:
+    figure = mean_estimation.draw(mean_estimation.data(points=9))
+    figure.draw_without_rendering()
+    assert [len(ax.lines) for ax in figure.axes] == [2, 5, 5]
+    for ax in figure.axes:
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()
+    assert len({line.get_linestyle() for line in figure.axes[0].lines}) == 2
+    for ax in figure.axes[1:]:
+        assert len({to_hex(line.get_color()) for line in ax.lines}) == 5
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 5
+
+
+def test_report_says_where_the_caption_is_not_met() -> None:
+    report = mean_estimation.report(mean_estimation.data(points=9))
+    assert "0.994984" in report
+    assert "increases to 1 as eta -> 1" in report

@@ -1,0 +1,187 @@
+"""Figures of shuffled gradients: what is drawn are the accountants, the exact runs and the experiments themselves."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corrnoise.figures import paper_figure
+from corrnoise.figures.publication import Data, Series
+from corrnoise.figures.shuffled_gradients import counterexample as shuffled_counterexample
+from corrnoise.figures.shuffled_gradients import experiments as shuffled_experiments
+from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
+from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, Setting, panel
+from corrnoise.simulations.shuffled_gradients.data import BUNDLED, task
+from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, experiment
+from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, quadratic_run
+from tests.figure_entries import check_entry
+
+Curves = dict[tuple[str, str], Series]
+
+
+def curves(data: Data) -> Curves:
+    return {(s.panel, s.method): s for s in data}
+
+
+# -- privacy -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def privacy() -> Data:
+    return shuffled_privacy.data(5)
+
+
+def test_multipliers_are_calibrated_and_in_order(privacy: Data) -> None:
+    """At ε = 2 between those at 1 and 5; each accountant asks for less noise than the one before it."""
+    found = curves(privacy)
+    names = list(shuffled_privacy.MULTIPLIERS)
+    at = [found["multiplier", name].y for name in names]
+    assert len(names) == 7
+    for name, y in zip(names, at, strict=True):
+        assert (np.diff(y) < 0).all(), name
+    assert [found["multiplier", name].x[2] for name in names] == [pytest.approx(2.0)] * 7
+    for before, after in pairwise(at[:-1]):
+        assert (after < before).all()
+    assert at[-1] == pytest.approx(at[-2], rel=1e-3)  # once or every time: the last position decides
+    published = at[0][2]
+    assert 16.10921 < published < 75.66014
+    assert published / at[5][2] > 10
+
+
+def test_divergences_are_those_of_exact_gaussians_and_below_the_bounds(privacy: Data) -> None:
+    found = curves(privacy)
+    tight, loose = found["divergence", "whole run, any order"], found["divergence", "published"]
+    assert (tight.y <= loose.y * (1 + 1e-12)).all()
+    assert loose.y == pytest.approx(4 * loose.x)
+    for eta in shuffled_privacy.RATES:
+        exact = found["divergence", f"eta = {eta:g}"]
+        assert (exact.y <= tight.y * (1 + 1e-12)).all()
+        assert not (exact.y <= tight.y / 12).all()
+        for epochs, y in zip(exact.x[:4], exact.y[:4], strict=True):
+            shape = (int(epochs), 10)
+            targets = np.zeros((*shape, 1))
+            targets[:, -1] = 1.0
+            runs = [quadratic_run(np.ones((*shape, 1, 1)), sign * targets, np.ones(shape), eta) for sign in (1, -1)]
+            assert y == pytest.approx(gaussian_renyi_divergence(2.0, *runs[0], *runs[1]), rel=1e-9)
+
+
+def test_the_privacy_figure_is_drawn_and_reported(privacy: Data) -> None:
+    figure = shuffled_privacy.draw(privacy)
+    figure.draw_without_rendering()
+    assert [len(ax.lines) for ax in figure.axes] == [7, 4]
+    check_entry(paper_figure("shuffled_privacy"), privacy)
+    report = shuffled_privacy.report(shuffled_privacy.data(3))
+    assert "whole run, reshuffled" in report
+    assert max(map(len, report.splitlines())) <= 120
+
+
+# -- the counterexample ------------------------------------------------------------------------------------------------
+
+
+def test_the_counterexample_is_an_exact_run() -> None:
+    """K = 2000: exact 2.4994e-3, published 2.0642e-3, corrected 0.1737; exact also by the run itself, for K = 20."""
+    assert shuffled_counterexample.exact_excess_risk(2000) == pytest.approx(0.002499411955, rel=1e-9)
+    assert shuffled_counterexample.bound(2000, published=True) == pytest.approx(0.002064216590, rel=1e-9)
+    assert shuffled_counterexample.bound(2000, published=False) == pytest.approx(0.173738229683, rel=1e-9)
+    shape = (20, 10)
+    _, variance = quadratic_run(np.ones((*shape, 1, 1)), np.zeros((*shape, 1)), np.ones(shape), 0.4 / 20)
+    assert shuffled_counterexample.exact_excess_risk(20) == pytest.approx(25 * variance[0, 0], rel=1e-12)
+
+
+def test_the_published_bound_falls_away_and_the_corrected_one_stays_above() -> None:
+    data = shuffled_counterexample.data(12)
+    exact, published, corrected = data
+    ratio = exact.y / published.y
+    assert ratio[0] < 1 < ratio[-1]
+    assert (np.diff(ratio) > 0).all()
+    assert ratio[-1] > 3000
+    assert (corrected.y > exact.y).all()
+    figure = shuffled_counterexample.draw(data)
+    figure.draw_without_rendering()
+    assert len(figure.axes[0].lines) == 3
+    check_entry(paper_figure("shuffled_counterexample"), data)
+    report = shuffled_counterexample.report(data)
+    first = exact.x[exact.y > published.y][0]
+    assert f"from K = {first:g} on" in report
+
+
+# -- experiments -------------------------------------------------------------------------------------------------------
+
+SMALL: dict[str, Any] = {"rates": (1e-3, 1e-4), "runs": 2, "epochs": 3}
+
+
+@pytest.fixture(scope="module")
+def experiments() -> Data:
+    return shuffled_experiments.data(Setting(), **SMALL, jobs=1)
+
+
+def test_every_panel_shows_the_experiments_of_its_setting(experiments: Data) -> None:
+    found = {(s.panel, s.method, s.kind): s for s in experiments}
+    assert len(found) == len(experiments) == len(BUNDLED) * len(EPSILONS) * len(ALGORITHMS) * 2
+    name, epsilon = "diabetes by sex (stand-in)", 5.0
+    for algorithm in ALGORITHMS:
+        alone = experiment(task(name), algorithm, epsilon=epsilon, **SMALL)
+        assert (found[panel(name, epsilon), algorithm, "mean"].y == alone.mean).all()
+        assert (found[panel(name, epsilon), algorithm, "standard deviation"].y == alone.std).all()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting("given"),
+        Setting("shuffled once"),
+        Setting(private_share=0.25),
+        Setting(accounting="sharp"),
+        Setting(two_rates=True),
+    ],
+    ids=["given", "shuffled once", "p = 0.25", "sharp", "two rates"],
+)
+def test_settings_reach_the_experiments(setting: Setting, experiments: Data) -> None:
+    """With a setting of its own a figure differs from Figure 2 where it should, and not for public records only."""
+    name = "diabetes by sex (stand-in)"
+    data = shuffled_experiments.data(setting, [name], **SMALL, jobs=1)
+    usual = {(s.panel, s.method, s.kind): s for s in experiments}
+    same = {s.method for s in data if s.kind == "mean" and s == usual[s.panel, s.method, s.kind]}
+    expected = {"Public only"}
+    if setting.private_share != 0.5:
+        expected |= {"DP-ShuffleG", "Noise at the end"}
+    if setting.two_rates:
+        expected = set(ALGORITHMS) - {"Priv-Pub", "Pub-Priv"}
+    assert same == expected
+
+
+def test_experiments_are_drawn_and_reported(experiments: Data) -> None:
+    figure = shuffled_experiments.draw(experiments)
+    figure.draw_without_rendering()
+    assert len(figure.axes) == len(BUNDLED) * len(EPSILONS)
+    for axes in figure.axes:  # drawn in the usual style, with titles in the middle
+        assert len(axes.lines) == len(axes.collections) == len(LOOKS)
+        assert "stand-in" in axes.get_title()
+        low, high = axes.get_ylim()
+        assert all(low <= line.get_ydata()[-1] for line in axes.lines)  # type: ignore[index,operator]
+        assert low < high
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(LOOKS)
+    entry = paper_figure("shuffled_experiments")
+    check_entry(entry, experiments)
+    assert "stand-ins" in " ".join(entry.parameters)
+    report = shuffled_experiments.report(experiments)
+    assert all(p in report for p in {s.panel for s in experiments})
+    assert f"of {len(BUNDLED) * len(EPSILONS)}" in report
+
+
+def test_one_data_set_is_one_row() -> None:
+    data = shuffled_experiments.data(Setting(), ["digits-69 (stand-in)"], **SMALL, jobs=1)
+    figure = shuffled_experiments.draw(data)
+    figure.draw_without_rendering()
+    assert len(figure.axes) == len(EPSILONS)
+    with pytest.raises(ValueError, match="allow it with download=True"):
+        shuffled_experiments.data(Setting(), ["MNIST-69"], **SMALL, jobs=1)
+
+
+def test_companions_name_the_figures_that_they_repeat() -> None:
+    sources = {name: entry.source for name, entry in shuffled_experiments.FIGURES.items()}
+    assert sources["shuffled_given_order"].startswith("Figure 3 of")
+    assert sources["shuffled_once"].startswith("Figure 4 of")
+    assert sources["shuffled_quarter"] == sources["shuffled_three_quarters"]
+    assert sources["shuffled_quarter"].startswith("Figures 5 and 6 of")

@@ -1,0 +1,276 @@
+"""Data sets and experiments: shapes, stand-ins named so, noise at the calibrated level, the best learning rate."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from corrnoise.simulations.shuffled_gradients import data as shuffled_data
+from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
+from corrnoise.simulations.shuffled_gradients.experiments import (
+    ALGORITHMS,
+    RATES,
+    TWO_PHASES,
+    experiment,
+    noise_multiplier,
+    private_epochs,
+)
+from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
+from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
+from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled, interleaved
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "gap"),
+    [
+        ("digits-69 (stand-in)", (180, 64), 6.507),
+        ("diabetes by sex (stand-in)", (200, 9), 0.5811),
+        ("diabetes rotated (stand-in)", (200, 9), 0.5114),
+        ("breast cancer (stand-in)", (200, 30), 0.2199),
+    ],
+)
+def test_bundled_data_sets(name, shape, gap):
+    t = task(name)
+    assert t.features.shape == t.public_features.shape == shape
+    x, least = empirical_risk_minimiser(t)
+    assert t.objective(np.zeros(x.size)) - least == pytest.approx(gap, abs=6e-4)
+    assert DATA_SETS[name].stand_in_for
+
+
+def test_stand_ins_say_so_and_nothing_is_fetched_without_leave():
+    for name, entry in DATA_SETS.items():
+        assert ("(stand-in)" in name) == bool(entry.stand_in_for) == (name in BUNDLED)
+        if entry.downloaded:
+            with pytest.raises(ValueError, match="allow it with download=True"):
+                task(name)
+    with pytest.raises(ValueError, match="name must be one of"):
+        task("MNIST")
+
+
+def test_an_unreachable_server_is_reported(monkeypatch):
+    class Offline:
+        @staticmethod
+        def fetch_openml(**_):
+            raise ConnectionError("no route")
+
+    monkeypatch.setattr(shuffled_data, "_sklearn", lambda _: Offline)
+    with pytest.raises(OSError, match=r"mnist_784 could not be fetched from OpenML \(no route\)"):
+        task("MNIST-69", download=True)
+
+
+class Fetched:
+    """A server that returns small made-up tables of the right columns."""
+
+    def __init__(self, data, target, names):
+        self.data, self.target, self.feature_names = data, target, names
+
+    def fetch_openml(self, **_):
+        return self
+
+
+RNG = np.random.default_rng(0)
+SERVED = {
+    "MNIST-69": Fetched(RNG.uniform(0, 255, (40, 784)), np.repeat(["6", "9"], 20), ["p"] * 784),
+    "CIFAR-10": Fetched(RNG.uniform(0, 255, (3600, 12)), np.tile(np.arange(10), 360), ["p"] * 12),
+    "Crime": Fetched(  # a community in every other row only, and one missing number elsewhere
+        np.where(
+            np.arange(300).reshape(60, 5) % 10 == 2, np.nan, np.where(np.arange(300).reshape(60, 5) == 8, np.nan, 1.5)
+        ),
+        np.linspace(0, 1, 60),
+        ["state", "fold", "Community", "population", "householdsize"],
+    ),
+    "COMPAS": Fetched(
+        np.column_stack([RNG.normal(size=(80, 2)), np.repeat([0, 1], 40), np.repeat([1, 0], 40)]),
+        np.tile([0, 1], 40),
+        ["age", "priors", "race_African-American", "race_Caucasian"],
+    ),
+    "CreditCard": Fetched(
+        np.column_stack([RNG.normal(size=(1200, 2)), np.repeat([1, 2, 3], 400)]),
+        np.tile([0, 1], 600),
+        ["x1", "x2", "x3"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_fetched_data_sets_are_split_as_in_the_paper(name, monkeypatch):
+    monkeypatch.setattr(shuffled_data, "_sklearn", lambda _: SERVED[name])
+    t = task(name, download=True)
+    shapes = {
+        "MNIST-69": ((20, 784), (20, 784)),
+        "CIFAR-10": ((1000, 12), (1000, 12)),
+        "Crime": ((29, 4), (29, 4)),
+        "COMPAS": ((40, 2), (40, 2)),
+        "CreditCard": ((200, 2), (200, 2)),
+    }
+    assert (t.features.shape, t.public_features.shape) == shapes[name]
+    if t.loss.name == "logistic":
+        assert set(t.targets.tolist()) == {-1.0, 1.0}
+    if name == "MNIST-69":
+        assert (t.public_features[0] == SERVED[name].data[20][::-1] / 255).all()  # rotated by 180 degrees
+    if name == "CIFAR-10":
+        assert np.bincount(t.targets.astype(int)).tolist() == [100] * 10
+        assert np.bincount(t.public_targets.astype(int)).tolist() == [250] * 4
+
+
+def test_noise_of_experiments():
+    assert noise_multiplier(dp_shuffled(1000, 50), 1.0, 1e-6) == pytest.approx(75.66014, abs=6e-6)
+    assert noise_multiplier(interleaved(1000, 50, 500), 5.0, 1e-6) == pytest.approx(0.71971, abs=6e-6)
+    sharp = noise_multiplier(dp_shuffled(1000, 50), 1.0, 1e-6, accounting="sharp")
+    assert sharp == pytest.approx(5.28641, abs=6e-6)
+    given = noise_multiplier(dp_shuffled(1000, 50), 1.0, 1e-6, order="given", accounting="sharp")
+    assert given == pytest.approx(8.65389, abs=6e-6)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_experiment_shows_the_best_of_its_learning_rates(algorithm):
+    t = task("diabetes by sex (stand-in)")
+    settings = {"epsilon": 5.0, "epochs": 4, "runs": 2}
+    rates = (1e-2, 1e-4, 1e-5)
+    best = experiment(t, algorithm, rates=rates, **settings)
+    alone = [experiment(t, algorithm, rates=(rate,), **settings) for rate in rates]
+    assert best in alone
+    assert best.mean[-1] == min(e.mean[-1] for e in alone)
+    assert best.mean.shape == best.std.shape == (5,)
+    assert best.std[0] == 0
+    assert (best.noise_multiplier == 0) == (algorithm == "Public only")
+    assert (best.mean >= 0).all()
+
+
+def test_a_rotation_is_a_parameter_of_the_sets_that_have_one(monkeypatch):
+    still, usual, far = (task("diabetes rotated (stand-in)", rotation=r) for r in (0.0, None, 1.0))
+    assert (still.features == usual.features).all()
+    noise = np.linalg.lstsq(still.public_features, usual.public_features, rcond=None)[0] - np.eye(9)
+    assert np.linalg.lstsq(still.public_features, far.public_features, rcond=None)[0] - np.eye(9) == pytest.approx(
+        noise / 0.3, rel=1e-9
+    )
+    assert far == task("diabetes rotated (stand-in)", rotation=1.0)
+    with pytest.raises(ValueError, match=r"of which nothing is rotated, got 0\.5"):
+        task("digits-69 (stand-in)", rotation=0.5)
+    with pytest.raises(ValueError, match=r"rotation must lie in \[0, inf\)"):
+        task("diabetes rotated (stand-in)", rotation=-1.0)
+    monkeypatch.setattr(shuffled_data, "_sklearn", lambda _: SERVED["Crime"])
+    assert (task("Crime", download=True, rotation=0.0).public_features == 1.5).all()
+    assert (task("Crime", download=True).public_features != 1.5).all()
+
+
+@pytest.mark.parametrize("algorithm", ["Priv-Pub", "Pub-Priv"])
+def test_two_phases_may_have_learning_rates_of_their_own(algorithm):
+    """The grid of both is swept; with the same one on the diagonal alone nothing changes."""
+    t = task("diabetes by sex (stand-in)")
+    settings = {"epsilon": 5.0, "epochs": 6, "runs": 2, "accounting": "sharp"}
+    rates, public = (1e-3, 1e-4, 1e-5), (1e-2, 1e-3, 1e-4)
+    shared = experiment(t, algorithm, rates=rates, **settings)
+    assert shared.learning_rate == shared.public_learning_rate
+    both = experiment(t, algorithm, rates=rates, public_rates=public, **settings)
+    alone = [experiment(t, algorithm, rates=(r,), public_rates=(p,), **settings) for r in rates for p in public]
+    assert both in alone
+    assert both.mean[-1] == min(e.mean[-1] for e in alone)
+    assert both.mean[-1] <= shared.mean[-1]
+    assert (both.mean[-1] < shared.mean[-1]) == (algorithm == "Pub-Priv")
+    assert both.noise_multiplier == shared.noise_multiplier
+    best = (shared.learning_rate,)
+    assert experiment(t, algorithm, rates=best, public_rates=best, **settings) == shared
+
+
+def test_interleaving_has_one_learning_rate():
+    """Its public steps hide the private ones with noise of the same size, which a rate of their own would change."""
+    t = task("diabetes by sex (stand-in)")
+    settings = {"epsilon": 5.0, "epochs": 3, "runs": 1, "rates": (1e-4,)}
+    found = experiment(t, "Interleaved", public_rates=(1e-2,), **settings)
+    assert found == experiment(t, "Interleaved", **settings)
+    assert found.public_learning_rate == 1e-4
+
+
+def test_a_sweep_does_not_depend_on_the_number_of_processes():
+    t = task("diabetes by sex (stand-in)")
+    settings = {"epsilon": 5.0, "epochs": 3, "runs": 2, "rates": (1e-3, 1e-4), "public_rates": (1e-2, 1e-3)}
+    assert experiment(t, "Pub-Priv", **settings, jobs=2) == experiment(t, "Pub-Priv", **settings)
+
+
+def test_sharp_noise_of_algorithms_with_public_records():
+    assert noise_multiplier(interleaved(1000, 50, 500), 1.0, 1e-6, accounting="sharp") == pytest.approx(
+        1.88393, abs=6e-6
+    )
+    once = noise_multiplier(dp_shuffled(200, 50), 1.0, 1e-6, order="shuffled once", accounting="sharp")
+    assert once == pytest.approx(6.73103, abs=6e-6)
+    end = noise_multiplier(dp_shuffled(1000, 50, "end"), 1.0, 1e-6)
+    assert end == pytest.approx(75.66014, abs=6e-6)
+
+
+def test_mean_estimation_is_as_good_as_it_exactly_is():
+    """The mean of 400 runs is within six standard errors of the exact risk (2e-9), and not of half as much again."""
+    rows = np.full((20, 4), 0.5)
+    t = Task(Loss("mean"), Regulariser("none"), rows, np.zeros(20), rows, np.zeros(20))
+    schedule, eta = dp_shuffled(20, 8), 0.01
+    found = experiment(t, "DP-ShuffleG", epsilon=5.0, epochs=8, rates=(eta,), runs=400, clip_norm=1e3)
+    sigma = 1e3 * noise_multiplier(schedule, 5.0, 1e-6)
+    keep = (1 - eta) ** (2 * 160)
+    exact = 4 * (0.25 * keep + eta**2 * sigma**2 * (1 - keep) / (1 - (1 - eta) ** 2)) / 2
+    error = found.std[-1] / np.sqrt(400)
+    assert abs(found.mean[-1] - exact) < 6 * error
+    assert abs(found.mean[-1] - 1.5 * exact) > 6 * error
+
+
+@pytest.mark.parametrize("epochs", [*range(1, 61), 100, 250, 1000])
+def test_private_epochs_are_the_ceiling_of_the_decimal_that_is_written(epochs):
+    """0.14 × 50 is 7.000000000000001 in floating point, and 7."""
+    for k in range(1, 1001):
+        share = k / 1000
+        assert private_epochs(share, epochs) == math.ceil(Fraction(str(share)) * epochs), share
+
+
+@pytest.mark.parametrize(("share", "epochs", "count"), [(0.14, 50, 7), (0.28, 25, 7), (0.07, 100, 7), (0.55, 100, 55)])
+def test_two_phases_have_that_many_private_epochs(share, epochs, count):
+    for name in TWO_PHASES:
+        assert (ALGORITHMS[name](10, epochs, share).private == 10).sum() == count
+    assert private_epochs(0.1 + 0.2, 10) == private_epochs(0.3, 10) == 3  # computed shares err as well
+    assert private_epochs(0.7001, 10) == 8
+
+
+def test_the_grid_of_learning_rates_is_that_of_the_paper():
+    assert len(RATES) == 18
+    assert (RATES[:4], RATES[-2:]) == ((0.5, 0.1, 0.05, 0.01), (5e-9, 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"algorithm": "SGD"}, ValueError, "algorithm must be one of"),
+        ({"epsilon": -1.0}, ValueError, r"epsilon must lie in \(0, inf\), got -1\.0"),
+        ({"delta": 1.0}, ValueError, r"delta must lie in \(0, 1\), got 1\.0"),
+        ({"accounting": "nonsense"}, ValueError, "accounting must be one of 'published', 'sharp', got 'nonsense'"),
+        ({"order": "sorted"}, ValueError, "order must be one of"),
+        ({"clip_norm": math.inf}, ValueError, r"clip_norm must lie in \(0, inf\), got inf"),
+        ({"clip_norm": -1.0}, ValueError, r"clip_norm must lie in \(0, inf\), got -1\.0"),
+        ({"private_share": 0.0}, ValueError, r"private_share must lie in \(0, 1\], got 0\.0"),
+        ({"epochs": 0}, ValueError, "epochs must be an integer >= 1, got 0"),
+        ({"runs": 0}, ValueError, "runs must be an integer >= 1, got 0"),
+        ({"seed": -1}, ValueError, "seed must be an integer >= 0, got -1"),
+        ({"rates": (0.1, -1.0)}, ValueError, r"rates must lie in \(0, inf\), got -1\.0"),
+        ({"rates": ()}, ValueError, r"rates must hold one of at most 2/smoothness = 2\.0, got \[\]"),
+        ({"rates": "fast"}, TypeError, "rates must hold real numbers"),
+        ({"task": "mean"}, TypeError, "task must be a Task, got 'mean'"),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["Public only", "Priv-Pub"])
+def test_bad_arguments_are_refused_by_every_algorithm(algorithm, change, error, message):
+    rows, targets = np.eye(2), np.zeros(2)
+    t = Task(Loss("mean"), Regulariser("none"), rows, targets, rows, targets)
+    good = {"task": t, "algorithm": algorithm, "epsilon": 1.0, "epochs": 2, "runs": 1, "rates": (0.1,)}
+    with pytest.raises(error, match=message):
+        experiment(**{**good, **change})
+    if algorithm == "Priv-Pub" and "rates" in change:
+        with pytest.raises(error, match="public_" + message):
+            experiment(**good, public_rates=change["rates"])
+
+
+def test_budgets_that_no_noise_meets_are_refused():
+    with pytest.raises(ValueError, match="epsilon must be large enough for some finite noise, got 1e-300"):
+        experiment(task("digits-69 (stand-in)"), "Priv-Pub", epsilon=1e-300, epochs=2, runs=1)
+
+
+def test_learning_rates_without_a_guarantee_are_refused():
+    with pytest.raises(ValueError, match="rates must hold one of at most 2/smoothness"):
+        experiment(task("digits-69 (stand-in)"), "DP-ShuffleG", epsilon=1.0, rates=(2.5,), epochs=2, runs=1)

@@ -1,0 +1,309 @@
+"""Constants of tasks with public records: suprema over balls, smoothness of H, and the theorem on exact runs."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corrnoise.theory.problems.empirical_risk import LOSSES, Loss, Regulariser, Task
+from corrnoise.theory.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
+from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
+from corrnoise.theory.shuffled_gradients.schedules import (
+    Schedule,
+    dp_shuffled,
+    interleaved,
+    private_then_public,
+    public_then_private,
+)
+from corrnoise.theory.shuffled_gradients.task_constants import (
+    convergence_run,
+    difference_smoothness,
+    dissimilarities,
+    epoch_smoothness,
+    quadratic_maximum,
+)
+
+seeds = st.integers(0, 10**6)
+
+
+def task(loss, seed, n=5, d=2, regulariser=None, scale=1.0):
+    rng = np.random.default_rng(seed)
+    y, q = (rng.choice([-1.0, 1.0], n) if loss == "logistic" else rng.normal(size=n) for _ in range(2))
+    psi = regulariser or Regulariser("none")
+    return Task(Loss(loss), psi, scale * rng.normal(size=(n, d)), y, scale * rng.normal(size=(n, d)), q)
+
+
+# -- suprema over balls ------------------------------------------------------------------------------------------------
+
+
+@given(seeds, st.integers(1, 3), st.sampled_from([0.0, 0.3, 2.0]), st.booleans(), st.sampled_from([1, 0, -1]))
+def test_maximum_of_a_quadratic_over_a_ball(seed, d, radius, hard, sign):
+    """Against many points; the dual is never below, and attained, for convex, indefinite and concave quadratics."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(d, d))
+    matrix, vector = sign * root.T @ root if sign else root + root.T, rng.normal(size=d)
+    if hard:  # no component along the largest eigenvalue
+        top = np.linalg.eigh(matrix)[1][:, -1]
+        vector -= top * (top @ vector)
+    points = rng.normal(size=(20_000, d))
+    points *= radius / np.linalg.norm(points, axis=1, keepdims=True)
+    if sign < 1:  # the maximum may lie inside
+        points *= rng.uniform(size=(20_000, 1)) ** (1 / d)
+    values = np.einsum("ij,jk,ik->i", points, matrix, points) + 2 * points @ vector
+    found = quadratic_maximum(matrix, vector, radius)
+    assert found >= values.max() - 1e-12
+    assert found == pytest.approx(values.max(), rel=0.03, abs=0.03)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@given(seeds, st.integers(0, 4), st.sampled_from([0.0, 0.5, 3.0]))
+def test_dissimilarities_bound_every_point_of_the_ball(loss, seed, kept, radius):
+    t = task(loss, seed)
+    n = len(t.features)
+    found = {order: dissimilarities(t, kept, radius=radius, order=order) for order in ("reshuffled", "given")}
+    rng = np.random.default_rng(seed)
+    largest = {order: np.zeros(n - kept) for order in found}
+    for _ in range(200):
+        z = rng.normal(size=2)
+        z *= radius / np.linalg.norm(z)
+        g = t.loss.gradients(z, t.features, t.targets)
+        p = t.loss.gradients(z, t.public_features[: n - kept], t.public_targets[: n - kept])
+        largest["reshuffled"] = np.maximum(largest["reshuffled"], reshuffled_dissimilarity(g, p))
+        sums = np.square(np.cumsum(g[kept:] - p, axis=0)).sum(axis=1)
+        largest["given"] = np.maximum(largest["given"], sums)
+    for order, values in found.items():
+        assert (largest[order] <= values * (1 + 1e-10) + 1e-12).all()
+        if loss != "logistic":  # exact, up to how close random points of the sphere come
+            assert values == pytest.approx(largest[order], rel=0.02, abs=1e-9)
+            assert values != pytest.approx(1.05 * largest[order], rel=0.02, abs=1e-9) or not values.any()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@given(seeds, st.integers(0, 4))
+def test_smoothness_of_the_difference_and_of_epochs(loss, seed, kept):
+    """Against Hessians by differences, in every order of the private records."""
+    t = task(loss, seed)
+    n = len(t.features)
+    z, step = np.random.default_rng(seed).normal(size=2), 1e-6
+    largest, mean_smoothness = 0.0, 0.0
+
+    def gradient(x, chosen):
+        private = t.loss.gradients(x, t.features[chosen], t.targets[chosen]).sum(axis=0)
+        public = slice(0, n - kept)
+        return (private - t.loss.gradients(x, t.public_features[public], t.public_targets[public]).sum(axis=0)) / n
+
+    for order in permutations(range(n)):
+        chosen = list(order[kept:])
+        hessian = np.array([gradient(z + e, chosen) - gradient(z - e, chosen) for e in step * np.eye(2)]) / (2 * step)
+        largest = max(largest, np.linalg.norm(hessian, 2))
+        used = np.concatenate(
+            [t.loss.smoothness(t.features[list(order[:kept])]), t.loss.smoothness(t.public_features[: n - kept])]
+        )
+        mean_smoothness = max(mean_smoothness, used.mean())
+        assert used.max() <= epoch_smoothness(t, kept)[1] * (1 + 1e-12)
+    assert largest <= difference_smoothness(t, kept) * (1 + 1e-6) + 1e-6
+    assert epoch_smoothness(t, kept)[0] == pytest.approx(mean_smoothness)
+    if loss == "ridge" and kept == 0:
+        assert difference_smoothness(t, 0) == pytest.approx(largest, rel=1e-5)
+        assert difference_smoothness(t, 0) != pytest.approx(1.001 * largest, rel=1e-5)
+
+
+# -- the theorem -------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def public_runs(draw):
+    """Schedules with public records, in a given order, at a share of the largest learning rate."""
+    n, epochs = 4, draw(st.integers(2, 5))
+    schedule = draw(
+        st.sampled_from(
+            [
+                interleaved(n, epochs, draw(st.integers(1, n)), draw(st.sampled_from(["every", "end"]))),
+                private_then_public(n, epochs, 1),
+                public_then_private(n, epochs, 1),
+                dp_shuffled(n, epochs),
+                Schedule(n, [0] * epochs),
+            ]
+        )
+    )
+    return schedule, draw(seeds), draw(st.floats(0.1, 1.0)), draw(st.sampled_from([0.0, 1.0, 5.0]))
+
+
+def exact_and_bound(case, scale=1.0, published=False):
+    """Ridge regression with a strong regulariser, the given order: the exact excess risk, and the bound."""
+    schedule, seed, share, sigma = case
+    t = task("ridge", seed, n=4, regulariser=Regulariser("ridge", 100.0), scale=scale)
+    n, strength = 4, 100.0
+    x = np.linalg.solve(2 / n * t.features.T @ t.features + strength * np.eye(2), 2 / n * t.features.T @ t.targets)
+    start = np.array([0.3, -0.2])
+    settings = {"noise_std": sigma, "radius": 20.0, "order": "given", "start": start}
+    probe = convergence_run(t, schedule, x, learning_rate=1e-9, **settings)
+    eta = share * probe.largest_learning_rate()
+    run = convergence_run(t, schedule, x, learning_rate=eta, **settings)
+    rows, targets, noise = [], [], []
+    for count in schedule.private.tolist():
+        rows.append(np.concatenate([t.features[:count], t.public_features[: n - count]]))
+        targets.append(np.concatenate([t.targets[:count], t.public_targets[: n - count]]))
+        noise.append(sigma * schedule.noisy_steps(count))
+    a, y = np.array(rows), np.array(targets)
+    mean, covariance = quadratic_run(
+        2 * a[..., :, np.newaxis] * a[..., np.newaxis, :],
+        2 * y[..., np.newaxis] * a,
+        np.array(noise),
+        eta,
+        ridge=strength,
+        start=start,
+    )
+    curvature = 2 / n * t.features.T @ t.features + strength * np.eye(2)
+    exact = t.objective(mean) - t.objective(x) + np.trace(curvature @ covariance) / 2
+    return exact, run.excess_risk_upper_bound(published=published).total
+
+
+@given(public_runs())
+def test_the_corrected_theorem_holds_for_exact_runs_with_public_records(case):
+    exact, bound = exact_and_bound(case)
+    assert exact <= bound
+
+
+def test_the_published_theorem_is_violated_by_such_a_run():
+    """The mutant: the published noise term, where noise is all that matters and losses are nearly flat."""
+    case = (interleaved(4, 5, 2), 0, 1e-4, 1e4)
+    exact, bound = exact_and_bound(case, 0.03)
+    assert exact <= bound
+    assert exact > exact_and_bound(case, 0.03, published=True)[1]
+
+
+def test_constants_of_a_run_are_those_of_its_epochs_and_order():
+    t = task("ridge", 1, regulariser=Regulariser("ridge", 500.0))
+    schedule, x = Schedule(5, [5, 3, 0]), np.array([0.1, 0.2])
+    runs = {
+        order: convergence_run(t, schedule, x, learning_rate=1e-4, noise_std=2.0, radius=1.0, order=order)
+        for order in ("given", "reshuffled")
+    }
+    for order, run in runs.items():
+        parts = [dissimilarities(t, c, radius=1.0, order=order) for c in (3, 0)]
+        assert run.total_dissimilarity == pytest.approx([0.0, *(np.sqrt(part[-1]) for part in parts)], rel=1e-12)
+        assert run.partial_dissimilarity == pytest.approx([0.0, *(part[:-1].sum() / 5 for part in parts)], rel=1e-12)
+        assert run.beta == pytest.approx(500 - max(difference_smoothness(t, c) for c in (3, 0)))
+        assert np.asarray(run.noise).tolist() == [2.0, 2.0, 0.0]
+        assert run.distance == pytest.approx(np.hypot(0.1, 0.2))
+        assert [run.smoothness[k] for k in range(3)] == [epoch_smoothness(t, c)[0] for c in (5, 3, 0)]
+        assert run.private_smoothness == pytest.approx(t.loss.smoothness(t.features).mean())
+    assert (runs["given"].total_dissimilarity != runs["reshuffled"].total_dissimilarity).any()
+
+
+def test_a_ball_needs_no_strong_convexity_and_others_do():
+    t = task("mean", 0, regulariser=Regulariser("ball", 2.0))
+    run = convergence_run(t, interleaved(5, 3, 2), np.zeros(2), learning_rate=1e-3, noise_std=1.0, radius=2.0)
+    assert (run.diameter, run.beta) == (4.0, 0.0)
+    bound = run.excess_risk_upper_bound()
+    harmonic = 1 + 1 / 2 + 1 / 3
+    partial = 5e-6 * dissimilarities(t, 2, radius=2.0)[:-1].sum() / 5
+    total = np.sqrt(dissimilarities(t, 2, radius=2.0)[-1]) * 4 / 5
+    assert bound.dissimilarity == pytest.approx(2 * harmonic * (total + partial), rel=1e-12)
+    with pytest.raises(ValueError, match="more strongly convex than H is smooth"):
+        convergence_run(
+            task("mean", 0), interleaved(5, 3, 2), np.zeros(2), learning_rate=1e-3, noise_std=1.0, radius=2.0
+        )
+    private_noise = interleaved(5, 3, 2, "private")
+    with pytest.raises(ValueError, match="noise at every step or at the end, got 'private'"):
+        convergence_run(t, private_noise, np.zeros(2), learning_rate=1e-3, noise_std=1.0, radius=2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "regulariser", "size", "added"),
+    [
+        ("none", "smooth", 0.0, 0.0),
+        ("ridge", "smooth", 0.0, 0.0),
+        ("lasso", "lasso", 2 + 5 * 1e-3 * 0.3, 2 * (2 + 5 * 1e-3 * 0.3) / np.sqrt(2 * np.pi)),
+        ("ball", "projection", 0.0, 0.5),
+    ],
+)
+def test_the_published_bound_is_that_for_the_regulariser_of_the_task(name, regulariser, size, added):
+    """D.14, G.3 with B from the ball that holds the iterates, G.7: what they add to the noise of D.14."""
+    t = task("mean", 0, regulariser=Regulariser(name, 0.3))
+    run = convergence_run(t, dp_shuffled(5, 2), np.zeros(2), learning_rate=1e-3, noise_std=2.0, radius=2.0)
+    assert (run.regulariser, run.size) == (regulariser, pytest.approx(size))
+    plain = 6 * 1e-6 * 5 * 2 * 4
+    noise = run.excess_risk_upper_bound(published=True).noise
+    assert noise == pytest.approx(2 * 1.5 * (plain + added * 2 * 4), rel=1e-12)
+
+
+@given(seeds, st.integers(0, 4), st.integers(1, 6), st.floats(0.05, 1.0))
+def test_the_theorem_for_a_bounded_domain_holds_for_exact_runs(seed, kept, epochs, share):
+    """Mean estimation in an interval, with public records and without noise, the given order."""
+    n, size = 5, 0.7
+    t = task("mean", seed, d=1, regulariser=Regulariser("ball", size))
+    x_star = t.regulariser.prox(t.features.mean(axis=0), 1.0)
+    schedule = interleaved(n, epochs, kept)
+    settings = {"noise_std": 0.0, "radius": size, "order": "given"}
+    probe = convergence_run(t, schedule, x_star, learning_rate=1e-9, **settings)
+    eta = share * probe.largest_learning_rate()
+    bound = convergence_run(t, schedule, x_star, learning_rate=eta, **settings).excess_risk_upper_bound().total
+    rows = np.concatenate([t.features[:kept], t.public_features[: n - kept]])
+    x = np.zeros(1)
+    for _ in range(epochs):
+        for row in rows:
+            x = x - eta * (x - row)
+        x = t.regulariser.prox(x, n * eta)
+    assert t.objective(x) - t.objective(x_star) <= bound
+
+
+def test_a_ball_with_ridge_losses_needs_a_given_order():
+    t = task("ridge", 0, regulariser=Regulariser("ball", 1.0))
+    settings = {"learning_rate": 1e-3, "noise_std": 0.0, "radius": 1.0}
+    with pytest.raises(ValueError, match="order must be 'given' for ridge losses in a ball"):
+        convergence_run(t, interleaved(5, 2, 2), np.zeros(2), **settings)
+    for schedule, order in ((interleaved(5, 2, 2), "given"), (Schedule(5, [0, 0]), "reshuffled")):
+        assert convergence_run(t, schedule, np.zeros(2), order=order, **settings).diameter == 2.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"private_samples": 6}, r"private_samples must lie in \[0, samples\] = \[0, 5\], got 6"),
+        ({"radius": -1.0}, r"radius must lie in \[0, 1e100\]"),
+        ({"order": "sorted"}, "order must be one of"),
+    ],
+)
+def test_bad_input(change, message):
+    with pytest.raises(ValueError, match=message):
+        dissimilarities(task("ridge", 0), **{"private_samples": 2, "radius": 1.0, **change})
+
+
+def test_bad_shapes():
+    t = task("ridge", 0, regulariser=Regulariser("ridge", 500.0))
+    settings = {"learning_rate": 1e-4, "noise_std": 1.0, "radius": 1.0}
+    with pytest.raises(ValueError, match=r"minimiser must have shape \(2,\), got shape \(3,\)"):
+        convergence_run(t, dp_shuffled(5, 2), np.zeros(3), **settings)
+    with pytest.raises(ValueError, match=r"start must have shape \(2,\), got shape \(1,\)"):
+        convergence_run(t, dp_shuffled(5, 2), np.zeros(2), start=[0.0], **settings)
+    with pytest.raises(ValueError, match="schedule must have as many samples as there are private records, 5, got 6"):
+        convergence_run(t, dp_shuffled(6, 2), np.zeros(2), **settings)
+    with pytest.raises(TypeError, match="schedule must be a Schedule, got None"):
+        convergence_run(t, None, np.zeros(2), **settings)
+    for call in (lambda: dissimilarities(None, 1, radius=1.0), lambda: epoch_smoothness(None, 1)):
+        with pytest.raises(TypeError, match="task must be a Task, got None"):
+            call()
+    with pytest.raises(ValueError, match=r"matrix must have shape \(2, 2\), got shape \(1, 1\)"):
+        quadratic_maximum([[1.0]], [1.0, 0.0], 1.0)
+    with pytest.raises(ValueError, match=r"matrix must be symmetric, got entries that differ by 1\.0"):
+        quadratic_maximum([[1.0, 1.0], [0.0, 1.0]], [1.0, 0.0], 1.0)
+
+
+def test_records_that_are_all_alike():
+    """Nothing but rounding is left of the quadratics."""
+    rows, y = np.tile([[0.3, -1.7]], (5, 1)), np.full(5, 0.9)
+    t = Task(Loss("ridge"), Regulariser("none"), rows, y, rows, y)
+    assert dissimilarities(t, 1, radius=3.0) == pytest.approx(0, abs=1e-12)
+
+
+def test_too_few_public_records():
+    t = task("mean", 0)
+    few = Task(t.loss, t.regulariser, t.features, t.targets, t.public_features[:2], t.public_targets[:2])
+    assert dissimilarities(few, 3, radius=1.0).shape == (2,)
+    assert dissimilarities(few, 5, radius=1.0).shape == (0,)
+    with pytest.raises(ValueError, match="public_features must have at least 3 rows, got 2"):
+        dissimilarities(few, 2, radius=1.0)

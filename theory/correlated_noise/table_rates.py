@@ -1,0 +1,278 @@
+"""Rates of the stationary error: Tables 1, 2 and 4 of the correlated-noise paper, without their absolute constants.
+
+A function here returns the expression inside an O(·), Θ(·) or Ω(·): how the privacy part of F_∞ = lim E F(θ_t) − F*
+(residual variance 0) grows with the learning rate η, the dimension d, the eigenvalues λ_j of the Hessian H and the
+budget ρ.  The tables take the clip norm G = 1 and ‖H‖₂ = 1, so that Tr H is the effective dimension; here both are
+free.  The exact errors are in ``theory.problems.quadratic``, bounds with constants in ``published_bounds``.
+
+By default logarithms read log(8/·), which is within constants of the published log(1/·) for small arguments and does
+not vanish before the error does, and an unstable learning rate has the rate ``inf``.  ``printed=True`` gives what
+the tables print, and takes every η ‖H‖₂ <= 1 for stable as the caption of Table 1 does.  That is necessary and far from
+sufficient: H = I of dimension 128 with η = 1/65 diverges, and so does η Tr H > 2 always.
+
+References
+----------
+Choquette-Choo et al., arXiv 2310.06771: Tables 1, 2 and 4, Theorem 2.2, Propositions C.22 and C.24.
+G. N. Watson, The constants of Landau and Lebesgue, 1930 (the expansion of γ_T² at ν = 0).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, unit_variance
+from corrnoise.theory.numerics import checks, elliptic
+
+_KNOWN = "DPSGD, NuFTRL or AntiPGD"
+
+if TYPE_CHECKING:
+    from corrnoise.theory.problems.quadratic import QuadraticProblem
+
+
+def _log_inverse(value: float, printed: bool) -> float:
+    """log(8/value), as printed log(1/value); ``inf`` at 0."""
+    if value == 0:
+        return math.inf
+    return (0.0 if printed else math.log(8)) - math.log(value)
+
+
+def _stable(problem: QuadraticProblem, printed: bool) -> bool:
+    return bool(problem.rates.max() <= 1) if printed else problem.instability() < 1
+
+
+# -- Tables 1 and 2: one problem ---------------------------------------------------------------------------------------
+
+
+def lower_bound_rate(
+    problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0, printed: bool = False
+) -> float:
+    """Table 1, first row: η² G² Tr H/ρ, below which no noise gets (up to a constant; 1/4 will do).
+
+    ``bounds.average_log_lower_bound`` shows that a log² of the learning rate is missing.
+    """
+    if not _stable(problem, printed):
+        return math.inf
+    return 2 * unit_variance(rho, clip_norm) * problem.learning_rate**2 * float(problem.eigenvalues.sum())
+
+
+def stationary_error_rate(
+    problem: QuadraticProblem, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0, printed: bool = False
+) -> float:
+    """Tables 1 and 2: the rate of the stationary error due to privacy, for the noise that the tables name.
+
+    Parameters
+    ----------
+    problem
+        Quadratic problem; its residual standard deviation plays no role.
+    noise
+        ``DPSGD()``: Θ(η d G²/ρ).  ``NuFTRL(nu)`` with ν <= ημ: O(η² G² Tr H log²(8/ν)/ρ), ``inf`` at ν = 0.
+        ``AntiPGD(damping)`` with damping ν <= 1: Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
+    rho, clip_norm
+        Budget in zCDP and G.
+    printed
+        As published (see the module): log(1/ν), and η ‖H‖₂ <= 1 for stability.
+
+    Raises
+    ------
+    TypeError
+        No rate is known for ``noise``.
+    ValueError
+        ν or the damping is outside its range.
+
+    Notes
+    -----
+    For Gaussian inputs and η R² <= 1 the exact error is 1/8 to 1/4 of the first rate, at most 0.1157 of the second,
+    and 1/16 to 1/4 of the third (Proposition C.24).
+    """
+    unit = 2 * unit_variance(rho, clip_norm)
+    eta, d, trace = problem.learning_rate, problem.eigenvalues.size, float(problem.eigenvalues.sum())
+    if isinstance(noise, DPSGD):
+        rate = eta * d
+    elif isinstance(noise, NuFTRL):
+        if noise.nu > problem.rates.min():
+            largest = problem.rates.min()
+            raise ValueError(
+                f"nu must lie in [0, learning_rate × smallest eigenvalue] = [0, {largest!r}], got {noise.nu!r}"
+            )
+        rate = eta**2 * trace * _log_inverse(noise.nu, printed) ** 2
+    elif isinstance(noise, AntiPGD):
+        nu = checks.real("damping", noise.damping, "[0, 1]")
+        rate = eta * (nu * d + eta * trace / nu) if nu > 0 else math.inf
+    else:
+        raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
+    return unit * rate if _stable(problem, printed) else math.inf
+
+
+def ratio_to_lower_bound_rate(problem: QuadraticProblem, noise: ToeplitzNoise, *, printed: bool = False) -> float:
+    """Table 1, last column: ``stationary_error_rate`` over ``lower_bound_rate``.
+
+    d/(η Tr H) for Noisy-SGD, log²(8/ν) for ν-Noisy-FTRL; ``inf`` at an unstable learning rate.
+    """
+    rate = stationary_error_rate(problem, noise, printed=printed)
+    return rate / lower_bound_rate(problem, printed=printed) if math.isfinite(rate) else math.inf
+
+
+def balanced_damping(problem: QuadraticProblem) -> float:
+    """The damping ν = sqrt(η Tr H/d) that minimises the rate of damped anti-PGD, at most 1 for η Tr H <= d."""
+    return math.sqrt(problem.rates.mean())
+
+
+def balanced_anti_pgd_rate(
+    problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0, printed: bool = False
+) -> float:
+    """Table 2, last row: η^{3/2} G² sqrt(d Tr H)/ρ, damped anti-PGD at ``balanced_damping``.
+
+    The geometric mean of Noisy-SGD's rate and the lower bound, and half of ``stationary_error_rate`` there.
+    """
+    lower = lower_bound_rate(problem, rho=rho, clip_norm=clip_norm, printed=printed)
+    sgd = stationary_error_rate(problem, DPSGD(), rho=rho, clip_norm=clip_norm, printed=printed)
+    return math.sqrt(lower) * math.sqrt(sgd)
+
+
+# -- Table 2: sensitivities --------------------------------------------------------------------------------------------
+
+
+def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int, *, printed: bool = False) -> float:
+    """Table 2: the rate of γ_T² after T = ``steps`` steps.
+
+    Parameters
+    ----------
+    noise
+        ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}).  ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}.
+    steps
+        T >= 1.
+    printed
+        As published: log T or log(1/ν); T or 1/ν.  The last two are what large T makes of ν = 0 and ν > 0.
+
+    Notes
+    -----
+    γ_T² is between 0.31 and 0.481 times the second rate, and between 0.43 and 1 times the third.  (The text of
+    Section C.5 has γ_T = T for anti-PGD; that is γ_T², as in the table.)
+    """
+    steps = checks.integer("steps", steps, 1)
+    if isinstance(noise, DPSGD):
+        return 1.0
+    if isinstance(noise, NuFTRL):
+        nu, logarithmic = checks.real("nu", noise.nu, "[0, 1]"), True
+    elif isinstance(noise, AntiPGD):
+        nu, logarithmic = checks.real("damping", noise.damping, "[0, 1]"), False
+    else:
+        raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
+    inverse = nu if printed and nu > 0 else max(nu, 1 / steps)
+    return _log_inverse(inverse, printed) if logarithmic else 1 / inverse
+
+
+def squared_sensitivity_expansion(noise: ToeplitzNoise, steps: int) -> float:
+    """γ_T² up to terms that vanish quickly with T = ``steps``, for the noise of Table 2.
+
+    ``NuFTRL(0)``: (ln T + γ_E + 4 ln 2)/π − 1/(4πT), below γ_T² by 5/(192π T²) to 0.0134/T² (these are the constants
+    of Landau).  ``NuFTRL(nu)``: the limit 1/agm(ν, 2 − ν), above γ_T² by at most (1 − ν)^{2T}/(π T ν (2 − ν)).
+    ``AntiPGD(damping)``: T or (1 − (1 − ν)^{2T})/(ν (2 − ν)), and ``DPSGD()``: 1, which are exact.
+
+    For a privacy guarantee use ``noise.sensitivity``, which is exact for every T.
+    """
+    steps = checks.integer("steps", steps, 1)
+    if isinstance(noise, DPSGD):
+        return 1.0
+    if isinstance(noise, NuFTRL):
+        if noise.nu > 0:
+            return float(elliptic.mean_inverse_modulus(noise.nu))
+        return (math.log(steps) + float(np.euler_gamma) + 4 * math.log(2) - 1 / (4 * steps)) / math.pi
+    if isinstance(noise, AntiPGD):
+        gap = min(noise.damping, 2 - noise.damping)
+        if gap in (0, 1):
+            return 1.0 if gap else float(steps)
+        return -math.expm1(2 * steps * math.log1p(-gap)) / (gap * (2 - gap))
+    raise TypeError(f"noise must be {_KNOWN}, for which expansions are known, got {noise!r}")
+
+
+# -- Table 4: eigenvalues that decay like a power ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DecayRates:
+    """A row of Table 4.
+
+    Parameters
+    ----------
+    effective_dimension
+        Rate of Tr H/‖H‖₂.
+    noisy_sgd, noisy_ftrl
+        Rates of the stationary error due to privacy of Noisy-SGD and of ν-Noisy-FTRL with ν = ημ.
+    ratio
+        The rate of Noisy-FTRL's over Noisy-SGD's error.
+    """
+
+    effective_dimension: float
+    noisy_sgd: float
+    noisy_ftrl: float
+    ratio: float
+
+
+def decay_rates(
+    exponent: float, dimension: int, learning_rate: float, *, rho: float = 1.0, printed: bool = False
+) -> DecayRates:
+    """Table 4: eigenvalues λ_k = k^{−a} for k = 1, …, d and a clip norm of 1.
+
+    All rows come from one expression.  With D = 1 + ∫_1^d u^{−a} du,
+
+        effective dimension D,  Noisy-SGD η d/ρ,  Noisy-FTRL (η²/ρ) D log(8 d^a/η) log(8 d^{min(a, 1)}/η).
+
+    Parameters
+    ----------
+    exponent
+        a >= 0.
+    dimension
+        d >= 1.
+    learning_rate
+        0 < η < 1.  (Stability asks for more, η Tr H < 2 at least; it is not looked at.)
+    rho
+        Budget in zCDP.
+    printed
+        The published row: d, sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0, 1/2, a < 1, 1, 2 and a > 1;
+        with log²(1/η) in the first and log²(d/η) times 1, log(d/η) at a = 1 and a at general a > 1 in the others.
+
+    Notes
+    -----
+    Tr H is between D/2 and D for every a and d, and for Gaussian inputs and η R² <= 1 Noisy-FTRL's error at most 0.1473
+    of its rate (the trace of H times two logarithms, of which only one sees ν).  For d >= 2 the published rows are
+    within constants of this, or weaker; near a = 1 far weaker, where d^{1−a}/(1−a) and a/(a−1) have poles.
+
+    Two entries differ.  The published ratio at a = 2 has log³(d/η) where its own columns give log²(d/η).  And the
+    published Noisy-FTRL entry at general a > 1 is true but does not follow from Theorem 2.2, which it is derived from
+    and which gives a³/(a−1) instead of a²/(a−1).
+    """
+    a = checks.real("exponent", exponent, "[0, inf)")
+    d = checks.integer("dimension", dimension, 1)
+    eta = checks.real("learning_rate", learning_rate, "(0, 1)")
+    rho = checks.real("rho", rho, SCALES)
+    row = _printed_row if printed else _uniform_row
+    effective_dimension, trace_logs, ratio_logs = row(a, d, eta)
+    return DecayRates(effective_dimension, eta * d / rho, eta**2 / rho * trace_logs, eta / d * ratio_logs)
+
+
+def _uniform_row(a: float, d: int, eta: float) -> tuple[float, float, float]:
+    """Effective dimension, the same times logarithms for Noisy-FTRL and for the ratio."""
+    log_d, log = math.log(d), math.log(8 / eta)
+    growth = (1 - a) * log_d
+    dimension = 1 + (math.expm1(growth) / (1 - a) if growth else log_d)
+    product = dimension * (log + a * log_d) * (log + min(a, 1) * log_d)
+    return dimension, product, product
+
+
+def _printed_row(a: float, d: int, eta: float) -> tuple[float, float, float]:
+    log_d, log = math.log(d), math.log(d / eta)
+    if a < 1:
+        dimension = d ** (1 - a) / (1 if a == 0.5 else 1 - a)
+        product = dimension * (math.log(1 / eta) if a == 0 else log) ** 2
+        return dimension, product, product
+    if a == 1:
+        return log_d, log**3, log**3
+    if a == 2:
+        return 1.0, log**2, log**3
+    return a / (a - 1), a**2 / (a - 1) * log**2, a**2 / (a - 1) * log**2

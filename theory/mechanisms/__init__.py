@@ -1,0 +1,1 @@
+"""Correlated noise: what may be asked of any mechanism, and the kinds of noise there are."""

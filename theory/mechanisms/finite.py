@@ -1,0 +1,86 @@
+"""Noise with finitely many coefficients, of any phase: the user's own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from corrnoise.theory.mechanisms.toeplitz import RATES, UNIT, ToeplitzNoise
+from corrnoise.theory.numerics import checks, power_series
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import record
+
+
+@record
+class FiniteNoise(ToeplitzNoise):
+    """Finitely many coefficients of the user's own, of any phase.
+
+    Parameters
+    ----------
+    coefficients
+        β_0, …, β_n, shape (n + 1,), β_0 != 0; zero afterwards.  (Usually β_0 = 1.)
+
+    Notes
+    -----
+    The inverse takes O(T log T), the limiting sensitivity O(n²).  Accuracy is relative to the coefficients as given:
+    the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and what a release rests on
+    (``noise_multiplier``, ``sensitivity_upper_bound``) carries a bound of the error made.
+    """
+
+    values: Array
+
+    def __init__(self, coefficients: ArrayLike) -> None:
+        beta = checks.reals("coefficients", coefficients, ndim=1)
+        if beta[0] == 0:
+            raise ValueError(f"coefficients[0] must not be 0, got {beta[0]!r}")
+        beta = np.trim_zeros(beta, "b") + 0.0  # −0 is 0
+        beta.setflags(write=False)
+        self._set(values=beta)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"coefficients": self.values}
+
+    def coefficients(self, steps: int) -> Array:
+        padded = np.zeros(checks.integer("steps", steps, 1))
+        shown = self.values[: padded.size]
+        padded[: shown.size] = shown
+        return padded
+
+    def _inverse(self, steps: int) -> tuple[Array, float]:
+        scale = 2.0 ** -np.frexp(self.values[0])[1]  # keeps squares within the range of floats, and is exact
+        series, error = power_series.reciprocal(self.values * scale, steps)
+        return series * scale, error
+
+    def _power(self, cosine: Array, sine: Array) -> Array:
+        from corrnoise.theory import recursions
+
+        # B(z) = (1 − z) Σ p_t zᵗ + p_n zⁿ with the partial sums p_t: accurate also where the noise has its zero, ω → 0.
+        z = (np.asarray(cosine) + 1j * np.asarray(sine)) ** 2
+        partial = np.empty(self.values.size)
+        recursions.running_sums(self.values, partial)
+        inner = np.zeros(np.shape(z), dtype=complex)
+        for p in partial[-2::-1]:
+            inner = inner * z + p
+        value = -2j * np.asarray(sine) * (np.asarray(cosine) + 1j * np.asarray(sine)) * inner
+        value = value + partial[-1] * z ** (self.values.size - 1)
+        return np.asarray(value.real**2 + value.imag**2)
+
+    def averaged_variance(self, rates: ArrayLike) -> Array:
+        from corrnoise.theory import recursions
+
+        x = checks.reals("rates", rates, RATES)
+        variances = np.empty(x.size)
+        recursions.averaged_variances(self.values, np.ravel(x), variances)
+        return variances.reshape(x.shape)
+
+    def _limiting(self) -> tuple[float, float]:
+        from corrnoise.theory import recursions
+
+        square = recursions.step_down(self.values)
+        # A change of the coefficients by δ moves γ_∞ by at most max |1/B| ‖δ‖₁, relatively, and max |1/B| is at most
+        # π n ‖β‖₁ γ_∞², because |B| has the slope n ‖β‖₁ at most.
+        size = float(np.abs(self.values).sum())
+        error = 2.0**-102 * math.pi * self.values.size * size**2 * square
+        return (math.sqrt(square), error + 8 * UNIT) if error < 0.5 else (math.inf, 0.0)

@@ -1,0 +1,177 @@
+"""Correlated noise: infinite lower-triangular Toeplitz noise coefficient matrices.
+
+A run adds w̃_t = Σ_τ β_τ w_{t−τ} to its gradients, with independent Gaussian w.  The coefficients β are the first column
+of the noise coefficient matrix (the noising matrix C⁻¹ of the literature; its inverse is the strategy matrix C).
+With B(z) = Σ β_t zᵗ three things decide how good they are:
+
+* the power spectrum |B(ω)|², ω the frequency in radians a step;
+* the sensitivity γ_T = ‖first T coefficients of 1/B‖₂, which sets how much noise privacy takes;
+* the averaged variance b(x) = Σ β_t β_τ (1 − x)^{|t−τ|}, the variance of the noise seen through an exponential average
+  of rate x = ηλ: all that a quadratic problem ever sees of it.
+
+The kinds are in modules of their own: ``product_noise`` (nearly every noise of the literature), ``pole_noise``,
+``finite_noise`` and ``cepstral_noise``.
+
+References
+----------
+Choquette-Choo et al., arXiv 2310.06771: Theorem 1.1, equation (5), Property C.1, Lemma C.4, Table 2.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import Record
+
+UNIT = 2.0**-53  #: unit roundoff
+RATES = "[1e-300, 2)"  #: of exponential averages
+SCALES = "[1e-100, 1e100]"  #: of budgets and clip norms: squares of what is computed from them stay finite
+
+
+def _norm(values: Array) -> float:
+    """Euclidean norm that neither overflows nor underflows before its value does."""
+    largest = float(np.abs(values).max())
+    return largest if largest in (0.0, math.inf) else largest * math.sqrt(float(np.square(values / largest).sum()))
+
+
+def _single_participation(min_sep: int, max_participations: int) -> None:
+    checks.integer("min_sep", min_sep, 1)
+    if checks.integer("max_participations", max_participations, 1) > 1:
+        raise ValueError(f"max_participations must be 1 (only single participation is built), got {max_participations}")
+
+
+def unit_variance(rho: float, clip_norm: float) -> float:
+    """G²/(2ρ), the variance of w_t at sensitivity γ = 1."""
+    return checks.real("clip_norm", clip_norm, SCALES) ** 2 / (2 * checks.real("rho", rho, SCALES))
+
+
+def checked_noise(noise: object) -> ToeplitzNoise:
+    """Return ``noise``, if that is what it is."""
+    if not isinstance(noise, ToeplitzNoise):
+        raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
+    return noise
+
+
+def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: int | None = None) -> float:
+    """σ² = G² γ²/(2ρ), the variance of w_t, with γ_T for T = ``horizon`` or γ_∞; ``inf`` where γ is."""
+    unit = unit_variance(rho, clip_norm)
+    checked_noise(noise)
+    if horizon is None:
+        return unit * noise.limiting_sensitivity() ** 2
+    return unit * noise.sensitivity(checks.integer("horizon", horizon, 1)) ** 2
+
+
+class ToeplitzNoise(Record, ABC):
+    """Correlated noise with coefficients β_0, β_1, …, the same at every step.
+
+    A concrete kind gives its coefficients, the coefficients of its inverse, |B|² and the limiting sensitivity; the
+    rest follows.  All arrays are float64.
+    """
+
+    @abstractmethod
+    def coefficients(self, steps: int) -> Array:
+        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,)."""
+
+    @abstractmethod
+    def _inverse(self, steps: int) -> tuple[Array, float]:
+        """The first ``steps`` coefficients of 1/B, and a bound of their relative error in the 2-norm."""
+
+    @abstractmethod
+    def _power(self, cosine: Array, sine: Array) -> Array:
+        """|B|² at cosine = |cos(ω/2)|, sine = |sin(ω/2)|."""
+
+    @abstractmethod
+    def _limiting(self) -> tuple[float, float]:
+        """γ_∞, and a bound of its relative error."""
+
+    @abstractmethod
+    def averaged_variance(self, rates: ArrayLike) -> Array:
+        """b(x) = Σ β_t β_τ (1 − x)^{|t−τ|}, the variance of the noise in an exponential average of rate x.
+
+        Parameters
+        ----------
+        rates
+            x = ηλ, 1e-300 <= x < 2, of any shape.
+
+        Returns
+        -------
+        Array of the shape of ``rates``; 1 for independent noise.  By Lemma C.4 of arXiv 2310.06771, made exact, it
+        is (x (2 − x)/2π) ∫ |B(ω)|² / |1 − x − e^{iω}|² dω.
+        """
+
+    def power_spectrum(self, frequencies: ArrayLike) -> Array:
+        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape."""
+        half = checks.reals("frequencies", frequencies) / 2
+        return self._power(np.abs(np.cos(half)), np.abs(np.sin(half)))
+
+    def inverse_coefficients(self, steps: int) -> Array:
+        """First ``steps`` coefficients of 1/B, the first column of the inverse matrix, shape (steps,).
+
+        Raises
+        ------
+        OverflowError
+            They exceed the range of floats, which happens only to noise that is not minimum phase.
+        """
+        series, _ = self._inverse(checks.integer("steps", steps, 1))
+        if not np.isfinite(series).all():
+            first = int(np.argmin(np.isfinite(series)))
+            raise OverflowError(f"the inverse coefficients of {self!r} exceed the range of floats from step {first} on")
+        return series
+
+    def sensitivity(self, steps: int, *, min_sep: int = 1, max_participations: int = 1) -> float:
+        """γ_T, the largest column norm of the inverse of the T × T noise coefficient matrix, T = ``steps``.
+
+        Theorem 1.1 of arXiv 2310.06771, for a data set in which each example is used at most once (arguments for more
+        participations are refused).  ``inf`` where it exceeds the range of floats.  Adjacency: zero-out.
+        """
+        return self._finite(steps, min_sep, max_participations)[0]
+
+    def sensitivity_upper_bound(self, steps: int, *, min_sep: int = 1, max_participations: int = 1) -> float:
+        """An upper bound of γ_T that holds in spite of rounding: ``sensitivity`` and its error, on the safe side."""
+        gamma, error = self._finite(steps, min_sep, max_participations)
+        return gamma * (1 + error)
+
+    def limiting_sensitivity(self) -> float:
+        """γ_∞ = lim γ_T; ``inf`` where it diverges.
+
+        Equation (5) and Property C.1 of arXiv 2310.06771 print γ_∞² = (1/2π) ∫ dω/|B(ω)|² for every square-summable
+        β.  That holds for minimum-phase noise only (B outer; for finitely many coefficients: no zero in |z| < 1).  The
+        coefficients (1, −2) have γ_T² = (4^T − 1)/3, where the integral says 1/3.
+        """
+        return self._limiting()[0]
+
+    def noise_multiplier(self, rho: float, steps: int | None = None, *, adjacency: str = "zero-out") -> float:
+        """Standard deviation of w_t, in units of the clip norm, that makes the run ρ-zCDP: γ/sqrt(2ρ).
+
+        Parameters
+        ----------
+        rho
+            Budget of zero-concentrated differential privacy, > 0.
+        steps
+            Length of the run; None for any length, by γ_∞.
+        adjacency
+            ``"zero-out"``: an example's gradient is replaced by zero.  ``"replace-one"``: by any other, which doubles
+            the sensitivity.
+
+        Returns
+        -------
+        A float that is never too small: the errors of γ and of rounding are added.  ``inf`` where γ diverges.
+
+        Notes
+        -----
+        Theorem 1.1 of arXiv 2310.06771 (σ_dp² = γ²/(2ρ)), each example used at most once.
+        """
+        from corrnoise.theory.privacy import safe_multiplier
+
+        gamma, error = self._limiting() if steps is None else self._finite(steps, 1, 1)
+        return safe_multiplier(gamma * (1 + (error + 2 * UNIT)), rho, adjacency)
+
+    def _finite(self, steps: int, min_sep: int, max_participations: int) -> tuple[float, float]:
+        _single_participation(min_sep, max_participations)
+        series, error = self._inverse(checks.integer("steps", steps, 1))
+        return _norm(series), error + 40 * UNIT

@@ -1,0 +1,90 @@
+"""Reciprocals of power series: the inverse of a lower-triangular Toeplitz matrix is the Toeplitz matrix of these.
+
+Short series are inverted term by term in double-double arithmetic, long ones by Newton's iteration with fast Fourier
+transforms in O(T log T).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import fft
+
+from corrnoise.theory.numerics.checks import Array
+
+_DIRECT_OPERATIONS = 2e7
+_DOUBLE_DOUBLE_UNIT = 2.0**-100
+_UNIT = 2.0**-53
+
+
+def _newton_reciprocal(coefficients: Array, terms: int) -> Array:
+    """G ← g + g (1 − f g), doubling the number of correct terms.
+
+    Where the result grows exponentially, each doubling runs on β_t r^{-t}, with the growth r of the terms found so
+    far; otherwise the rounding errors of its largest terms would drown the others.
+    """
+    series = np.array([1 / coefficients[0]])
+    while series.size < terms:
+        n = series.size
+        size = min(2 * n, terms)
+        tail = np.abs(series[n // 2 :])
+        largest = int(np.argmax(tail)) + n // 2
+        growth = max(1.0, (tail.max() / abs(series[0])) ** (1 / max(largest, 1)))
+        scale = growth ** -np.arange(size, dtype=float)
+        length = fft.next_fast_len(2 * n, real=True)
+        known = fft.rfft(series * scale[:n], length)
+        factor = fft.rfft(coefficients[:size] * scale[: coefficients.size], length)
+        missing = fft.irfft(factor * known, length)[n:size]  # what wraps around falls on the first n, which are known
+        update = fft.irfft(fft.rfft(missing, length) * known, length)[: size - n]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            series = np.concatenate([series, -update / scale[n:]])
+        if not np.isfinite(series).all():
+            break
+    return series
+
+
+def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
+    """Coefficients of 1/B(z), for B given by finitely many coefficients with β_0 != 0.
+
+    Returns
+    -------
+    series : shape (terms,)
+        Terms that exceed the range of floats, and all later ones, are ``inf``.
+    error : float
+        An upper bound of ‖error‖₂/‖series‖₂.  With B s = 1 + ρ for the computed s the exact reciprocal is
+        s/(1 + ρ), hence error <= ‖s‖₁ ‖ρ‖₂/((1 − ‖ρ‖₁) ‖s‖₂).  Of the first route ρ is bounded by its rounding, of the
+        second it is computed, and the rounding of that added.  ``inf`` where this says nothing.
+    """
+    from corrnoise.theory import recursions
+
+    coefficients = np.trim_zeros(coefficients[:terms], "b")
+    direct = coefficients.size * terms <= _DIRECT_OPERATIONS
+    if direct:
+        series = np.empty(terms)
+        recursions.reciprocal_series(coefficients, series)
+    else:
+        series = _newton_reciprocal(coefficients, terms)
+    finite = np.isfinite(series)
+    if series.size < terms or not finite.all():
+        first = int(np.argmin(finite)) if not finite.all() else series.size
+        overflown = np.full(terms, math.inf)
+        overflown[:first] = series[:first]
+        return overflown, math.inf
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        sum_f, norm_f = np.abs(coefficients).sum(), np.linalg.norm(coefficients)
+        sum_s, norm_s = np.abs(series).sum(), np.linalg.norm(series)
+        if direct:
+            unit = _DOUBLE_DOUBLE_UNIT * (coefficients.size + 4) * sum_f
+            residual_1, residual_2 = unit * sum_s, unit * norm_s
+        else:
+            length = fft.next_fast_len(2 * terms, real=True)
+            residual = fft.irfft(fft.rfft(coefficients, length) * fft.rfft(series, length), length)[:terms]
+            residual[0] -= 1
+            worst = 16 * _UNIT * math.log2(terms) * norm_f * norm_s  # rounding of an entry of a convolution by FFT
+            residual_1 = float(np.abs(residual).sum() + terms * worst)
+            residual_2 = float(np.linalg.norm(residual) + math.sqrt(terms) * worst)
+    if not residual_1 < 0.5:
+        return series, math.inf
+    return series, float(sum_s * residual_2 / ((1 - residual_1) * norm_s) + 2 * _UNIT)

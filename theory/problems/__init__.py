@@ -1,0 +1,1 @@
+"""Problems on which noise acts: quadratic, strongly convex, and empirical risks."""

@@ -1,0 +1,299 @@
+"""Quadratic problems, on which correlated noise is understood exactly: mean estimation and linear regression.
+
+With noise coefficients β, learning rate η and stochastic gradients g_t a run makes the steps
+
+    θ_{t+1} = θ_t − η (g_t + Σ_τ β_τ w_{t−τ}),    w_t ~ N(0, σ² I),   σ² = G² γ²/(2ρ),
+
+(Noisy-FTRL: nothing is clipped), and F(θ) − F* = ½ ‖θ − θ*‖²_H.  In the eigenbasis of the Hessian H, with eigenvalues
+λ_j, x_j = η λ_j and inputs of independent coordinates with kurtosis k_j, everything depends on the noise through γ and
+the averaged variances b_j = b(x_j) alone.  With g_j = 1/(1 − (k_j − 1) x_j/2), A = (η/2) Σ λ_j g_j and residual
+variance s²,
+
+    E1   q (1 − A) = (η/2) Σ (s² λ_j + σ² b_j) g_j,   lim E F(θ_t) − F* = q/2,
+
+valid, and the errors finite, if and only if A < 1 and (k_j − 1) x_j < 2 for all j; Gaussian inputs have k_j = 3.  The
+proofs use that all cross terms between different sources vanish.  ``learning_curve`` (formula E2) is the recursion
+behind it, and minimising E1 over all noise gives ``optimal_error`` (formula E3).  Mean estimation is the case d = 1,
+λ = k = 1.
+
+E1 to E3 are this project's; Theorems 2.1, 2.2 and C.14 to C.18 of Choquette-Choo et al.,
+arXiv 2310.06771, bound the same quantities and stand in ``corrnoise.theory.correlated_noise.published_bounds``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC
+
+import numpy as np
+
+from corrnoise.theory.correlated_noise import published_bounds as bounds
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.quadrature import root_spectrum_mean
+from corrnoise.theory.numerics.records import Record, record
+
+_STD = "[0, 1e100]"  # squares of these stay finite
+_SIZE = "[-1e100, 1e100]"
+
+
+def power_law(dimension: int, decay: float) -> Array:
+    """Eigenvalues k^{−decay}, k = 1, …, ``dimension``, shape (dimension,); −10 <= decay <= 10."""
+    k = np.arange(1.0, checks.integer("dimension", dimension, 1) + 1)
+    return np.asarray(k ** -checks.real("decay", decay, "[-10, 10]"))
+
+
+class QuadraticProblem(Record, ABC):
+    """A quadratic loss whose stochastic gradients have independent coordinates in the eigenbasis of its Hessian.
+
+    All errors are F − F* with the factor ½, in the units of λ θ².  The privacy budget ``rho`` is in units of zCDP, the
+    clip norm G in units of gradients; errors due to privacy scale with G²/ρ.  An unstable learning rate, or noise whose
+    sensitivity diverges, has the error ``inf``.
+
+    Accuracy: 1e-13 relative, divided by the distances 1 − A and min_j (1 − (k_j − 1) x_j/2) to instability.
+    """
+
+    eigenvalues: Array
+    learning_rate: float
+    residual_std: float
+    kurtosis: float | Array
+
+    # -- derived quantities --------------------------------------------------------------------------------------------
+
+    @property
+    def rates(self) -> Array:
+        """x_j = η λ_j, the rates of contraction a step, shape (d,)."""
+        return self.learning_rate * self.eigenvalues
+
+    @property
+    def moment_bound(self) -> float:
+        """The smallest R² with E ‖x‖² x xᵀ ⪯ R² H: Tr H + max_j (k_j − 1) λ_j (Property C.3, made exact)."""
+        excess = (np.asarray(self.kurtosis) - 1) * self.eigenvalues
+        return float(self.eigenvalues.sum() + excess.max())
+
+    def effective_dimension(self) -> float:
+        """d_eff = Tr H/‖H‖₂, between 1 and d."""
+        return float((self.eigenvalues / self.eigenvalues.max()).sum())
+
+    def instability(self) -> float:
+        """A, the gain of the feedback of the error on itself: second moments converge if and only if A < 1.
+
+        ``inf`` where an eigendirection is unstable by itself, (k_j − 1) x_j >= 2.
+        """
+        damping = self._damping()
+        return float((self.rates / damping).sum() / 2) if (damping > 0).all() else math.inf
+
+    def _damping(self) -> Array:
+        return 1 - (np.asarray(self.kurtosis) - 1) * self.rates / 2
+
+    @property
+    def gains(self) -> Array:
+        """g_j = 1/(1 − (k_j − 1) x_j/2), the weights of the eigendirections where A < 1, shape (d,)."""
+        return 1 / self._damping()
+
+    def drive(self, noise: ToeplitzNoise, variance: float) -> Array:
+        """s² λ_j + σ² b_j with σ² = ``variance``, the second moments that a step adds, shape (d,)."""
+        return self.residual_std**2 * self.eigenvalues + variance * noise.averaged_variance(self.rates)
+
+    # -- exact errors --------------------------------------------------------------------------------------------------
+
+    def contributions(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> Array:
+        """What each eigendirection contributes to ``stationary_error``, shape (d,): ½ λ_j lim E (θ_t − θ*)_j².
+
+        Remarks C.16 and C.23 of arXiv 2310.06771 estimate the shares up to constants; here they are exact.  The part
+        λ_j q that comes back through the error itself is included.
+        """
+        variance = noise_variance(noise, rho, clip_norm)
+        if not self.instability() < 1 or math.isinf(variance):
+            return np.full(self.eigenvalues.size, math.inf)
+        weighted = self.learning_rate / 2 * self.drive(noise, variance) * self.gains
+        feedback = self.rates / 2 * self.gains
+        return (weighted + feedback * (weighted.sum() / (1 - self.instability()))) / 2
+
+    def stationary_error(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+        """Exact lim E F(θ_t) − F* under ``noise`` with the σ² of γ_∞ (formula E1)."""
+        variance = noise_variance(noise, rho, clip_norm)
+        if not self.instability() < 1 or math.isinf(variance):
+            return math.inf
+        total = float((self.drive(noise, variance) * self.gains).sum())
+        return self.learning_rate * total / (4 * (1 - self.instability()))
+
+    def optimal_error(self, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+        """Exact minimum of ``stationary_error`` over all noise coefficients (formula E3).
+
+        [(η/2) s² Σ λ_j g_j + (η² G²/(4ρ)) J²]/(2 (1 − A)) with J = (1/2π) ∫ sqrt(h̃), h̃(ω) = Σ λ_j (2 − x_j) g_j /
+        |1 − x_j − e^{iω}|²; attained by |B|² = h̃^{−1/2}.
+        """
+        if not self.instability() < 1:
+            return math.inf
+        residual = self.learning_rate / 2 * self.residual_std**2 * float((self.eigenvalues * self.gains).sum())
+        spectrum = root_spectrum_mean(self.rates, (2 - self.rates) * self.gains)
+        privacy = self.learning_rate * unit_variance(rho, clip_norm) / 2 * spectrum**2
+        return (residual + privacy) / (2 * (1 - self.instability()))
+
+    def learning_curve(
+        self,
+        noise: ToeplitzNoise,
+        steps: int,
+        *,
+        horizon: int | None = None,
+        rho: float = 1.0,
+        clip_norm: float = 1.0,
+        initial_offset: ArrayLike = 0.0,
+    ) -> Array:
+        """Exact E F(θ_t) − F* for t = 0, …, ``steps``, shape (steps + 1,) (formula E2).
+
+        Parameters
+        ----------
+        noise
+            Correlated noise; its coefficients start with the run.
+        steps
+            Number of steps, >= 0.
+        horizon
+            The run length whose γ_T sets σ²; None for γ_∞.  The run is private only up to the horizon.
+        initial_offset
+            θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
+
+        Notes
+        -----
+        O(d × steps).  Valid at every learning rate; entries beyond the range of floats are ``inf``.
+        """
+        from corrnoise.theory import recursions
+
+        steps = checks.integer("steps", steps, 0)
+        offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.eigenvalues.size)
+        errors = np.full(steps + 1, math.inf)
+        initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2
+        variance = noise_variance(noise, rho, clip_norm, horizon)
+        recursions.second_moments(
+            self.rates,
+            np.broadcast_to(self.kurtosis, self.eigenvalues.shape).astype(np.float64),
+            noise.coefficients(max(steps, 1)),
+            self.learning_rate * variance if math.isfinite(variance) else 0.0,
+            self.residual_std**2,
+            initial,
+            errors if math.isfinite(variance) else errors[:1],
+        )
+        return errors
+
+    # -- bounds --------------------------------------------------------------------------------------------------------
+
+    def lower_bound(self, noise: ToeplitzNoise | None = None, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+        """A lower bound of ``stationary_error``: of all noise, or the linear part of it for one noise.
+
+        Without noise the larger of ``bounds.theorem_c18_universal_lower_bound`` (corrected) and
+        ``bounds.average_log_lower_bound`` (N2); with noise ``bounds.linear_lower_bound``.
+        """
+        if noise is not None:
+            return bounds.linear_lower_bound(self, noise, rho=rho, clip_norm=clip_norm)
+        return max(
+            bounds.theorem_c18_universal_lower_bound(self, rho=rho, clip_norm=clip_norm),
+            bounds.average_log_lower_bound(self, rho=rho, clip_norm=clip_norm),
+        )
+
+    def upper_bound(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+        """An upper bound of the stationary error for any inputs with E ‖x‖² x xᵀ ⪯ R² H, R² = ``moment_bound``.
+
+        ``bounds.trace_upper_bound`` (N1); ``inf`` unless η R² < 2.
+        """
+        return bounds.trace_upper_bound(self, noise, rho=rho, clip_norm=clip_norm)
+
+
+def checked_quadratic(problem: object) -> QuadraticProblem:
+    """Return ``problem``, if it is a quadratic one."""
+    if not isinstance(problem, QuadraticProblem):
+        raise TypeError(f"problem must be MeanEstimation or LinearRegression, got {problem!r}")
+    return problem
+
+
+def _checked_rates(eigenvalues: Array, learning_rate: float) -> None:
+    with np.errstate(over="ignore", under="ignore"):
+        checks.reals("learning_rate × eigenvalues", learning_rate * eigenvalues, "[1e-300, 1e300]")
+
+
+@record
+class MeanEstimation(QuadraticProblem):
+    """Private estimation of a mean in one dimension, F(θ) = ½ E (θ − z)².
+
+    Parameters
+    ----------
+    learning_rate
+        η > 0, stable below 2.
+    sample_std
+        Standard deviation of z, >= 0.
+
+    Notes
+    -----
+    Section 2.1 and Theorem 2.1 of arXiv 2310.06771 (Appendix B drops the ½).
+    """
+
+    learning_rate: float
+    sample_std: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._set(
+            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
+            sample_std=checks.real("sample_std", self.sample_std, _STD),
+        )
+        _checked_rates(self.eigenvalues, self.learning_rate)
+
+    @property
+    def eigenvalues(self) -> Array:  # type: ignore[override]
+        """The one eigenvalue of the Hessian, 1."""
+        return np.ones(1)
+
+    @property
+    def residual_std(self) -> float:  # type: ignore[override]
+        """The standard deviation of a sample: the gradient is θ − θ* minus an independent z − θ*."""
+        return self.sample_std
+
+    @property
+    def kurtosis(self) -> float:  # type: ignore[override]
+        """1: the Hessian of a sample is constant."""
+        return 1.0
+
+
+@record
+class LinearRegression(QuadraticProblem):
+    """Private linear regression, F(θ) = ½ E (y − ⟨θ, x⟩)², with E x = 0, E x xᵀ = H and y = ⟨θ*, x⟩ + ξ.
+
+    Parameters
+    ----------
+    eigenvalues
+        λ_j > 0 of H, shape (d,), in any order.
+    learning_rate
+        η > 0.
+    residual_std
+        Standard deviation of ξ, which is independent of x, >= 0.
+    kurtosis
+        k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3 for
+        Gaussian inputs, 1 for signs, 1.8 for uniform ones.
+
+    Notes
+    -----
+    Section 2.2 and Appendix C of arXiv 2310.06771.
+    """
+
+    eigenvalues: Array
+    learning_rate: float
+    residual_std: float = 0.0
+    kurtosis: float | Array = 3.0
+
+    def __init__(
+        self,
+        eigenvalues: ArrayLike,
+        learning_rate: float,
+        residual_std: float = 0.0,
+        *,
+        kurtosis: ArrayLike = 3.0,
+    ) -> None:
+        spectrum = checks.reals("eigenvalues", eigenvalues, "(0, 1e300]", ndim=1)
+        k = checks.scalar_or_vector("kurtosis", kurtosis, "[1, 1e6]", spectrum.size)
+        self._set(
+            eigenvalues=spectrum,
+            learning_rate=checks.real("learning_rate", learning_rate, "(0, inf)"),
+            residual_std=checks.real("residual_std", residual_std, _STD),
+            kurtosis=k if k.ndim else float(k),
+        )
+        _checked_rates(spectrum, self.learning_rate)

@@ -1,0 +1,174 @@
+"""Rates: what the excess risk bounds of shuffled gradient methods say at the best learning rate, at equal privacy.
+
+With noise of variance σ² = 2 G² A/ρ, A the amplification sum and ρ the zCDP budget of (ε, δ), the corollaries bound the
+excess risk of all algorithms, less what dissimilarity adds, by a/η + b η + c η² with
+
+    a = R²/(nK),    b = 2 ℓ d σ² (noise at every step) or 2 ℓ d σ²/n (at the end),    ℓ = 1 + log K,
+    c = 10 ℓ n² s² L + 10 ℓ n L d σ² (the latter for noise at every step only).
+
+The minimum over η of the first two is 2 sqrt(ab) = 2 R sqrt(2 ℓ d σ²/(nK)): the privacy term is of order
+R G sqrt(d A/(nK))/ε, and the third term vanishes as K grows.  So the rate is decided by A/(nK):
+
+================================  =================================  ==========================  ===================
+algorithm                         published                          epochs composed             whole run
+================================  =================================  ==========================  ===================
+DP-ShuffleG                       (√d/ε)^{4/3} n^{−2/3}              √(d/n)/ε                    √d/(nε)
+Priv-Pub, Pub-Priv                (p/n)^{2/3} (√d/ε)^{4/3}           √(pd/n)/ε                   √(pd)/(nε)
+Interleaved                       (n((1−p)n+1))^{−2/3} (√d/ε)^{4/3}  √(d/(n((1−p)n+1)))/ε        √d/(nε)
+noise at the end                                                     √d/(nε)                     √d/(nε)
+================================  =================================  ==========================  ===================
+
+√d/(nε) is the lower bound for private empirical risk minimisation.  What is published rests on a noise term that is
+too small (see ``convergence``): with it the bound tends to 0 as K grows, for any fixed n, d and ε.
+
+References
+----------
+Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.shuffled_gradients.accountants import published_rho
+
+ALGORITHMS = ("DP-ShuffleG", "Priv-Pub", "Pub-Priv", "Interleaved", "Noise at the end")
+ACCOUNTING = ("published", "epochs composed", "whole run")
+_POSITIVE = "[1e-30, 1e30]"  # so that nothing under- or overflows
+
+
+def amplification(
+    algorithm: str, samples: int, epochs: float, *, private_share: float = 1.0, whole_run: bool = True
+) -> float:
+    """A of an algorithm at the worst position: closed forms of ``amplification``, for real K.
+
+    Parameters
+    ----------
+    algorithm
+        One of ``ALGORITHMS``.
+    samples, epochs
+        n >= 1, and K >= 1, a real number here.
+    private_share
+        0 < p <= 1, the share of private steps, for the algorithms that use public records.
+    whole_run
+        Whether amplification by iteration covers the whole run, or epochs are composed as published.
+    """
+    name = checks.choice("algorithm", algorithm, ALGORITHMS)
+    n, k = checks.integer("samples", samples, 1), checks.real("epochs", epochs, "[1, 1e100]")
+    p = checks.real("private_share", private_share, "(0, 1]")
+    if name == "Noise at the end":
+        return k
+    if name == "Interleaved":
+        last = 1 / ((1 - p) * n + 1)
+        return (k - 1) / n + last if whole_run else k * last
+    used = k if name == "DP-ShuffleG" else max(p * k, 1.0)
+    return (used - 1) / n + 1 if whole_run else used
+
+
+def _require_accounting(algorithm: str, accounting: str) -> None:
+    """Refuse what is none of ``ACCOUNTING``, and ``"published"`` for noise at the end, which is not in the paper."""
+    checks.choice("accounting", accounting, ACCOUNTING)
+    if algorithm == "Noise at the end" and accounting == "published":
+        raise ValueError("accounting must be 'epochs composed' or 'whole run' for noise at the end, got 'published'")
+
+
+class TunedRun(NamedTuple):
+    """A learning rate, and a bound of the excess risk at it."""
+
+    learning_rate: float
+    excess_risk_upper_bound: float
+
+
+def tuned_run(
+    algorithm: str,
+    samples: int,
+    dimension: int,
+    epsilon: float,
+    epochs: float,
+    *,
+    delta: float = 1e-6,
+    private_share: float = 1.0,
+    accounting: str = "whole run",
+    distance: float = 1.0,
+    lipschitz: float = 1.0,
+    smoothness: float = 1.0,
+    deviation: float = 1.0,
+) -> TunedRun:
+    """The learning rate with the smallest bound of those that the bound admits, without dissimilarity.
+
+    Parameters
+    ----------
+    algorithm, samples, epochs, private_share
+        As for ``amplification``.
+    dimension, epsilon, delta
+        d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by ``published_rho``.
+    accounting
+        ``"whole run"`` or ``"epochs composed"``, both with the corrected noise term, or ``"published"``: epochs
+        composed, with the published noise term (not for noise at the end, which is not in the paper).
+    distance, lipschitz, smoothness, deviation
+        R, G, L and s in [1e-30, 1e30].
+    """
+    _require_accounting(algorithm, accounting)
+    n, d = checks.integer("samples", samples, 1), checks.integer("dimension", dimension, 1)
+    eps = checks.real("epsilon", epsilon, _POSITIVE)
+    radius, g, smooth, s = (
+        checks.real(name, value, _POSITIVE)
+        for name, value in (
+            ("distance", distance),
+            ("lipschitz", lipschitz),
+            ("smoothness", smoothness),
+            ("deviation", deviation),
+        )
+    )
+    total = amplification(algorithm, n, epochs, private_share=private_share, whole_run=accounting == "whole run")
+    ell = 1 + math.log(epochs)
+    energy = d * 2 * g**2 * total / published_rho(eps, delta)
+    a, b, c = radius**2 / (n * epochs), 2 * ell * energy, 10 * ell * n**2 * s**2 * smooth
+    if accounting == "published":
+        b, c = 0.0, c + 12 * ell * n * smooth * energy
+    elif algorithm == "Noise at the end":
+        b /= n
+    else:
+        c += 10 * ell * n * smooth * energy
+    eta = min(_stationary_point(a, b, c), 1 / (2 * n * smooth * math.sqrt(10 * ell)))
+    return TunedRun(eta, a / eta + b * eta + c * eta**2)
+
+
+def _stationary_point(a: float, b: float, c: float) -> float:
+    """Of a/η + bη + cη² on η > 0: the root of 2cη³ + bη² = a, by Newton's method from above."""
+    eta = a ** (1 / 3) / (2 * c) ** (1 / 3)
+    for _ in range(200):
+        step = ((2 * c * eta + b) * eta * eta - a) / ((6 * c * eta + 2 * b) * eta)
+        eta -= step
+        if step <= 1e-15 * eta:
+            break
+    return eta
+
+
+def leading_rate(
+    algorithm: str,
+    samples: int,
+    dimension: int,
+    epsilon: float,
+    *,
+    private_share: float = 1.0,
+    accounting: str = "whole run",
+) -> float:
+    """The privacy term of the rate, up to constants and logarithms: an entry of the table of the module.
+
+    Parameters
+    ----------
+    algorithm, samples, dimension, epsilon, private_share, accounting
+        As for ``tuned_run``.
+    """
+    name = checks.choice("algorithm", algorithm, ALGORITHMS)
+    n, p = checks.integer("samples", samples, 1), checks.real("private_share", private_share, "(0, 1]")
+    ratio = math.sqrt(checks.integer("dimension", dimension, 1)) / checks.real("epsilon", epsilon, _POSITIVE)
+    used = p if name in ("Priv-Pub", "Pub-Priv") else 1.0
+    _require_accounting(name, accounting)
+    if accounting == "whole run" or name == "Noise at the end":
+        return math.sqrt(used) * ratio / n
+    spread = used / n / ((1 - p) * n + 1 if name == "Interleaved" else 1.0)
+    return (spread * ratio**2) ** (2 / 3) if accounting == "published" else math.sqrt(spread) * ratio
