@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 Kind = TypeVar("Kind")
 
 _ASYMMETRY = 1e-9  #: largest asymmetry that counts as rounding, relative to the largest entry
+_LARGEST_INTEGER = 2**53
 
 
 def _ends(interval: str) -> tuple[float, float]:
@@ -113,17 +114,20 @@ def positive_definite(name: str, values: object, size: int) -> Array:
 
 
 def integer(name: str, value: object, minimum: int) -> int:
-    """Return ``value`` as an int, at least ``minimum``."""
+    """Return ``value`` as an int, at least ``minimum`` and at most 2^53, up to which floats are exact."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
-    if value < minimum:
+    number = int(value)
+    if number < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
-    return int(value)
+    if number > _LARGEST_INTEGER:
+        raise ValueError(f"{name} must be an integer in [{minimum}, {_LARGEST_INTEGER}], got {value!r}")
+    return number
 
 
 def choice(name: str, value: object, options: tuple[str, ...]) -> str:
     """Return ``value``, one of ``options``."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return str(value)
 
