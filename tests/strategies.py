@@ -114,3 +114,23 @@ def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "moment
         return MatrixWorkload(rng.normal(size=(draw(st.integers(1, most)), n)))
     rates = draw(st.none() | st.lists(log_uniform(1e-2, 1.0), min_size=n, max_size=n))
     return MomentumSGD(n, momentum=draw(st.floats(0, 0.95)), weight_decay=draw(st.floats(0, 0.9)), learning_rates=rates)
+
+
+@st.composite
+def toeplitz_strategies(draw: st.DrawFn, steps: int, min_sep: int) -> tuple[str, np.ndarray]:
+    """First columns of Toeplitz strategies, by what is known of them.
+
+    "any" has any signs; the sensitivity of the others is exact: "decaying" is non-negative and decays from ``min_sep``
+    on, "alternating" is that with alternating signs, and "banded" has ``min_sep`` coefficients of any signs.
+    """
+    c = np.array(draw(st.lists(st.floats(-1, 1), min_size=steps, max_size=steps)))
+    c[0] = 1.0
+    kind = draw(st.sampled_from(["any", "decaying", "alternating", "banded"]))
+    if kind == "banded":
+        c[min_sep:] = 0.0
+    elif kind != "any":
+        c = np.abs(c)
+        c[min_sep:] = np.sort(c[min_sep:])[::-1]
+        if kind == "alternating":
+            c *= (-1.0) ** np.arange(steps)
+    return kind, c
