@@ -36,6 +36,7 @@ from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, M
 from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, published_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
 _NONNEGATIVE = "[0, 1e100]"
@@ -239,6 +240,23 @@ class FederatedRun(Record):
         )
 
     # -- as corrected --------------------------------------------------------------------------------------------------
+
+    def server_variances(self, noise: MachineNoise, scale: float) -> Array:
+        """E ‖Y_t‖²/d for t = 1, …, T, shape (T,): the variance of the noise in the server's estimate q̃_t.
+
+        (M/m²) σ² E Var y_N with N ~ Bin(t, p), the participations of a machine until t; y_0 = 0.  For the published
+        noise it is c t/m for every schedule.
+
+        Parameters
+        ----------
+        noise, scale
+            The noise of each machine, without a cap on its participations.
+        """
+        scale = checks.real("scale", scale, "[0, 1e100]")
+        variances = np.concatenate([[0.0], noise.variances(self.rounds)])
+        counts = np.arange(self.rounds + 1)
+        mean = [binom.pmf(counts[: t + 1], t, self.probability) @ variances[: t + 1] for t in counts[1:]]
+        return np.array(mean) * (scale**2 * self.machines / self.participants**2)
 
     def participation_cap(self, deviations: float = 4.0) -> int:
         """N = ceil(pT + 4 sqrt(pT(1−p))), at most T, which a machine rarely reaches."""

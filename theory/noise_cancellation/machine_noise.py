@@ -81,6 +81,12 @@ class MachineNoise(Record, ABC):
         """P, shape (n, n), lower triangular: the server's sum holds y = P z after each participation."""
         return self._prefix_factor(self._checked(participations))
 
+    def message_factor(self, participations: int) -> Array:
+        """W, shape (n, n), lower triangular: message k carries the noise (W z)_k, the first difference of P z."""
+        factor = self.prefix_factor(participations)
+        factor[1:] -= factor[:-1].copy()
+        return factor
+
     def covariance(self, participations: int) -> Array:
         """Σ = PPᵀ, shape (n, n), the covariance of the prefix noise."""
         factor = self.prefix_factor(participations)
@@ -123,6 +129,13 @@ class MachineNoise(Record, ABC):
         n = self._checked(participations)
         total = np.square(self._column_sums(n)).sum() + self._variances(n).sum()
         return float(total * self._energies(n).max())
+
+
+def checked_machine_noise(noise: object) -> MachineNoise:
+    """Return ``noise``, if it is the noise of a machine."""
+    if not isinstance(noise, MachineNoise):
+        raise TypeError(f"noise must be the noise of a machine such as CancellingNoise(), got {noise!r:.80}")
+    return noise
 
 
 @record
