@@ -7,6 +7,13 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.noise_cancellation.machine_noise import (
+    CancellingNoise,
+    CorrelatedMachineNoise,
+    FactorisedNoise,
+    MachineNoise,
+)
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 
@@ -134,3 +141,25 @@ def toeplitz_strategies(draw: st.DrawFn, steps: int, min_sep: int) -> tuple[str,
         if kind == "alternating":
             c *= (-1.0) ** np.arange(steps)
     return kind, c
+
+
+# -- noise cancellation ------------------------------------------------------------------------------------------------
+
+
+def loss_classes() -> st.SearchStrategy[LossClass]:
+    """Losses from nearly linear to strongly curved."""
+    return st.builds(LossClass, log_uniform(1e-2, 1e2), log_uniform(1e-3, 1e2), log_uniform(1e-2, 1e2))
+
+
+def machine_noises() -> st.SearchStrategy[MachineNoise]:
+    """Noise of a machine for any number of participations."""
+    return st.one_of(
+        st.builds(CancellingNoise, st.floats(0, 1), st.floats(0, 2)),
+        st.sampled_from([NuFTRL(0), DPSGD(), AntiPGD(0), ProductNoise([0.0], [0.75])]).map(CorrelatedMachineNoise),
+        st.lists(st.floats(0.5, 2), min_size=12, max_size=12).map(lambda stds: FactorisedNoise(np.diag(stds))),
+    )
+
+
+def participations(rounds: int, most: int) -> st.SearchStrategy[list[int]]:
+    """The rounds of a machine, increasing, at least one and at most ``most`` of ``rounds``."""
+    return st.sets(st.integers(1, rounds), min_size=1, max_size=most).map(sorted)
