@@ -160,6 +160,6 @@ def machine_noises() -> st.SearchStrategy[MachineNoise]:
     )
 
 
-def participations(rounds: int, most: int) -> st.SearchStrategy[list[int]]:
+def rounds_of_a_machine(rounds: int, most: int) -> st.SearchStrategy[list[int]]:
     """The rounds of a machine, increasing, at least one and at most ``most`` of ``rounds``."""
     return st.sets(st.integers(1, rounds), min_size=1, max_size=most).map(sorted)
