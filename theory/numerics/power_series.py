@@ -18,8 +18,8 @@ _DOUBLE_DOUBLE_UNIT = 2.0**-100
 _UNIT = 2.0**-53
 
 
-def _newton_reciprocal(coefficients: Array, terms: int) -> Array:
-    """G ← g + g (1 − f g), doubling the number of correct terms.
+def newton_reciprocal(coefficients: Array, terms: int) -> Array:
+    """Coefficients of 1/f by G ← g + g (1 − f g), doubling the number of correct terms; shorter where they overflow.
 
     Where the result grows exponentially, each doubling runs on β_t r^{-t}, with the growth r of the terms found so
     far; otherwise the rounding errors of its largest terms would drown the others.
@@ -64,7 +64,7 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
         series = np.empty(terms)
         recursions.reciprocal_series(coefficients, series)
     else:
-        series = _newton_reciprocal(coefficients, terms)
+        series = newton_reciprocal(coefficients, terms)
     finite = np.isfinite(series)
     if series.size < terms or not finite.all():
         first = int(np.argmin(finite)) if not finite.all() else series.size
