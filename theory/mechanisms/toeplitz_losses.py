@@ -123,7 +123,7 @@ def noising_error(noising: Array, weights: Array) -> tuple[float, Array]:
 
 
 def repeated(strategy: Array, min_sep: int, max_participations: int) -> Array:
-    """v = Σ_{j<k} S^{jb} c, cut off after as many steps as ``strategy`` has; shape (n,)."""
+    """The pattern sum v = Σ_{j<k} S^{jb} c, cut off after as many steps as ``strategy`` has; shape (n,)."""
     steps = strategy.size
     total = strategy.copy()
     for first in range(min_sep, steps, min_sep)[: max_participations - 1]:
