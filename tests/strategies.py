@@ -4,7 +4,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 
@@ -88,3 +90,27 @@ def regressions(
 def mean_estimations() -> st.SearchStrategy[MeanEstimation]:
     """Stable private mean estimation."""
     return st.builds(MeanEstimation, gaps(1e-9).filter(lambda eta: eta < 1.999), st.sampled_from([0.0, 0.3, 2.0]))
+
+
+@st.composite
+def participations(draw: st.DrawFn, most: int = 8, patterns: tuple = ("min-sep", "fixed epochs")) -> Participation:
+    """Every promise about who takes part when, in runs of up to ``most`` steps."""
+    n = draw(st.integers(1, most))
+    b = draw(st.integers(1, n + 1))
+    pattern = draw(st.sampled_from(patterns))
+    k = None if pattern == "fixed epochs" else draw(st.integers(1, -(-n // b)))
+    return Participation(n, min_sep=b, max_participations=k, pattern=pattern)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "momentum", "matrix")) -> Workload:
+    """Workloads of runs of up to ``most`` steps."""
+    n = draw(st.integers(1, most))
+    kind = draw(st.sampled_from(kinds))
+    if kind == "prefix":
+        return PrefixSums(n)
+    if kind == "matrix":
+        rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+        return MatrixWorkload(rng.normal(size=(draw(st.integers(1, most)), n)))
+    rates = draw(st.none() | st.lists(log_uniform(1e-2, 1.0), min_size=n, max_size=n))
+    return MomentumSGD(n, momentum=draw(st.floats(0, 0.95)), weight_decay=draw(st.floats(0, 0.9)), learning_rates=rates)
