@@ -114,3 +114,12 @@ def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "moment
         return MatrixWorkload(rng.normal(size=(draw(st.integers(1, most)), n)))
     rates = draw(st.none() | st.lists(log_uniform(1e-2, 1.0), min_size=n, max_size=n))
     return MomentumSGD(n, momentum=draw(st.floats(0, 0.95)), weight_decay=draw(st.floats(0, 0.9)), learning_rates=rates)
+
+
+@st.composite
+def interlacing_gaps(draw: st.DrawFn, most: int = 4, smallest: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
+    """Zeros and poles of buffered noise: gaps g_1 < h_1 < g_2 < … < h_d < 1, at least 1 percent apart."""
+    d = draw(st.integers(1, most))
+    ratios = [draw(log_uniform(0.01, -np.log(smallest) / (2 * d))) for _ in range(2 * d)]
+    gaps = np.exp(-np.cumsum(ratios))[::-1]
+    return gaps[::2], gaps[1::2]

@@ -39,16 +39,17 @@ Dvijotham, McMahan, Pillutla, Steinke, Thakurta, arXiv 2404.16706 (buffers); McM
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import OBJECTIVES, Objective
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.checks import ArrayLike
+from corrnoise.theory.numerics.checks import Array, ArrayLike
 
 Numbers = NDArray[Any]  # floats, complex numbers or objects, as above
 
@@ -159,22 +160,23 @@ def squared_error(zeros: Numbers, poles: Numbers, *, steps: int, objective: Obje
     return np.asarray(constant + 2 * limit * single + double)
 
 
-def squared_sensitivity(gaps: Numbers, omega: Numbers, *, steps: int, min_sep: int, max_participations: int) -> Numbers:
+def squared_sensitivity(gaps: Numbers, omega: Numbers, participation: Participation) -> Numbers:
     """The squared sensitivity of a strategy with scales >= 0 and decays in [0, 1], by the formula above.
 
     Parameters
     ----------
     gaps, omega
         g = 1 − θ in [0, 1] and ω >= 0, shape (…, d).  They are not checked here.
-    steps, min_sep, max_participations
-        n, b and k.  Fewer than k participations fit where n is short.
+    participation
+        n, b and k.
 
     Returns
     -------
     Array of shape (…).
     """
-    n, b = steps, min_sep
-    k = min(max_participations, -(-n // b))
+    n = participation.steps
+    b = participation.min_sep
+    k = participation.count
     times = np.arange(1, k + 1)[:, np.newaxis]
     epoch = power_gap(gaps, b)[..., np.newaxis, :]
     before = (1 - power_gap(gaps, b - 1))[..., np.newaxis, :]
@@ -187,16 +189,7 @@ def squared_sensitivity(gaps: Numbers, omega: Numbers, *, steps: int, min_sep: i
     return np.asarray((first * first).sum(axis=-1) + (full + last).sum(axis=(-2, -1)))
 
 
-def balls(values: ArrayLike) -> Numbers:
-    """Exact balls of python-flint with the values of floats."""
-    from flint import arb
-
-    return np.array([arb(value) for value in np.asarray(values, dtype=float).tolist()], dtype=object)
-
-
-def sensitivity_upper_bound(
-    decay_gaps: ArrayLike, output_scales: ArrayLike, *, steps: int, min_sep: int = 1, max_participations: int = 1
-) -> float:
+def sensitivity_upper_bound(decay_gaps: ArrayLike, output_scales: ArrayLike, participation: Participation) -> float:
     """Sensitivity of a buffered strategy, rounded up: exact but for the last bits, which are on the safe side.
 
     Parameters
@@ -205,8 +198,8 @@ def sensitivity_upper_bound(
         1 − θ_i in [0, 1], shape (d,), θ the decays of the strategy.
     output_scales
         ω_i >= 0, shape (d,).
-    steps, min_sep, max_participations
-        An example takes part at most ``max_participations`` times, in steps i and j with |i − j| >= ``min_sep``.
+    participation
+        In which steps an example takes part.
 
     Returns
     -------
@@ -219,51 +212,48 @@ def sensitivity_upper_bound(
 
     Examples
     --------
-    >>> sensitivity_upper_bound([0.1], [0.5], steps=100, min_sep=50, max_participations=2)  # doctest: +ELLIPSIS
-    2.16...
+    >>> participation = Participation(100, min_sep=50, max_participations=2)
+    >>> sensitivity_upper_bound([0.1], [0.5], participation)  # doctest: +ELLIPSIS
+    2.156...
     """
     gaps = checks.vector("decay_gaps", decay_gaps, "[0, 1]")
     omega = checks.vector("output_scales", output_scales, "[0, inf)")
     checks.same_length("decay_gaps", gaps, "output_scales", omega)
-    return _rounded_root(balls(gaps), balls(omega), steps, min_sep, max_participations)
+    return _rounded_up(lambda: (balls(gaps), balls(omega)), participation)
 
 
-def buffered_sensitivity_upper_bound(
-    noise: PoleNoise, *, steps: int, min_sep: int = 1, max_participations: int = 1
-) -> float:
+def noise_sensitivity_upper_bound(noise: PoleNoise, participation: Participation) -> float:
     """The same for the strategy of ``noise``, whose zeros and poles interlace (``interlacing``)."""
     zeros, poles = interlacing(noise)
-    exact = balls(zeros), balls(poles)
-    return _working_precision(lambda: _rounded_root(exact[0], scales(*exact), steps, min_sep, max_participations))
+    return _rounded_up(lambda: (balls(zeros), scales(balls(zeros), balls(poles))), participation)
 
 
-def interlacing(noise: PoleNoise) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def interlacing(noise: PoleNoise) -> tuple[Array, Array]:
     """The gaps of zeros and poles of ``noise``, 0 <= g_1 < h_1 < g_2 < … < h_d <= 1; ``ValueError`` for others."""
     zeros, poles = checks.instance("noise", noise, PoleNoise).sections()
     order = np.column_stack([zeros, poles]).ravel()
-    if not (np.diff(order) > 0).all() or (order.size and order[-1] > 1):
+    if not (np.diff(order) > 0).all() or order.max(initial=0) > 1:
         raise ValueError(
             f"noise must have zeros and poles whose gaps interlace, g_1 < h_1 < g_2 < … < h_d <= 1, got {noise!r}"
         )
     return zeros, poles
 
 
-def _working_precision(compute: Any) -> Any:
-    from flint import ctx
+def balls(values: Array) -> Numbers:
+    """Exact balls of python-flint with the values of floats."""
+    from flint import arb
 
-    with ctx.workprec(_BITS):
-        return compute()
+    return np.array([arb(value) for value in values.tolist()], dtype=object)
 
 
-def _rounded_root(gaps: Numbers, omega: Numbers, steps: int, min_sep: int, max_participations: int) -> float:
+def _rounded_up(strategy: Callable[[], tuple[Numbers, Numbers]], participation: Participation) -> float:
+    from flint import arb, ctx
+
     from corrnoise.theory.privacy import rounded_up
 
-    n = checks.integer("steps", steps, 1)
-    b = checks.integer("min_sep", min_sep, 1)
-    k = checks.integer("max_participations", max_participations, 1)
-    if gaps.size == 0:
-        return math.nextafter(math.sqrt(min(k, -(-n // b))), math.inf)
-    square = _working_precision(
-        lambda: squared_sensitivity(gaps, omega, steps=n, min_sep=b, max_participations=k).item().sqrt()
-    )
-    return rounded_up(square)
+    checks.instance("participation", participation, Participation)
+    with ctx.workprec(_BITS):
+        gaps, omega = strategy()
+        if gaps.size == 0:
+            return rounded_up(arb(participation.count).sqrt())
+        return rounded_up(squared_sensitivity(gaps, omega, participation).item().sqrt())

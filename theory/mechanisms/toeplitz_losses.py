@@ -28,6 +28,7 @@ from typing import Literal
 import numpy as np
 from scipy import signal
 
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array
 
@@ -122,28 +123,27 @@ def noising_error(noising: Array, weights: Array) -> tuple[float, Array]:
     return float(weighted @ sums), 2 * np.cumsum(weighted[::-1])[::-1]
 
 
-def repeated(strategy: Array, min_sep: int, max_participations: int) -> Array:
-    """The pattern sum v = Σ_{j<k} S^{jb} c, cut off after as many steps as ``strategy`` has; shape (n,)."""
-    steps = strategy.size
+def repeated(strategy: Array, participation: Participation) -> Array:
+    """The pattern sum v = Σ_{j<k} S^{jb} c, cut off after n steps; both of shape (n,)."""
     total = strategy.copy()
-    for first in range(min_sep, steps, min_sep)[: max_participations - 1]:
-        total[first:] += strategy[: steps - first]
+    for first in participation.largest_pattern[1:]:
+        total[first:] += strategy[: strategy.size - first]
     return total
 
 
-def squared_sensitivity(strategy: Array, min_sep: int, max_participations: int) -> tuple[float, Array]:
+def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[float, Array]:
     """‖v‖² for the pattern 0, b, 2b, …, and its gradient in c; both over all n steps.
 
     Parameters
     ----------
     strategy
         c_0, …, c_{n−1}, shape (n,).
-    min_sep, max_participations
-        b and k.
+    participation
+        n, b and k.
     """
-    total = repeated(strategy, min_sep, max_participations)
+    total = repeated(strategy, participation)
     # The transpose of a shift is a shift in reversed time.
-    return float(total @ total), 2 * repeated(total[::-1], min_sep, max_participations)[::-1]
+    return float(total @ total), 2 * repeated(total[::-1], participation)[::-1]
 
 
 def gradient_in_noising(gradient: Array, noising: Array, strategy: Array) -> Array:

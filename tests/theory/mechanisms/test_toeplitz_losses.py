@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms import toeplitz_losses as losses
+from corrnoise.theory.mechanisms.participation import Participation
 from tests.strategies import minimum_phase_coefficients
 
 
@@ -15,6 +16,10 @@ def lower(column: np.ndarray, n: int) -> np.ndarray:
     padded = np.zeros(n, dtype=column.dtype)
     padded[: column.size] = column[:n]
     return scipy.linalg.toeplitz(padded, np.zeros(n))
+
+
+def participations(n: int, b: int, k: int) -> Participation:
+    return Participation(n, min_sep=b, max_participations=min(k, -(-n // b)))
 
 
 def complex_step(function, at: np.ndarray) -> np.ndarray:
@@ -57,7 +62,7 @@ def test_error_of_banded_noising_takes_as_many_weights_as_coefficients(objective
 @given(data=st.data(), n=st.integers(1, 20), b=st.integers(1, 20), k=st.integers(1, 20))
 def test_sensitivity_of_the_pattern(data, n, b, k):
     c = np.array(data.draw(st.lists(st.floats(-2, 2), min_size=n, max_size=n)))
-    square, gradient = losses.squared_sensitivity(c, b, k)
+    square, gradient = losses.squared_sensitivity(c, participations(n, b, k))
     assert square == pytest.approx(pattern_norm(c, b, k), rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(gradient, complex_step(lambda x: pattern_norm(x, b, k), c), rtol=1e-12, atol=1e-12)
 
@@ -95,5 +100,5 @@ def test_square_root_strategy_has_the_known_errors():
         c = np.cumprod(np.concatenate([[1.0], (t - 0.5) / t]))
         for objective, value in zip(losses.OBJECTIVES, values, strict=True):
             error, _ = losses.strategy_error(c, losses.error_weights(n, n, objective))
-            square, _ = losses.squared_sensitivity(c, n, 1)
+            square, _ = losses.squared_sensitivity(c, Participation(n))
             assert np.sqrt(square * error) == pytest.approx(value, abs=6e-10)
