@@ -163,3 +163,12 @@ def machine_noises() -> st.SearchStrategy[MachineNoise]:
 def rounds_of_a_machine(rounds: int, most: int) -> st.SearchStrategy[list[int]]:
     """The rounds of a machine, increasing, at least one and at most ``most`` of ``rounds``."""
     return st.sets(st.integers(1, rounds), min_size=1, max_size=most).map(sorted)
+
+
+@st.composite
+def interlacing_gaps(draw: st.DrawFn, most: int = 4, smallest: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
+    """Zeros and poles of buffered noise: gaps g_1 < h_1 < g_2 < … < h_d < 1, at least 1 percent apart."""
+    d = draw(st.integers(1, most))
+    ratios = [draw(log_uniform(0.01, -np.log(smallest) / (2 * d))) for _ in range(2 * d)]
+    gaps = np.exp(-np.cumsum(ratios))[::-1]
+    return gaps[::2], gaps[1::2]
