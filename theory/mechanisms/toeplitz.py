@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_sensitivity
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -47,13 +47,19 @@ def checked_noise(noise: object) -> ToeplitzNoise:
     return noise
 
 
-def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: int | None = None) -> float:
-    """σ² = G² γ²/(2ρ), the variance of w_t, with γ_T for T = ``horizon`` or γ_∞; ``inf`` where γ is."""
+def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: Run = None) -> float:
+    """σ² = G² γ²/(2ρ), the variance of w_t, with the γ of a run; ``inf`` where γ is.
+
+    ``horizon`` is T for γ_T, None for γ_∞, or a participation, whose γ is ``sensitivity_upper_bound``.
+    """
     unit = unit_variance(rho, clip_norm)
     checked_noise(noise)
     if horizon is None:
         return unit * noise.limiting_sensitivity() ** 2
-    return unit * noise.sensitivity(checks.integer("horizon", horizon, 1)) ** 2
+    if isinstance(horizon, Participation) and not horizon.single:
+        return unit * noise.sensitivity_upper_bound(**horizon.arguments_of_sensitivity) ** 2
+    steps = horizon.steps if isinstance(horizon, Participation) else horizon
+    return unit * noise.sensitivity(checks.integer("horizon", steps, 1)) ** 2
 
 
 class ToeplitzNoise(Record, ABC):

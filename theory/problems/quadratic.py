@@ -27,6 +27,7 @@ from abc import ABC
 import numpy as np
 
 from corrnoise.theory.correlated_noise import published_bounds as bounds
+from corrnoise.theory.mechanisms.participation import Run
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -110,9 +111,24 @@ class QuadraticProblem(Record, ABC):
         feedback = self.rates / 2 * self.gains
         return (weighted + feedback * (weighted.sum() / (1 - self.instability()))) / 2
 
-    def stationary_error(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
-        """Exact lim E F(θ_t) − F* under ``noise`` with the σ² of γ_∞ (formula E1)."""
-        variance = noise_variance(noise, rho, clip_norm)
+    def stationary_error(
+        self, noise: ToeplitzNoise, *, horizon: Run = None, rho: float = 1.0, clip_norm: float = 1.0
+    ) -> float:
+        """Exact lim E F(θ_t) − F* under ``noise`` (formula E1).
+
+        Parameters
+        ----------
+        noise
+            Correlated noise.
+        horizon
+            The run whose γ sets σ²: None for γ_∞, T for γ_T, or a ``Participation``.  The limit is that of an endless
+            run with this σ², which is private only up to the horizon.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G.
+        """
+        variance = noise_variance(noise, rho, clip_norm, horizon)
         if not self.instability() < 1 or math.isinf(variance):
             return math.inf
         total = float((self.drive(noise, variance) * self.gains).sum())
@@ -136,7 +152,7 @@ class QuadraticProblem(Record, ABC):
         noise: ToeplitzNoise,
         steps: int,
         *,
-        horizon: int | None = None,
+        horizon: Run = None,
         rho: float = 1.0,
         clip_norm: float = 1.0,
         initial_offset: ArrayLike = 0.0,
@@ -150,7 +166,8 @@ class QuadraticProblem(Record, ABC):
         steps
             Number of steps, >= 0.
         horizon
-            The run length whose γ_T sets σ²; None for γ_∞.  The run is private only up to the horizon.
+            The run whose γ sets σ²: T for γ_T, a ``Participation``, or None for γ_∞.  The run is private only up to the
+            horizon.
         initial_offset
             θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
 

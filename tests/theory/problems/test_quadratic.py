@@ -128,7 +128,8 @@ def test_a_hundred_thousand_eigenvalues() -> None:
 
 @given(mean_estimations(), log_uniform(1e-3, 1e3), log_uniform(1e-3, 1e3))
 def test_theorem_2_1(problem: MeanEstimation, rho: float, clip_norm: float) -> None:
-    eta, s2, budget = problem.learning_rate, problem.sample_std**2, {"rho": rho, "clip_norm": clip_norm}
+    eta, s2 = problem.learning_rate, problem.sample_std**2
+    budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm}
     with workdps(oracles.DIGITS):
         x, unit = mpf(eta), mpf(clip_norm) ** 2 / (2 * mpf(rho))
         mean = mp.agm(x, 2 - x)
