@@ -52,6 +52,15 @@ def minimum_phase_coefficients(most: int = 6) -> st.SearchStrategy[np.ndarray]:
     return st.lists(real | pair, min_size=1, max_size=max(most // 2, 1)).map(multiply)
 
 
+@st.composite
+def interlacing_gaps(draw: st.DrawFn, most: int = 4, smallest: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
+    """Zeros and poles of buffered noise: gaps g_1 < h_1 < g_2 < … < h_d < 1, at least 1 percent apart."""
+    d = draw(st.integers(1, most))
+    ratios = [draw(log_uniform(0.01, -np.log(smallest) / (2 * d))) for _ in range(2 * d)]
+    gaps = np.exp(-np.cumsum(ratios))[::-1]
+    return gaps[::2], gaps[1::2]
+
+
 def noises() -> st.SearchStrategy:
     """Every kind of correlated noise with finite limiting sensitivity."""
     return st.one_of(
@@ -117,9 +126,20 @@ def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "moment
 
 
 @st.composite
-def interlacing_gaps(draw: st.DrawFn, most: int = 4, smallest: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
-    """Zeros and poles of buffered noise: gaps g_1 < h_1 < g_2 < … < h_d < 1, at least 1 percent apart."""
-    d = draw(st.integers(1, most))
-    ratios = [draw(log_uniform(0.01, -np.log(smallest) / (2 * d))) for _ in range(2 * d)]
-    gaps = np.exp(-np.cumsum(ratios))[::-1]
-    return gaps[::2], gaps[1::2]
+def toeplitz_strategies(draw: st.DrawFn, steps: int, min_sep: int) -> tuple[str, np.ndarray]:
+    """First columns of Toeplitz strategies, by what is known of them.
+
+    "any" has any signs; the sensitivity of the others is exact: "decaying" is non-negative and decays from ``min_sep``
+    on, "alternating" is that with alternating signs, and "banded" has ``min_sep`` coefficients of any signs.
+    """
+    c = np.array(draw(st.lists(st.floats(-1, 1), min_size=steps, max_size=steps)))
+    c[0] = 1.0
+    kind = draw(st.sampled_from(["any", "decaying", "alternating", "banded"]))
+    if kind == "banded":
+        c[min_sep:] = 0.0
+    elif kind != "any":
+        c = np.abs(c)
+        c[min_sep:] = np.sort(c[min_sep:])[::-1]
+        if kind == "alternating":
+            c *= (-1.0) ** np.arange(steps)
+    return kind, c
