@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.participation import Participation
-from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective, error_weights, noising_error
 from corrnoise.theory.numerics.records import Record, record
@@ -56,8 +58,9 @@ class OptimisedNoise(Record):
     @property
     def memory(self) -> int:
         """Vectors of the model's size that a stream keeps; multiplications and additions of a step are as many."""
-        if isinstance(self.noise, PoleNoise):
-            return self.noise.sections()[0].size
+        if isinstance(self.noise, ProductNoise) and np.all(self.noise.exponents % 1 == 0):
+            orders = self.noise.exponents
+            return int(max(orders[orders > 0].sum(), -orders[orders < 0].sum()))
         if isinstance(self.noise, BandedStrategyNoise | FiniteNoise):
             return self.noise.values.size - 1
         return self.participation.steps - 1

@@ -67,7 +67,8 @@ def optimal_toeplitz(
     -------
     A record whose ``noise`` is a ``BandedStrategyNoise`` with c_0 = 1.  Its ``gap`` is zero to rounding, below 1e-8,
     where every participation of the pattern 0, b, 2b, … is followed by p − 1 steps or more.  Otherwise the bound holds
-    and is not sharp, and the search is only local.  The sensitivity is exact for both patterns of participation, whatever the signs of the coefficients.
+    and is not sharp, and the search is only local.  The sensitivity is exact for both patterns of participation,
+    whatever the signs of the coefficients.
 
     Raises
     ------
