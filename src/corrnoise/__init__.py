@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
     from corrnoise.theory.privacy import gaussian_rho as gaussian_rho
     from corrnoise.theory.privacy import zcdp_to_approx_dp as zcdp_to_approx_dp
+    from corrnoise.theory.problems.learning_objective import LearningObjective as LearningObjective
     from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
     from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
     from corrnoise.theory.problems.strongly_convex import StronglyConvex as StronglyConvex
@@ -81,6 +82,7 @@ _HOMES = {
         "gaussian_rho",
         "zcdp_to_approx_dp",
     ),
+    "theory.problems.learning_objective": ("LearningObjective",),
     "theory.problems.quadratic": (
         "LinearRegression",
         "MeanEstimation",

@@ -206,12 +206,8 @@ def column_normalised(
     return ScaledNoise(noise, norms / np.sqrt(weights[epoch]))
 
 
-class _StrategyNoise(Mechanism):
-    """Noise that is made from a lower-triangular strategy by substitution, y_t = (z_t − Σ_{s<t} C_ts y_s)/C_tt."""
-
-
 @record
-class MatrixNoise(_StrategyNoise):
+class MatrixNoise(Mechanism):
     """Any lower-triangular strategy with a diagonal that is not 0.
 
     Parameters
@@ -221,7 +217,7 @@ class MatrixNoise(_StrategyNoise):
 
     Notes
     -----
-    A stream makes N z = C⁻¹ z by substitution and keeps all earlier steps: memory O(n), time O(n) a step.
+    A stream makes y = C⁻¹ z by substitution, y_t = (z_t − Σ_{s<t} C_ts y_s)/C_tt, and keeps all earlier steps: memory O(n), time O(n) a step.
 
     Examples
     --------
@@ -269,7 +265,7 @@ class MatrixNoise(_StrategyNoise):
 
 
 @record
-class BandedNoise(_StrategyNoise):
+class BandedNoise(Mechanism):
     """A lower-triangular strategy with few bands.
 
     Parameters
