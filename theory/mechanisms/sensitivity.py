@@ -212,7 +212,7 @@ def _largest_of_three(block: Array) -> float:
 # -- any strategy ------------------------------------------------------------------------------------------------------
 
 
-def strategy_sensitivity(strategy: ArrayLike, participation: Participation) -> Sensitivity:
+def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of any strategy.
 
     Parameters
@@ -221,6 +221,8 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation) -> S
         C, shape (rows, participation.steps).
     participation
         Who takes part when.
+    error
+        Bound of the relative error of each column, in the 2-norm.
 
     Returns
     -------
@@ -241,22 +243,57 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation) -> S
     if scale == 0:
         return Sensitivity(value=0.0, upper=0.0, rounding=0.0, exact=True)
     matrix = matrix / 2.0 ** math.frexp(scale)[1]  # keeps squares within the range of floats, and is exact
-    found = gram_sensitivity(matrix.T @ matrix, participation, terms=matrix.shape[0])
+    found = gram_sensitivity(matrix.T @ matrix, participation, terms=matrix.shape[0], error=error)
     unscaled = 2.0 ** math.frexp(scale)[1]
     return Sensitivity(
         value=found.value * unscaled, upper=found.upper * unscaled, rounding=found.rounding, exact=found.exact
     )
 
 
-def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 0) -> Sensitivity:
+def column_sensitivity(
+    norms: ArrayLike, participation: Participation, *, orthogonal: bool, error: float
+) -> Sensitivity:
+    """The sensitivity from the norms of the columns of the strategy.
+
+    Parameters
+    ----------
+    norms
+        |C_i|, shape (participation.steps,).
+    participation
+        Who takes part when.
+    orthogonal
+        Whether columns i ≠ j of one pattern are orthogonal, as they are if C has at most ``min_sep`` bands.
+    error
+        Bound of the relative error of the norms.
+
+    Returns
+    -------
+    The square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the lower,
+    and the largest Σ_π |C_i| the upper end.  O(n k).
+    """
+    sizes = checks.shaped("norms", norms, (participation.steps,), "[0, inf)")
+
+    def largest(values: Array) -> float:
+        if participation.pattern == "fixed epochs":
+            return max(float(values[steps].sum()) for steps in participation.residue_classes())
+        return float(values[best_pattern(values, participation.min_sep, participation.count)].sum())
+
+    scale = float(sizes.max()) or 1.0
+    value = scale * math.sqrt(largest((sizes / scale) ** 2))
+    bound = value if orthogonal else scale * largest(sizes / scale)
+    return _bracket(value, bound, error + (participation.count + 8) * _UNIT)
+
+
+def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 0, error: float = 0.0) -> Sensitivity:
     """The sensitivity of a strategy with the Gram matrix X, shape (n, n), symmetric and positive semidefinite.
 
-    ``terms`` says that each entry of X is a computed inner product of two columns with so many terms.
+    ``terms`` says that each entry of X is a computed inner product of two columns with so many terms; ``error`` bounds
+    the relative error of each of these columns.
     """
     k = participation.count
     # A rounding error of (terms + 2) u |C_i| |C_j| in each X_ij adds up to (terms + 2) u (Σ_π |C_i|)² at most, which is
     # at most k times Σ_π X_ii, hence k times the square of the sensitivity.
-    rounding = k * (terms + 2 * k + 64) * _UNIT
+    rounding = k * ((terms + 2 * k + 64) * _UNIT + 3 * error)
     if participation.single:
         value = bound = float(np.diag(gram).max())
     elif participation.pattern == "fixed epochs":

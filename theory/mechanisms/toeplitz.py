@@ -215,6 +215,19 @@ class ToeplitzNoise(Record, ABC):
 
     def _finite(self, steps: int, min_sep: int, max_participations: int | None) -> Sensitivity:
         who = Participation(steps, min_sep=min_sep, max_participations=max_participations)
+        return self.sensitivity_bracket(who)
+
+    def inverse_with_error(self, steps: int) -> tuple[Array, float]:
+        """The first ``steps`` coefficients of 1/B, and a bound of the 2-norm of their error relative to theirs."""
+        return self._inverse(checks.integer("steps", steps, 1))
+
+    def memory(self, steps: int) -> int:
+        """How many arrays of the size of the gradient a stream of ``steps`` steps keeps from one step to the next."""
+        return checks.integer("steps", steps, 1) - 1
+
+    def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
+        """What is known of the sensitivity under a participation; ``sensitivity`` is the value, if it is exact."""
+        who = checks.instance("participation", participation, Participation)
         series, error = self._inverse(who.steps)
         if not (math.isfinite(error) and np.isfinite(series).all()):
             return Sensitivity(value=norm(series), upper=math.inf, rounding=error, exact=who.single)
