@@ -10,6 +10,13 @@ from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
 from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.noise_cancellation.machine_noise import (
+    CancellingNoise,
+    CorrelatedMachineNoise,
+    FactorisedNoise,
+    MachineNoise,
+)
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 
@@ -167,3 +174,37 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
     if kind in ("tree", "online"):
         return BinaryTree(n, decoder="binary" if kind == "tree" else "online")
     return full_honaker(n) if kind == "honaker" else fourier_mechanism(n)
+<<<<<<< HEAD
+=======
+
+
+# -- noise cancellation ------------------------------------------------------------------------------------------------
+
+
+def loss_classes() -> st.SearchStrategy[LossClass]:
+    """Losses from nearly linear to strongly curved."""
+    return st.builds(LossClass, log_uniform(1e-2, 1e2), log_uniform(1e-3, 1e2), log_uniform(1e-2, 1e2))
+
+
+def machine_noises() -> st.SearchStrategy[MachineNoise]:
+    """Noise of a machine for any number of participations."""
+    return st.one_of(
+        st.builds(CancellingNoise, st.floats(0, 1), st.floats(0, 2)),
+        st.sampled_from([NuFTRL(0), DPSGD(), AntiPGD(0), ProductNoise([0.0], [0.75])]).map(CorrelatedMachineNoise),
+        st.lists(st.floats(0.5, 2), min_size=12, max_size=12).map(lambda stds: FactorisedNoise(np.diag(stds))),
+    )
+
+
+def rounds_of_a_machine(rounds: int, most: int) -> st.SearchStrategy[list[int]]:
+    """The rounds of a machine, increasing, at least one and at most ``most`` of ``rounds``."""
+    return st.sets(st.integers(1, rounds), min_size=1, max_size=most).map(sorted)
+
+
+@st.composite
+def interlacing_gaps(draw: st.DrawFn, most: int = 4, smallest: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
+    """Zeros and poles of buffered noise: gaps g_1 < h_1 < g_2 < … < h_d < 1, at least 1 percent apart."""
+    d = draw(st.integers(1, most))
+    ratios = [draw(log_uniform(0.01, -np.log(smallest) / (2 * d))) for _ in range(2 * d)]
+    gaps = np.exp(-np.cumsum(ratios))[::-1]
+    return gaps[::2], gaps[1::2]
+>>>>>>> finite

@@ -9,8 +9,8 @@ With B(z) = Σ β_t zᵗ three things decide how good they are:
 * the averaged variance b(x) = Σ β_t β_τ (1 − x)^{|t−τ|}, the variance of the noise seen through an exponential average
   of rate x = ηλ: all that a quadratic problem ever sees of it.
 
-The kinds are in modules of their own: ``product_noise`` (nearly every noise of the literature), ``pole_noise``,
-``finite_noise`` and ``cepstral_noise``.
+The kinds are in modules of their own: ``product`` (nearly every noise of the literature), ``poles``,
+``finite`` and ``cepstral``.
 
 References
 ----------

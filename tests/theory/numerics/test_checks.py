@@ -153,7 +153,13 @@ def test_integers(value, error):
     assert repr(value) in str(refusal.value)
 
 
-@pytest.mark.parametrize("value", ["c", None, 1, NAN, ()])
+def test_integers_end_where_floats_lose_them():
+    assert checks.integer("steps", 2**53, 1) == 2**53
+    with pytest.raises(ValueError, match=rf"^steps must be an integer in \[1, {2**53}\], got {10**30}$"):
+        checks.integer("steps", 10**30, 1)
+
+
+@pytest.mark.parametrize("value", ["c", None, 1, NAN, (), ["a"], np.array([1.0, NAN])], ids=repr)
 def test_choices(value):
     assert checks.choice("kind", "a", ("a", "b")) == "a"
     with pytest.raises(ValueError, match=r"^kind must be one of 'a', 'b', got"):
