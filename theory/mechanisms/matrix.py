@@ -217,12 +217,8 @@ class MatrixNoise(Mechanism):
 
     Notes
     -----
-<<<<<<< HEAD
-    A stream makes y = C⁻¹ z by substitution, y_t = (z_t − Σ_{s<t} C_ts y_s)/C_tt, and keeps all earlier steps: memory O(n), time O(n) a step.
-=======
     A stream makes y = C⁻¹ z by substitution, y_t = (z_t − Σ_{s<t} C_ts y_s)/C_tt, and keeps all earlier steps that C
     still refers to: O(n) a step.
->>>>>>> finite
 
     Examples
     --------

@@ -80,11 +80,7 @@ SPARSE = (np.array([-2.0, 0.0, 2.0]), np.array([0.125, 0.75, 0.125]))  # kurtosi
 
 @pytest.mark.parametrize(
     ("inputs", "kurtosis", "steps", "batch", "d"),
-<<<<<<< HEAD
-    [(SIGNS, 1.0, 3, 2, 2), (SPARSE, 4.0, 2, 2, 2), (SPARSE, 4.0, 3, 2, 1), (SPARSE, 4.0, 4, 1, 2)],
-=======
     [(SIGNS, 1.0, 2, 2, 2), (SPARSE, 4.0, 2, 2, 2), (SPARSE, 4.0, 3, 2, 1), (SPARSE, 4.0, 3, 1, 2)],
->>>>>>> finite
 )
 def test_batches_and_any_noise_by_enumeration(inputs, kurtosis, steps, batch, d):
     problem = LinearRegression([1.0, 0.4][:d], 0.3, 0.7, kurtosis=kurtosis)
@@ -126,11 +122,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="weights must not all be 0"):
         LearningObjective(problem, 2, weights=[0.0, 0.0])
     with pytest.raises(ValueError, match="weights must be one of 'last', 'second half', got 'mean'"):
-<<<<<<< HEAD
-        LearningObjective(problem, 2, weights="mean")  # type: ignore[arg-type]
-=======
         LearningObjective(problem, 2, weights="mean")
->>>>>>> finite
     with pytest.raises(ValueError, match=r"weights must have shape \(2,\)"):
         LearningObjective(problem, 2, weights=[1.0])
     with pytest.raises(ValueError, match="batch_size must be an integer >= 1, got 0"):
