@@ -62,15 +62,6 @@ def minimum_phase_coefficients(most: int = 6) -> st.SearchStrategy[np.ndarray]:
     return st.lists(real | pair, min_size=1, max_size=max(most // 2, 1)).map(multiply)
 
 
-@st.composite
-def interlacing_gaps(draw: st.DrawFn, most: int = 4, smallest: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
-    """Zeros and poles of buffered noise: gaps g_1 < h_1 < g_2 < … < h_d < 1, at least 1 percent apart."""
-    d = draw(st.integers(1, most))
-    ratios = [draw(log_uniform(0.01, -np.log(smallest) / (2 * d))) for _ in range(2 * d)]
-    gaps = np.exp(-np.cumsum(ratios))[::-1]
-    return gaps[::2], gaps[1::2]
-
-
 def noises() -> st.SearchStrategy:
     """Every kind of correlated noise with finite limiting sensitivity."""
     return st.one_of(
@@ -174,8 +165,6 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
     if kind in ("tree", "online"):
         return BinaryTree(n, decoder="binary" if kind == "tree" else "online")
     return full_honaker(n) if kind == "honaker" else fourier_mechanism(n)
-<<<<<<< HEAD
-=======
 
 
 # -- noise cancellation ------------------------------------------------------------------------------------------------
@@ -207,4 +196,3 @@ def interlacing_gaps(draw: st.DrawFn, most: int = 4, smallest: float = 1e-8) -> 
     ratios = [draw(log_uniform(0.01, -np.log(smallest) / (2 * d))) for _ in range(2 * d)]
     gaps = np.exp(-np.cumsum(ratios))[::-1]
     return gaps[::2], gaps[1::2]
->>>>>>> finite
