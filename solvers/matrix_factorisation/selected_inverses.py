@@ -83,3 +83,71 @@ def bidiagonal_root_matrix(d: Array, e: Array, poles: Array, weights: Array) -> 
         for k in range(i + 1, n):
             root[k, i] = root[i, k]
     return root
+
+
+@_jit
+def _inverse(matrix: Array) -> Array:
+    """The inverse of a symmetric positive definite matrix, by Gauss-Jordan elimination."""
+    inverse = matrix.copy()
+    k = matrix.shape[0]
+    for pivot in range(k):
+        reciprocal = 1 / inverse[pivot, pivot]
+        inverse[pivot, pivot] = 1.0
+        for j in range(k):
+            inverse[pivot, j] *= reciprocal
+        for i in range(k):
+            if i != pivot:
+                factor = inverse[i, pivot]
+                inverse[i, pivot] = 0.0
+                for j in range(k):
+                    inverse[i, j] -= factor * inverse[pivot, j]
+    return inverse
+
+
+@_jit
+def _times(left: Array, right: Array) -> Array:
+    """The product of small matrices."""
+    k = left.shape[0]
+    result = np.zeros((k, k))
+    for i in range(k):
+        for s in range(k):
+            for j in range(k):
+                result[i, j] += left[i, s] * right[s, j]
+    return result
+
+
+@_jit
+def ring_root(diagonal: Array, links: Array, borders: Array, weighted: Array, poles: Array, weights: Array) -> Array:
+    """The diagonal blocks of Σ_j w_j (K + c_j R)⁻¹ for K block tridiagonal but for its corners, in O(b k³ m).
+
+    Block r of K is ``diagonal[r]``, block (r, r + 1) is −diag ``links[r]`` for 1 <= r < b − 1, and block (r, 0) is
+    ``borders[r]``, which is not 0 for r = 1 and r = b − 1.  R is block diagonal with the blocks ``weighted``.  All have
+    shape (b, k, k), links (b, k) with ``links[b - 1]`` = 0.  Blocks 1, …, b − 1 are eliminated in this order, block 0
+    last; then the blocks (r, r), (r, r + 1) and (r, 0) of the inverse follow from those of r + 1.
+    """
+    b, k, _ = diagonal.shape
+    roots = np.zeros((b, k, k))
+    inverses = np.zeros((b, k, k))
+    filled = np.zeros((b, k, k))  # block (r, 0) when block r is eliminated
+    for j in range(poles.size):
+        first = diagonal[0] + poles[j] * weighted[0]
+        for r in range(1, b):
+            block = diagonal[r] + poles[j] * weighted[r]
+            filled[r] = borders[r]
+            if r > 1:
+                rows = links[r - 1].reshape(k, 1)
+                block -= rows * inverses[r - 1] * links[r - 1]
+                filled[r] += rows * _times(inverses[r - 1], filled[r - 1])
+            inverses[r] = _inverse(block)
+            first -= _times(filled[r].T, _times(inverses[r], filled[r]))
+        corner = _inverse(first)
+        roots[0] += weights[j] * corner
+        block = np.zeros((k, k))
+        to_first = np.zeros((k, k))
+        for r in range(b - 1, 0, -1):
+            rows = links[r].reshape(k, 1)
+            to_next = _times(inverses[r], rows * block - _times(filled[r], to_first.T))
+            to_first = _times(inverses[r], rows * to_first - _times(filled[r], corner))
+            block = inverses[r] + _times(to_next * links[r] - _times(to_first, filled[r].T), inverses[r])
+            roots[r] += weights[j] * block
+    return roots
