@@ -217,7 +217,7 @@ def optimal_fixed_epochs(
     >>> from corrnoise.theory.mechanisms.participation import fixed_epochs
     >>> best = optimal_fixed_epochs(PrefixSums(64), fixed_epochs(64, epochs=4), tolerance=1e-9)
     >>> round(best.lower_bound, 8), best.gap < 1e-9
-    (4.40785338, True)
+    (4.40785339, True)
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)

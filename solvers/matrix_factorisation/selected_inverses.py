@@ -117,6 +117,37 @@ def _times(left: Array, right: Array) -> Array:
 
 
 @_jit
+def _subtract(target: Array, left: Array, right: Array) -> None:
+    """Subtract left · rightᵀ from ``target``."""
+    k = left.shape[0]
+    for i in range(k):
+        for j in range(k):
+            for s in range(k):
+                target[i, j] -= left[i, s] * right[j, s]
+
+
+@_jit
+def _transposed(matrix: Array) -> Array:
+    k = matrix.shape[0]
+    result = np.zeros((k, k))
+    for i in range(k):
+        for j in range(k):
+            result[i, j] = matrix[j, i]
+    return result
+
+
+@_jit
+def _scaled(rows: Array, matrix: Array, columns: Array) -> Array:
+    """Diag ``rows`` · matrix · diag ``columns``."""
+    k = matrix.shape[0]
+    result = np.zeros((k, k))
+    for i in range(k):
+        for j in range(k):
+            result[i, j] = rows[i] * matrix[i, j] * columns[j]
+    return result
+
+
+@_jit
 def ring_root(diagonal: Array, links: Array, borders: Array, weighted: Array, poles: Array, weights: Array) -> Array:
     """The diagonal blocks of Σ_j w_j (K + c_j R)⁻¹ for K block tridiagonal but for its corners, in O(b k³ m).
 
@@ -126,6 +157,7 @@ def ring_root(diagonal: Array, links: Array, borders: Array, weighted: Array, po
     last; then the blocks (r, r), (r, r + 1) and (r, 0) of the inverse follow from those of r + 1.
     """
     b, k, _ = diagonal.shape
+    ones = np.ones(k)
     roots = np.zeros((b, k, k))
     inverses = np.zeros((b, k, k))
     filled = np.zeros((b, k, k))  # block (r, 0) when block r is eliminated
@@ -135,19 +167,24 @@ def ring_root(diagonal: Array, links: Array, borders: Array, weighted: Array, po
             block = diagonal[r] + poles[j] * weighted[r]
             filled[r] = borders[r]
             if r > 1:
-                rows = links[r - 1].reshape(k, 1)
-                block -= rows * inverses[r - 1] * links[r - 1]
-                filled[r] += rows * _times(inverses[r - 1], filled[r - 1])
+                block -= _scaled(links[r - 1], inverses[r - 1], links[r - 1])
+                filled[r] += _scaled(links[r - 1], _times(inverses[r - 1], filled[r - 1]), ones)
             inverses[r] = _inverse(block)
-            first -= _times(filled[r].T, _times(inverses[r], filled[r]))
+            across = _transposed(filled[r])
+            _subtract(first, _times(across, inverses[r]), across)
         corner = _inverse(first)
         roots[0] += weights[j] * corner
         block = np.zeros((k, k))
         to_first = np.zeros((k, k))
         for r in range(b - 1, 0, -1):
-            rows = links[r].reshape(k, 1)
-            to_next = _times(inverses[r], rows * block - _times(filled[r], to_first.T))
-            to_first = _times(inverses[r], rows * to_first - _times(filled[r], corner))
-            block = inverses[r] + _times(to_next * links[r] - _times(to_first, filled[r].T), inverses[r])
+            right = _scaled(links[r], block, ones)
+            _subtract(right, filled[r], to_first)
+            to_next = _times(inverses[r], right)
+            right = _scaled(links[r], to_first, ones)
+            _subtract(right, filled[r], corner)
+            to_first = _times(inverses[r], right)
+            left = _scaled(ones, to_next, links[r])
+            _subtract(left, to_first, filled[r])
+            block = inverses[r] + _times(left, inverses[r])
             roots[r] += weights[j] * block
     return roots

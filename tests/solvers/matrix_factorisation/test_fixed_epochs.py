@@ -13,6 +13,7 @@ from corrnoise.solvers.matrix_factorisation.fixed_epochs import _places, _Ring, 
 from corrnoise.solvers.matrix_factorisation.selected_inverses import ring_root
 from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
 from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from corrnoise.theory.numerics.inverse_square_root import PoleSum
 
 
 def epochs_of(steps, min_sep):
@@ -38,10 +39,12 @@ def test_blocks_of_the_inverse_against_dense_matrices(steps, min_sep, seed):
     for r, cls in enumerate(classes):
         factor = rng.normal(size=(cls.size, cls.size))
         blocks[r, : cls.size, : cls.size] = weights[np.ix_(cls, cls)] = factor @ factor.T
-    poles, residues = rng.uniform(0.01, 10, 3), rng.uniform(0.1, 2, 3)
+    sums = PoleSum(rng.uniform(0.01, 10, 3), rng.uniform(0.1, 2, 3), 0.0)
     inverse = np.linalg.inv(np.tril(np.ones((steps, steps))))
-    exact = sum(w * np.linalg.inv(inverse @ inverse.T + c * weights) for c, w in zip(poles, residues, strict=True))
-    found = ring_root(*_Ring.of(_places(participation), steps), blocks, poles, residues)
+    exact = sum(
+        w * np.linalg.inv(inverse @ inverse.T + c * weights) for c, w in zip(sums.poles, sums.weights, strict=True)
+    )
+    found = ring_root(*_Ring.of(_places(participation), steps), blocks, sums.poles, sums.weights)
     for r, cls in enumerate(classes):
         np.testing.assert_allclose(found[r, : cls.size, : cls.size], exact[np.ix_(cls, cls)], rtol=1e-9, atol=1e-11)
 
