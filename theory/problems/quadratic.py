@@ -26,7 +26,6 @@ from abc import ABC
 
 import numpy as np
 
-from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -66,10 +65,15 @@ class QuadraticProblem(Record, ABC):
         return self.learning_rate * self.eigenvalues
 
     @property
+    def trace(self) -> float:
+        """Tr H = Σ λ_j."""
+        return float(self.eigenvalues.sum())
+
+    @property
     def moment_bound(self) -> float:
         """The smallest R² with E ‖x‖² x xᵀ ⪯ R² H: Tr H + max_j (k_j − 1) λ_j (Property C.3, made exact)."""
         excess = (np.asarray(self.kurtosis) - 1) * self.eigenvalues
-        return float(self.eigenvalues.sum() + excess.max())
+        return float(self.trace + excess.max())
 
     def effective_dimension(self) -> float:
         """d_eff = Tr H/‖H‖₂, between 1 and d."""
@@ -181,23 +185,43 @@ class QuadraticProblem(Record, ABC):
     def lower_bound(self, noise: ToeplitzNoise | None = None, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
         """A lower bound of ``stationary_error``, for all noise or for one noise.
 
-        For ``noise=None`` the bound holds for all noise.  It is the larger of the corrected
-        ``bounds.theorem_c18_universal_lower_bound`` and ``bounds.average_log_lower_bound`` (N2).  For one noise it is
-        ``bounds.linear_lower_bound``.
+        Both are the error that remains when x xᵀ is replaced by its mean H.  The rest of the iterate is uncorrelated
+        with this linear (LTI) part (Property C.7 and Proposition C.19).  For one noise the part is
+        (η/2) Σ (s² λ_j + σ² b_j)/(2 − x_j), and the error is at most 2/(2 − η R²) times it.  For ``noise=None`` it is
+        bounded over all noise by the corrected Theorem C.18, (η/4) s² Tr H + (η²G²/(16π²ρ)) (∫ sqrt(h))² with
+        h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².  The bound is ``inf`` if the linear part is unstable.
         """
-        if noise is not None:
-            return bounds.linear_lower_bound(self, noise, rho=rho, clip_norm=clip_norm)
-        return max(
-            bounds.theorem_c18_universal_lower_bound(self, rho=rho, clip_norm=clip_norm),
-            bounds.average_log_lower_bound(self, rho=rho, clip_norm=clip_norm),
-        )
+        if noise is None:
+            unit = unit_variance(rho, clip_norm)
+            if not (self.rates < 2).all():
+                return math.inf
+            root = root_spectrum_mean(self.rates, np.ones_like(self.rates))
+            return self.learning_rate * (self.residual_std**2 * self.trace / 4 + unit / 2 * root**2)
+        variance = noise_variance(noise, rho, clip_norm)
+        if math.isinf(variance) or not (self.rates < 2).all():
+            return math.inf
+        return float(self.learning_rate / 2 * (self.drive(noise, variance) / (2 - self.rates)).sum())
 
-    def upper_bound(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
-        """An upper bound of the stationary error for any inputs with E ‖x‖² x xᵀ ⪯ R² H, R² = ``moment_bound``.
+    def upper_bound(
+        self,
+        noise: ToeplitzNoise,
+        *,
+        rho: float = 1.0,
+        clip_norm: float = 1.0,
+        moment_bound: float | None = None,
+    ) -> float:
+        """N1, an upper bound of the stationary error: η (s² Tr H + σ² Σ b_j)/(2 (2 − η R²)), ``inf`` unless η R² < 2.
 
-        ``bounds.trace_upper_bound`` (N1); ``inf`` unless η R² < 2.
+        It holds for any inputs with E ‖x‖² x xᵀ ⪯ R² H, dependent coordinates included.  Neither the kurtosis constant
+        nor the series of Theorem C.14 is needed.  The proof takes the trace of the stationary second-moment equation.
+        It is an equality for isotropic Gaussian inputs.  R² is ``moment_bound``, by default that of the problem.
         """
-        return bounds.trace_upper_bound(self, noise, rho=rho, clip_norm=clip_norm)
+        variance = noise_variance(noise, rho, clip_norm)
+        r2 = self.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
+        eta = self.learning_rate
+        if math.isinf(variance) or not eta * r2 < 2 or not (self.rates < 2).all():
+            return math.inf
+        return float(eta * self.drive(noise, variance).sum() / (2 * (2 - eta * r2)))
 
 
 def checked_quadratic(problem: object) -> QuadraticProblem:
