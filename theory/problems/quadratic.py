@@ -96,7 +96,15 @@ class QuadraticProblem(Record, ABC):
         return 1 / self._damping()
 
     def drive(self, noise: ToeplitzNoise, variance: float) -> Array:
-        """s² λ_j + σ² b_j with σ² = ``variance``, the second moments that a step adds, shape (d,)."""
+        """s² λ_j + σ² b_j with σ² = ``variance``, the second moments that a step adds, shape (d,).
+
+        Parameters
+        ----------
+        noise
+            Correlated noise.
+        variance
+            σ², the variance of w_t.
+        """
         return self.residual_std**2 * self.eigenvalues + variance * noise.averaged_variance(self.rates)
 
     # -- exact errors --------------------------------------------------------------------------------------------------
@@ -106,6 +114,15 @@ class QuadraticProblem(Record, ABC):
 
         Remarks C.16 and C.23 of arXiv 2310.06771 estimate these shares up to constants; here they are exact.  Each
         includes its part of the gradient noise that the error itself causes.
+
+        Parameters
+        ----------
+        noise
+            Correlated noise, with the σ² of its γ_∞.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
         """
         variance = noise_variance(noise, rho, clip_norm)
         if not self.instability() < 1 or math.isinf(variance):
@@ -115,7 +132,17 @@ class QuadraticProblem(Record, ABC):
         return (weighted + feedback * (weighted.sum() / (1 - self.instability()))) / 2
 
     def stationary_error(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
-        """Exact lim E F(θ_t) − F* under ``noise`` with the σ² of γ_∞ (formula E1)."""
+        """Exact lim E F(θ_t) − F* under ``noise`` with the σ² of γ_∞ (formula E1).
+
+        Parameters
+        ----------
+        noise
+            Correlated noise, with the σ² of its γ_∞.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
+        """
         variance = noise_variance(noise, rho, clip_norm)
         if not self.instability() < 1 or math.isinf(variance):
             return math.inf
@@ -127,6 +154,13 @@ class QuadraticProblem(Record, ABC):
 
         [(η/2) s² Σ λ_j g_j + (η² G²/(4ρ)) J²]/(2 (1 − A)) with J = (1/2π) ∫ sqrt(h̃), h̃(ω) = Σ λ_j (2 − x_j) g_j /
         |1 − x_j − e^{iω}|².  The noise with |B|² = h̃^{−1/2} attains it.
+
+        Parameters
+        ----------
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
         """
         if not self.instability() < 1:
             return math.inf
@@ -157,6 +191,10 @@ class QuadraticProblem(Record, ABC):
             The run length whose γ_T sets σ²; None for γ_∞.  The run is private only up to the horizon.
         initial_offset
             θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
 
         Notes
         -----
@@ -190,6 +228,15 @@ class QuadraticProblem(Record, ABC):
         (η/2) Σ (s² λ_j + σ² b_j)/(2 − x_j), and the error is at most 2/(2 − η R²) times it.  For ``noise=None`` it is
         bounded over all noise by the corrected Theorem C.18, (η/4) s² Tr H + (η²G²/(16π²ρ)) (∫ sqrt(h))² with
         h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².  The bound is ``inf`` if the linear part is unstable.
+
+        Parameters
+        ----------
+        noise
+            Correlated noise, with the σ² of its γ_∞; None for the bound over all noise.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
         """
         if noise is None:
             unit = unit_variance(rho, clip_norm)
@@ -215,6 +262,17 @@ class QuadraticProblem(Record, ABC):
         It holds for any inputs with E ‖x‖² x xᵀ ⪯ R² H, dependent coordinates included.  Neither the kurtosis constant
         nor the series of Theorem C.14 is needed.  The proof takes the trace of the stationary second-moment equation.
         It is an equality for isotropic Gaussian inputs.  R² is ``moment_bound``, by default that of the problem.
+
+        Parameters
+        ----------
+        noise
+            Correlated noise, with the σ² of its γ_∞.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
+        moment_bound
+            R² > 0; None for that of the problem.
         """
         variance = noise_variance(noise, rho, clip_norm)
         r2 = self.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
@@ -250,6 +308,17 @@ class MeanEstimation(QuadraticProblem):
     Notes
     -----
     Section 2.1 and Theorem 2.1 of arXiv 2310.06771 (Appendix B drops the ½).
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> problem = cn.MeanEstimation(0.1)
+    >>> round(problem.stationary_error(cn.DPSGD()), 5)
+    0.01316
+    >>> round(problem.stationary_error(cn.NuFTRL(0.1)), 5)
+    0.00527
+    >>> round(problem.optimal_error(), 5)
+    0.00527
     """
 
     learning_rate: float
@@ -297,6 +366,22 @@ class LinearRegression(QuadraticProblem):
     Notes
     -----
     Section 2.2 and Appendix C of arXiv 2310.06771.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> problem = cn.LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
+    >>> noise = cn.NuFTRL(0.01)
+    >>> round(problem.stationary_error(noise), 5)
+    0.0136
+    >>> round(problem.optimal_error(), 5)
+    0.01176
+    >>> problem.contributions(noise).round(5)
+    array([0.00799, 0.00439, 0.00122])
+    >>> problem.learning_curve(noise, 1000, initial_offset=1.0)[[0, 10, 1000]].round(4)
+    array([0.8   , 0.2405, 0.0136])
+    >>> round(problem.lower_bound(noise), 5), round(problem.upper_bound(noise), 5)
+    (0.01193, 0.014)
     """
 
     eigenvalues: Array
