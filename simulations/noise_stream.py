@@ -283,6 +283,11 @@ class NoiseStream(Iterator[NDArray[Any]]):
 
         It has a generator of its own, also where the first stream shared one.
 
+        Parameters
+        ----------
+        state
+            What ``state`` of a stream returned.
+
         Raises
         ------
         ValueError

@@ -395,6 +395,10 @@ def simulate(
         Number of threads; None for all cores.
     progress
         Show progress on standard error; None for: if it is a terminal.
+    rho
+        Budget of zero-concentrated differential privacy.
+    clip_norm
+        G, the norm to which gradients are clipped and by which the noise is scaled.
 
     Raises
     ------
@@ -405,6 +409,15 @@ def simulate(
     -----
     RuntimeWarning
         The fourth moments diverge: the mean converges, but its standard error means nothing.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> problem = cn.MeanEstimation(0.1)
+    >>> noise = cn.NuFTRL(0.1)
+    >>> run = cn.simulate(problem, noise, steps=1000, chains=4, rng=1, progress=False)
+    >>> bool(abs(run.mean - problem.stationary_error(noise)) < 6 * run.standard_error)
+    True
     """
     moments = _checked(problem, noise, inputs)
     steps, chains = checks.integer("steps", steps, 1), checks.integer("chains", chains, 1)

@@ -71,7 +71,13 @@ class ToeplitzNoise(Record, ABC):
 
     @abstractmethod
     def coefficients(self, steps: int) -> Array:
-        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,)."""
+        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,).
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1.
+        """
 
     @abstractmethod
     def _inverse(self, steps: int) -> tuple[Array, float]:
@@ -101,12 +107,23 @@ class ToeplitzNoise(Record, ABC):
         """
 
     def power_spectrum(self, frequencies: ArrayLike) -> Array:
-        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape."""
+        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape.
+
+        Parameters
+        ----------
+        frequencies
+            ω in radians a step, any real numbers, of any shape.
+        """
         half = checks.reals("frequencies", frequencies) / 2
         return self._power(np.abs(np.cos(half)), np.abs(np.sin(half)))
 
     def inverse_coefficients(self, steps: int) -> Array:
         """First ``steps`` coefficients of 1/B, the first column of the inverse matrix, shape (steps,).
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1.
 
         Raises
         ------
@@ -166,6 +183,11 @@ class ToeplitzNoise(Record, ABC):
 
         Where ``sensitivity`` is exact it exceeds it by the error alone.  Elsewhere the inverse coefficients c_t are
         replaced by |c_t| for t < b and by max_{s>=t} |c_s| from there on.
+
+        Parameters
+        ----------
+        steps, min_sep, max_participations
+            As in ``sensitivity``.
         """
         return self._finite(steps, min_sep, max_participations).upper
 

@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 Kind = TypeVar("Kind")
 
 _ASYMMETRY = 1e-9  #: largest asymmetry that counts as rounding, relative to the largest entry
-_LARGEST_INTEGER = 2**53
+_LARGEST_INTEGER = 2**53  # floats are exact up to it
 
 
 def _ends(interval: str) -> tuple[float, float]:
@@ -113,15 +113,15 @@ def positive_definite(name: str, values: object, size: int) -> Array:
     return matrix
 
 
-def integer(name: str, value: object, minimum: int) -> int:
-    """Return ``value`` as an int, at least ``minimum`` and at most 2^53, up to which floats are exact."""
+def integer(name: str, value: object, minimum: int, *, largest: int = _LARGEST_INTEGER) -> int:
+    """Return ``value`` as an int, at least ``minimum`` and at most ``largest``."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
     number = int(value)
     if number < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
-    if number > _LARGEST_INTEGER:
-        raise ValueError(f"{name} must be an integer in [{minimum}, {_LARGEST_INTEGER}], got {value!r}")
+    if number > largest:
+        raise ValueError(f"{name} must be an integer in [{minimum}, {largest}], got {value!r}")
     return number
 
 

@@ -190,7 +190,13 @@ class CoveredNoise(Record):
         return self.largest_multiplier("buffers")
 
     def largest_multiplier(self, *forms: str) -> float | None:
-        """The noise multiplier that covers these forms in every type in which they hold; None where none holds."""
+        """The noise multiplier that covers these forms in every type in which they hold; None where none holds.
+
+        Parameters
+        ----------
+        *forms
+            Forms, as in ``multipliers``.
+        """
         held = [value for form in forms for value in self.multipliers(form).values() if value is not None]
         return max(held, default=None)
 

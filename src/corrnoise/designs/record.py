@@ -48,6 +48,18 @@ class Design(CoveredNoise):
     ------
     ValueError, TypeError
         An argument is out of its range, or the sensitivity is infinite.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import corrnoise as cn
+    >>> design = cn.design(cn.MeanEstimation(0.1), rho=0.5, steps=100)
+    >>> design.noise
+    NuFTRL(nu=0.1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = design.save(folder, overwrite=True)
+    ...     cn.Design.load(folder) == design
+    True
     """
 
     @cached_property
