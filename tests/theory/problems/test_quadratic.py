@@ -175,7 +175,7 @@ def test_errors_scale_with_the_squared_clip_norm_over_the_budget(
 ) -> None:
     private = LinearRegression(problem.eigenvalues, problem.learning_rate, kurtosis=problem.kurtosis)
     scale = clip_norm**2 / rho
-    budget = {"rho": rho, "clip_norm": clip_norm}
+    budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm}
     for method in (QuadraticProblem.stationary_error, QuadraticProblem.upper_bound, QuadraticProblem.lower_bound):
         assert method(private, noise, **budget) == pytest.approx(scale * method(private, noise), rel=1e-13)
     assert private.optimal_error(**budget) == pytest.approx(scale * private.optimal_error(), rel=1e-13)
