@@ -27,7 +27,8 @@ import numpy as np
 from scipy.stats import binom
 
 from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.simulations.quadratic import Seed, input_moments
+from corrnoise.simulations.quadratic import input_moments
+from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun, theorem_d13_upper_bound
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
@@ -44,7 +45,8 @@ def _runs(
     A setting weights the data's path and the noise multiplier and has a clip norm, all of shape (settings, 1).  The
     norms have shape (settings, chains); φ_j = sqrt(λ_j) (θ_j − θ*_j), (settings, chains, d), is then updated in place.
     """
-    problem, rng = run.problem, np.random.default_rng(rng)
+    problem = run.problem
+    rng = generator(rng)
     input_moments(problem, "gaussian")  # refuses another kurtosis
     roots = np.sqrt(problem.eigenvalues)
     stream = NoiseStream(noise, (chains, roots.size), rng=rng)

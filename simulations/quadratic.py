@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.standard_errors import inflation, long_run_error
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.support.progress import progress_line
@@ -54,8 +55,6 @@ ESTIMATORS = ("plain", "delta", "delta1")
 _APPROXIMATION = 1e-8  # relative error of the rational noise, and the least of a standard error
 _RELAXATIONS = 6.0  # of burn-in: what is left of the start is exp(-12) of it
 _BATCHES = 256
-
-Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -304,7 +303,7 @@ def _run_chains(
     threads: int | None,
     progress: bool | None,
 ) -> _Chains:
-    entropy = np.random.default_rng(rng).integers(2**32, size=8)
+    entropy = generator(rng).integers(2**32, size=8)
     seeds = np.random.SeedSequence(entropy.tolist()).spawn(chains)
     sums, stopped = np.zeros((chains, edges.size - 1, 3)), np.zeros(1, np.bool_)
     roots = np.sqrt(problem.eigenvalues)
@@ -407,7 +406,9 @@ def simulate(
         The fourth moments diverge: the mean converges, but its standard error means nothing.
     """
     moments = _checked(problem, noise, inputs)
-    steps, chains = checks.integer("steps", steps, 1), checks.integer("chains", chains, 1)
+    steps = checks.integer("steps", steps, 1)
+    chains = checks.integer("chains", chains, 1)
+    clip = checks.boolean("clip", clip)
     if not clip:
         _refuse_unstable(problem, moments)
     if math.isinf(noise_variance(noise, rho, clip_norm)):
@@ -511,8 +512,12 @@ def simulate_learning_curve(
     ``inf``.
     """
     moments = _checked(problem, noise, inputs)
-    steps, chains = checks.integer("steps", steps, 1), checks.integer("chains", chains, 2)
+    steps = checks.integer("steps", steps, 1)
+    chains = checks.integer("chains", chains, 2)
+    clip = checks.boolean("clip", clip)
     points = min(checks.integer("points", points, 1), steps)
+    if horizon is not None and steps - 1 > checks.integer("horizon", horizon, 1):  # the last is θ_{steps−1}
+        raise ValueError(f"steps must be at most the horizon {horizon} + 1, the run is private up to it, got {steps}")
     offset = checks.scalar_or_vector("initial_offset", initial_offset, "(-inf, inf)", problem.eigenvalues.size)
     engine = _engine(problem, noise)
     variance = noise_variance(engine.noise, rho, clip_norm, horizon)

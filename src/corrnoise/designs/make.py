@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from corrnoise.designs.covered_noise import PROBLEMS, Problem, Value, checked_me
 from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
 from corrnoise.designs.participation import Participation
 from corrnoise.designs.record import Design
+from corrnoise.support.memory import memory
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
@@ -23,7 +23,6 @@ from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 LARGEST_DIMENSION = 1_000_000  #: for which errors are computed, at about a minute each
 _BYTES_A_STEP = 600  # of coefficients, their transforms and their text
-_MEMORY = 8 * 2**30  # bytes, where the system does not tell
 
 
 def design(
@@ -171,14 +170,6 @@ def _check_size(problem: object, steps: int | None) -> None:
             f"{need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB.  Leave the number of steps out: the design "
             "then holds for any number of steps"
         )
-
-
-def memory() -> int:
-    """Bytes of memory of this machine."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return _MEMORY
 
 
 def _optimum(problem: Problem, budget: dict[str, Any]) -> ToeplitzNoise:
