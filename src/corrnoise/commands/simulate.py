@@ -5,8 +5,6 @@ Eigenvalues are λ_k = k^−a, k = 1, …, d; a is the decay.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import sys
 import warnings
@@ -119,6 +117,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Sweep over the grid, write ``results.csv``, print the errors averaged over the seeds."""
     from corrnoise.simulations.sweeps.running import grid, sweep
+    from corrnoise.support.csv_tables import table_text
     from corrnoise.support.files import write_whole
     from corrnoise.theory.numerics.checks import integer
     from corrnoise.theory.problems.quadratic import LinearRegression, power_law
@@ -144,7 +143,7 @@ def run(arguments: Namespace) -> int:
         raise
     groups = [outcomes[first : first + len(seeds)] for first in range(0, len(outcomes), len(seeds))]
     rows = [row for pair in zip(settings, groups, strict=True) for row in _rows(*pair)]
-    write_whole(folder / "results.csv", _csv(rows))
+    write_whole(folder / "results.csv", table_text(list(rows[0]), (row.values() for row in rows)))
     _print_table([_averages(*pair) for pair in zip(settings, groups, strict=True)])
     print(f"\n{folder / 'results.csv'}")
     failures = [outcome.error for outcome in outcomes if outcome.error]
@@ -183,14 +182,6 @@ def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, A
         row["clipped_fraction"] = found and found.clipped_fraction
         row["effective_sample_size"] = found and found.effective_sample_size
         yield row | {"key": point.key, "error": outcome.error}
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _averages(setting: Setting, outcomes: Sequence[Outcome]) -> list[str]:
