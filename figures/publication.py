@@ -66,6 +66,8 @@ class PaperFigure:
         What the paper states beside these records, where the two differ, and why.
     simulate
         Simulates what the records state exactly; None if nothing of it is random.
+    on_cluster
+        Whether the simulation can run on the workers of a cluster.
     """
 
     name: str
@@ -77,6 +79,7 @@ class PaperFigure:
     draw: Callable[[Data], Figure]
     report: Callable[[Data], str]
     simulate: Callable[[SimulationRun], Simulated] | None = None
+    on_cluster: bool = False
 
 
 def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data | None = None) -> list[Path]:

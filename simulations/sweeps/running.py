@@ -267,6 +267,8 @@ def sweep(
     left = [point for key, point in missing.items() if key not in found]
     start, failed = perf_counter(), 0
     with closing(_results(left, jobs, cluster)) as results, progress_line(progress) as show:
+        if left:
+            show(f"points 0/{len(left)}")
         for done, (index, simulation, error, seconds) in enumerate(results if left else (), 1):
             outcome = found[left[index].key] = Outcome(left[index], simulation, error, seconds)
             if directory is not None and simulation is not None:
