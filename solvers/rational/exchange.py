@@ -198,11 +198,20 @@ def noise_from_strategy(strategy_coef: ArrayLike, steps: int) -> FiniteNoise:
     ------
     ValueError
         ``strategy_coef`` is not a vector of finite numbers, or its first entry is 0.
+    OverflowError
+        The noise coefficients exceed the range of floats.
     """
     column = checks.reals("strategy_coef", strategy_coef, ndim=1)
     if column[0] == 0:
-        raise ValueError(f"strategy_coef[0] must not be 0, got {column[0]!r}")
-    return FiniteNoise(FiniteNoise(column).inverse_coefficients(steps))
+        raise ValueError(f"strategy_coef[0] must not be 0, got {float(column[0])!r}")
+    steps = checks.integer("steps", steps, 1)
+    try:
+        noising = FiniteNoise(column).inverse_coefficients(steps)
+    except OverflowError as error:
+        raise OverflowError(
+            f"strategy_coef must have an inverse within the range of floats for {steps} steps, got {column!r:.80}"
+        ) from error
+    return FiniteNoise(noising)
 
 
 # -- buffers -----------------------------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ class QuadraticProblem(Record, ABC):
         noise
             Correlated noise; its coefficients start with the run.
         steps
-            Number of steps, >= 0.
+            Number of steps, >= 0, at most ``horizon``.
         horizon
             The run whose γ sets σ²: T for γ_T, a ``Participation``, or None for γ_∞.  The run is private only up to the
             horizon.
@@ -210,6 +210,10 @@ class QuadraticProblem(Record, ABC):
         from corrnoise.theory import recursions
 
         steps = checks.integer("steps", steps, 0)
+        if horizon is not None and steps > checks.integer("horizon", horizon, 1):
+            raise ValueError(
+                f"steps must be at most the horizon {horizon}, up to which the run is private, got {steps}"
+            )
         offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.eigenvalues.size)
         errors = np.full(steps + 1, math.inf)
         initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2

@@ -7,12 +7,11 @@ offset in the metadata, and had no participation and no notes; it is still read.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from corrnoise.designs.covered_noise import FORMAT, PROBLEMS, VERSION, CoveredNo
 from corrnoise.designs.description import as_json
 from corrnoise.designs.report import report
 from corrnoise.solvers.rational.exchange import BufferForm
+from corrnoise.support.csv_tables import table_text
 from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import rebuilt
 from corrnoise.support.version import __version__
@@ -233,10 +233,10 @@ def tables(design: CoveredNoise) -> dict[str, str]:
             f"noise multiplier: {design.stream_multiplier!r}",
         ]
         zeros, poles = (part.tolist() for part in design.stream.sections())
-        found["poles.csv"] = _csv(comments, ["zero_gap", "pole_gap"], zip(zeros, poles, strict=True))
+        found["poles.csv"] = table_text(["zero_gap", "pole_gap"], zip(zeros, poles, strict=True), comments)
     if isinstance(design.stream, FiniteNoise):
         comments = ["all noise coefficients of the stream", f"noise multiplier: {design.stream_multiplier!r}"]
-        found["stream.csv"] = _csv(comments, ["t", "noising_coef"], enumerate(design.stream.values.tolist()))
+        found["stream.csv"] = table_text(["t", "noising_coef"], enumerate(design.stream.values.tolist()), comments)
     return found
 
 
@@ -253,13 +253,4 @@ def _coefficient_table(design: CoveredNoise) -> str:
         comments.append(f"noise multiplier of {column} alone: {', '.join(held) or 'none, it must not be run'}")
     columns = (form.noising_coef.tolist(), form.strategy_coef.tolist())
     rows = zip(range(form.noising_coef.size), *columns, strict=True)
-    return _csv(comments, ["t", "noising_coef", "strategy_coef"], rows)
-
-
-def _csv(comments: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[float]]) -> str:
-    file = io.StringIO()
-    file.writelines(f"# {comment}\n" for comment in comments)
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return file.getvalue()
+    return table_text(["t", "noising_coef", "strategy_coef"], rows, comments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from corrnoise.designs.covered_noise import (
 )
 from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
 from corrnoise.designs.record import Design
+from corrnoise.support.memory import memory
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -31,7 +31,6 @@ from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 LARGEST_DIMENSION = 1_000_000  #: for which errors are computed, at about a minute each
 _BYTES_A_STEP = 600  # of coefficients, their transforms and their text
-_MEMORY = 8 * 2**30  # bytes, where the system does not tell
 
 
 def design(
@@ -184,14 +183,6 @@ def _check_size(problem: object, steps: int | None) -> None:
             f"{need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB.  Leave the number of steps out: the design "
             "then holds for any number of steps"
         )
-
-
-def memory() -> int:
-    """Bytes of memory of this machine."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return _MEMORY
 
 
 def _optimum(problem: Problem, run: Participation | None, budget: dict[str, Any]) -> ToeplitzNoise:

@@ -347,12 +347,16 @@ def test_millions_of_steps_lose_few_digits(noise: ToeplitzNoise, tolerance: floa
 def test_horizon_sets_the_noise() -> None:
     problem, noise = LinearRegression([1.0, 0.1], 0.2), NuFTRL(0.01)
     beta = noise.coefficients(50)
-    curves = [problem.learning_curve(noise, 20, horizon=h) for h in (1, 20, 50)] + [problem.learning_curve(noise, 20)]
-    gammas = [oracles.sensitivity(beta, h) for h in (1, 20, 50)] + [noise.limiting_sensitivity()]
+    curves = [problem.learning_curve(noise, 20, horizon=h) for h in (20, 35, 50)] + [problem.learning_curve(noise, 20)]
+    gammas = [oracles.sensitivity(beta, h) for h in (20, 35, 50)] + [noise.limiting_sensitivity()]
     assert gammas == sorted(set(gammas))
     for curve, gamma in zip(curves, gammas, strict=True):
-        assert curve == pytest.approx(curves[0] * gamma**2, rel=1e-13)
-    assert problem.learning_curve(noise, 50, horizon=20)[:21] == pytest.approx(curves[1], rel=1e-15)
+        assert curve == pytest.approx(curves[0] * (gamma / gammas[0]) ** 2, rel=1e-13)
+    assert problem.learning_curve(noise, 50, horizon=50)[:21] == pytest.approx(curves[2], rel=1e-15)
+    with pytest.raises(
+        ValueError, match="steps must be at most the horizon 20, up to which the run is private, got 21"
+    ):
+        problem.learning_curve(noise, 21, horizon=20)
 
 
 @pytest.mark.parametrize("noise", DIVERGENT)
