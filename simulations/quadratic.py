@@ -57,7 +57,7 @@ _RELAXATIONS = 6.0  # of burn-in: what is left of the start is exp(-12) of it
 _BATCHES = 256
 
 
-# -- one chain: every step draws inputs and noise, records the error, and advances --------------------------------------
+# -- one chain: every step draws inputs and noise, records the error, and advances -------------------------------------
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
