@@ -4,7 +4,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
     CorrelatedMachineNoise,
@@ -97,6 +99,50 @@ def mean_estimations() -> st.SearchStrategy[MeanEstimation]:
     return st.builds(MeanEstimation, gaps(1e-9).filter(lambda eta: eta < 1.999), st.sampled_from([0.0, 0.3, 2.0]))
 
 
+@st.composite
+def participations(draw: st.DrawFn, most: int = 8, patterns: tuple = ("min-sep", "fixed epochs")) -> Participation:
+    """Every promise about who takes part when, in runs of up to ``most`` steps."""
+    n = draw(st.integers(1, most))
+    b = draw(st.integers(1, n + 1))
+    pattern = draw(st.sampled_from(patterns))
+    k = None if pattern == "fixed epochs" else draw(st.integers(1, -(-n // b)))
+    return Participation(n, min_sep=b, max_participations=k, pattern=pattern)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "momentum", "matrix")) -> Workload:
+    """Workloads of runs of up to ``most`` steps."""
+    n = draw(st.integers(1, most))
+    kind = draw(st.sampled_from(kinds))
+    if kind == "prefix":
+        return PrefixSums(n)
+    if kind == "matrix":
+        rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+        return MatrixWorkload(rng.normal(size=(draw(st.integers(1, most)), n)))
+    rates = draw(st.none() | st.lists(log_uniform(1e-2, 1.0), min_size=n, max_size=n))
+    return MomentumSGD(n, momentum=draw(st.floats(0, 0.95)), weight_decay=draw(st.floats(0, 0.9)), learning_rates=rates)
+
+
+@st.composite
+def toeplitz_strategies(draw: st.DrawFn, steps: int, min_sep: int) -> tuple[str, np.ndarray]:
+    """First columns of Toeplitz strategies, by what is known of them.
+
+    "any" has any signs; the sensitivity of the others is exact: "decaying" is non-negative and decays from ``min_sep``
+    on, "alternating" is that with alternating signs, and "banded" has ``min_sep`` coefficients of any signs.
+    """
+    c = np.array(draw(st.lists(st.floats(-1, 1), min_size=steps, max_size=steps)))
+    c[0] = 1.0
+    kind = draw(st.sampled_from(["any", "decaying", "alternating", "banded"]))
+    if kind == "banded":
+        c[min_sep:] = 0.0
+    elif kind != "any":
+        c = np.abs(c)
+        c[min_sep:] = np.sort(c[min_sep:])[::-1]
+        if kind == "alternating":
+            c *= (-1.0) ** np.arange(steps)
+    return kind, c
+
+
 # -- noise cancellation ------------------------------------------------------------------------------------------------
 
 
@@ -114,6 +160,15 @@ def machine_noises() -> st.SearchStrategy[MachineNoise]:
     )
 
 
-def participations(rounds: int, most: int) -> st.SearchStrategy[list[int]]:
+def rounds_of_a_machine(rounds: int, most: int) -> st.SearchStrategy[list[int]]:
     """The rounds of a machine, increasing, at least one and at most ``most`` of ``rounds``."""
     return st.sets(st.integers(1, rounds), min_size=1, max_size=most).map(sorted)
+
+
+@st.composite
+def interlacing_gaps(draw: st.DrawFn, most: int = 4, smallest: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
+    """Zeros and poles of buffered noise: gaps g_1 < h_1 < g_2 < … < h_d < 1, at least 1 percent apart."""
+    d = draw(st.integers(1, most))
+    ratios = [draw(log_uniform(0.01, -np.log(smallest) / (2 * d))) for _ in range(2 * d)]
+    gaps = np.exp(-np.cumsum(ratios))[::-1]
+    return gaps[::2], gaps[1::2]

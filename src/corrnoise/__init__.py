@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound as strongly_convex_bound
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate as strongly_convex_certificate
     from corrnoise.theory.mechanisms.finite import FiniteNoise as FiniteNoise
+    from corrnoise.theory.mechanisms.participation import Participation as Participation
     from corrnoise.theory.mechanisms.product import DPSGD as DPSGD
     from corrnoise.theory.mechanisms.product import AntiPGD as AntiPGD
     from corrnoise.theory.mechanisms.product import NuFTRL as NuFTRL
     from corrnoise.theory.mechanisms.product import ProductNoise as ProductNoise
+    from corrnoise.theory.mechanisms.workloads import MatrixWorkload as MatrixWorkload
+    from corrnoise.theory.mechanisms.workloads import MomentumSGD as MomentumSGD
+    from corrnoise.theory.mechanisms.workloads import PrefixSums as PrefixSums
     from corrnoise.theory.privacy import approx_dp_to_zcdp as approx_dp_to_zcdp
     from corrnoise.theory.privacy import gaussian_delta as gaussian_delta
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
@@ -44,6 +48,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "theory.mechanisms.finite": ("FiniteNoise",),
+    "theory.mechanisms.participation": ("Participation",),
+    "theory.mechanisms.workloads": (
+        "MatrixWorkload",
+        "MomentumSGD",
+        "PrefixSums",
+    ),
     "theory.privacy": (
         "approx_dp_to_zcdp",
         "gaussian_delta",

@@ -21,7 +21,7 @@ from corrnoise.theory.noise_cancellation.privacy import (
 )
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.privacy import gaussian_epsilon
-from tests.strategies import log_uniform, loss_classes, machine_noises, participations
+from tests.strategies import log_uniform, loss_classes, machine_noises, rounds_of_a_machine
 
 DIGITS = LossClass(1570**0.5, 392.5, 0.1)
 PUBLISHED = CancellingNoise(growth=1)
@@ -38,7 +38,7 @@ def divergence_of_messages(noise, scale, shifts):
 @given(
     machine_noises(),
     log_uniform(1e-2, 1e3),
-    participations(60, 12),
+    rounds_of_a_machine(60, 12),
     loss_classes(),
     st.sampled_from(["convex", "smooth"]),
 )
@@ -89,7 +89,7 @@ def test_at_the_constants_of_the_experiment(losses, every_second, second_half, w
 
 @given(
     machine_noises(),
-    participations(40, 12),
+    rounds_of_a_machine(40, 12),
     loss_classes(),
     log_uniform(1e-4, 1e3),
     st.sampled_from(["convex", "smooth"]),
