@@ -405,6 +405,11 @@ class NoiseStream(Iterator[NDArray[Any]]):
         It has a generator of its own, also where the first stream shared one.  In a private run a state must be
         continued with the gradients of one run only.
 
+        Parameters
+        ----------
+        state
+            What ``state`` of a stream returned.
+
         Raises
         ------
         ValueError

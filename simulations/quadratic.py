@@ -57,7 +57,7 @@ _RELAXATIONS = 6.0  # of burn-in: what is left of the start is exp(-12) of it
 _BATCHES = 256
 
 
-# -- one chain: every step draws inputs and noise, records the error, and advances --------------------------------------
+# -- one chain: every step draws inputs and noise, records the error, and advances -------------------------------------
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
@@ -478,6 +478,10 @@ def simulate(
         Number of threads; None for all cores.
     progress
         Show progress on standard error; None for: if it is a terminal.
+    rho
+        Budget of zero-concentrated differential privacy.
+    clip_norm
+        G, the norm to which gradients are clipped and by which the noise is scaled.
 
     Raises
     ------
@@ -488,6 +492,15 @@ def simulate(
     -----
     RuntimeWarning
         The fourth moments diverge: the mean converges, but its standard error means nothing.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> problem = cn.MeanEstimation(0.1)
+    >>> noise = cn.NuFTRL(0.1)
+    >>> run = cn.simulate(problem, noise, steps=1000, chains=4, rng=1, progress=False)
+    >>> bool(abs(run.mean - problem.stationary_error(noise)) < 6 * run.standard_error)
+    True
     """
     moments = _checked(problem, noise, inputs)
     steps = checks.integer("steps", steps, 1)

@@ -120,6 +120,14 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     -----
     The callable is all that is known of the spectrum: a line much narrower than 3e-4 that lies between all frequencies
     at which it is called goes unnoticed, and is missing in the result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import corrnoise as cn
+    >>> noise = cn.noise_from_power_spectrum(lambda frequencies: 0.25 + 2 * np.sin(frequencies / 2) ** 2)
+    >>> noise.coefficients(2).round(6)
+    array([ 1. , -0.5])
     """
     if not callable(power):
         raise TypeError(f"power must be a function of an array of frequencies, got {power!r}")

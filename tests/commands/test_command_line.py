@@ -324,7 +324,7 @@ def test_simulate_clips_and_draws_other_inputs(
     status, (row,) = simulated(tmp_path, "--noise", "nu-ftrl", *arguments)
     assert status == 0
     problem = LinearRegression([1, 1 / 2, 1 / 3, 1 / 4], 0.1, kurtosis=kurtosis)
-    options = {"clip_norm": 0.5} if "--clip" in arguments else {}
+    options: dict[str, Any] = {"clip_norm": 0.5} if "--clip" in arguments else {}
     assert float(row["exact"]) == pytest.approx(problem.stationary_error(NuFTRL(0.025), **options), rel=1e-12)
     assert (row["inputs"], float(row["kurtosis"])) == (inputs, kurtosis)
     assert bool(row["z"]) == scored

@@ -738,7 +738,7 @@ def test_bad_arguments(arguments, options, error, message):
 
 def test_the_examples_of_the_document_run_and_print_what_they_say(capsys):
     text = (Path(__file__).parents[2] / "docs/streams.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {}
+    names = {}
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(code, names)
     assert capsys.readouterr().out.split() == re.findall(r"print\(.*# ([\d.]+):", text)

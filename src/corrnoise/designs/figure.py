@@ -118,7 +118,7 @@ def _learning(
     shown = _steps(design.steps, points)
 
     def curve(name: str, tuned: QuadraticProblem, noise: ToeplitzNoise, budget: dict[str, Any]) -> Series:
-        run: dict[str, Any] = {"horizon": design.steps, "initial_offset": design.initial_offset}
+        run: dict[str, Any] = {"horizon": design.run, "initial_offset": design.initial_offset}
         errors = tuned.learning_curve(noise, int(shown[-1]), **run, **budget)
         return Series("learning", name, "exact", shown.astype(float), errors[shown])
 

@@ -1,12 +1,11 @@
-"""Recursions in time, compiled.
+"""Power series in double-double arithmetic, compiled.
 
 Coefficients of correlated noise come from recursions whose small results are left over from large ones: after 10⁷
 steps in float64 five digits can be gone.  They run here in double-double arithmetic (about 31 digits), so that what
-is returned is right to the last bit or so; second moments of the iterates, where only positive terms are added, run
-in float64.
+is returned is right to the last bit or so.
 
-Nothing here checks its arguments.  All compiled functions live in this file, because numba's cache does not notice a
-change of a callee in another one.
+Nothing here checks its arguments.  The arithmetic and the series live in one file, because numba's cache does not
+notice a change of a callee in another one.
 """
 
 from __future__ import annotations
@@ -177,12 +176,19 @@ def step_down(coefficients):  # type: ignore[no-untyped-def]
     It is 1/(β_0² Π (1 − k_m²)) with the reflection coefficients k_m, which are all below 1 in modulus if and only if
     B has no zero in |z| <= 1; else inf, and also where 1 − k_m² is lost in rounding.
     """
+    return _reflections(coefficients, np.empty(coefficients.size), np.empty(coefficients.size))
+
+
+@_jit
+def _reflections(coefficients, reflections, reflections_low):  # type: ignore[no-untyped-def]
+    """Fill in k_1, …, k_n from index 1 on, and return ‖1/B‖²."""
     a, a_low = coefficients.copy(), np.zeros(coefficients.size)
     total, total_low = _two_product(coefficients[0], coefficients[0])
     for i in range(a.size):
         a[i], a_low[i] = _over(coefficients[i], 0.0, coefficients[0])
     for m in range(a.size - 1, 0, -1):
         k, k_low = a[m], a_low[m]
+        reflections[m], reflections_low[m] = k, k_low
         square, square_low = _product(k, k_low, k, k_low)
         rest, rest_low = _add(1.0, 0.0, -square, -square_low)
         if not rest > 2.0**-80:
@@ -218,45 +224,31 @@ def averaged_variances(coefficients, rates, variances):  # type: ignore[no-untyp
         variances[i] = x * (2 - x) * squares + (1 - x) ** 2 * y * y
 
 
-# -- second moments of the iterates ------------------------------------------------------------------------------------
-
-
 @_jit
-def second_moments(rates, kurtosis, coefficients, step_noise, residual, initial, errors):  # type: ignore[no-untyped-def]
-    """Fill ``errors`` with ½ Σ_j v_j(t), v_j = λ_j E(θ_t − θ*)_j², for t = 0, 1, … (formula E2).
+def autoregressive_averages(coefficients, rates, variances):  # type: ignore[no-untyped-def]
+    """Fill ``variances`` with b(x) = Σ r_l (1 − x)^{|l|}, r the autocovariances of 1/C, for a polynomial C.
 
-    v_j ← v_j − x_j (2 − (k_j − 1) x_j) v_j + x_j² (Σ_i v_i + s²) + η σ² x_j b_j(t), with b_j(t) the averaged variance
-    of the first t + 1 coefficients.  ``step_noise`` is η σ², ``residual`` s², ``initial`` the v_j at t = 0.  Stops at
-    the first overflow and leaves ``inf`` from there on.
+    With the reflection coefficients k_m of C and s = 1 − x it is r_0 Ψ(s)/Φ(s).  Here Φ = C/c_0 comes from the k_m by
+    the step-up recursion Φ ← Φ + k s Φ*, Φ* ← s Φ* + k Φ, and Ψ from −k_m by the same.  If C has a zero in |z| <= 1,
+    b is inf.
     """
-    d = rates.size
-    v, v_low = initial.copy(), np.zeros(d)
-    y, squares, squares_low = np.zeros(d), np.zeros(d), np.zeros(d)
-    for t in range(errors.size):
-        total = 0.0
-        for j in range(d):
-            total += v[j]
-        errors[t] = total / 2
-        if not total < 1e300:
-            errors[t:] = math.inf
-            return
-        if t == errors.size - 1:
-            return
-        beta = coefficients[t]
-        for j in range(d):
-            x = rates[j]
-            before = y[j]
-            y[j] = before + (beta - x * before)
-            if x <= 2:
-                squares[j], squares_low[j] = _two_sum(squares[j], squares_low[j] + y[j] * y[j])
-                variance = x * (2 - x) * squares[j] + (1 - x) ** 2 * y[j] * y[j]
-            else:
-                squares[j] += beta * beta + 2 * beta * (1 - x) * before
-                variance = squares[j]
-            source = x * (x * residual + step_noise * variance)
-            if x < 0.5:
-                gain = x * (x * total - (2 - (kurtosis[j] - 1) * x) * v[j]) + source
-                v[j], v_low[j] = _two_sum(v[j], v_low[j] + gain)
-            else:  # the same, but nothing is left over where (1 − x)² is small
-                own = (1 - x) ** 2 + (kurtosis[j] - 1) * x * x
-                v[j] = own * v[j] + x * x * (total - v[j]) + source
+    k, k_low = np.empty(coefficients.size), np.empty(coefficients.size)
+    variance = _reflections(coefficients, k, k_low)
+    for i in range(rates.size):
+        if not variance < math.inf:
+            variances[i] = math.inf
+            continue
+        s, s_low = _two_sum(1.0, -rates[i])
+        values = np.ones((2, 2))  # Ψ and Φ, with their reversed polynomials
+        lows = np.zeros((2, 2))
+        for m in range(1, coefficients.size):
+            for sign in range(2):
+                q, q_low = (k[m], k_low[m]) if sign == 1 else (-k[m], -k_low[m])
+                u, u_low = values[sign, 0], lows[sign, 0]
+                v, v_low = _product(values[sign, 1], lows[sign, 1], s, s_low)
+                y, y_low = _product(v, v_low, q, q_low)
+                values[sign, 0], lows[sign, 0] = _add(u, u_low, y, y_low)
+                y, y_low = _product(u, u_low, q, q_low)
+                values[sign, 1], lows[sign, 1] = _add(v, v_low, y, y_low)
+        ratio, ratio_low = _quotient(values[0, 0], lows[0, 0], values[1, 0], lows[1, 0])
+        variances[i] = variance * (ratio + ratio_low)
