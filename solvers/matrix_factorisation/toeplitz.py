@@ -14,15 +14,9 @@ tr(K X_D) = tr(Γ D).  By Cauchy and Schwarz
 
     tr(W X_D⁻¹) tr(K X_D) >= (tr W X⁻¹)² = E²,    hence    tr(W X_D⁻¹) >= E²/λ,
 
-<<<<<<< HEAD
 where λ is the largest eigenvalue of V^{−1/2} Γ V^{−1/2}, V = diag(v), because tr(Γ D) <= λ.  Every Toeplitz strategy
 with p bands is a D of rank one, so none has a smaller error.  If all v_s are equal the bound is attained: among all D
 with the same autocorrelation the minimum-phase c is best (Fejér–Riesz), and the problem is convex in D.
-=======
-where λ is the largest eigenvalue of V^{−1/2} Γ V^{−1/2}, V = diag(v), because tr(Γ D) <= λ. Rank-one D are all Toeplitz
-strategies with p bands, so none has a smaller error. If all v_s are equal the bound is attained: minimum-phase c do no
-worse than any D with the same autocorrelation (Fejér–Riesz), and the problem is convex in D.
->>>>>>> finite
 """
 
 from __future__ import annotations

@@ -49,7 +49,10 @@ class Mechanism(Record, ABC):
     @property
     @abstractmethod
     def memory(self) -> int:
-        """How many arrays of the size of the gradient a stream keeps from one step to the next."""
+        """How many arrays of the size of the gradient a stream keeps from one step to the next.
+
+        A step takes about as many multiplications and additions a coordinate.
+        """
 
     @property
     def anytime(self) -> bool:
