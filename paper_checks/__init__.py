@@ -51,6 +51,8 @@ def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Claim,
     ------
     ValueError
         There is no such paper or claim.
+    TypeError
+        ``paper`` or ``name`` is not a string.
 
     Examples
     --------
@@ -62,5 +64,8 @@ def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Claim,
     """
     from corrnoise.paper_checks.machinery.selection import papers_called, select
 
+    for argument, value in (("paper", paper), ("name", name)):
+        if not isinstance(value, str | None):
+            raise TypeError(f"{argument} must be a string or None, got {value!r:.80}")
     among = papers() if paper is None else papers_called(papers(), paper)
     return select(among, [] if name is None else [name]).claims

@@ -2,9 +2,9 @@
 
 The Fourier coefficients of log |B|² are twice the cepstrum of B (Kolmogorov, Szegő).  They fall geometrically, by the
 distance of the nearest singularity of log |B|² from the unit circle: a feature of width δ at frequency 0 takes 36/δ of
-them.  In the all-pass variable of ``cepstral_noise`` with 1 − a = sqrt(δ) features of all widths from δ to 1 become at
-least sqrt(δ) wide, so that 36/sqrt(δ) do.  Several warps 1 − |a| = 2^{−j} are tried on growing grids, first all, then
-those in which log |B|² is smoothest, until the cepstrum falls below rounding.
+them.  In the all-pass variable of ``mechanisms.cepstral`` with 1 − a = sqrt(δ) features of all widths from δ to 1
+become at least sqrt(δ) wide, so that 36/sqrt(δ) do.  Several warps 1 − |a| = 2^{−j} are tried on growing grids, first
+all, then those in which log |B|² is smoothest, until the cepstrum falls below rounding.
 
 References
 ----------

@@ -1,29 +1,30 @@
-"""Privacy guarantees as (ε, δ): of one Gaussian mechanism, and of any ρ-zCDP mechanism.
+"""Guarantees of (ε, δ)-DP, for one Gaussian mechanism and for any ρ-zCDP mechanism.
 
 A mechanism is (ε, δ)-DP if P(M(D) in S) <= e^ε P(M(D') in S) + δ for all neighbouring D, D' and all events S, and
-ρ-zCDP if its Rényi divergences satisfy D_α(M(D) ‖ M(D')) <= α ρ for all orders α > 1.  There are two ways from ρ to
-(ε, δ), and the difference matters:
+ρ-zCDP if its Rényi divergences satisfy D_α(M(D) ‖ M(D')) <= α ρ for all orders α > 1.  Two conversions lead from ρ to
+(ε, δ), for different mechanisms:
 
 ``gaussian_delta``, ``gaussian_epsilon``, ``gaussian_rho``
     One Gaussian mechanism: noise N(0, σ² I) on a query of sensitivity Δ, ρ = Δ²/(2σ²).  The curve is exact.  It covers
     a whole run with correlated noise on adaptively clipped gradients, which is one Gaussian mechanism of sensitivity
     G γ_T (Denisov et al. 2022), and an adaptive composition of Gaussian mechanisms, whose ρ add up.
 ``zcdp_to_approx_dp``, ``approx_dp_to_zcdp``
-    Any mechanism of which ρ-zCDP is all that is known: discrete noise, composition with mechanisms of another kind.
+    Any mechanism that is known to be ρ-zCDP, such as discrete noise, or a composition with mechanisms of another kind.
 
 >>> gaussian_epsilon(0.5, 1e-5), zcdp_to_approx_dp(0.5, 1e-5)
 (4.377178095681225, 4.728386984943314)
 >>> gaussian_rho(1.0, 1e-5), approx_dp_to_zcdp(1.0, 1e-5)
 (0.035925702327418214, 0.030556595197639563)
 
-The second way gives the larger ε, and must, for ρ-zCDP mechanisms exist above the Gaussian curve.  Randomised response
-that tells the truth with probability e/(1 + e) is 1-DP, hence ½-zCDP, but (0, δ)-DP only for δ > 0.462; the Gaussian
-mechanism with ρ = ½ is (0, 0.383)-DP.
+The second conversion gives the larger ε.  This is necessary, because some ρ-zCDP mechanisms are above the Gaussian
+curve.  Randomised response that tells the truth with probability e/(1 + e) is 1-DP, hence ½-zCDP, but (0, δ)-DP only
+for δ > 0.462.  The Gaussian mechanism with ρ = ½ is (0, 0.383)-DP.
 
-Every result is certified.  Formulas are evaluated in Arb balls, with more and more bits until rounding no longer
-matters, and then rounded to the side on which the guarantee holds: ε and δ are never too small, ρ is never too large.
-The three Gaussian functions return the nearest float on that side, whatever the magnitude of their arguments.  A call
-takes some milliseconds.  Arguments outside the stated ranges raise ``ValueError``, and what is no number ``TypeError``.
+Every result is certified.  Formulas are evaluated in Arb balls, with a precision that grows until rounding no longer
+matters.  The result is then rounded to the side on which the guarantee holds: ε and δ are never too small, ρ is never
+too large.  The three Gaussian functions return the nearest float on that side for arguments of any magnitude.  A call
+takes some milliseconds.  Arguments outside the stated ranges raise ``ValueError``.  Anything but a number raises
+``TypeError``.
 
 References
 ----------
@@ -52,10 +53,10 @@ _INFINITY = 0x7FF0000000000000  # as a bit pattern
 
 
 def _decided(formula: Callable[[], arb], verdict: Callable[[arb], Any]) -> Any:
-    """The ``verdict``, a monotone function, on the real number that ``formula`` encloses.
+    """Apply ``verdict``, a monotone function, to the real number that ``formula`` encloses.
 
-    The precision grows until both ends of the ball get the same verdict.  If they never do, which takes two numbers
-    that agree to a thousand digits, the verdict on the upper end stands, and the caller has made that the safe one.
+    The precision grows until both ends of the ball give the same verdict.  If that never happens, the two numbers agree
+    to a thousand digits.  Then the verdict on the upper end is returned; the caller makes sure that it is the safe one.
     """
     for precision in _PRECISIONS:
         with ctx.workprec(precision):
@@ -79,16 +80,17 @@ def rounded_up(number: arb) -> float:
 
 
 def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
-    """The neighbouring floats in [0, inf] between which ``holds``, false and later true, becomes true.
+    """The neighbouring floats in [0, inf] between which the monotone predicate ``holds`` changes from false to true.
 
-    Non-negative floats are ordered as their bit patterns, on which this bisects: 63 steps over all magnitudes.  At the
-    ends 0 and inf the predicate is taken to be false and true, and not called.
+    Non-negative floats have the order of their bit patterns.  Bisection on these takes 63 steps over all magnitudes.
+    The predicate counts as false at 0 and as true at inf, and is not called there.
     """
 
     def number(pattern: int) -> float:
         return float(np.int64(pattern).view(np.float64))
 
-    low, high = 0, _INFINITY
+    low = 0
+    high = _INFINITY
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(number(middle)) else (middle, high)
@@ -97,16 +99,16 @@ def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
 
 # -- noise multipliers -------------------------------------------------------------------------------------------------
 
-ADJACENCIES = {"zero-out": 1, "replace-one": 2}  #: and the factor of the sensitivity
+ADJACENCIES = {"zero-out": 1, "replace-one": 2}  #: the factor of the sensitivity for each adjacency
 
 
 def safe_multiplier(sensitivity: float, rho: float, adjacency: str = "zero-out") -> float:
-    """γ/sqrt(2ρ), or twice that for replace-one adjacency, rounded up.
+    """The noise multiplier γ/sqrt(2ρ), or twice that for replace-one adjacency, rounded up.
 
     Parameters
     ----------
     sensitivity
-        An upper bound of γ, > 0, zero-out; ``inf`` gives ``inf``.
+        An upper bound of the zero-out sensitivity γ, in (0, inf]; ``inf`` gives ``inf``.
     rho
         Budget of zero-concentrated differential privacy, > 0.
     adjacency
@@ -118,15 +120,15 @@ def safe_multiplier(sensitivity: float, rho: float, adjacency: str = "zero-out")
         return math.inf
     sensitivity = checks.real("sensitivity", sensitivity, "(0, inf)")
     with ctx.workprec(_PRECISIONS[1]):
-        # The excess outweighs the rounding of a later product with the clip norm.
+        # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clip norm.
         return rounded_up(factor * arb(sensitivity) / (2 * arb(rho)).sqrt() * (1 + arb(2) ** -50))
 
 
 def gaussian_noise_multiplier(rho: float) -> float:
     """1/sqrt(2ρ), rounded down: standard deviation over sensitivity of one Gaussian mechanism that is ρ-zCDP.
 
-    A whole run with correlated noise is one such mechanism, of either adjacency, with the sensitivity that goes with
-    it.  This is what an accountant takes for the run, and not what multiplies the noise.
+    A whole run with correlated noise is one such mechanism, for either adjacency with its own sensitivity.  Privacy
+    accountants take this number for the run.  It is not the factor of the noise that is added.
     """
     rho = checks.real("rho", rho, "(0, inf)")
     with ctx.workprec(_PRECISIONS[1]):
@@ -134,9 +136,9 @@ def gaussian_noise_multiplier(rho: float) -> float:
 
 
 def zero_out_rho(rho: float, adjacency: str) -> float:
-    """The ρ with which zero-out adjacency needs the noise that ``adjacency`` needs with ``rho``; to the nearest float.
+    """The budget at which zero-out adjacency needs the same noise as ``adjacency`` does at ``rho``.
 
-    For errors, which are stated for zero-out adjacency.
+    It converts errors, which are stated for zero-out adjacency.  It is the nearest float, not one on the safe side.
     """
     return rho / ADJACENCIES[checks.choice("adjacency", adjacency, tuple(ADJACENCIES))] ** 2
 
@@ -147,7 +149,7 @@ def zero_out_rho(rho: float, adjacency: str) -> float:
 def _scaled_erfc(y: arb) -> arb:
     """e^{y²} erfc(y) for y >= 0, which is U(½, ½, y²)/sqrt(π) with Tricomi's U.
 
-    The first way is faster, and useless where erfc(y) has an exponent beyond 64 bits.
+    The product is faster.  It is used only for y < 2²⁰, because the exponent of erfc(y) exceeds 64 bits for large y.
     """
     half = arb(1) / 2
     return (y * y).exp() * y.erfc() if y < 2**20 else (y * y).hypgeom_u(half, half) / arb.pi().sqrt()
@@ -188,8 +190,9 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     Theorem 8 of Balle and Wang (2018).  For a mechanism that is ρ-zCDP but not Gaussian this δ can be too small: use
     ``zcdp_to_approx_dp``.
     """
-    rho, epsilon = checks.real("rho", rho, "(0, inf)"), checks.real("epsilon", epsilon, "[0, inf)")
-    # 0 < δ < 1, which also decides where rounding would otherwise never be settled.
+    rho = checks.real("rho", rho, "(0, inf)")
+    epsilon = checks.real("epsilon", epsilon, "[0, inf)")
+    # The exact δ is in (0, 1); clamping to it decides the cases that no precision would decide.
     delta = _decided(lambda: _gaussian_curve(rho, epsilon), lambda x: min(max(rounded_up(x), _LEAST), 1.0))
     return float(delta)
 
@@ -206,13 +209,14 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 
     Returns
     -------
-    The smallest float ε >= 0 with δ(ε) <= ``delta``; 0.0 where already δ(0) is.
+    The smallest float ε >= 0 with δ(ε) <= ``delta``.  It is 0.0 if δ(0) <= ``delta``.
 
     Notes
     -----
     The inverse in ε of ``gaussian_delta``, with the same source and the same warning.
     """
-    rho, delta = checks.real("rho", rho, "(0, inf)"), checks.real("delta", delta, "(0, 1)")
+    rho = checks.real("rho", rho, "(0, inf)")
+    delta = checks.real("delta", delta, "(0, 1)")
     if _is_private(rho, 0.0, delta):
         return 0.0
     return _switch(lambda epsilon: _is_private(rho, epsilon, delta))[1]
@@ -239,7 +243,8 @@ def gaussian_rho(epsilon: float, delta: float) -> float:
     The inverse in ρ of ``gaussian_delta``, with the same source.  A mechanism that is ρ-zCDP for this ρ but not
     Gaussian need not be (ε, δ)-DP: use ``approx_dp_to_zcdp``.
     """
-    epsilon, delta = checks.real("epsilon", epsilon, "[0, inf)"), checks.real("delta", delta, "(0, 1)")
+    epsilon = checks.real("epsilon", epsilon, "[0, inf)")
+    delta = checks.real("delta", delta, "(0, 1)")
     return _switch(lambda rho: not _is_private(rho, epsilon, delta))[0]
 
 
@@ -263,7 +268,7 @@ def _best_epsilon(a: arb, delta: float) -> arb:
 
 
 def _gain(a: arb, delta: float) -> arb:
-    """By how much ε lies below α ρ at the order α = 1 + a."""
+    """The difference α ρ − ε at the order α = 1 + a."""
     return (1 / a).log1p() - a * _best_rho(a, delta)
 
 
@@ -279,15 +284,16 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
 
     Returns
     -------
-    ε >= 0, the optimum over all orders α > 1, rounded up: never too small, and too large by at most one unit in the
-    last place, except where it all but vanishes.
+    ε >= 0, the optimum over all orders α > 1, rounded up.  It is never too small.  It is too large by at most one unit
+    in the last place, except close to 0.
 
     Notes
     -----
     Proposition 12 of Canonne, Kamath and Steinke (2020), always below ρ + 2 sqrt(ρ log(1/δ)) of Bun and Steinke (2016).
     For one Gaussian mechanism ``gaussian_epsilon`` is smaller, and exact.
     """
-    rho, delta = checks.real("rho", rho, "(0, inf)"), checks.real("delta", delta, "(0, 1)")
+    rho = checks.real("rho", rho, "(0, inf)")
+    delta = checks.real("delta", delta, "(0, 1)")
     a, _ = _switch(lambda a: _at_most(lambda: _best_rho(arb(a), delta), rho))
     epsilon = _decided(lambda: (1 + arb(a)) * rho - _gain(arb(a), delta), lambda x: max(rounded_up(x), 0.0))
     return float(epsilon)
@@ -296,7 +302,7 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
 def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
     """A ρ for which every ρ-zCDP mechanism is (ε, δ)-DP: the zCDP budget that an (ε, δ) target allows.
 
-    The converse is not meant, and is false: (ε, δ)-DP with δ > 0 implies no zCDP.
+    The converse is false: (ε, δ)-DP with δ > 0 implies no zCDP.
 
     Parameters
     ----------
@@ -314,7 +320,8 @@ def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
     -----
     Proposition 12 of Canonne, Kamath and Steinke (2020).  For one Gaussian mechanism ``gaussian_rho`` allows more.
     """
-    epsilon, delta = checks.real("epsilon", epsilon, "[0, inf)"), checks.real("delta", delta, "(0, 1)")
+    epsilon = checks.real("epsilon", epsilon, "[0, inf)")
+    delta = checks.real("delta", delta, "(0, 1)")
     a, _ = _switch(lambda a: _at_most(lambda: _best_epsilon(arb(a), delta), epsilon))
     minus_rho = _decided(lambda: -(epsilon + _gain(arb(a), delta)) / (1 + arb(a)), lambda x: min(rounded_up(x), 0.0))
     return abs(float(minus_rho))

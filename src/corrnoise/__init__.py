@@ -29,11 +29,19 @@ if TYPE_CHECKING:
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound as strongly_convex_bound
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate as strongly_convex_certificate
     from corrnoise.theory.mechanisms.finite import FiniteNoise as FiniteNoise
+    from corrnoise.theory.mechanisms.matrix import BandedNoise as BandedNoise
+    from corrnoise.theory.mechanisms.matrix import MatrixNoise as MatrixNoise
+    from corrnoise.theory.mechanisms.matrix import ScaledNoise as ScaledNoise
+    from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism as ToeplitzMechanism
+    from corrnoise.theory.mechanisms.matrix import column_normalised as column_normalised
     from corrnoise.theory.mechanisms.participation import Participation as Participation
     from corrnoise.theory.mechanisms.product import DPSGD as DPSGD
     from corrnoise.theory.mechanisms.product import AntiPGD as AntiPGD
     from corrnoise.theory.mechanisms.product import NuFTRL as NuFTRL
     from corrnoise.theory.mechanisms.product import ProductNoise as ProductNoise
+    from corrnoise.theory.mechanisms.tree import BinaryTree as BinaryTree
+    from corrnoise.theory.mechanisms.tree import fourier_mechanism as fourier_mechanism
+    from corrnoise.theory.mechanisms.tree import full_honaker as full_honaker
     from corrnoise.theory.mechanisms.workloads import MatrixWorkload as MatrixWorkload
     from corrnoise.theory.mechanisms.workloads import MomentumSGD as MomentumSGD
     from corrnoise.theory.mechanisms.workloads import PrefixSums as PrefixSums
@@ -42,13 +50,26 @@ if TYPE_CHECKING:
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
     from corrnoise.theory.privacy import gaussian_rho as gaussian_rho
     from corrnoise.theory.privacy import zcdp_to_approx_dp as zcdp_to_approx_dp
+    from corrnoise.theory.problems.learning_objective import LearningObjective as LearningObjective
     from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
     from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
     from corrnoise.theory.problems.strongly_convex import StronglyConvex as StronglyConvex
 
 _HOMES = {
     "theory.mechanisms.finite": ("FiniteNoise",),
+    "theory.mechanisms.matrix": (
+        "BandedNoise",
+        "MatrixNoise",
+        "ScaledNoise",
+        "ToeplitzMechanism",
+        "column_normalised",
+    ),
     "theory.mechanisms.participation": ("Participation",),
+    "theory.mechanisms.tree": (
+        "BinaryTree",
+        "fourier_mechanism",
+        "full_honaker",
+    ),
     "theory.mechanisms.workloads": (
         "MatrixWorkload",
         "MomentumSGD",
@@ -61,6 +82,7 @@ _HOMES = {
         "gaussian_rho",
         "zcdp_to_approx_dp",
     ),
+    "theory.problems.learning_objective": ("LearningObjective",),
     "theory.problems.quadratic": (
         "LinearRegression",
         "MeanEstimation",

@@ -14,11 +14,17 @@ from corrnoise.designs import figure as figures
 from corrnoise.designs.comparison import ANTI, BEST_FTRL, BOUND, DESIGN, FTRL, SGD, STREAM, WORST
 from corrnoise.designs.figure import NOTHING, TUNED_SGD, draw, picture_data, write_picture
 from corrnoise.designs.make import design
+from corrnoise.designs.record import Design
 from corrnoise.figures.publication import STYLE, Data, Series, read_csv
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from tests.design_examples import PROBLEM
+
+
+def data_of(made: Design, points: int = 160) -> Data:
+    """The data of the picture of a design."""
+    return picture_data(made, made.comparison, points)
 
 
 def drawn(data: Data) -> Figure:
@@ -34,7 +40,7 @@ def by_method(data: Data, panel: str) -> dict[str, Series]:
 
 def test_errors_are_those_of_the_comparison() -> None:
     d = design(PROBLEM, rho=0.3, steps=200, initial_offset=1.0)
-    data = picture_data(d, points=10)
+    data = data_of(d, points=10)
     stationary = by_method(data, "error")
     tuned = by_method(data, "tuned")
     assert list(stationary) == [row.method for row in d.comparison.rows]
@@ -48,7 +54,7 @@ def test_errors_are_those_of_the_comparison() -> None:
 
 def test_learning_curves_are_exact_and_private_for_the_horizon() -> None:
     d = design(PROBLEM, rho=0.3, steps=500, initial_offset=0.7)
-    curves = by_method(picture_data(d, points=30), "learning")
+    curves = by_method(data_of(d, points=30), "learning")
     assert list(curves) == [SGD, FTRL, BEST_FTRL, DESIGN, TUNED_SGD, NOTHING]
     for row in d.comparison.rows:
         if row.method in curves and row.noise is not None:
@@ -67,7 +73,7 @@ def test_learning_curves_are_exact_and_private_for_the_horizon() -> None:
 
 def test_without_a_horizon_there_are_spectra() -> None:
     d = design(PROBLEM, rho=1.0)
-    data = picture_data(d, points=30)
+    data = data_of(d, points=30)
     curves = by_method(data, "spectrum")
     assert list(curves) == [SGD, FTRL, BEST_FTRL, DESIGN]
     assert curves[DESIGN].y == pytest.approx(np.sqrt(d.noise.power_spectrum(curves[DESIGN].x)), rel=1e-14)
@@ -77,7 +83,7 @@ def test_without_a_horizon_there_are_spectra() -> None:
 
 def test_coefficients_are_scaled_by_their_limiting_decay() -> None:
     d = design(PROBLEM, rho=1.0, steps=2000)
-    curves = by_method(picture_data(d, points=30), "coefficients")
+    curves = by_method(data_of(d, points=30), "coefficients")
     assert list(curves) == [FTRL, BEST_FTRL, DESIGN, STREAM]
     for row in d.comparison.rows:
         if row.method in curves and row.noise is not None:
@@ -105,7 +111,7 @@ def test_everything_is_drawn(
     problem: LinearRegression | MeanEstimation | StronglyConvex, steps: int | None, offset: float, lines: list[int]
 ) -> None:
     d = design(problem, rho=1.0, steps=steps, initial_offset=offset)
-    data = picture_data(d, points=20)
+    data = data_of(d, points=20)
     figure = drawn(data)
     errors, coefficients, third = figure.axes
     # The closed-form lower bound says nothing where the optimum is known.
@@ -128,8 +134,8 @@ def test_everything_is_drawn(
 
 
 def test_a_curve_that_rises_has_its_reason() -> None:
-    rising = drawn(picture_data(design(PROBLEM, rho=1.0, steps=300), points=20))
-    falling = drawn(picture_data(design(PROBLEM, rho=1.0, steps=300, initial_offset=10.0), points=20))
+    rising = drawn(data_of(design(PROBLEM, rho=1.0, steps=300), points=20))
+    falling = drawn(data_of(design(PROBLEM, rho=1.0, steps=300, initial_offset=10.0), points=20))
     (text,) = rising.axes[2].texts
     assert "starts at the minimum" in text.get_text()
     assert not falling.axes[2].texts
@@ -137,16 +143,16 @@ def test_a_curve_that_rises_has_its_reason() -> None:
 
 def test_a_label_says_what_is_compared() -> None:
     run = design(PROBLEM, rho=1.0, steps=300, initial_offset=10.0)
-    tuned = drawn(picture_data(run, points=9))
+    tuned = drawn(data_of(run, points=9))
     assert tuned.axes[0].get_xlabel() == "Error / error of this design"
     assert "each at its best" in tuned.legends[0].get_texts()[-2].get_text()
     endless = design(PROBLEM, rho=1.0)
-    assert "all at one" in drawn(picture_data(endless, points=9)).axes[0].get_xlabel()
+    assert "all at one" in drawn(data_of(endless, points=9)).axes[0].get_xlabel()
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0])
 def test_nothing_overlaps_or_leaves_the_page(offset: float) -> None:
-    figure = drawn(picture_data(design(PROBLEM, rho=1.0, steps=300, initial_offset=offset), points=20))
+    figure = drawn(data_of(design(PROBLEM, rho=1.0, steps=300, initial_offset=offset), points=20))
     page = figure.bbox
     (legend,) = figure.legends
     boxes = [axes.get_tightbbox() for axes in figure.axes] + [legend.get_tightbbox()]
@@ -175,13 +181,13 @@ def test_files_hold_the_data_and_are_the_same_at_every_run(tmp_path: Path) -> No
     names = ["comparison.csv", "comparison.pdf", "comparison.png"]
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        write_picture(d, tmp_path / folder)
+        write_picture(d, d.comparison, tmp_path / folder)
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
-    assert read_csv(tmp_path / "a/comparison.csv") == picture_data(d)
+    assert read_csv(tmp_path / "a/comparison.csv") == data_of(d)
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_points_are_checked() -> None:
     with pytest.raises(ValueError, match="points must be an integer >= 2, got 1"):
-        picture_data(design(PROBLEM, rho=1.0), points=1)
+        data_of(design(PROBLEM, rho=1.0), points=1)

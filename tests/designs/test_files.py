@@ -283,7 +283,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("os.fsync", fail)
     for folder in ("old", "new"):
         with pytest.raises(OSError, match="no space"):
-            save(small(problem=None, rho=1.0), tmp_path / folder, overwrite=True)
+            save(small(problem=None, rho=1.0), None, tmp_path / folder, overwrite=True)
     assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == before
     assert not (tmp_path / "new").exists()
 

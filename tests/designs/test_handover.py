@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from corrnoise.designs.covered_noise import Problem
 from corrnoise.designs.handover import (
     LARGEST_INCREASE,
     Reference,
@@ -23,7 +24,7 @@ from corrnoise.designs.handover import (
     toeplitz_handover,
 )
 from corrnoise.designs.make import design
-from corrnoise.designs.record import Design, Problem
+from corrnoise.designs.record import Design
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, buffer_form, noise_from_buffers, toeplitz_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise

@@ -154,3 +154,10 @@ def test_notes_accuse_nobody():
     for claim in CLAIMS:
         for text in texts(claim).values():
             assert not words.search(text), claim.name
+
+
+@pytest.mark.parametrize("arguments", [{"paper": 1.5}, {"name": ["Lemma C.21"]}, {"paper": b"corrnoise"}], ids=repr)
+def test_names_that_are_no_strings_are_refused(arguments):
+    [name] = arguments
+    with pytest.raises(TypeError, match=rf"^{name} must be a string or None, got"):
+        ledgers.claims(**arguments)

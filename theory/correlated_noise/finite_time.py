@@ -1,16 +1,16 @@
 """Finite runs on linear regression: Section 2.3 and Appendix D of the correlated-noise paper.
 
-Noisy-FTRL clips nothing and so is not private.  DP-FTRL clips gradients to the norm G, and is ρ-zCDP.  If no gradient
-of a run is longer than G, the event ℰ, the two are the same, so a bound of Noisy-FTRL's gradients that holds with
-probability 1 − p turns its error after t steps into a guarantee for DP-FTRL.
+Noisy-FTRL does not clip gradients and so is not private.  DP-FTRL clips them to the norm G, and is ρ-zCDP.  Let ℰ be
+the event that no gradient of a run has a norm above G.  On ℰ the two runs are the same.  So a bound of the gradients of
+Noisy-FTRL that holds with probability 1 − p turns its error after t steps into a guarantee for DP-FTRL.
 
 Write F(θ) − F* = ½ ‖θ − θ*‖²_H, μ and L for the smallest and largest eigenvalue of H, κ = L/μ, R² for
-``problem.moment_bound``, s² for the residual variance, T for the number of steps.  The paper leaves universal constants
-open: they are keyword arguments without a default, and a figure that rests on them is worth what they are worth.
-Probabilities enter as ℓ = max{1, log(T/p)}, that is, p is lowered to T/e where it is larger.
+``problem.moment_bound``, s² for the residual variance, T for the number of steps.  The paper does not give its
+universal constants.  They are keyword arguments without a default, and results are only as good as the constants
+supplied.  Probabilities enter as ℓ = max{1, log(T/p)}: where p exceeds T/e, it is replaced by T/e.
 
-Appendix D asks for independent sub-Gaussian coordinates of H^{−1/2} x and sub-Gaussian residuals, such as Gaussian
-ones.
+Appendix D assumes independent sub-Gaussian coordinates of H^{−1/2} x and sub-Gaussian residuals.  Gaussian inputs and
+residuals satisfy this.
 
 References
 ----------
@@ -36,10 +36,10 @@ from corrnoise.theory.problems.quadratic import LinearRegression, QuadraticProbl
 
 
 def absolute_sum(noise: ToeplitzNoise, steps: int | None = None) -> float:
-    """‖β‖₁ = Σ |β_t| over the first ``steps`` coefficients, or over all.
+    """‖β‖₁ = Σ |β_t| over the first ``steps`` coefficients, or over all for ``steps=None``.
 
-    For ν-DP-FTRL all of them add up to 2 − sqrt(ν) (0 <= ν <= 1), so that ‖β‖₁² <= 4.  (The sum of squares of any noise
-    is ``noise.averaged_variance(1.0)``.)
+    For ν-DP-FTRL with 0 <= ν <= 1 the sum over all is 2 − sqrt(ν), so ‖β‖₁² <= 4.  (The sum of squares of any noise is
+    ``noise.averaged_variance(1.0)``.)
 
     Raises
     ------
@@ -63,9 +63,9 @@ def half_expo_constant(noise: ToeplitzNoise, nu: float, steps: int | None = None
 
     Returns
     -------
-    Σ |β_k| (1 − ν)^{−k/2}, to 1e-12 relative where that is finite, else ``inf``.  For ν-DP-FTRL with its own ν it is
-    2 − sqrt(1 − sqrt(1 − ν)) <= 2, and with any ν' <= ν (2 − ν) at most 2; beyond it diverges.  1 for independent
-    noise, 1 + |1 − a|/sqrt(1 − ν) for anti-PGD with damping a.
+    Σ |β_k| (1 − ν)^{−k/2} with relative error 1e-12, or ``inf`` if the sum diverges.  For ν-DP-FTRL with its own ν the
+    constant is 2 − sqrt(1 − sqrt(1 − ν)) <= 2.  With a parameter ν' <= ν (2 − ν) it is at most 2, and with a larger ν'
+    it is infinite.  For independent noise it is 1, for anti-PGD with damping a it is 1 + |1 − a|/sqrt(1 − ν).
 
     Raises
     ------
@@ -74,7 +74,7 @@ def half_expo_constant(noise: ToeplitzNoise, nu: float, steps: int | None = None
 
     Notes
     -----
-    Definition D.3: the sum for τ is the one for τ − 1 and another term >= 0, so the supremum is at the last τ.
+    Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ attains the supremum.
     """
     return _weighted_sum(noise, checks.real("nu", nu, "[0, 1)"), steps)
 
@@ -83,7 +83,8 @@ def _weighted_sum(noise: ToeplitzNoise, nu: float, steps: int | None) -> float:
     """Σ |β_k| (1 − ν)^{−k/2}."""
     if steps is None and isinstance(noise, NuFTRL):
         # 2 − sqrt(1 − z) at z = (1 − gap)/sqrt(1 − ν), because |β_k| = |C(½, k)| (1 − gap)^k.
-        gap, root = min(noise.nu, 2 - noise.nu), math.sqrt(1 - nu)
+        gap = min(noise.nu, 2 - noise.nu)
+        root = math.sqrt(1 - nu)
         excess = gap * (2 - gap) - nu
         return 2 - math.sqrt(excess / (root * (root + 1 - gap))) if excess >= 0 else math.inf
     checked_noise(noise)
@@ -102,7 +103,8 @@ def _weighted_coefficients(noise: ToeplitzNoise, growth: float, steps: int) -> A
 
     if isinstance(noise, ProductNoise):
         # The product at z e^growth: its small coefficients do not underflow before they are weighted.
-        gaps, terms = noise.gaps * math.exp(growth) - math.expm1(growth), np.empty(steps)
+        gaps = noise.gaps * math.exp(growth) - math.expm1(growth)
+        terms = np.empty(steps)
         recursions.product_series(gaps, noise.exponents, terms)
         return terms
     beta = noise.coefficients(steps)
@@ -111,7 +113,7 @@ def _weighted_coefficients(noise: ToeplitzNoise, growth: float, steps: int) -> A
 
 
 def _length(noise: ToeplitzNoise) -> int | None:
-    """The number of coefficients until the last that is not 0, None for infinitely many."""
+    """The number of coefficients up to the last one that is not 0; None for infinitely many."""
     if isinstance(noise, FiniteNoise):
         return noise.values.size
     if isinstance(noise, ProductNoise) and ((noise.exponents >= 0) & (noise.exponents % 1 == 0)).all():
@@ -145,13 +147,13 @@ def theorem_d11_upper_bound(
     rho, clip_norm
         They set σ² = G² γ_∞²/(2ρ).
     printed
-        The published bound, (sqrt(first term) + sqrt(F_∞))² (in some electronic copies without the roots, which is
-        false).  True, and up to twice the sharper one: the paths of the initial error and of the noise are
-        uncorrelated, so no triangle inequality is needed.
+        Return the published bound (sqrt(first term) + sqrt(F_∞))².  It is true and up to twice the sharper bound:
+        the paths of the initial error and of the noise are uncorrelated, so the triangle inequality is not needed.
+        (Some electronic copies lack the roots; that statement is false.)
 
     Returns
     -------
-    Array of the shape of ``times``, ``inf`` unless η R² < 1.
+    Array of the shape of ``times``; ``inf`` unless η R² < 1.
     """
     t = checks.reals("times", times, "[0, inf)")
     start = checks.real("initial_error", initial_error, "[0, inf)")
@@ -176,9 +178,10 @@ def theorem_d13_upper_bound(
 ) -> Array:
     """Theorem D.13 (c) for DP-FTRL: E [(F(θ_t) − F*) 1(ℰ)] is at most ``theorem_d11_upper_bound``.
 
-    ``printed=True`` returns twice that, as published.  The statement is about the event ℰ only, which has probability
-    at least 1 − p if ``clip_norm`` and the learning rate are those of ``FiniteRun.theorem_d13_clip_norm`` and
-    ``FiniteRun.theorem_d13_learning_rate_limit``.  Arguments, return value and errors: as there.
+    ``printed=True`` returns twice that, as published.  The statement is about the event ℰ only.  It has probability at
+    least 1 − p if ``clip_norm`` is ``FiniteRun.theorem_d13_clip_norm`` and the learning rate is at most
+    ``FiniteRun.theorem_d13_learning_rate_limit``.  Parameters, return value and errors are those of
+    ``theorem_d11_upper_bound``.
     """
     bound = theorem_d11_upper_bound(problem, noise, times, initial_error, rho=rho, clip_norm=clip_norm)
     return 2 * bound if printed else bound
@@ -189,7 +192,7 @@ def theorem_d13_upper_bound(
 
 @record
 class FiniteRun(Record):
-    """A run of T steps that may fail, by clipping a gradient, with probability p.
+    """A run of T steps that clips some gradient with probability p at most.
 
     Parameters
     ----------
@@ -263,7 +266,7 @@ class FiniteRun(Record):
         noise
             Correlated noise that satisfies Half-Expo Decay with parameter ημ (see ``half_expo_constant``).
         constant
-            C >= 1, universal and not known.
+            C >= 1, a universal constant that the paper does not give.
         clip_norm
             G, which sets σ² = G² γ_∞²/(2ρ).
 
@@ -271,8 +274,10 @@ class FiniteRun(Record):
         -------
         Both bounds; ``inf`` unless η <= 1/(C R² ℓ).
         """
-        c, r2 = checks.real("constant", constant, "[1, inf)"), self.problem.moment_bound
-        eta, s2 = self.problem.learning_rate, self.problem.residual_std**2
+        c = checks.real("constant", constant, "[1, inf)")
+        r2 = self.problem.moment_bound
+        eta = self.problem.learning_rate
+        s2 = self.problem.residual_std**2
         variance = noise_variance(noise, self.rho, clip_norm)
         if not eta * c * r2 * self.log_factor <= 1:
             return math.inf, math.inf
@@ -281,43 +286,47 @@ class FiniteRun(Record):
         return c * iterate * self.log_factor**3, c * r2 * (r2 * iterate + s2) * self.log_factor**5
 
     def theorem_d13_clip_norm(self, *, constant: float) -> float:
-        """Theorem D.13: the clip norm G = c R² max{D, sqrt(η R² s²/μ), s/R} ℓ^{5/2}, ``constant`` being c > 0.
+        """Theorem D.13: the clip norm G = c R² max{D, sqrt(η R² s²/μ), s/R} ℓ^{5/2}, where ``constant`` is c > 0.
 
-        With it, and a learning rate within ``theorem_d13_learning_rate_limit``, no gradient is clipped with probability
-        1 − p.  The proof takes c = 4 C.
+        With this clip norm and a learning rate of at most ``theorem_d13_learning_rate_limit``, no gradient is clipped
+        with probability 1 − p.  The proof takes c = 4 C.
         """
-        c, r = checks.real("constant", constant, "(0, inf)"), math.sqrt(self.problem.moment_bound)
-        s, eta = self.problem.residual_std, self.problem.learning_rate
+        c = checks.real("constant", constant, "(0, inf)")
+        r = math.sqrt(self.problem.moment_bound)
+        s = self.problem.residual_std
+        eta = self.problem.learning_rate
         return c * r**2 * max(self.initial_distance, math.sqrt(eta / self._mu) * r * s, s / r) * self.log_factor**2.5
 
     def theorem_d13_learning_rate_limit(self, noise: ToeplitzNoise, *, constant: float) -> float:
         """Theorem D.13: the largest learning rate, min{1/(C R² ℓ), μρ/(8 C² R⁴ d γ_∞² ‖β‖₁² ℓ⁵)}.
 
-        The theorem speaks of the run if ``problem.learning_rate`` is at most this (which does not depend on it), and
-        ``noise`` satisfies Half-Expo Decay with parameter ημ (the theorem's ν̃ = μ).  0 for noise whose sensitivity
-        diverges.  ``constant`` is C >= 1.
+        The theorem covers the run if ``problem.learning_rate`` is at most this limit, which does not depend on it, and
+        ``noise`` satisfies Half-Expo Decay with parameter ημ (the theorem's ν̃ = μ).  The limit is 0 for noise whose
+        sensitivity diverges.  ``constant`` is C >= 1.
         """
-        c, r2, log = checks.real("constant", constant, "[1, inf)"), self.problem.moment_bound, self.log_factor
+        c = checks.real("constant", constant, "[1, inf)")
+        r2 = self.problem.moment_bound
+        log = self.log_factor
         squared_sensitivity = noise_variance(noise, rho=0.5, clip_norm=1.0)
         seen = self.problem.eigenvalues.size * squared_sensitivity * self._absolute_sum(noise) ** 2
         return min(1 / (c * r2 * log), self._mu * self.rho / (8 * (c * r2) ** 2 * seen * log**5))
 
     def _absolute_sum(self, noise: ToeplitzNoise) -> float:
-        """‖β‖₁ of all coefficients where it is known, of the first T else."""
+        """‖β‖₁ of all coefficients if that is known, otherwise of the first T."""
         known = isinstance(noise, NuFTRL) or _length(noise) is not None
         return absolute_sum(noise, None if known else self.steps)
 
-    # -- rates at the best learning rate: that of ``problem`` plays no role from here on -------------------------------
+    # -- error rates at the best learning rate; the learning rate of ``problem`` is not used from here on --------------
 
     def dp_sgd_rate(self) -> float:
         """Section 2.3 (b) for DP-SGD: κ d_eff (d Tr H D²/(ρT) + d s²/(ρT) + s²/T).
 
-        The rate of E [(F(θ_T) − F*) 1(ℰ)] without logarithms and transient, for T well above κ² d_eff² d/ρ.
+        The rate of E [(F(θ_T) − F*) 1(ℰ)] without logarithms and without the transient, for T well above κ² d_eff² d/ρ.
         """
         return self._rate(self.problem.eigenvalues.size)
 
     def nu_dp_ftrl_rate(self) -> float:
-        """Section 2.3 (b) for ν-DP-FTRL: that of DP-SGD with κ d_eff/T in place of the dimension d."""
+        """Section 2.3 (b) for ν-DP-FTRL: the rate of DP-SGD with κ d_eff/T in place of the dimension d."""
         return self._rate(self._kappa_d_eff / self.steps)
 
     def _rate(self, dimension: float) -> float:
@@ -331,14 +340,14 @@ class FiniteRun(Record):
         Parameters
         ----------
         constant, polylog
-            c > 0 and the value of polylog(T) >= 0, which the paper leaves open.
+            c > 0 and the value of polylog(T) >= 0, which the paper does not give.
         printed
-            As published: without the factor F(θ_0) − F*, hence with the wrong units, and with N = Y ℓ⁵.
+            Return the published rate.  It lacks the factor F(θ_0) − F*, so its units are wrong, and it has N = Y ℓ⁵.
 
         Notes
         -----
         N = max{κ d_eff ℓ, Y ℓ⁵}, Y = κ² d_eff² d/ρ.  The first length comes from the learning rate that is admissible
-        without privacy; without it the statement promises convergence in any number of steps as ρ → ∞.
+        without privacy.  Without it the statement would imply convergence in any number of steps as ρ → ∞.
         """
         length = self._private_length * self.log_factor**5
         return self._corollary(length, length, self.dp_sgd_rate(), constant, polylog, printed)
@@ -346,11 +355,12 @@ class FiniteRun(Record):
     def corollary_d15_rate(self, *, constant: float, polylog: float, printed: bool = False) -> float:
         """Corollary D.15, ν-DP-FTRL: κ (F(θ_0) − F*) e^{−T/(cN)} + polylog(T) × ``nu_dp_ftrl_rate``.
 
-        As ``corollary_d14_rate`` with N = max{κ d_eff ℓ, Y ℓ⁷ max{1, log Y}}, and ``inf`` already for
-        T < c Y ℓ⁷ log(c Y).  (The last display of the proof has R⁴ s²/(ρ μ² T²) for what is R⁴ s²/(ρ μ T).)
-        ``printed=True``: the published N = Y ℓ⁷ log Y, ``inf`` for Y <= 1.
+        This is ``corollary_d14_rate`` with N = max{κ d_eff ℓ, Y ℓ⁷ max{1, log Y}}.  It is ``inf`` already for
+        T < c Y ℓ⁷ log(c Y).  (The last display of the proof prints R⁴ s²/(ρ μ² T²) instead of R⁴ s²/(ρ μ T).)
+        ``printed=True`` takes the published N = Y ℓ⁷ log Y, which gives ``inf`` for Y <= 1.
         """
-        y, c = self._private_length, checks.real("constant", constant, "(0, inf)")
+        y = self._private_length
+        c = checks.real("constant", constant, "(0, inf)")
         least = -math.inf if printed else 1.0
         length, shortest = (y * self.log_factor**7 * max(least, math.log(z)) for z in (y, c * y))
         return self._corollary(length, shortest, self.nu_dp_ftrl_rate(), constant, polylog, printed)
@@ -361,7 +371,9 @@ class FiniteRun(Record):
         For T >= c y ℓ⁷ max{1, log(c y)} it satisfies η log²(1/(ημ)) <= μρ/(c R⁴ d ℓ⁵) (published with η for μ and R²
         for R⁴), and with c >= 16 C² the condition of Theorem D.13 for ``NuFTRL(ημ)``.  ``constant`` is c >= 1.
         """
-        c, r2, log = checks.real("constant", constant, "[1, inf)"), self.problem.moment_bound, self.log_factor
+        c = checks.real("constant", constant, "[1, inf)")
+        r2 = self.problem.moment_bound
+        log = self.log_factor
         y = (r2 / self._mu) ** 2 * self.problem.eigenvalues.size / self.rho
         return min(1 / (c * r2 * log), 1 / (c * self._mu * y * log**7 * max(1.0, math.log(y))))
 

@@ -1,17 +1,19 @@
 """Bounds of the stationary error of linear regression and mean estimation, as published, corrected and sharpened.
 
 Every function takes a problem of ``theory.problems.quadratic`` and returns a bound of F_∞ = lim E F(θ_t) − F*, always
-with F(θ) − F* = ½ ‖θ − θ*‖²_H.  The paper mixes two conventions: its equation (22) has no ½, and Theorem C.18 is
-true there; under equations (6), (8) and (86), which have it, C.18 as printed is twice too large.  Square roots lost in
-some electronic copies of the paper are restored.
+with F(θ) − F* = ½ ‖θ − θ*‖²_H.  The paper mixes two conventions.  Its equation (22) has no factor ½, and with it
+Theorem C.18 is true.  Its equations (6), (8) and (86) have the factor, and with them the printed bound of C.18 is twice
+too large.  Square roots lost in some electronic copies of the paper are restored.
 
 Notation: s² is the residual variance, σ² = G² γ_∞²/(2ρ), b_j the averaged variance of the noise at x_j = η λ_j, and R²
 is ``problem.moment_bound``.  Lemma C.4, made exact, says (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j) with
 h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².
 
+N1, N2 and N3 are results of this project.
+
 References
 ----------
-Choquette-Choo et al., arXiv 2310.06771: Theorems 2.1, 2.2, C.14, C.15, C.18.  N1, N2, N3 are this project's.
+Choquette-Choo et al., arXiv 2310.06771: Theorems 2.1, 2.2, C.14, C.15, C.18.
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ def linear_lower_bound(
 ) -> float:
     """The error that remains when x xᵀ is replaced by its mean H: (η/2) Σ (s² λ_j + σ² b_j)/(2 − x_j).
 
-    A lower bound because the rest of the iterate is uncorrelated with this linear (LTI) part (Property C.7 and
-    Proposition C.19); ``inf`` where already that is unstable.  The error is at most 2/(2 − η R²) times it.
+    It is a lower bound because the rest of the iterate is uncorrelated with this linear (LTI) part (Property C.7 and
+    Proposition C.19).  It is ``inf`` if the linear part is unstable.  The error is at most 2/(2 − η R²) times the
+    bound.
     """
     variance = noise_variance(noise, rho, clip_norm)
     x = problem.rates
@@ -56,9 +59,9 @@ def trace_upper_bound(
 ) -> float:
     """N1: η (s² Tr H + σ² Σ b_j)/(2 (2 − η R²)) for η R² < 2, else ``inf``.
 
-    Holds for any inputs with E ‖x‖² x xᵀ ⪯ R² H, without the kurtosis constant and the series of Theorem C.14: take the
-    trace of the stationary second-moment equation.  An equality for isotropic Gaussian inputs.  ``moment_bound``
-    replaces the R² of the problem.
+    It holds for any inputs with E ‖x‖² x xᵀ ⪯ R² H, without the kurtosis constant and the series of Theorem C.14.  The
+    proof takes the trace of the stationary second-moment equation.  It is an equality for isotropic Gaussian inputs.
+    ``moment_bound`` replaces the R² of the problem.
     """
     variance = noise_variance(noise, rho, clip_norm)
     r2 = problem.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
@@ -79,7 +82,7 @@ def theorem_c14_upper_bound(
     """Theorem C.14, in the time domain, for η R² < 1 (else ``inf``).
 
     (1 + (1 − r)^{−2}) r² s² + (1 + C (1 − r)^{−2}) η σ² Σ b_j with r = sqrt(η R²) and C = ``kurtosis_constant``, 3 for
-    Gaussian inputs.  True, and about ten times what it bounds; ``trace_upper_bound`` is sharper.
+    Gaussian inputs.  The bound is true, and about ten times the error; ``trace_upper_bound`` is sharper.
     """
     return _c14(problem, noise, rho, clip_norm, kurtosis_constant, frequency_domain=False)
 
@@ -126,11 +129,13 @@ def theorem_c18_lower_bound(
 ) -> float:
     """First part of Theorem C.18 for one noise: (η/4) s² Tr H + (η²G²γ²/(8πρ)) ∫ |B|² h.
 
-    ``printed=True`` gives the published constants, twice these, which are false for the F with the factor ½: d = 1,
-    λ = 1, η = 0.01, independent noise, s = 0 has F_∞ = 0.00126904 and the printed bound 0.00251256.
+    ``printed=True`` gives the published constants, which are twice these and false for the F with the factor ½.
+    Counterexample: for d = 1, λ = 1, η = 0.01, independent noise and s = 0, F_∞ is 0.00126904 and the printed bound
+    0.00251256.
     """
     variance = noise_variance(noise, rho, clip_norm)
-    x, eta = problem.rates, problem.learning_rate
+    x = problem.rates
+    eta = problem.learning_rate
     if math.isinf(variance) or not (x < 2).all():
         return math.inf
     residual = eta / 4 * problem.residual_std**2 * float(problem.eigenvalues.sum())
@@ -146,12 +151,14 @@ def theorem_c18_universal_lower_bound(
 ) -> float:
     """Second part of Theorem C.18, over all noise: (η/4) s² Tr H + (η²G²/(16π²ρ)) (∫ sqrt(h))².
 
-    The noise with |B|² = h^{−1/2} minimises this bound; it does not minimise F_∞, as the paper says (see
-    ``optimal_error``).  ``printed=True`` gives the published last line ¼ (2 η s² + η² G²/(2ρ)) Tr H: its residual term
+    The noise with |B|² = h^{−1/2} minimises this bound.  The paper says that it minimises F_∞ too, which is false (see
+    ``optimal_error``).  ``printed=True`` gives the published last line ¼ (2 η s² + η² G²/(2ρ)) Tr H.  Its residual term
     is twice too large for the F with the factor ½.
     """
-    eta, trace = problem.learning_rate, float(problem.eigenvalues.sum())
-    unit, s2 = unit_variance(rho, clip_norm), problem.residual_std**2
+    eta = problem.learning_rate
+    trace = float(problem.eigenvalues.sum())
+    unit = unit_variance(rho, clip_norm)
+    s2 = problem.residual_std**2
     if printed:
         return (2 * eta * s2 + eta**2 * unit) * trace / 4
     if not (problem.rates < 2).all():
@@ -163,10 +170,12 @@ def theorem_c18_universal_lower_bound(
 def average_log_lower_bound(problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
     """N2, over all noise: (η/4) s² Tr H + (η²G²/(4ρ)) (Σ λ_j γ_∞²(x_j))²/Tr H with γ_∞²(x) = 1/agm(x, 2 − x).
 
-    At least (η²G²/(4π²ρ)) Tr H (avg_λ log(8/x_j))², averaged with weights λ_j: the log² that Theorem 2.2 has in its
-    upper bound only is unavoidable.  From C.18 by the concavity of the root.
+    The privacy term is at least (η²G²/(4π²ρ)) Tr H (avg_λ log(8/x_j))², with the average over weights λ_j.  So the log²
+    that Theorem 2.2 has in its upper bound only is unavoidable.  N2 follows from C.18 by the concavity of the root.
     """
-    eta, trace, x = problem.learning_rate, float(problem.eigenvalues.sum()), problem.rates
+    eta = problem.learning_rate
+    trace = float(problem.eigenvalues.sum())
+    x = problem.rates
     if not (x < 2).all():
         return math.inf
     seen = float((problem.eigenvalues * elliptic.mean_inverse_modulus(x)).sum())
@@ -177,14 +186,16 @@ def average_log_lower_bound(problem: QuadraticProblem, *, rho: float = 1.0, clip
 
 
 def nu_ftrl_upper_bound(problem: QuadraticProblem, nu: float, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
-    """N3: ν-DP-FTRL with 0 < ν <= ημ has at most the smaller of two errors, for η R² < 2 and x_j < 1.
+    """N3: an upper bound of the error of ν-DP-FTRL with 0 < ν <= ημ, for η R² < 2 and x_j < 1.
 
         (η s² Tr H/2 + η²G² log(8/ν)/(ρ log² 8) · min{ Tr H log(8/ν)/2, (2/π) Σ λ_j log(8/x_j) }) / (2 − η R²).
 
-    Theorem 2.2 and Proposition C.22 with the constants they leave open; one of the two logarithms need not see ν.
-    ``inf`` outside the stated range of η.
+    This is Theorem 2.2 and Proposition C.22 with explicit constants.  The second term of the minimum shows that only
+    one of the two logarithms depends on ν.  The bound is ``inf`` outside the stated range of η.
     """
-    eta, x, trace = problem.learning_rate, problem.rates, float(problem.eigenvalues.sum())
+    eta = problem.learning_rate
+    x = problem.rates
+    trace = float(problem.eigenvalues.sum())
     nu = checks.real("nu", nu, "(0, 2)")
     if nu > x.min():
         raise ValueError(f"nu must lie in (0, learning_rate × smallest eigenvalue] = (0, {x.min()!r}], got {nu!r}")
@@ -213,8 +224,8 @@ def mean_estimation_optimal_error_bounds(
 ) -> tuple[float, float]:
     """Theorem 2.1's optimum with explicit constants, as (lower, upper), for 0 < η < 2.
 
-    (1, (π/log 16)²) × (η²G²/(π²ρ)) log²(4/sqrt(η (2 − η))), and η s²/(2 (2 − η)) added to both.  The published
-    Θ(η² ρ⁻¹ log²(1/η)) fails as η → 1, where it is 0 and the optimum G²/(4ρ).
+    The bounds are (1, (π/log 16)²) × (η²G²/(π²ρ)) log²(4/sqrt(η (2 − η))), with η s²/(2 (2 − η)) added to both.  The
+    published Θ(η² ρ⁻¹ log²(1/η)) is wrong as η → 1, where it tends to 0 while the optimum tends to G²/(4ρ).
     """
     eta = problem.learning_rate
     if not eta < 2:

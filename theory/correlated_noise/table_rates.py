@@ -1,14 +1,15 @@
 """Rates of the stationary error: Tables 1, 2 and 4 of the correlated-noise paper, without their absolute constants.
 
-A function here returns the expression inside an O(·), Θ(·) or Ω(·): how the privacy part of F_∞ = lim E F(θ_t) − F*
-(residual variance 0) grows with the learning rate η, the dimension d, the eigenvalues λ_j of the Hessian H and the
-budget ρ.  The tables take the clip norm G = 1 and ‖H‖₂ = 1, so that Tr H is the effective dimension; here both are
-free.  The exact errors are in ``theory.problems.quadratic``, bounds with constants in ``published_bounds``.
+A function here returns the expression inside an O(·), Θ(·) or Ω(·).  It says how the privacy part of
+F_∞ = lim E F(θ_t) − F* (residual variance 0) grows with the learning rate η, the dimension d, the eigenvalues λ_j of
+the Hessian H and the budget ρ.  The tables take the clip norm G = 1 and ‖H‖₂ = 1, so that Tr H is the effective
+dimension; here both are free.  The exact errors are in ``theory.problems.quadratic``, bounds with constants in
+``published_bounds``.
 
-By default logarithms read log(8/·), which is within constants of the published log(1/·) for small arguments and does
-not vanish before the error does, and an unstable learning rate has the rate ``inf``.  ``printed=True`` gives what
-the tables print, and takes every η ‖H‖₂ <= 1 for stable as the caption of Table 1 does.  That is necessary and far from
-sufficient: H = I of dimension 128 with η = 1/65 diverges, and so does η Tr H > 2 always.
+By default a logarithm is log(8/·).  For small arguments it agrees with the published log(1/·) up to constants, and it
+stays positive where log(1/·) vanishes.  An unstable learning rate has the rate ``inf``.  ``printed=True`` gives the
+expressions of the tables, and treats every η ‖H‖₂ <= 1 as stable, as the caption of Table 1 does.  That condition is
+necessary and far from sufficient: H = I of dimension 128 with η = 1/65 diverges, and so does every η Tr H > 2.
 
 References
 ----------
@@ -51,7 +52,7 @@ def _stable(problem: QuadraticProblem, printed: bool) -> bool:
 def lower_bound_rate(
     problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0, printed: bool = False
 ) -> float:
-    """Table 1, first row: η² G² Tr H/ρ, below which no noise gets (up to a constant; 1/4 will do).
+    """Table 1, first row: η² G² Tr H/ρ, a lower bound for all noise up to a constant (1/4 is one that holds).
 
     ``bounds.average_log_lower_bound`` shows that a log² of the learning rate is missing.
     """
@@ -63,19 +64,19 @@ def lower_bound_rate(
 def stationary_error_rate(
     problem: QuadraticProblem, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0, printed: bool = False
 ) -> float:
-    """Tables 1 and 2: the rate of the stationary error due to privacy, for the noise that the tables name.
+    """Tables 1 and 2: the rate of the stationary error due to privacy, for the kinds of noise in the tables.
 
     Parameters
     ----------
     problem
-        Quadratic problem; its residual standard deviation plays no role.
+        Quadratic problem; its residual standard deviation is not used.
     noise
         ``DPSGD()``: Θ(η d G²/ρ).  ``NuFTRL(nu)`` with ν <= ημ: O(η² G² Tr H log²(8/ν)/ρ), ``inf`` at ν = 0.
         ``AntiPGD(damping)`` with damping ν <= 1: Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
     rho, clip_norm
         Budget in zCDP and G.
     printed
-        As published (see the module): log(1/ν), and η ‖H‖₂ <= 1 for stability.
+        Return the published rate, with log(1/ν) and with η ‖H‖₂ <= 1 for stability.
 
     Raises
     ------
@@ -90,7 +91,9 @@ def stationary_error_rate(
     and 1/16 to 1/4 of the third (Proposition C.24).
     """
     unit = 2 * unit_variance(rho, clip_norm)
-    eta, d, trace = problem.learning_rate, problem.eigenvalues.size, float(problem.eigenvalues.sum())
+    eta = problem.learning_rate
+    d = problem.eigenvalues.size
+    trace = float(problem.eigenvalues.sum())
     if isinstance(noise, DPSGD):
         rate = eta * d
     elif isinstance(noise, NuFTRL):
@@ -127,7 +130,7 @@ def balanced_anti_pgd_rate(
 ) -> float:
     """Table 2, last row: η^{3/2} G² sqrt(d Tr H)/ρ, damped anti-PGD at ``balanced_damping``.
 
-    The geometric mean of Noisy-SGD's rate and the lower bound, and half of ``stationary_error_rate`` there.
+    It is the geometric mean of the rate of Noisy-SGD and the lower bound, and half of ``stationary_error_rate`` there.
     """
     lower = lower_bound_rate(problem, rho=rho, clip_norm=clip_norm, printed=printed)
     sgd = stationary_error_rate(problem, DPSGD(), rho=rho, clip_norm=clip_norm, printed=printed)
@@ -147,20 +150,23 @@ def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int, *, printed: bool 
     steps
         T >= 1.
     printed
-        As published: log T or log(1/ν); T or 1/ν.  The last two are what large T makes of ν = 0 and ν > 0.
+        Return the published rate.  For ``NuFTRL`` it is log T at ν = 0 and log(1/ν) at ν > 0, for ``AntiPGD`` T and
+        1/ν.  These are the limits for large T.
 
     Notes
     -----
     γ_T² is between 0.31 and 0.481 times the second rate, and between 0.43 and 1 times the third.  (The text of
-    Section C.5 has γ_T = T for anti-PGD; that is γ_T², as in the table.)
+    Section C.5 gives γ_T = T for anti-PGD.  This is γ_T², as in the table.)
     """
     steps = checks.integer("steps", steps, 1)
     if isinstance(noise, DPSGD):
         return 1.0
     if isinstance(noise, NuFTRL):
-        nu, logarithmic = checks.real("nu", noise.nu, "[0, 1]"), True
+        nu = checks.real("nu", noise.nu, "[0, 1]")
+        logarithmic = True
     elif isinstance(noise, AntiPGD):
-        nu, logarithmic = checks.real("damping", noise.damping, "[0, 1]"), False
+        nu = checks.real("damping", noise.damping, "[0, 1]")
+        logarithmic = False
     else:
         raise TypeError(f"noise must be {_KNOWN}, for which rates are known, got {noise!r}")
     inverse = nu if printed and nu > 0 else max(nu, 1 / steps)
@@ -168,7 +174,7 @@ def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int, *, printed: bool 
 
 
 def squared_sensitivity_expansion(noise: ToeplitzNoise, steps: int) -> float:
-    """γ_T² up to terms that vanish quickly with T = ``steps``, for the noise of Table 2.
+    """γ_T² up to terms that vanish quickly as T = ``steps`` grows, for the kinds of noise in Table 2.
 
     ``NuFTRL(0)``: (ln T + γ_E + 4 ln 2)/π − 1/(4πT), below γ_T² by 5/(192π T²) to 0.0134/T² (these are the constants
     of Landau).  ``NuFTRL(nu)``: the limit 1/agm(ν, 2 − ν), above γ_T² by at most (1 − ν)^{2T}/(π T ν (2 − ν)).
@@ -230,22 +236,24 @@ def decay_rates(
     dimension
         d >= 1.
     learning_rate
-        0 < η < 1.  (Stability asks for more, η Tr H < 2 at least; it is not looked at.)
+        0 < η < 1.  (Stability needs at least η Tr H < 2; this is not checked.)
     rho
         Budget in zCDP.
     printed
-        The published row: d, sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0, 1/2, a < 1, 1, 2 and a > 1;
-        with log²(1/η) in the first and log²(d/η) times 1, log(d/η) at a = 1 and a at general a > 1 in the others.
+        Return the published row.  Its effective dimension is d, sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0,
+        1/2, other a < 1, 1, 2 and other a > 1.  Its logarithms are log²(1/η) at a = 0, log³(d/η) at a = 1 and
+        log²(d/η) elsewhere, with another factor a at general a > 1.
 
     Notes
     -----
-    Tr H is between D/2 and D for every a and d, and for Gaussian inputs and η R² <= 1 Noisy-FTRL's error at most 0.1473
-    of its rate (the trace of H times two logarithms, of which only one sees ν).  For d >= 2 the published rows are
-    within constants of this, or weaker; near a = 1 far weaker, where d^{1−a}/(1−a) and a/(a−1) have poles.
+    Tr H is between D/2 and D for every a and d.  For Gaussian inputs and η R² <= 1 the error of Noisy-FTRL is at most
+    0.1473 of its rate, which is the trace of H times two logarithms, one of which depends on ν.  For d >= 2 the
+    published rows agree with this row up to constants, or are weaker.  They are far weaker near a = 1, where
+    d^{1−a}/(1−a) and a/(a−1) have poles.
 
-    Two entries differ.  The published ratio at a = 2 has log³(d/η) where its own columns give log²(d/η).  And the
-    published Noisy-FTRL entry at general a > 1 is true but does not follow from Theorem 2.2, which it is derived from
-    and which gives a³/(a−1) instead of a²/(a−1).
+    Two entries differ.  The published ratio at a = 2 has log³(d/η) where its own columns give log²(d/η).  The published
+    Noisy-FTRL entry at general a > 1 is true, but it does not follow from Theorem 2.2, from which it is derived: that
+    gives a³/(a−1) instead of a²/(a−1).
     """
     a = checks.real("exponent", exponent, "[0, inf)")
     d = checks.integer("dimension", dimension, 1)
@@ -257,8 +265,9 @@ def decay_rates(
 
 
 def _uniform_row(a: float, d: int, eta: float) -> tuple[float, float, float]:
-    """Effective dimension, the same times logarithms for Noisy-FTRL and for the ratio."""
-    log_d, log = math.log(d), math.log(8 / eta)
+    """The effective dimension, and its products with the logarithms of Noisy-FTRL and of the ratio."""
+    log_d = math.log(d)
+    log = math.log(8 / eta)
     growth = (1 - a) * log_d
     dimension = 1 + (math.expm1(growth) / (1 - a) if growth else log_d)
     product = dimension * (log + a * log_d) * (log + min(a, 1) * log_d)
@@ -266,7 +275,8 @@ def _uniform_row(a: float, d: int, eta: float) -> tuple[float, float, float]:
 
 
 def _printed_row(a: float, d: int, eta: float) -> tuple[float, float, float]:
-    log_d, log = math.log(d), math.log(d / eta)
+    log_d = math.log(d)
+    log = math.log(d / eta)
     if a < 1:
         dimension = d ** (1 - a) / (1 if a == 0.5 else 1 - a)
         product = dimension * (math.log(1 / eta) if a == 0 else log) ** 2

@@ -1,1 +1,1 @@
-"""Numerical ground: checked arguments, records, number systems, elliptic integrals, quadrature and power series."""
+"""Shared numerics: checks of arguments, records, number systems, elliptic integrals, quadrature and power series."""

@@ -1,16 +1,17 @@
 """One formula, three number systems: float64 arrays, mpmath numbers and Arb balls.
 
-A closed form asks ``m = arithmetic(*arguments)`` for the functions that operators do not cover, and is then
-written once.  Beside the elementary functions there are two names that make a convergent iteration portable:
+A closed form calls ``m = arithmetic(*arguments)`` and takes the functions that operators do not cover from ``m``.  So
+it is written once for all three.  Two more functions make an iteration portable that converges quadratically, from
+both sides, to a limit between x and y:
 
 ``settled(x, y)``
-    The two ends of an iteration that converges quadratically agree so well that one more step would change
-    nothing; of balls also when only rounding is left between them.
+    True if x and y are so close that one more step changes nothing.  For balls it is also True if x and y differ by
+    rounding only.
 ``between(x, y)``
-    What is known of a limit that lies between x and y: their midpoint, and of balls their hull, which turns
-    the limit into an enclosure.
+    The limit.  For numbers this is the midpoint of x and y.  For balls it is their hull, which encloses the limit.
 
-Decimal constants of a claim are strings given to ``number``; a third of x is ``x / 3``, never ``(1/3) * x``.
+A claim passes its decimal constants as strings to ``number``.  A third of x is written ``x / 3``, because
+``(1/3) * x`` rounds 1/3 to a float.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Checks of arguments: one place, one wording.
 
-A bad argument raises ``ValueError`` (``TypeError`` where it is no number at all) that names the argument, its
-value and the admissible range.  Ranges are written as a mathematician writes them: ``"[0, 2)"``,
-``"(0, inf)"``.  An infinite end is always open here, so every checked number is finite.
+A bad argument raises ``ValueError``, or ``TypeError`` if it has the wrong type.  The message names the argument, its
+value and the admissible range.  Ranges are written as intervals: ``"[0, 2)"``, ``"(0, inf)"``.  An infinite end is
+always open, so every checked number is finite.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Kind = TypeVar("Kind")
 
-_ASYMMETRY = 1e-9  #: that rounding may leave, relative to the largest entry
+_ASYMMETRY = 1e-9  #: largest asymmetry that counts as rounding, relative to the largest entry
+_LARGEST_INTEGER = 2**53
 
 
 def _ends(interval: str) -> tuple[float, float]:
@@ -49,7 +50,7 @@ def real(name: str, value: object, interval: str = "(-inf, inf)") -> float:
 def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int | None = None) -> Array:
     """Return ``values`` as a read-only float64 array with entries in ``interval``.
 
-    ``ndim=1`` asks for a non-empty vector; ``None`` takes any shape, a scalar included.
+    ``ndim=1`` demands a non-empty vector.  ``None`` allows any shape, a scalar included.
     """
     try:
         array = np.asarray(values)
@@ -113,17 +114,20 @@ def positive_definite(name: str, values: object, size: int) -> Array:
 
 
 def integer(name: str, value: object, minimum: int) -> int:
-    """Return ``value`` as an int, at least ``minimum``."""
+    """Return ``value`` as an int, at least ``minimum`` and at most 2^53, up to which floats are exact."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
-    if value < minimum:
+    number = int(value)
+    if number < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
-    return int(value)
+    if number > _LARGEST_INTEGER:
+        raise ValueError(f"{name} must be an integer in [{minimum}, {_LARGEST_INTEGER}], got {value!r}")
+    return number
 
 
 def choice(name: str, value: object, options: tuple[str, ...]) -> str:
     """Return ``value``, one of ``options``."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
     return str(value)
 

@@ -33,10 +33,13 @@ def cel(kc: Any, q: Any, a: Any, c: Any) -> Any:
     In Bulirsch's letters p = q² and b = c q; q and c are passed because squares underflow first.
     """
     m = arithmetic(kc, q, a, c)
-    k, n, product = kc, m.number(1), kc
+    k = kc
+    n = m.number(1)
+    product = kc
     while True:
         a, c, q = a + c / q, 2 * (a * (product / q) + c), q + product / q
-        n_before, n = n, n + k
+        n_before = n
+        n = n + k
         if m.settled(k, n_before):
             break
         k = 2 * m.sqrt(product)

@@ -1,7 +1,8 @@
-"""Reciprocals of power series: the inverse of a lower-triangular Toeplitz matrix is the Toeplitz matrix of these.
+"""Reciprocals of power series.
 
-Short series are inverted term by term in double-double arithmetic, long ones by Newton's iteration with fast Fourier
-transforms in O(T log T).
+The inverse of a lower-triangular Toeplitz matrix is again one, and its first column is the reciprocal power series.
+Short series are inverted term by term in double-double arithmetic.  Long series are inverted by Newton's iteration with
+fast Fourier transforms in O(T log T).
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ _DOUBLE_DOUBLE_UNIT = 2.0**-100
 _UNIT = 2.0**-53
 
 
-def _newton_reciprocal(coefficients: Array, terms: int) -> Array:
-    """G ← g + g (1 − f g), doubling the number of correct terms.
+def newton_reciprocal(coefficients: Array, terms: int) -> Array:
+    """Coefficients of 1/f by Newton's iteration g ← g + g (1 − f g), which doubles the number of correct terms.
 
-    Where the result grows exponentially, each doubling runs on β_t r^{-t}, with the growth r of the terms found so
-    far; otherwise the rounding errors of its largest terms would drown the others.
+    There are fewer than ``terms`` where the coefficients overflow.
+
+    If the result grows exponentially, each doubling runs on β_t r^{-t}, where r is the growth of the terms found so
+    far.  Without this scaling the rounding errors of the largest terms would exceed the small ones.
     """
     series = np.array([1 / coefficients[0]])
     while series.size < terms:
@@ -35,7 +38,7 @@ def _newton_reciprocal(coefficients: Array, terms: int) -> Array:
         length = fft.next_fast_len(2 * n, real=True)
         known = fft.rfft(series * scale[:n], length)
         factor = fft.rfft(coefficients[:size] * scale[: coefficients.size], length)
-        missing = fft.irfft(factor * known, length)[n:size]  # what wraps around falls on the first n, which are known
+        missing = fft.irfft(factor * known, length)[n:size]  # the wrap-around only reaches the first n terms
         update = fft.irfft(fft.rfft(missing, length) * known, length)[: size - n]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             series = np.concatenate([series, -update / scale[n:]])
@@ -52,9 +55,13 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
     series : shape (terms,)
         Terms that exceed the range of floats, and all later ones, are ``inf``.
     error : float
-        An upper bound of ‖error‖₂/‖series‖₂.  With B s = 1 + ρ for the computed s the exact reciprocal is
-        s/(1 + ρ), hence error <= ‖s‖₁ ‖ρ‖₂/((1 − ‖ρ‖₁) ‖s‖₂).  Of the first route ρ is bounded by its rounding, of the
-        second it is computed, and the rounding of that added.  ``inf`` where this says nothing.
+        An upper bound of ‖error‖₂/‖series‖₂; ``inf`` if no bound is known.
+
+    Notes
+    -----
+    Let B s = 1 + r for the computed series s.  The exact reciprocal is s/(1 + r), hence
+    error <= ‖s‖₁ ‖r‖₂/((1 − ‖r‖₁) ‖s‖₂).  For short series the residual r is bounded by the rounding errors of the
+    algorithm.  For long series r is computed, and a bound of its own rounding errors is added.
     """
     from corrnoise.theory import recursions
 
@@ -64,17 +71,19 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
         series = np.empty(terms)
         recursions.reciprocal_series(coefficients, series)
     else:
-        series = _newton_reciprocal(coefficients, terms)
+        series = newton_reciprocal(coefficients, terms)
     finite = np.isfinite(series)
     if series.size < terms or not finite.all():
         first = int(np.argmin(finite)) if not finite.all() else series.size
-        overflown = np.full(terms, math.inf)
-        overflown[:first] = series[:first]
-        return overflown, math.inf
+        overflowed = np.full(terms, math.inf)
+        overflowed[:first] = series[:first]
+        return overflowed, math.inf
 
     with np.errstate(over="ignore", invalid="ignore"):
-        sum_f, norm_f = np.abs(coefficients).sum(), np.linalg.norm(coefficients)
-        sum_s, norm_s = np.abs(series).sum(), np.linalg.norm(series)
+        sum_f = np.abs(coefficients).sum()
+        norm_f = np.linalg.norm(coefficients)
+        sum_s = np.abs(series).sum()
+        norm_s = np.linalg.norm(series)
         if direct:
             unit = _DOUBLE_DOUBLE_UNIT * (coefficients.size + 4) * sum_f
             residual_1, residual_2 = unit * sum_s, unit * norm_s
@@ -82,9 +91,9 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
             length = fft.next_fast_len(2 * terms, real=True)
             residual = fft.irfft(fft.rfft(coefficients, length) * fft.rfft(series, length), length)[:terms]
             residual[0] -= 1
-            worst = 16 * _UNIT * math.log2(terms) * norm_f * norm_s  # rounding of an entry of a convolution by FFT
-            residual_1 = float(np.abs(residual).sum() + terms * worst)
-            residual_2 = float(np.linalg.norm(residual) + math.sqrt(terms) * worst)
+            rounding = 16 * _UNIT * math.log2(terms) * norm_f * norm_s  # of one entry of a convolution by FFT
+            residual_1 = float(np.abs(residual).sum() + terms * rounding)
+            residual_2 = float(np.linalg.norm(residual) + math.sqrt(terms) * rounding)
     if not residual_1 < 0.5:
         return series, math.inf
     return series, float(sum_s * residual_2 / ((1 - residual_1) * norm_s) + 2 * _UNIT)

@@ -7,7 +7,8 @@ log(1/a).  A uniform grid in ω would need more than 1/a nodes.
 
 **Gauss's rule** with 16 points on [−1, 1] integrates polynomials of degree 31 and all odd functions exactly.  If
 |f| <= M on the disc |z| <= 5/3, then also on the ellipse with foci ±1 and half axes (3 ± 1/3)/2, so the Chebyshev
-coefficients of f are at most 2 M 3^{−k}.  |∫ T_k| = 2/(k² − 1) for even k, and the rule gives at most 2, hence
+coefficients of f are at most 2 M 3^{−k}.  For even k, |∫ T_k| = 2/(k² − 1), and the rule applied to T_k gives at most 2
+in modulus.  Hence
 
     |∫ f − rule|  <=  Σ_{k = 32, 34, …} 2 M 3^{−k} (2 + 2/(k² − 1))  <  4.51 · 3^{−32} M.
 
@@ -26,7 +27,8 @@ import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)  #: of Gauss's rule on [−1, 1], to 2e-16 and (relatively) 7.1e-15
+#: Gauss's rule on [−1, 1]: nodes with absolute error 2e-16, weights with relative error 7.1e-15.
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 #: Radius of the disc on which the integrand is bounded, in units of half the width of the interval: a little more than
 #: 5/3, so that the rounding of its middle does not matter.
 DISC = 1.67
@@ -55,15 +57,15 @@ def circle_mean(
         Called as ``weighted_sum(c, s, w)`` with vectors of nodes c = cos(ω/2), s = sin(ω/2) (both accurate down
         to their smallest values) and weights; returns Σ w f, a number or an array of them.
     near_zero, near_pi
-        The widths of the narrowest features at ω = 0 and ω = π: for tan(ω/2) well below ``near_zero`` f is a
-        power of sin(ω/2).  At least 1e-300.
+        The widths of the narrowest features at ω = 0 and ω = π, at least 1e-300.  Where tan(ω/2) is well below
+        ``near_zero``, f is proportional to a power of sin(ω/2); the same holds at π with cos(ω/2) and ``near_pi``.
     order_zero, order_pi
-        These powers.  The integral diverges, and ``inf`` is returned, unless both exceed −1.
+        The exponents of these powers.  Unless both exceed −1, the integral diverges and ``inf`` is returned.
 
     Raises
     ------
     ArithmeticError
-        The rule has not settled, because f has features narrower than stated.
+        The rule did not settle, because f has features narrower than stated.
     """
     if order_zero <= -1 or order_pi <= -1:
         return math.inf
@@ -97,7 +99,7 @@ def modulus(gap: Any, c: Array, s: Array) -> Array:
 
 
 def _table(rates: Array, c: Array, s: Array) -> Iterator[tuple[slice, Array]]:
-    """Rows |1 − (1 − x) e^{iω}| for the rates x, some at a time."""
+    """Rows |1 − (1 − x) e^{iω}| for the rates x, in blocks that limit the memory."""
     rows = max(_BLOCK // c.size, 1)
     for first in range(0, rates.size, rows):
         part = slice(first, first + rows)
@@ -128,7 +130,7 @@ def root_spectrum_mean(rates: Array, weights: Array) -> float:
 def gauss_error(half: Array, largest: Array) -> Array:
     """Upper bound of the error of Gauss's rule on intervals of half the width ``half``.
 
-    ``largest`` is an upper bound of |f| on the discs around their middles with the radii ``DISC`` × ``half``, where f
-    is analytic.
+    The function f must be analytic on the discs with radius ``DISC`` × ``half`` around the middles of the intervals.
+    ``largest`` is an upper bound of |f| on these discs.
     """
     return np.asarray(4.51 * 3.0**-32 * half * largest)

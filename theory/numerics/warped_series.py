@@ -1,11 +1,11 @@
 """Power series in the all-pass variable ζ = (z − a)/(1 − a z), turned into power series in z, compiled.
 
 The coefficients of ζᵐ in z come from a cascade of m equal all-pass filters, x_m(t) = a (x_m(t−1) − x_{m−1}(t)) +
-x_{m−1}(t−1), each of norm 1.  Their rounding errors, known exactly to first order, run through the same cascade beside
-them, so that what is lost is of second order however long the cascade.  On an antidiagonal m + t = d of the cascade
-nothing depends on its neighbour, so the loops vectorise: 3 ns an entry.
+x_{m−1}(t−1), each of norm 1.  The rounding error of each entry is known exactly to first order.  These errors pass
+through the same cascade and are subtracted at the end, so the error that remains is of second order for cascades of any
+length.  The entries on an antidiagonal m + t = d do not depend on each other, so the loops vectorise: 3 ns an entry.
 
-Nothing here checks its arguments.
+The functions do not check their arguments.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numba
 import numpy as np
 
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
-_TINY = 1e-250  # smaller numbers are as good as 0, and their errors slow
-SPLITTER = 2.0**27 + 1  #: Veltkamp's: halves the digits of a float64 in two
+_TINY = 1e-250  # smaller values are set to 0: they do not matter, and their errors would be slow subnormal numbers
+SPLITTER = 2.0**27 + 1  #: factor of Veltkamp's splitting of a float64 into two halves of its digits
 
 
 @_jit
 def _advance(last, last_low, left, left_low, before, before_low, new, new_low, warp):  # type: ignore[no-untyped-def]
-    """One antidiagonal, and its errors, from the two before: ``new`` = warp (last − left) + before."""
+    """Compute one antidiagonal and its errors from the two before it: ``new`` = warp (last − left) + before."""
     split = SPLITTER * warp
     a_high = split - (split - warp)
     a_low = warp - a_high
@@ -42,9 +42,10 @@ def _advance(last, last_low, left, left_low, before, before_low, new, new_low, w
 
 @_jit
 def _gather(weights, values, values_low, sums, sums_low):  # type: ignore[no-untyped-def]
-    """Add weights × values to the sums, with the errors of the additions beside them."""
+    """Add weights × values to ``sums``, and the errors of these additions to ``sums_low``."""
     for i in range(weights.size):
-        p, q = sums[i], weights[i] * values[i]
+        p = sums[i]
+        q = weights[i] * values[i]
         u = p + q
         v = u - p
         sums[i] = u
@@ -55,13 +56,17 @@ def _gather(weights, values, values_low, sums, sums_low):  # type: ignore[no-unt
 def unwarped(series, warp, coefficients):  # type: ignore[no-untyped-def]
     """Fill ``coefficients`` with those of Σ_m series[m] ζᵐ in powers of z, O(len(series) × len(coefficients))."""
     count, steps = series.size, coefficients.size
-    x, low = np.zeros((3, count)), np.zeros((3, count))  # by m, the antidiagonals d − 2, d − 1 and d in turn
-    sums, sums_low = np.zeros(steps), np.zeros(steps)  # backwards in time
-    x[0, 0], sums[-1] = 1.0, series[0]
+    x, low = np.zeros((3, count)), np.zeros((3, count))  # three antidiagonals, d − 2, d − 1 and d, indexed by m
+    sums, sums_low = np.zeros(steps), np.zeros(steps)  # in reverse order of time
+    x[0, 0] = 1.0
+    sums[-1] = series[0]
     for d in range(1, count + steps - 1):
-        i, j, k = (d - 2) % 3, (d - 1) % 3, d % 3
+        i = (d - 2) % 3
+        j = (d - 1) % 3
+        k = d % 3
         x[k, 0] = low[k, 0] = 0.0
-        m, n = max(1, d - steps + 1), min(d + 1, count)
+        m = max(1, d - steps + 1)
+        n = min(d + 1, count)
         new, new_low = x[k, m:n], low[k, m:n]
         left, left_low = x[j, m - 1 : n - 1], low[j, m - 1 : n - 1]
         before, before_low = x[i, m - 1 : n - 1], low[i, m - 1 : n - 1]

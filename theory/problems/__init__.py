@@ -1,1 +1,1 @@
-"""Problems on which noise acts: quadratic, strongly convex, and empirical risks."""
+"""Optimisation problems: quadratic losses, strongly convex losses, and empirical risks."""

@@ -25,7 +25,11 @@ _LARGEST_DIMENSION = 500
 
 @dataclass(frozen=True)
 class InputMoments:
-    """Fourth, sixth and eighth moments of a standardised coordinate; ``code`` and ``freedom`` name its distribution."""
+    """Fourth, sixth and eighth moments of a standardised coordinate.
+
+    ``code`` and ``freedom`` tell the simulation which distribution to draw from: 0 normal, 1 uniform, 2 signs, and
+    3 Student's t with ``freedom`` degrees of freedom.
+    """
 
     fourth: float
     sixth: float
@@ -59,11 +63,13 @@ class InputMoments:
 
 
 class _Change(NamedTuple):
-    """What a step φ ← φ − x z ⟨z, φ⟩ adds to M, all shape (d, d) and i = j like the rest:
+    """The change of M in a step φ ← φ − x z ⟨z, φ⟩.
 
-    −decay_ij M_ij + own_ij M_ii + own_ji M_jj + rows_ij R_i + rows_ji R_j + total_ij Σ R_k + quartic_ij Σ M_kk
+    Entry (i, j) of M changes by
 
-    with R_i = Σ_k M_ik.
+        −decay_ij M_ij + own_ij M_ii + own_ji M_jj + rows_ij R_i + rows_ji R_j + total_ij Σ R_k + quartic_ij Σ M_kk
+
+    with R_i = Σ_k M_ik.  All fields have shape (d, d), and the formula holds for i = j too.
     """
 
     decay: Array
@@ -74,63 +80,80 @@ class _Change(NamedTuple):
 
 
 def _change(rates: Array, inputs: InputMoments) -> _Change:
-    k, m6, m8 = inputs.fourth, inputs.sixth, inputs.eighth
-    x, y = rates[:, np.newaxis], rates[np.newaxis, :]
+    k = inputs.fourth
+    m6 = inputs.sixth
+    m8 = inputs.eighth
+
+    # Off the diagonal; x belongs to the row and y to the column.
+    x = rates[:, np.newaxis]
+    y = rates[np.newaxis, :]
     xy = x * y
-    decay = 2 * (x + y) - 8 * xy - (k - 1) * (x**2 + y**2 - 6 * xy * (x + y) + 6 * (k - 1) * xy**2)
-    own = (m6 - 7 * k + 6) * xy**2 - 2 * (k - 3) * xy * y
-    rows = y**2 * (1 - 6 * x + 6 * (k - 1) * x**2)
-    total, quartic = 3 * xy**2, (k - 3) * xy**2
-    x = rates
+    change = _Change(
+        decay=2 * (x + y) - 8 * xy - (k - 1) * (x**2 + y**2 - 6 * xy * (x + y) + 6 * (k - 1) * xy**2),
+        own=(m6 - 7 * k + 6) * xy**2 - 2 * (k - 3) * xy * y,
+        rows=y**2 * (1 - 6 * x + 6 * (k - 1) * x**2),
+        total=3 * xy**2,
+        quartic=(k - 3) * xy**2,
+    )
+
+    # On the diagonal; z is the only rate.
+    z = rates
     fourth = m8 - 6 * m6 + (6 - k) * k
-    np.fill_diagonal(decay, x * (4 - 6 * (k - 1) * x + 4 * (m6 - 3 * k) * x**2 - fourth * x**3))
-    np.fill_diagonal(own, 0.0)
-    np.fill_diagonal(rows, 3 * x**2 * (1 - 2 * k * x + (m6 - k) * x**2))
-    np.fill_diagonal(total, 3 * k * x**4)
-    np.fill_diagonal(quartic, (k - 3) * k * x**4)
-    return _Change(decay, own, rows, total, quartic)
+    np.fill_diagonal(change.decay, z * (4 - 6 * (k - 1) * z + 4 * (m6 - 3 * k) * z**2 - fourth * z**3))
+    np.fill_diagonal(change.own, 0.0)
+    np.fill_diagonal(change.rows, 3 * z**2 * (1 - 2 * k * z + (m6 - k) * z**2))
+    np.fill_diagonal(change.total, 3 * k * z**4)
+    np.fill_diagonal(change.quartic, (k - 3) * k * z**4)
+    return change
+
+
+def _inflow(change: _Change, diagonal: Array, sums: Array) -> Array:
+    """The terms of ``change`` but the decay, shape (d, d), from the diagonal M_ii and the row sums R_i."""
+    half = change.own * diagonal[:, np.newaxis] + change.rows * sums[:, np.newaxis]
+    return np.asarray(half + half.T + change.total * sums.sum() + change.quartic * diagonal.sum())
 
 
 def fourth_moment_step(moments: Array, rates: Array, inputs: InputMoments) -> Array:
     """One step of M_ij = E φ_i² φ_j² without any source, shape (d, d), for φ ← φ − x z ⟨z, φ⟩ with finite moments."""
     change = _change(rates, inputs)
-    own, rows = np.diag(moments), moments.sum(axis=1)
-    half = change.own * own[:, np.newaxis] + change.rows * rows[:, np.newaxis]
-    after = (1 - change.decay) * moments + half + half.T + change.total * rows.sum() + change.quartic * own.sum()
-    return np.asarray(after)
+    return (1 - change.decay) * moments + _inflow(change, np.diag(moments), moments.sum(axis=1))
+
+
+def _fixed_point(change: _Change) -> Array:
+    """The solution M of decay × M = 1 + inflow(M), shape (d, d).
+
+    The inflow depends on M through its diagonal m and its row sums R alone, so the matrix equation becomes
+
+        ( m )   ( A  B ) ( m )   ( diagonal of 1/decay )
+        ( R ) = ( C  D ) ( R ) + ( row sums of 1/decay ).
+    """
+    source = 1 / change.decay
+    scaled = _Change(change.decay, *(source * part for part in change[1:]))
+    size = len(source)
+    ones = np.ones(size)
+    a = np.outer(np.diag(scaled.quartic), ones)
+    b = np.outer(np.diag(scaled.total), ones) + np.diag(2 * np.diag(scaled.rows))
+    c = np.outer(scaled.quartic.sum(axis=1), ones) + scaled.own.T + np.diag(scaled.own.sum(axis=1))
+    d = np.outer(scaled.total.sum(axis=1), ones) + scaled.rows.T + np.diag(scaled.rows.sum(axis=1))
+    right = np.concatenate([np.diag(source), source.sum(axis=1)])
+    diagonal, sums = np.split(np.linalg.solve(np.eye(2 * size) - np.block([[a, b], [c, d]]), right), 2)
+    return source + _inflow(scaled, diagonal, sums)
 
 
 def fourth_moments_are_finite(rates: Array, inputs: InputMoments) -> bool:
     """Whether the fourth moments of the iterates converge, for stable second moments and Gaussian noise.
 
-    The recursion of M is a matrix without negative entries where m_4 >= 3/2, so it contracts if and only if
-    M = step(M) + 1 has a positive solution: 2 d equations for its diagonal and its row sums.  For signs η ‖x‖² is
-    always Σ x_j < 2, and no step lengthens θ − θ*.  Beyond 500 dimensions the two smallest rates are lumped into one,
-    again and again, which errs on the side of divergence.
+    For m_4 >= 3/2 the recursion of M is a matrix without negative entries, so it contracts if and only if
+    M = step(M) + 1 has a positive solution.  For signs, η ‖x‖² is always Σ x_j < 2, and no step increases ‖θ − θ*‖.
+    Beyond 500 dimensions the two smallest rates are added up, repeatedly, until 500 are left.  This errs on the side of
+    divergence.
     """
     if inputs.fourth == 1:
         return True
     if not math.isfinite(inputs.eighth):
         return False
-    lumped = np.maximum(rates, 1e-60).tolist()  # the smallest matter little, and their squares shall not vanish
+    lumped = np.maximum(rates, 1e-60).tolist()  # the squares of smaller rates would underflow
     heapq.heapify(lumped)
     while len(lumped) > _LARGEST_DIMENSION:
         heapq.heappush(lumped, heapq.heappop(lumped) + heapq.heappop(lumped))
-    x = np.array(lumped)
-    change = _change(x, inputs)
-
-    # M = (1 + …)/decay, so its diagonal and its row sums follow from themselves
-    weights = 1 / change.decay
-    own, rows, total, quartic = (weights * part for part in change[1:])
-    ones = np.ones(x.size)
-    feedback = [
-        [np.outer(np.diag(quartic), ones), np.outer(np.diag(total), ones) + np.diag(2 * np.diag(rows))],
-        [
-            np.outer(quartic.sum(axis=1), ones) + own.T + np.diag(own.sum(axis=1)),
-            np.outer(total.sum(axis=1), ones) + rows.T + np.diag(rows.sum(axis=1)),
-        ],
-    ]
-    source = np.concatenate([np.diag(weights), weights.sum(axis=1)])
-    diagonal, sums = np.split(np.linalg.solve(np.eye(2 * x.size) - np.block(feedback), source), 2)
-    half = own * diagonal[:, np.newaxis] + rows * sums[:, np.newaxis]
-    return bool((weights + half + half.T + total * sums.sum() + quartic * diagonal.sum() > 0).all())
+    return bool((_fixed_point(_change(np.array(lumped), inputs)) > 0).all())

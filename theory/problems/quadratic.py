@@ -1,23 +1,22 @@
-"""Quadratic problems, on which correlated noise is understood exactly: mean estimation and linear regression.
+"""Quadratic problems, for which the error of correlated noise is known exactly: mean estimation and linear regression.
 
-With noise coefficients β, learning rate η and stochastic gradients g_t a run makes the steps
+With noise coefficients β, learning rate η and stochastic gradients g_t, a run makes the steps
 
-    θ_{t+1} = θ_t − η (g_t + Σ_τ β_τ w_{t−τ}),    w_t ~ N(0, σ² I),   σ² = G² γ²/(2ρ),
+    θ_{t+1} = θ_t − η (g_t + Σ_τ β_τ w_{t−τ}),    w_t ~ N(0, σ² I),   σ² = G² γ²/(2ρ).
 
-(Noisy-FTRL: nothing is clipped), and F(θ) − F* = ½ ‖θ − θ*‖²_H.  In the eigenbasis of the Hessian H, with eigenvalues
-λ_j, x_j = η λ_j and inputs of independent coordinates with kurtosis k_j, everything depends on the noise through γ and
-the averaged variances b_j = b(x_j) alone.  With g_j = 1/(1 − (k_j − 1) x_j/2), A = (η/2) Σ λ_j g_j and residual
-variance s²,
+No gradient is clipped (the paper calls this Noisy-FTRL), and F(θ) − F* = ½ ‖θ − θ*‖²_H.  We work in the eigenbasis of
+the Hessian H with eigenvalues λ_j, write x_j = η λ_j, and assume inputs of independent coordinates with kurtosis k_j.
+Then the error depends on the noise only through γ and the averaged variances b_j = b(x_j).  Let s² be the residual
+variance, g_j = 1/(1 − (k_j − 1) x_j/2) and A = (η/2) Σ λ_j g_j.  The stationary error is given by
 
-    E1   q (1 − A) = (η/2) Σ (s² λ_j + σ² b_j) g_j,   lim E F(θ_t) − F* = q/2,
+    E1   q (1 − A) = (η/2) Σ (s² λ_j + σ² b_j) g_j,   lim E F(θ_t) − F* = q/2.
 
-valid, and the errors finite, if and only if A < 1 and (k_j − 1) x_j < 2 for all j; Gaussian inputs have k_j = 3.  The
-proofs use that all cross terms between different sources vanish.  ``learning_curve`` (formula E2) is the recursion
-behind it, and minimising E1 over all noise gives ``optimal_error`` (formula E3).  Mean estimation is the case d = 1,
-λ = k = 1.
+It is finite if and only if A < 1 and (k_j − 1) x_j < 2 for all j.  Gaussian inputs have k_j = 3.  The proof uses that
+all cross terms between different sources vanish.  ``learning_curve`` (formula E2) is the recursion whose limit is E1.
+Minimising E1 over all noise gives ``optimal_error`` (formula E3).  Mean estimation is the case d = 1, λ = k = 1.
 
-E1 to E3 are this project's; Theorems 2.1, 2.2 and C.14 to C.18 of Choquette-Choo et al.,
-arXiv 2310.06771, bound the same quantities and stand in ``corrnoise.theory.correlated_noise.published_bounds``.
+E1 to E3 are results of this project.  Theorems 2.1, 2.2 and C.14 to C.18 of Choquette-Choo et al., arXiv 2310.06771,
+bound the same quantities; they are in ``corrnoise.theory.correlated_noise.published_bounds``.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ def power_law(dimension: int, decay: float) -> Array:
 class QuadraticProblem(Record, ABC):
     """A quadratic loss whose stochastic gradients have independent coordinates in the eigenbasis of its Hessian.
 
-    All errors are F − F* with the factor ½, in the units of λ θ².  The privacy budget ``rho`` is in units of zCDP, the
-    clip norm G in units of gradients; errors due to privacy scale with G²/ρ.  An unstable learning rate, or noise whose
-    sensitivity diverges, has the error ``inf``.
+    All errors are F − F* with the factor ½, in the units of λ θ².  ``rho`` is the zCDP budget, and the clip norm G has
+    the units of a gradient; the errors due to privacy scale with G²/ρ.  The error is ``inf`` for an unstable learning
+    rate, and for noise whose sensitivity diverges.
 
     Accuracy: 1e-13 relative, divided by the distances 1 − A and min_j (1 − (k_j − 1) x_j/2) to instability.
     """
@@ -99,10 +98,10 @@ class QuadraticProblem(Record, ABC):
     # -- exact errors --------------------------------------------------------------------------------------------------
 
     def contributions(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> Array:
-        """What each eigendirection contributes to ``stationary_error``, shape (d,): ½ λ_j lim E (θ_t − θ*)_j².
+        """The contribution of each eigendirection to ``stationary_error``, shape (d,): ½ λ_j lim E (θ_t − θ*)_j².
 
-        Remarks C.16 and C.23 of arXiv 2310.06771 estimate the shares up to constants; here they are exact.  The part
-        λ_j q that comes back through the error itself is included.
+        Remarks C.16 and C.23 of arXiv 2310.06771 estimate these shares up to constants; here they are exact.  Each
+        includes its part of the gradient noise that the error itself causes.
         """
         variance = noise_variance(noise, rho, clip_norm)
         if not self.instability() < 1 or math.isinf(variance):
@@ -123,7 +122,7 @@ class QuadraticProblem(Record, ABC):
         """Exact minimum of ``stationary_error`` over all noise coefficients (formula E3).
 
         [(η/2) s² Σ λ_j g_j + (η² G²/(4ρ)) J²]/(2 (1 − A)) with J = (1/2π) ∫ sqrt(h̃), h̃(ω) = Σ λ_j (2 − x_j) g_j /
-        |1 − x_j − e^{iω}|²; attained by |B|² = h̃^{−1/2}.
+        |1 − x_j − e^{iω}|².  The noise with |B|² = h̃^{−1/2} attains it.
         """
         if not self.instability() < 1:
             return math.inf
@@ -180,10 +179,11 @@ class QuadraticProblem(Record, ABC):
     # -- bounds --------------------------------------------------------------------------------------------------------
 
     def lower_bound(self, noise: ToeplitzNoise | None = None, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
-        """A lower bound of ``stationary_error``: of all noise, or the linear part of it for one noise.
+        """A lower bound of ``stationary_error``, for all noise or for one noise.
 
-        Without noise the larger of ``bounds.theorem_c18_universal_lower_bound`` (corrected) and
-        ``bounds.average_log_lower_bound`` (N2); with noise ``bounds.linear_lower_bound``.
+        For ``noise=None`` the bound holds for all noise.  It is the larger of the corrected
+        ``bounds.theorem_c18_universal_lower_bound`` and ``bounds.average_log_lower_bound`` (N2).  For one noise it is
+        ``bounds.linear_lower_bound``.
         """
         if noise is not None:
             return bounds.linear_lower_bound(self, noise, rho=rho, clip_norm=clip_norm)
@@ -201,7 +201,7 @@ class QuadraticProblem(Record, ABC):
 
 
 def checked_quadratic(problem: object) -> QuadraticProblem:
-    """Return ``problem``, if it is a quadratic one."""
+    """Return ``problem``; raise ``TypeError`` unless it is a quadratic problem."""
     if not isinstance(problem, QuadraticProblem):
         raise TypeError(f"problem must be MeanEstimation or LinearRegression, got {problem!r}")
     return problem

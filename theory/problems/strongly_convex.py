@@ -1,4 +1,4 @@
-"""Smooth strongly convex losses: a bound on the error of correlated noise, one frequency at a time.
+"""Smooth strongly convex losses: an upper bound of the error of correlated noise, as an integral over frequencies.
 
 F is μ-strongly convex and L-smooth.  It is the mean of G-Lipschitz losses plus a regulariser: the gradient of an
 example has norm G at most, so no gradient is clipped, and the strong convexity comes from the regulariser, whose
@@ -6,10 +6,11 @@ gradient depends on no example.  (A mean of G-Lipschitz losses alone is not stro
 
     θ_{t+1} = θ_t − η (∇F(θ_t) + ŵ_t + Σ_τ β_τ w_{t−τ}),    w_t ~ N(0, σ² I_d),   σ² = G² γ_∞²/(2ρ),
 
-with E ‖ŵ_t‖² <= σ_sgd² given the past.  With m = ημ, l = ηL, δ = l − m everything else is free of units.
+with E ‖ŵ_t‖² <= σ_sgd² given the past.  In terms of m = ημ, l = ηL and δ = l − m all other quantities are free of
+units.
 
 **The bound** (Theorem 3.1 of the paper, corrected).  Take a multiplier Λ(ω) = c_0 + Σ_{τ≠0} c_τ (1 − e^{−iωτ}) with all
-c >= 0 and Σ c_τ finite, write Λ = a + ib and, with x = 1 − cos ω, s = sin ω, β = x − l − is and ε = 0 or 1,
+c >= 0 and Σ c_τ finite.  Write Λ = a + ib, x = 1 − cos ω, s = sin ω and β = x − l − is, and let ε be 0 or 1:
 
     slack  u = 2 (R a + δ s b) + ε |β|² − l δ,    R = x (2 − m − l) + m l,
     gain   ξ = (δ |Λ|² + l (2a + ε))/u.
@@ -20,8 +21,8 @@ If u > 0 at all ω, then
 
 ε = 0 is the paper's criterion ``"distance"``, which bounds L ‖θ − θ*‖²/2 >= F − F*.  ε = 1, ``"objective"``, starts
 from F − F* <= L ‖θ − θ*‖²/2 − ‖L(θ − θ*) − ∇F‖²/(2(L − μ)) and is never looser.  ``docs/strongly-convex-bound.md`` has
-the proof, the errata of the printed theorem with counterexamples, and the places where the bound is loose.  The best
-multiplier is searched in ``corrnoise.solvers.strongly_convex.bound``.
+the proof, the errata of the printed theorem with counterexamples, and the places where the bound is loose.
+``corrnoise.solvers.strongly_convex.bound`` searches for the best multiplier.
 
 References
 ----------
@@ -45,8 +46,8 @@ from corrnoise.theory.numerics.records import Record, record
 Criterion = Literal["distance", "objective"]
 CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
 
-_ROUNDING = 64 * UNIT  # of a term of the slack or of the gain, relative; elementary functions within 8 units
-_OUTWARDS = 1 + 1e-9  # outweighs the rounding of a bound on a disc
+_ROUNDING = 64 * UNIT  # relative, of a term of the slack or of the gain, if elementary functions err by 8 units
+_OUTWARDS = 1 + 1e-9  # exceeds the rounding errors of a bound on a disc
 
 
 class GainOnDiscs(NamedTuple):
@@ -60,7 +61,7 @@ class GainOnDiscs(NamedTuple):
 
 @dataclass(frozen=True)
 class FrequencyCondition:
-    """Slack and gain at given frequencies, as functions of the multiplier Λ = a + ib there; arrays of one shape.
+    """Slack and gain at given frequencies, as functions of the multiplier Λ = a + ib there.  All arrays have one shape.
 
     In the cone form the condition u > 0, ξ >= (δ |Λ|² + l (2a + ε))/u reads ‖(2 X₁, 2 X₂, u − v)‖ <= u + v with
     v = δ ξ + 2a + ε, X₁ = (2x − m − l) a + ε (x − l) and X₂ = 2 s a + δ b + ε s.
@@ -92,7 +93,7 @@ class FrequencyCondition:
             return np.where(u > 0, above / u, np.inf)
 
     def _slack_error(self, a: Array, b: Array, error: float) -> Array:
-        """By how much ``slack`` may differ from u if Λ is known within ``error``, the rounding of it included."""
+        """Upper bound of |slack − u| if Λ is known within ``error``; rounding errors are included."""
         constants = self.epsilon * (self.slow * self.fast + 2 * self.x * abs(1 - self.fast))
         constants = constants + (1 - self.epsilon) * self.fast * self.width
         by_a = self.r * (error + _ROUNDING * np.abs(a))
@@ -100,9 +101,9 @@ class FrequencyCondition:
         return np.asarray(2 * (by_a + by_b) + _ROUNDING * constants)
 
     def upper_gain(self, a: Array, b: Array, error: float) -> Array:
-        """Upper bound of ξ for every Λ with |Λ − (a + ib)| <= ``error``, the rounding of this formula included.
+        """Upper bound of ξ for every Λ with |Λ − (a + ib)| <= ``error``, rounding errors included.
 
-        ``inf`` where the slack is not certainly positive.
+        It is ``inf`` where the slack is not certainly positive.
         """
         u = self.slack(a, b) - self._slack_error(a, b, error)
         above = self.width * (np.hypot(a, b) + error) ** 2 + self.fast * (2 * (np.abs(a) + error) + self.epsilon)
@@ -124,8 +125,8 @@ class FrequencyCondition:
 
         Notes
         -----
-        With |sin z − sin ω| and |cos z − cos ω| bounded by hyperbolic functions of the radius, all terms of u change by
-        a known amount at most.  The numerator of ξ is δ Λ(z) Λ(−z) + l (2 a(z) + ε).
+        |sin z − sin ω| and |cos z − cos ω| are bounded by hyperbolic functions of the radius, which bounds the change
+        of every term of u.  The numerator of ξ is δ Λ(z) Λ(−z) + l (2 a(z) + ε).
         """
         cosine = np.abs(1 - self.x)
         odd = np.sinh(radii)
@@ -144,14 +145,15 @@ class FrequencyCondition:
         return GainOnDiscs(self.gain(a, b), slack, largest, least)
 
     def cone(self, a: Array, b: Array) -> tuple[Array, Array]:
-        """X₁ and X₂; affine in a and b, whatever holds them."""
+        """X₁ and X₂, which are affine in a and b."""
         first = (2 * self.x - self.slow - self.fast) * a + self.epsilon * (self.x - self.fast)
         return first, 2 * self.s * a + self.width * b + self.epsilon * self.s
 
     def envelope(self) -> Array:
-        """The largest gain of a quadratic, max over h in [m, l] of (l or h)/|1 − h − e^{iω}|²: no ξ can be below.
+        """The largest gain of a quadratic loss, a lower bound of every ξ.
 
-        ``"distance"`` has l in the numerator, ``"objective"`` h.
+        It is the maximum over h in [m, l] of l/|1 − h − e^{iω}|² for ``"distance"``, and of h/|1 − h − e^{iω}|² for
+        ``"objective"``.
         """
         h = np.clip(np.sqrt(2 * self.x) if self.epsilon else self.x, self.slow, self.fast)
         distance = (h * self.cosine) ** 2 + (2 - h) ** 2 * self.x / 2

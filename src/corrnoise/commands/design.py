@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from corrnoise.designs.record import Problem
+    from corrnoise.designs.covered_noise import Problem
     from corrnoise.designs.spectra import Spectrum
 
 SUMMARY = "design noise for a problem and a budget: coefficients, poles, noise multiplier, expected errors"

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from corrnoise.designs.covered_noise import CoveredNoise
 from corrnoise.support.serialise import plain
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -35,7 +36,6 @@ from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 if TYPE_CHECKING:
-    from corrnoise.designs.record import Design
     from corrnoise.solvers.tuning import TunedRun
 
 Progress = Callable[[str], None]
@@ -137,7 +137,7 @@ class Comparison(Record):
         }
 
 
-def compare(design: Design, progress: Progress | None = None) -> Comparison:
+def compare(design: CoveredNoise, progress: Progress | None = None) -> Comparison:
     """The comparison of a design with DP-SGD, anti-PGD and ν-DP-FTRL.
 
     Parameters
@@ -181,7 +181,7 @@ def alternatives(budget: dict[str, Any]) -> dict[str, Callable[[QuadraticProblem
     }
 
 
-def _quadratic_rows(design: Design, problem: QuadraticProblem, show: Progress) -> list[Row]:
+def _quadratic_rows(design: CoveredNoise, problem: QuadraticProblem, show: Progress) -> list[Row]:
     budget = design.budget
     show("errors: the smallest of all noise")
     smallest = problem.optimal_error(**budget)
@@ -205,7 +205,7 @@ def _quadratic_rows(design: Design, problem: QuadraticProblem, show: Progress) -
     return _with_ratios(rows)
 
 
-def _final_error(design: Design, problem: QuadraticProblem, noise: ToeplitzNoise) -> float | None:
+def _final_error(design: CoveredNoise, problem: QuadraticProblem, noise: ToeplitzNoise) -> float | None:
     if design.steps is None:
         return None
     run: dict[str, Any] = {"horizon": design.steps, "initial_offset": design.initial_offset}
@@ -213,7 +213,7 @@ def _final_error(design: Design, problem: QuadraticProblem, noise: ToeplitzNoise
 
 
 def _tuned(
-    design: Design,
+    design: CoveredNoise,
     problem: QuadraticProblem,
     method: str,
     noise_for: Callable[[QuadraticProblem], ToeplitzNoise],
@@ -249,7 +249,7 @@ def _with_ratios(rows: list[Row]) -> list[Row]:
 # -- strongly convex losses --------------------------------------------------------------------------------------------
 
 
-def _bounds(design: Design, problem: StronglyConvex, show: Progress) -> list[Row]:
+def _bounds(design: CoveredNoise, problem: StronglyConvex, show: Progress) -> list[Row]:
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
     from corrnoise.solvers.tuning import best_nu
 

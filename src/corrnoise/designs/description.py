@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import Any
 
-from corrnoise.designs.record import FORMAT, VERSION
+from corrnoise.designs.comparison import Comparison
+from corrnoise.designs.covered_noise import FORMAT, VERSION, CoveredNoise
 from corrnoise.solvers.rational.exchange import CONVENTIONS
 from corrnoise.support.serialise import plain
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.privacy import gaussian_noise_multiplier
 
-if TYPE_CHECKING:
-    from corrnoise.designs.record import Design
 
-
-def description(design: Design) -> dict[str, Any]:
+def description(design: CoveredNoise, comparison: Comparison | None) -> dict[str, Any]:
     """Everything but the coefficients, in plain lists, strings and numbers."""
     return {
         "format": f"{FORMAT} {VERSION}",
@@ -30,14 +29,19 @@ def description(design: Design) -> dict[str, Any]:
             "noising_coef": _form(design, "noising_coef"),
         },
         "buffers": _buffers(design),
-        "comparison": None if design.problem is None else design.comparison.description(),
+        "comparison": None if comparison is None else comparison.description(),
         "notes": list(design.notes),
         "metadata": dict(design.metadata),
         "conventions": CONVENTIONS,
     }
 
 
-def _privacy(design: Design) -> dict[str, Any]:
+def as_json(design: CoveredNoise, comparison: Comparison | None) -> str:
+    """The description as JSON text; numbers are read back without loss."""
+    return json.dumps(description(design, comparison), indent=2, allow_nan=False) + "\n"
+
+
+def _privacy(design: CoveredNoise) -> dict[str, Any]:
     names = ("rho", "clip_norm", "adjacency", "steps")
     return {
         **{name: getattr(design, name) for name in names},
@@ -46,7 +50,7 @@ def _privacy(design: Design) -> dict[str, Any]:
     }
 
 
-def _stream(design: Design) -> dict[str, Any] | None:
+def _stream(design: CoveredNoise) -> dict[str, Any] | None:
     stream = design.stream
     if stream is None:
         return None
@@ -57,7 +61,7 @@ def _stream(design: Design) -> dict[str, Any] | None:
     return {**numbers, "noise_multiplier": design.stream_multiplier}
 
 
-def _buffers(design: Design) -> dict[str, Any]:
+def _buffers(design: CoveredNoise) -> dict[str, Any]:
     """The buffers where they hold in some type; otherwise only the reasons."""
     multiplier = design.buffers_multiplier
     numbers: dict[str, Any] = {}
@@ -67,7 +71,7 @@ def _buffers(design: Design) -> dict[str, Any]:
     return {**numbers, "noise_multiplier": multiplier, **_form(design, "buffers")}
 
 
-def _form(design: Design, form: str) -> dict[str, Any]:
+def _form(design: CoveredNoise, form: str) -> dict[str, Any]:
     """The multipliers of a form by type, and the reason for every type in which it is refused."""
     refused = {one.dtype: one.reason for one in design.handover if one.form == form and one.reason}
     return {"noise_multipliers": design.multipliers(form), "refused": refused}

@@ -30,6 +30,8 @@ from corrnoise.designs.comparison import (
     WORST,
     Comparison,
 )
+from corrnoise.designs.covered_noise import CoveredNoise, Problem
+from corrnoise.designs.report import report
 from corrnoise.figures.publication import PAGE_WIDTH, STYLE, Data, PaperFigure, Series, csv_text
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from corrnoise.designs.record import Design, Problem
 
 NOTHING = "no privacy noise"
 TUNED_SGD = "DP-SGD, its best learning rate"
@@ -54,17 +55,18 @@ _UNLIMITED = 1e100  # ρ of a run without privacy noise
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
-def picture_data(design: Design, points: int = 160) -> Data:
+def picture_data(design: CoveredNoise, comparison: Comparison, points: int = 160) -> Data:
     """The records of all panels.
 
     Parameters
     ----------
     design
         A design that knows its problem.
+    comparison
+        Its comparison with other noise.
     points
         About so many points a curve.
     """
-    comparison = design.comparison
     points = checks.integer("points", points, 2)
     drawn = {row.method: row.noise for row in comparison.rows if row.noise is not None and row.method != ANTI}
     series = _errors(comparison)
@@ -106,7 +108,11 @@ def _coefficients(noises: dict[str, ToeplitzNoise], last: int, points: int) -> l
 
 
 def _learning(
-    design: Design, problem: QuadraticProblem, comparison: Comparison, noises: dict[str, ToeplitzNoise], points: int
+    design: CoveredNoise,
+    problem: QuadraticProblem,
+    comparison: Comparison,
+    noises: dict[str, ToeplitzNoise],
+    points: int,
 ) -> list[Series]:
     assert design.steps is not None
     shown = _steps(design.steps, points)
@@ -288,7 +294,7 @@ def _shown(ratio: float) -> str:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def picture(design: Design) -> PaperFigure:
+def picture(design: CoveredNoise, comparison: Comparison) -> PaperFigure:
     """The figure of one design."""
     privacy = f"rho = {design.rho!r}, clip norm = {design.clip_norm!r}, adjacency {design.adjacency}"
     assert design.problem is not None
@@ -308,17 +314,17 @@ def picture(design: Design) -> PaperFigure:
             f"learning rate = {design.problem.learning_rate!r}",
             f"steps = {design.steps}, initial offset = {np.ravel(design.initial_offset).tolist()}",
         ),
-        data=lambda: picture_data(design),
+        data=lambda: picture_data(design, comparison),
         draw=draw,
-        report=lambda data: design.report(),
+        report=lambda data: report(design, comparison),
     )
 
 
-def write_picture(design: Design, folder: Path) -> None:
+def write_picture(design: CoveredNoise, comparison: Comparison, folder: Path) -> None:
     """Write the picture to ``folder`` as PDF and PNG, and its data as CSV."""
     import matplotlib
 
-    figure = picture(design)
+    figure = picture(design, comparison)
     data = figure.data()
     with matplotlib.rc_context(fname=STYLE):
         drawing = draw(data)

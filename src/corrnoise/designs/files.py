@@ -15,13 +15,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from corrnoise.designs.comparison import Comparison
+from corrnoise.designs.covered_noise import FORMAT, PROBLEMS, VERSION, CoveredNoise
+from corrnoise.designs.description import as_json
 from corrnoise.designs.participation import Participation
-from corrnoise.designs.record import FORMAT, PROBLEMS, VERSION
+from corrnoise.designs.report import report
 from corrnoise.solvers.rational.exchange import BufferForm
 from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import rebuilt
@@ -30,9 +33,6 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.numerics.records import Record
-
-if TYPE_CHECKING:
-    from corrnoise.designs.record import Design
 
 #: All names of files.  A design need not have all of them; those of an earlier design are removed.
 NAMES = (
@@ -55,18 +55,21 @@ _MULTIPLIERS = ("noise_multiplier", "stream_multiplier", "toeplitz_multiplier", 
 # -- saving ------------------------------------------------------------------------------------------------------------
 
 
-def save(design: Design, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[Path]:
+def save(
+    design: CoveredNoise, comparison: Comparison | None, folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> list[Path]:
     """Write all files of a design, or none; see ``Design.save``."""
     folder = checked_folder(folder, overwrite=overwrite)
     with _made(folder), whole_files(folder, stale=NAMES) as staging:
         staging.joinpath(_MAIN).write_bytes(archive(design))
-        texts = {"design.json": design.json(), "report.txt": design.report(), **tables(design)}
+        texts = {"design.json": as_json(design, comparison), "report.txt": report(design, comparison)}
+        texts |= tables(design)
         for name, text in texts.items():
             staging.joinpath(name).write_text(text, encoding="utf-8", newline="")
-        if design.problem is not None:
+        if comparison is not None:
             from corrnoise.designs.figure import write_picture
 
-            write_picture(design, staging)
+            write_picture(design, comparison, staging)
         return [folder / path.name for path in sorted(staging.iterdir())]
 
 
@@ -108,7 +111,7 @@ def _made(folder: Path) -> Iterator[None]:
         raise
 
 
-def archive(design: Design) -> bytes:
+def archive(design: CoveredNoise) -> bytes:
     """The bytes of ``design.npz``."""
     entries: dict[str, Any] = {name: np.asarray(v) for name, v in _entries(design).items() if v is not None}
     file = io.BytesIO()
@@ -116,7 +119,7 @@ def archive(design: Design) -> bytes:
     return file.getvalue()
 
 
-def _entries(design: Design) -> dict[str, Any]:
+def _entries(design: CoveredNoise) -> dict[str, Any]:
     """Arrays by name: the arguments of the design, then its multipliers and the arrays that are run."""
     entries: dict[str, Any] = {"format": f"{FORMAT} {VERSION}", "corrnoise": __version__}
     for part, kinds in _PARTS.items():
@@ -220,7 +223,7 @@ def _refusal(path: Path, reason: str) -> ValueError:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def tables(design: Design) -> dict[str, str]:
+def tables(design: CoveredNoise) -> dict[str, str]:
     """Coefficients and poles as CSV, by name of the file."""
     found = {}
     if design.toeplitz is not None and design.toeplitz_multiplier is not None:
@@ -238,7 +241,7 @@ def tables(design: Design) -> dict[str, str]:
     return found
 
 
-def _coefficient_table(design: Design) -> str:
+def _coefficient_table(design: CoveredNoise) -> str:
     form = design.toeplitz
     assert form is not None
     comments = [

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from corrnoise.designs.comparison import TUNED, compare
+from corrnoise.designs.covered_noise import PROBLEMS, Problem, Value, checked_metadata, checked_notes, checked_offset
 from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
 from corrnoise.designs.participation import Participation
-from corrnoise.designs.record import PROBLEMS, Design, Problem, Value, checked_metadata, checked_notes, checked_offset
+from corrnoise.designs.record import Design
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise

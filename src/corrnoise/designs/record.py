@@ -1,76 +1,19 @@
-"""The record of a design: the request, the noise that was found for it, and the noise multipliers that follow.
-
-A ``Design`` holds the problem, the budget, the clip norm, the adjacency, the participation and the length of the run;
-and the noise, with two approximations that run with little memory.  Everything else follows from these, above all the
-noise multipliers.  There are several, because each way of making the noise has a sensitivity of its own, which includes
-the rounding errors of the program (``corrnoise.theory.mechanisms.rounding``):
-
-=======================================  =======================  ======================================================
-what is run                              noise multiplier         it covers
-=======================================  =======================  ======================================================
-``NoiseStream(design.noise, steps=T)``   ``noise_multiplier``     γ_T; without a horizon γ_∞ of the ideal noise
-``NoiseStream(design.stream)``           ``stream_multiplier``    γ_T or γ_∞ of the cascade or delay line
-coefficients, by any program             ``toeplitz_multiplier``  γ_T of either column, in every type that holds
-buffers, by a library that runs BLTs     ``buffers_multiplier``   γ_T or γ_∞ of the buffers, in every type that holds
-=======================================  =======================  ======================================================
-
-``multipliers(form)`` gives those of one form by type.  The standard deviation of the independent noise is the
-multiplier times the clip norm.  The correlated noise made of it is added to the *sum* of the clipped gradients of a
-step.
-"""
+"""The record of a design: covered noise, its comparison with other noise, and both in words, pictures and files."""
 
 from __future__ import annotations
 
-import json
-import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import field
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-import numpy as np
-
-from corrnoise.designs.handover import (
-    FORMS,
-    Handover,
-    Reference,
-    buffer_handover,
-    reference,
-    stream_sensitivity,
-    toeplitz_handover,
-    transform_sensitivity,
-)
-from corrnoise.designs.participation import Participation
-from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, toeplitz_form
-from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.rounding import DTYPES
-from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
-from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import ADJACENCIES, safe_multiplier, zero_out_rho
-from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
-from corrnoise.theory.problems.strongly_convex import StronglyConvex
-
-if TYPE_CHECKING:
-    from corrnoise.designs.comparison import Comparison
-
-Problem = LinearRegression | MeanEstimation | StronglyConvex
-Value = str | int | float | bool
-
-PROBLEMS: dict[str, type[Problem]] = {
-    kind.__name__: kind for kind in (LinearRegression, MeanEstimation, StronglyConvex)
-}
-FORMAT = "corrnoise.Design"
-VERSION = 2
+from corrnoise.designs.comparison import Comparison, compare
+from corrnoise.designs.covered_noise import CoveredNoise
+from corrnoise.theory.numerics.records import record
 
 
 @record
-class Design(Record):
+class Design(CoveredNoise):
     """Noise for a problem and a privacy budget.
 
     Parameters
@@ -106,137 +49,14 @@ class Design(Record):
         An argument is out of its range, or the sensitivity is infinite.
     """
 
-    noise: ToeplitzNoise
-    stream: PoleNoise | FiniteNoise | None = None
-    buffers: BufferForm | None = None
-    rho: float = field(kw_only=True)
-    steps: int | None = field(default=None, kw_only=True)
-    participation: Participation = field(default_factory=Participation, kw_only=True)
-    clip_norm: float = field(default=1.0, kw_only=True)
-    adjacency: str = field(default="zero-out", kw_only=True)
-    problem: Problem | None = field(default=None, kw_only=True)
-    initial_offset: float | Array = field(default=0.0, kw_only=True)
-    notes: tuple[str, ...] = field(default=(), kw_only=True)
-    metadata: Mapping[str, Value] = field(default_factory=dict, kw_only=True)
-
-    def __post_init__(self) -> None:
-        checked_noise(self.noise)
-        if not isinstance(self.stream, PoleNoise | FiniteNoise | None):
-            raise TypeError(f"stream must be PoleNoise, FiniteNoise or None, got {self.stream!r}")
-        if self.buffers is not None and checks.instance("buffers", self.buffers, BufferForm).matrix != "strategy":
-            raise ValueError(f"buffers must be those of a strategy, got {self.buffers!r}")
-        if not isinstance(self.problem, Problem | None):
-            raise TypeError(f"problem must be one of {', '.join(PROBLEMS)} or None, got {self.problem!r}")
-        self._set(
-            rho=checks.real("rho", self.rho, SCALES),
-            steps=None if self.steps is None else checks.integer("steps", self.steps, 1),
-            participation=checks.instance("participation", self.participation, Participation),
-            clip_norm=checks.real("clip_norm", self.clip_norm, SCALES),
-            adjacency=checks.choice("adjacency", self.adjacency, tuple(ADJACENCIES)),
-            initial_offset=checked_offset(self.initial_offset, self.problem),
-            notes=checked_notes(self.notes),
-            metadata=MappingProxyType(checked_metadata(self.metadata)),
-        )
-        for name, multiplier in (("noise", self.noise_multiplier), ("stream", self.stream_multiplier)):
-            if not math.isfinite(multiplier or 0.0):
-                got = getattr(self, name)
-                raise ValueError(f"{name} must have a finite sensitivity for steps={self.steps!r}, got {got!r}")
-
-    def _key(self) -> tuple[Any, ...]:
-        *rest, metadata = super()._key()
-        return (*rest, json.dumps(dict(metadata), sort_keys=True))
-
-    # -- noise multipliers ---------------------------------------------------------------------------------------------
-
-    @cached_property
-    def noise_multiplier(self) -> float:
-        """Standard deviation over clip norm of the independent noise behind an exact stream of ``noise``.
-
-        With a horizon it covers the rounding errors of ``NoiseStream(noise, …, steps=T)``.  Without one no program
-        makes ``noise`` itself, and this is the multiplier of the ideal noise.
-        """
-        if self.steps is None:
-            return self.noise.noise_multiplier(self.rho, adjacency=self.adjacency)
-        return self._multiplier(transform_sensitivity(self.noise, self.steps))
-
-    @cached_property
-    def stream_multiplier(self) -> float | None:
-        """The same behind ``NoiseStream(stream, …)``; None without a stream."""
-        return None if self.stream is None else self._multiplier(stream_sensitivity(self.stream, self.steps))
-
-    @cached_property
-    def handover(self) -> tuple[Handover, ...]:
-        """Every form in every type: whether it holds, the sensitivity that is covered, or why it is refused."""
-        held: list[Handover] = []
-        for dtype in DTYPES:
-            held.append(buffer_handover(self.buffers, dtype, self.reference))
-            held += [toeplitz_handover(self.toeplitz, column, dtype, self.reference) for column in FORMS[1:]]
-        return tuple(sorted(held, key=lambda one: FORMS.index(one.form)))
-
-    @property
-    def reference(self) -> Reference:
-        """The noise, run and rates that the forms are compared with."""
-        return reference(self.noise, self.steps, None if self.problem is None else self.problem.rates)
-
-    def multipliers(self, form: str) -> dict[str, float | None]:
-        """The noise multipliers of a form by floating-point type; None where the form is refused.
-
-        Parameters
-        ----------
-        form
-            ``"buffers"``, ``"strategy_coef"`` or ``"noising_coef"``.
-        """
-        checks.choice("form", form, FORMS)
-        return {
-            one.dtype: None if one.sensitivity is None else self._multiplier(one.sensitivity)
-            for one in self.handover
-            if one.form == form
-        }
-
-    @cached_property
-    def toeplitz(self) -> ToeplitzForm | None:
-        """Coefficients of ``noise`` and of its inverse up to the horizon; None without one."""
-        return None if self.steps is None else toeplitz_form(self.noise, self.steps)
-
-    @property
-    def toeplitz_multiplier(self) -> float | None:
-        """Standard deviation over clip norm of the independent noise for the coefficients of ``toeplitz``.
-
-        It covers both columns in every type in which they hold; None where no column holds.
-        """
-        return self.largest_multiplier("strategy_coef", "noising_coef")
-
-    @property
-    def buffers_multiplier(self) -> float | None:
-        """Standard deviation over clip norm of the independent noise for ``buffers``, in every type that holds."""
-        return self.largest_multiplier("buffers")
-
-    def largest_multiplier(self, *forms: str) -> float | None:
-        """The noise multiplier that covers these forms in every type in which they hold; None where none holds."""
-        held = [value for form in forms for value in self.multipliers(form).values() if value is not None]
-        return max(held, default=None)
-
-    def _multiplier(self, sensitivity: float) -> float:
-        """The noise multiplier for a sensitivity.  With more than one participation this is where they count."""
-        return safe_multiplier(sensitivity, self.rho, self.adjacency)
-
-    # -- errors --------------------------------------------------------------------------------------------------------
-
-    @property
-    def budget(self) -> dict[str, Any]:
-        """``rho`` and ``clip_norm`` for the errors of problems, which mean zero-out adjacency.
-
-        A step has one example.  With batches of B examples the noise of the *mean* gradient is smaller by B, which for
-        errors due to privacy is a clip norm of G/B; batches belong here once problems know the variance of theirs.
-        """
-        return {"rho": zero_out_rho(self.rho, self.adjacency), "clip_norm": self.clip_norm}
-
     @cached_property
     def comparison(self) -> Comparison:
         """Errors beside those of other noise, each also at its own best learning rate; it takes some seconds."""
-        from corrnoise.designs.comparison import compare
-
         return compare(self)
+
+    def _known_comparison(self) -> Comparison | None:
+        """The comparison, or None without a problem."""
+        return None if self.problem is None else self.comparison
 
     # -- words and files -----------------------------------------------------------------------------------------------
 
@@ -244,17 +64,19 @@ class Design(Record):
         """Everything but the coefficients, in plain lists, strings and numbers, with the conventions in words."""
         from corrnoise.designs.description import description
 
-        return description(self)
+        return description(self, self._known_comparison())
 
     def json(self) -> str:
         """``description()`` as JSON text; numbers are read back without loss."""
-        return json.dumps(self.description(), indent=2, allow_nan=False) + "\n"
+        from corrnoise.designs.description import as_json
+
+        return as_json(self, self._known_comparison())
 
     def report(self) -> str:
         """The design in words: the problem, the budget, what to run with which multiplier, and the comparison."""
         from corrnoise.designs.report import report
 
-        return report(self)
+        return report(self, self._known_comparison())
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[Path]:
         """Write the design to ``folder``: all of its files, or none.
@@ -285,7 +107,7 @@ class Design(Record):
         """
         from corrnoise.designs.files import save
 
-        return save(self, folder, overwrite=overwrite)
+        return save(self, self._known_comparison(), folder, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -308,36 +130,3 @@ class Design(Record):
         from corrnoise.designs.files import load
 
         return cls(**load(path))
-
-
-# -- checks ------------------------------------------------------------------------------------------------------------
-
-
-def checked_metadata(metadata: object) -> dict[str, Value]:
-    """Return ``metadata`` as a dict of plain values."""
-    if not isinstance(metadata, Mapping):
-        raise TypeError(f"metadata must be a mapping of names to strings, numbers and booleans, got {metadata!r}")
-    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in metadata.items()}
-    for name, value in values.items():
-        if not isinstance(name, str) or not isinstance(value, str | int | float):
-            raise TypeError(f"metadata must map strings to strings, numbers and booleans, got {name!r}: {value!r}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"metadata must hold finite numbers, got {name!r}: {value!r}")
-    return values
-
-
-def checked_notes(notes: object) -> tuple[str, ...]:
-    """Return ``notes`` as a tuple of sentences."""
-    if isinstance(notes, str) or not isinstance(notes, Sequence) or not all(isinstance(note, str) for note in notes):
-        raise TypeError(f"notes must be a sequence of strings, got {notes!r}")
-    return tuple(notes)
-
-
-def checked_offset(offset: object, problem: Problem | None) -> float | Array:
-    """Return ``offset`` as a float or, for the eigendirections of a quadratic problem, as an array."""
-    array = checks.reals("initial_offset", offset, "[-1e100, 1e100]")
-    if array.ndim == 0:
-        return float(array)
-    if not isinstance(problem, LinearRegression | MeanEstimation):
-        raise ValueError(f"initial_offset must be a number without a quadratic problem, got shape {array.shape}")
-    return checks.scalar_or_vector("initial_offset", array, "[-1e100, 1e100]", problem.eigenvalues.size)

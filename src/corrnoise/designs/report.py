@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from corrnoise.designs.comparison import SGD, Comparison
+from corrnoise.designs.covered_noise import CoveredNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-
-if TYPE_CHECKING:
-    from corrnoise.designs.record import Design
 
 _PLACES = {
     "buffers": "buffers in design.json",
@@ -26,15 +22,15 @@ _USES = {
 }
 
 
-def report(design: Design) -> str:
+def report(design: CoveredNoise, comparison: Comparison | None) -> str:
     """The text of ``report.txt``."""
     parts = [heading(design), *design.notes, what_to_run(design)]
-    if design.problem is not None:
-        parts.append(in_words(design.comparison))
+    if comparison is not None:
+        parts.append(in_words(comparison))
     return "\n\n".join(parts) + "\n"
 
 
-def heading(design: Design) -> str:
+def heading(design: CoveredNoise) -> str:
     """The problem and the budget."""
     pair = [f"{name} = {design.metadata[name]!r}" for name in ("epsilon", "delta") if name in design.metadata]
     promised = f" ({', '.join(pair)})" if pair else ""
@@ -48,7 +44,7 @@ def heading(design: Design) -> str:
     )
 
 
-def _problem(design: Design) -> str:
+def _problem(design: CoveredNoise) -> str:
     problem = design.problem
     if isinstance(problem, LinearRegression):
         return (
@@ -66,7 +62,7 @@ def _problem(design: Design) -> str:
     return repr(problem)
 
 
-def what_to_run(design: Design) -> str:
+def what_to_run(design: CoveredNoise) -> str:
     """The noise multipliers, each beside the numbers and the arithmetic that it belongs to, and what is refused."""
     rows = []
     if isinstance(design.stream, PoleNoise):
@@ -94,7 +90,7 @@ def what_to_run(design: Design) -> str:
     return "\n".join(lines)
 
 
-def _refused(design: Design) -> list[str]:
+def _refused(design: CoveredNoise) -> list[str]:
     """A line for every form that is not offered, with the reason."""
     rows = [(_PLACES[one.form], one.dtype, one.reason) for one in design.handover if one.reason]
     if design.steps is None:

@@ -191,7 +191,7 @@ def test_only_the_modules_of_the_claims_meant_are_imported():
     sections = {name.partition("paper_checks.")[2] for name in found if name.startswith("corrnoise.paper_checks.")}
     papers_imported = {name for name in sections if not name.startswith("machinery") and name.count(".")}
     assert papers_imported == {
-        "correlated_noise.appendix_c5",
+        "correlated_noise.c21_to_c24",
         "correlated_noise.paper",
         "shuffled_gradients.paper",
         "own_results.paper",

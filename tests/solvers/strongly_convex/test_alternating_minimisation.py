@@ -29,13 +29,6 @@ def test_cone_program_against_the_reference_table(eta, mu, smoothness, count, la
     assert found.converged
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("eta", "mu", "value"), [(0.1, 0.1, 0.037629752)])
-def test_cone_program_against_the_reference_table_at_larger_condition_numbers(eta, mu, value):
-    found = minimise_strongly_convex_bound(StronglyConvex(mu, 1, eta), method="socp", lags=50)
-    assert found.history[-1] == pytest.approx(value, rel=3e-8)
-
-
 @pytest.mark.parametrize(("m", "ell", "value"), CONTINUUM)
 def test_fast_against_converged_values(m, ell, value):
     problem = StronglyConvex(m, ell, 1)

@@ -110,7 +110,7 @@ def test_cone_program_converges_to_fast(pair, criterion):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("m", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("m", [1e-2, 1e-4])
 def test_no_other_search_does_much_better(m):
     """More kernels of all shapes on a grid four times as fine: by less than 3e-4 for ηL from 0.01 to 1.9."""
     for ell in (0.01, 1.0, 1.9):
