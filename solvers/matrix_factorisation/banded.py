@@ -39,6 +39,7 @@ from corrnoise.solvers.matrix_factorisation.certificates import (
     product_with_uncertainty,
 )
 from corrnoise.solvers.matrix_factorisation.dense import dense_size, full_rank_matrix
+from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.workloads import Workload
@@ -114,13 +115,6 @@ class _Form(NamedTuple):
         of_weights = (of_weights - float(weights @ of_weights) / weights.sum()) / weights.sum()
         return np.concatenate([sideways.ravel(), of_weights])
 
-    def matrix(self, columns: Array) -> Array:
-        """C as a matrix."""
-        full = np.zeros((self.steps, self.steps))
-        for i, band in enumerate(columns):
-            full[np.arange(i, self.steps), np.arange(self.steps - i)] = band[: self.steps - i]
-        return full
-
     def of_matrix(self, full: Array) -> Array:
         """The bands of a matrix."""
         columns = np.zeros((self.bands, self.steps))
@@ -144,7 +138,7 @@ class _Error(NamedTuple):
 
 
 def _error(matrix: Array, form: _Form, columns: Array) -> _Error:
-    noise = solve_triangular(form.matrix(columns), np.eye(form.steps), lower=True, check_finite=False)
+    noise = solve_triangular(BandedNoise(columns).strategy(), np.eye(form.steps), lower=True, check_finite=False)
     released = matrix @ noise
     root = released @ noise.T
     return _Error(float(np.square(released).sum()), -2 * form.of_matrix(released.T @ root), root)
@@ -196,16 +190,9 @@ class BandedOptimum(CertifiedOptimum):
     participation: Participation
     bands: Array
 
-    def strategy(self) -> Array:
-        """C, lower triangular, of sensitivity 1, shape (steps, steps)."""
-        columns = np.asarray(self.bands)
-        count, n = columns.shape
-        return _Form(n, count, count, "unit", 1).matrix(columns)
-
-    def gram(self) -> Array:
-        """X = CᵀC, shape (steps, steps); 0 exactly where |i − j| >= bands."""
-        strategy = self.strategy()
-        return strategy.T @ strategy
+    def mechanism(self) -> BandedNoise:
+        """The noise of the strategy; its sensitivity is 1 up to rounding."""
+        return BandedNoise(self.bands)
 
 
 def optimal_banded(
