@@ -121,6 +121,8 @@ class PaperFigure:
         What the paper states beside these records, where the two differ, and why.
     simulate
         Simulates what the records state exactly; None if nothing of it is random.
+    on_original_data
+        The same figure on the paper's own data, which it fetches; None unless it is drawn on stand-ins.
     """
 
     name: str
@@ -132,6 +134,7 @@ class PaperFigure:
     draw: Callable[[Data], Figure]
     report: Callable[[Data], str]
     simulate: Callable[[SimulationRun], Simulated] | None = None
+    on_original_data: Callable[[], PaperFigure] | None = None
 
 
 def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data | None = None) -> list[Path]:
