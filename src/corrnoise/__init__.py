@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
     from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
     from corrnoise.theory.problems.strongly_convex import StronglyConvex as StronglyConvex
+    from corrnoise.theory.shuffled_gradients.run import ShuffledGradients as ShuffledGradients
 
 _HOMES = {
     "theory.mechanisms.finite": ("FiniteNoise",),
@@ -94,6 +95,7 @@ _HOMES = {
         "ProductNoise",
     ),
     "theory.problems.strongly_convex": ("StronglyConvex",),
+    "theory.shuffled_gradients.run": ("ShuffledGradients",),
     "solvers.strongly_convex.alternating_minimisation": ("minimise_strongly_convex_bound",),
     "solvers.optimal_noise": ("optimal_noise",),
     "solvers.rational.approximation": ("rational_approximation",),
