@@ -52,6 +52,7 @@ def optimal_buffers(participation: Participation, *, buffers: int = 4, objective
 
     Examples
     --------
+    >>> from corrnoise import Participation
     >>> found = optimal_buffers(Participation(1000), buffers=3, objective="max")
     >>> round(found.max_error, 9), found.memory
     (3.269917806, 3)

@@ -47,6 +47,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 _STARTS = 24  # of searches over one variable
+_ROUNDING = 1e-9  # of sensitivities that are one
 _STATIONARY = 1e-9  # gradient of the logarithm of the squared error
 
 
@@ -203,7 +204,7 @@ def optimal_banded_inverse(
     ------
     ValueError
         Several participations, and the strategy that was found is not non-negative and non-increasing from index
-        ``min_sep`` on.  Then its sensitivity may exceed the formula that was minimised; fewer bands help.
+        ``min_sep`` on.  Then its sensitivity exceeds the formula that was minimised, or may do so; fewer bands help.
 
     Examples
     --------
@@ -231,7 +232,8 @@ def optimal_banded_inverse(
         with np.errstate(over="ignore", invalid="ignore"):
             tail = minimize(loss, tail, jac=True, method="BFGS", options={"gtol": _STATIONARY}).x
     noise = FiniteNoise(np.concatenate([[1.0], tail]))
-    if not toeplitz_sensitivity(noise.inverse_coefficients(who.steps), who).exact:
+    formula, _ = squared_sensitivity(noise.inverse_coefficients(who.steps), who)
+    if noise.sensitivity_bracket(who).upper > math.sqrt(formula) * (1 + _ROUNDING):
         raise ValueError(
             f"bands must be smaller for {who!r}: the best {count} coefficients have a strategy that is not both "
             f"non-negative and non-increasing from min_sep on, so that no theorem gives its sensitivity; got {count}"

@@ -9,6 +9,7 @@ from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import safe_multiplier
 
 
 @record
@@ -18,7 +19,7 @@ class OptimisedNoise(Record):
     Attributes
     ----------
     noise
-        The noise, to be scaled by ``sensitivity``/sqrt(2ρ) and the clip norm.
+        The noise, to be scaled by ``noise_multiplier`` and the clip norm.
     participation
         Length of the run, and how often and how far apart an example takes part.
     objective
@@ -50,6 +51,22 @@ class OptimisedNoise(Record):
     def gap(self) -> float | None:
         """By how much, relatively, the error may exceed that of the best of the family; None without certificate."""
         return None if self.lower_bound is None else self.error / self.lower_bound - 1
+
+    def noise_multiplier(self, rho: float, *, adjacency: str = "zero-out") -> float:
+        """Standard deviation of the independent noise, in units of the clip norm, that makes the run ρ-zCDP.
+
+        Parameters
+        ----------
+        rho
+            Budget of zero-concentrated differential privacy, > 0.
+        adjacency
+            ``"zero-out"``, or ``"replace-one"``, which doubles the sensitivity.
+
+        Returns
+        -------
+        ``sensitivity``/sqrt(2ρ), rounded up.
+        """
+        return safe_multiplier(self.sensitivity, rho, adjacency)
 
     @property
     def mechanism(self) -> ToeplitzMechanism:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from corrnoise.solvers.matrix_factorisation import families
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL, ProductNoise
 
 # function, arguments, then the root mean squared error for n = 64, 256 and 1024 (None: not listed)
@@ -80,9 +80,9 @@ def test_the_largest_error_is_minimised_too():
 
 def test_noise_without_a_theorem_is_refused():
     """Sixteen coefficients in 64 steps and four epochs: the minimum of the formula is outside its domain."""
-    who = Participation(64, min_sep=16, max_participations=4)
-    with pytest.raises(ValueError, match="no theorem gives its sensitivity; got 16"):
-        families.optimal_banded_inverse(who, bands=16)
+    for who in (Participation(64, min_sep=16, max_participations=4), fixed_epochs(64, epochs=4)):
+        with pytest.raises(ValueError, match="no theorem gives its sensitivity; got 16"):
+            families.optimal_banded_inverse(who, bands=16)
     with pytest.raises(ValueError, match="bands must be at most steps = 64"):
         families.banded_square_root(who, bands=65)
 
