@@ -82,6 +82,20 @@ def test_long_strategies_take_transforms_and_agree_with_forty_digits(p):
     assert losses.strategy_error(strategy, losses.error_weights(n, n, "mean"))[0] == pytest.approx(truth, rel=1e-13)
 
 
+@given(strategy=minimum_phase_coefficients(), n=st.integers(6, 60))
+def test_errors_are_as_small_as_stated(strategy, n):
+    """Beside 40 digits, relative to p max(1, Σ|c| Σ|β|)."""
+    with mpmath.workdps(40):
+        c = [mpmath.mpf(float(value)) for value in strategy]
+        sums = []
+        for t in range(n):
+            sums.append((1 - mpmath.fsum(c[k] * sums[t - k] for k in range(1, min(t, len(c) - 1) + 1))) / c[0])
+        truth = float(mpmath.fsum(s**2 for s in sums))
+    condition = np.abs(strategy).sum() * np.abs(np.diff([0.0, *map(float, sums)])).sum()
+    error, _ = losses.strategy_error(strategy, losses.error_weights(n, n, "max"))
+    assert error == pytest.approx(truth, rel=1e-15 * strategy.size * max(1, condition))
+
+
 def test_both_routes_of_each_operation_agree(monkeypatch):
     rng = np.random.default_rng(1)
     one, other = rng.normal(size=50), np.concatenate([[3.0], rng.normal(size=19) / 5])
