@@ -297,7 +297,7 @@ def equation_20(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.
 
     Both ends are approached.
     """
-    linear_part, error = bounds.linear_lower_bound(problem, noise), problem.stationary_error(noise)
+    linear_part, error = problem.lower_bound(noise), problem.stationary_error(noise)
     most = high * 2 / (2 - problem.learning_rate * problem.moment_bound)
     return np.array([low * linear_part, error]), np.array([error, most * linear_part])
 

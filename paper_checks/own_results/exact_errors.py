@@ -168,7 +168,7 @@ def e3_signs(problem: LinearRegression, time: int, time_shift: int | None = None
 )
 def n1(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: float = 1.0) -> Sides:
     """Upper: an equality for isotropic Gaussian inputs.  Lower: approached by small learning rates."""
-    upper = bounds.trace_upper_bound(problem, noise)
+    upper = problem.upper_bound(noise)
     quarter = upper * (2 - problem.learning_rate * problem.moment_bound) / 2
     error = problem.stationary_error(noise)
     return np.array([low * quarter, error]), np.array([error, high * upper])

@@ -15,9 +15,8 @@ tr(K X_D) = tr(Γ D).  By Cauchy and Schwarz
     tr(W X_D⁻¹) tr(K X_D) >= (tr W X⁻¹)² = E²,    hence    tr(W X_D⁻¹) >= E²/λ,
 
 where λ is the largest eigenvalue of V^{−1/2} Γ V^{−1/2}, V = diag(v), because tr(Γ D) <= λ.  Every Toeplitz strategy
-with p bands is a D of rank one, so none has a smaller error.  If all v_s are equal, the best one attains the bound:
-among all D with the same autocorrelation the minimum-phase c is best (Fejér–Riesz), and the problem is convex in D.
-docs/toeplitz-mechanisms.md has the proofs.
+with p bands is a D of rank one, so none has a smaller error.  If all v_s are equal the bound is attained: among all D
+with the same autocorrelation the minimum-phase c is best (Fejér–Riesz), and the problem is convex in D.
 """
 
 from __future__ import annotations
@@ -79,7 +78,6 @@ def optimal_toeplitz(
 
     Examples
     --------
-    >>> from corrnoise import Participation
     >>> found = optimal_toeplitz(Participation(1024), bands=32)
     >>> round(found.error, 9), found.memory
     (4.955631406, 31)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
     from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
     from corrnoise.theory.problems.strongly_convex import StronglyConvex as StronglyConvex
+    from corrnoise.theory.shuffled_gradients.run import ShuffledGradients as ShuffledGradients
 
 _HOMES = {
     "theory.mechanisms.banded_strategy": ("BandedStrategyNoise",),
@@ -98,6 +99,7 @@ _HOMES = {
         "ProductNoise",
     ),
     "theory.problems.strongly_convex": ("StronglyConvex",),
+    "theory.shuffled_gradients.run": ("ShuffledGradients",),
     "solvers.strongly_convex.alternating_minimisation": ("minimise_strongly_convex_bound",),
     "solvers.matrix_factorisation.buffers": ("optimal_buffers",),
     "solvers.matrix_factorisation.toeplitz": ("optimal_toeplitz",),

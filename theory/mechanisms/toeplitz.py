@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_sensitivity
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -47,13 +47,19 @@ def checked_noise(noise: object) -> ToeplitzNoise:
     return noise
 
 
-def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: int | None = None) -> float:
-    """σ² = G² γ²/(2ρ), the variance of w_t, with γ_T for T = ``horizon`` or γ_∞; ``inf`` where γ is."""
+def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: Run = None) -> float:
+    """σ² = G² γ²/(2ρ), the variance of w_t, with the γ of a run; ``inf`` where γ is.
+
+    ``horizon`` is T for γ_T, None for γ_∞, or a participation, whose γ is ``sensitivity_upper_bound``.
+    """
     unit = unit_variance(rho, clip_norm)
     checked_noise(noise)
     if horizon is None:
         return unit * noise.limiting_sensitivity() ** 2
-    return unit * noise.sensitivity(checks.integer("horizon", horizon, 1)) ** 2
+    if isinstance(horizon, Participation) and not horizon.single:
+        return unit * noise.sensitivity_upper_bound(**horizon.arguments_of_sensitivity) ** 2
+    steps = horizon.steps if isinstance(horizon, Participation) else horizon
+    return unit * noise.sensitivity(checks.integer("horizon", steps, 1)) ** 2
 
 
 class ToeplitzNoise(Record, ABC):
@@ -65,7 +71,13 @@ class ToeplitzNoise(Record, ABC):
 
     @abstractmethod
     def coefficients(self, steps: int) -> Array:
-        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,)."""
+        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,).
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1.
+        """
 
     @abstractmethod
     def _inverse(self, steps: int) -> tuple[Array, float]:
@@ -95,12 +107,23 @@ class ToeplitzNoise(Record, ABC):
         """
 
     def power_spectrum(self, frequencies: ArrayLike) -> Array:
-        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape."""
+        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape.
+
+        Parameters
+        ----------
+        frequencies
+            ω in radians a step, any real numbers, of any shape.
+        """
         half = checks.reals("frequencies", frequencies) / 2
         return self._power(np.abs(np.cos(half)), np.abs(np.sin(half)))
 
     def inverse_coefficients(self, steps: int) -> Array:
         """First ``steps`` coefficients of 1/B, the first column of the inverse matrix, shape (steps,).
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1.
 
         Raises
         ------
@@ -160,6 +183,11 @@ class ToeplitzNoise(Record, ABC):
 
         Where ``sensitivity`` is exact it exceeds it by the error alone.  Elsewhere the inverse coefficients c_t are
         replaced by |c_t| for t < b and by max_{s>=t} |c_s| from there on.
+
+        Parameters
+        ----------
+        steps, min_sep, max_participations
+            As in ``sensitivity``.
         """
         return self._finite(steps, min_sep, max_participations).upper
 
