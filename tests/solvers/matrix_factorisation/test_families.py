@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from corrnoise.solvers.matrix_factorisation import families
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.toeplitz_losses import squared_sensitivity
 
 # function, arguments, then the root mean squared error for n = 64, 256 and 1024 (None: not listed)
 SINGLE = [
@@ -78,13 +79,31 @@ def test_the_largest_error_is_minimised_too():
     assert families.optimal_nu(who, objective="max").noise == NuFTRL(0.0)  # the best of all Toeplitz strategies
 
 
-def test_noise_without_a_theorem_is_refused():
-    """Sixteen coefficients in 64 steps and four epochs: the minimum of the formula is outside its domain."""
-    for who in (Participation(64, min_sep=16, max_participations=4), fixed_epochs(64, epochs=4)):
-        with pytest.raises(ValueError, match="no theorem gives its sensitivity; got 16"):
-            families.optimal_banded_inverse(who, bands=16)
+def test_outside_the_theorem_the_error_of_a_banded_inverse_is_an_upper_bound():
+    """Sixteen coefficients in 64 steps and four epochs: the formula of the pattern 0, b, 2b, … is too small."""
+    who = Participation(64, min_sep=16, max_participations=4)
+    found = families.optimal_banded_inverse(who, bands=16)
+    assert found.error < families.optimal_banded_inverse(who, bands=4).error
+    assert found.error < families.optimal_damped_root(who, bands=16).error
+    strategy = found.noise.inverse_coefficients(64)
+    assert squared_sensitivity(strategy, who)[0] < found.sensitivity**2 * (1 - 1e-4)
+    bracket = found.mechanism.sensitivity_bracket(who)
+    assert not bracket.exact
+    assert found.sensitivity == bracket.upper
+    assert found.error > 4.407853385  # of the best of all strategies, Toeplitz or not
+
+
+def test_independent_noise_is_best_if_every_example_takes_part_in_every_step():
+    who = Participation(50, max_participations=50)
+    for function in (families.optimal_nu, families.optimal_damping):
+        assert function(who).error == pytest.approx(np.sqrt(50 * 51 / 2), rel=1e-9)
+    for function in (families.optimal_damped_root, families.optimal_banded_inverse):
+        assert function(who, bands=4).error == pytest.approx(np.sqrt(50 * 51 / 2), rel=1e-6)
+
+
+def test_too_many_bands_are_refused():
     with pytest.raises(ValueError, match="bands must be at most steps = 64"):
-        families.banded_square_root(who, bands=65)
+        families.banded_square_root(Participation(64), bands=65)
 
 
 def test_memory_and_runs_without_an_end():

@@ -67,6 +67,27 @@ def test_sensitivity_of_the_pattern(data, n, b, k):
     np.testing.assert_allclose(gradient, complex_step(lambda x: pattern_norm(x, b, k), c), rtol=1e-12, atol=1e-12)
 
 
+@given(data=st.data(), n=st.integers(1, 20), b=st.integers(1, 20), k=st.integers(1, 20))
+def test_the_bound_is_that_of_the_majorant(data, n, b, k):
+    """And its gradient is that of the formula at the majorant, carried back; checked along a line without kinks."""
+    c = np.array(data.draw(st.lists(st.floats(-2, 2), min_size=n, max_size=n)))
+    who = participations(n, b, k)
+    start = n if who.single else who.min_sep
+    majorant = np.array([max(abs(c[t:])) if t >= start else abs(c[t]) for t in range(n)])
+    square, gradient = losses.squared_sensitivity_bound(c, who)
+    assert square == pytest.approx(pattern_norm(majorant, who.min_sep, who.count), rel=1e-12, abs=1e-12)
+    assert square >= losses.squared_sensitivity(c, who)[0] * (1 - 1e-12)
+    grown, _ = losses.squared_sensitivity_bound(c * (1 + 1e-6), who)  # the order of sizes stays
+    assert gradient @ c == pytest.approx((grown - square) / 1e-6, rel=1e-5, abs=1e-12)
+    distinct = np.sign(c) * (np.abs(c) + 1e-3 * np.arange(n))
+    sizes = np.sort(np.abs(distinct[distinct != 0]))
+    if np.diff(sizes).min(initial=1.0) > 1e-4:
+        direction = np.cos(np.arange(n)) * (distinct != 0)
+        ends = [losses.squared_sensitivity_bound(distinct + h * direction, who)[0] for h in (1e-6, -1e-6)]
+        slope = losses.squared_sensitivity_bound(distinct, who)[1] @ direction
+        assert slope == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-6)
+
+
 @pytest.mark.parametrize("p", [100, 400])
 def test_long_strategies_take_transforms_and_agree_with_forty_digits(p):
     n = 400
