@@ -81,7 +81,8 @@ def _gaps(variables: Array) -> tuple[buffered.Numbers, buffered.Numbers]:
 
 def _separate(zeros: Array, poles: Array) -> bool:
     """Whether no two neighbouring gaps have merged; the largest pole may have reached 1, where it has no effect."""
-    logarithms = np.log(np.column_stack([zeros, poles]).ravel())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithms = np.log(np.column_stack([zeros, poles]).ravel())
     return bool(np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGED).all())
 
 
