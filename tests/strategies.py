@@ -3,9 +3,12 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, ToeplitzMechanism
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
 from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
@@ -141,6 +144,27 @@ def toeplitz_strategies(draw: st.DrawFn, steps: int, min_sep: int) -> tuple[str,
         if kind == "alternating":
             c *= (-1.0) ** np.arange(steps)
     return kind, c
+
+
+@st.composite
+def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
+    """Every kind of mechanism of a finite run."""
+    n = draw(st.integers(1, 10)) if steps is None else steps
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from(["toeplitz", "scaled", "matrix", "banded", "tree", "online", "honaker", "fourier"]))
+    if kind == "toeplitz":
+        return ToeplitzMechanism(draw(noises()), n)
+    if kind == "scaled":
+        return ScaledNoise(draw(noises()), np.exp(rng.normal(size=n)))
+    if kind == "matrix":
+        return MatrixNoise(np.tril(rng.normal(size=(n, n)), -1) + np.diag(np.exp(rng.normal(size=n))))
+    if kind == "banded":
+        bands = rng.normal(size=(draw(st.integers(1, n)), n))
+        bands[0] = np.exp(bands[0])
+        return BandedNoise(np.where(np.add.outer(np.arange(len(bands)), np.arange(n)) < n, bands, 0.0))
+    if kind in ("tree", "online"):
+        return BinaryTree(n, decoder="binary" if kind == "tree" else "online")
+    return full_honaker(n) if kind == "honaker" else fourier_mechanism(n)
 
 
 # -- noise cancellation ------------------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """The README and the documents: their examples run in order and print the numbers that stand beside them.
 
 A number in a comment behind ``print(...)`` is the printed value, rounded to the digits shown.  A block of code that
-begins with a decorator is a fragment.
+begins with a decorator is a fragment.  Blocks with ``>>>`` are interactive examples, which return what they say.
 """
 
 import ast
 import contextlib
+import doctest
 import io
 import re
 from pathlib import Path
@@ -21,7 +22,7 @@ _NUMBER = re.compile(r"# (-?\d[\d.]*(?:e[+-]?\d+)?)\b")
 def example(page: str) -> str:
     """All code of a page, in order."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-    return "".join(block for block in blocks if not block.startswith("@"))
+    return "".join(block for block in blocks if not block.startswith(("@", ">>>")))
 
 
 def claims(code: str) -> list[tuple[str, str]]:
@@ -57,6 +58,28 @@ def test_examples_print_what_they_say(page: str) -> None:
 def test_a_wrong_number_is_seen() -> None:
     code = "x = 2\nprint(x / 3)  # 0.667: two thirds\nprint(1e-8 / 3)  # 3.34e-09: wrong\nprint(\n    x\n)  # 3\n"
     assert [agrees(*pair) for pair in claims(code)] == [True, False, False]
+
+
+def interactive(text: str) -> doctest.DocTest:
+    """The interactive examples of a page; the fences around them are no part of the output."""
+    plain = re.sub(r"^```.*$", "", text, flags=re.MULTILINE)
+    return doctest.DocTestParser().get_doctest(plain, {}, "page", None, 0)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_interactive_examples_return_what_they_say(page: str) -> None:
+    assert doctest.DocTestRunner().run(interactive((ROOT / page).read_text(encoding="utf-8"))).failed == 0
+
+
+def test_a_wrong_interactive_example_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctest.DocTestRunner().run(interactive("```python\n>>> 1 + 1\n3\n```\n")).failed == 1
+    assert "Expected" in capsys.readouterr().out
+
+
+def test_every_page_has_an_example() -> None:
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert example(page) or interactive(text).examples, page
 
 
 def test_links_between_documents_lead_somewhere() -> None:

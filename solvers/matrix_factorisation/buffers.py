@@ -26,6 +26,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 _STEP = 1e-100  # of the complex-step derivative: its square vanishes
+_STATIONARY = 1e-7  # gradient of the logarithm of the squared error at which the search ends
 _MERGED = 1e-3  # distance of the logarithms of two gaps that count as one
 _FIRST = 0.4  # −log of the largest gap at the start
 _REACH = 0.7  # −log of the smallest gap at the start, in units of log n
@@ -51,6 +52,7 @@ def optimal_buffers(participation: Participation, *, buffers: int = 4, objective
 
     Examples
     --------
+    >>> from corrnoise import Participation
     >>> found = optimal_buffers(Participation(1000), buffers=3, objective="max")
     >>> round(found.max_error, 9), found.memory
     (3.269917806, 3)
@@ -107,7 +109,7 @@ def _searched(participation: Participation, count: int, objective: Objective) ->
     best[:] = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
     try:
         with np.errstate(all="ignore"):
-            minimize(loss, best.copy(), jac=True, method="BFGS", callback=watched, options={"gtol": 1e-9})
+            minimize(loss, best.copy(), jac=True, method="BFGS", callback=watched, options={"gtol": _STATIONARY})
     except _Merged:
         pass
     return _gaps(best)

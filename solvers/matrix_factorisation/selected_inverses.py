@@ -83,3 +83,108 @@ def bidiagonal_root_matrix(d: Array, e: Array, poles: Array, weights: Array) -> 
         for k in range(i + 1, n):
             root[k, i] = root[i, k]
     return root
+
+
+@_jit
+def _inverse(matrix: Array) -> Array:
+    """The inverse of a symmetric positive definite matrix, by Gauss-Jordan elimination."""
+    inverse = matrix.copy()
+    k = matrix.shape[0]
+    for pivot in range(k):
+        reciprocal = 1 / inverse[pivot, pivot]
+        inverse[pivot, pivot] = 1.0
+        for j in range(k):
+            inverse[pivot, j] *= reciprocal
+        for i in range(k):
+            if i != pivot:
+                factor = inverse[i, pivot]
+                inverse[i, pivot] = 0.0
+                for j in range(k):
+                    inverse[i, j] -= factor * inverse[pivot, j]
+    return inverse
+
+
+@_jit
+def _times(left: Array, right: Array) -> Array:
+    """The product of small matrices."""
+    k = left.shape[0]
+    result = np.zeros((k, k))
+    for i in range(k):
+        for s in range(k):
+            for j in range(k):
+                result[i, j] += left[i, s] * right[s, j]
+    return result
+
+
+@_jit
+def _subtract(target: Array, left: Array, right: Array) -> None:
+    """Subtract left · rightᵀ from ``target``."""
+    k = left.shape[0]
+    for i in range(k):
+        for j in range(k):
+            for s in range(k):
+                target[i, j] -= left[i, s] * right[j, s]
+
+
+@_jit
+def _transposed(matrix: Array) -> Array:
+    k = matrix.shape[0]
+    result = np.zeros((k, k))
+    for i in range(k):
+        for j in range(k):
+            result[i, j] = matrix[j, i]
+    return result
+
+
+@_jit
+def _scaled(rows: Array, matrix: Array, columns: Array) -> Array:
+    """Diag ``rows`` · matrix · diag ``columns``."""
+    k = matrix.shape[0]
+    result = np.zeros((k, k))
+    for i in range(k):
+        for j in range(k):
+            result[i, j] = rows[i] * matrix[i, j] * columns[j]
+    return result
+
+
+@_jit
+def ring_root(diagonal: Array, links: Array, borders: Array, weighted: Array, poles: Array, weights: Array) -> Array:
+    """The diagonal blocks of Σ_j w_j (K + c_j R)⁻¹ for K block tridiagonal but for its corners, in O(b k³ m).
+
+    Block r of K is ``diagonal[r]``, block (r, r + 1) is −diag ``links[r]`` for 1 <= r < b − 1, and block (r, 0) is
+    ``borders[r]``, which is not 0 for r = 1 and r = b − 1.  R is block diagonal with the blocks ``weighted``.  All have
+    shape (b, k, k), links (b, k) with ``links[b - 1]`` = 0.  Blocks 1, …, b − 1 are eliminated in this order, block 0
+    last; then the blocks (r, r), (r, r + 1) and (r, 0) of the inverse follow from those of r + 1.
+    """
+    b, k, _ = diagonal.shape
+    ones = np.ones(k)
+    roots = np.zeros((b, k, k))
+    inverses = np.zeros((b, k, k))
+    filled = np.zeros((b, k, k))  # block (r, 0) when block r is eliminated
+    for j in range(poles.size):
+        first = diagonal[0] + poles[j] * weighted[0]
+        for r in range(1, b):
+            block = diagonal[r] + poles[j] * weighted[r]
+            filled[r] = borders[r]
+            if r > 1:
+                block -= _scaled(links[r - 1], inverses[r - 1], links[r - 1])
+                filled[r] += _scaled(links[r - 1], _times(inverses[r - 1], filled[r - 1]), ones)
+            inverses[r] = _inverse(block)
+            across = _transposed(filled[r])
+            _subtract(first, _times(across, inverses[r]), across)
+        corner = _inverse(first)
+        roots[0] += weights[j] * corner
+        block = np.zeros((k, k))
+        to_first = np.zeros((k, k))
+        for r in range(b - 1, 0, -1):
+            right = _scaled(links[r], block, ones)
+            _subtract(right, filled[r], to_first)
+            to_next = _times(inverses[r], right)
+            right = _scaled(links[r], to_first, ones)
+            _subtract(right, filled[r], corner)
+            to_first = _times(inverses[r], right)
+            left = _scaled(ones, to_next, links[r])
+            _subtract(left, to_first, filled[r])
+            block = inverses[r] + _times(left, inverses[r])
+            roots[r] += weights[j] * block
+    return roots

@@ -64,6 +64,9 @@ class BandedStrategyNoise(ToeplitzNoise):
     def coefficients(self, steps: int) -> Array:
         return self.strategy.inverse_coefficients(steps)
 
+    def memory(self, steps: int) -> int:
+        return min(self.values.size, checks.integer("steps", steps, 1)) - 1
+
     def _inverse(self, steps: int) -> tuple[Array, float]:
         return self.strategy.coefficients(steps), 0.0
 

@@ -59,6 +59,9 @@ class FiniteNoise(ToeplitzNoise):
         padded[: shown.size] = shown
         return padded
 
+    def memory(self, steps: int) -> int:
+        return min(self.values.size, checks.integer("steps", steps, 1)) - 1
+
     def _inverse(self, steps: int) -> tuple[Array, float]:
         scale = 2.0 ** -np.frexp(self.values[0])[1]  # keeps squares within the range of floats, and is exact
         series, error = power_series.reciprocal(self.values * scale, steps)

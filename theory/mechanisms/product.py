@@ -160,6 +160,9 @@ class DPSGD(ProductNoise):
     def __init__(self) -> None:
         super().__init__([], [])
 
+    def memory(self, steps: int) -> int:
+        return 0 * checks.integer("steps", steps, 1)
+
     def averaged_variance(self, rates: ArrayLike) -> Array:
         return np.ones(checks.reals("rates", rates, RATES).shape)
 
@@ -245,6 +248,9 @@ class AntiPGD(ProductNoise):
     def __init__(self, damping: float) -> None:
         self._set(damping=_checked_gap("damping", damping))
         super().__init__([self.damping], [1.0])
+
+    def memory(self, steps: int) -> int:
+        return min(1, checks.integer("steps", steps, 1) - 1)
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
         x, a = checks.reals("rates", rates, RATES), self.damping

@@ -36,6 +36,7 @@ _UNIT = 2.0**-53
 _NORM = 40 * _UNIT  # of a Euclidean norm with pairwise summation
 _MOST_PATTERNS = 20_000  # that are looked at one by one
 _LARGEST_BLOCK = 512  # of which eigenvalues are computed
+_MOST_PRODUCTS = 10_000_000  # that the blocks of fixed epochs are summed from
 _NEGLIGIBLE = 1e-6  # a rounding error up to which a closed bracket means that the value is exact
 
 
@@ -108,7 +109,7 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     coefficients
         c_0, …, c_{n−1}, shape (participation.steps,), of any signs.
     participation
-        Who takes part when; both patterns have the same bracket.
+        Who takes part when.
     error
         Bound of the error of the coefficients: its 2-norm relative to theirs.
 
@@ -120,6 +121,9 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
 
     * for one participation, and for at most b coefficients, of any signs;
     * if c >= 0, and c_t >= c_{t+1} for t >= b; also if (−1)^t c_t has these properties.
+
+    In fixed epochs an open bracket is replaced by that of the blocks X_ππ, which is closed for up to three epochs
+    and for balanced blocks.
 
     Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less.  O(n log k).
 
@@ -143,7 +147,31 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     rounding = k * spread * error + _NORM + 4 * math.ceil(math.log2(k)) * _UNIT
     alternated = c * (-1.0) ** np.arange(n)
     value = max(norm(_window_sums(signed, b, k)) for signed in (c, alternated))
-    return _bracket(value, norm(_window_sums(majorant, b, k)), rounding)
+    found = _bracket(value, norm(_window_sums(majorant, b, k)), rounding)
+    if found.exact or participation.pattern == "min-sep" or n * k > _MOST_PRODUCTS:
+        return found
+    ends = _class_ends(c, participation)
+    spread = 3 * error * norm(c) / abs(float(c[0])) if c[0] else math.inf  # of the relative errors of the columns
+    closer = _bracket(*ends, k * ((n + 2 * k + 64) * _UNIT + spread))
+    return closer if closer.upper < found.upper else found
+
+
+def _class_ends(coefficients: Array, participation: Participation) -> tuple[float, float]:
+    """Ends of a bracket from the blocks of fixed epochs, X_ij = Σ_{s<n−j} c_s c_{s+j−i} for i <= j, in O(n k)."""
+    n, b, k = participation.steps, participation.min_sep, participation.count
+    scale = float(np.abs(coefficients).max())
+    c = coefficients / scale
+    products = [np.cumsum(c[: n - lag * b] * c[lag * b :]) for lag in range(k)]
+    low = high = 0.0
+    for steps in participation.residue_classes():
+        block = np.zeros((steps.size, steps.size))
+        for lag in range(steps.size):
+            entries = products[lag][n - 1 - steps[lag:]]
+            rows = np.arange(entries.size)
+            block[rows, rows + lag] = block[rows + lag, rows] = entries
+        ends = block_sensitivity(block)
+        low, high = max(low, ends[0]), max(high, ends[1])
+    return scale * math.sqrt(max(low, 0.0)), scale * math.sqrt(max(high, 0.0))
 
 
 # -- blocks of a Gram matrix -------------------------------------------------------------------------------------------
@@ -212,7 +240,7 @@ def _largest_of_three(block: Array) -> float:
 # -- any strategy ------------------------------------------------------------------------------------------------------
 
 
-def strategy_sensitivity(strategy: ArrayLike, participation: Participation) -> Sensitivity:
+def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of any strategy.
 
     Parameters
@@ -221,6 +249,8 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation) -> S
         C, shape (rows, participation.steps).
     participation
         Who takes part when.
+    error
+        Bound of the relative error of each column, in the 2-norm.
 
     Returns
     -------
@@ -241,22 +271,57 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation) -> S
     if scale == 0:
         return Sensitivity(value=0.0, upper=0.0, rounding=0.0, exact=True)
     matrix = matrix / 2.0 ** math.frexp(scale)[1]  # keeps squares within the range of floats, and is exact
-    found = gram_sensitivity(matrix.T @ matrix, participation, terms=matrix.shape[0])
+    found = gram_sensitivity(matrix.T @ matrix, participation, terms=matrix.shape[0], error=error)
     unscaled = 2.0 ** math.frexp(scale)[1]
     return Sensitivity(
         value=found.value * unscaled, upper=found.upper * unscaled, rounding=found.rounding, exact=found.exact
     )
 
 
-def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 0) -> Sensitivity:
+def column_sensitivity(
+    norms: ArrayLike, participation: Participation, *, orthogonal: bool, error: float
+) -> Sensitivity:
+    """The sensitivity from the norms of the columns of the strategy.
+
+    Parameters
+    ----------
+    norms
+        |C_i|, shape (participation.steps,).
+    participation
+        Who takes part when.
+    orthogonal
+        Whether columns i ≠ j of one pattern are orthogonal, as they are if C has at most ``min_sep`` bands.
+    error
+        Bound of the relative error of the norms.
+
+    Returns
+    -------
+    The square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the lower,
+    and the largest Σ_π |C_i| the upper end.  O(n k).
+    """
+    sizes = checks.shaped("norms", norms, (participation.steps,), "[0, inf)")
+
+    def largest(values: Array) -> float:
+        if participation.pattern == "fixed epochs":
+            return max(float(values[steps].sum()) for steps in participation.residue_classes())
+        return float(values[best_pattern(values, participation.min_sep, participation.count)].sum())
+
+    scale = float(sizes.max()) or 1.0
+    value = scale * math.sqrt(largest((sizes / scale) ** 2))
+    bound = value if orthogonal else scale * largest(sizes / scale)
+    return _bracket(value, bound, error + (participation.count + 8) * _UNIT)
+
+
+def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 0, error: float = 0.0) -> Sensitivity:
     """The sensitivity of a strategy with the Gram matrix X, shape (n, n), symmetric and positive semidefinite.
 
-    ``terms`` says that each entry of X is a computed inner product of two columns with so many terms.
+    ``terms`` says that each entry of X is a computed inner product of two columns with so many terms; ``error`` bounds
+    the relative error of each of these columns.
     """
     k = participation.count
     # A rounding error of (terms + 2) u |C_i| |C_j| in each X_ij adds up to (terms + 2) u (Σ_π |C_i|)² at most, which is
     # at most k times Σ_π X_ii, hence k times the square of the sensitivity.
-    rounding = k * (terms + 2 * k + 64) * _UNIT
+    rounding = k * ((terms + 2 * k + 64) * _UNIT + 3 * error)
     if participation.single:
         value = bound = float(np.diag(gram).max())
     elif participation.pattern == "fixed epochs":

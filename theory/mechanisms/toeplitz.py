@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_sensitivity
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -51,13 +51,19 @@ def checked_noise(noise: object) -> ToeplitzNoise:
     return noise
 
 
-def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: int | None = None) -> float:
-    """σ² = G² γ²/(2ρ), the variance of w_t, with γ_T for T = ``horizon`` or γ_∞; ``inf`` where γ is."""
+def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: Run = None) -> float:
+    """σ² = G² γ²/(2ρ), the variance of w_t, with the γ of a run; ``inf`` where γ is.
+
+    ``horizon`` is T for γ_T, None for γ_∞, or a participation, whose γ is ``sensitivity_upper_bound``.
+    """
     unit = unit_variance(rho, clip_norm)
     checked_noise(noise)
     if horizon is None:
         return unit * noise.limiting_sensitivity() ** 2
-    return unit * noise.sensitivity(checks.integer("horizon", horizon, 1)) ** 2
+    if isinstance(horizon, Participation) and not horizon.single:
+        return unit * noise.sensitivity_upper_bound(**horizon.arguments_of_sensitivity) ** 2
+    steps = horizon.steps if isinstance(horizon, Participation) else horizon
+    return unit * noise.sensitivity(checks.integer("horizon", steps, 1)) ** 2
 
 
 class ToeplitzNoise(Record, ABC):
@@ -241,6 +247,37 @@ class ToeplitzNoise(Record, ABC):
 
     def _finite(self, steps: int, min_sep: int, max_participations: int | None) -> Sensitivity:
         who = Participation(steps, min_sep=min_sep, max_participations=max_participations)
+        return self.sensitivity_bracket(who)
+
+    def inverse_with_error(self, steps: int) -> tuple[Array, float]:
+        """The first ``steps`` coefficients of 1/B, and a bound of the 2-norm of their error relative to theirs.
+
+        Parameters
+        ----------
+        steps
+            Length of the run, >= 1.
+        """
+        return self._inverse(checks.integer("steps", steps, 1))
+
+    def memory(self, steps: int) -> int:
+        """How many arrays of the size of the gradient a stream of ``steps`` steps keeps from one step to the next.
+
+        Parameters
+        ----------
+        steps
+            Length of the run, >= 1.
+        """
+        return checks.integer("steps", steps, 1) - 1
+
+    def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
+        """What is known of the sensitivity under a participation; ``sensitivity`` is the value, if it is exact.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when, with the steps of the run.
+        """
+        who = checks.instance("participation", participation, Participation)
         series, error = self._inverse(who.steps)
         if not (math.isfinite(error) and np.isfinite(series).all()):
             return Sensitivity(value=norm(series), upper=math.inf, rounding=error, exact=who.single)

@@ -86,16 +86,18 @@ class RecursiveWorkload(Workload):
         pass
 
     def apply(self, values: ArrayLike) -> Array:
-        bands = self.inverse_bands()
-        return np.asarray(solve_banded((bands.shape[0] - 1, 0), bands, self._columns("values", values, self.steps)))
+        bands, x = self.inverse_bands(), self._columns("values", values, self.steps)
+        flat = solve_banded((bands.shape[0] - 1, 0), bands, x.reshape(self.steps, -1))
+        return np.asarray(flat.reshape(x.shape))
 
     def apply_transposed(self, values: ArrayLike) -> Array:
-        bands = self.inverse_bands()
+        bands, y = self.inverse_bands(), self._columns("values", values, self.steps)
         size = bands.shape[0] - 1
         upper = np.zeros_like(bands)  # of the transposed matrix, in the storage of LAPACK
         for i, band in enumerate(bands):
             upper[size - i, i:] = band[: self.steps - i]
-        return np.asarray(solve_banded((0, size), upper, self._columns("values", values, self.steps)))
+        flat = solve_banded((0, size), upper, y.reshape(self.steps, -1))
+        return np.asarray(flat.reshape(y.shape))
 
 
 @record

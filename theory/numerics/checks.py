@@ -56,9 +56,9 @@ def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ValueError(f"{name} must be an array of numbers in {interval}, got {values!r}") from error
+        raise ValueError(f"{name} must be an array of numbers in {interval}, got {values!r:.80}") from error
     if array.dtype.kind not in "iuf":
-        raise TypeError(f"{name} must hold real numbers in {interval}, got {values!r}")
+        raise TypeError(f"{name} must hold real numbers in {interval}, got {values!r:.80}")
     if ndim == 1 and (array.ndim != 1 or array.size == 0):
         raise ValueError(f"{name} must be a non-empty vector of numbers in {interval}, got shape {array.shape}")
     array = np.array(array, dtype=np.float64)

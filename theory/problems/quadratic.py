@@ -26,6 +26,7 @@ from abc import ABC
 
 import numpy as np
 
+from corrnoise.theory.mechanisms.participation import Run
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -131,19 +132,24 @@ class QuadraticProblem(Record, ABC):
         feedback = self.rates / 2 * self.gains
         return (weighted + feedback * (weighted.sum() / (1 - self.instability()))) / 2
 
-    def stationary_error(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
-        """Exact lim E F(θ_t) − F* under ``noise`` with the σ² of γ_∞ (formula E1).
+    def stationary_error(
+        self, noise: ToeplitzNoise, *, horizon: Run = None, rho: float = 1.0, clip_norm: float = 1.0
+    ) -> float:
+        """Exact lim E F(θ_t) − F* under ``noise`` (formula E1).
 
         Parameters
         ----------
         noise
-            Correlated noise, with the σ² of its γ_∞.
+            Correlated noise.
+        horizon
+            The run whose γ sets σ²: None for γ_∞, T for γ_T, or a ``Participation``.  The limit is that of an endless
+            run with this σ², which is private only up to the horizon.
         rho
             Budget of zero-concentrated differential privacy.
         clip_norm
             G, the norm to which gradients are clipped.
         """
-        variance = noise_variance(noise, rho, clip_norm)
+        variance = noise_variance(noise, rho, clip_norm, horizon)
         if not self.instability() < 1 or math.isinf(variance):
             return math.inf
         total = float((self.drive(noise, variance) * self.gains).sum())
@@ -174,7 +180,7 @@ class QuadraticProblem(Record, ABC):
         noise: ToeplitzNoise,
         steps: int,
         *,
-        horizon: int | None = None,
+        horizon: Run = None,
         rho: float = 1.0,
         clip_norm: float = 1.0,
         initial_offset: ArrayLike = 0.0,
@@ -186,9 +192,10 @@ class QuadraticProblem(Record, ABC):
         noise
             Correlated noise; its coefficients start with the run.
         steps
-            Number of steps, >= 0.
+            Number of steps, >= 0, at most ``horizon``.
         horizon
-            The run length whose γ_T sets σ²; None for γ_∞.  The run is private only up to the horizon.
+            The run whose γ sets σ²: T for γ_T, a ``Participation``, or None for γ_∞.  The run is private only up to the
+            horizon.
         initial_offset
             θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
         rho
@@ -203,6 +210,10 @@ class QuadraticProblem(Record, ABC):
         from corrnoise.theory import recursions
 
         steps = checks.integer("steps", steps, 0)
+        if horizon is not None and steps > checks.integer("horizon", horizon, 1):
+            raise ValueError(
+                f"steps must be at most the horizon {horizon}, up to which the run is private, got {steps}"
+            )
         offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.eigenvalues.size)
         errors = np.full(steps + 1, math.inf)
         initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2

@@ -28,8 +28,9 @@ class Design(CoveredNoise):
         Budget of zero-concentrated differential privacy, in [1e-100, 1e100].
     steps
         Horizon T >= 1: the run is private up to it; None for any number of steps.
-    participation
-        How often one example takes part.
+    min_sep, max_participations
+        One example takes part in at most ``max_participations`` steps, any two of them at least ``min_sep`` apart.
+        More than one needs a horizon.
     clip_norm
         G, in [1e-100, 1e100].
     adjacency

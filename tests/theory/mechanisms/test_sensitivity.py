@@ -52,6 +52,15 @@ def test_toeplitz_strategies_against_the_worst_case(who, data):
     assert exact or kind == "any"
 
 
+@given(participations(most=9, patterns=("fixed epochs",)), st.data())
+def test_fixed_epochs_are_exact_for_any_signs(who, data):
+    """Up to three epochs; the same blocks come from the Gram matrix."""
+    _, c = data.draw(toeplitz_strategies(who.steps, who.min_sep))
+    found = toeplitz_sensitivity(c, who)
+    assert agrees(found, worst_case(lower(c), who)) or who.count > 3
+    assert found.value == pytest.approx(strategy_sensitivity(lower(c), who).value, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("c", "b", "k", "formula", "truth"),
     [
@@ -150,6 +159,12 @@ def test_outside_the_theorem_only_the_bound_answers():
     assert noise.sensitivity_upper_bound(20, min_sep=2, max_participations=5) >= truth.value
     assert noise.sensitivity(20, min_sep=20) == noise.sensitivity(20)
     assert FiniteNoise([1, -2]).sensitivity_upper_bound(2000, min_sep=500, max_participations=4) == math.inf
+
+
+def test_a_long_run():
+    """The value of jax-privacy for the square root at a million steps."""
+    gamma = NuFTRL(0.0).sensitivity(10**6, min_sep=10**5, max_participations=10)
+    assert gamma**2 == pytest.approx(105.8046376, abs=6e-8)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])

@@ -74,7 +74,7 @@ def test_long_strategies_take_transforms_and_agree_with_forty_digits(p):
         exact = [mpmath.mpf(1)]
         for t in range(1, p):
             exact.append(exact[-1] * (mpmath.mpf(t) - mpmath.mpf("0.5")) / t)
-        sums: list = []
+        sums = []
         for t in range(n):
             sums.append(1 - mpmath.fsum(exact[k] * sums[t - k] for k in range(1, min(t, p - 1) + 1)))
         truth = float(mpmath.fsum((n - t) * sums[t] ** 2 for t in range(n)) / n)

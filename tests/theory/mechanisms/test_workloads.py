@@ -25,10 +25,12 @@ def iterates(work, gradients, mutant=0.0):
 def test_the_views_of_a_workload_agree(work, seed):
     rng = np.random.default_rng(seed)
     matrix = work.matrix()
-    x, y = rng.normal(size=(work.steps, 2)), rng.normal(size=(matrix.shape[0], 2))
+    x, y = rng.normal(size=(work.steps, 2, 3)), rng.normal(size=(matrix.shape[0], 2, 3))
     scale = np.abs(matrix).max() + 1e-300
-    np.testing.assert_allclose(work.apply(x), matrix @ x, rtol=1e-10, atol=1e-12 * scale * work.steps)
-    np.testing.assert_allclose(work.apply_transposed(y), matrix.T @ y, rtol=1e-10, atol=1e-12 * scale * work.steps)
+    np.testing.assert_allclose(work.apply(x), np.tensordot(matrix, x, 1), rtol=1e-10, atol=1e-12 * scale * work.steps)
+    np.testing.assert_allclose(
+        work.apply_transposed(y), np.tensordot(matrix.T, y, 1), rtol=1e-10, atol=1e-12 * scale * work.steps
+    )
     np.testing.assert_allclose(work.gram(), matrix.T @ matrix, rtol=1e-12)
     bands, first = work.inverse_bands(), work.toeplitz_coefficients()
     if bands is not None:
