@@ -66,12 +66,12 @@ class Mechanism(Record, ABC):
 
     @abstractmethod
     def correlate(self, draws: ArrayLike) -> Array:
-        """N z, for z of shape (draws, …); shape (steps, …).
+        """The noise of all steps, N z, shape (steps, …).
 
         Parameters
         ----------
         draws
-            z, independent standard normal variables, shape (draws, …).
+            z, independent standard normal numbers, shape (self.draws, …).
         """
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            Who takes part when, with the steps of the run.
+            How often one example takes part in the run.
         """
         who = self._of_this_run(participation)
         orthogonal = who.single or self.bands <= who.min_sep
@@ -117,7 +117,7 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            Who takes part when, with the steps of the run.
+            How often one example takes part in the run.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            Who takes part when, with the steps of the run.
+            How often one example takes part in the run.
         """
         return self.sensitivity_bracket(participation).upper
 
@@ -167,12 +167,12 @@ class Mechanism(Record, ABC):
     # -- errors --------------------------------------------------------------------------------------------------------
 
     def errors(self, workload: Workload | None = None) -> Array:
-        """Variances (A N Nᵀ Aᵀ)_tt of what a workload shows of unit noise, shape (rows,); None for prefix sums.
+        """Variances (A N Nᵀ Aᵀ)_tt of what a workload shows of unit noise, shape (rows,).
 
         Parameters
         ----------
         workload
-            What is released, of as many steps; None for prefix sums.
+            A; None for prefix sums.
         """
         return np.asarray(np.square(self._checked(workload).apply(self.noising_matrix())).sum(axis=1))
 
@@ -182,9 +182,9 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            Who takes part when, with the steps of the run.
+            How often one example takes part in the run.
         workload
-            What is released, of as many steps; None for prefix sums.
+            What is shown of the noise; None for prefix sums.
         """
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).mean()))
 
@@ -194,9 +194,9 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            Who takes part when, with the steps of the run.
+            How often one example takes part in the run.
         workload
-            What is released, of as many steps; None for prefix sums.
+            What is shown of the noise; None for prefix sums.
         """
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).max()))
 

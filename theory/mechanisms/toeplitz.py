@@ -255,12 +255,12 @@ class ToeplitzNoise(Record, ABC):
         Parameters
         ----------
         steps
-            Length of the run, >= 1.
+            How many coefficients, >= 1.
         """
         return self._inverse(checks.integer("steps", steps, 1))
 
     def memory(self, steps: int) -> int:
-        """How many arrays of the size of the gradient a stream of ``steps`` steps keeps from one step to the next.
+        """How many arrays of the size of the gradient a stream keeps from one step to the next.
 
         Parameters
         ----------
@@ -275,7 +275,7 @@ class ToeplitzNoise(Record, ABC):
         Parameters
         ----------
         participation
-            Who takes part when, with the steps of the run.
+            How often one example takes part in the run.
         """
         who = checks.instance("participation", participation, Participation)
         series, error = self._inverse(who.steps)

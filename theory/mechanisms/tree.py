@@ -122,7 +122,7 @@ def full_honaker(steps: int) -> MatrixNoise:
     Parameters
     ----------
     steps
-        Length of the run, >= 1.
+        Length of the run, n >= 1.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def fourier_mechanism(steps: int) -> MatrixNoise:
     Parameters
     ----------
     steps
-        Length of the run, >= 1.
+        Length of the run, n >= 1.
 
     Examples
     --------

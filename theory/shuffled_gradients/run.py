@@ -206,7 +206,7 @@ class ShuffledGradients(Record):
         Parameters
         ----------
         private_per_epoch
-            Number of private steps in each epoch.
+            Private steps of each epoch, from 1 to ``samples``.
         """
         return self._with(
             interleaved(self.samples, epochs=self.epochs, private_per_epoch=private_per_epoch, placement=self.placement)
@@ -218,7 +218,7 @@ class ShuffledGradients(Record):
         Parameters
         ----------
         private_epochs
-            Number of epochs with private records.
+            Number of epochs with private records, from 1 to ``epochs``.
         """
         found = private_then_public(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
@@ -229,18 +229,18 @@ class ShuffledGradients(Record):
         Parameters
         ----------
         private_epochs
-            Number of epochs with private records.
+            Number of epochs with private records, from 1 to ``epochs``.
         """
         found = public_then_private(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
 
     def noise_at(self, placement: Placement) -> ShuffledGradients:
-        """Return this run with its noise elsewhere: see ``Schedule``.
+        """Return this run with its noise elsewhere.
 
         Parameters
         ----------
         placement
-            Where the noise is added.
+            Where noise is added; see ``Schedule``.
         """
         return self._with(Schedule(self.samples, np.asarray(self.private), placement))
 
