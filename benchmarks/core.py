@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from benchmarks.timing import Side, measure
 
-SUBJECTS = ("closed_forms", "coefficients", "learning_curves", "simulations", "strongly_convex")
+SUBJECTS = ("closed_forms", "coefficients", "finite_runs", "learning_curves", "simulations", "strongly_convex")
 
 T = TypeVar("T")
 

@@ -60,6 +60,15 @@ def optimal_noise(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) 
     ------
     ValueError
         The learning rate is unstable: every noise has an infinite error.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> cn.optimal_noise(cn.MeanEstimation(0.1))
+    NuFTRL(nu=0.1)
+    >>> problem = cn.LinearRegression([1.0, 0.1], learning_rate=0.1)
+    >>> round(problem.stationary_error(cn.optimal_noise(problem)) / problem.optimal_error(), 9)
+    1.0
     """
     if isinstance(problem, QuadraticProblem):
         unit_variance(rho, clip_norm)  # checks them

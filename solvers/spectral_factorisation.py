@@ -122,6 +122,14 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     -----
     The spectrum is known only at the frequencies at which ``power`` is called.  A line much narrower than 3e-4 between
     these frequencies goes unnoticed and is missing in the result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import corrnoise as cn
+    >>> noise = cn.noise_from_power_spectrum(lambda frequencies: 0.25 + 2 * np.sin(frequencies / 2) ** 2)
+    >>> noise.coefficients(2).round(6)
+    array([ 1. , -0.5])
     """
     if not callable(power):
         raise TypeError(f"power must be a function of an array of frequencies, got {power!r}")

@@ -34,13 +34,15 @@ import numpy as np
 from scipy import special
 
 from corrnoise.solvers.grid_minimum import smallest_minimum
-from corrnoise.solvers.optimal_noise import check_stable
+from corrnoise.solvers.optimal_noise import check_stable, optimal_noise
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.pole_sums import condensed
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, unit_variance
+from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
@@ -68,6 +70,7 @@ def _at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
 def best_nu(
     problem: QuadraticProblem | StronglyConvex,
     *,
+    horizon: Run = None,
     rho: float = 1.0,
     clip_norm: float = 1.0,
     criterion: str = "distance",
@@ -79,6 +82,9 @@ def best_nu(
     problem
         ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound``.  The learning
         rate must be stable.
+    horizon
+        The run whose γ sets the variance of the noise: None for γ_∞, T for γ_T, or a ``Participation``.  Quadratic
+        problems only.
     rho, clip_norm
         Budget and clip norm.  The optimum of a quadratic problem does not depend on them or on the residual variance.
         The optimum of a bound depends on them if there is gradient noise.
@@ -97,6 +103,8 @@ def best_nu(
         The learning rate is unstable: every noise has an infinite error.
     """
     if isinstance(problem, StronglyConvex):
+        if horizon is not None:
+            raise ValueError(f"horizon must be None for strongly convex losses, got {horizon!r}")
         if not problem.stable:
             raise ValueError(
                 f"learning_rate must lie in (0, {2 / problem.smoothness!r}), got {problem.learning_rate!r}"
@@ -106,12 +114,12 @@ def best_nu(
             lambda noise: strongly_convex_bound(problem, noise, **budget), problem.rates, _BOUND_SPACING, _BOUND_WIDTH
         )
     check_stable(checked_quadratic(problem))
-    unit_variance(rho, clip_norm)  # checks them
     rates = problem.rates
     gains = problem.gains
 
     def scatter(noise: NuFTRL) -> float:
-        return noise.limiting_sensitivity() ** 2 * float((noise.averaged_variance(rates) * gains).sum())
+        variance = noise_variance(noise, rho, clip_norm, horizon)
+        return variance * float((noise.averaged_variance(rates) * gains).sum())
 
     return _best_nu(scatter, (float(rates.min()), float(rates.max())), _SPACING, _WIDTH)
 
@@ -132,6 +140,33 @@ def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spaci
     places = np.linspace(first, last, 2 + math.ceil((last - first) / spacing))
     place, _ = smallest_minimum(at, places, np.array([at(place) for place in places]), width)
     return min(max(2 * float(special.expit(place)), low), high)
+
+
+def best_noise(
+    problem: QuadraticProblem, *, horizon: Run = None, rho: float = 1.0, clip_norm: float = 1.0
+) -> ToeplitzNoise:
+    """Noise with a small stationary error for a participation.
+
+    Parameters
+    ----------
+    problem
+        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate.
+    horizon
+        The run whose γ sets the variance of the noise: None for γ_∞, T for γ_T, or a ``Participation``.
+    rho, clip_norm
+        Budget and clip norm.
+
+    Returns
+    -------
+    Without a horizon ``optimal_noise``, which nothing beats.  With one, the better of ``optimal_noise`` and ν-DP-FTRL
+    at its ``best_nu`` for this horizon.
+    """
+    optimal = optimal_noise(problem, rho=rho, clip_norm=clip_norm)
+    if horizon is None:
+        return optimal
+    budget: dict[str, Any] = {"horizon": horizon, "rho": rho, "clip_norm": clip_norm}
+    candidates = (optimal, NuFTRL(best_nu(problem, **budget)))
+    return min(candidates, key=lambda noise: problem.stationary_error(noise, **budget))
 
 
 def best_damping(problem: QuadraticProblem) -> float:
@@ -194,6 +229,7 @@ def best_learning_rate(
     noise: ToeplitzNoise | Callable[[QuadraticProblem], ToeplitzNoise],
     *,
     initial_offset: ArrayLike,
+    participation: Participation | None = None,
     rho: float = 1.0,
     clip_norm: float = 1.0,
 ) -> TunedRun:
@@ -210,6 +246,8 @@ def best_learning_rate(
     initial_offset
         θ_0 − θ* in the eigenbasis, a scalar or shape (d,), not all 0.  For a run that starts at the minimum the best
         learning rate would be 0.
+    participation
+        How often one example takes part in the T steps; None for once.
     rho, clip_norm
         Budget and clip norm.
 
@@ -229,6 +267,9 @@ def best_learning_rate(
     """
     checked_quadratic(problem)
     steps = checks.integer("steps", steps, 1)
+    horizon = Participation(steps) if participation is None else participation
+    if checks.instance("participation", horizon, Participation).steps != steps:
+        raise ValueError(f"participation must be for {steps} steps, got {participation!r}")
     if not isinstance(noise, ToeplitzNoise) and not callable(noise):
         raise TypeError(f"noise must be correlated noise or a function from problems to it, got {noise!r}")
     offset = checks.reals("initial_offset", initial_offset)
@@ -240,9 +281,9 @@ def best_learning_rate(
         return noise if isinstance(noise, ToeplitzNoise) else noise(tuned)
 
     def exact(tuned: QuadraticProblem, made: ToeplitzNoise) -> float:
-        return float(tuned.learning_curve(made, steps, horizon=steps, initial_offset=offset, **budget)[-1])
+        return float(tuned.learning_curve(made, steps, horizon=horizon, initial_offset=offset, **budget)[-1])
 
-    shortened = _Shortened(problem, steps, offset, budget) if _Shortened.pays(problem, steps, offset) else None
+    shortened = _Shortened(problem, horizon, offset, budget) if _Shortened.pays(problem, steps, offset) else None
     limit = stability_limit(problem)
 
     def learning_rate(place: float) -> float:
@@ -313,10 +354,12 @@ def _cascade_series(zeros, poles, series):  # type: ignore[no-untyped-def]
 class _Shortened:
     """The error after T steps by shorter sums, for a search over learning rates."""
 
-    def __init__(self, problem: QuadraticProblem, steps: int, offset: Array, budget: dict[str, float]) -> None:
+    def __init__(
+        self, problem: QuadraticProblem, horizon: Participation, offset: Array, budget: dict[str, float]
+    ) -> None:
         eigenvalues, counts = np.unique(problem.eigenvalues, return_counts=True)
         self.eigenvalues, self.weights = condensed(eigenvalues, counts.astype(np.float64))
-        self.steps = steps
+        self.horizon = horizon
         self.initial = self.eigenvalues * float(offset) ** 2
         self.unit = unit_variance(**budget)
 
@@ -343,14 +386,15 @@ class _Shortened:
         )
 
     def _series(self, noise: ToeplitzNoise) -> tuple[Array, float]:
-        """β_0, …, β_{T−1} and γ_T, with relative errors of about 1e-10."""
+        """β_0, …, β_{T−1} and the sensitivity, with relative errors of about 1e-10."""
+        steps = self.horizon.steps
         if isinstance(noise, ProductNoise) and noise.gaps.size > _FEW_FACTORS:
             with suppress(ValueError):  # noise without an approximation is used unchanged
                 poles = rational_approximation(noise, _TOLERANCE)
                 if isinstance(poles, PoleNoise):
-                    series = np.empty((2, self.steps))
+                    series = np.empty((2, steps))
                     sections = poles.sections()
                     _cascade_series(*sections, series[0])
                     _cascade_series(*sections[::-1], series[1])
-                    return series[0], float(np.linalg.norm(series[1]))
-        return noise.coefficients(self.steps), noise.sensitivity(self.steps)
+                    return series[0], toeplitz_sensitivity(series[1], self.horizon).upper
+        return noise.coefficients(steps), math.sqrt(noise_variance(noise, 0.5, 1.0, self.horizon))

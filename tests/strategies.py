@@ -3,8 +3,20 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, ToeplitzMechanism
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.noise_cancellation.machine_noise import (
+    CancellingNoise,
+    CorrelatedMachineNoise,
+    FactorisedNoise,
+    MachineNoise,
+)
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 
@@ -88,3 +100,99 @@ def regressions(
 def mean_estimations() -> st.SearchStrategy[MeanEstimation]:
     """Stable private mean estimation."""
     return st.builds(MeanEstimation, gaps(1e-9).filter(lambda eta: eta < 1.999), st.sampled_from([0.0, 0.3, 2.0]))
+
+
+@st.composite
+def participations(draw: st.DrawFn, most: int = 8, patterns: tuple = ("min-sep", "fixed epochs")) -> Participation:
+    """Every promise about who takes part when, in runs of up to ``most`` steps."""
+    n = draw(st.integers(1, most))
+    b = draw(st.integers(1, n + 1))
+    pattern = draw(st.sampled_from(patterns))
+    k = None if pattern == "fixed epochs" else draw(st.integers(1, -(-n // b)))
+    return Participation(n, min_sep=b, max_participations=k, pattern=pattern)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "momentum", "matrix")) -> Workload:
+    """Workloads of runs of up to ``most`` steps."""
+    n = draw(st.integers(1, most))
+    kind = draw(st.sampled_from(kinds))
+    if kind == "prefix":
+        return PrefixSums(n)
+    if kind == "matrix":
+        rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+        return MatrixWorkload(rng.normal(size=(draw(st.integers(1, most)), n)))
+    rates = draw(st.none() | st.lists(log_uniform(1e-2, 1.0), min_size=n, max_size=n))
+    return MomentumSGD(n, momentum=draw(st.floats(0, 0.95)), weight_decay=draw(st.floats(0, 0.9)), learning_rates=rates)
+
+
+@st.composite
+def toeplitz_strategies(draw: st.DrawFn, steps: int, min_sep: int) -> tuple[str, np.ndarray]:
+    """First columns of Toeplitz strategies, by what is known of them.
+
+    "any" has any signs; the sensitivity of the others is exact: "decaying" is non-negative and decays from ``min_sep``
+    on, "alternating" is that with alternating signs, and "banded" has ``min_sep`` coefficients of any signs.
+    """
+    c = np.array(draw(st.lists(st.floats(-1, 1), min_size=steps, max_size=steps)))
+    c[0] = 1.0
+    kind = draw(st.sampled_from(["any", "decaying", "alternating", "banded"]))
+    if kind == "banded":
+        c[min_sep:] = 0.0
+    elif kind != "any":
+        c = np.abs(c)
+        c[min_sep:] = np.sort(c[min_sep:])[::-1]
+        if kind == "alternating":
+            c *= (-1.0) ** np.arange(steps)
+    return kind, c
+
+
+@st.composite
+def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
+    """Every kind of mechanism of a finite run."""
+    n = draw(st.integers(1, 10)) if steps is None else steps
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kind = draw(st.sampled_from(["toeplitz", "scaled", "matrix", "banded", "tree", "online", "honaker", "fourier"]))
+    if kind == "toeplitz":
+        return ToeplitzMechanism(draw(noises()), n)
+    if kind == "scaled":
+        return ScaledNoise(draw(noises()), np.exp(rng.normal(size=n)))
+    if kind == "matrix":
+        return MatrixNoise(np.tril(rng.normal(size=(n, n)), -1) + np.diag(np.exp(rng.normal(size=n))))
+    if kind == "banded":
+        bands = rng.normal(size=(draw(st.integers(1, n)), n))
+        bands[0] = np.exp(bands[0])
+        return BandedNoise(np.where(np.add.outer(np.arange(len(bands)), np.arange(n)) < n, bands, 0.0))
+    if kind in ("tree", "online"):
+        return BinaryTree(n, decoder="binary" if kind == "tree" else "online")
+    return full_honaker(n) if kind == "honaker" else fourier_mechanism(n)
+
+
+# -- noise cancellation ------------------------------------------------------------------------------------------------
+
+
+def loss_classes() -> st.SearchStrategy[LossClass]:
+    """Losses from nearly linear to strongly curved."""
+    return st.builds(LossClass, log_uniform(1e-2, 1e2), log_uniform(1e-3, 1e2), log_uniform(1e-2, 1e2))
+
+
+def machine_noises() -> st.SearchStrategy[MachineNoise]:
+    """Noise of a machine for any number of participations."""
+    return st.one_of(
+        st.builds(CancellingNoise, st.floats(0, 1), st.floats(0, 2)),
+        st.sampled_from([NuFTRL(0), DPSGD(), AntiPGD(0), ProductNoise([0.0], [0.75])]).map(CorrelatedMachineNoise),
+        st.lists(st.floats(0.5, 2), min_size=12, max_size=12).map(lambda stds: FactorisedNoise(np.diag(stds))),
+    )
+
+
+def rounds_of_a_machine(rounds: int, most: int) -> st.SearchStrategy[list[int]]:
+    """The rounds of a machine, increasing, at least one and at most ``most`` of ``rounds``."""
+    return st.sets(st.integers(1, rounds), min_size=1, max_size=most).map(sorted)
+
+
+@st.composite
+def interlacing_gaps(draw: st.DrawFn, most: int = 4, smallest: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
+    """Zeros and poles of buffered noise: gaps g_1 < h_1 < g_2 < … < h_d < 1, at least 1 percent apart."""
+    d = draw(st.integers(1, most))
+    ratios = [draw(log_uniform(0.01, -np.log(smallest) / (2 * d))) for _ in range(2 * d)]
+    gaps = np.exp(-np.cumsum(ratios))[::-1]
+    return gaps[::2], gaps[1::2]

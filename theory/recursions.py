@@ -177,12 +177,19 @@ def step_down(coefficients):  # type: ignore[no-untyped-def]
     It is 1/(β_0² Π (1 − k_m²)) with the reflection coefficients k_m, which are all below 1 in modulus if and only if
     B has no zero in |z| <= 1; else inf, and also where 1 − k_m² is lost in rounding.
     """
+    return _reflections(coefficients, np.empty(coefficients.size), np.empty(coefficients.size))
+
+
+@_jit
+def _reflections(coefficients, reflections, reflections_low):  # type: ignore[no-untyped-def]
+    """Fill in k_1, …, k_n from index 1 on, and return ‖1/B‖²."""
     a, a_low = coefficients.copy(), np.zeros(coefficients.size)
     total, total_low = _two_product(coefficients[0], coefficients[0])
     for i in range(a.size):
         a[i], a_low[i] = _over(coefficients[i], 0.0, coefficients[0])
     for m in range(a.size - 1, 0, -1):
         k, k_low = a[m], a_low[m]
+        reflections[m], reflections_low[m] = k, k_low
         square, square_low = _product(k, k_low, k, k_low)
         rest, rest_low = _add(1.0, 0.0, -square, -square_low)
         if not rest > 2.0**-80:
@@ -216,6 +223,36 @@ def averaged_variances(coefficients, rates, variances):  # type: ignore[no-untyp
             y, y_low = _add(y, y_low, beta, 0.0)
             squares, squares_low = _two_sum(squares, squares_low + y * y)
         variances[i] = x * (2 - x) * squares + (1 - x) ** 2 * y * y
+
+
+@_jit
+def autoregressive_averages(coefficients, rates, variances):  # type: ignore[no-untyped-def]
+    """Fill ``variances`` with b(x) = Σ r_l (1 − x)^{|l|}, r the autocovariances of 1/C, for a polynomial C.
+
+    With the reflection coefficients k_m of C and s = 1 − x it is r_0 Ψ(s)/Φ(s).  Here Φ = C/c_0 comes from the k_m by
+    the step-up recursion Φ ← Φ + k s Φ*, Φ* ← s Φ* + k Φ, and Ψ from −k_m by the same.  If C has a zero in |z| <= 1,
+    b is inf.
+    """
+    k, k_low = np.empty(coefficients.size), np.empty(coefficients.size)
+    variance = _reflections(coefficients, k, k_low)
+    for i in range(rates.size):
+        if not variance < math.inf:
+            variances[i] = math.inf
+            continue
+        s, s_low = _two_sum(1.0, -rates[i])
+        values = np.ones((2, 2))  # Ψ and Φ, with their reversed polynomials
+        lows = np.zeros((2, 2))
+        for m in range(1, coefficients.size):
+            for sign in range(2):
+                q, q_low = (k[m], k_low[m]) if sign == 1 else (-k[m], -k_low[m])
+                u, u_low = values[sign, 0], lows[sign, 0]
+                v, v_low = _product(values[sign, 1], lows[sign, 1], s, s_low)
+                y, y_low = _product(v, v_low, q, q_low)
+                values[sign, 0], lows[sign, 0] = _add(u, u_low, y, y_low)
+                y, y_low = _product(u, u_low, q, q_low)
+                values[sign, 1], lows[sign, 1] = _add(v, v_low, y, y_low)
+        ratio, ratio_low = _quotient(values[0, 0], lows[0, 0], values[1, 0], lows[1, 0])
+        variances[i] = variance * (ratio + ratio_low)
 
 
 # -- second moments of the iterates ------------------------------------------------------------------------------------

@@ -21,8 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.simulations.shuffled_gradients.data import BUNDLED, task
-from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, RATES, Experiment, experiment
+from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
+from corrnoise.simulations.shuffled_gradients.experiments import (
+    ALGORITHMS,
+    LEARNING_RATES,
+    Accounting,
+    Experiment,
+    experiment,
+)
+from corrnoise.theory.shuffled_gradients.schedules import Order
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,9 +54,9 @@ LOOKS: dict[str, dict[str, Any]] = {
 class Setting:
     """What one figure varies."""
 
-    order: str = "reshuffled"
+    order: Order = "reshuffled"
     private_share: float = 0.5
-    accounting: str = "published"
+    accounting: Accounting = "published"
     two_rates: bool = False  #: whether public epochs have a learning rate of their own
 
 
@@ -64,7 +71,7 @@ def data(
     *,
     download: bool = False,
     cache: str | None = None,
-    rates: Sequence[float] = RATES,
+    learning_rates: Sequence[float] = LEARNING_RATES,
     runs: int = RUNS,
     epochs: int = EPOCHS,
     jobs: int | None = None,
@@ -78,14 +85,16 @@ def data(
     points = [(name, epsilon, algorithm) for name in names for epsilon in EPSILONS for algorithm in ALGORITHMS]
 
     def one(name: str, epsilon: float, algorithm: str) -> Experiment:
+        records = task(name, download=download, cache=cache)
         return experiment(
-            task(name, download=download, cache=cache),
+            records,
             algorithm,
+            smoothness=DATA_SETS[name].smoothness(records),
             epsilon=epsilon,
             delta=DELTA,
             epochs=epochs,
-            rates=rates,
-            public_rates=rates if setting.two_rates else None,
+            learning_rates=learning_rates,
+            public_learning_rates=learning_rates if setting.two_rates else None,
             runs=runs,
             private_share=setting.private_share,
             order=setting.order,

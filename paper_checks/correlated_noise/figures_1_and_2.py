@@ -10,7 +10,6 @@ from corrnoise.figures.publication import Series
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.machinery.domains import log_scale, one_of
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.theory.correlated_noise.published_bounds import trace_upper_bound
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 
@@ -95,5 +94,5 @@ def figure_2_bounds(panel: str, nearly: float = 0.12, published: bool = False) -
     """
     noise = linear_regression.NOISES[linear_regression.FTRL]
     value = linear_regression.CURVES[linear_regression.FTRL, "rate with logarithm"]
-    difference = fitted(panel, value if published else lambda p: trace_upper_bound(p, noise(p)))
+    difference = fitted(panel, value if published else lambda p: p.upper_bound(noise(p)))
     return abs(difference - fitted(panel, lambda p: p.stationary_error(noise(p)))), nearly

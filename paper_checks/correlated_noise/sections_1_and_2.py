@@ -300,7 +300,7 @@ def equation_20(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.
 
     Both ends are approached.
     """
-    linear_part = bounds.linear_lower_bound(problem, noise)
+    linear_part = problem.lower_bound(noise)
     error = problem.stationary_error(noise)
     most = high * 2 / (2 - problem.learning_rate * problem.moment_bound)
     return np.array([low * linear_part, error]), np.array([error, most * linear_part])

@@ -37,6 +37,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -168,7 +169,7 @@ class Claim:
     evaluations: int = 512
 
     def __reduce__(self) -> tuple[Callable[[str, str, str], Claim], tuple[str, str, str]]:
-        return _find, (self.paper, self.number, self.part)
+        return _find, (self.module, self.number, self.part)
 
     @property
     def name(self) -> str:
@@ -344,8 +345,6 @@ def _shown(arguments: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in arguments.items())
 
 
-def _find(paper: str, number: str, part: str) -> Claim:
-    """The claim of the ledger with this paper, number and part; no other module of the paper is imported."""
-    from corrnoise.paper_checks import paper_ledger
-
-    return next(claim for claim in paper_ledger(paper).claims_about([number]) if claim.part == part)
+def _find(module: str, number: str, part: str) -> Claim:
+    """The claim with this number and part, found through the ``PAPER`` with which its module registers it."""
+    return next(claim for claim in import_module(module).PAPER.claims_about([number]) if claim.part == part)

@@ -171,7 +171,7 @@ def e3_signs(problem: LinearRegression, time: int, time_shift: int | None = None
 )
 def n1(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: float = 1.0) -> Sides:
     """The upper bound is an equality for isotropic Gaussian inputs.  The lower one is approached as η → 0."""
-    upper = bounds.trace_upper_bound(problem, noise)
+    upper = problem.upper_bound(noise)
     quarter = upper * (2 - problem.learning_rate * problem.moment_bound) / 2
     error = problem.stationary_error(noise)
     return np.array([low * quarter, error]), np.array([error, high * upper])

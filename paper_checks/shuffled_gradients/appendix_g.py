@@ -10,7 +10,7 @@ from corrnoise.paper_checks.shuffled_gradients.convergence import noise_risk
 from corrnoise.paper_checks.shuffled_gradients.epochs import QUADRATIC, noise_error
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
+from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
 
 # -- one epoch ---------------------------------------------------------------------------------------------------------
@@ -94,11 +94,23 @@ def lemma_g6(smoothness: float, share: float, one: float = 1.0) -> Sides:
 # -- all epochs ---------------------------------------------------------------------------------------------------------
 
 
-def _l1_run(epochs: int, sigma: float) -> ShuffledRun:
+def _l1_run(epochs: int, sigma: float) -> ConvergenceConstants:
     """n = 10 losses ‖x‖²/2, d = 50, η = 0.4/K, as λ → 0, with B at most std · sqrt(2 log 2d)."""
     n, d, eta = 10, 50, 0.4 / epochs
     size = sigma * math.sqrt(2 * math.log(2 * d) * noise_variance(n, epochs, eta, 1.0))
-    return ShuffledRun(n, epochs, d, eta, 0.0, 0.0, sigma, 1.0, 1.0, regulariser="lasso", size=size)
+    return ConvergenceConstants(
+        samples=n,
+        epochs=epochs,
+        dimension=d,
+        learning_rate=eta,
+        distance=0.0,
+        deviation=0.0,
+        noise=sigma,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+        regulariser="lasso",
+        size=size,
+    )
 
 
 L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
@@ -109,18 +121,18 @@ L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
     printed=r"With $\psi = \lambda \|x\|_1$: Theorem D.14 with $2 \sum_k \frac{d (\sigma^{(k)})^2 B}{\sqrt{2\pi} (s+1-k)}$ added in $M$",
     corrected="Theorem D.14 as corrected, without the term in B",
     domain=L1,
-    as_printed={"published": True},
+    as_printed={"printed": True},
     counterexample={"epochs": 10**6, "sigma": 1e-9},
     sharp="factor",
-    mutants=[{"factor": 0.0175}, {"published": True}],
+    mutants=[{"factor": 0.0175}, {"printed": True}],
 )
-def theorem_g3(epochs: int, sigma: float, published: bool = False, factor: float = 1.0) -> Sides:
+def theorem_g3(epochs: int, sigma: float, printed: bool = False, factor: float = 1.0) -> Sides:
     """Its extra term covers the wrong noise term where B >= 1.26 η.  With tiny noise it does not: K = 1e6, σ = 1e-9.
 
     With public records it is vacuous, for it needs μ_ψ >= L_H + β > 0, and ‖x‖₁ has μ_ψ = 0.
     """
     run = _l1_run(epochs, sigma)
-    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(published=published).total
+    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -128,27 +140,38 @@ def theorem_g3(epochs: int, sigma: float, published: bool = False, factor: float
     printed=r"DP-ShuffleG with $\psi = \lambda \|x\|_1$: an additional term $d \sigma^2 B (1 + \log K)$",
     corrected="Corollary E.1 as corrected; no term in B is needed",
     domain=L1,
-    as_printed={"published": True, "factor": 1000.0},
+    as_printed={"printed": True, "factor": 1000.0},
     counterexample={"epochs": 10**9, "sigma": 1e-15},
     sharp="factor",
-    mutants=[{"factor": 0.0165}, {"published": True, "factor": 1000.0}],
+    mutants=[{"factor": 0.0165}, {"printed": True, "factor": 1000.0}],
 )
-def corollary_g4(epochs: int, sigma: float, published: bool = False, factor: float = 1.0) -> Sides:
+def corollary_g4(epochs: int, sigma: float, printed: bool = False, factor: float = 1.0) -> Sides:
     """Printed up to a constant; the counterexample is to a thousand times it, and the ratio is unbounded as σ → 0, K → ∞.
 
     The question whether the term in B can be removed is answered: soft thresholds are Lipschitz, and Stein applies.
     """
     run = _l1_run(epochs, sigma)
-    return noise_risk(run), float(factor) * run.corollary_upper_bound(published=published).total
+    return noise_risk(run), float(factor) * run.corollary_upper_bound(printed=printed).total
 
 
-def _projected_run(epochs: int, smoothness: float, scale: float) -> ShuffledRun:
+def _projected_run(epochs: int, smoothness: float, scale: float) -> ConvergenceConstants:
     """One loss L x²/2, B = R, x_1 = x* = 0, σ = 1, η a share of its printed limit."""
 
-    def run(eta: float) -> ShuffledRun:
-        return ShuffledRun(1, epochs, 1, eta, 0.0, 0.0, 1.0, smoothness, smoothness, regulariser="projection")
+    def run(eta: float) -> ConvergenceConstants:
+        return ConvergenceConstants(
+            samples=1,
+            epochs=epochs,
+            dimension=1,
+            learning_rate=eta,
+            distance=0.0,
+            deviation=0.0,
+            noise=1.0,
+            smoothness=smoothness,
+            largest_smoothness=smoothness,
+            regulariser="projection",
+        )
 
-    return run(scale * run(1.0).largest_learning_rate(published=True))
+    return run(scale * run(1.0).largest_learning_rate(printed=True))
 
 
 PROJECTION = {
@@ -163,18 +186,18 @@ PROJECTION = {
     printed=r"With a projection: Theorem D.14 with $\frac{1}{2} \sum_k \frac{d (\sigma^{(k)})^2}{s+1-k}$ added in $M$",
     corrected="Theorem D.14 as corrected, without that term",
     domain=PROJECTION,
-    as_printed={"published": True},
+    as_printed={"printed": True},
     counterexample={"epochs": 10**6, "smoothness": 1e-8, "scale": 300 / 410.8},
     sharp="factor",
-    mutants=[{"factor": 0.025}, {"published": True}],
+    mutants=[{"factor": 0.025}, {"printed": True}],
 )
-def theorem_g7(epochs: int, smoothness: float, scale: float, published: bool = False, factor: float = 1.0) -> Sides:
+def theorem_g7(epochs: int, smoothness: float, scale: float, printed: bool = False, factor: float = 1.0) -> Sides:
     """The extra term covers the wrong noise term where η <= ½.  n = 1, L = 1e-8, K = 1e6, η = 300: 74.8 d σ² > 14.6 d σ².
 
     With public records it is vacuous: an indicator has μ_ψ = 0.
     """
     run = _projected_run(epochs, smoothness, scale)
-    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(published=published).total
+    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -182,15 +205,15 @@ def theorem_g7(epochs: int, smoothness: float, scale: float, published: bool = F
     printed=r"DP-ShuffleG with a projection: an additional term $d \sigma^2 (1 + \log K)$",
     corrected="Corollary E.1 as corrected; no additional term is needed",
     domain=PROJECTION,
-    as_printed={"published": True, "factor": 1000.0},
+    as_printed={"printed": True, "factor": 1000.0},
     counterexample={"epochs": 10**10, "smoothness": 1e-16, "scale": 1.0},
     sharp="factor",
-    mutants=[{"factor": 0.022}, {"published": True, "factor": 1000.0}],
+    mutants=[{"factor": 0.022}, {"printed": True, "factor": 1000.0}],
 )
-def corollary_g8(epochs: int, smoothness: float, scale: float, published: bool = False, factor: float = 1.0) -> Sides:
+def corollary_g8(epochs: int, smoothness: float, scale: float, printed: bool = False, factor: float = 1.0) -> Sides:
     """Printed up to a constant; the counterexample is to a thousand times it, and the ratio is unbounded as L → 0, K → ∞.
 
     The question whether the term can be reduced is answered: projections are Lipschitz, and Stein applies.
     """
     run = _projected_run(epochs, smoothness, scale)
-    return noise_risk(run), float(factor) * run.corollary_upper_bound(published=published).total
+    return noise_risk(run), float(factor) * run.corollary_upper_bound(printed=printed).total

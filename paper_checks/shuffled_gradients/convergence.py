@@ -9,12 +9,13 @@ from scipy.optimize import minimize_scalar
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.solvers.shuffled_gradients import best_learning_rate
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
-from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
+from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance, quadratic_run
 from corrnoise.theory.shuffled_gradients.schedules import interleaved, private_then_public, public_then_private
-from corrnoise.theory.shuffled_gradients.table_rates import leading_rate, tuned_run
+from corrnoise.theory.shuffled_gradients.table_rates import leading_rate
 
 RUNS = {
     "curvatures": vector(log_scale(1e-3, 1), 4),
@@ -36,15 +37,24 @@ ONLY_NOISE: dict[str, Any] = {
 
 def exact_and_run(
     curvatures: Array, optima: Array, convexity: float, noise: Array, share: float, start: float
-) -> tuple[float, ShuffledRun]:
+) -> tuple[float, ConvergenceConstants]:
     """The exact excess risk of losses a (x − b)²/2 with ψ = (μ/2) x², η = ``share`` of its limit, and the run."""
     n, epochs = curvatures.size, noise.size
     total = curvatures.mean() + convexity
     best = float((curvatures * optima).mean() / total)
     deviation = math.sqrt(np.mean((curvatures * (best - optima)) ** 2))
-    constants = (abs(start - best), deviation, noise, curvatures.mean(), curvatures.max())
-    eta = share * ShuffledRun(n, epochs, 1, 1e-9, *constants).largest_learning_rate()
-    run = ShuffledRun(n, epochs, 1, eta, *constants)
+    constants: dict[str, Any] = {
+        "samples": n,
+        "epochs": epochs,
+        "dimension": 1,
+        "distance": abs(start - best),
+        "deviation": deviation,
+        "noise": noise,
+        "smoothness": curvatures.mean(),
+        "largest_smoothness": curvatures.max(),
+    }
+    eta = share * ConvergenceConstants(learning_rate=1e-9, **constants).largest_learning_rate()
+    run = ConvergenceConstants(learning_rate=eta, **constants)
     [mean], [[variance]] = quadratic_run(
         np.broadcast_to(curvatures[:, np.newaxis, np.newaxis], (epochs, n, 1, 1)),
         np.broadcast_to((curvatures * optima)[:, np.newaxis], (epochs, n, 1)),
@@ -63,7 +73,7 @@ _THEOREM = (
 _CORRECTED = r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$ in $M$"
 
 
-def noise_risk(run: ShuffledRun, ridge: float = 0.0) -> float:
+def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
     """The exact excess risk of losses L ‖x‖²/2 with ψ = (μ/2) ‖x‖² and x_1 = x* = 0, which is all due to the noise."""
     smoothness, sigma = np.asarray(run.smoothness).item(), np.asarray(run.noise).item()
     variance = sigma**2 * noise_variance(run.samples, run.epochs, run.learning_rate, smoothness, ridge=ridge)
@@ -75,19 +85,29 @@ def noise_risk(run: ShuffledRun, ridge: float = 0.0) -> float:
     printed=r"The bound of Theorem D.14 up to a constant, noise term $\eta^2 L^* n d \sum_k \frac{(\sigma^{(k)})^2}{s+1-k}$",
     corrected=_CORRECTED + " up to a constant",
     domain={"smoothness": log_scale(1e-9, 1e-3), "epochs": integers(2, 12)},
-    as_printed={"published": True, "factor": 1000.0},
+    as_printed={"printed": True, "factor": 1000.0},
     counterexample={"smoothness": 1e-9, "epochs": 10},
     sharp="factor",
-    mutants=[{"factor": 0.05}, {"published": True, "factor": 1000.0}],
+    mutants=[{"factor": 0.05}, {"printed": True, "factor": 1000.0}],
     evaluations=64,
 )
-def theorem_37(smoothness: float, epochs: int, published: bool = False, factor: float = 1.0) -> Sides:
+def theorem_37(smoothness: float, epochs: int, printed: bool = False, factor: float = 1.0) -> Sides:
     """n = 100 losses L x²/2, ψ = x²/2, x_1 = x* = 0, η = 0.01, σ = 1: exact/printed grows like 1/L, past any constant.
 
     The counterexample is to a thousand times the printed bound; the corrected one needs no constant.
     """
-    run = ShuffledRun(100, epochs, 1, 0.01, 0.0, 0.0, 1.0, smoothness, smoothness)
-    return noise_risk(run, ridge=1.0), float(factor) * run.excess_risk_upper_bound(published=published).total
+    run = ConvergenceConstants(
+        samples=100,
+        epochs=epochs,
+        dimension=1,
+        learning_rate=0.01,
+        distance=0.0,
+        deviation=0.0,
+        noise=1.0,
+        smoothness=smoothness,
+        largest_smoothness=smoothness,
+    )
+    return noise_risk(run, ridge=1.0), float(factor) * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -96,21 +116,21 @@ def theorem_37(smoothness: float, epochs: int, published: bool = False, factor: 
     printed=_THEOREM,
     corrected=_CORRECTED,
     domain=RUNS,
-    as_printed={"published": True},
+    as_printed={"printed": True},
     counterexample=ONLY_NOISE,
     sharp="factor",
     mutants=[{"factor": 0.09}],
     tolerance=1e-9,
     evaluations=2048,
 )
-def theorem_d14(published: bool = False, factor: float = 1.0, **case: Any) -> Sides:
+def theorem_d14(printed: bool = False, factor: float = 1.0, **case: Any) -> Sides:
     """A run that shows its noise only (100 losses 5e-4 x², ψ = x²/2): exact 1.666e-3 a dimension, printed 3.51e-4.
 
     K = 1 holds too.  With public records the sharp factor is 1/2, that of the dissimilarity.  In the printed proof the last
     d is that of F for G, b holds 1 + log s twice, one display lacks a factor 5, and one step rule has 20 for 10.
     """
     exact, run = exact_and_run(**case)
-    return exact, float(factor) * run.excess_risk_upper_bound(published=published).total
+    return exact, float(factor) * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -119,18 +139,31 @@ def theorem_d14(published: bool = False, factor: float = 1.0, **case: Any) -> Si
     r"\frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",
     corrected=r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$",
     domain={"smoothness": log_scale(1e-6, 1e-2), "epochs": integers(1, 12)},
-    as_printed={"published": True},
+    as_printed={"printed": True},
     counterexample={"smoothness": 1e-3, "epochs": 10},
     sharp="factor",
-    mutants=[{"factor": 0.12}, {"published": True}],
+    mutants=[{"factor": 0.12}, {"printed": True}],
     evaluations=64,
 )
-def lemma_d13(smoothness: float, epochs: int, published: bool = False, factor: float = 1.0) -> Sides:
+def lemma_d13(smoothness: float, epochs: int, printed: bool = False, factor: float = 1.0) -> Sides:
     """For x_1 = x* = 0, where only the feedback of B_F and the noise remain, n = 100, η = 0.01, ψ = x²/2, σ = 1."""
     n, eta = 100, 0.01
-    runs = [ShuffledRun(n, k, 1, eta, 0.0, 0.0, 1.0, smoothness, smoothness) for k in range(1, epochs + 1)]
+    runs = [
+        ConvergenceConstants(
+            samples=n,
+            epochs=k,
+            dimension=1,
+            learning_rate=eta,
+            distance=0.0,
+            deviation=0.0,
+            noise=1.0,
+            smoothness=smoothness,
+            largest_smoothness=smoothness,
+        )
+        for k in range(1, epochs + 1)
+    ]
     risks = [noise_risk(run, ridge=1.0) for run in runs]
-    noise, _ = runs[-1].epoch_terms(published=published)
+    noise, _ = runs[-1].epoch_terms(printed=printed)
     later = np.arange(epochs, 0.0, -1)  # s + 1 − k, of the epochs k = 1, …, s
     bregman = smoothness / (smoothness + 1) * np.array(risks[:-1])  # E B_F(x, x*) is this part of the excess risk
     right = 10 * eta**2 * n**2 * smoothness**2 * (bregman / later[:-1]).sum() + (noise / later).sum()
@@ -162,10 +195,20 @@ def corollary_d15(epochs: int, factor: float = 1.0, **case: Any) -> Sides:
 NOISE_ONLY = {"samples": integers(1, 20), "dimension": integers(1, 100), "epochs": integers(500, 10**7, log=True)}
 
 
-def _corollary(published: bool, factor: float, samples: int, dimension: int, epochs: int) -> Sides:
+def _corollary(printed: bool, factor: float, samples: int, dimension: int, epochs: int) -> Sides:
     """Losses ‖x‖²/2 with η = 0.4/K that show only the noise σ = 1, and the bound of E.1."""
-    run = ShuffledRun(samples, epochs, dimension, 0.4 / epochs, 0.0, 0.0, 1.0, 1.0, 1.0)
-    return noise_risk(run), factor * run.corollary_upper_bound(published=published).total
+    run = ConvergenceConstants(
+        samples=samples,
+        epochs=epochs,
+        dimension=dimension,
+        learning_rate=0.4 / epochs,
+        distance=0.0,
+        deviation=0.0,
+        noise=1.0,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+    )
+    return noise_risk(run), factor * run.corollary_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -174,17 +217,17 @@ def _corollary(published: bool, factor: float, samples: int, dimension: int, epo
     printed=r"$\frac{\|x_1 - x^*\|^2}{\eta n K} + 10 \eta^2 n^2 \sigma_{any}^2 L (1 + \log K) + 12 \eta^2 n d \sigma^2 L^* (1 + \log K)$",
     corrected=r"noise term $2 (\eta + 5 \eta^2 n L) d \sigma^2 (1 + \log K)$",
     domain=NOISE_ONLY,
-    as_printed={"published": True},
+    as_printed={"printed": True},
     counterexample={"samples": 10, "dimension": 50, "epochs": 2000},
     sharp="factor",
-    mutants=[{"factor": 0.0165}, {"published": True}],
+    mutants=[{"factor": 0.0165}, {"printed": True}],
 )
-def corollary_e1(samples: int, dimension: int, epochs: int, published: bool = False, factor: float = 1.0) -> Sides:
+def corollary_e1(samples: int, dimension: int, epochs: int, printed: bool = False, factor: float = 1.0) -> Sides:
     """n = 10 losses ‖x‖²/2, d = 50, K = 2000, η = 2e-4, σ = 1: exact 2.4994e-3, printed 2.0642e-3, corrected 0.1737.
 
     With ψ = 0, hence β = 0 by the footnotes of the paper.
     """
-    return _corollary(published, float(factor), samples, dimension, epochs)
+    return _corollary(printed, float(factor), samples, dimension, epochs)
 
 
 @PAPER.inequality(
@@ -192,17 +235,17 @@ def corollary_e1(samples: int, dimension: int, epochs: int, published: bool = Fa
     printed=r"Corollary E.1 up to a constant, noise term $\eta^2 n d \sigma^2 L^* (1 + \log K)$",
     corrected=r"noise term $(\eta + \eta^2 n L) d \sigma^2 (1 + \log K)$, up to a constant",
     domain=NOISE_ONLY,
-    as_printed={"published": True, "factor": 1000.0},
+    as_printed={"printed": True, "factor": 1000.0},
     counterexample={"samples": 10, "dimension": 50, "epochs": 10**7},
     sharp="factor",
-    mutants=[{"factor": 0.0165}, {"published": True, "factor": 1000.0}],
+    mutants=[{"factor": 0.0165}, {"printed": True, "factor": 1000.0}],
 )
-def corollary_41(samples: int, dimension: int, epochs: int, published: bool = False, factor: float = 1.0) -> Sides:
+def corollary_41(samples: int, dimension: int, epochs: int, printed: bool = False, factor: float = 1.0) -> Sides:
     """η = 0.4/K: exact/printed grows like K/log K, past any constant.
 
     The counterexample is to a thousand times the printed bound; checked is the corrected one of E.1, with its constants.
     """
-    return _corollary(published, float(factor), samples, dimension, epochs)
+    return _corollary(printed, float(factor), samples, dimension, epochs)
 
 
 @PAPER.inequality(
@@ -216,10 +259,10 @@ def corollary_41(samples: int, dimension: int, epochs: int, published: bool = Fa
         "smoothness": log_scale(1e-9, 1e-4),
         "convexity": log_scale(1e-6, 1),
     },
-    as_printed={"published": True},
+    as_printed={"printed": True},
     counterexample={"kind": "private first", "epochs": 1000, "part": 1.0, "smoothness": 1e-6, "convexity": 1.0},
     sharp="factor",
-    mutants=[{"factor": 0.055}, {"published": True}],
+    mutants=[{"factor": 0.055}, {"printed": True}],
     evaluations=1024,
 )
 def corollary_f1(
@@ -228,7 +271,7 @@ def corollary_f1(
     part: float,
     smoothness: float,
     convexity: float,
-    published: bool = False,
+    printed: bool = False,
     factor: float = 1.0,
 ) -> Sides:
     """Public records equal to the private ones, n = 5 losses L x²/2, ψ = (μ/2) x², η = 0.1, x_1 = x* = 0, σ = 1.
@@ -239,9 +282,19 @@ def corollary_f1(
     first = 0 if kind != "public first" else epochs - noisy
     noise = np.zeros(epochs)
     noise[first : first + noisy] = 1
-    run = ShuffledRun(5, epochs, 1, 0.1, 0.0, 0.0, noise, smoothness, smoothness)
+    run = ConvergenceConstants(
+        samples=5,
+        epochs=epochs,
+        dimension=1,
+        learning_rate=0.1,
+        distance=0.0,
+        deviation=0.0,
+        noise=noise,
+        smoothness=smoothness,
+        largest_smoothness=smoothness,
+    )
     variance = noise_variance(5, noisy, 0.1, smoothness, ridge=convexity, quiet_epochs=epochs - first - noisy)
-    return (smoothness + convexity) / 2 * variance, float(factor) * run.corollary_upper_bound(published=published).total
+    return (smoothness + convexity) / 2 * variance, float(factor) * run.corollary_upper_bound(printed=printed).total
 
 
 @PAPER.identity(
@@ -277,19 +330,29 @@ def appendix_f3_noise(
     """
     noisy, count, ell = 1 + int(part * (epochs - 2)), 1 + int(part * (samples - 2)), 1 + math.log(epochs)
     schedule = {
-        "private first": private_then_public(samples, epochs, noisy),
-        "public first": public_then_private(samples, epochs, noisy),
-        "interleaved": interleaved(samples, epochs, count),
+        "private first": private_then_public(samples, epochs=epochs, private_epochs=noisy),
+        "public first": public_then_private(samples, epochs=epochs, private_epochs=noisy),
+        "interleaved": interleaved(samples, epochs=epochs, private_per_epoch=count),
     }[kind]
     eta = 0.1 / (samples * (epochs * ell) ** (1 / 3))
     noise = np.where(schedule.private > 0, math.sqrt(2 * epoch_amplification_sums(schedule).max()), 0.0)
-    run = ShuffledRun(samples, epochs, 1, eta, 0.0, 0.0, noise, 1.0, 1.0)
+    run = ConvergenceConstants(
+        samples=samples,
+        epochs=epochs,
+        dimension=1,
+        learning_rate=eta,
+        distance=0.0,
+        deviation=0.0,
+        noise=noise,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+    )
     unit = 24 * 0.01 / (samples * (epochs * ell) ** (2 / 3))
     if kind == "interleaved":
         right = epochs * ell / (samples - 1 + count if reversed_sign else samples + 1 + shift - count)
     else:
         right = noisy * (1 + math.log(noisy) if window or kind == "public first" else 1.0)
-    return run.corollary_upper_bound(published=True).noise, unit * right
+    return run.corollary_upper_bound(printed=True).noise, unit * right
 
 
 @PAPER.identity(
@@ -339,7 +402,9 @@ def appendix_e3(epochs: float, samples: int, dimension: int, constant: float = 1
     most = max(constant * samples / dimension, 2.0)
 
     def bound(epochs: float) -> float:
-        run = tuned_run("DP-ShuffleG", samples, dimension, 1.0, epochs, accounting="published")
+        run = best_learning_rate(
+            "DP-ShuffleG", samples=samples, dimension=dimension, epsilon=1.0, epochs=epochs, accounting="published"
+        )
         return run.excess_risk_upper_bound
 
     return min(bound(k) for k in np.geomspace(2, most, 30)), bound(epochs)
@@ -368,5 +433,9 @@ def comparison(samples: int, dimension: int, epsilon: float, constant: float = 1
     DP-SGD.  (R = G = L = s = 1, δ = 1e-6; found by search.)  That many epochs nobody runs.
     """
     epochs = max(samples, (samples * epsilon / math.sqrt(dimension)) ** 1.5)
-    value = tuned_run("DP-ShuffleG", samples, dimension, epsilon, epochs).excess_risk_upper_bound
-    return leading_rate("DP-ShuffleG", samples, dimension, epsilon, accounting="published"), constant * value
+    value = best_learning_rate(
+        "DP-ShuffleG", samples=samples, dimension=dimension, epsilon=epsilon, epochs=epochs
+    ).excess_risk_upper_bound
+    return leading_rate(
+        "DP-ShuffleG", samples=samples, dimension=dimension, epsilon=epsilon, accounting="published"
+    ), constant * value

@@ -7,9 +7,10 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import gaussian_delta, gaussian_epsilon
-from corrnoise.theory.shuffled_gradients.accountants import Training, accountant, published_rho
+from corrnoise.theory.shuffled_gradients.accountants import published_rho
 from corrnoise.theory.shuffled_gradients.amplification import (
     amplification_sum,
     best_plan_cost,
@@ -115,7 +116,7 @@ def theorem_c9_over_all_epochs(samples: int, epochs: int, place: float, rate: fl
 
     Against exact Gaussian runs of mean estimation.  The paper has the theorem for each epoch, and composes.
     """
-    schedule = dp_shuffled(samples, epochs)
+    schedule = dp_shuffled(samples, epochs=epochs)
     return exact_sum(schedule, place, rate), factor * amplification_sum(schedule, position(schedule, place))
 
 
@@ -131,7 +132,7 @@ def theorem_c9_over_all_epochs(samples: int, epochs: int, place: float, rate: fl
 )
 def lemma_42(samples: int, epochs: int, place: float, rate: float, factor: float = 1.0) -> Sides:
     """True; it is the composition of one Gaussian step an epoch, and needs neither convexity nor small steps."""
-    schedule = dp_shuffled(samples, epochs)
+    schedule = dp_shuffled(samples, epochs=epochs)
     return exact_sum(schedule, place, rate), float(factor) * float(epoch_amplification_sums(schedule).max())
 
 
@@ -151,12 +152,12 @@ def tightness(samples: int, epochs: int, across: bool = True, extra: float = 0.0
 
     The run forgets all noise before the record's first use, keeps everything between, and contracts by n at the last use.
     """
-    schedule = dp_shuffled(samples, epochs)
+    schedule = dp_shuffled(samples, epochs=epochs)
     s, noise, contractions = run_steps(schedule, samples)
     contractions[-1] /= samples
     contractions[samples - 1] = 0.0
     attained = linear_run_separation(s, noise, contractions)
-    whole = accountant(Training(schedule, 1.0, 1.0), "whole-run").sums[0]
+    whole = nonexpansive_run(schedule).accountant("whole-run").sums[0]
     return np.array([whole, attained]), (epochs - 1) / samples + 1 + extra if across else float(epochs)
 
 
@@ -176,7 +177,7 @@ def across_epochs(samples: int, epochs: int, share: float = 1.0) -> Sides:
     Proximal maps of convex functions never expand, so A = (K − 1)/n + 1/(n − j + 1) for position j of a given order: see
     Theorem C.9 (over all epochs).
     """
-    return share * epochs, accountant(Training(dp_shuffled(samples, epochs), 1.0, 1.0), "whole-run").sums[0]
+    return share * epochs, nonexpansive_run(dp_shuffled(samples, epochs=epochs)).accountant("whole-run").sums[0]
 
 
 @PAPER.inequality(
@@ -192,10 +193,10 @@ def reshuffling(samples: int, constant: float = 2.0) -> Sides:
     """ε = 1, δ = 1e-6, K = 50: with Lemma E.3 and the same conversion 16.6, 38.6, 49.6 times less variance for n = 159,
     1000, 2103.
     """
-    schedule = dp_shuffled(samples, 50)
-    secret = accountant(Training(schedule, 1.0, 1.0, order="reshuffled"), "epochs reshuffled")
-    given = accountant(Training(schedule, 1.0, 1.0), "per-epoch")
-    z, worst = (found.noise_multiplier(1.0, 1e-6, conversion="zcdp") for found in (secret, given))
+    schedule = dp_shuffled(samples, epochs=50)
+    secret = nonexpansive_run(schedule, "reshuffled").accountant("epochs reshuffled")
+    given = nonexpansive_run(schedule).accountant("per-epoch")
+    z, worst = (found.noise_multiplier(epsilon=1.0, delta=1e-6, conversion="zcdp") for found in (secret, given))
     return (worst / z) ** 2, constant
 
 
@@ -213,7 +214,7 @@ def reshuffling(samples: int, constant: float = 2.0) -> Sides:
 )
 def lemma_e2(epochs: int, multiplier: float, order: float, delta: float, share: float = 1.0) -> Sides:
     """The composition of K Gaussian mechanisms, whose curve is exact, converted by Proposition C.4."""
-    budget = accountant(Training(dp_shuffled(5, epochs), 1.0, 1.0), "per-step").zcdp(multiplier)
+    budget = nonexpansive_run(dp_shuffled(5, epochs=epochs)).accountant("per-step").zcdp(multiplier)
     return gaussian_epsilon(budget, delta), budget * order + share * math.log(1 / delta) / (order - 1)
 
 
@@ -248,7 +249,7 @@ def lemma_e3(order: float, share: float, first: Array, second: Array, factor: fl
 )
 def lemma_e3_mixture(samples: int, order: float, multiplier: float, approximate: bool = False, shift: int = 0) -> Sides:
     """α = 29, σ = 75.66 G, n = 1000: 7.83e-5; printed −6.9, and a divergence is not negative."""
-    found = accountant(Training(dp_shuffled(samples, 1), 1.0, 1.0, order="reshuffled"), "epochs reshuffled")
+    found = nonexpansive_run(dp_shuffled(samples, epochs=1), "reshuffled").accountant("epochs reshuffled")
     r = 2 / multiplier**2
     if approximate:
         return found.renyi_divergence(order, multiplier), order * r - math.log(samples)
@@ -277,9 +278,9 @@ def lemma_f2(
     share = 1 + int(part * (epochs - 2))
     count = 1 + int(part * (samples - 1))
     makers: dict[str, tuple[Schedule, float]] = {
-        "private first": (private_then_public(samples, epochs, share), float(share)),
-        "public first": (public_then_private(samples, epochs, share), float(share)),
-        "interleaved": (interleaved(samples, epochs, count), epochs / (samples + 1 - count)),
+        "private first": (private_then_public(samples, epochs=epochs, private_epochs=share), float(share)),
+        "public first": (public_then_private(samples, epochs=epochs, private_epochs=share), float(share)),
+        "interleaved": (interleaved(samples, epochs=epochs, private_per_epoch=count), epochs / (samples + 1 - count)),
     }
     schedule, bound = makers[kind]
     return exact_sum(schedule, place, rate), factor * bound

@@ -270,6 +270,16 @@ def rational_approximation(noise: ToeplitzNoise, tolerance: float) -> PoleNoise 
     ------
     ValueError
         The memory of the noise does not decay (ν = 0), or 80 poles on either side of 0 do not reach the tolerance.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> noise = cn.NuFTRL(0.01)
+    >>> rational = cn.rational_approximation(noise, 1e-6)
+    >>> rational.poles.size
+    6
+    >>> abs(rational.limiting_sensitivity() / noise.limiting_sensitivity() - 1) < 1e-6
+    True
     """
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1)")
     if isinstance(noise, FiniteNoise):

@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import (
     DTYPES,
@@ -53,6 +54,7 @@ from corrnoise.theory.mechanisms.rounding import (
     exponential_norm,
     recurrence_sensitivity,
 )
+from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -119,7 +121,7 @@ class ToeplitzForm(Record):
     strategy_coef: Array
     sensitivity: float
 
-    def sensitivity_as_run(self, *, matrix: Matrix, dtype: Dtype) -> float:
+    def sensitivity_as_run(self, *, matrix: Matrix, dtype: Dtype, participation: Participation | None = None) -> float:
         """Upper bound of the sensitivity of a run of T steps, zero-out, rounding errors included.
 
         Parameters
@@ -129,6 +131,8 @@ class ToeplitzForm(Record):
             ``"noising"``: from ``noising_coef``, y_t = Σ_k β_k z_{t−k}.
         dtype
             Floating-point type of all numbers of the program, ``"float64"`` or ``"float32"``.
+        participation
+            How often one example takes part in the T steps; None for once.
 
         Returns
         -------
@@ -136,8 +140,9 @@ class ToeplitzForm(Record):
         large as the noise.
         """
         if checks.choice("matrix", matrix, MATRICES) == "strategy":
-            return recurrence_sensitivity(self.strategy_coef, dtype)
-        return convolution_sensitivity(FiniteNoise(self.noising_coef), self.noising_coef.size, dtype)
+            return recurrence_sensitivity(self.strategy_coef, dtype, participation)
+        run = self.noising_coef.size if participation is None else participation
+        return convolution_sensitivity(FiniteNoise(self.noising_coef), run, dtype)
 
     def noise_multiplier(
         self, rho: float, *, matrix: Matrix, dtype: Dtype = "float64", adjacency: str = "zero-out"
@@ -155,19 +160,20 @@ class ToeplitzForm(Record):
         return safe_multiplier(gamma, rho, adjacency)
 
 
-def toeplitz_form(noise: ToeplitzNoise, steps: int) -> ToeplitzForm:
-    """The coefficients of ``noise`` and of its inverse for a run of ``steps`` steps, and their sensitivity.
+def toeplitz_form(noise: ToeplitzNoise, run: int | Participation) -> ToeplitzForm:
+    """The coefficients of ``noise`` and of its inverse for a run, and their sensitivity.
 
-    It takes O(steps log steps).  The sensitivity exceeds γ_T by a relative 1e-10 at most for 10⁵ steps.
+    The run is a number of steps, in which each example takes part at most once, or a participation.  It takes
+    O(T log T).  For single participation the sensitivity exceeds γ_T by a relative 1e-10 at most for 10⁵ steps.
     """
-    from flint import arb, ctx
-
-    noising = checked_noise(noise).coefficients(checks.integer("steps", steps, 1))
-    strategy = noise.inverse_coefficients(steps)
-    largest = float(np.abs(strategy).max())
-    with ctx.workprec(_BITS):  # the sum has a relative error below 2⁻⁵⁰
-        norm = rounded_up(largest * arb(math.fsum(np.square(strategy / largest))).sqrt() * (1 + arb(2) ** -50))
-    gamma = max(noise.sensitivity_upper_bound(steps), FiniteNoise(noising).sensitivity_upper_bound(steps), norm)
+    who = run if isinstance(run, Participation) else Participation(run)
+    noising = checked_noise(noise).coefficients(who.steps)
+    strategy = noise.inverse_coefficients(who.steps)
+    gamma = max(
+        noise.sensitivity_upper_bound(**who.arguments_of_sensitivity),
+        FiniteNoise(noising).sensitivity_upper_bound(**who.arguments_of_sensitivity),
+        toeplitz_sensitivity(strategy, who).upper,
+    )
     for coefficients in (noising, strategy):
         coefficients.setflags(write=False)
     return ToeplitzForm(noising, strategy, gamma)
@@ -192,11 +198,20 @@ def noise_from_strategy(strategy_coef: ArrayLike, steps: int) -> FiniteNoise:
     ------
     ValueError
         ``strategy_coef`` is not a vector of finite numbers, or its first entry is 0.
+    OverflowError
+        The noise coefficients exceed the range of floats.
     """
     column = checks.reals("strategy_coef", strategy_coef, ndim=1)
     if column[0] == 0:
-        raise ValueError(f"strategy_coef[0] must not be 0, got {column[0]!r}")
-    return FiniteNoise(FiniteNoise(column).inverse_coefficients(steps))
+        raise ValueError(f"strategy_coef[0] must not be 0, got {float(column[0])!r}")
+    steps = checks.integer("steps", steps, 1)
+    try:
+        noising = FiniteNoise(column).inverse_coefficients(steps)
+    except OverflowError as error:
+        raise OverflowError(
+            f"strategy_coef must have an inverse within the range of floats for {steps} steps, got {column!r:.80}"
+        ) from error
+    return FiniteNoise(noising)
 
 
 # -- buffers -----------------------------------------------------------------------------------------------------------
@@ -301,13 +316,13 @@ class BufferForm(Record):
             decays = [arb(value) for value in self.buf_decay[kept].tolist()]
             return rounded_up(exponential_norm(arb(1), scales, decays, steps))
 
-    def sensitivity_as_run(self, steps: int | None = None, *, dtype: Dtype) -> float:
+    def sensitivity_as_run(self, steps: Run = None, *, dtype: Dtype) -> float:
         """Upper bound of the sensitivity of a run by the recurrence of ``noise_as_run``, rounding errors included.
 
         Parameters
         ----------
         steps
-            Length of the run; None for any length.
+            Length of the run, or a participation; None for any length.
         dtype
             Floating-point type of all numbers of the program, ``"float64"`` or ``"float32"``.
 
@@ -317,7 +332,6 @@ class BufferForm(Record):
             This is a noising matrix.
         """
         self._check_strategy()
-        steps = None if steps is None else checks.integer("steps", steps, 1)
         return buffer_sensitivity(self.buf_decay, self.output_scale, steps, dtype)
 
     def noise_multiplier(

@@ -133,6 +133,16 @@ def minimise_strongly_convex_bound(
         The learning rate is not below 2/smoothness: no noise has a finite bound.
     ArithmeticError
         The optimal power spectrum has features too narrow to be factorised (or ``"socp"`` is too coarse).
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
+    >>> best = cn.minimise_strongly_convex_bound(losses)
+    >>> best.converged
+    True
+    >>> round(best.bound, 2)
+    0.63
     """
     count, lags = checked(problem, method, frequencies, lags, criterion)
     unit = problem.dimension * unit_variance(rho, clip_norm)

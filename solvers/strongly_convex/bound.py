@@ -153,6 +153,13 @@ def strongly_convex_bound(
     Theorem 3.1 of Choquette-Choo et al., arXiv 2310.06771, corrected.  The paper prints a multiplier with positive
     off-diagonal coefficients, for which the theorem is false (counterexamples in ``docs/strongly-convex-bound.md``).
     Its constant is 4 times this one for the privacy noise and 2 d times for the gradient noise, and it lacks 1/η².
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
+    >>> round(cn.strongly_convex_bound(losses, cn.NuFTRL(0.05)), 3)
+    0.647
     """
     return strongly_convex_certificate(
         problem,
@@ -177,7 +184,23 @@ def strongly_convex_certificate(
     lags: int = 100,
     criterion: Criterion = "distance",
 ) -> StronglyConvexCertificate:
-    """The bound of ``strongly_convex_bound`` with the evidence for it.  The arguments are the same."""
+    """The bound of ``strongly_convex_bound`` with the evidence for it.
+
+    Parameters
+    ----------
+    problem, noise, rho, clip_norm, method, frequencies, lags, criterion
+        As in ``strongly_convex_bound``.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
+    >>> certificate = cn.strongly_convex_certificate(losses, cn.NuFTRL(0.05))
+    >>> certificate.upper_bound == cn.strongly_convex_bound(losses, cn.NuFTRL(0.05))
+    True
+    >>> certificate.value <= certificate.upper_bound
+    True
+    """
     count, lags = checked(problem, method, frequencies, lags, criterion)
     unit = unit_variance(rho, clip_norm)  # checks them
     multiplier = checked_noise(noise).noise_multiplier(rho)

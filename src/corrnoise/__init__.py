@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers as optimal_buffers
+    from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz as optimal_toeplitz
     from corrnoise.solvers.optimal_noise import optimal_noise as optimal_noise
     from corrnoise.solvers.rational.approximation import rational_approximation as rational_approximation
     from corrnoise.solvers.spectral_factorisation import noise_from_power_spectrum as noise_from_power_spectrum
@@ -28,22 +30,56 @@ if TYPE_CHECKING:
     )
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound as strongly_convex_bound
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate as strongly_convex_certificate
+    from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise as BandedStrategyNoise
     from corrnoise.theory.mechanisms.finite import FiniteNoise as FiniteNoise
+    from corrnoise.theory.mechanisms.matrix import BandedNoise as BandedNoise
+    from corrnoise.theory.mechanisms.matrix import MatrixNoise as MatrixNoise
+    from corrnoise.theory.mechanisms.matrix import ScaledNoise as ScaledNoise
+    from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism as ToeplitzMechanism
+    from corrnoise.theory.mechanisms.matrix import column_normalised as column_normalised
+    from corrnoise.theory.mechanisms.participation import Participation as Participation
     from corrnoise.theory.mechanisms.product import DPSGD as DPSGD
     from corrnoise.theory.mechanisms.product import AntiPGD as AntiPGD
     from corrnoise.theory.mechanisms.product import NuFTRL as NuFTRL
     from corrnoise.theory.mechanisms.product import ProductNoise as ProductNoise
+    from corrnoise.theory.mechanisms.tree import BinaryTree as BinaryTree
+    from corrnoise.theory.mechanisms.tree import fourier_mechanism as fourier_mechanism
+    from corrnoise.theory.mechanisms.tree import full_honaker as full_honaker
+    from corrnoise.theory.mechanisms.workloads import MatrixWorkload as MatrixWorkload
+    from corrnoise.theory.mechanisms.workloads import MomentumSGD as MomentumSGD
+    from corrnoise.theory.mechanisms.workloads import PrefixSums as PrefixSums
     from corrnoise.theory.privacy import approx_dp_to_zcdp as approx_dp_to_zcdp
     from corrnoise.theory.privacy import gaussian_delta as gaussian_delta
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
     from corrnoise.theory.privacy import gaussian_rho as gaussian_rho
     from corrnoise.theory.privacy import zcdp_to_approx_dp as zcdp_to_approx_dp
+    from corrnoise.theory.problems.learning_objective import LearningObjective as LearningObjective
     from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
     from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
     from corrnoise.theory.problems.strongly_convex import StronglyConvex as StronglyConvex
+    from corrnoise.theory.shuffled_gradients.run import ShuffledGradients as ShuffledGradients
 
 _HOMES = {
+    "theory.mechanisms.banded_strategy": ("BandedStrategyNoise",),
     "theory.mechanisms.finite": ("FiniteNoise",),
+    "theory.mechanisms.matrix": (
+        "BandedNoise",
+        "MatrixNoise",
+        "ScaledNoise",
+        "ToeplitzMechanism",
+        "column_normalised",
+    ),
+    "theory.mechanisms.participation": ("Participation",),
+    "theory.mechanisms.tree": (
+        "BinaryTree",
+        "fourier_mechanism",
+        "full_honaker",
+    ),
+    "theory.mechanisms.workloads": (
+        "MatrixWorkload",
+        "MomentumSGD",
+        "PrefixSums",
+    ),
     "theory.privacy": (
         "approx_dp_to_zcdp",
         "gaussian_delta",
@@ -51,6 +87,7 @@ _HOMES = {
         "gaussian_rho",
         "zcdp_to_approx_dp",
     ),
+    "theory.problems.learning_objective": ("LearningObjective",),
     "theory.problems.quadratic": (
         "LinearRegression",
         "MeanEstimation",
@@ -62,7 +99,10 @@ _HOMES = {
         "ProductNoise",
     ),
     "theory.problems.strongly_convex": ("StronglyConvex",),
+    "theory.shuffled_gradients.run": ("ShuffledGradients",),
     "solvers.strongly_convex.alternating_minimisation": ("minimise_strongly_convex_bound",),
+    "solvers.matrix_factorisation.buffers": ("optimal_buffers",),
+    "solvers.matrix_factorisation.toeplitz": ("optimal_toeplitz",),
     "solvers.optimal_noise": ("optimal_noise",),
     "solvers.rational.approximation": ("rational_approximation",),
     "solvers.spectral_factorisation": ("noise_from_power_spectrum",),

@@ -27,6 +27,17 @@ class FiniteNoise(ToeplitzNoise):
     The inverse takes O(T log T), the limiting sensitivity O(n²).  Accuracy is relative to the coefficients as given:
     the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and what a release rests on
     (``noise_multiplier``, ``sensitivity_upper_bound``) carries a bound of the error made.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> noise = cn.FiniteNoise([1.0, -0.5])
+    >>> noise.coefficients(4)
+    array([ 1. , -0.5,  0. ,  0. ])
+    >>> noise.inverse_coefficients(4)
+    array([1.   , 0.5  , 0.25 , 0.125])
+    >>> round(noise.limiting_sensitivity(), 4)
+    1.1547
     """
 
     values: Array
@@ -47,6 +58,9 @@ class FiniteNoise(ToeplitzNoise):
         shown = self.values[: padded.size]
         padded[: shown.size] = shown
         return padded
+
+    def memory(self, steps: int) -> int:
+        return min(self.values.size, checks.integer("steps", steps, 1)) - 1
 
     def _inverse(self, steps: int) -> tuple[Array, float]:
         scale = 2.0 ** -np.frexp(self.values[0])[1]  # keeps squares within the range of floats, and is exact

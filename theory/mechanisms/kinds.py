@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -9,5 +10,6 @@ from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductN
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 
 KINDS: dict[str, type[ToeplitzNoise]] = {
-    kind.__name__: kind for kind in (DPSGD, NuFTRL, AntiPGD, ProductNoise, PoleNoise, FiniteNoise, CepstralNoise)
+    kind.__name__: kind
+    for kind in (DPSGD, NuFTRL, AntiPGD, ProductNoise, PoleNoise, FiniteNoise, BandedStrategyNoise, CepstralNoise)
 }

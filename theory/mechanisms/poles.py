@@ -51,6 +51,10 @@ class PoleNoise(ProductNoise):
         """Gaps of the zeros, ascending."""
         return np.repeat(self.gaps, np.maximum(self.exponents, 0).astype(int))
 
+    def memory(self, steps: int) -> int:
+        checks.integer("steps", steps, 1)
+        return int(self.sections()[0].size)
+
     def sections(self) -> tuple[Array, Array]:
         """The sections' zeros and poles as gaps, each shape (P,), P = max(number of zeros, number of poles)."""
         a, q = self.zeros, self.poles

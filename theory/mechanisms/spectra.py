@@ -6,6 +6,7 @@ values.  Each kind of noise needs an argument of its own:
 
 * ``ProductNoise``: |1 − q e^{iz}| differs from |1 − q e^{iω}| by |q| (e^r − 1) at most, if |z − ω| <= r;
 * ``FiniteNoise``: the same for the sum of its terms; and |S(z)| <= e^{nr} max S, n the degree (S. Bernstein);
+* ``BandedStrategyNoise``: the same for the polynomial in its denominator, which is bounded from below;
 * ``CepstralNoise``: term n of the logarithm changes by |c_n| (e^{n r'} − 1) at most, with r' the radius after the warp.
 
 Rounding errors are bounded from first principles, for IEEE arithmetic and elementary functions (sine, cosine,
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -176,6 +178,45 @@ class FiniteSpectrum(Spectrum):
             return values, largest * (1 + _OUTWARDS)
 
 
+class BandedStrategySpectrum(Spectrum):
+    """1/|C|² with a polynomial C: bounds of C from below in place of bounds from above.
+
+    On a disc of radius r a polynomial with coefficients c changes by Σ |c_k| (e^{kr} − 1) at most.
+    """
+
+    def __init__(self, noise: BandedStrategyNoise) -> None:
+        self.noise = noise
+        self._strategy = FiniteSpectrum(noise.strategy)
+        self._sizes = np.abs(noise.values)
+
+    def rounded(self, frequencies: Array) -> tuple[Array, Array]:
+        modulus, error = self._modulus(frequencies)
+        with np.errstate(divide="ignore"):
+            return 1 / modulus**2, (1 + 16 * UNIT) / np.maximum(modulus - error, 0.0) ** 2
+
+    def _modulus(self, frequencies: Array) -> tuple[Array, Array]:
+        """|C|, and a bound of its rounding error."""
+        values, upper = self._strategy.rounded(frequencies)
+        return np.sqrt(values), np.sqrt(upper) - np.sqrt(values) + 8 * UNIT * np.sqrt(upper)
+
+    def reach(self, frequencies: Array) -> Array:
+        # Σ |c_k| (e^{kr} − 1) <= (e^{nr} − 1) Σ |c_k|, which is below |C| for r < log(1 + |C|/Σ|c_k|)/n.
+        if self._sizes.size == 1:
+            return super().reach(frequencies)
+        modulus, error = self._modulus(frequencies)
+        lowest = np.maximum(modulus - error, 0.0)
+        return np.log1p(lowest / (self._sizes[1:].sum() * (1 + _OUTWARDS))) / (self._sizes.size - 1)
+
+    def on_discs(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
+        modulus, error = self._modulus(frequencies)
+        orders = np.arange(1, self._sizes.size)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            change = np.expm1(radii[:, np.newaxis] * orders) @ self._sizes[1:] * (1 + _OUTWARDS)
+            lowest = modulus - error - change
+            largest = np.where(lowest > (1 - _SHARE) * modulus, (1 + _OUTWARDS) / lowest**2, np.inf)
+            return 1 / modulus**2, largest
+
+
 class CepstralSpectrum(Spectrum):
     """exp(2 Re Σ c_n (ζⁿ − (−a)ⁿ)), ζ = (z − a)/(1 − a z).
 
@@ -251,6 +292,7 @@ SPECTRA: dict[type[ToeplitzNoise], type] = {
     ProductNoise: ProductSpectrum,
     PoleNoise: ProductSpectrum,
     FiniteNoise: FiniteSpectrum,
+    BandedStrategyNoise: BandedStrategySpectrum,
     CepstralNoise: CepstralSpectrum,
 }
 

@@ -24,6 +24,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from corrnoise.theory.mechanisms.participation import Participation, Run
+from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_sensitivity
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record
@@ -31,18 +33,6 @@ from corrnoise.theory.numerics.records import Record
 UNIT = 2.0**-53  #: unit roundoff
 RATES = "[1e-300, 2)"  #: of exponential averages
 SCALES = "[1e-100, 1e100]"  #: of budgets and clip norms: squares of what is computed from them stay finite
-
-
-def _norm(values: Array) -> float:
-    """Euclidean norm that neither overflows nor underflows before its value does."""
-    largest = float(np.abs(values).max())
-    return largest if largest in (0.0, math.inf) else largest * math.sqrt(float(np.square(values / largest).sum()))
-
-
-def _single_participation(min_sep: int, max_participations: int) -> None:
-    checks.integer("min_sep", min_sep, 1)
-    if checks.integer("max_participations", max_participations, 1) > 1:
-        raise ValueError(f"max_participations must be 1 (only single participation is built), got {max_participations}")
 
 
 def unit_variance(rho: float, clip_norm: float) -> float:
@@ -57,13 +47,19 @@ def checked_noise(noise: object) -> ToeplitzNoise:
     return noise
 
 
-def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: int | None = None) -> float:
-    """σ² = G² γ²/(2ρ), the variance of w_t, with γ_T for T = ``horizon`` or γ_∞; ``inf`` where γ is."""
+def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: Run = None) -> float:
+    """σ² = G² γ²/(2ρ), the variance of w_t, with the γ of a run; ``inf`` where γ is.
+
+    ``horizon`` is T for γ_T, None for γ_∞, or a participation, whose γ is ``sensitivity_upper_bound``.
+    """
     unit = unit_variance(rho, clip_norm)
     checked_noise(noise)
     if horizon is None:
         return unit * noise.limiting_sensitivity() ** 2
-    return unit * noise.sensitivity(checks.integer("horizon", horizon, 1)) ** 2
+    if isinstance(horizon, Participation) and not horizon.single:
+        return unit * noise.sensitivity_upper_bound(**horizon.arguments_of_sensitivity) ** 2
+    steps = horizon.steps if isinstance(horizon, Participation) else horizon
+    return unit * noise.sensitivity(checks.integer("horizon", steps, 1)) ** 2
 
 
 class ToeplitzNoise(Record, ABC):
@@ -75,7 +71,13 @@ class ToeplitzNoise(Record, ABC):
 
     @abstractmethod
     def coefficients(self, steps: int) -> Array:
-        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,)."""
+        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,).
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1.
+        """
 
     @abstractmethod
     def _inverse(self, steps: int) -> tuple[Array, float]:
@@ -105,12 +107,23 @@ class ToeplitzNoise(Record, ABC):
         """
 
     def power_spectrum(self, frequencies: ArrayLike) -> Array:
-        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape."""
+        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape.
+
+        Parameters
+        ----------
+        frequencies
+            ω in radians a step, any real numbers, of any shape.
+        """
         half = checks.reals("frequencies", frequencies) / 2
         return self._power(np.abs(np.cos(half)), np.abs(np.sin(half)))
 
     def inverse_coefficients(self, steps: int) -> Array:
         """First ``steps`` coefficients of 1/B, the first column of the inverse matrix, shape (steps,).
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1.
 
         Raises
         ------
@@ -123,18 +136,60 @@ class ToeplitzNoise(Record, ABC):
             raise OverflowError(f"the inverse coefficients of {self!r} exceed the range of floats from step {first} on")
         return series
 
-    def sensitivity(self, steps: int, *, min_sep: int = 1, max_participations: int = 1) -> float:
-        """γ_T, the largest column norm of the inverse of the T × T noise coefficient matrix, T = ``steps``.
+    def sensitivity(self, steps: int, *, min_sep: int = 1, max_participations: int | None = 1) -> float:
+        """γ_T, the sensitivity of a run of T = ``steps`` steps; adjacency zero-out.
 
-        Theorem 1.1 of arXiv 2310.06771, for a data set in which each example is used at most once (arguments for more
-        participations are refused).  ``inf`` where it exceeds the range of floats.  Adjacency: zero-out.
+        Parameters
+        ----------
+        steps
+            T >= 1.
+        min_sep
+            b >= 1: two participations of an example, in the steps i and j, have |i − j| >= b.
+        max_participations
+            k, 1 <= k <= ceil(T/b): the largest number of participations of an example; None for ceil(T/b).
+
+        Returns
+        -------
+        For one participation the largest column norm of the inverse of the T × T noise coefficient matrix (Theorem 1.1
+        of arXiv 2310.06771); in general ‖Σ_{j<k} S^{jb} c‖ with its first column c and the shift S.  ``inf`` where it
+        exceeds the range of floats.
+
+        Raises
+        ------
+        ValueError
+            Several participations, and c is outside the theorem that makes this exact: c >= 0 and non-increasing from
+            index b on, or no more than b coefficients (``theory.mechanisms.sensitivity``).
+
+        Examples
+        --------
+        >>> from corrnoise import NuFTRL
+        >>> round(NuFTRL(1e-3).sensitivity(2000), 3)
+        1.691
+        >>> round(NuFTRL(1e-3).sensitivity(2000, min_sep=500, max_participations=4), 3)
+        3.694
         """
-        return self._finite(steps, min_sep, max_participations)[0]
+        found = self._finite(steps, min_sep, max_participations)
+        if not found.exact:
+            raise ValueError(
+                f"the sensitivity of {self!r} for steps={steps}, min_sep={min_sep}, "
+                f"max_participations={max_participations} is only known to lie in [{found.lower}, {found.upper}], "
+                "because its inverse coefficients are not both non-negative and non-increasing from index min_sep on; "
+                "sensitivity_upper_bound gives the upper end"
+            )
+        return found.value
 
-    def sensitivity_upper_bound(self, steps: int, *, min_sep: int = 1, max_participations: int = 1) -> float:
-        """An upper bound of γ_T that holds in spite of rounding: ``sensitivity`` and its error, on the safe side."""
-        gamma, error = self._finite(steps, min_sep, max_participations)
-        return gamma * (1 + error)
+    def sensitivity_upper_bound(self, steps: int, *, min_sep: int = 1, max_participations: int | None = 1) -> float:
+        """An upper bound of γ_T that holds in spite of rounding, for every noise and any participation.
+
+        Where ``sensitivity`` is exact it exceeds it by the error alone.  Elsewhere the inverse coefficients c_t are
+        replaced by |c_t| for t < b and by max_{s>=t} |c_s| from there on.
+
+        Parameters
+        ----------
+        steps, min_sep, max_participations
+            As in ``sensitivity``.
+        """
+        return self._finite(steps, min_sep, max_participations).upper
 
     def limiting_sensitivity(self) -> float:
         """γ_∞ = lim γ_T; ``inf`` where it diverges.
@@ -145,7 +200,15 @@ class ToeplitzNoise(Record, ABC):
         """
         return self._limiting()[0]
 
-    def noise_multiplier(self, rho: float, steps: int | None = None, *, adjacency: str = "zero-out") -> float:
+    def noise_multiplier(
+        self,
+        rho: float,
+        steps: int | None = None,
+        *,
+        adjacency: str = "zero-out",
+        min_sep: int = 1,
+        max_participations: int | None = 1,
+    ) -> float:
         """Standard deviation of w_t, in units of the clip norm, that makes the run ρ-zCDP: γ/sqrt(2ρ).
 
         Parameters
@@ -157,6 +220,8 @@ class ToeplitzNoise(Record, ABC):
         adjacency
             ``"zero-out"``: an example's gradient is replaced by zero.  ``"replace-one"``: by any other, which doubles
             the sensitivity.
+        min_sep, max_participations
+            Who takes part when, as in ``sensitivity``; several participations need ``steps``.
 
         Returns
         -------
@@ -164,14 +229,34 @@ class ToeplitzNoise(Record, ABC):
 
         Notes
         -----
-        Theorem 1.1 of arXiv 2310.06771 (σ_dp² = γ²/(2ρ)), each example used at most once.
+        Theorem 1.1 of arXiv 2310.06771 (σ_dp² = γ²/(2ρ)); with several participations the bound of
+        ``sensitivity_upper_bound`` takes the place of γ.
         """
         from corrnoise.theory.privacy import safe_multiplier
 
-        gamma, error = self._limiting() if steps is None else self._finite(steps, 1, 1)
+        if steps is not None:
+            return safe_multiplier(self._finite(steps, min_sep, max_participations).upper, rho, adjacency)
+        if max_participations is None or checks.integer("max_participations", max_participations, 1) > 1:
+            raise ValueError(f"steps must be given for several participations, got {max_participations=}")
+        gamma, error = self._limiting()
         return safe_multiplier(gamma * (1 + (error + 2 * UNIT)), rho, adjacency)
 
-    def _finite(self, steps: int, min_sep: int, max_participations: int) -> tuple[float, float]:
-        _single_participation(min_sep, max_participations)
-        series, error = self._inverse(checks.integer("steps", steps, 1))
-        return _norm(series), error + 40 * UNIT
+    def _finite(self, steps: int, min_sep: int, max_participations: int | None) -> Sensitivity:
+        who = Participation(steps, min_sep=min_sep, max_participations=max_participations)
+        return self.sensitivity_bracket(who)
+
+    def inverse_with_error(self, steps: int) -> tuple[Array, float]:
+        """The first ``steps`` coefficients of 1/B, and a bound of the 2-norm of their error relative to theirs."""
+        return self._inverse(checks.integer("steps", steps, 1))
+
+    def memory(self, steps: int) -> int:
+        """How many arrays of the size of the gradient a stream of ``steps`` steps keeps from one step to the next."""
+        return checks.integer("steps", steps, 1) - 1
+
+    def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
+        """What is known of the sensitivity under a participation; ``sensitivity`` is the value, if it is exact."""
+        who = checks.instance("participation", participation, Participation)
+        series, error = self._inverse(who.steps)
+        if not (math.isfinite(error) and np.isfinite(series).all()):
+            return Sensitivity(value=norm(series), upper=math.inf, rounding=error, exact=who.single)
+        return toeplitz_sensitivity(series, who, error=error)

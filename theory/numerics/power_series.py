@@ -19,8 +19,10 @@ _DOUBLE_DOUBLE_UNIT = 2.0**-100
 _UNIT = 2.0**-53
 
 
-def _newton_reciprocal(coefficients: Array, terms: int) -> Array:
-    """Newton's iteration g ← g + g (1 − f g), which doubles the number of correct terms.
+def newton_reciprocal(coefficients: Array, terms: int) -> Array:
+    """Coefficients of 1/f by Newton's iteration g ← g + g (1 − f g), which doubles the number of correct terms.
+
+    There are fewer than ``terms`` where the coefficients overflow.
 
     If the result grows exponentially, each doubling runs on β_t r^{-t}, where r is the growth of the terms found so
     far.  Without this scaling the rounding errors of the largest terms would exceed the small ones.
@@ -69,7 +71,7 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
         series = np.empty(terms)
         recursions.reciprocal_series(coefficients, series)
     else:
-        series = _newton_reciprocal(coefficients, terms)
+        series = newton_reciprocal(coefficients, terms)
     finite = np.isfinite(series)
     if series.size < terms or not finite.all():
         first = int(np.argmin(finite)) if not finite.all() else series.size

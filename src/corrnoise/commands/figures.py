@@ -7,6 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from corrnoise.commands.options import jobs
+from corrnoise.commands.tables import aligned
 from corrnoise.support.progress import progress_line
 
 SUMMARY = "draw the papers' figures from exact formulas and simulations, as PDF, PNG and CSV"
@@ -50,8 +51,10 @@ def run(arguments: Namespace) -> int:
     from corrnoise.figures.publication import publish
     from corrnoise.figures.simulation import THOROUGH, SimulationRun
 
-    everything = arguments.all or arguments.list
-    names = list(dict.fromkeys(arguments.names)) or [name for name in NAMES if everything or name not in COMPANIONS]
+    if arguments.list:
+        print(*aligned([(name, f"{(one := paper_figure(name)).source}: {one.title}") for name in NAMES]), sep="\n")
+        return 0
+    names = list(dict.fromkeys(arguments.names)) or [name for name in NAMES if arguments.all or name not in COMPANIONS]
     run = SimulationRun(
         Path(arguments.output, "simulations"),
         arguments.seed,
@@ -59,12 +62,15 @@ def run(arguments: Namespace) -> int:
         cluster=arguments.cluster,
         **(THOROUGH if arguments.full else {}),
     )
+    simulated_here = [name for name in names if (one := paper_figure(name)).simulate and not one.on_cluster]
+    if arguments.cluster and not arguments.no_simulation and simulated_here:
+        raise ValueError(
+            f"--cluster must be left out for {', '.join(simulated_here)}, which this machine simulates: draw "
+            f"{'it' if len(simulated_here) == 1 else 'them'} in a run of its own, or give --no-simulation"
+        )
     failures: list[str] = []
     for number, name in enumerate(names, start=1):
         figure = paper_figure(name)
-        if arguments.list:
-            print(f"{name:<26} {figure.source}: {figure.title}")
-            continue
         with progress_line() as show, parallel_config(n_jobs=arguments.jobs):
             show(f"{name} ({number} of {len(names)}) ...")
             try:
@@ -77,9 +83,18 @@ def run(arguments: Namespace) -> int:
             if figure.simulate and not arguments.no_simulation:
                 simulated, failed = figure.simulate(run)
                 data, failures = data + simulated, [*failures, *failed]
+            before = _contents(Path(arguments.output), name)
             paths = publish(figure, arguments.output, data)
             report = figure.report(data)
+        for path in paths:
+            if path.name in before and path.read_bytes() != before[path.name]:
+                print(f"corrnoise: replaced: {path}, which was different", file=sys.stderr)
         print(f"{name}: {figure.source}, {figure.title}\n", *paths, f"\n{report}\n", sep="\n")
     for failure in failures:
         print("corrnoise: error:", failure, file=sys.stderr)
     return 1 if failures else 0
+
+
+def _contents(folder: Path, name: str) -> dict[str, bytes]:
+    """What the files of a figure hold now, by name."""
+    return {path.name: path.read_bytes() for path in folder.glob(f"{name}.*") if path.is_file()}

@@ -12,7 +12,7 @@ from corrnoise.figures.shuffled_gradients import counterexample as shuffled_coun
 from corrnoise.figures.shuffled_gradients import experiments as shuffled_experiments
 from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
 from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, Setting, panel
-from corrnoise.simulations.shuffled_gradients.data import BUNDLED, task
+from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
 from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, experiment
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, quadratic_run
 from tests.figure_entries import check_entry
@@ -54,7 +54,7 @@ def test_divergences_are_those_of_exact_gaussians_and_below_the_bounds(privacy: 
     tight, loose = found["divergence", "whole run, any order"], found["divergence", "published"]
     assert (tight.y <= loose.y * (1 + 1e-12)).all()
     assert loose.y == pytest.approx(4 * loose.x)
-    for eta in shuffled_privacy.RATES:
+    for eta in shuffled_privacy.LEARNING_RATES:
         exact = found["divergence", f"eta = {eta:g}"]
         assert (exact.y <= tight.y * (1 + 1e-12)).all()
         assert not (exact.y <= tight.y / 12).all()
@@ -82,8 +82,8 @@ def test_the_privacy_figure_is_drawn_and_reported(privacy: Data) -> None:
 def test_the_counterexample_is_an_exact_run() -> None:
     """K = 2000: exact 2.4994e-3, published 2.0642e-3, corrected 0.1737; exact also by the run itself, for K = 20."""
     assert shuffled_counterexample.exact_excess_risk(2000) == pytest.approx(0.002499411955, rel=1e-9)
-    assert shuffled_counterexample.bound(2000, published=True) == pytest.approx(0.002064216590, rel=1e-9)
-    assert shuffled_counterexample.bound(2000, published=False) == pytest.approx(0.173738229683, rel=1e-9)
+    assert shuffled_counterexample.bound(2000, printed=True) == pytest.approx(0.002064216590, rel=1e-9)
+    assert shuffled_counterexample.bound(2000, printed=False) == pytest.approx(0.173738229683, rel=1e-9)
     shape = (20, 10)
     _, variance = quadratic_run(np.ones((*shape, 1, 1)), np.zeros((*shape, 1)), np.ones(shape), 0.4 / 20)
     assert shuffled_counterexample.exact_excess_risk(20) == pytest.approx(25 * variance[0, 0], rel=1e-12)
@@ -108,7 +108,7 @@ def test_the_published_bound_falls_away_and_the_corrected_one_stays_above() -> N
 
 # -- experiments -------------------------------------------------------------------------------------------------------
 
-SMALL: dict[str, Any] = {"rates": (1e-3, 1e-4), "runs": 2, "epochs": 3}
+SMALL: dict[str, Any] = {"learning_rates": (1e-3, 1e-4), "runs": 2, "epochs": 3}
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,9 @@ def test_every_panel_shows_the_experiments_of_its_setting(experiments: Data) -> 
     assert len(found) == len(experiments) == len(BUNDLED) * len(EPSILONS) * len(ALGORITHMS) * 2
     name, epsilon = "diabetes by sex (stand-in)", 5.0
     for algorithm in ALGORITHMS:
-        alone = experiment(task(name), algorithm, epsilon=epsilon, **SMALL)
+        alone = experiment(
+            task(name), algorithm, smoothness=DATA_SETS[name].smoothness(task(name)), epsilon=epsilon, **SMALL
+        )
         assert (found[panel(name, epsilon), algorithm, "mean"].y == alone.mean).all()
         assert (found[panel(name, epsilon), algorithm, "standard deviation"].y == alone.std).all()
 

@@ -339,6 +339,13 @@ def test_strategies_that_are_none_are_named(column: list[float], message: str) -
         noise_from_strategy(column, 5)
 
 
+def test_strategies_without_an_inverse_in_the_range_of_floats_are_named() -> None:
+    with pytest.raises(
+        OverflowError, match="strategy_coef must have an inverse within the range of floats for 5 steps"
+    ):
+        noise_from_strategy([1e-300, 1.0], 5)
+
+
 def test_what_is_no_noise_and_no_form_is_named() -> None:
     with pytest.raises(TypeError, match="noise must be correlated noise"):
         toeplitz_form(None, 3)  # type: ignore[arg-type]

@@ -102,7 +102,7 @@ def test_both_routes_agree_where_the_reciprocal_is_well_conditioned():
     from corrnoise.theory import recursions
 
     recursions.reciprocal_series(coefficients, direct)
-    newton = power_series._newton_reciprocal(coefficients, 4000)
+    newton = power_series.newton_reciprocal(coefficients, 4000)
     np.testing.assert_allclose(newton, direct, rtol=0, atol=1e-14)
 
 

@@ -1,0 +1,259 @@
+"""A machine: its data, its noise, and what happens when either is lost.
+
+A machine uses its examples in order, one a participation, and never again.  Its noise is drawn anew for every
+participation from a secret seed, the number of the machine, the segment and the participation, so a run can be
+repeated.
+
+**Segments.**  A segment is a sequence of participations whose noise is drawn together.  Noise of different segments is
+independent, and no example is in two segments.  So each example is as private as its segment, which is no longer than
+the cap, and the machine is as private as in one segment.
+
+**A lost state.**  A machine is restored from its last state and the number of rounds that it has been asked for, which
+the server, or a log of the machine, knows.  Where they do not fit, the state is lost or outdated, and to continue from
+it would add the same noise to two messages: their difference would show the data without any noise.  Therefore a new
+segment begins, after every example that may have been used.  The privacy is that of the theorem.  The price is that the
+last noise of the old segment is never taken back and stays in the server's sum.
+
+**Dropping out.**  A message is kept until the server acknowledges it, and sent again with the next one.  A machine that
+is asked twice in a round sends the same message twice, and the server counts it once.  So a message that was lost on
+the way arrives late, and the noise still cancels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol, Refusal, Request
+from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+
+
+@dataclass(frozen=True, eq=False)
+class MachineState:
+    """All that a machine must keep, secret, between its participations; arrays and messages are never changed.
+
+    Attributes
+    ----------
+    run, machine
+        Whose state it is.
+    secret
+        What all noise of the machine is drawn from.
+    segment
+        The number of examples used or skipped before the noise of this segment began.
+    participations
+        Of this segment.
+    asked, last_round
+        How many rounds the machine had been asked for, and the last one that it answered.
+    noise
+        What the next noise needs: the last prefix noise, shape (1, d), or all z of the segment, shape (k, d).
+    outbox
+        Messages that the server has not acknowledged.
+    own_round, own_point, own_sum
+        Of the algorithm ``"delayed"``: the round and query point of the last participation, and q_{t,i}.
+    """
+
+    run: str
+    machine: int
+    secret: str
+    segment: int
+    participations: int
+    asked: int
+    last_round: int
+    noise: Array
+    outbox: tuple[Message, ...] = ()
+    own_round: int = 0
+    own_point: Array | None = None
+    own_sum: Array | None = None
+
+    @property
+    def used(self) -> int:
+        """Examples that were used or skipped."""
+        return self.segment + self.participations
+
+
+class Machine:
+    """One machine of a run.
+
+    Parameters
+    ----------
+    protocol
+        The public parameters.
+    index
+        The number of the machine, 0 <= index < M.
+    features, targets
+        Its data, shapes (n, k) and (n,); machines may have different n.
+    seed
+        The secret of the machine, an integer >= 0 or a sequence of such; None draws one from the operating system.
+    state
+        Where to continue; None for the beginning.  Use ``restored`` for a state that may be outdated.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        index: int,
+        features: Array,
+        targets: Array,
+        *,
+        seed: int | Sequence[int] | None = None,
+        state: MachineState | None = None,
+    ) -> None:
+        self.protocol = checks.instance("protocol", protocol, Protocol)
+        self.index = checks.integer("index", index, 0)
+        if index >= protocol.machines:
+            raise ValueError(f"index must be below the number of machines, {protocol.machines}, got {index}")
+        self._features, self._targets = protocol.loss.checked_examples(features, targets)
+        self._secret = json.dumps(np.random.SeedSequence(seed).entropy)
+        self._factor: Array | None = None
+        self.state = self._beginning(0, 0, 0) if state is None else self._own(state)
+
+    @classmethod
+    def restored(
+        cls,
+        protocol: Protocol,
+        index: int,
+        features: Array,
+        targets: Array,
+        *,
+        state: MachineState | None,
+        asked: int,
+        unanswered: bool = False,
+        seed: int | Sequence[int] | None = None,
+    ) -> Machine:
+        """A machine that starts again, from its last state or, where that is lost or outdated, with a new segment.
+
+        Parameters
+        ----------
+        state
+            The last state that was saved; None if it is lost.
+        asked
+            For how many rounds the server has asked this machine so far: it must not be too small.
+        unanswered
+            True if the server has no answer to the last of these requests and will repeat it.  A state from before that
+            request is then up to date: it gives the same answer, with the same example and the same noise.
+        protocol, index, features, targets, seed
+            As of the machine that was lost, with all of its data.
+
+        Raises
+        ------
+        ValueError
+            The state is of another run or machine, or it has answered more requests than ``asked``.
+        """
+        asked = checks.integer("asked", asked, 0)
+        machine = cls(protocol, index, features, targets, seed=seed)
+        if state is not None:
+            machine._own(state)
+            if state.asked > asked:
+                raise ValueError(f"asked must be at least {state.asked}, which the state has answered, got {asked}")
+            if state.asked == asked or (checks.boolean("unanswered", unanswered) and state.asked == asked - 1):
+                machine.state = state
+                return machine
+        used = 0 if state is None else state.used
+        last_round = 0 if state is None else state.last_round
+        machine.state = machine._beginning(max(asked, used), asked, last_round)
+        return machine
+
+    def _own(self, state: MachineState) -> MachineState:
+        """``state``, if it is one of this machine in this run."""
+        checks.instance("state", state, MachineState)
+        for name, theirs, ours in (
+            ("run", state.run, self.protocol.run),
+            ("machine", state.machine, self.index),
+            ("dimension", state.noise.shape[1], self.protocol.loss.dimension),
+        ):
+            if theirs != ours:
+                raise ValueError(f"state must be of {name} {ours!r}, got a state of {name} {theirs!r}")
+        return state
+
+    def _beginning(self, segment: int, asked: int, last_round: int) -> MachineState:
+        d = self.protocol.loss.dimension
+        kept = 1 if isinstance(self.protocol.noise, CancellingNoise) else 0
+        return MachineState(
+            run=self.protocol.run,
+            machine=self.index,
+            secret=self._secret,
+            segment=segment,
+            participations=0,
+            asked=asked,
+            last_round=last_round,
+            noise=np.zeros((kept, d)),
+        )
+
+    @property
+    def remaining(self) -> int:
+        """Participations that are left: by the cap of the segment and by the data."""
+        return min(self.protocol.uses - self.state.participations, len(self._targets) - self.state.used)
+
+    # -- one round -----------------------------------------------------------------------------------------------------
+
+    def reply(self, request: Request) -> tuple[Message, ...] | Refusal:
+        """All messages that the server has not acknowledged, the one of this round the last; or a refusal.
+
+        The state of the machine has changed when this returns: save it before the messages leave.
+
+        Raises
+        ------
+        ValueError
+            The request is of another run, or of a round before the last one that was answered.
+        """
+        if request.run != self.protocol.run:
+            raise ValueError(f"request must be of run {self.protocol.run!r}, got one of run {request.run!r}")
+        state = self.state
+        if request.round < max(1, state.last_round):
+            raise ValueError(f"request must be of a round in [{max(1, state.last_round)}, inf), got {request.round}")
+        if request.round == state.last_round:
+            return state.outbox
+        if self.remaining <= 0:
+            return Refusal(self.protocol.run, self.index, request.round)
+        correction, state = self._correction(request)
+        noise, state = self._noise(state)
+        message = Message(self.protocol.run, self.index, state.used, request.round, correction + noise)
+        message.correction.setflags(write=False)
+        unacknowledged = tuple(kept for kept in state.outbox if kept.number > request.acknowledged)
+        self.state = replace(state, asked=request.asked, last_round=request.round, outbox=(*unacknowledged, message))
+        return self.state.outbox
+
+    def _correction(self, request: Request) -> tuple[Array, MachineState]:
+        """What the machine would send without noise, guarded, from its next example, and the state without noise."""
+        state, protocol = self.state, self.protocol
+        a, y = self._features[state.used], float(self._targets[state.used])
+        gradient = protocol.loss.gradient
+        if protocol.algorithm == "gradients":
+            return protocol.guarded(gradient(request.current, a, y), request), state
+        t = request.round
+        if protocol.algorithm == "delayed":
+            own = t * gradient(request.current, a, y)
+            if state.own_point is not None and state.own_sum is not None:
+                own = state.own_sum + own - state.own_round * gradient(state.own_point, a, y)
+            return own, replace(state, own_round=t, own_point=request.current.copy(), own_sum=own)
+        before = (t - 1) * gradient(request.previous, a, y) if t > 1 else 0.0
+        return protocol.guarded(t * gradient(request.current, a, y) - before, request), state
+
+    def _fresh(self, participation: int) -> Array:
+        key = (self.index, self.state.segment, participation)
+        sequence = np.random.SeedSequence(json.loads(self.state.secret), spawn_key=key)
+        return np.random.Generator(np.random.PCG64(sequence)).standard_normal(self.protocol.loss.dimension)
+
+    def _noise(self, state: MachineState) -> tuple[Array, MachineState]:
+        """The noise of the next message and the state after it."""
+        k = state.participations + 1
+        protocol, noise = self.protocol, self.protocol.noise
+        after = replace(state, participations=k)
+        if protocol.std == 0.0 or protocol.algorithm == "trusted":
+            return np.zeros(protocol.loss.dimension), after
+        fresh = protocol.std * self._fresh(k)
+        if protocol.algorithm == "gradients":
+            return fresh, after
+        if isinstance(noise, CancellingNoise):
+            last = state.noise[0]
+            prefix = (1 - noise.share) * last + k ** (noise.growth / 2) * fresh
+            return prefix - last, replace(after, noise=prefix[np.newaxis])
+        if self._factor is None:
+            self._factor = noise.message_factor(protocol.uses)
+        history = np.vstack([state.noise, fresh])
+        return self._factor[k - 1, :k] @ history, replace(after, noise=history)

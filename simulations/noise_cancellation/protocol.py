@@ -1,0 +1,246 @@
+"""What the server and all machines of a run agree on, and what they send: nothing here is secret.
+
+A machine sends a ``Message``, and nothing else leaves it.  Which algorithm runs is decided by two fields:
+
+* Algorithm 1 is ``"cancellation"`` with ``CancellingNoise(growth=1)``; better noise takes its place.
+* Alternative 2 is ``"cancellation"`` with ``CancellingNoise(share=0)``.
+* Algorithm 2 is ``"trusted"``: machines send their corrections, the server adds noise to q_t.
+* Alternative 1 is ``"delayed"``: machines use their own last query point.  No accountant here covers it, so it runs
+  without privacy only.
+* ``"gradients"`` is projected SGD with fresh noise.  Without a budget (``rho=None``) ``"cancellation"`` is μ²-SGD.
+
+Every machine guards its sensitivity itself, against its data and against the server.  ``"centred"`` moves s_t into the
+ball about (L/2)(t−1)(x_t − x_{t−1}) of radius R_t = G + LD(t−1)/(t+1).  With convex losses of these constants and a
+server that follows its rule this changes nothing; with any other it keeps the sensitivity at 2R_t.  ``"norm"`` clips
+s_t to ``clip_norm``, which the convergence theorems do not cover.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from corrnoise.theory.noise_cancellation.bounds import FederatedRun
+from corrnoise.theory.noise_cancellation.losses import LinearLoss
+from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, MachineNoise, checked_machine_noise
+from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, clipped_scale
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import safe_multiplier
+
+Algorithm = Literal["cancellation", "trusted", "delayed", "gradients"]
+ALGORITHMS = ("cancellation", "trusted", "delayed", "gradients")
+Guard = Literal["centred", "norm"]
+GUARDS = ("centred", "norm")
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What the server sends to a machine in a round.
+
+    Attributes
+    ----------
+    run
+        The name of the run.
+    round
+        t >= 1.
+    current, previous
+        x_t and x_{t−1}, shape (d,).
+    asked
+        How many rounds the server has asked this machine for, this one included.
+    acknowledged
+        The number of the last message that the server has received from the machine, 0 for none.
+    """
+
+    run: str
+    round: int
+    current: Array
+    previous: Array
+    asked: int
+    acknowledged: int
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """What leaves a machine: the noisy correction of one participation.
+
+    Attributes
+    ----------
+    run, machine
+        The name of the run, and the number of the machine in it, from 0.
+    number
+        The place of the example in the machine's data, from 1: increasing over the messages of a machine.
+    round
+        The round for which it was made.
+    correction
+        s̃ = s + noise, shape (d,).
+    """
+
+    run: str
+    machine: int
+    number: int
+    round: int
+    correction: Array
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a machine answers that takes part no more: it has used its participations or its data, which is public."""
+
+    run: str
+    machine: int
+    round: int
+
+
+@record
+class Protocol(Record):
+    """The public parameters of a run.
+
+    Parameters
+    ----------
+    run
+        A name, by which messages and states of other runs are refused.
+    loss
+        The loss, with the bound of the features.
+    diameter
+        D of the ball about 0 in which w_t and x_t stay, in (0, 1e50].
+    machines, participants, rounds
+        M >= m >= 1 and T >= 1.
+    learning_rate
+        η in (0, 1e100].
+    rho
+        Budget of zero-concentrated differential privacy of every machine, replace-one, > 0; None for no privacy.
+    algorithm
+        One of ``ALGORITHMS``.
+    noise
+        Of each machine.
+    cap
+        N, after which a machine refuses; None for T.
+    guard
+        ``"centred"``, or ``"norm"`` with ``clip_norm`` in (0, 1e100].
+    scale
+        σ of the noise; None for the least that the budget allows.  A smaller one is refused.
+    """
+
+    run: str
+    loss: LinearLoss
+    diameter: float
+    machines: int
+    participants: int
+    rounds: int
+    learning_rate: float
+    rho: float | None
+    algorithm: Algorithm = "cancellation"
+    noise: MachineNoise = CancellingNoise()
+    cap: int | None = None
+    guard: Guard = "centred"
+    clip_norm: float | None = None
+    scale: float | None = None
+    _family: LossClass = field(init=False)
+
+    def __post_init__(self) -> None:
+        checks.instance("loss", self.loss, LinearLoss)
+        checked_machine_noise(self.noise)
+        checks.choice("algorithm", self.algorithm, ALGORITHMS)
+        checks.choice("guard", self.guard, GUARDS)
+        if not isinstance(self.run, str) or not self.run:
+            raise TypeError(f"run must be a non-empty string, got {self.run!r}")
+        self._set(
+            diameter=checks.real("diameter", self.diameter, "(0, 1e50]"),
+            machines=checks.integer("machines", self.machines, 1),
+            participants=checks.integer("participants", self.participants, 1),
+            rounds=checks.integer("rounds", self.rounds, 1),
+            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, 1e100]"),
+            cap=self.rounds if self.cap is None else checks.integer("cap", self.cap, 1),
+        )
+        if self.participants > self.machines:
+            raise ValueError(f"participants must be at most machines, got {self.participants} of {self.machines}")
+        if (self.guard == "norm") != (self.clip_norm is not None):
+            raise ValueError(
+                f"clip_norm must be a number in (0, 1e100] with guard 'norm' and None with 'centred', "
+                f"got {self.clip_norm!r} with {self.guard!r}"
+            )
+        if self.clip_norm is not None:
+            self._set(clip_norm=checks.real("clip_norm", self.clip_norm, "(0, 1e100]"))
+        self._set(_family=self.loss.family(self.diameter))
+        if self.rho is None:
+            if self.scale not in (None, 0.0):
+                raise ValueError(f"scale must be None where rho is None, got {self.scale!r}")
+            self._set(scale=0.0)
+            return
+        self._set(rho=checks.real("rho", self.rho, "(0, 1e100]"))
+        if self.algorithm == "delayed":
+            raise ValueError(f"rho must be None for 'delayed', which no accountant here covers, got {self.rho!r}")
+        least = self._least_scale(self.rho)
+        if self.scale is None:
+            self._set(scale=least)
+        elif checks.real("scale", self.scale, "(0, 1e100]") < least:
+            raise ValueError(f"scale must lie in [{least!r}, 1e100] for rho = {self.rho!r}, got {self.scale!r}")
+
+    def _least_scale(self, rho: float) -> float:
+        family = self.family
+        if self.algorithm == "gradients":  # each example is in one message, of fresh noise
+            most = family.lipschitz if self.clip_norm is None else self.clip_norm
+            return most * safe_multiplier(1.0, rho, "replace-one") * (1 + 1e-12)
+        noise = CancellingNoise() if self.algorithm == "trusted" else self.noise
+        participations = self.rounds if self.algorithm == "trusted" else self.uses
+        if self.clip_norm is not None:
+            least = clipped_scale(noise, participations, self.clip_norm, rho=rho)
+        else:
+            least = calibrated_scale(noise, participations, family, rho=rho, losses="convex")
+        return least / self.participants * (1 + 1e-12) if self.algorithm == "trusted" else least
+
+    @property
+    def family(self) -> LossClass:
+        """G, L and D of the losses on the ball."""
+        return self._family
+
+    @property
+    def uses(self) -> int:
+        """The most participations of a machine: the cap, or T."""
+        return min(self.rounds, self.rounds if self.cap is None else self.cap)
+
+    @property
+    def std(self) -> float:
+        """σ, the scale of the machine's or, of a trusted server, the server's noise."""
+        return 0.0 if self.scale is None else self.scale
+
+    def theory(self) -> FederatedRun:
+        """The run, for the bounds of its excess loss in the worst case of its losses."""
+        if self.rho is None:
+            raise ValueError("rho must be a number in (0, inf) for the bounds, got None")
+        return FederatedRun(
+            self.family,
+            machines=self.machines,
+            participants=self.participants,
+            rounds=self.rounds,
+            dimension=self.loss.dimension,
+            rho=self.rho,
+        )
+
+    def guarded(self, vector: Array, request: Request) -> Array:
+        """``vector``, the correction of a machine or its gradient, moved to where its sensitivity is accounted for."""
+        if self.clip_norm is not None:
+            return _clipped(vector, self.clip_norm)
+        family = self.family
+        if self.algorithm == "gradients":
+            return _clipped(vector, family.lipschitz)
+        t = request.round
+        centre = family.smoothness / 2 * (t - 1) * (request.current - request.previous)
+        return centre + _clipped(vector - centre, float(family.correction_radius(t)))
+
+    def projected(self, w: Array) -> Array:
+        """The nearest point of the ball."""
+        return _clipped(w, self.diameter / 2)
+
+
+def _clipped(vector: Array, norm: float) -> Array:
+    length = float(np.linalg.norm(vector))
+    if not math.isfinite(length):
+        return np.zeros_like(vector)
+    return vector * (norm / length) if length > norm else vector

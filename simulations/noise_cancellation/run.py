@@ -1,0 +1,119 @@
+"""A whole run in one process: the server, its machines, and what can go wrong between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.simulations.noise_cancellation.hosts import Examples, MachineHost
+from corrnoise.simulations.noise_cancellation.protocol import Protocol
+from corrnoise.simulations.noise_cancellation.server import Server
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedResult:
+    """What came of a run.
+
+    Attributes
+    ----------
+    point
+        x_T, shape (d,); the average of the iterates of projected SGD.
+    refusals
+        How often a machine was asked that takes part no more.
+    participations
+        Messages of each machine that the server has received, shape (M,).
+    measured
+        What ``measure`` returned after each round, empty without it.
+    """
+
+    point: Array
+    refusals: int
+    participations: NDArray[np.int64]
+    measured: tuple[float, ...]
+
+
+def split_examples(features: Array, targets: Array, machines: int) -> list[Examples]:
+    """Deal examples out to machines in turn: machine i has the examples i, i + M, i + 2M, …
+
+    Parameters
+    ----------
+    features, targets
+        Shapes (n, k) and (n,), n >= M.
+    machines
+        M >= 1.
+    """
+    machines = checks.integer("machines", machines, 1)
+    if len(targets) < machines:
+        raise ValueError(f"targets must have at least one example a machine, {machines}, got {len(targets)}")
+    return [(features[i::machines], targets[i::machines]) for i in range(machines)]
+
+
+def checked_examples(protocol: Protocol, examples: Sequence[Examples]) -> None:
+    """Refuse data that leave a machine without an example, or another number of machines."""
+    if len(examples) != protocol.machines:
+        raise ValueError(f"examples must be of {protocol.machines} machines, got {len(examples)}")
+    empty = [index for index, (_, targets) in enumerate(examples) if len(targets) == 0]
+    if empty:
+        raise ValueError(f"examples must have at least one example of each machine, got none of machine {empty[0]}")
+
+
+def simulate_federation(
+    protocol: Protocol,
+    examples: Sequence[Examples],
+    *,
+    seed: int,
+    start: Array | None = None,
+    measure: Callable[[Server], float] | None = None,
+    lost: Callable[[int, int], bool] | None = None,
+) -> FederatedResult:
+    """Run a protocol on data.
+
+    Parameters
+    ----------
+    protocol
+        The public parameters.
+    examples
+        Features and targets of each machine; machines may have different numbers of them.
+    seed
+        Of the schedule and of all noise, an integer >= 0.  A simulation: a run whose noise has a known seed is not
+        private.
+    start
+        x_1, in the ball; None for 0.
+    measure
+        A function of the server, called after each round.
+    lost
+        Whether the message of a machine in a round, ``lost(round, machine)``, is lost on the way to the server; None
+        for never.
+
+    Returns
+    -------
+    FederatedResult
+
+    Raises
+    ------
+    ValueError
+        A machine has no example, or an example is beyond the bounds of the loss.
+    """
+    checked_examples(protocol, examples)
+    server = Server(protocol, seed=[checks.integer("seed", seed, 0), 0], start=start)
+    host = MachineHost(protocol, dict(enumerate(examples)), seed=seed)
+    measured = []
+    while not server.finished:
+        t = server.round
+        for index, reply in host.answer(server.requests()).items():
+            if lost is None or not lost(t, index):
+                server.receive(reply)
+        server.finish_round()
+        if measure is not None:
+            measured.append(float(measure(server)))
+    return FederatedResult(
+        point=server.output.copy(),
+        refusals=server.refused,
+        participations=server.received.copy(),
+        measured=tuple(measured),
+    )

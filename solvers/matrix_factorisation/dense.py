@@ -1,0 +1,310 @@
+"""The best strategy of any form under single participation, between two bounds.
+
+With G = AᵀUA, U = diag u, the squared error of a strategy of sensitivity 1 is tr(G X⁻¹), X_ii <= 1, and for every
+v >= 0, S = (V^½ G V^½)^½,
+
+    (tr S)²/Σv  <=  optimum  <=  tr S · max_i X_ii,    X = V^{−½} S V^{−½}.
+
+The plain step v_i ← v_i X_ii² alternates between the two arguments of |M|_* = max ⟨Y, U^½ A V^½⟩ over ‖Y‖_2 <= 1 and
+over V^½ of given norm, so it never lowers the lower bound.  For the mean error u_t = 1/rows.  For the maximal error
+u is found as v is, u_t ← u_t (error_t)², and the optimum is γ_2(A).
+
+For prefix sums only the diagonal of S is needed, and it costs O(n m): V^{−½} A⁻¹ U^{−½} = L is bidiagonal, and S is
+(L Lᵀ)^{−½}, a sum of m resolvents.  Reversing time maps A to its transpose, so u is v reversed for the maximal error.
+Other workloads take singular value decompositions, O(n³) a step.
+
+References
+----------
+Li, Miklau, Hay, McGregor, Rastogi, The matrix mechanism, VLDB J. 24, 2015 (the primal problem).
+Denisov et al., arXiv 2202.08312 (fixed points for the dual problem).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from corrnoise.solvers.matrix_factorisation.certificates import (
+    UNIT,
+    CertifiedOptimum,
+    gamma,
+    nuclear_norm_below,
+    sum_of_squares_above,
+)
+from corrnoise.solvers.matrix_factorisation.fixed_point import Evaluation, bracket_optimum
+from corrnoise.solvers.matrix_factorisation.selected_inverses import bidiagonal_root, bidiagonal_root_matrix
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums, Workload
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_square_root
+from corrnoise.theory.numerics.records import record
+
+ErrorKind = Literal["mean", "max"]
+
+LARGEST_DENSE = 4096  #: steps for which n × n matrices are made
+_REGULARISATION = 1e-12
+_FINEST = 1e-15
+_LEAST_LOGARITHM = -46.0  # of a weight, relative to the largest: where a weight tends to 0, errors stay below 1e-19
+
+
+class _Bidiagonal(NamedTuple):
+    """L Lᵀ = V^{−½} (AᵀUA)⁻¹ V^{−½} of prefix sums, by the squares of the entries of L, with a sum of poles for it."""
+
+    d: Array
+    e: Array
+    poles: PoleSum
+
+    @classmethod
+    def of(cls, v: Array, u: Array) -> _Bidiagonal:
+        d, e = 1 / (u * v), 1 / (u[:-1] * v[1:])
+        margin = 1 + gamma(v.size + 8)
+        trace = float(v @ np.cumsum(u[::-1])[::-1]) * margin  # of V^½AᵀUAV^½, hence at least its largest eigenvalue
+        beside = np.sqrt(d[:-1] * e)
+        rows = d.copy()  # sums of absolute values in the rows of L Lᵀ
+        rows[1:] += e + beside
+        rows[:-1] += beside
+        return cls(d, e, inverse_square_root(1 / trace, float(rows.max()) * margin))
+
+    def diagonal(self) -> Array:
+        return np.asarray(bidiagonal_root(self.d, self.e, self.poles.poles, self.poles.weights))
+
+    def matrix(self) -> Array:
+        return np.asarray(bidiagonal_root_matrix(self.d, self.e, self.poles.poles, self.poles.weights))
+
+    def relative_error(self) -> float:
+        """A bound of the relative error of an entry of ``diagonal`` and of its sum by ``math.fsum``."""
+        return (self.poles.error + gamma(8 * self.d.size + self.poles.poles.size + 24)) * (1 + 1e-6)
+
+
+@record
+class SingleParticipationOptimum(CertifiedOptimum):
+    """The best strategy for single participation.
+
+    Parameters
+    ----------
+    workload, value, lower_bound, rigorous, iterations
+        See ``CertifiedOptimum``.
+    step_weights
+        v of the strategy X = V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, shape (steps,).
+    row_weights
+        u, shape (rows,).
+    """
+
+    _: KW_ONLY
+    step_weights: Array
+    row_weights: Array
+
+    def gram(self) -> Array:
+        """X = CᵀC of the strategy, scaled to max X_ii = 1, shape (steps, steps).
+
+        Raises
+        ------
+        ValueError
+            There are more than 4096 steps.
+        """
+        v, u = np.asarray(self.step_weights), np.asarray(self.row_weights)
+        n = dense_size(self.workload)
+        if isinstance(self.workload, PrefixSums):
+            root = _Bidiagonal.of(v, u).matrix()
+        else:
+            _, values, right = _decomposed(self.workload.matrix(), v, u)
+            root = (right.T * values) @ right
+        gram = root / np.sqrt(np.outer(v, v))
+        assert gram.shape == (n, n)
+        return np.asarray(gram / np.diagonal(gram).max())
+
+    def strategy(self) -> Array:
+        """The lower-triangular C with CᵀC = X, shape (steps, steps); its inverse makes the noise."""
+        return causal_strategy(self.gram())
+
+
+def causal_strategy(gram: Array) -> Array:
+    """The lower-triangular C with positive diagonal and CᵀC = X, for X > 0 of shape (n, n).
+
+    Examples
+    --------
+    >>> causal_strategy(np.array([[5.0, 4.0], [4.0, 4.0]]))
+    array([[1., 0.],
+           [2., 2.]])
+    """
+    return np.asarray(np.linalg.cholesky(gram[::-1, ::-1])[::-1, ::-1].T)
+
+
+def dense_size(workload: Workload) -> int:
+    """The number of steps, if it is small enough for dense matrices."""
+    if workload.steps > LARGEST_DENSE:
+        raise ValueError(f"steps must be at most {LARGEST_DENSE} where dense matrices are made, got {workload.steps}")
+    return workload.steps
+
+
+def full_rank_matrix(workload: Workload) -> Array:
+    """A as an array; ``ValueError`` if its columns are dependent."""
+    dense_size(workload)
+    matrix = workload.matrix()
+    if np.linalg.matrix_rank(matrix) < workload.steps:
+        raise ValueError(
+            "workload must have independent columns, otherwise no strategy attains the optimum, got rank "
+            f"{np.linalg.matrix_rank(matrix)} for {workload.steps} steps; workload_of_weights adds what is missing"
+        )
+    return matrix
+
+
+def workload_of_weights(weights: ArrayLike) -> MatrixWorkload:
+    """A workload whose squared mean error is tr(W N Nᵀ), for any objective of this form such as that of learning.
+
+    Parameters
+    ----------
+    weights
+        W, symmetric and positive semidefinite, shape (n, n).  1e-12 tr(W)/n is added to its diagonal: where W is
+        singular no strategy attains the infimum.
+
+    Returns
+    -------
+    MatrixWorkload
+        A with AᵀA/n = W, upper triangular.
+
+    Raises
+    ------
+    ValueError
+        W is not symmetric or not positive semidefinite.
+
+    Examples
+    --------
+    >>> workload_of_weights([[4.0, 0.0], [0.0, 1.0]]).gram().round(9) / 2
+    array([[4., 0.],
+           [0., 1.]])
+    """
+    array = checks.reals("weights", weights)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
+        raise ValueError(f"weights must be a square matrix, got shape {array.shape}")
+    n = array.shape[0]
+    matrix = checks.symmetric("weights", array, n)
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    added = _REGULARISATION * float(np.trace(matrix)) / n
+    if values[0] < -max(added, 1e-10 * values[-1]) or values[-1] <= 0:
+        raise ValueError(f"weights must be positive semidefinite and not 0, got the eigenvalue {float(values[0])!r}")
+    roots = np.sqrt(np.maximum(values, 0.0) + added) * math.sqrt(n)
+    return MatrixWorkload(np.linalg.qr(roots[:, np.newaxis] * vectors.T, mode="r"))
+
+
+def _decomposed(matrix: Array, v: Array, u: Array) -> tuple[Array, Array, Array]:
+    """The singular value decomposition of U^½ A V^½."""
+    left, values, right = np.linalg.svd(np.sqrt(u)[:, np.newaxis] * matrix * np.sqrt(v), full_matrices=False)
+    return left, values, right
+
+
+class _Roots(NamedTuple):
+    """The diagonals of S = (V^½AᵀUAV^½)^½ and of T = (U^½AVAᵀU^½)^½, and a bound of their relative errors."""
+
+    steps: Array
+    rows: Array
+    slack: float
+
+
+def _roots_of_prefix_sums(v: Array, u: Array) -> _Roots:
+    """For u constant (its T is not needed) or v reversed."""
+    linear = _Bidiagonal.of(v, u)
+    diagonal = linear.diagonal()
+    return _Roots(diagonal, diagonal[::-1], linear.relative_error())
+
+
+def _roots_of_matrix(matrix: Array, v: Array, u: Array) -> _Roots:
+    left, values, right = _decomposed(matrix, v, u)
+    return _Roots(np.square(right.T) @ values, np.square(left) @ values, 0.0)
+
+
+def _lower_bound_of_matrix(matrix: Array, v: Array, u: Array) -> float:
+    """(tr S)²/(Σv Σu), rounding errors included: v and u are the squares of the floats that are used."""
+    steps, rows = np.sqrt(v), np.sqrt(u)
+    scaled = rows[:, np.newaxis] * matrix * steps
+    left, _, right = np.linalg.svd(scaled, full_matrices=False)
+    trace = nuclear_norm_below(scaled, gamma(4) * np.abs(scaled), left @ right)
+    return trace**2 / (sum_of_squares_above(steps) * sum_of_squares_above(rows)) * (1 - 8 * UNIT)
+
+
+def optimal_single_participation(
+    workload: Workload, *, error: ErrorKind = "mean", tolerance: float = 1e-9, max_iterations: int = 1000
+) -> SingleParticipationOptimum:
+    """The least error of any strategy if each example takes part once, and a strategy that attains it.
+
+    Parameters
+    ----------
+    workload
+        A, with independent columns.  ``PrefixSums`` takes O(n) time and memory an iteration.  Any other workload takes
+        O(n³) time and has at most 4096 steps.
+    error
+        ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest squared error
+        of a row, whose optimum is γ_2(A).
+    tolerance
+        The iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more.
+    max_iterations
+        It also ends after this many iterations, >= 1.  The bounds hold all the same.
+
+    Returns
+    -------
+    SingleParticipationOptimum
+        With a rigorous lower bound.  For prefix sums ``value`` is a rigorous upper bound of the optimum, too; for other
+        workloads it is a float64 value.
+
+    Raises
+    ------
+    ValueError
+        The columns of A are dependent, or A is too large.
+
+    Examples
+    --------
+    >>> best = optimal_single_participation(PrefixSums(1024))
+    >>> round(best.value, 8), best.gap < 1e-9
+    (2.95545199, True)
+    >>> worst = optimal_single_participation(PrefixSums(2), error="max")
+    >>> round(worst.value * 3**0.5, 8)
+    2.0
+    """
+    checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
+    checks.choice("error", error, get_args(ErrorKind))
+    tolerance = checks.real("tolerance", tolerance, f"[{_FINEST!r}, 1]")
+    max_iterations = checks.integer("max_iterations", max_iterations, 1)
+    fast = isinstance(workload, PrefixSums)
+    matrix = np.empty((0, 0)) if fast else full_rank_matrix(workload)
+    n = workload.steps
+    rows = n if fast else matrix.shape[0]
+
+    def weights(logarithms: Array) -> tuple[Array, Array]:
+        v = _normalised(logarithms[:n])
+        if error == "mean":
+            return v, np.full(rows, 1 / rows)
+        return v, v[::-1].copy() if fast else _normalised(logarithms[n:])
+
+    def evaluate(logarithms: Array) -> Evaluation[tuple[Array, Array]]:
+        v, u = weights(logarithms)
+        roots = _roots_of_prefix_sums(v, u) if fast else _roots_of_matrix(matrix, v, u)
+        trace, both = math.fsum(roots.steps), math.fsum(v) * math.fsum(u)
+        sensitivity = roots.steps / v
+        errors = roots.rows / u if error == "max" else np.array([trace / math.fsum(u)])
+        lower = trace**2 / both * (1 - roots.slack) ** 2 * (1 - 16 * UNIT)
+        upper = float(sensitivity.max() * errors.max()) / (1 - roots.slack) ** 2 * (1 + 16 * UNIT)
+        plain = np.log(v) + 2 * np.log(sensitivity / trace)
+        if error == "max" and not fast:
+            plain = np.concatenate([plain, np.log(u) + 2 * np.log(errors / trace)])
+        return Evaluation(lower, upper, plain, (v, u))
+
+    start = np.zeros(n if fast or error == "mean" else n + rows)
+    found = bracket_optimum(evaluate, start, tolerance=2 * tolerance, max_iterations=max_iterations)
+    lower = found.low.lower if fast else _lower_bound_of_matrix(matrix, *found.low.point)
+    return SingleParticipationOptimum(
+        workload=workload,
+        value=math.nextafter(math.sqrt(found.high.upper), math.inf),
+        lower_bound=math.nextafter(math.sqrt(lower), 0.0),
+        rigorous=True,
+        iterations=found.iterations,
+        step_weights=found.high.point[0],
+        row_weights=found.high.point[1],
+    )
+
+
+def _normalised(logarithms: Array) -> Array:
+    values = np.exp(np.maximum(logarithms - logarithms.max(), _LEAST_LOGARITHM))
+    return np.asarray(values / values.sum())

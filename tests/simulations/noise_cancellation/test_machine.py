@@ -1,0 +1,237 @@
+"""What a machine sends, what noise it has, and that no loss of its state ever shows the data."""
+
+import pickle
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corrnoise.simulations.noise_cancellation.hosts import MachineHost, read_state, write_states
+from corrnoise.simulations.noise_cancellation.machine import Machine
+from corrnoise.simulations.noise_cancellation.protocol import Message, Refusal, Request
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise, FactorisedNoise
+from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp
+from tests.simulations.noise_cancellation.federations import LOSS, examples, protocol
+
+NOISES = (
+    CancellingNoise(),
+    CancellingNoise(growth=1),
+    CancellingNoise(share=0.3),
+    CancellingNoise(share=0),
+    CorrelatedMachineNoise(NuFTRL(0)),
+    FactorisedNoise(np.diag(np.arange(1.0, 13.0))),
+)
+
+
+def request(t, asked, acknowledged=0, run="test", x=0.1):
+    d = LOSS.dimension
+    return Request(run, t, np.full(d, x), np.full(d, x / 2), asked, acknowledged)
+
+
+def machine(chosen, **options):
+    a, y = examples(chosen.machines, 12)[0]
+    return Machine(chosen, 0, a, y, **{"seed": 7, **options})
+
+
+def sent(one, rounds, first=1):
+    """The newest message of each round, all earlier ones acknowledged."""
+    messages = []
+    for asked, t in enumerate(rounds, first):
+        number = messages[-1].number if messages else 0
+        messages.append(one.reply(request(t, asked, number))[-1])
+    return messages
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_messages_carry_the_noise_of_the_theory(noise):
+    """Message noise = σ W z with the z that the machine draws, to rounding; and no noise without a budget."""
+    rounds = [1, 2, 5, 6, 9, 12]
+    private = protocol(noise=noise)
+    plain = protocol(noise=noise, rho=None)
+    one = machine(private)
+    z = np.array([one._fresh(k) for k in range(1, 7)])
+    noisy = np.array([m.correction for m in sent(one, rounds)])
+    exact = np.array([m.correction for m in sent(machine(plain), rounds)])
+    np.testing.assert_allclose(noisy - exact, private.std * noise.message_factor(6) @ z, atol=1e-12 * private.std)
+    assert not np.allclose(noisy - exact, private.std * z) or noise == CancellingNoise(share=0)
+
+
+def test_nothing_but_the_message_leaves_a_machine():
+    reply = machine(protocol()).reply(request(1, 1))
+    assert [type(message) for message in reply] == [Message]
+    assert {f.name for f in fields(Message)} == {"run", "machine", "number", "round", "correction"}
+    assert {f.name for f in fields(Refusal)} == {"run", "machine", "round"}
+    [message] = pickle.loads(pickle.dumps(reply))
+    assert vars(message).keys() == {"run", "machine", "number", "round", "correction"}
+    assert message.correction.shape == (LOSS.dimension,)
+    assert reply[0].correction.base is None  # no view of anything else
+    assert not reply[0].correction.flags.writeable
+
+
+@given(st.integers(1, 300), st.integers(0, 2**32 - 1), st.floats(0.1, 100), st.sampled_from([None, 0.5]))
+def test_no_server_moves_a_message_farther_than_the_sensitivity(t, seed, far, clip_norm):
+    rng = np.random.default_rng(seed)
+    guard = {"guard": "centred"} if clip_norm is None else {"guard": "norm", "clip_norm": clip_norm}
+    chosen = protocol(rounds=300, rho=None, **guard)
+    asking = Request("test", t, far * rng.standard_normal(3), far * rng.standard_normal(3), 1, 0)
+    a, y = examples(2, 1, seed)[0]
+    b, z = examples(2, 1, seed)[1]
+    one, other = (Machine(chosen, 0, *data, seed=7).reply(asking)[0].correction for data in ((a, y), (b, z)))
+    most = 2 * float(chosen.family.correction_radius(t)) if clip_norm is None else 2 * clip_norm
+    assert np.linalg.norm(one - other) <= most * (1 + 1e-9)
+
+
+def test_without_the_guard_a_server_could_see_far_more():
+    """The mutant of the test above: curvature 1 at x_t − x_{t−1} = (D, 0, 0) in round 300."""
+    t, a = 300, np.array([[1.0, 0.0, 0.0]])
+    x, before = np.array([1.0, 0, 0]), np.array([-1.0, 0, 0])
+    unguarded = t * LOSS.gradient(x, a[0], 1.0) - (t - 1) * LOSS.gradient(before, a[0], 1.0)
+    none = t * LOSS.gradient(x, 0 * a[0], 1.0) - (t - 1) * LOSS.gradient(before, 0 * a[0], 1.0)
+    assert np.linalg.norm(unguarded - none) > 50 * 2 * LOSS.family(2.0).radius
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+def test_a_restored_machine_goes_on_as_if_nothing_had_happened(noise, tmp_path):
+    chosen = protocol(noise=noise)
+    one = machine(chosen)
+    sent(one, [1, 2, 3])
+    write_states(tmp_path, [one.state])
+    a, y = examples(4, 12)[0]
+    again = Machine.restored(chosen, 0, a, y, seed=7, state=read_state(tmp_path, 0), asked=3)
+    for other in (one, again):
+        assert other.state.used == 3
+    first, second = (m.reply(request(7, 4, 3)) for m in (one, again))
+    assert [m.number for m in first] == [m.number for m in second] == [4]
+    np.testing.assert_array_equal(first[-1].correction, second[-1].correction)
+    assert read_state(tmp_path, 1) is None
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3], ids=["lost", "outdated by two", "outdated by a request"])
+def test_a_lost_or_outdated_state_begins_a_new_segment(kept):
+    """No example is used again, no noise is added twice, and the joint privacy is that of the theorem."""
+    chosen = protocol(cap=4)
+    one = machine(chosen)
+    states = [None]
+    for asked in (1, 2, 3):
+        one.reply(request(asked, asked, asked - 1))
+        states.append(one.state)
+    a, y = examples(4, 12)[0]
+    asked = 4 if kept == 3 else 3
+    again = Machine.restored(chosen, 0, a, y, seed=7, state=states[kept], asked=asked)
+    assert again.state.segment == asked
+    assert again.state.participations == 0
+    assert again.remaining == 4
+    messages = sent(again, [5, 6], first=asked + 1)
+    assert messages[0].number == asked + 1
+    fresh = np.array([again._fresh(k) for k in (1, 2)])
+    old = np.array([machine(chosen)._fresh(k) for k in (1, 2, 3, 4)])
+    assert np.abs(fresh[:, np.newaxis] - old).min() > 1e-6
+    first, second = (chosen.noise.covariance(n) for n in (3, 2))
+    both = chosen.std**2 * np.block([[first, np.zeros((3, 2))], [np.zeros((2, 3)), second]])
+    # The prefix sums over both segments; the noise of the first one stays in those of the second.
+    stays = np.eye(5)
+    stays[3:, 2] = 1
+    joint = stays @ both @ stays.T
+    shifts = np.full(5, chosen.family.largest_shift(losses="convex"))
+    assert covariance_zcdp(joint, shifts) <= chosen.rho * (1 + 1e-9)
+
+
+def test_a_request_that_was_not_answered_is_answered_from_the_state_before_it():
+    chosen = protocol()
+    one = machine(chosen)
+    sent(one, [1, 2])
+    before = one.state
+    [answer] = one.reply(request(4, 3, 2))
+    a, y = examples(4, 12)[0]
+    again = Machine.restored(chosen, 0, a, y, state=before, asked=3, unanswered=True)  # its secret is in the state
+    np.testing.assert_array_equal(again.reply(request(4, 3, 2))[0].correction, answer.correction)
+    late = Machine.restored(chosen, 0, a, y, state=before, asked=4, unanswered=True)
+    assert late.state.segment == 4
+
+
+def test_going_on_from_an_outdated_state_would_show_the_data():
+    """The mutant: two messages with the same noise differ by data alone."""
+    chosen = protocol()
+    plain = sent(machine(protocol(rho=None)), [1, 2])
+    one = machine(chosen)
+    one.reply(request(1, 1))
+    outdated = one.state
+    honest = one.reply(request(2, 2, 1))[-1]
+    repeated = machine(chosen, state=outdated).reply(request(3, 3, 1))[-1]
+    shown = repeated.correction - honest.correction
+    assert np.linalg.norm(shown) < 3 * chosen.family.radius
+    assert chosen.std > 10 * np.linalg.norm(shown)
+    assert np.linalg.norm(honest.correction - plain[1].correction) > np.linalg.norm(shown)
+
+
+def test_states_of_others_are_refused():
+    chosen = protocol()
+    one = machine(chosen)
+    one.reply(request(1, 1))
+    a, y = examples(4, 12)[0]
+    for state, words in (
+        (replace(one.state, run="other"), "state must be of run 'test', got a state of run 'other'"),
+        (replace(one.state, machine=3), "state must be of machine 0, got a state of machine 3"),
+        (replace(one.state, noise=np.zeros((1, 9))), "state must be of dimension 3, got a state of dimension 9"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Machine(chosen, 0, a, y, seed=7, state=state)
+    with pytest.raises(ValueError, match="asked must be at least 1, which the state has answered, got 0"):
+        Machine.restored(chosen, 0, a, y, seed=7, state=one.state, asked=0)
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    (tmp_path / "machine-0.npz").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="damaged file"):
+        read_state(tmp_path, 0)
+
+
+# -- dropping out ------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_is_asked_twice_sends_the_same_message():
+    one = machine(protocol())
+    first = one.reply(request(1, 1))
+    assert one.reply(request(1, 1)) is first
+    assert one.state.used == 1
+    with pytest.raises(ValueError, match=r"request must be of a round in \[5, inf\), got 4"):
+        sent(one, [5, 4], first=2)
+
+
+def test_messages_are_sent_again_until_they_are_acknowledged():
+    one = machine(protocol())
+    assert [m.number for m in one.reply(request(1, 1, 0))] == [1]
+    assert [m.number for m in one.reply(request(2, 2, 0))] == [1, 2]
+    assert [m.number for m in one.reply(request(3, 3, 2))] == [3]
+
+
+def test_a_machine_refuses_when_its_participations_or_data_are_used():
+    chosen = protocol(cap=2)
+    one = machine(chosen)
+    sent(one, [1, 2])
+    assert one.reply(request(3, 3, 2)) == Refusal("test", 0, 3)
+    a, y = examples(4, 12)[0]
+    poor = Machine(protocol(), 0, a[:1], y[:1], seed=7)
+    sent(poor, [1])
+    assert isinstance(poor.reply(request(2, 2, 1)), Refusal)
+
+
+def test_bad_arguments_are_named():
+    chosen = protocol()
+    a, y = examples(4, 12)[0]
+    with pytest.raises(ValueError, match="index must be below the number of machines, 4, got 4"):
+        Machine(chosen, 4, a, y)
+    with pytest.raises(ValueError, match=r"features must have norms in \[0, 1.0\]"):
+        Machine(chosen, 0, 2 * a, y)
+    with pytest.raises(ValueError, match="request must be of run 'test', got one of run 'other'"):
+        machine(chosen).reply(request(1, 1, run="other"))
+    one = MachineHost(chosen, {0: (a, y)}, seed=None)
+    other = MachineHost(chosen, {0: (a, y)}, seed=None)
+    corrections = [host.answer({0: request(1, 1)})[0][0].correction for host in (one, other)]
+    assert not np.array_equal(*corrections)  # secrets of the operating system

@@ -1,0 +1,215 @@
+"""The optimum under single participation: known values, proved bounds, and no strategy below them."""
+
+import math
+
+import cvxpy
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf, workdps
+
+from corrnoise.solvers.matrix_factorisation.certificates import nuclear_norm_below
+from corrnoise.solvers.matrix_factorisation.dense import (
+    causal_strategy,
+    optimal_single_participation,
+    workload_of_weights,
+)
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from tests.strategies import workloads
+
+ERRORS = ("mean", "max")
+
+
+def error_of(workload, strategy, error):
+    """Sensitivity times root mean (or largest) squared error, by definition."""
+    squared = np.square(np.linalg.solve(strategy.T, workload.matrix().T)).sum(axis=0)
+    return np.linalg.norm(strategy, axis=0).max() * math.sqrt(squared.mean() if error == "mean" else squared.max())
+
+
+def random_strategy(rng, n):
+    return np.tril(rng.normal(size=(n, n))) * rng.uniform(0, 1, (n, n)) + np.diag(rng.uniform(0.5, 2, n))
+
+
+@workdps(30)
+def dual_value(workload, v, u):
+    """(tr S)²/(Σv Σu), by 30-digit eigenvalues, with the exact values of the floats v and u."""
+    a = mp.matrix(workload.matrix().tolist())
+    v, u = [mpf(x) for x in v.tolist()], [mpf(x) for x in u.tolist()]
+    n = len(v)
+    inner = mp.matrix(n, n)
+    for i in range(n):
+        for j in range(n):
+            inner[i, j] = mp.sqrt(v[i] * v[j]) * mp.fsum(a[t, i] * u[t] * a[t, j] for t in range(len(u)))
+    return mp.fsum(mp.sqrt(x) for x in mp.eigsy(inner, eigvals_only=True)) ** 2 / (mp.fsum(v) * mp.fsum(u))
+
+
+@pytest.mark.parametrize(
+    ("steps", "error", "value"),
+    [
+        (64, "mean", 2.099856472),
+        (256, "mean", 2.524414416),
+        (512, "mean", 2.739384656),
+        (1024, "mean", 2.955451992),
+        (10_000, "mean", 3.670451041),
+        (64, "max", 2.111366655),
+        (256, "max", 2.532716137),
+        (1024, "max", 2.961464833),
+        (10_000, "max", 3.674193675),
+    ],
+)
+def test_prefix_sums(steps, error, value):
+    best = optimal_single_participation(PrefixSums(steps), error=error)
+    assert best.rigorous
+    assert best.lower_bound < best.value < best.lower_bound * (1 + 1e-9)
+    assert abs(best.lower_bound - value) < 5e-9
+
+
+@workdps(30)
+def test_two_steps_in_closed_form():
+    best = optimal_single_participation(PrefixSums(2), error="max", tolerance=1e-13)
+    assert best.lower_bound <= 2 / mp.sqrt(3) <= best.value
+    x = (3 - mp.sqrt(5)) / 2  # of the strategy X = (1, x; x, 1): the least (3 − 2x)/(1 − x²)
+    best = optimal_single_participation(PrefixSums(2), tolerance=1e-13)
+    assert best.lower_bound <= mp.sqrt((3 - 2 * x) / (1 - x * x) / 2) <= best.value < best.lower_bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_lower_bound_is_the_dual_value_rounded_down(error):
+    best = optimal_single_participation(PrefixSums(12), error=error, max_iterations=1)
+    exact = mp.sqrt(dual_value(best.workload, best.step_weights, best.row_weights))
+    assert best.lower_bound <= exact < best.lower_bound * (1 + 1e-13)
+    assert not best.lower_bound * (1 + 1e-13) <= exact  # the statement, slightly stronger, is false
+    dense = optimal_single_participation(MatrixWorkload(best.workload.matrix()), error=error, max_iterations=1)
+    assert dense.lower_bound <= exact < dense.lower_bound * (1 + 1e-13)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_structured_and_dense_ways_agree(error):
+    fast = optimal_single_participation(PrefixSums(40), error=error)
+    slow = optimal_single_participation(MatrixWorkload(PrefixSums(40).matrix()), error=error)
+    assert max(fast.lower_bound, slow.lower_bound) <= min(fast.value, slow.value)
+    np.testing.assert_allclose(fast.strategy(), slow.strategy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize(
+    "workload", [PrefixSums(30), MomentumSGD(30, momentum=0.9, weight_decay=0.01)], ids=lambda w: type(w).__name__
+)
+def test_the_strategy_has_the_value_and_is_causal(workload, error):
+    best = optimal_single_participation(workload, error=error, max_iterations=60)
+    strategy = best.strategy()
+    assert np.array_equal(strategy, np.tril(strategy))
+    assert error_of(workload, strategy, error) == pytest.approx(best.value, rel=1e-11 if error == "mean" else 1e-3)
+    assert np.linalg.norm(strategy, axis=0).max() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("workload", "value"),
+    [
+        (MomentumSGD(64, momentum=0.9), 11.43799037),
+        (MomentumSGD(64, momentum=0.9, weight_decay=0.01), 9.74920470),
+        (MomentumSGD(64, momentum=0.0, learning_rates=np.minimum(1, 4 * (64 - np.arange(64)) / 64)), 2.03145527),
+        (MomentumSGD(64, momentum=0.9, learning_rates=np.minimum(1, 4 * (64 - np.arange(64)) / 64)), 11.26050786),
+    ],
+)
+def test_momentum(workload, value):
+    best = optimal_single_participation(workload)
+    assert abs(best.lower_bound - value) < 1e-8
+    assert best.gap <= 1e-9
+
+
+@settings(max_examples=30)
+@given(workloads(), st.sampled_from(ERRORS), st.integers(0, 2**32 - 1))
+def test_no_strategy_is_below_the_lower_bound(workload, error, seed):
+    matrix = workload.matrix()
+    assume(matrix.shape[0] >= workload.steps and np.linalg.cond(matrix) < 1e8)
+    best = optimal_single_participation(workload, error=error, max_iterations=30)
+    strategy = random_strategy(np.random.default_rng(seed), workload.steps)
+    assert best.lower_bound <= error_of(workload, strategy, error) * (1 + 1e-9)
+    assert best.lower_bound <= best.value
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_against_a_semidefinite_program(error):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(6, 4))
+    x, z = cvxpy.Variable((4, 4), symmetric=True), cvxpy.Variable((6, 6), symmetric=True)
+    least = cvxpy.trace(z) / 6 if error == "mean" else cvxpy.max(cvxpy.diag(z))
+    problem = cvxpy.Problem(cvxpy.Minimize(least), [cvxpy.bmat([[z, a], [a.T, x]]) >> 0, cvxpy.diag(x) <= 1])
+    exact = math.sqrt(problem.solve(solver="CLARABEL"))
+    best = optimal_single_participation(MatrixWorkload(a), error=error)
+    assert best.lower_bound == pytest.approx(exact, rel=2e-6)
+    assert best.value == pytest.approx(exact, rel=2e-6)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 6), st.integers(0, 4), st.integers(0, 2**32 - 1), st.floats(0, 2))
+def test_nuclear_norm_for_any_second_matrix(columns, more, seed, distance):
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(columns + more, columns))
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    bound = nuclear_norm_below(matrix, 0.0, left @ right + distance * rng.normal(size=matrix.shape))
+    assert bound <= math.fsum(values) * (1 + 1e-13)
+    tight = nuclear_norm_below(matrix, 0.0, left @ right)
+    assert tight > math.fsum(values) * (1 - 1e-13)
+    assert nuclear_norm_below(matrix, 1e-3, left @ right) <= tight - 1e-3 * np.abs(left @ right).sum() * 0.999
+
+
+def test_learning_weights():
+    rng = np.random.default_rng(1)
+    factor = rng.normal(size=(9, 9))
+    weights = factor.T @ factor
+    workload = workload_of_weights(weights)
+    noise = np.linalg.inv(random_strategy(rng, 9))
+    mean = np.square(workload.matrix() @ noise).sum() / 9
+    assert mean == pytest.approx(np.trace(weights @ noise @ noise.T), rel=1e-9)
+    best = optimal_single_participation(workload)
+    assert best.gap < 1e-8
+    singular = optimal_single_participation(workload_of_weights(np.outer(factor[0], factor[0])), max_iterations=20)
+    assert 0 < singular.lower_bound <= singular.value
+
+
+def test_causal_strategy():
+    rng = np.random.default_rng(2)
+    strategy = np.tril(rng.normal(size=(7, 7)))
+    np.fill_diagonal(strategy, rng.uniform(1, 2, 7))
+    np.testing.assert_allclose(causal_strategy(strategy.T @ strategy), strategy, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"workload": MatrixWorkload(np.ones((3, 3)))}, "independent columns"),
+        ({"workload": MatrixWorkload(np.ones((1, 3)))}, "independent columns"),
+        ({"workload": MomentumSGD(5000, momentum=0.5)}, "steps must be at most 4096"),
+        ({"workload": PrefixSums(3), "error": "median"}, "error must be one of"),
+        ({"workload": PrefixSums(3), "tolerance": 0.0}, "tolerance"),
+        ({"workload": PrefixSums(3), "max_iterations": 0}, "max_iterations"),
+    ],
+)
+def test_bad_input(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        optimal_single_participation(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0], "square"),
+        ([[1.0, 2.0], [0.0, 1.0]], "symmetric"),
+        ([[1.0, 2.0], [2.0, 1.0]], "semidefinite"),
+        ([[0.0]], "not 0"),
+        ([[np.nan]], "weights"),
+    ],
+)
+def test_bad_weights(weights, message):
+    with pytest.raises(ValueError, match=message):
+        workload_of_weights(weights)
+
+
+def test_workload_is_checked():
+    with pytest.raises(TypeError, match="workload"):
+        optimal_single_participation(3)
+    with pytest.raises(ValueError, match="at most 4096"):
+        optimal_single_participation(PrefixSums(5000), max_iterations=1).gram()

@@ -1,0 +1,104 @@
+"""Errors and sensitivities of Toeplitz mechanisms against dense matrices, mpmath and finite differences."""
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corrnoise.theory.mechanisms import toeplitz_losses as losses
+from corrnoise.theory.mechanisms.participation import Participation
+from tests.strategies import minimum_phase_coefficients
+
+
+def lower(column: np.ndarray, n: int) -> np.ndarray:
+    padded = np.zeros(n, dtype=column.dtype)
+    padded[: column.size] = column[:n]
+    return scipy.linalg.toeplitz(padded, np.zeros(n))
+
+
+def participations(n: int, b: int, k: int) -> Participation:
+    return Participation(n, min_sep=b, max_participations=min(k, -(-n // b)))
+
+
+def complex_step(function, at: np.ndarray) -> np.ndarray:
+    """The gradient of an analytic function, to rounding."""
+    return np.array([function(at + 1e-100j * direction).imag / 1e-100 for direction in np.eye(at.size)])
+
+
+def dense_error(strategy: np.ndarray, n: int, objective: str):
+    rows = np.square(np.tril(np.ones((n, n))) @ np.linalg.inv(lower(strategy, n))).sum(axis=1)
+    return rows.mean() if objective == "mean" else rows[-1]
+
+
+def pattern_norm(c: np.ndarray, b: int, k: int):
+    return np.square(lower(c, c.size)[:, ::b][:, :k].sum(axis=1)).sum()
+
+
+@pytest.mark.parametrize("objective", losses.OBJECTIVES)
+@given(strategy=minimum_phase_coefficients(), n=st.integers(6, 30))
+def test_error_of_a_strategy_is_that_of_matrices(objective, strategy, n):
+    error, gradient = losses.strategy_error(strategy, losses.error_weights(n, n, objective))
+    assert error == pytest.approx(dense_error(strategy, n, objective), rel=1e-10)
+    other = losses.OBJECTIVES[objective == "mean"]
+    assert error != pytest.approx(dense_error(strategy, n, other), rel=1e-10)
+    exact = complex_step(lambda c: dense_error(c, n, objective), strategy)
+    np.testing.assert_allclose(gradient, exact, rtol=1e-8, atol=1e-8 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("objective", losses.OBJECTIVES)
+@given(noising=minimum_phase_coefficients(), n=st.integers(8, 30))
+def test_error_of_banded_noising_takes_as_many_weights_as_coefficients(objective, noising, n):
+    p = noising.size
+    error, gradient = losses.noising_error(noising, losses.error_weights(n, p, objective))
+    strategy = losses.divided(np.eye(1, n).ravel(), noising)
+    full = losses.error_weights(n, n, objective)
+    assert error == pytest.approx(losses.strategy_error(strategy, full)[0], rel=1e-10)
+    other = losses.gradient_in_noising(losses.strategy_error(strategy, full)[1], noising, strategy)
+    np.testing.assert_allclose(gradient, other, rtol=1e-8, atol=1e-8 * np.abs(gradient).max())
+
+
+@given(data=st.data(), n=st.integers(1, 20), b=st.integers(1, 20), k=st.integers(1, 20))
+def test_sensitivity_of_the_pattern(data, n, b, k):
+    c = np.array(data.draw(st.lists(st.floats(-2, 2), min_size=n, max_size=n)))
+    square, gradient = losses.squared_sensitivity(c, participations(n, b, k))
+    assert square == pytest.approx(pattern_norm(c, b, k), rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(gradient, complex_step(lambda x: pattern_norm(x, b, k), c), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("p", [100, 400])
+def test_long_strategies_take_transforms_and_agree_with_forty_digits(p):
+    n = 400
+    with mpmath.workdps(40):
+        exact = [mpmath.mpf(1)]
+        for t in range(1, p):
+            exact.append(exact[-1] * (mpmath.mpf(t) - mpmath.mpf("0.5")) / t)
+        sums = []
+        for t in range(n):
+            sums.append(1 - mpmath.fsum(exact[k] * sums[t - k] for k in range(1, min(t, p - 1) + 1)))
+        truth = float(mpmath.fsum((n - t) * sums[t] ** 2 for t in range(n)) / n)
+    strategy = np.array([float(c) for c in exact])
+    assert losses.strategy_error(strategy, losses.error_weights(n, n, "mean"))[0] == pytest.approx(truth, rel=1e-13)
+
+
+def test_both_routes_of_each_operation_agree(monkeypatch):
+    rng = np.random.default_rng(1)
+    one, other = rng.normal(size=50), np.concatenate([[3.0], rng.normal(size=19) / 5])
+    direct = losses.divided(one, other), losses.multiplied(one, other), losses.correlated(one, one[::-1], 20)
+    monkeypatch.setattr(losses, "_SHORT", 0)
+    transformed = losses.divided(one, other), losses.multiplied(one, other), losses.correlated(one, one[::-1], 20)
+    for a, b in zip(direct, transformed, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-13 * np.abs(a).max())
+
+
+def test_square_root_strategy_has_the_known_errors():
+    """The table of known values: single participation, square root, mean and max, n = 64 and 1024."""
+    known = {64: (2.229676472, 2.388848108), 1024: (3.109789907, 3.272554150)}
+    for n, values in known.items():
+        t = np.arange(1, n)
+        c = np.cumprod(np.concatenate([[1.0], (t - 0.5) / t]))
+        for objective, value in zip(losses.OBJECTIVES, values, strict=True):
+            error, _ = losses.strategy_error(c, losses.error_weights(n, n, objective))
+            square, _ = losses.squared_sensitivity(c, Participation(n))
+            assert np.sqrt(square * error) == pytest.approx(value, abs=6e-10)

@@ -1,0 +1,88 @@
+"""Workloads, against the recursions that they stand for."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from tests.strategies import workloads
+
+
+def iterates(work, gradients, mutant=0.0):
+    """−θ_1, …, −θ_n by the recursion of SGD."""
+    rates = np.ones(work.steps) if work.learning_rates is None else work.learning_rates
+    theta = momentum = 0.0
+    result = []
+    for rate, gradient in zip(rates, gradients, strict=True):
+        momentum = work.momentum * (1 + mutant) * momentum + gradient
+        theta = (1 - rate * work.weight_decay) * theta - rate * momentum
+        result.append(-theta)
+    return np.array(result)
+
+
+@given(workloads(), st.integers(0, 2**32 - 1))
+def test_the_views_of_a_workload_agree(work, seed):
+    rng = np.random.default_rng(seed)
+    matrix = work.matrix()
+    x, y = rng.normal(size=(work.steps, 2, 3)), rng.normal(size=(matrix.shape[0], 2, 3))
+    scale = np.abs(matrix).max() + 1e-300
+    np.testing.assert_allclose(work.apply(x), np.tensordot(matrix, x, 1), rtol=1e-10, atol=1e-12 * scale * work.steps)
+    np.testing.assert_allclose(
+        work.apply_transposed(y), np.tensordot(matrix.T, y, 1), rtol=1e-10, atol=1e-12 * scale * work.steps
+    )
+    np.testing.assert_allclose(work.gram(), matrix.T @ matrix, rtol=1e-12)
+    bands, first = work.inverse_bands(), work.toeplitz_coefficients()
+    if bands is not None:
+        inverse = sum(np.diag(band[: work.steps - i], -i) for i, band in enumerate(bands))
+        np.testing.assert_allclose(inverse @ matrix, np.eye(work.steps), atol=1e-9)
+        assert all(not band[work.steps - i :].any() for i, band in enumerate(bands))
+    if first is not None:
+        toeplitz = sum(np.diag(np.full(work.steps - i, value), -i) for i, value in enumerate(first))
+        np.testing.assert_allclose(matrix, toeplitz, rtol=1e-10, atol=1e-12 * scale)
+
+
+@given(workloads(kinds=("momentum",)), st.integers(0, 2**32 - 1))
+def test_momentum_is_the_recursion(work, seed):
+    gradients = np.random.default_rng(seed).normal(size=work.steps)
+    exact = iterates(work, gradients)
+    tolerance = 1e-11 * np.abs(work.matrix()).sum(axis=1).max() * np.abs(gradients).max()
+    np.testing.assert_allclose(work.apply(gradients), exact, atol=tolerance)
+    if work.momentum > 0.1 and work.steps > 1:
+        assert np.abs(work.apply(gradients) - iterates(work, gradients, mutant=1e-6)).max() > tolerance
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rmse"),
+    [
+        ({"momentum": 0.9}, 45.83388168),
+        ({"momentum": 0.9, "weight_decay": 0.01}, 37.74113962),
+        ({"momentum": 0.0, "learning_rates": np.minimum(1, np.arange(64, 0, -1) / 16)}, 5.61283407),
+        ({"momentum": 0.9, "learning_rates": np.minimum(1, np.arange(64, 0, -1) / 16)}, 45.01041081),
+    ],
+)
+def test_errors_of_independent_noise(arguments, rmse):
+    """Root mean squares at n = 64 that an independent program gave."""
+    matrix = MomentumSGD(64, **arguments).matrix()
+    assert np.sqrt((matrix**2).sum() / 64) == pytest.approx(rmse, abs=6e-9)
+
+
+def test_prefix_sums_are_momentum_without_momentum():
+    np.testing.assert_array_equal(PrefixSums(9).matrix(), MomentumSGD(9, momentum=0.0).matrix())
+    assert PrefixSums(1).matrix().tolist() == MomentumSGD(1, momentum=0.5).matrix().tolist() == [[1.0]]
+    assert MomentumSGD(2, momentum=0.5).matrix().tolist() == [[1.0, 0.0], [1.5, 1.0]]
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match=r"learning_rates must lie in \(0, 1e100\], got 0.0"):
+        MomentumSGD(3, momentum=0.9, learning_rates=[1.0, 1.0, 0.0])
+    with pytest.raises(ValueError, match=r"learning_rates must have shape \(3,\)"):
+        MomentumSGD(3, momentum=0.9, learning_rates=[1.0, 1.0])
+    with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
+        MomentumSGD(3, momentum=1.0)
+    with pytest.raises(ValueError, match=r"weight_decay must lie in \[0, 0.5\]"):
+        MomentumSGD(2, momentum=0.0, weight_decay=0.6, learning_rates=[1.0, 2.0])
+    with pytest.raises(ValueError, match=r"matrix must have shape \(rows, steps\)"):
+        MatrixWorkload([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"values must have shape \(3, …\)"):
+        PrefixSums(3).apply(np.ones(4))

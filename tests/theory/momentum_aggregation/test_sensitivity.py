@@ -1,0 +1,139 @@
+"""Sums of squared weights and numbers of nodes, against enumeration of all occurrences of an example."""
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corrnoise.theory.momentum_aggregation.sensitivity import (
+    ALL_NODES,
+    ORDERS,
+    PREFIX_NODES,
+    Nodes,
+    node_count,
+    printed_node_count,
+    squared_weights,
+)
+
+
+def released(steps, nodes):
+    """Nodes by level."""
+    found = []
+    for level in range(steps.bit_length()):
+        size = 2**level
+        if nodes.largest is not None and size > nodes.largest:
+            break
+        last = steps if nodes.last is None else min(steps, nodes.last)
+        numbers = range(steps // size)
+        found.append(
+            [
+                (s * size + 1, (s + 1) * size)
+                for s in numbers
+                if s * size + 1 >= nodes.first and (s + 1) * size <= last and not (nodes.prefixes and s % 2)
+            ]
+        )
+    return found
+
+
+def occurrences(steps, examples, order):
+    epochs = -(-steps // examples)
+    patterns = (
+        product(range(examples), repeat=epochs) if order == "reshuffled" else ((p,) * epochs for p in range(examples))
+    )
+    for pattern in patterns:
+        yield [e * examples + p + 1 for e, p in enumerate(pattern) if e * examples + p + 1 <= steps]
+
+
+def squares(level, times, alpha):
+    return sum(sum((1 - alpha) ** (z - t) for t in times if y <= t <= z) ** 2 for y, z in level)
+
+
+WRONG_ORDER: dict[str, Any] = {"order": "random"}
+WRONG_NODES: dict[str, Any] = {"nodes": "all"}
+KINDS = st.sampled_from([ALL_NODES, PREFIX_NODES, Nodes(largest=4), Nodes(first=4), Nodes(largest=2, last=9)])
+CASES = st.integers(1, 4).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, 4 * n)))
+
+
+@settings(max_examples=40)
+@given(CASES, st.sampled_from([0.05, 0.3, 1.0]), KINDS)
+def test_against_enumeration(case, alpha, nodes):
+    examples, steps = case
+    tree = released(steps, nodes)
+    fixed = max(sum(squares(level, t, alpha) for level in tree) for t in occurrences(steps, examples, "fixed"))
+    assert squared_weights(steps, examples, alpha, order="fixed", nodes=nodes) == pytest.approx(fixed, rel=1e-10)
+    patterns = list(occurrences(steps, examples, "reshuffled"))
+    by_level = sum(max(squares(level, t, alpha) for t in patterns) for level in tree)
+    truth = max(sum(squares(level, t, alpha) for level in tree) for t in patterns)
+    found = squared_weights(steps, examples, alpha, order="reshuffled", nodes=nodes)
+    assert found == pytest.approx(by_level, rel=1e-10)
+    assert found >= truth
+    assert found >= squared_weights(steps, examples, alpha, order="fixed", nodes=nodes) * (1 - 1e-10)
+
+
+def test_known_values():
+    assert squared_weights(256, 64, 1 / 64, order="fixed") == pytest.approx(34.1190391352, rel=1e-10)
+    assert squared_weights(256, 64, 1 / 64, order="fixed", nodes=PREFIX_NODES) == pytest.approx(
+        19.5844594406, rel=1e-10
+    )
+    assert squared_weights(20, 5, 0.2, order="reshuffled") == pytest.approx(26.146378216, rel=1e-9)
+    fixed, reshuffled = (squared_weights(512, 32, 0.02, order=order) for order in ORDERS)
+    assert fixed == pytest.approx(reshuffled, rel=1e-9)  # N is a power of 2
+
+
+def test_single_nodes_exceed_four_but_all_nodes_stay_within_four_counts():
+    """The node bound of the paper is false under reshuffling, its sum over nodes is not (N divides T, α >= 1/N)."""
+    squared = squared_weights(16, 5, 0.2, order="reshuffled", nodes=Nodes(first=9, last=16))
+    smaller = squared_weights(16, 5, 0.2, order="reshuffled", nodes=Nodes(first=9, last=16, largest=4))
+    assert 2 * math.sqrt(squared - smaller) == pytest.approx(4.124288, rel=1e-9)  # the node [9, 16], in units of α G
+    for examples in (2, 3, 5, 8, 33):
+        for epochs in (1, 2, 5, 16):
+            steps = examples * epochs
+            for alpha in (1 / examples, 0.5, 1.0):
+                total = squared_weights(steps, examples, alpha, order="reshuffled")
+                assert total <= 4 * printed_node_count(steps, examples, steps.bit_length())
+
+
+def test_outside_of_its_domain_the_published_count_is_not_private():
+    assert squared_weights(10, 1000, 1e-3, order="fixed") > 4 * printed_node_count(10, 1000, 4)
+    small = squared_weights(1024, 4, 0.01 / 4, order="fixed")
+    assert small / (4 * printed_node_count(1024, 4, 11)) == pytest.approx(10.23679, rel=1e-5)
+
+
+def count(steps, examples):
+    tree = [node for level in released(steps, ALL_NODES) for node in level]
+    return max(
+        sum(any(y <= t <= z for t in times) for y, z in tree) for times in occurrences(steps, examples, "reshuffled")
+    )
+
+
+def test_numbers_of_nodes():
+    for examples in range(1, 5):
+        for steps in range(1, 4 * examples + 1):
+            assert node_count(steps, examples) == count(steps, examples), (steps, examples)
+    assert [node_count(2 * n, n) for n in range(1, 10)] == [3, 5, 5, 7, 7, 7, 7, 9, 9]
+    assert (node_count(256, 64), printed_node_count(256, 64, 9)) == (31, 31.0)
+    assert (node_count(24, 23), printed_node_count(24, 23, 5)) == (9, pytest.approx(5.2174, abs=5e-5))
+    for examples in range(1, 13):
+        for epochs in range(1, 5):
+            steps = examples * epochs
+            assert node_count(steps, examples) <= printed_node_count(steps, examples, steps.bit_length() - 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: squared_weights(0, 1, 0.1, order="fixed"), "steps must be an integer >= 1"),
+        (lambda: squared_weights(5, 0, 0.1, order="fixed"), "examples must be an integer >= 1"),
+        (lambda: squared_weights(5, 1, np.nan, order="fixed"), r"alpha must lie in \(0, 1\]"),
+        (lambda: squared_weights(5, 1, 0.1, **WRONG_ORDER), "order must be one of 'fixed', 'reshuffled'"),
+        (lambda: squared_weights(5, 1, 0.1, order="fixed", **WRONG_NODES), "nodes must be a Nodes"),
+        (lambda: Nodes(largest=0), "largest must be an integer >= 1"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()

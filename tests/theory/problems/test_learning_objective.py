@@ -1,0 +1,133 @@
+"""The learning error of any noise, against learning curves and complete enumeration of the data."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corrnoise.theory.mechanisms.matrix import MatrixNoise, ToeplitzMechanism
+from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from tests.strategies import mean_estimations, mechanisms, noises, regressions
+
+
+def total(objective, mechanism, offset, rho=1.0):
+    who = Participation(objective.steps)
+    return (
+        objective.privacy_error(mechanism, who, rho=rho) + objective.sampling_error() + objective.initial_error(offset)
+    )
+
+
+@settings(max_examples=40)
+@given(regressions(most=4, kurtosis=None) | mean_estimations(), noises(), st.integers(1, 40), st.data())
+def test_toeplitz_noise_has_the_error_of_its_learning_curve(problem, noise, steps, data):
+    weights = np.array(data.draw(st.lists(st.floats(0, 1), min_size=steps, max_size=steps)))
+    weights[-1] += 0.1
+    offset = data.draw(st.floats(-2, 2))
+    curve = problem.learning_curve(noise, steps, horizon=steps, rho=0.7, initial_offset=offset)
+    for weighting, exact in (("last", curve[-1]), (weights, weights @ curve[1:])):
+        found = total(
+            LearningObjective(problem, steps, weights=weighting), ToeplitzMechanism(noise, steps), offset, 0.7
+        )
+        assert found == pytest.approx(exact, rel=1e-10)
+    half = LearningObjective(problem, steps, weights="second half").step_weights()
+    assert half.sum() == pytest.approx(1)
+    assert np.count_nonzero(half) == steps - steps // 2
+
+
+@given(regressions(most=4, kurtosis=None) | mean_estimations(), mechanisms())
+def test_the_weight_matrix(problem, mechanism):
+    """It is positive semidefinite, and the short cut for Toeplitz noise agrees with it."""
+    objective = LearningObjective(problem, mechanism.steps, weights="second half", batch_size=2)
+    weights = objective.weight_matrix()
+    np.testing.assert_array_equal(weights, weights.T)
+    assert np.linalg.eigvalsh(weights)[0] >= -1e-13 * np.trace(weights)
+    noising = mechanism.noising_matrix()
+    exact = np.trace(weights @ noising @ noising.T)
+    scale = np.abs(noising).sum() ** 2 * np.abs(weights).max()
+    assert objective.power(mechanism) == pytest.approx(exact, rel=1e-9, abs=1e-13 * scale)
+
+
+def enumerated(problem, batch, mechanism, offset, weights, sigma, values, shares):
+    """E Σ ϖ_s (F(θ_s) − F*) over all batches of inputs with the given coordinates and residuals ±s."""
+    eta, lam, steps = problem.learning_rate, problem.eigenvalues, mechanism.steps
+    d = lam.size
+    covariance = sigma**2 * mechanism.noising_matrix() @ mechanism.noising_matrix().T
+    expected = 0.0
+    for choice in itertools.product(range(len(values)), repeat=steps * batch * d):
+        probability = np.prod(shares[list(choice)])
+        x = values[list(choice)].reshape(steps, batch, d) * np.sqrt(lam)
+        bias, parts = np.full(d, offset), np.zeros((steps, d, d))  # θ_s = bias + Σ parts_t (noise_t) + residuals
+        residual = np.zeros((d, d))
+        for t in range(steps):
+            step = np.eye(d) - eta * x[t].T @ x[t] / batch
+            bias, parts, residual = step @ bias, step @ parts, step @ residual @ step.T
+            parts[t] = -eta * np.eye(d)
+            residual += (eta * problem.residual_std / batch) ** 2 * x[t].T @ x[t]
+            noise = np.einsum("tij,rkj,tr->ik", parts, parts, covariance)
+            second = np.outer(bias, bias) + noise + residual
+            expected += probability * weights[t] * (lam * np.diag(second)).sum() / 2
+    return expected
+
+
+SIGNS = (np.array([-1.0, 1.0]), np.array([0.5, 0.5]))
+SPARSE = (np.array([-2.0, 0.0, 2.0]), np.array([0.125, 0.75, 0.125]))  # kurtosis 4
+
+
+@pytest.mark.parametrize(
+    ("inputs", "kurtosis", "steps", "batch", "d"),
+    [(SIGNS, 1.0, 2, 2, 2), (SPARSE, 4.0, 2, 2, 2), (SPARSE, 4.0, 3, 2, 1), (SPARSE, 4.0, 3, 1, 2)],
+)
+def test_batches_and_any_noise_by_enumeration(inputs, kurtosis, steps, batch, d):
+    problem = LinearRegression([1.0, 0.4][:d], 0.3, 0.7, kurtosis=kurtosis)
+    rng = np.random.default_rng(5)
+    mechanism = MatrixNoise(np.tril(rng.normal(size=(steps, steps)), -1) + np.eye(steps))
+    weights = np.array([0.1, 0.2, 0.3, 0.4])[-steps:]
+    gamma = mechanism.sensitivity(Participation(steps))
+    exact = enumerated(problem, batch, mechanism, 0.8, weights, gamma / np.sqrt(2) / batch, *inputs)
+    found = total(LearningObjective(problem, steps, weights=weights, batch_size=batch), mechanism, 0.8)
+    assert found == pytest.approx(exact, rel=1e-12)
+    mutant = LinearRegression([1.0, 0.4][:d], 0.3, 0.7, kurtosis=kurtosis + 1e-6)
+    changed = total(LearningObjective(mutant, steps, weights=weights, batch_size=batch), mechanism, 0.8)
+    assert abs(changed / exact - 1) > 1e-10
+    other = total(LearningObjective(problem, steps, weights=weights, batch_size=batch + 1), mechanism, 0.8)
+    assert abs(other / exact - 1) > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("decay", "epochs", "weights", "independent", "root"),
+    [
+        (1, 1, "last", 0.40324, 0.048457),
+        (1, 4, "second half", 1.6040, 0.28474),
+        (2, 4, "last", 1.6696, 0.26209),
+        (0, 1, "second half", 0.078431, 0.013549),
+    ],
+)
+def test_known_privacy_errors(decay, epochs, weights, independent, root):
+    """32 eigenvalues, 1024 steps; from an independent program."""
+    lam = np.arange(1, 33.0) ** -decay
+    problem = LinearRegression(lam, 0.5 / (lam.sum() + 2 * lam.max()))
+    objective, who = LearningObjective(problem, 1024, weights=weights), fixed_epochs(1024, epochs=epochs)
+    for noise, value in ((DPSGD(), independent), (NuFTRL(0.0), root)):
+        error = objective.privacy_error(ToeplitzMechanism(noise, 1024), who)
+        assert error == pytest.approx(value, rel=2e-4)
+
+
+def test_refusals():
+    problem = MeanEstimation(0.1)
+    with pytest.raises(ValueError, match="weights must not all be 0"):
+        LearningObjective(problem, 2, weights=[0.0, 0.0])
+    with pytest.raises(ValueError, match="weights must be one of 'last', 'second half', got 'mean'"):
+        LearningObjective(problem, 2, weights="mean")
+    with pytest.raises(ValueError, match=r"weights must have shape \(2,\)"):
+        LearningObjective(problem, 2, weights=[1.0])
+    with pytest.raises(ValueError, match="batch_size must be an integer >= 1, got 0"):
+        LearningObjective(problem, 2, batch_size=0)
+    with pytest.raises(ValueError, match="mechanism must have steps=2"):
+        LearningObjective(problem, 2).power(ToeplitzMechanism(DPSGD(), 3))
+    with pytest.raises(OverflowError, match="exceed the range of floats"):
+        LearningObjective(MeanEstimation(10.0), 1000).weight_matrix()

@@ -1,0 +1,87 @@
+"""Noise whose strategy matrix has finitely many bands: B = 1/C with a polynomial C.
+
+    y_t = (z_t − Σ_{k=1}^{p−1} c_k y_{t−k})/c_0,
+
+an autoregressive process: a stream keeps the last p − 1 vectors of noise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.toeplitz import RATES, UNIT, ToeplitzNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import record
+
+
+@record
+class BandedStrategyNoise(ToeplitzNoise):
+    """Noise with a banded Toeplitz strategy, B(z) = 1/C(z).
+
+    Parameters
+    ----------
+    strategy_coefficients
+        c_0, …, c_{p−1}, shape (p,), c_0 != 0; zero afterwards.
+
+    Notes
+    -----
+    Sensitivities are as exact as norms of the given coefficients.  Coefficients take O(T log T); the power spectrum and
+    the averaged variance are those of 1/C.  If C has a zero in |z| <= 1, the noise grows without limit and the averaged
+    variance is ``inf``.
+
+    Examples
+    --------
+    >>> noise = BandedStrategyNoise([1.0, 0.5])
+    >>> noise.coefficients(4)
+    array([ 1.   , -0.5  ,  0.25 , -0.125])
+    >>> round(noise.limiting_sensitivity() ** 2, 12)
+    1.25
+    """
+
+    values: Array
+
+    def __init__(self, strategy_coefficients: ArrayLike) -> None:
+        c = checks.reals("strategy_coefficients", strategy_coefficients, ndim=1)
+        if c[0] == 0:
+            raise ValueError(f"strategy_coefficients[0] must not be 0, got {c[0]!r}")
+        c = np.trim_zeros(c, "b") + 0.0  # −0 is 0
+        c.setflags(write=False)
+        self._set(values=c)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"strategy_coefficients": self.values}
+
+    @property
+    def strategy(self) -> FiniteNoise:
+        """The noise with the coefficients of C, the inverse of this one."""
+        return FiniteNoise(self.values)
+
+    def coefficients(self, steps: int) -> Array:
+        return self.strategy.inverse_coefficients(steps)
+
+    def memory(self, steps: int) -> int:
+        return min(self.values.size, checks.integer("steps", steps, 1)) - 1
+
+    def _inverse(self, steps: int) -> tuple[Array, float]:
+        return self.strategy.coefficients(steps), 0.0
+
+    def _power(self, cosine: Array, sine: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.asarray(1 / self.strategy._power(cosine, sine))
+
+    def averaged_variance(self, rates: ArrayLike) -> Array:
+        from corrnoise.theory import recursions
+
+        x = checks.reals("rates", rates, RATES)
+        variances = np.empty(x.size)
+        recursions.autoregressive_averages(self.values, np.ravel(x), variances)
+        return variances.reshape(x.shape)
+
+    def _limiting(self) -> tuple[float, float]:
+        largest = float(np.abs(self.values).max())
+        return largest * math.sqrt(math.fsum(np.square(self.values / largest))), 8 * UNIT

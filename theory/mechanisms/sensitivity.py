@@ -1,0 +1,366 @@
+"""Sensitivity of a finite run in which an example may take part several times, with a bound that covers rounding.
+
+A run releases C g + z, or what can be computed from it, with the strategy C and the gradients g_0, …, g_{n−1} as rows.
+Removing one example changes the rows of a pattern π (``participation``) by vectors of norm 1 at most.  With the Gram
+matrix X = CᵀC the squared sensitivity is
+
+    max over π and |g_i| = 1 of  Σ_{i,j in π} X_ij <g_i, g_j>.
+
+It is never larger than the largest Σ_π |X_ij|, and equal to it where the block X_ππ is *balanced*: s_i s_j X_ij >= 0
+for some signs s.  Otherwise the worst gradients need not be collinear.
+
+Everything here is a bracket.  A pattern and its gradients give a value that is attained; a bound that needs few
+assumptions lies above it.  Where the two agree up to rounding the sensitivity is known exactly, and this is how a
+theorem enters: no condition of a theorem is ever tested on rounded numbers.  The bounds are proved in
+docs/finite-runs.md.
+
+References
+----------
+Choquette-Choo et al., arXiv 2306.08153, Algorithm 4 (the two-stage bound, of which ``row_bounds`` is the sharper form).
+Kalinin and Lampert, arXiv 2405.13763, Theorem 2 (non-negative, non-increasing Toeplitz coefficients).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from corrnoise.theory.mechanisms.participation import Indices, Participation
+from corrnoise.theory.mechanisms.pattern_sums import best_pattern, row_bounds
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import Record, record
+
+_UNIT = 2.0**-53
+_NORM = 40 * _UNIT  # of a Euclidean norm with pairwise summation
+_MOST_PATTERNS = 20_000  # that are looked at one by one
+_LARGEST_BLOCK = 512  # of which eigenvalues are computed
+_MOST_PRODUCTS = 10_000_000  # that the blocks of fixed epochs are summed from
+_NEGLIGIBLE = 1e-6  # a rounding error up to which a closed bracket means that the value is exact
+
+
+@record
+class Sensitivity(Record):
+    """What is known of a sensitivity.
+
+    Attributes
+    ----------
+    value
+        Attained by a pattern and unit gradients, up to the relative error ``rounding``.
+    upper
+        Upper bound of the sensitivity, rounding included.
+    rounding
+        Relative error of ``value``.
+    exact
+        Whether ``value`` is the sensitivity up to rounding.
+    """
+
+    value: float
+    upper: float
+    rounding: float
+    exact: bool
+
+    @property
+    def lower(self) -> float:
+        """A lower bound of the sensitivity, rounding included."""
+        return self.value * max(0.0, 1 - self.rounding) if math.isfinite(self.value) else self.value
+
+
+def _bracket(value: float, bound: float, rounding: float) -> Sensitivity:
+    """``value`` is attained, ``bound`` is not exceeded, both up to the relative error ``rounding``."""
+    if not (math.isfinite(bound) and math.isfinite(rounding)):
+        return Sensitivity(value=math.inf, upper=math.inf, rounding=0.0, exact=True)
+    closed = bound <= value * (1 + 2 * rounding) and rounding <= _NEGLIGIBLE
+    return Sensitivity(value=value, upper=max(value, bound) * (1 + rounding), rounding=rounding, exact=closed)
+
+
+def norm(values: Array) -> float:
+    """Euclidean norm that neither overflows nor underflows before its value does; relative error below 40 units."""
+    largest = float(np.abs(values).max())
+    return largest if largest in (0.0, math.inf) else largest * math.sqrt(float(np.square(values / largest).sum()))
+
+
+# -- Toeplitz strategies -----------------------------------------------------------------------------------------------
+
+
+def _window_sums(coefficients: Array, min_sep: int, count: int) -> Array:
+    """Σ_{j<k} c_{t−jb}, for each t, from sums of 1, 2, 4, … terms: additions only, O(n log k)."""
+    total = np.zeros_like(coefficients)
+    doubled, width = coefficients, 1  # sums of ``width`` terms
+    taken = 0  # terms in the total
+    while True:
+        if count & width:
+            total[taken * min_sep :] += doubled[: doubled.size - taken * min_sep]
+            taken += width
+        if taken == count:
+            return total
+        shift = width * min_sep
+        following = doubled.copy()
+        following[shift:] += doubled[: max(doubled.size - shift, 0)]
+        doubled, width = following, 2 * width
+
+
+def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
+    """The sensitivity of the lower-triangular Toeplitz strategy with the given first column.
+
+    Parameters
+    ----------
+    coefficients
+        c_0, …, c_{n−1}, shape (participation.steps,), of any signs.
+    participation
+        Who takes part when.
+    error
+        Bound of the error of the coefficients: its 2-norm relative to theirs.
+
+    Returns
+    -------
+    A bracket between the sensitivity on π* = {0, b, …, (k − 1) b} with equal, or alternating, gradients,
+    ‖Σ_{j<k} S^{jb} c‖ with the shift S, and the same expression in the majorant ĉ_t = |c_t| for t < b,
+    max_{s>=t} |c_s| for t >= b.  It is closed, and the value exact,
+
+    * for one participation, and for at most b coefficients, of any signs;
+    * if c >= 0, and c_t >= c_{t+1} for t >= b; also if (−1)^t c_t has these properties.
+
+    In fixed epochs an open bracket is replaced by that of the blocks X_ππ, which is closed for up to three epochs
+    and for balanced blocks.
+
+    Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less.  O(n log k).
+
+    Examples
+    --------
+    >>> found = toeplitz_sensitivity([1, 0.5, 0.25, 0.125], Participation(4, min_sep=2, max_participations=2))
+    >>> found.exact, round(found.value**2, 6)
+    (True, 3.203125)
+    """
+    n, b, k = participation.steps, participation.min_sep, participation.count
+    c = checks.shaped("coefficients", coefficients, (n,))
+    sizes = np.abs(c)
+    if k == 1:
+        value = norm(c)
+        return _bracket(value, value, error + _NORM)
+    tail = sizes[b:]
+    majorant = sizes.copy()
+    majorant[b:] = np.maximum.accumulate(tail[::-1])[::-1]
+    # An error δ of c changes ĉ by at most max_{s>=t} |δ_s|, whose norm is at most sqrt(n) times that of δ.
+    spread = math.sqrt(n) if tail.any() else 1.0
+    rounding = k * spread * error + _NORM + 4 * math.ceil(math.log2(k)) * _UNIT
+    alternated = c * (-1.0) ** np.arange(n)
+    value = max(norm(_window_sums(signed, b, k)) for signed in (c, alternated))
+    found = _bracket(value, norm(_window_sums(majorant, b, k)), rounding)
+    if found.exact or participation.pattern == "min-sep" or n * k > _MOST_PRODUCTS:
+        return found
+    ends = _class_ends(c, participation)
+    spread = 3 * error * norm(c) / abs(float(c[0])) if c[0] else math.inf  # of the relative errors of the columns
+    closer = _bracket(*ends, k * ((n + 2 * k + 64) * _UNIT + spread))
+    return closer if closer.upper < found.upper else found
+
+
+def _class_ends(coefficients: Array, participation: Participation) -> tuple[float, float]:
+    """Ends of a bracket from the blocks of fixed epochs, X_ij = Σ_{s<n−j} c_s c_{s+j−i} for i <= j, in O(n k)."""
+    n, b, k = participation.steps, participation.min_sep, participation.count
+    scale = float(np.abs(coefficients).max())
+    c = coefficients / scale
+    products = [np.cumsum(c[: n - lag * b] * c[lag * b :]) for lag in range(k)]
+    low = high = 0.0
+    for steps in participation.residue_classes():
+        block = np.zeros((steps.size, steps.size))
+        for lag in range(steps.size):
+            entries = products[lag][n - 1 - steps[lag:]]
+            rows = np.arange(entries.size)
+            block[rows, rows + lag] = block[rows + lag, rows] = entries
+        ends = block_sensitivity(block)
+        low, high = max(low, ends[0]), max(high, ends[1])
+    return scale * math.sqrt(max(low, 0.0)), scale * math.sqrt(max(high, 0.0))
+
+
+# -- blocks of a Gram matrix -------------------------------------------------------------------------------------------
+
+
+def _signs(block: Array) -> Array:
+    """Signs s that make sᵀ X s large: the balancing ones if there are any, otherwise a local maximum.
+
+    A sign is given along the largest entry that leads to a step without one (Prim's spanning tree), and then single
+    signs are changed as long as this helps.
+    """
+    size = block.shape[0]
+    signs = np.zeros(size)
+    signs[0] = 1.0
+    reach = block[0].copy()  # the entry of largest size that leads to each step, with the sign of its other end
+    for _ in range(size - 1):
+        following = int(np.argmax(np.where(signs == 0, np.abs(reach), -1.0)))
+        signs[following] = 1.0 if reach[following] >= 0 else -1.0
+        entries = signs[following] * block[following]
+        reach = np.where(np.abs(entries) > np.abs(reach), entries, reach)
+    off = block - np.diag(np.diag(block))
+    for _ in range(4 * size):
+        gains = -signs * (off @ signs)
+        worst = int(np.argmax(gains))
+        if gains[worst] <= 1e-12 * np.abs(block[worst]).sum():
+            break
+        signs[worst] = -signs[worst]
+    return signs
+
+
+def block_sensitivity(block: Array) -> tuple[float, float]:
+    """Bracket of max { <X, R> : R >= 0, R_ii = 1 } for a symmetric block X, the square of a sensitivity.
+
+    Equal signs of gradients give the lower end.  The upper end is the smallest of: Σ |X_ij|; the exact maximum, for at
+    most three steps; and the dual bound Σ y + k max(0, −λ_min(diag y − X)) with y = s ∘ X s.
+    """
+    size = block.shape[0]
+    total = float(np.abs(block).sum())
+    signs = _signs(block)
+    value = float(signs @ block @ signs)
+    if size <= 2 or value >= total * (1 - size * _UNIT):
+        return total, total
+    if size == 3:
+        value = _largest_of_three(block)
+        return value, value
+    if size <= _LARGEST_BLOCK:
+        multipliers = signs * (block @ signs)
+        least = float(np.linalg.eigvalsh(np.diag(multipliers) - block)[0]) - 8 * size * _UNIT * total
+        total = min(total, float(multipliers.sum()) + size * max(0.0, -least))
+    return value, total
+
+
+def _largest_of_three(block: Array) -> float:
+    """Max <X, R> over correlation matrices R of three gradients, for X with X_12 X_13 X_23 < 0.
+
+    With a, b, c = |X_12|, |X_13|, |X_23|: if 1/a, 1/b and 1/c are the sides of a triangle, its angles are those between
+    the worst gradients, which are coplanar, and otherwise the best signs are.
+    """
+    a, b, c = (abs(float(block[i, j])) for i, j in ((0, 1), (0, 2), (1, 2)))
+    trace = float(np.trace(block))
+    if 0 < a * b < c * (a + b) and a * c < b * (a + c) and b * c < a * (b + c):
+        return trace + a * b / c + b * c / a + c * a / b
+    return trace + 2 * (a + b + c) - 4 * min(a, b, c)
+
+
+# -- any strategy ------------------------------------------------------------------------------------------------------
+
+
+def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
+    """The sensitivity of any strategy.
+
+    Parameters
+    ----------
+    strategy
+        C, shape (rows, participation.steps).
+    participation
+        Who takes part when.
+    error
+        Bound of the relative error of each column, in the 2-norm.
+
+    Returns
+    -------
+    A bracket, closed for one participation; in fixed epochs for up to three epochs and for balanced blocks; for
+    min-sep if X = CᵀC has no entries at |i − j| >= b, or decays as Toeplitz matrices do, and if a run is so short that
+    its patterns can be listed, for non-negative X.  O(n³), and O(n² k) where k < ceil(n/b).
+
+    Examples
+    --------
+    >>> found = strategy_sensitivity([[1.0, 0.0], [-1.0, 1.0]], Participation(2, max_participations=2))
+    >>> found.exact, round(found.value**2, 6)
+    (True, 5.0)
+    """
+    matrix = checks.reals("strategy", strategy)
+    if matrix.ndim != 2 or matrix.shape[1] != participation.steps or matrix.shape[0] == 0:
+        raise ValueError(f"strategy must have shape (rows, {participation.steps}), got {matrix.shape}")
+    scale = float(np.abs(matrix).max())
+    if scale == 0:
+        return Sensitivity(value=0.0, upper=0.0, rounding=0.0, exact=True)
+    matrix = matrix / 2.0 ** math.frexp(scale)[1]  # keeps squares within the range of floats, and is exact
+    found = gram_sensitivity(matrix.T @ matrix, participation, terms=matrix.shape[0], error=error)
+    unscaled = 2.0 ** math.frexp(scale)[1]
+    return Sensitivity(
+        value=found.value * unscaled, upper=found.upper * unscaled, rounding=found.rounding, exact=found.exact
+    )
+
+
+def column_sensitivity(
+    norms: ArrayLike, participation: Participation, *, orthogonal: bool, error: float
+) -> Sensitivity:
+    """The sensitivity from the norms of the columns of the strategy.
+
+    Parameters
+    ----------
+    norms
+        |C_i|, shape (participation.steps,).
+    participation
+        Who takes part when.
+    orthogonal
+        Whether columns i ≠ j of one pattern are orthogonal, as they are if C has at most ``min_sep`` bands.
+    error
+        Bound of the relative error of the norms.
+
+    Returns
+    -------
+    The square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the lower,
+    and the largest Σ_π |C_i| the upper end.  O(n k).
+    """
+    sizes = checks.shaped("norms", norms, (participation.steps,), "[0, inf)")
+
+    def largest(values: Array) -> float:
+        if participation.pattern == "fixed epochs":
+            return max(float(values[steps].sum()) for steps in participation.residue_classes())
+        return float(values[best_pattern(values, participation.min_sep, participation.count)].sum())
+
+    scale = float(sizes.max()) or 1.0
+    value = scale * math.sqrt(largest((sizes / scale) ** 2))
+    bound = value if orthogonal else scale * largest(sizes / scale)
+    return _bracket(value, bound, error + (participation.count + 8) * _UNIT)
+
+
+def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 0, error: float = 0.0) -> Sensitivity:
+    """The sensitivity of a strategy with the Gram matrix X, shape (n, n), symmetric and positive semidefinite.
+
+    ``terms`` says that each entry of X is a computed inner product of two columns with so many terms; ``error`` bounds
+    the relative error of each of these columns.
+    """
+    k = participation.count
+    # A rounding error of (terms + 2) u |C_i| |C_j| in each X_ij adds up to (terms + 2) u (Σ_π |C_i|)² at most, which is
+    # at most k times Σ_π X_ii, hence k times the square of the sensitivity.
+    rounding = k * ((terms + 2 * k + 64) * _UNIT + 3 * error)
+    if participation.single:
+        value = bound = float(np.diag(gram).max())
+    elif participation.pattern == "fixed epochs":
+        value, bound = _largest_block(gram, participation.residue_classes())
+    else:
+        value, bound = _min_sep_bracket(gram, participation)
+    return _bracket(math.sqrt(max(value, 0.0)), math.sqrt(max(bound, 0.0)), rounding)
+
+
+def _largest_block(gram: Array, patterns: list[Indices]) -> tuple[float, float]:
+    ends = [block_sensitivity(gram[np.ix_(pattern, pattern)]) for pattern in patterns]
+    return max(low for low, _ in ends), max(high for _, high in ends)
+
+
+def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, float]:
+    b, k = participation.min_sep, participation.count
+    sizes = np.abs(gram)
+    rows = row_bounds(sizes, b, k, participation.saturated)
+    heaviest = best_pattern(rows, b, k)
+    bound = min(float(rows[heaviest].sum()), _decaying_bound(sizes, participation))
+    value, _ = _largest_block(gram, [participation.largest_pattern, heaviest])
+    if value < bound * (1 - 1e-14) and participation.number_of_patterns() <= _MOST_PATTERNS:
+        value, attained = _largest_block(gram, list(participation.patterns()))
+        bound = min(bound, attained)
+    return value, bound
+
+
+def _decaying_bound(sizes: Array, participation: Participation) -> float:
+    """Σ over π* of the majorant M of |X| that falls with the later step and with the separation from b on.
+
+    Step p of any pattern is at least p b, and the steps p and q are at least |p − q| b apart, hence
+    |X_{i_p, i_q}| <= M(q b, (q − p) b) for p <= q.
+    """
+    n, b, k = participation.steps, participation.min_sep, participation.count
+    total = float(np.maximum.accumulate(np.diag(sizes)[::-1])[::-1][participation.largest_pattern].sum())
+    following = np.zeros(n)  # [j]: the largest |X_{j−m, j}| with m >= lag
+    for lag in range(n - 1, b - 1, -1):
+        following[lag:] = np.maximum(following[lag:], np.diag(sizes, lag))
+        if lag % b == 0 and lag // b < k:
+            later = np.maximum.accumulate(following[::-1])[::-1]
+            total += 2 * float(later[lag : (k - 1) * b + 1 : b].sum())
+    return total

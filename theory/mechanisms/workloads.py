@@ -1,0 +1,253 @@
+"""Workloads: what of the noise a finite run shows.
+
+A workload is a matrix A with a column for each step.  The noise N z of a mechanism reaches what is released, or what
+is learned, as A N z: the error of row t is (A N Nᵀ Aᵀ)_tt.  Sums of all gradients so far (``PrefixSums``) are the
+iterates of SGD with a constant learning rate; ``MomentumSGD`` has momentum, weight decay and a schedule.
+
+A workload of a run that can be undone, from iterates back to gradients, has a banded inverse, and everything about it
+takes O(n).
+
+References
+----------
+Denisov et al., arXiv 2202.08312 (workloads of training).
+Kalinin and Lampert, arXiv 2405.13763 (momentum and weight decay).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY
+
+import numpy as np
+from scipy.linalg import solve_banded
+
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import Record, record
+
+
+class Workload(Record, ABC):
+    """A matrix A with ``steps`` columns, through which noise is seen."""
+
+    steps: int
+
+    @abstractmethod
+    def apply(self, values: ArrayLike) -> Array:
+        """A x, for x of shape (steps, …); shape (rows, …).
+
+        Parameters
+        ----------
+        values
+            x, shape (steps, …).
+        """
+
+    @abstractmethod
+    def apply_transposed(self, values: ArrayLike) -> Array:
+        """Aᵀ y, for y of shape (rows, …); shape (steps, …).
+
+        Parameters
+        ----------
+        values
+            y, shape (rows, …).
+        """
+
+    def matrix(self) -> Array:
+        """A as an array, shape (rows, steps)."""
+        return self.apply(np.eye(self.steps)) + 0.0  # −0 is 0
+
+    def gram(self) -> Array:
+        """AᵀA, shape (steps, steps)."""
+        matrix = self.matrix()
+        return matrix.T @ matrix
+
+    def inverse_bands(self) -> Array | None:
+        """The bands of a lower-triangular A⁻¹, shape (p, steps): entry (i, j) is (A⁻¹)_{j+i,j}.
+
+        0 where j + i is not a step.  None where no banded inverse is known.
+        """
+        return None
+
+    def toeplitz_coefficients(self) -> Array | None:
+        """The first column of A, shape (steps,), if A is lower-triangular and Toeplitz, otherwise None."""
+        return None
+
+    def _columns(self, name: str, values: ArrayLike, length: int) -> Array:
+        array = checks.reals(name, values)
+        if array.ndim == 0 or array.shape[0] != length:
+            raise ValueError(f"{name} must have shape ({length}, …), got {array.shape}")
+        return array
+
+
+class RecursiveWorkload(Workload):
+    """A lower-triangular workload with a banded inverse."""
+
+    @abstractmethod
+    def inverse_bands(self) -> Array:
+        pass
+
+    def apply(self, values: ArrayLike) -> Array:
+        bands, x = self.inverse_bands(), self._columns("values", values, self.steps)
+        flat = solve_banded((bands.shape[0] - 1, 0), bands, x.reshape(self.steps, -1))
+        return np.asarray(flat.reshape(x.shape))
+
+    def apply_transposed(self, values: ArrayLike) -> Array:
+        bands, y = self.inverse_bands(), self._columns("values", values, self.steps)
+        size = bands.shape[0] - 1
+        upper = np.zeros_like(bands)  # of the transposed matrix, in the storage of LAPACK
+        for i, band in enumerate(bands):
+            upper[size - i, i:] = band[: self.steps - i]
+        flat = solve_banded((0, size), upper, y.reshape(self.steps, -1))
+        return np.asarray(flat.reshape(y.shape))
+
+
+@record
+class PrefixSums(RecursiveWorkload):
+    """Sums of all gradients so far, A_ts = 1 for s <= t: SGD with a constant learning rate.
+
+    Parameters
+    ----------
+    steps
+        n >= 1.
+
+    Examples
+    --------
+    >>> PrefixSums(3).matrix()
+    array([[1., 0., 0.],
+           [1., 1., 0.],
+           [1., 1., 1.]])
+    """
+
+    steps: int
+
+    def __post_init__(self) -> None:
+        self._set(steps=checks.integer("steps", self.steps, 1))
+
+    def apply(self, values: ArrayLike) -> Array:
+        return np.asarray(np.cumsum(self._columns("values", values, self.steps), axis=0))
+
+    def apply_transposed(self, values: ArrayLike) -> Array:
+        return np.asarray(np.cumsum(self._columns("values", values, self.steps)[::-1], axis=0)[::-1])
+
+    def inverse_bands(self) -> Array:
+        bands = np.array([np.ones(self.steps), np.full(self.steps, -1.0)])
+        bands[1, -1] = 0.0
+        return bands
+
+    def toeplitz_coefficients(self) -> Array:
+        return np.ones(self.steps)
+
+
+@record
+class MomentumSGD(RecursiveWorkload):
+    """Iterates of SGD with momentum, decoupled weight decay and a schedule of learning rates.
+
+    With gradients g_t and θ_0 = 0 the workload maps g to −θ_1, …, −θ_n of
+
+        m_t = μ m_{t−1} + g_t,    θ_{t+1} = (1 − η_t ω) θ_t − η_t m_t.
+
+    Parameters
+    ----------
+    steps
+        n >= 1.
+    momentum
+        0 <= μ < 1.
+    weight_decay
+        ω >= 0 with η_t ω <= 1 for all t.
+    learning_rates
+        η_t > 0, shape (steps,); None for 1 in every step.
+
+    Raises
+    ------
+    ValueError
+        A learning rate of 0 makes A singular: the step shows nothing of the gradient.
+
+    Notes
+    -----
+    A⁻¹ has three bands: (A⁻¹)_tt = 1/η_t, (A⁻¹)_{t,t−1} = −(1 − η_t ω)/η_t − μ/η_{t−1} and
+    (A⁻¹)_{t,t−2} = μ (1 − η_{t−1} ω)/η_{t−1}.
+
+    Examples
+    --------
+    >>> MomentumSGD(3, momentum=0.5).matrix()
+    array([[1.  , 0.  , 0.  ],
+           [1.5 , 1.  , 0.  ],
+           [1.75, 1.5 , 1.  ]])
+    """
+
+    steps: int
+    _: KW_ONLY
+    momentum: float
+    weight_decay: float = 0.0
+    learning_rates: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        steps = checks.integer("steps", self.steps, 1)
+        rates = None
+        if self.learning_rates is not None:
+            rates = checks.shaped("learning_rates", self.learning_rates, (steps,), "(0, 1e100]")
+        largest = 1.0 if rates is None else float(rates.max())
+        self._set(
+            steps=steps,
+            momentum=checks.real("momentum", self.momentum, "[0, 1)"),
+            weight_decay=checks.real("weight_decay", self.weight_decay, f"[0, {1 / largest!r}]"),
+            learning_rates=rates,
+        )
+
+    def _rates(self) -> Array:
+        return np.ones(self.steps) if self.learning_rates is None else np.asarray(self.learning_rates)
+
+    def inverse_bands(self) -> Array:
+        rates = self._rates()
+        kept = (1 - rates * self.weight_decay) / rates
+        bands = np.zeros((3, self.steps))
+        bands[0] = 1 / rates
+        bands[1, :-1] = -kept[1:] - self.momentum / rates[:-1]
+        bands[2, :-2] = self.momentum * kept[1:-1]
+        return bands[: self.steps]
+
+    def toeplitz_coefficients(self) -> Array | None:
+        rates = self._rates()
+        return self.apply(np.eye(self.steps, 1)[:, 0]) if np.all(rates == rates[0]) else None
+
+
+@record
+class MatrixWorkload(Workload):
+    """Any matrix: a row for each quantity that counts, a column for each step.
+
+    Parameters
+    ----------
+    matrix
+        A, shape (rows, steps), finite.
+
+    Examples
+    --------
+    >>> MatrixWorkload([[1.0, 1.0, 1.0]]).gram()
+    array([[1., 1., 1.],
+           [1., 1., 1.],
+           [1., 1., 1.]])
+    """
+
+    entries: Array
+
+    def __init__(self, matrix: ArrayLike) -> None:
+        entries = checks.reals("matrix", matrix)
+        if entries.ndim != 2 or 0 in entries.shape:
+            raise ValueError(f"matrix must have shape (rows, steps), got {entries.shape}")
+        self._set(entries=entries)
+
+    def arguments(self) -> dict[str, Array]:
+        return {"matrix": self.entries}
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        """Number of columns."""
+        return int(self.entries.shape[1])
+
+    def matrix(self) -> Array:
+        return self.entries
+
+    def apply(self, values: ArrayLike) -> Array:
+        return np.tensordot(self.entries, self._columns("values", values, self.steps), axes=1)
+
+    def apply_transposed(self, values: ArrayLike) -> Array:
+        return np.tensordot(self.entries.T, self._columns("values", values, self.entries.shape[0]), axes=1)

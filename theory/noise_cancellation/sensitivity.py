@@ -1,0 +1,107 @@
+"""How far one example can move the message of a machine: the correction s_t of the gradient estimate.
+
+In round t a machine with the example z sends noise and the correction
+
+    s_t = t ∇f(x_t; z) − (t − 1) ∇f(x_{t−1}; z),        x_t − x_{t−1} = (2/(t+1)) (w_t − x_{t−1}),
+
+with w_t, x_{t−1} in a convex set K of diameter D, and losses that are G-Lipschitz and L-smooth on K.  The server's rule
+gives (t − 1) ‖x_t − x_{t−1}‖ <= 2D (t−1)/(t+1), hence
+
+* ‖s_t‖ <= S_t = G + 2LD (t−1)/(t+1);
+* ‖s_t(z) − s_t(z')‖ <= 2 R_t with R_t = G + LD (t−1)/(t+1), if the losses are convex: then the difference of the
+  gradients at two points v apart lies in the ball of centre Lv/2 and radius L‖v‖/2, whatever z is;
+* ‖s_t(z) − s_t(z')‖ <= 2 S_t, if they are not.
+
+All three are attained.  The paper has S = G + 2LD in place of S_t and 2S in place of 2R_t (Lemma 4.2), which is larger.
+The bounds hold for a server that follows its rule.  Against any other, machines clip (``simulations``).
+
+References
+----------
+Reshef and Levy, ICML 2025: Lemma 4.2 and its proof in Appendix D.2.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import Record, record
+
+Losses = Literal["convex", "smooth"]
+LOSSES = ("convex", "smooth")
+_SIZES = "(0, 1e100]"
+
+
+@record
+class LossClass(Record):
+    """Losses that are G-Lipschitz and L-smooth on a convex set of diameter D.
+
+    Parameters
+    ----------
+    lipschitz
+        G, the largest norm of a gradient, in (0, 1e100].
+    smoothness
+        L, the Lipschitz constant of the gradients, in (0, 1e100].
+    diameter
+        D, the diameter of the set, in (0, 1e100].
+
+    Examples
+    --------
+    >>> digits = LossClass(lipschitz=(2 * 785) ** 0.5, smoothness=785 / 2, diameter=0.1)
+    >>> round(digits.published_norm, 4)
+    118.1232
+    """
+
+    lipschitz: float
+    smoothness: float
+    diameter: float
+
+    def __post_init__(self) -> None:
+        self._set(
+            lipschitz=checks.real("lipschitz", self.lipschitz, _SIZES),
+            smoothness=checks.real("smoothness", self.smoothness, _SIZES),
+            diameter=checks.real("diameter", self.diameter, _SIZES),
+        )
+
+    @property
+    def published_norm(self) -> float:
+        """S = G + 2LD, the published bound of ‖s_t‖, above S_t for every t."""
+        return self.lipschitz + 2 * self.smoothness * self.diameter
+
+    @property
+    def radius(self) -> float:
+        """R = G + LD, above R_t for every t."""
+        return self.lipschitz + self.smoothness * self.diameter
+
+    def correction_norm(self, rounds: ArrayLike) -> Array:
+        """S_t = G + 2LD (t−1)/(t+1), the largest ‖s_t‖, at ``rounds`` t >= 1, same shape."""
+        t = checks.reals("rounds", rounds, "[1, inf)")
+        return self.lipschitz + 2 * self.smoothness * self.diameter * ((t - 1) / (t + 1))
+
+    def correction_radius(self, rounds: ArrayLike) -> Array:
+        """R_t = G + LD (t−1)/(t+1), the radius of a ball that holds every s_t of convex losses, same shape."""
+        t = checks.reals("rounds", rounds, "[1, inf)")
+        return self.lipschitz + self.smoothness * self.diameter * ((t - 1) / (t + 1))
+
+    def shifts(self, rounds: ArrayLike, *, losses: Losses) -> Array:
+        """The largest ‖s_t(z) − s_t(z')‖ over two examples: 2 R_t of convex losses, 2 S_t of smooth ones.
+
+        Parameters
+        ----------
+        rounds
+            t >= 1, any shape.
+        losses
+            ``"convex"`` or ``"smooth"``: what the caller vouches for.
+        """
+        convex = checks.choice("losses", losses, LOSSES) == "convex"
+        return 2 * (self.correction_radius(rounds) if convex else self.correction_norm(rounds))
+
+    def largest_shift(self, *, losses: Losses) -> float:
+        """The supremum of ``shifts`` over all rounds: 2(G + LD) of convex losses, 2(G + 2LD) of smooth ones."""
+        return 2 * (self.radius if checks.choice("losses", losses, LOSSES) == "convex" else self.published_norm)
+
+    def norm_from_any_server(self, round_: int) -> float:
+        """G + (t−1) min(LD, 2G), the largest ‖s_t‖ if the server may send any x_t, x_{t−1} in the set."""
+        t = checks.integer("round_", round_, 1)
+        return self.lipschitz + (t - 1) * min(self.smoothness * self.diameter, 2 * self.lipschitz)

@@ -1,0 +1,185 @@
+"""The exact error of a finite run on a quadratic problem, as a function of any noise: what to minimise for learning.
+
+A run of T steps with batches of m examples and noise σ N z on the mean gradient has, on a quadratic problem with
+eigenvalues λ, x = η λ and kurtosis k, second moments S_j(t) of θ_t − θ* with S(t + 1) = M S(t) + …,
+
+    M = diag((1 − x_j)² + (k_j − 2) x_j²/m) + (η²/m) λ λᵀ.
+
+For weights ϖ_1, …, ϖ_T >= 0 let a^{(T)} = 0 and a^{(t)} = ϖ_{t+1} λ + M a^{(t+1)}.  Then
+
+    Σ ϖ_s E(F(θ_s) − F*) = ½ [ Σ_j (M a^{(0)})_j (θ_0 − θ*)_j² + (η² s²/m) Σ_t λ·a^{(t)} + η² σ² tr(W N Nᵀ) ],
+    W_tr = Σ_j a_j^{(max(t, r))} (1 − x_j)^{|t − r|}.
+
+W is positive semidefinite.  So the privacy part is of the same form as the mean squared error of a workload, with W in
+place of AᵀA/n, for every noising matrix N, and whatever optimises the one optimises the other.  With Toeplitz noise the
+last term is Σ_j Σ_s Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(T d).
+
+This extends formula E2 of ``quadratic`` to noise that is not Toeplitz; the proof is in docs/finite-runs.md.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
+from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.toeplitz import unit_variance
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.problems.learning_recursions import adjoint_moments, filtered_power
+from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
+
+_SIZE = "[-1e100, 1e100]"  # squares of these stay finite
+
+When = Literal["last", "second half"]
+
+
+@record
+class LearningObjective(Record):
+    """A weighted mean of the errors F(θ_s) − F* of a run, exact for any noise.
+
+    Parameters
+    ----------
+    problem
+        ``MeanEstimation`` or ``LinearRegression``.
+    steps
+        T >= 1.
+    weights
+        ϖ_s >= 0 of the errors after the steps s = 1, …, T, shape (steps,), not all 0; or ``"last"`` for the last one,
+        or ``"second half"`` for the mean over s > T/2.
+    batch_size
+        m >= 1: examples a step.
+
+    Examples
+    --------
+    >>> from corrnoise import LinearRegression, NuFTRL, Participation, ToeplitzMechanism
+    >>> problem = LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
+    >>> objective = LearningObjective(problem, 100)
+    >>> error = objective.privacy_error(ToeplitzMechanism(NuFTRL(0.01), 100), Participation(100))
+    >>> curve = problem.learning_curve(NuFTRL(0.01), 100, horizon=100)
+    >>> bool(abs(error / curve[-1] - 1) < 1e-9)
+    True
+    """
+
+    problem: QuadraticProblem
+    steps: int
+    weights: Array | When = "last"
+    batch_size: int = 1
+
+    def __init__(
+        self, problem: QuadraticProblem, steps: int, *, weights: ArrayLike | When = "last", batch_size: int = 1
+    ) -> None:
+        n = checks.integer("steps", steps, 1)
+        if isinstance(weights, str):
+            checks.choice("weights", weights, ("last", "second half"))
+        else:
+            weights = checks.shaped("weights", weights, (n,), "[0, 1e100]")
+            if not weights.any():
+                raise ValueError("weights must not all be 0, got 0 in every step")
+        self._set(
+            problem=checked_quadratic(problem),
+            steps=n,
+            weights=weights,
+            batch_size=checks.integer("batch_size", batch_size, 1),
+        )
+
+    def step_weights(self) -> Array:
+        """ϖ_1, …, ϖ_T, shape (steps,)."""
+        if not isinstance(self.weights, str):
+            return self.weights
+        first = self.steps - 1 if self.weights == "last" else self.steps // 2
+        shares = np.zeros(self.steps)
+        shares[first:] = 1 / (self.steps - first)
+        return shares
+
+    def _recursion(self) -> tuple[Array, Array, Array]:
+        """a^{(0)}, …, a^{(T)}; w^{(0)}, …, w^{(T−1)}; and M a^{(0)}."""
+        problem = self.problem
+        d = problem.eigenvalues.size
+        adjoints, gains = np.empty((self.steps + 1, d)), np.empty((self.steps, d))
+        first = adjoint_moments(
+            problem.rates,
+            problem.eigenvalues,
+            np.broadcast_to(problem.kurtosis, d).astype(np.float64),
+            problem.learning_rate,
+            float(self.batch_size),
+            self.step_weights(),
+            adjoints,
+            gains,
+        )
+        if not np.isfinite(adjoints).all():
+            raise OverflowError(f"the errors of {problem!r} after {self.steps} steps exceed the range of floats")
+        return adjoints, gains, first
+
+    def weight_matrix(self) -> Array:
+        """W, shape (steps, steps), symmetric and positive semidefinite; O(T² d).
+
+        Its entries have a relative error below T × 1e-15.
+        """
+        adjoints, _, _ = self._recursion()
+        lags = np.arange(self.steps)
+        weights = np.zeros((self.steps, self.steps))
+        for j, x in enumerate(self.problem.rates):
+            with np.errstate(under="ignore"):
+                decay = np.power(1 - x, lags)
+            weights += np.tril(adjoints[: self.steps, j][:, np.newaxis] * decay[np.abs(np.subtract.outer(lags, lags))])
+        return np.asarray(np.tril(weights) + np.tril(weights, -1).T)
+
+    def tail_weights(self) -> Array:
+        """Ω_{s,j} = Σ_{t>=s} w_j^{(t)}, shape (steps, d): the weights of y_{s,j}² for Toeplitz noise."""
+        _, gains, _ = self._recursion()
+        # The y of coefficient s is seen in the steps r + s, for each step r < T − s in which a draw is made.
+        return np.asarray(np.cumsum(gains[::-1], axis=0)[::-1])
+
+    def power(self, mechanism: Mechanism) -> float:
+        """tr(W N Nᵀ) of the noise of ``mechanism``; O(T d) for Toeplitz noise, O(T³) otherwise."""
+        checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
+        if mechanism.steps != self.steps:
+            raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")
+        if isinstance(mechanism, ToeplitzMechanism):
+            coefficients = mechanism.noise.coefficients(self.steps)
+            return float(filtered_power(self.problem.rates, coefficients, self.tail_weights()))
+        noising = mechanism.noising_matrix()
+        return float((noising * (self.weight_matrix() @ noising)).sum())
+
+    def privacy_error(
+        self, mechanism: Mechanism, participation: Participation, *, rho: float = 1.0, clip_norm: float = 1.0
+    ) -> float:
+        """What privacy costs: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)).
+
+        Parameters
+        ----------
+        mechanism
+            Noise of a run of ``steps`` steps.
+        participation
+            Who takes part when; γ is the sensitivity, or where this is not known exactly its upper bound.
+        rho
+            Budget of zero-concentrated differential privacy, > 0.
+        clip_norm
+            G > 0; adjacency is zero-out.
+        """
+        unit = unit_variance(rho, clip_norm) / self.batch_size**2
+        gamma = mechanism.sensitivity_upper_bound(participation)
+        return self.problem.learning_rate**2 / 2 * unit * gamma**2 * self.power(mechanism)
+
+    def sampling_error(self) -> float:
+        """What the residuals of the data cost, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise."""
+        adjoints, _, _ = self._recursion()
+        total = float((adjoints[: self.steps] @ self.problem.eigenvalues).sum())
+        return (self.problem.learning_rate * self.problem.residual_std) ** 2 / (2 * self.batch_size) * total
+
+    def initial_error(self, initial_offset: ArrayLike) -> float:
+        """What the start costs, ½ Σ (M a^{(0)})_j (θ_0 − θ*)_j²; the same for every noise.
+
+        Parameters
+        ----------
+        initial_offset
+            θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
+        """
+        _, _, first = self._recursion()
+        offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, first.size)
+        return float((first * np.square(offset)).sum()) / 2

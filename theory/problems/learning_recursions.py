@@ -1,0 +1,47 @@
+"""Recursions backwards and forwards in time behind ``learning_objective``, compiled.  Nothing checks its arguments."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@_jit
+def adjoint_moments(rates, eigenvalues, kurtosis, learning_rate, batch_size, weights, adjoints, gains):  # type: ignore[no-untyped-def]
+    """Fill ``adjoints`` with a^{(t)}, t = 0, …, T, and ``gains`` with w^{(t)}, t < T; both (·, d).  Returns M a^{(0)}.
+
+    a^{(T)} = 0 and a^{(t)} = ϖ_{t+1} λ + M a^{(t+1)}, with ``weights[t]`` = ϖ_{t+1} and
+    M = diag((1 − x)² + (k − 2) x²/m) + (η²/m) λ λᵀ.  What M feeds back beside (1 − x)² is, with ϖ λ, the gain w.
+    """
+    steps, d = gains.shape
+    adjoints[steps] = 0.0
+    first = np.empty(d)
+    for t in range(steps - 1, -2, -1):
+        later = adjoints[t + 1]
+        total = 0.0
+        for j in range(d):
+            total += eigenvalues[j] * later[j]
+        for j in range(d):
+            x = rates[j]
+            feedback = x * ((kurtosis[j] - 2) * x * later[j] + learning_rate * total) / batch_size
+            if t >= 0:
+                gains[t, j] = weights[t] * eigenvalues[j] + feedback
+                adjoints[t, j] = later[j] + (gains[t, j] - x * (2 - x) * later[j])
+            else:
+                first[j] = later[j] + (feedback - x * (2 - x) * later[j])
+    return first
+
+
+@_jit
+def filtered_power(rates, coefficients, tails):  # type: ignore[no-untyped-def]
+    """Σ_j Σ_s Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, with ``tails[s, j]`` = Ω_{s,j}."""
+    steps, d = tails.shape
+    y = np.zeros(d)
+    total = 0.0
+    for s in range(steps):
+        for j in range(d):
+            y[j] += coefficients[s] - rates[j] * y[j]
+            total += tails[s, j] * y[j] * y[j]
+    return total
