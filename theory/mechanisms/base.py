@@ -66,7 +66,13 @@ class Mechanism(Record, ABC):
 
     @abstractmethod
     def correlate(self, draws: ArrayLike) -> Array:
-        """N z, for z of shape (draws, …); shape (steps, …)."""
+        """The noise of all steps, N z, shape (steps, …).
+
+        Parameters
+        ----------
+        draws
+            z, independent standard normal numbers, shape (self.draws, …).
+        """
 
     @abstractmethod
     def strategy(self) -> Array:
@@ -92,6 +98,11 @@ class Mechanism(Record, ABC):
 
         Strategies of at most ``min_sep`` bands take O(n k).  Others take O(n³), and above 4096 steps the bound by the
         norms of columns.
+
+        Parameters
+        ----------
+        participation
+            How often one example takes part in the run.
         """
         who = self._of_this_run(participation)
         orthogonal = who.single or self.bands <= who.min_sep
@@ -102,6 +113,11 @@ class Mechanism(Record, ABC):
 
     def sensitivity(self, participation: Participation) -> float:
         """γ, the exact sensitivity for zero-out adjacency.
+
+        Parameters
+        ----------
+        participation
+            How often one example takes part in the run.
 
         Raises
         ------
@@ -117,7 +133,13 @@ class Mechanism(Record, ABC):
         return found.value
 
     def sensitivity_upper_bound(self, participation: Participation) -> float:
-        """An upper bound of the sensitivity that holds in spite of rounding."""
+        """An upper bound of the sensitivity that holds in spite of rounding.
+
+        Parameters
+        ----------
+        participation
+            How often one example takes part in the run.
+        """
         return self.sensitivity_bracket(participation).upper
 
     def noise_multiplier(self, rho: float, participation: Participation, *, adjacency: str = "zero-out") -> float:
@@ -145,15 +167,37 @@ class Mechanism(Record, ABC):
     # -- errors --------------------------------------------------------------------------------------------------------
 
     def errors(self, workload: Workload | None = None) -> Array:
-        """Variances (A N Nᵀ Aᵀ)_tt of what a workload shows of unit noise, shape (rows,); None for prefix sums."""
+        """Variances (A N Nᵀ Aᵀ)_tt of what a workload shows of unit noise, shape (rows,).
+
+        Parameters
+        ----------
+        workload
+            A; None for prefix sums.
+        """
         return np.asarray(np.square(self._checked(workload).apply(self.noising_matrix())).sum(axis=1))
 
     def mean_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(mean_t e_t): the root of the mean squared error at ρ = ½ and clip norm 1; an upper bound if γ is."""
+        """γ sqrt(mean_t e_t): the root of the mean squared error at ρ = ½ and clip norm 1; an upper bound if γ is.
+
+        Parameters
+        ----------
+        participation
+            How often one example takes part in the run.
+        workload
+            What is shown of the noise; None for prefix sums.
+        """
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).mean()))
 
     def max_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(max_t e_t): the largest standard deviation at ρ = ½ and clip norm 1; an upper bound if γ is."""
+        """γ sqrt(max_t e_t): the largest standard deviation at ρ = ½ and clip norm 1; an upper bound if γ is.
+
+        Parameters
+        ----------
+        participation
+            How often one example takes part in the run.
+        workload
+            What is shown of the noise; None for prefix sums.
+        """
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).max()))
 
     def _checked(self, workload: Workload | None) -> Workload:

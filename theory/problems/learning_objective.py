@@ -136,7 +136,13 @@ class LearningObjective(Record):
         return np.asarray(np.cumsum(gains[::-1], axis=0)[::-1])
 
     def power(self, mechanism: Mechanism) -> float:
-        """tr(W N Nᵀ) of the noise of ``mechanism``; O(T d) for Toeplitz noise, O(T³) otherwise."""
+        """tr(W N Nᵀ) of the noise of a mechanism; O(T d) for Toeplitz noise, O(T³) otherwise.
+
+        Parameters
+        ----------
+        mechanism
+            A mechanism for as many steps as the objective has.
+        """
         checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
         if mechanism.steps != self.steps:
             raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")

@@ -9,7 +9,7 @@ sensitivity of its own, which includes the rounding errors of the program (``the
 what is run                              noise multiplier         it covers
 =======================================  =======================  ======================================================
 ``NoiseStream(design.noise, steps=T)``   ``noise_multiplier``     γ_T; without a horizon γ_∞ of the ideal noise
-``NoiseStream.private(design.stream)``   ``stream_multiplier``    γ_T or γ_∞ of the cascade or delay line
+``NoiseStream(design.stream)``           ``stream_multiplier``    γ_T or γ_∞ of the cascade or delay line
 coefficients, by any program             ``toeplitz_multiplier``  γ_T of either column, in every type that holds
 buffers, by a library that runs BLTs     ``buffers_multiplier``   γ_T or γ_∞ of the buffers, in every type that holds
 =======================================  =======================  ======================================================
