@@ -154,7 +154,13 @@ class Participation(Record):
         yield from extended([], False)
 
     def number_of_patterns(self, most: int | None = None) -> int:
-        """How many maximal patterns there are, in O(n k); counting stops above ``most``."""
+        """How many maximal patterns there are, in O(n k); counting stops above ``most``.
+
+        Parameters
+        ----------
+        most
+            Where counting stops: a larger number means only that there are more than this; None to count all.
+        """
         n, b, k = self.steps, self.min_sep, self.count
         if self.pattern == "fixed epochs":
             return min(b, n)
