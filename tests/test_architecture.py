@@ -23,12 +23,7 @@ FILES = {"pathlib", "os", "io", "shutil", "tempfile", "matplotlib", "joblib"}
 #: What a floor does not import: theory is pure functions, solvers search but draw nothing and touch no file.
 FORBIDDEN = {"theory": SEARCHES | RANDOM | FILES, "solvers": RANDOM | FILES}
 #: Imports that break a rule and wait for their repair.
-EXCEPTIONS = {
-    ("figures.publication", "figures.simulation"),
-    ("theory.problems.empirical_risk", "theory.shuffled_gradients.schedules"),
-    ("theory.shuffled_gradients.accountants", "scipy.optimize"),
-    ("theory.shuffled_gradients.table_rates", "scipy.optimize"),
-}
+EXCEPTIONS = {("theory.problems.empirical_risk", "theory.shuffled_gradients.schedules")}
 
 Graph = dict[str, set[str]]
 
@@ -148,6 +143,11 @@ def test_a_planted_fault_is_seen(module: str, line: str, fault) -> None:
     if fault is circle:
         drawn = {name: others & drawn.keys() for name, others in drawn.items()}
     assert fault(drawn)
+
+
+def test_every_exception_is_needed() -> None:
+    modules = sources()
+    assert all(other in imports(modules[name], frozenset(modules)) for name, other in EXCEPTIONS)
 
 
 def test_solvers_define_no_noise() -> None:
