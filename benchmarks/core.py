@@ -15,7 +15,15 @@ from numpy.typing import ArrayLike
 
 from benchmarks.timing import Side, measure
 
-SUBJECTS = ("closed_forms", "coefficients", "finite_runs", "learning_curves", "simulations", "strongly_convex")
+SUBJECTS = (
+    "closed_forms",
+    "coefficients",
+    "finite_optimum",
+    "finite_runs",
+    "learning_curves",
+    "simulations",
+    "strongly_convex",
+)
 
 T = TypeVar("T")
 

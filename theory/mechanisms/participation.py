@@ -153,8 +153,8 @@ class Participation(Record):
 
         yield from extended([], False)
 
-    def number_of_patterns(self) -> int:
-        """How many maximal patterns there are, in O(n k)."""
+    def number_of_patterns(self, most: int | None = None) -> int:
+        """How many maximal patterns there are, in O(n k); counting stops above ``most``."""
         n, b, k = self.steps, self.min_sep, self.count
         if self.pattern == "fixed epochs":
             return min(b, n)
@@ -162,6 +162,8 @@ class Participation(Record):
         ways = [int(step < b) for step in range(n)]  # maximal beginnings, by their last step
         for _ in range(1, k):
             total += sum(ways[-b:])
+            if most is not None and total > most:
+                break
             sums = [0, *itertools.accumulate(ways)]
             ways = [sums[max(step - b + 1, 0)] - sums[max(step - 2 * b + 1, 0)] for step in range(n)]
         return total

@@ -289,7 +289,7 @@ class ShuffledGradients(Record):
             )
         return None
 
-    def _refusal(self, method: str) -> str | None:
+    def _refusal(self, method: Method) -> str | None:
         """Why the accountant does not hold for this run; None if it does."""
         schedule, order = self.schedule, _SECRET_ORDERS.get(method, self.order)
         if self.order != order:
@@ -325,7 +325,7 @@ class ShuffledGradients(Record):
         ValueError
             The run does not meet what the accountant assumes; the message says what, and which accountants hold.
         """
-        method = checks.choice("accountant", method, METHODS)  # type: ignore[assignment]
+        method = checks.choice("accountant", method, METHODS)
         if (refusal := self._refusal(method)) is not None:
             others = ", ".join(map(repr, self.accountants()))
             raise ValueError(f"{refusal} (for the accountant {method!r}; of this run hold {others})")

@@ -50,7 +50,7 @@ from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import ADJACENCIES, safe_multiplier, zero_out_rho
+from corrnoise.theory.privacy import ADJACENCIES, Adjacency, safe_multiplier, zero_out_rho
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -79,7 +79,7 @@ class CoveredNoise(Record):
     min_sep: int = field(default=1, kw_only=True)
     max_participations: int = field(default=1, kw_only=True)
     clip_norm: float = field(default=1.0, kw_only=True)
-    adjacency: str = field(default="zero-out", kw_only=True)
+    adjacency: Adjacency = field(default="zero-out", kw_only=True)
     problem: Problem | None = field(default=None, kw_only=True)
     initial_offset: float | Array = field(default=0.0, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
