@@ -289,10 +289,10 @@ def test_long_runs_are_searched_by_shorter_sums(noise, monkeypatch):
 def test_directions_that_differ_are_not_summed_up():
     long = 10**6
     spectrum = np.array([1.0, 0.5])
-    assert _Shortened.pays(LinearRegression(spectrum, 0.1), long, np.asarray(0.3))
-    assert not _Shortened.pays(LinearRegression(spectrum, 0.1), 100, np.asarray(0.3))
-    assert not _Shortened.pays(LinearRegression(spectrum, 0.1), long, np.array([0.3, 0.4]))
-    assert not _Shortened.pays(LinearRegression(spectrum, 0.1, kurtosis=[1.0, 2.0]), long, np.asarray(0.3))
+    assert _Shortened.applies(LinearRegression(spectrum, 0.1), long, np.asarray(0.3))
+    assert not _Shortened.applies(LinearRegression(spectrum, 0.1), 100, np.asarray(0.3))
+    assert not _Shortened.applies(LinearRegression(spectrum, 0.1), long, np.array([0.3, 0.4]))
+    assert not _Shortened.applies(LinearRegression(spectrum, 0.1, kurtosis=[1.0, 2.0]), long, np.asarray(0.3))
     unstable = _Shortened(LinearRegression(spectrum, 0.1), 200, np.asarray(0.3), {"rho": 1.0, "clip_norm": 1.0})
     assert unstable.error(LinearRegression(spectrum, 50.0), DPSGD()) == math.inf
 

@@ -1,9 +1,9 @@
 """Noise for a problem and a budget, with the noise multipliers that cover it.
 
-``CoveredNoise`` is a design without its words and files.  It holds the problem, the budget, the clip norm, the
+``CoveredNoise`` is a design without its report and files.  It holds the problem, the budget, the clip norm, the
 adjacency, the participation and the length of the run; and the noise, with two approximations that run with little
-memory.  The noise multipliers follow from these.  There are several, because each way of making the noise has a
-sensitivity of its own, which includes the rounding errors of the program (``theory.mechanisms.rounding``):
+memory.  The noise multipliers follow from these.  There are several, because each way of generating the noise has its
+own sensitivity, which includes the rounding errors of the program (``theory.mechanisms.rounding``):
 
 =======================================  =======================  ======================================================
 what is run                              noise multiplier         it covers
