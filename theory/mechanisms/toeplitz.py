@@ -246,15 +246,33 @@ class ToeplitzNoise(Record, ABC):
         return self.sensitivity_bracket(who)
 
     def inverse_with_error(self, steps: int) -> tuple[Array, float]:
-        """The first ``steps`` coefficients of 1/B, and a bound of the 2-norm of their error relative to theirs."""
+        """The first coefficients of 1/B, shape (steps,), and a bound of the 2-norm of their error relative to theirs.
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1; they may be ``inf``.
+        """
         return self._inverse(checks.integer("steps", steps, 1))
 
     def memory(self, steps: int) -> int:
-        """How many arrays of the size of the gradient a stream of ``steps`` steps keeps from one step to the next."""
+        """How many arrays of the size of the gradient a stream keeps from one step to the next.
+
+        Parameters
+        ----------
+        steps
+            Length of the run, >= 1.
+        """
         return checks.integer("steps", steps, 1) - 1
 
     def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
-        """What is known of the sensitivity under a participation; ``sensitivity`` is the value, if it is exact."""
+        """What is known of the sensitivity; ``sensitivity`` is the value, if it is exact.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when, and the length of the run.
+        """
         who = checks.instance("participation", participation, Participation)
         series, error = self._inverse(who.steps)
         if not (math.isfinite(error) and np.isfinite(series).all()):

@@ -26,7 +26,7 @@ from abc import ABC
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Run
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -210,10 +210,9 @@ class QuadraticProblem(Record, ABC):
         from corrnoise.theory import recursions
 
         steps = checks.integer("steps", steps, 0)
-        if horizon is not None and steps > checks.integer("horizon", horizon, 1):
-            raise ValueError(
-                f"steps must be at most the horizon {horizon}, up to which the run is private, got {steps}"
-            )
+        last = horizon.steps if isinstance(horizon, Participation) else horizon
+        if last is not None and steps > checks.integer("horizon", last, 1):
+            raise ValueError(f"steps must be at most the horizon {last}, up to which the run is private, got {steps}")
         offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.eigenvalues.size)
         errors = np.full(steps + 1, math.inf)
         initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2
