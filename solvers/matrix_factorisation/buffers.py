@@ -62,6 +62,8 @@ def optimal_buffers(participation: Participation, *, buffers: int = 4, objective
     count = checks.integer("buffers", buffers, 1)
     if count > 16:
         raise ValueError(f"buffers must be at most 16, got {count}")
+    count = min(count, who.steps // 2)  # as many have the n − 1 parameters of any strategy
+    zeros = poles = np.empty(0)
     while count > 0:
         zeros, poles = _searched(who, count, objective)
         if _separate(zeros, poles):
@@ -79,7 +81,8 @@ def _gaps(variables: Array) -> tuple[buffered.Numbers, buffered.Numbers]:
 
 def _separate(zeros: Array, poles: Array) -> bool:
     """Whether no two neighbouring gaps have merged; the largest pole may have reached 1, where it has no effect."""
-    logarithms = np.log(np.column_stack([zeros, poles]).ravel())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithms = np.log(np.column_stack([zeros, poles]).ravel())
     return bool(np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGED).all())
 
 

@@ -73,8 +73,8 @@ def optimal_toeplitz(
     Raises
     ------
     ValueError
-        More bands than ``min_sep`` with several participations: then the formula of the sensitivity does not hold for
-        all strategies, and inside its domain further bands do not help.
+        More bands than ``min_sep`` with several participations: then no formula gives the sensitivity of all
+        strategies.  ``optimal_buffers`` finds strategies with more bands that a theorem covers.
 
     Examples
     --------

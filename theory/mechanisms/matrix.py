@@ -100,7 +100,7 @@ class ToeplitzMechanism(Mechanism):
 
     def errors(self, workload: Workload | None = None) -> Array:
         """O(n) for Toeplitz workloads with a banded inverse, such as prefix sums and momentum; otherwise O(n²)."""
-        from corrnoise.theory import recursions
+        from corrnoise.theory.numerics import double_double_series
 
         work = self._checked(workload)
         if work.toeplitz_coefficients() is None:
@@ -108,7 +108,7 @@ class ToeplitzMechanism(Mechanism):
         beta = self.noise.coefficients(self.steps)
         if isinstance(work, PrefixSums):
             column = np.empty(self.steps)
-            recursions.running_sums(beta, column)
+            double_double_series.running_sums(beta, column)
         else:
             column = work.apply(beta)
         return np.asarray(np.cumsum(np.square(column)))

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record
+
+if TYPE_CHECKING:
+    from corrnoise.theory.privacy import Adjacency
 
 UNIT = 2.0**-53  #: unit roundoff
 RATES = "[1e-300, 2)"  #: of exponential averages
@@ -41,7 +45,7 @@ def unit_variance(rho: float, clip_norm: float) -> float:
 
 
 def checked_noise(noise: object) -> ToeplitzNoise:
-    """Return ``noise``, if that is what it is."""
+    """Return ``noise``; raise ``TypeError`` unless it is a ``ToeplitzNoise``."""
     if not isinstance(noise, ToeplitzNoise):
         raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
     return noise
@@ -205,7 +209,7 @@ class ToeplitzNoise(Record, ABC):
         rho: float,
         steps: int | None = None,
         *,
-        adjacency: str = "zero-out",
+        adjacency: Adjacency = "zero-out",
         min_sep: int = 1,
         max_participations: int | None = 1,
     ) -> float:

@@ -62,8 +62,29 @@ def test_no_buffers_beat_the_best_toeplitz_strategy():
     assert floor < optimal_buffers(who, buffers=3).error < floor * 1.0004
 
 
-def test_runs_of_one_step_and_bad_arguments():
-    assert optimal_buffers(Participation(1), buffers=1).error == pytest.approx(1.0, rel=1e-9)
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_short_runs_reach_the_best_toeplitz_strategy(steps):
+    found = optimal_buffers(Participation(steps))
+    assert found.error == pytest.approx(optimal_toeplitz(Participation(steps)).error, rel=1e-6)
+    assert found.memory == steps // 2
+
+
+def test_independent_noise_is_best_if_every_example_takes_part_in_every_step():
+    found = optimal_buffers(Participation(100, max_participations=100))
+    assert found.memory == 0
+    assert found.error == pytest.approx(np.sqrt(100 * 101 / 2), rel=1e-12)
+
+
+def test_buffers_may_be_better_than_strategies_whose_participations_do_not_meet():
+    """Three steps and two participations in any of them: a strategy with one band has the error 2."""
+    who = Participation(3, max_participations=2)
+    assert optimal_toeplitz(who).error == pytest.approx(2.0, rel=1e-12)
+    found = optimal_buffers(who)
+    assert found.error < 1.9880
+    assert found.sensitivity == pytest.approx(found.mechanism.sensitivity(who), rel=1e-13)
+
+
+def test_bad_arguments():
     with pytest.raises(ValueError, match="buffers must be at most 16"):
         optimal_buffers(Participation(10), buffers=17)
     with pytest.raises(ValueError, match="objective must be one of"):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from corrnoise.solvers.matrix_factorisation import families
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.toeplitz_losses import squared_sensitivity
 
 # function, arguments, then the root mean squared error for n = 64, 256 and 1024 (None: not listed)
 SINGLE = [
@@ -32,6 +33,16 @@ FOUR = [
     (families.optimal_banded_inverse, {"bands": 16}, (None, 5.785871253, 6.836904208)),
 ]
 
+# the smallest error of any strategy, Toeplitz or not, in one and in four fixed epochs
+DENSE = {
+    (64, 1): 2.099856472,
+    (256, 1): 2.524414416,
+    (1024, 1): 2.955451992,
+    (64, 4): 4.407853385,
+    (256, 4): 5.211944649,
+    (1024, 4): 6.046593418,
+}
+
 
 def cases(participations: int, table: list) -> list:
     return [
@@ -48,6 +59,7 @@ def cases(participations: int, table: list) -> list:
 def test_known_values(function, arguments, participations, n, value):
     found = function(Participation(n, min_sep=n // participations, max_participations=participations), **arguments)
     assert found.mean_error == pytest.approx(value, abs=6e-10)
+    assert found.mean_error > DENSE[n, participations]  # otherwise the sensitivity is too small
 
 
 @pytest.mark.parametrize(("n", "value"), [(64, 4.721414353), (256, 5.598973208), (1024, 6.485939135)])
@@ -78,13 +90,31 @@ def test_the_largest_error_is_minimised_too():
     assert families.optimal_nu(who, objective="max").noise == NuFTRL(0.0)  # the best of all Toeplitz strategies
 
 
-def test_noise_without_a_theorem_is_refused():
-    """Sixteen coefficients in 64 steps and four epochs: the minimum of the formula is outside its domain."""
-    for who in (Participation(64, min_sep=16, max_participations=4), fixed_epochs(64, epochs=4)):
-        with pytest.raises(ValueError, match="no theorem gives its sensitivity; got 16"):
-            families.optimal_banded_inverse(who, bands=16)
+def test_outside_the_theorem_the_error_of_a_banded_inverse_is_an_upper_bound():
+    """Sixteen coefficients in 64 steps and four epochs: the formula of the pattern 0, b, 2b, … is too small."""
+    who = Participation(64, min_sep=16, max_participations=4)
+    found = families.optimal_banded_inverse(who, bands=16)
+    assert found.error < families.optimal_banded_inverse(who, bands=4).error
+    assert found.error < families.optimal_damped_root(who, bands=16).error
+    strategy = found.noise.inverse_coefficients(64)
+    assert squared_sensitivity(strategy, who)[0] < found.sensitivity**2 * (1 - 1e-4)
+    bracket = found.mechanism.sensitivity_bracket(who)
+    assert not bracket.exact
+    assert found.sensitivity == bracket.upper
+    assert found.error > 4.407853385  # of the best of all strategies, Toeplitz or not
+
+
+def test_independent_noise_is_best_if_every_example_takes_part_in_every_step():
+    who = Participation(50, max_participations=50)
+    for function in (families.optimal_nu, families.optimal_damping):
+        assert function(who).error == pytest.approx(np.sqrt(50 * 51 / 2), rel=1e-9)
+    for function in (families.optimal_damped_root, families.optimal_banded_inverse):
+        assert function(who, bands=4).error == pytest.approx(np.sqrt(50 * 51 / 2), rel=1e-6)
+
+
+def test_too_many_bands_are_refused():
     with pytest.raises(ValueError, match="bands must be at most steps = 64"):
-        families.banded_square_root(who, bands=65)
+        families.banded_square_root(Participation(64), bands=65)
 
 
 def test_memory_and_runs_without_an_end():
