@@ -159,7 +159,7 @@ class Participation(Record):
         Parameters
         ----------
         most
-            Counting stops above this number; None for no limit.
+            Counting stops above this number; None to count them all.
         """
         n, b, k = self.steps, self.min_sep, self.count
         if self.pattern == "fixed epochs":
