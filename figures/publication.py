@@ -68,6 +68,8 @@ class PaperFigure:
         Simulates what the records state exactly; None if nothing of it is random.
     on_cluster
         Whether the simulation can run on the workers of a cluster.
+    on_original_data
+        The same figure on the paper's own data, which it fetches; None unless it is drawn on stand-ins.
     """
 
     name: str
@@ -80,6 +82,7 @@ class PaperFigure:
     report: Callable[[Data], str]
     simulate: Callable[[SimulationRun], Simulated] | None = None
     on_cluster: bool = False
+    on_original_data: Callable[[], PaperFigure] | None = None
 
 
 def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data | None = None) -> list[Path]:

@@ -24,7 +24,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import gaussian_rho, safe_multiplier
+from corrnoise.theory.privacy import Adjacency, gaussian_rho, safe_multiplier
 
 
 @record
@@ -77,7 +77,7 @@ def private_linear_regression(
     learning_rate: float | None = None,
     clip_norm: float = 0.1,
     steps: int | None = None,
-    adjacency: str = "zero-out",
+    adjacency: Adjacency = "zero-out",
     rng: Seed = None,
 ) -> PrivateRegression:
     """Fit a linear model with (ε, δ)-differential privacy by one pass of DP-FTRL over the data in random order.

@@ -72,7 +72,7 @@ def optimal_machine_noise(participations: int, objective: Objective, *, toleranc
     ones = np.tril(np.ones((n, n)))
     workload: Workload = PrefixSums(n) if mean else MatrixWorkload(np.vstack([ones, ones.sum(axis=0)]))
     found = optimal_single_participation(workload, tolerance=checks.real("tolerance", tolerance, "[1e-15, 1]") / 4)
-    factor = solve_triangular(found.strategy(), ones.T, lower=True, trans="T").T  # A C⁻¹
+    factor = solve_triangular(found.mechanism().strategy(), ones.T, lower=True, trans="T").T  # A C⁻¹
     noise = FactorisedNoise(np.tril(factor))
     rows = 1 if mean else n + 1
     return CertifiedNoise(noise, objective_value(noise, n, objective), rows * found.lower_bound**2 * (1 - 1e-15))

@@ -46,7 +46,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
-from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from corrnoise.theory.problems.strongly_convex import Criterion, StronglyConvex
 
 _SPACING = 0.5  # of the first grid, on a logarithmic scale
 _WIDTH = 1e-9  # of the interval that is left around a minimum at the end
@@ -73,7 +73,7 @@ def best_nu(
     horizon: Run = None,
     rho: float = 1.0,
     clip_norm: float = 1.0,
-    criterion: str = "distance",
+    criterion: Criterion = "distance",
 ) -> float:
     """The ν in (0, 2) with which ν-DP-FTRL has the smallest stationary error, or the smallest bound of it.
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from flint import arb, ctx
@@ -99,7 +99,8 @@ def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
 
 # -- noise multipliers -------------------------------------------------------------------------------------------------
 
-ADJACENCIES = {"zero-out": 1, "replace-one": 2}  #: the factor of the sensitivity for each adjacency
+Adjacency = Literal["zero-out", "replace-one"]
+ADJACENCIES: dict[Adjacency, int] = {"zero-out": 1, "replace-one": 2}  #: the factor of the sensitivity
 
 
 def safe_multiplier(sensitivity: float, rho: float, adjacency: str = "zero-out") -> float:

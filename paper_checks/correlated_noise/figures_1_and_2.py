@@ -1,4 +1,4 @@
-"""What the captions of Figures 1 to 3 state, by the data behind our drawings of them."""
+"""Captions of Figures 1 to 3, checked with the data of our drawings."""
 
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +21,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
     mutants=[{"one": 0.99}],
 )
 def figure_1_never_worse(rate: float, one: float = 1.0) -> Sides:
-    """Equal at η = 1, where both are the same algorithm."""
+    """The two are equal at η = 1, where they are the same algorithm."""
     return mean_estimation.error_ratio(rate), one
 
 
@@ -65,7 +65,7 @@ PRINTED = dict(linear_regression.PAPER_SLOPES)
     evaluations=16,
 )
 def figure_2_slopes(which: tuple[str, str], most: float = 0.015) -> Sides:
-    """The slopes of the exact curves agree with what was observed, to 0.015: 1.008, 0.170, 0.942, 1.264, 2.024."""
+    """The slopes of the exact curves agree with the printed ones to 0.015: 1.008, 0.170, 0.942, 1.264, 2.024."""
     return abs(slopes()[which] - PRINTED[which]), most
 
 

@@ -29,7 +29,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from corrnoise.solvers.matrix_factorisation.certificates import (
     UNIT,
@@ -39,6 +39,7 @@ from corrnoise.solvers.matrix_factorisation.certificates import (
     product_with_uncertainty,
 )
 from corrnoise.solvers.matrix_factorisation.dense import dense_size, full_rank_matrix
+from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.workloads import Workload
@@ -49,8 +50,9 @@ from corrnoise.theory.numerics.records import record
 ColumnNorms = Literal["window sums", "unit"]
 
 _MEMORY = 30  # of L-BFGS
-_ROUND = 500  # iterations between two certificates
-_LEAST_WEIGHT = 1e-12  # of a window, relative to the start; most windows end there
+_EVERY = 50  # iterations between two certificates
+_FIRST_WEIGHT = 0.1  # of a window; only ratios count, and smaller numbers move faster
+_LEAST_WEIGHT = 1e-13  # most windows end there
 
 
 class _Form(NamedTuple):
@@ -113,13 +115,6 @@ class _Form(NamedTuple):
         of_weights = (of_weights - float(weights @ of_weights) / weights.sum()) / weights.sum()
         return np.concatenate([sideways.ravel(), of_weights])
 
-    def matrix(self, columns: Array) -> Array:
-        """C as a matrix."""
-        full = np.zeros((self.steps, self.steps))
-        for i, band in enumerate(columns):
-            full[np.arange(i, self.steps), np.arange(self.steps - i)] = band[: self.steps - i]
-        return full
-
     def of_matrix(self, full: Array) -> Array:
         """The bands of a matrix."""
         columns = np.zeros((self.bands, self.steps))
@@ -131,7 +126,7 @@ class _Form(NamedTuple):
         """The banded square root of prefix sums, and equal windows."""
         coefficients = NuFTRL(0.0).inverse_coefficients(self.bands)
         directions = np.where(self.inside, coefficients[:, np.newaxis], 0.0).ravel()
-        return directions if self.norms == "unit" else np.concatenate([directions, np.ones(self.windows)])
+        return directions if self.norms == "unit" else np.append(directions, np.full(self.windows, _FIRST_WEIGHT))
 
 
 class _Error(NamedTuple):
@@ -143,7 +138,7 @@ class _Error(NamedTuple):
 
 
 def _error(matrix: Array, form: _Form, columns: Array) -> _Error:
-    noise = solve_triangular(form.matrix(columns), np.eye(form.steps), lower=True, check_finite=False)
+    noise = solve_triangular(BandedNoise(columns).strategy(), np.eye(form.steps), lower=True, check_finite=False)
     released = matrix @ noise
     root = released @ noise.T
     return _Error(float(np.square(released).sum()), -2 * form.of_matrix(released.T @ root), root)
@@ -195,16 +190,9 @@ class BandedOptimum(CertifiedOptimum):
     participation: Participation
     bands: Array
 
-    def strategy(self) -> Array:
-        """C, lower triangular, of sensitivity 1, shape (steps, steps)."""
-        columns = np.asarray(self.bands)
-        count, n = columns.shape
-        return _Form(n, count, count, "unit", 1).matrix(columns)
-
-    def gram(self) -> Array:
-        """X = CᵀC, shape (steps, steps); 0 exactly where |i − j| >= bands."""
-        strategy = self.strategy()
-        return strategy.T @ strategy
+    def mechanism(self) -> BandedNoise:
+        """The noise of the strategy; its sensitivity is 1 up to rounding."""
+        return BandedNoise(self.bands)
 
 
 def optimal_banded(
@@ -283,19 +271,30 @@ def optimal_banded(
         found = _error(matrix, form, form.columns(state))
         return math.log(found.value), form.pulled_back(state, found.slope / found.value)
 
-    state, iterations, lower, value = form.start(), 0, 0.0, math.inf
-    free = count * n
-    bounds = [(None, None)] * free + [(_LEAST_WEIGHT, None)] * (state.size - free)
-    while value > lower * (1 + 2 * tolerance) and iterations < max_iterations:
-        options = {"maxiter": min(_ROUND, max_iterations - iterations), "maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0}
-        result = minimize(objective, state, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        iterations += int(result.nit)
-        state = result.x
+    def bounds_at(state: Array) -> tuple[float, float]:
         found = _error(matrix, form, form.columns(state))
-        value = found.value
-        lower = max(lower, _lower_bound(matrix, form, found.root))
-        if result.nit < options["maxiter"]:
-            break
+        return _lower_bound(matrix, form, found.root), found.value
+
+    start, iterations = form.start(), 0
+
+    def stop_when_certified(intermediate_result: OptimizeResult) -> None:
+        nonlocal iterations
+        iterations += 1
+        if iterations % _EVERY == 0:
+            lower, value = bounds_at(intermediate_result.x)
+            if value <= lower * (1 + 2 * tolerance):
+                raise StopIteration
+
+    state = minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(None, None)] * (count * n) + [(_LEAST_WEIGHT, None)] * (start.size - count * n),
+        callback=stop_when_certified,
+        options={"maxiter": max_iterations, "maxfun": 10 * max_iterations, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0},
+    ).x
+    lower, value = bounds_at(state)
     columns = form.columns(state)
     signs = np.where(columns[0] < 0, -1.0, 1.0)
     rows = matrix.shape[0]

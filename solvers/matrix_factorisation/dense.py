@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -36,13 +36,13 @@ from corrnoise.solvers.matrix_factorisation.certificates import (
 )
 from corrnoise.solvers.matrix_factorisation.fixed_point import Evaluation, bracket_optimum
 from corrnoise.solvers.matrix_factorisation.selected_inverses import bidiagonal_root, bidiagonal_root_matrix
+from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
+from corrnoise.theory.mechanisms.toeplitz_losses import Objective
 from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums, Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_square_root
 from corrnoise.theory.numerics.records import record
-
-ErrorKind = Literal["mean", "max"]
 
 LARGEST_DENSE = 4096  #: steps for which n × n matrices are made
 _REGULARISATION = 1e-12
@@ -116,21 +116,9 @@ class SingleParticipationOptimum(CertifiedOptimum):
         assert gram.shape == (n, n)
         return np.asarray(gram / np.diagonal(gram).max())
 
-    def strategy(self) -> Array:
-        """The lower-triangular C with CᵀC = X, shape (steps, steps); its inverse makes the noise."""
-        return causal_strategy(self.gram())
-
-
-def causal_strategy(gram: Array) -> Array:
-    """The lower-triangular C with positive diagonal and CᵀC = X, for X > 0 of shape (n, n).
-
-    Examples
-    --------
-    >>> causal_strategy(np.array([[5.0, 4.0], [4.0, 4.0]]))
-    array([[1., 0.],
-           [2., 2.]])
-    """
-    return np.asarray(np.linalg.cholesky(gram[::-1, ::-1])[::-1, ::-1].T)
+    def mechanism(self) -> MatrixNoise:
+        """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding."""
+        return MatrixNoise(causal_strategy(self.gram()))
 
 
 def dense_size(workload: Workload) -> int:
@@ -226,7 +214,7 @@ def _lower_bound_of_matrix(matrix: Array, v: Array, u: Array) -> float:
 
 
 def optimal_single_participation(
-    workload: Workload, *, error: ErrorKind = "mean", tolerance: float = 1e-9, max_iterations: int = 1000
+    workload: Workload, *, objective: Objective = "mean", tolerance: float = 1e-9, max_iterations: int = 1000
 ) -> SingleParticipationOptimum:
     """The least error of any strategy if each example takes part once, and a strategy that attains it.
 
@@ -235,7 +223,7 @@ def optimal_single_participation(
     workload
         A, with independent columns.  ``PrefixSums`` takes O(n) time and memory an iteration.  Any other workload takes
         O(n³) time and has at most 4096 steps.
-    error
+    objective
         ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest squared error
         of a row, whose optimum is γ_2(A).
     tolerance
@@ -259,12 +247,12 @@ def optimal_single_participation(
     >>> best = optimal_single_participation(PrefixSums(1024))
     >>> round(best.value, 8), best.gap < 1e-9
     (2.95545199, True)
-    >>> worst = optimal_single_participation(PrefixSums(2), error="max")
+    >>> worst = optimal_single_participation(PrefixSums(2), objective="max")
     >>> round(worst.value * 3**0.5, 8)
     2.0
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
-    checks.choice("error", error, get_args(ErrorKind))
+    checks.choice("objective", objective, get_args(Objective))
     tolerance = checks.real("tolerance", tolerance, f"[{_FINEST!r}, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
     fast = isinstance(workload, PrefixSums)
@@ -274,7 +262,7 @@ def optimal_single_participation(
 
     def weights(logarithms: Array) -> tuple[Array, Array]:
         v = _normalised(logarithms[:n])
-        if error == "mean":
+        if objective == "mean":
             return v, np.full(rows, 1 / rows)
         return v, v[::-1].copy() if fast else _normalised(logarithms[n:])
 
@@ -283,15 +271,15 @@ def optimal_single_participation(
         roots = _roots_of_prefix_sums(v, u) if fast else _roots_of_matrix(matrix, v, u)
         trace, both = math.fsum(roots.steps), math.fsum(v) * math.fsum(u)
         sensitivity = roots.steps / v
-        errors = roots.rows / u if error == "max" else np.array([trace / math.fsum(u)])
+        errors = roots.rows / u if objective == "max" else np.array([trace / math.fsum(u)])
         lower = trace**2 / both * (1 - roots.slack) ** 2 * (1 - 16 * UNIT)
         upper = float(sensitivity.max() * errors.max()) / (1 - roots.slack) ** 2 * (1 + 16 * UNIT)
         plain = np.log(v) + 2 * np.log(sensitivity / trace)
-        if error == "max" and not fast:
+        if objective == "max" and not fast:
             plain = np.concatenate([plain, np.log(u) + 2 * np.log(errors / trace)])
         return Evaluation(lower, upper, plain, (v, u))
 
-    start = np.zeros(n if fast or error == "mean" else n + rows)
+    start = np.zeros(n if fast or objective == "mean" else n + rows)
     found = bracket_optimum(evaluate, start, tolerance=2 * tolerance, max_iterations=max_iterations)
     lower = found.low.lower if fast else _lower_bound_of_matrix(matrix, *found.low.point)
     return SingleParticipationOptimum(

@@ -29,9 +29,10 @@ from corrnoise.solvers.matrix_factorisation.certificates import (
     nuclear_norm_below,
     product_with_uncertainty,
 )
-from corrnoise.solvers.matrix_factorisation.dense import causal_strategy, dense_size, full_rank_matrix
+from corrnoise.solvers.matrix_factorisation.dense import dense_size, full_rank_matrix
 from corrnoise.solvers.matrix_factorisation.fixed_point import Evaluation, bracket_optimum
 from corrnoise.solvers.matrix_factorisation.selected_inverses import ring_root
+from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.workloads import PrefixSums, Workload
 from corrnoise.theory.numerics import checks
@@ -170,12 +171,12 @@ class FixedEpochsOptimum(CertifiedOptimum):
         largest = max(np.abs(gram[np.ix_(cls, cls)]).sum() for cls in self.participation.residue_classes())
         return np.asarray(gram / largest)
 
-    def strategy(self) -> Array:
-        """The lower-triangular C with CᵀC = X, shape (steps, steps).
+    def mechanism(self) -> MatrixNoise:
+        """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
 
-        It is for fixed epochs only: under min-sep participation its sensitivity can be larger.
+        It is for fixed epochs only: under min-sep participation its sensitivity is larger, as it will say.
         """
-        return causal_strategy(self.gram())
+        return MatrixNoise(causal_strategy(self.gram()))
 
 
 def _places(participation: Participation) -> Places:

@@ -59,7 +59,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import rounded_up, safe_multiplier
+from corrnoise.theory.privacy import Adjacency, rounded_up, safe_multiplier
 
 Matrix = Literal["strategy", "noising"]
 MATRICES: tuple[Matrix, ...] = ("strategy", "noising")
@@ -145,7 +145,7 @@ class ToeplitzForm(Record):
         return convolution_sensitivity(FiniteNoise(self.noising_coef), run, dtype)
 
     def noise_multiplier(
-        self, rho: float, *, matrix: Matrix, dtype: Dtype = "float64", adjacency: str = "zero-out"
+        self, rho: float, *, matrix: Matrix, dtype: Dtype = "float64", adjacency: Adjacency = "zero-out"
     ) -> float:
         """Standard deviation of the independent noise over the clip norm, for a ρ-zCDP run of T steps; never too small.
 
@@ -246,9 +246,9 @@ class BufferForm(Record):
 
     buf_decay: Array
     output_scale: Array
-    matrix: str
+    matrix: Matrix
 
-    def __init__(self, buf_decay: ArrayLike, output_scale: ArrayLike, matrix: str = "strategy") -> None:
+    def __init__(self, buf_decay: ArrayLike, output_scale: ArrayLike, matrix: Matrix = "strategy") -> None:
         decay = checks.vector("buf_decay", buf_decay, "[-1, 1]")
         scale = checks.vector("output_scale", output_scale)
         checks.same_length("buf_decay", decay, "output_scale", scale)
@@ -335,7 +335,7 @@ class BufferForm(Record):
         return buffer_sensitivity(self.buf_decay, self.output_scale, steps, dtype)
 
     def noise_multiplier(
-        self, rho: float, steps: int | None = None, *, dtype: Dtype = "float64", adjacency: str = "zero-out"
+        self, rho: float, steps: int | None = None, *, dtype: Dtype = "float64", adjacency: Adjacency = "zero-out"
     ) -> float:
         """Standard deviation of the independent noise over the clip norm that makes the run ρ-zCDP; never too small.
 
@@ -348,7 +348,7 @@ class BufferForm(Record):
             raise ValueError(f"matrix must be 'strategy' (sensitivities are column norms of it), got {self.matrix!r}")
 
 
-def buffer_form(noise: PoleNoise, matrix: str = "strategy") -> BufferForm:
+def buffer_form(noise: PoleNoise, matrix: Matrix = "strategy") -> BufferForm:
     """The strategy, or the noising matrix, of rational noise as a buffered linear Toeplitz matrix.
 
     Parameters

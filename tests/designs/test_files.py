@@ -21,6 +21,7 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.privacy import Adjacency
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from tests import oracles
@@ -59,7 +60,7 @@ def test_what_is_loaded_is_what_was_saved(
     rho: float,
     steps: int | None,
     clip_norm: float,
-    adjacency: str,
+    adjacency: Adjacency,
     problem: Any,
     notes: list[str],
     metadata: dict[str, Any],

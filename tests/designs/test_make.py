@@ -19,7 +19,7 @@ from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
-from corrnoise.theory.privacy import gaussian_delta, gaussian_rho
+from corrnoise.theory.privacy import Adjacency, gaussian_delta, gaussian_rho
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from tests.design_examples import PROBLEM
@@ -33,7 +33,7 @@ from tests.strategies import log_uniform, regressions
 )
 @settings(max_examples=20)
 def test_a_design_is_optimal_and_its_stream_nearly(
-    problem: LinearRegression, rho: float, clip_norm: float, adjacency: str
+    problem: LinearRegression, rho: float, clip_norm: float, adjacency: Adjacency
 ) -> None:
     d = design(problem, rho=rho, clip_norm=clip_norm, adjacency=adjacency, tolerance=1e-6)
     best = problem.optimal_error(**d.budget)
@@ -82,7 +82,7 @@ def test_the_budget_is_that_of_one_gaussian_mechanism() -> None:
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_the_tuned_learning_rate_is_best_for_the_run(adjacency: str) -> None:
+def test_the_tuned_learning_rate_is_best_for_the_run(adjacency: Adjacency) -> None:
     problem = LinearRegression([1, 1 / 2, 1 / 3], 0.001)
     run: dict[str, Any] = {"rho": 0.5, "steps": 60, "initial_offset": 1.0, "adjacency": adjacency}
     d = design(problem, **run, tune_learning_rate=True)

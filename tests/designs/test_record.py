@@ -18,6 +18,7 @@ from corrnoise.solvers.rational.exchange import BufferForm, buffer_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.privacy import Adjacency
 from corrnoise.theory.problems.quadratic import LinearRegression
 from tests import oracles
 from tests.design_examples import POLES, small
@@ -54,7 +55,7 @@ def test_every_multiplier_is_that_of_its_own_numbers_and_not_too_small(
     """In float64 larger than the exact one by the four roundings to float32 at the ends of a program, at most."""
     stream = rational_approximation(NuFTRL(nu), 1e-6)
     assert isinstance(stream, PoleNoise)
-    adjacency = "replace-one" if factor == 2 else "zero-out"
+    adjacency: Adjacency = "replace-one" if factor == 2 else "zero-out"
     d = Design(NuFTRL(nu), stream, buffer_form(stream), rho=rho, steps=steps, adjacency=adjacency)
     with workdps(40):
         found = {"noise": d.noise_multiplier, "stream": d.stream_multiplier}

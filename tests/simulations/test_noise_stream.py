@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
@@ -734,12 +733,3 @@ def test_the_noise_that_is_really_made():
 def test_bad_arguments(arguments, options, error, message):
     with pytest.raises(error, match=message):
         NoiseStream(*arguments, **options)
-
-
-def test_the_examples_of_the_document_run_and_print_what_they_say(capsys):
-    text = (Path(__file__).parents[2] / "docs/streams.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {}
-    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(code, names)
-    assert capsys.readouterr().out.split() == re.findall(r"print\(.*# ([\d.]+):", text)
-    assert names["stream"].steps == 2000

@@ -99,13 +99,13 @@ def _weighted_sum(noise: ToeplitzNoise, nu: float, steps: int | None) -> float:
 
 def _weighted_coefficients(noise: ToeplitzNoise, growth: float, steps: int) -> Array:
     """β_k e^{growth k}; not finite beyond the range of floats."""
-    from corrnoise.theory import recursions
+    from corrnoise.theory.numerics import double_double_series
 
     if isinstance(noise, ProductNoise):
         # The product at z e^growth: its small coefficients do not underflow before they are weighted.
         gaps = noise.gaps * math.exp(growth) - math.expm1(growth)
         terms = np.empty(steps)
-        recursions.product_series(gaps, noise.exponents, terms)
+        double_double_series.product_series(gaps, noise.exponents, terms)
         return terms
     beta = noise.coefficients(steps)
     with np.errstate(over="ignore", divide="ignore"):

@@ -154,7 +154,13 @@ class Participation(Record):
         yield from extended([], False)
 
     def number_of_patterns(self, most: int | None = None) -> int:
-        """How many maximal patterns there are, in O(n k); counting stops above ``most``."""
+        """How many maximal patterns there are, in O(n k).
+
+        Parameters
+        ----------
+        most
+            Counting stops above this number; None to count them all.
+        """
         n, b, k = self.steps, self.min_sep, self.count
         if self.pattern == "fixed epochs":
             return min(b, n)

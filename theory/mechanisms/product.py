@@ -89,10 +89,10 @@ class ProductNoise(ToeplitzNoise):
         return self._series(self.exponents, checks.integer("steps", steps, 1))
 
     def _series(self, exponents: Array, steps: int) -> Array:
-        from corrnoise.theory import recursions
+        from corrnoise.theory.numerics import double_double_series
 
         series = np.empty(steps)
-        recursions.product_series(self.gaps, exponents, series)
+        double_double_series.product_series(self.gaps, exponents, series)
         finite = np.isfinite(series)
         if not finite.all():
             series[np.argmin(finite) :] = math.inf

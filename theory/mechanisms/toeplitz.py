@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record
+
+if TYPE_CHECKING:
+    from corrnoise.theory.privacy import Adjacency
 
 UNIT = 2.0**-53  #: unit roundoff
 RATES = "[1e-300, 2)"  #: of exponential averages
@@ -41,7 +45,7 @@ def unit_variance(rho: float, clip_norm: float) -> float:
 
 
 def checked_noise(noise: object) -> ToeplitzNoise:
-    """Return ``noise``, if that is what it is."""
+    """Return ``noise``; raise ``TypeError`` unless it is a ``ToeplitzNoise``."""
     if not isinstance(noise, ToeplitzNoise):
         raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
     return noise
@@ -205,7 +209,7 @@ class ToeplitzNoise(Record, ABC):
         rho: float,
         steps: int | None = None,
         *,
-        adjacency: str = "zero-out",
+        adjacency: Adjacency = "zero-out",
         min_sep: int = 1,
         max_participations: int | None = 1,
     ) -> float:
@@ -246,15 +250,33 @@ class ToeplitzNoise(Record, ABC):
         return self.sensitivity_bracket(who)
 
     def inverse_with_error(self, steps: int) -> tuple[Array, float]:
-        """The first ``steps`` coefficients of 1/B, and a bound of the 2-norm of their error relative to theirs."""
+        """The first coefficients of 1/B, shape (steps,), and a bound of the 2-norm of their error relative to theirs.
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1; they may be ``inf``.
+        """
         return self._inverse(checks.integer("steps", steps, 1))
 
     def memory(self, steps: int) -> int:
-        """How many arrays of the size of the gradient a stream of ``steps`` steps keeps from one step to the next."""
+        """How many arrays of the size of the gradient a stream keeps from one step to the next.
+
+        Parameters
+        ----------
+        steps
+            Length of the run, >= 1.
+        """
         return checks.integer("steps", steps, 1) - 1
 
     def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
-        """What is known of the sensitivity under a participation; ``sensitivity`` is the value, if it is exact."""
+        """What is known of the sensitivity; ``sensitivity`` is the value, if it is exact.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when, and the length of the run.
+        """
         who = checks.instance("participation", participation, Participation)
         series, error = self._inverse(who.steps)
         if not (math.isfinite(error) and np.isfinite(series).all()):

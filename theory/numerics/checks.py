@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Kind = TypeVar("Kind")
+Option = TypeVar("Option", bound=str)
 
 _ASYMMETRY = 1e-9  #: largest asymmetry that counts as rounding, relative to the largest entry
 _LARGEST_INTEGER = 2**53  # floats are exact up to it
@@ -125,11 +126,11 @@ def integer(name: str, value: object, minimum: int, *, largest: int = _LARGEST_I
     return number
 
 
-def choice(name: str, value: object, options: tuple[str, ...]) -> str:
+def choice(name: str, value: object, options: tuple[Option, ...]) -> Option:
     """Return ``value``, one of ``options``."""
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
-    return str(value)
+    return options[options.index(value)]
 
 
 def boolean(name: str, value: object) -> bool:

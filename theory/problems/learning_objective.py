@@ -134,7 +134,13 @@ class LearningObjective(Record):
         return np.asarray(np.cumsum(gains[::-1], axis=0)[::-1])
 
     def power(self, mechanism: Mechanism) -> float:
-        """tr(W N Nᵀ) of the noise of ``mechanism``; O(T d) for Toeplitz noise, O(T³) otherwise."""
+        """tr(W N Nᵀ), to which the cost of privacy is proportional at equal sensitivity.
+
+        Parameters
+        ----------
+        mechanism
+            Noise of a run of ``steps`` steps.  O(T d) for Toeplitz noise, O(T³) for any other.
+        """
         checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
         if mechanism.steps != self.steps:
             raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")

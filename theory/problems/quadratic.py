@@ -26,7 +26,7 @@ from abc import ABC
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Run
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -207,18 +207,17 @@ class QuadraticProblem(Record, ABC):
         -----
         O(d × steps).  Valid at every learning rate; entries beyond the range of floats are ``inf``.
         """
-        from corrnoise.theory import recursions
+        from corrnoise.theory.problems import second_moments
 
         steps = checks.integer("steps", steps, 0)
-        if horizon is not None and steps > checks.integer("horizon", horizon, 1):
-            raise ValueError(
-                f"steps must be at most the horizon {horizon}, up to which the run is private, got {steps}"
-            )
+        length = horizon.steps if isinstance(horizon, Participation) else horizon
+        if length is not None and steps > checks.integer("horizon", length, 1):
+            raise ValueError(f"steps must be at most the horizon {length}, up to which the run is private, got {steps}")
         offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.eigenvalues.size)
         errors = np.full(steps + 1, math.inf)
         initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2
         variance = noise_variance(noise, rho, clip_norm, horizon)
-        recursions.second_moments(
+        second_moments.second_moments(
             self.rates,
             np.broadcast_to(self.kurtosis, self.eigenvalues.shape).astype(np.float64),
             noise.coefficients(max(steps, 1)),

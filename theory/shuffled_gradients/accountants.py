@@ -63,7 +63,7 @@ Method = Literal[
     "whole-run shuffled once",
 ]
 Conversion = Literal["gaussian", "zcdp", "published"]
-METHODS: tuple[str, ...] = get_args(Method)
+METHODS: tuple[Method, ...] = get_args(Method)
 CONVERSIONS: tuple[str, ...] = get_args(Conversion)
 
 _LEAST = 1e-300  #: what underflows is not 0

@@ -202,23 +202,46 @@ class ShuffledGradients(Record):
         """Return this run with only ``private_per_epoch`` private steps in each epoch, public ones after them.
 
         In a given order, or one that is shuffled once, the same records are used in every epoch, and no others.
+
+        Parameters
+        ----------
+        private_per_epoch
+            Private steps of each epoch, from 1 to ``samples``.
         """
         return self._with(
             interleaved(self.samples, epochs=self.epochs, private_per_epoch=private_per_epoch, placement=self.placement)
         )
 
     def private_then_public(self, private_epochs: int) -> ShuffledGradients:
-        """Return this run with private records in its first ``private_epochs`` epochs, public ones in the others."""
+        """Return this run with private records in its first ``private_epochs`` epochs, public ones in the others.
+
+        Parameters
+        ----------
+        private_epochs
+            Number of epochs with private records, from 1 to ``epochs``.
+        """
         found = private_then_public(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
 
     def public_then_private(self, private_epochs: int) -> ShuffledGradients:
-        """Return this run with private records in its last ``private_epochs`` epochs, public ones in the others."""
+        """Return this run with private records in its last ``private_epochs`` epochs, public ones in the others.
+
+        Parameters
+        ----------
+        private_epochs
+            Number of epochs with private records, from 1 to ``epochs``.
+        """
         found = public_then_private(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
 
     def noise_at(self, placement: Placement) -> ShuffledGradients:
-        """Return this run with its noise elsewhere: see ``Schedule``."""
+        """Return this run with its noise elsewhere.
+
+        Parameters
+        ----------
+        placement
+            Where noise is added; see ``Schedule``.
+        """
         return self._with(Schedule(self.samples, np.asarray(self.private), placement))
 
     @property
@@ -266,7 +289,7 @@ class ShuffledGradients(Record):
             )
         return None
 
-    def _refusal(self, method: str) -> str | None:
+    def _refusal(self, method: Method) -> str | None:
         """Why the accountant does not hold for this run; None if it does."""
         schedule, order = self.schedule, _SECRET_ORDERS.get(method, self.order)
         if self.order != order:
@@ -292,12 +315,17 @@ class ShuffledGradients(Record):
     def accountant(self, method: Method) -> Accountant:
         """The accountant ``method`` of this run, for replace-one adjacency.
 
+        Parameters
+        ----------
+        method
+            One of ``accountants``.
+
         Raises
         ------
         ValueError
             The run does not meet what the accountant assumes; the message says what, and which accountants hold.
         """
-        method = checks.choice("accountant", method, METHODS)  # type: ignore[assignment]
+        method = checks.choice("accountant", method, METHODS)
         if (refusal := self._refusal(method)) is not None:
             others = ", ".join(map(repr, self.accountants()))
             raise ValueError(f"{refusal} (for the accountant {method!r}; of this run hold {others})")

@@ -95,7 +95,7 @@ def dissimilarities(
     Shape (n − n_d,); empty for n_d = n.
     """
     count = _public_steps(task, private_samples)
-    order = checks.choice("order", order, ("reshuffled", "given"))  # type: ignore[assignment]
+    order = checks.choice("order", order, ("reshuffled", "given"))
     r = checks.real("radius", radius, "[0, 1e100]")
     if count == 0:
         return np.empty(0)

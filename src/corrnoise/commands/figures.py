@@ -32,6 +32,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="DIR", default="corrnoise-figures", help="folder for the files (default: %(default)s)"
     )
+    parser.add_argument(
+        "--download", action="store_true", help="fetch the paper's data sets for figures that are drawn on stand-ins"
+    )
     parser.add_argument("--no-simulation", action="store_true", help="draw the exact curves only")
     parser.add_argument("--full", action="store_true", help="simulate with ten seeds and four times the steps")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the simulated markers (default: 0)")
@@ -71,6 +74,8 @@ def run(arguments: Namespace) -> int:
     failures: list[str] = []
     for number, name in enumerate(names, start=1):
         figure = paper_figure(name)
+        if arguments.download and figure.on_original_data is not None:
+            figure = figure.on_original_data()
         with progress_line() as show, parallel_config(n_jobs=arguments.jobs):
             show(f"{name} ({number} of {len(names)}) ...")
             try:

@@ -9,7 +9,7 @@ sensitivity of its own, which includes the rounding errors of the program (``the
 what is run                              noise multiplier         it covers
 =======================================  =======================  ======================================================
 ``NoiseStream(design.noise, steps=T)``   ``noise_multiplier``     γ_T; without a horizon γ_∞ of the ideal noise
-``NoiseStream.private(design.stream)``   ``stream_multiplier``    γ_T or γ_∞ of the cascade or delay line
+``NoiseStream(design.stream)``           ``stream_multiplier``    γ_T or γ_∞ of the cascade or delay line
 coefficients, by any program             ``toeplitz_multiplier``  γ_T of either column, in every type that holds
 buffers, by a library that runs BLTs     ``buffers_multiplier``   γ_T or γ_∞ of the buffers, in every type that holds
 =======================================  =======================  ======================================================
@@ -50,7 +50,7 @@ from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import ADJACENCIES, safe_multiplier, zero_out_rho
+from corrnoise.theory.privacy import ADJACENCIES, Adjacency, safe_multiplier, zero_out_rho
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -79,7 +79,7 @@ class CoveredNoise(Record):
     min_sep: int = field(default=1, kw_only=True)
     max_participations: int = field(default=1, kw_only=True)
     clip_norm: float = field(default=1.0, kw_only=True)
-    adjacency: str = field(default="zero-out", kw_only=True)
+    adjacency: Adjacency = field(default="zero-out", kw_only=True)
     problem: Problem | None = field(default=None, kw_only=True)
     initial_offset: float | Array = field(default=0.0, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)

@@ -25,7 +25,7 @@ from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import ArrayLike
-from corrnoise.theory.privacy import gaussian_rho, zero_out_rho
+from corrnoise.theory.privacy import Adjacency, gaussian_rho, zero_out_rho
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -43,7 +43,7 @@ def design(
     min_sep: int = 1,
     max_participations: int = 1,
     clip_norm: float = 1.0,
-    adjacency: str = "zero-out",
+    adjacency: Adjacency = "zero-out",
     initial_offset: ArrayLike = 0.0,
     tune_learning_rate: bool = False,
     tolerance: float = 1e-6,

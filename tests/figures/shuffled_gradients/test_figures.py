@@ -14,6 +14,7 @@ from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
 from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, Setting, panel
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
 from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, experiment
+from corrnoise.theory.problems.empirical_risk import Task
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, quadratic_run
 from tests.figure_entries import check_entry
 
@@ -187,3 +188,26 @@ def test_companions_name_the_figures_that_they_repeat() -> None:
     assert sources["shuffled_once"].startswith("Figure 4 of")
     assert sources["shuffled_quarter"] == sources["shuffled_three_quarters"]
     assert sources["shuffled_quarter"].startswith("Figures 5 and 6 of")
+
+
+def test_figures_say_that_their_data_are_stand_ins_and_have_the_papers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``--list`` shows names the stand-ins; ``--download`` asks for the paper's data sets, and for no other."""
+    asked = []
+
+    def fetched(name: str, *, download: bool, cache: str | None) -> Task:
+        asked.append((name, download))
+        return task("diabetes by sex (stand-in)")
+
+    monkeypatch.setattr(shuffled_experiments, "task", fetched)
+    original = shuffled_experiments.ORIGINAL
+    assert original == ("MNIST-69", "CIFAR-10", "Crime", "COMPAS", "CreditCard")
+    for name, entry in shuffled_experiments.FIGURES.items():
+        assert entry.source.endswith(", on stand-ins for its data")
+        assert entry.on_original_data is not None
+        other = entry.on_original_data()
+        assert (other.name, other.source + ", on stand-ins for its data") == (f"{name}_original", entry.source)
+        assert other.on_original_data is None
+        assert not any("stand-in" in text for text in (*other.parameters, *other.panels, other.source))
+    found = shuffled_experiments.data(Setting(), original, download=True, **SMALL, jobs=1)
+    assert set(asked) == {(name, True) for name in original}
+    assert "the paper's own" in shuffled_experiments.report(found)

@@ -78,12 +78,13 @@ def test_bounds_hold_at_any_time(steps, separation, norms, seed):
     participation = min_sep(steps, separation)
     workload = MatrixWorkload(np.eye(steps) + 0.5 * rng.normal(size=(steps, steps)))
     best = optimal_banded(workload, participation, norms=norms, max_iterations=3)
-    strategy = best.strategy()
+    strategy = best.mechanism().strategy()
     assert np.array_equal(strategy, np.tril(strategy))
     assert np.all(np.diagonal(strategy) > 0)
     gram = strategy.T @ strategy
     assert all(gram[i, j] == 0 for i in range(steps) for j in range(i) if i - j >= separation)
     assert error_of(workload, strategy, participation) == pytest.approx(best.value, rel=1e-10)
+    assert best.mechanism().sensitivity_upper_bound(participation) == pytest.approx(1, abs=1e-11)
     distance = np.subtract.outer(np.arange(steps), np.arange(steps))
     other = np.where((distance >= 0) & (distance < separation), rng.normal(size=(steps, steps)), 0.0)
     other += 3 * np.eye(steps)
@@ -108,7 +109,9 @@ def test_order_of_the_optima():
 
 def test_unit_columns_with_fewer_participations():
     best = optimal_banded(PrefixSums(12), min_sep(12, 3, 2), norms="unit")
-    assert error_of(best.workload, best.strategy(), best.participation) == pytest.approx(best.value, rel=1e-10)
+    assert error_of(best.workload, best.mechanism().strategy(), best.participation) == pytest.approx(
+        best.value, rel=1e-10
+    )
     assert best.gap <= 1e-6
 
 

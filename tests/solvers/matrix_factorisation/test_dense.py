@@ -11,20 +11,24 @@ from mpmath import mp, mpf, workdps
 
 from corrnoise.solvers.matrix_factorisation.certificates import nuclear_norm_below
 from corrnoise.solvers.matrix_factorisation.dense import (
-    causal_strategy,
     optimal_single_participation,
     workload_of_weights,
 )
+from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
+from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums
-from tests.strategies import workloads
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression
+from tests.strategies import product_noises, workloads
 
-ERRORS = ("mean", "max")
+OBJECTIVES = ("mean", "max")
 
 
-def error_of(workload, strategy, error):
+def error_of(workload, strategy, objective):
     """Sensitivity times root mean (or largest) squared error, by definition."""
     squared = np.square(np.linalg.solve(strategy.T, workload.matrix().T)).sum(axis=0)
-    return np.linalg.norm(strategy, axis=0).max() * math.sqrt(squared.mean() if error == "mean" else squared.max())
+    return np.linalg.norm(strategy, axis=0).max() * math.sqrt(squared.mean() if objective == "mean" else squared.max())
 
 
 def random_strategy(rng, n):
@@ -45,7 +49,7 @@ def dual_value(workload, v, u):
 
 
 @pytest.mark.parametrize(
-    ("steps", "error", "value"),
+    ("steps", "objective", "value"),
     [
         (64, "mean", 2.099856472),
         (256, "mean", 2.524414416),
@@ -58,8 +62,8 @@ def dual_value(workload, v, u):
         (10_000, "max", 3.674193675),
     ],
 )
-def test_prefix_sums(steps, error, value):
-    best = optimal_single_participation(PrefixSums(steps), error=error)
+def test_prefix_sums(steps, objective, value):
+    best = optimal_single_participation(PrefixSums(steps), objective=objective)
     assert best.rigorous
     assert best.lower_bound < best.value < best.lower_bound * (1 + 1e-9)
     assert abs(best.lower_bound - value) < 5e-9
@@ -67,40 +71,42 @@ def test_prefix_sums(steps, error, value):
 
 @workdps(30)
 def test_two_steps_in_closed_form():
-    best = optimal_single_participation(PrefixSums(2), error="max", tolerance=1e-13)
+    best = optimal_single_participation(PrefixSums(2), objective="max", tolerance=1e-13)
     assert best.lower_bound <= 2 / mp.sqrt(3) <= best.value
     x = (3 - mp.sqrt(5)) / 2  # of the strategy X = (1, x; x, 1): the least (3 − 2x)/(1 − x²)
     best = optimal_single_participation(PrefixSums(2), tolerance=1e-13)
     assert best.lower_bound <= mp.sqrt((3 - 2 * x) / (1 - x * x) / 2) <= best.value < best.lower_bound * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("error", ERRORS)
-def test_lower_bound_is_the_dual_value_rounded_down(error):
-    best = optimal_single_participation(PrefixSums(12), error=error, max_iterations=1)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_lower_bound_is_the_dual_value_rounded_down(objective):
+    best = optimal_single_participation(PrefixSums(12), objective=objective, max_iterations=1)
     exact = mp.sqrt(dual_value(best.workload, best.step_weights, best.row_weights))
     assert best.lower_bound <= exact < best.lower_bound * (1 + 1e-13)
     assert not best.lower_bound * (1 + 1e-13) <= exact  # the statement, slightly stronger, is false
-    dense = optimal_single_participation(MatrixWorkload(best.workload.matrix()), error=error, max_iterations=1)
+    dense = optimal_single_participation(MatrixWorkload(best.workload.matrix()), objective=objective, max_iterations=1)
     assert dense.lower_bound <= exact < dense.lower_bound * (1 + 1e-13)
 
 
-@pytest.mark.parametrize("error", ERRORS)
-def test_structured_and_dense_ways_agree(error):
-    fast = optimal_single_participation(PrefixSums(40), error=error)
-    slow = optimal_single_participation(MatrixWorkload(PrefixSums(40).matrix()), error=error)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_structured_and_dense_ways_agree(objective):
+    fast = optimal_single_participation(PrefixSums(40), objective=objective)
+    slow = optimal_single_participation(MatrixWorkload(PrefixSums(40).matrix()), objective=objective)
     assert max(fast.lower_bound, slow.lower_bound) <= min(fast.value, slow.value)
-    np.testing.assert_allclose(fast.strategy(), slow.strategy(), atol=1e-6)
+    np.testing.assert_allclose(fast.mechanism().strategy(), slow.mechanism().strategy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize(
     "workload", [PrefixSums(30), MomentumSGD(30, momentum=0.9, weight_decay=0.01)], ids=lambda w: type(w).__name__
 )
-def test_the_strategy_has_the_value_and_is_causal(workload, error):
-    best = optimal_single_participation(workload, error=error, max_iterations=60)
-    strategy = best.strategy()
+def test_the_strategy_has_the_value_and_is_causal(workload, objective):
+    best = optimal_single_participation(workload, objective=objective, max_iterations=60)
+    strategy = best.mechanism().strategy()
     assert np.array_equal(strategy, np.tril(strategy))
-    assert error_of(workload, strategy, error) == pytest.approx(best.value, rel=1e-11 if error == "mean" else 1e-3)
+    assert error_of(workload, strategy, objective) == pytest.approx(
+        best.value, rel=1e-11 if objective == "mean" else 1e-3
+    )
     assert np.linalg.norm(strategy, axis=0).max() == pytest.approx(1, abs=1e-12)
 
 
@@ -120,25 +126,25 @@ def test_momentum(workload, value):
 
 
 @settings(max_examples=30)
-@given(workloads(), st.sampled_from(ERRORS), st.integers(0, 2**32 - 1))
-def test_no_strategy_is_below_the_lower_bound(workload, error, seed):
+@given(workloads(), st.sampled_from(OBJECTIVES), st.integers(0, 2**32 - 1))
+def test_no_strategy_is_below_the_lower_bound(workload, objective, seed):
     matrix = workload.matrix()
     assume(matrix.shape[0] >= workload.steps and np.linalg.cond(matrix) < 1e8)
-    best = optimal_single_participation(workload, error=error, max_iterations=30)
+    best = optimal_single_participation(workload, objective=objective, max_iterations=30)
     strategy = random_strategy(np.random.default_rng(seed), workload.steps)
-    assert best.lower_bound <= error_of(workload, strategy, error) * (1 + 1e-9)
+    assert best.lower_bound <= error_of(workload, strategy, objective) * (1 + 1e-9)
     assert best.lower_bound <= best.value
 
 
-@pytest.mark.parametrize("error", ERRORS)
-def test_against_a_semidefinite_program(error):
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_against_a_semidefinite_program(objective):
     rng = np.random.default_rng(0)
     a = rng.normal(size=(6, 4))
     x, z = cvxpy.Variable((4, 4), symmetric=True), cvxpy.Variable((6, 6), symmetric=True)
-    least = cvxpy.trace(z) / 6 if error == "mean" else cvxpy.max(cvxpy.diag(z))
+    least = cvxpy.trace(z) / 6 if objective == "mean" else cvxpy.max(cvxpy.diag(z))
     problem = cvxpy.Problem(cvxpy.Minimize(least), [cvxpy.bmat([[z, a], [a.T, x]]) >> 0, cvxpy.diag(x) <= 1])
     exact = math.sqrt(problem.solve(solver="CLARABEL"))
-    best = optimal_single_participation(MatrixWorkload(a), error=error)
+    best = optimal_single_participation(MatrixWorkload(a), objective=objective)
     assert best.lower_bound == pytest.approx(exact, rel=2e-6)
     assert best.value == pytest.approx(exact, rel=2e-6)
 
@@ -170,20 +176,13 @@ def test_learning_weights():
     assert 0 < singular.lower_bound <= singular.value
 
 
-def test_causal_strategy():
-    rng = np.random.default_rng(2)
-    strategy = np.tril(rng.normal(size=(7, 7)))
-    np.fill_diagonal(strategy, rng.uniform(1, 2, 7))
-    np.testing.assert_allclose(causal_strategy(strategy.T @ strategy), strategy, atol=1e-13)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"workload": MatrixWorkload(np.ones((3, 3)))}, "independent columns"),
         ({"workload": MatrixWorkload(np.ones((1, 3)))}, "independent columns"),
         ({"workload": MomentumSGD(5000, momentum=0.5)}, "steps must be at most 4096"),
-        ({"workload": PrefixSums(3), "error": "median"}, "error must be one of"),
+        ({"workload": PrefixSums(3), "objective": "median"}, "objective must be one of"),
         ({"workload": PrefixSums(3), "tolerance": 0.0}, "tolerance"),
         ({"workload": PrefixSums(3), "max_iterations": 0}, "max_iterations"),
     ],
@@ -213,3 +212,34 @@ def test_workload_is_checked():
         optimal_single_participation(3)
     with pytest.raises(ValueError, match="at most 4096"):
         optimal_single_participation(PrefixSums(5000), max_iterations=1).gram()
+
+
+def test_mechanisms_agree_on_error_and_sensitivity():
+    best = optimal_single_participation(PrefixSums(50))
+    mechanism, participation = best.mechanism(), Participation(50)
+    assert mechanism.sensitivity_upper_bound(participation) == pytest.approx(1, abs=1e-12)
+    assert mechanism.mean_error(participation) == pytest.approx(best.value, rel=1e-11)
+
+
+@settings(max_examples=20)
+@given(workloads(kinds=("prefix",)), product_noises())
+def test_no_toeplitz_mechanism_is_below_the_lower_bound(workload, noise):
+    mechanism, participation = ToeplitzMechanism(noise, workload.steps), Participation(workload.steps)
+    for objective, error in (("mean", mechanism.mean_error), ("max", mechanism.max_error)):
+        best = optimal_single_participation(workload, objective=objective, tolerance=1e-6)
+        assert best.lower_bound <= error(participation) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("weights", ["last", "second half"])
+def test_the_optimum_for_learning_is_below_every_other_noise(weights):
+    problem = LinearRegression([1.0, 0.4, 0.1], learning_rate=0.1)
+    objective, participation = LearningObjective(problem, 40, weights=weights), Participation(40)
+    best = optimal_single_participation(workload_of_weights(objective.weight_matrix()), max_iterations=300)
+    assert best.lower_bound <= best.value < best.lower_bound * (1 + 1e-2)
+    mechanism = best.mechanism()
+    assert objective.power(mechanism) == pytest.approx(best.value**2, rel=1e-6)
+    prefix = optimal_single_participation(PrefixSums(40)).mechanism()
+    for other in (prefix, ToeplitzMechanism(NuFTRL(0.1), 40), ToeplitzMechanism(DPSGD(), 40)):
+        assert objective.privacy_error(mechanism, participation) < objective.privacy_error(other, participation)
+        power = objective.power(other) * other.sensitivity(participation) ** 2
+        assert best.lower_bound**2 <= power * (1 + 1e-9)

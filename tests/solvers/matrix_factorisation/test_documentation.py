@@ -1,8 +1,6 @@
-"""``docs/toeplitz-mechanisms.md``: its example prints what it says, and the numbers of its table are right."""
+"""``docs/toeplitz-mechanisms.md``: the numbers of its table are right."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,14 +11,6 @@ from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.theory.mechanisms.participation import Participation
 
 TEXT = (Path(__file__).parents[3] / "docs/toeplitz-mechanisms.md").read_text(encoding="utf-8")
-
-
-def test_the_example_prints_what_it_says():
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    claimed = re.findall(r"print\(.*# ([\w.]+):", code)
-    assert done.stdout.split() == claimed
-    assert len(claimed) == 4
 
 
 @pytest.mark.parametrize(("participations", "column"), [(1, 1), (4, 3)])

@@ -89,7 +89,7 @@ def test_momentum(workload, value):
 def test_the_strategy_has_the_value_and_orthogonal_columns(workload):
     participation = fixed_epochs(18, epochs=3)
     best = optimal_fixed_epochs(workload, participation, tolerance=1e-10)
-    strategy = best.strategy()
+    strategy = best.mechanism().strategy()
     assert np.array_equal(strategy, np.tril(strategy))
     assert error_of(workload, strategy, participation) == pytest.approx(best.value, rel=1e-9)
     gram = strategy.T @ strategy
@@ -108,7 +108,7 @@ def test_no_strategy_is_below_the_lower_bound(steps, min_sep, seed):
     strategy = np.tril(rng.uniform(-0.5, 1, (steps, steps))) + np.eye(steps)
     assert best.lower_bound <= error_of(workload, strategy, participation)
     assert best.lower_bound <= best.value * (1 + 1e-13)
-    assert best.lower_bound <= error_of(workload, best.strategy(), participation) * (1 + 1e-12)
+    assert best.lower_bound <= error_of(workload, best.mechanism().strategy(), participation) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -137,7 +137,7 @@ def test_learning_weights():
     decay = 0.8 ** np.abs(np.arange(12)[:, None] - np.arange(12))
     best = optimal_fixed_epochs(workload_of_weights(decay), fixed_epochs(12, epochs=3))
     assert best.gap <= 1e-6
-    noise = np.linalg.inv(best.strategy())
+    noise = np.linalg.inv(best.mechanism().strategy())
     assert np.trace(decay @ noise @ noise.T) == pytest.approx(best.value**2, rel=1e-5)
 
 
@@ -152,3 +152,13 @@ def test_learning_weights():
 def test_bad_input(workload, participation, message):
     with pytest.raises(ValueError, match=message):
         optimal_fixed_epochs(workload, participation)
+
+
+def test_fixed_epochs_only():
+    """The optimum for fixed epochs is not private enough for min-sep, and the mechanism says so."""
+    best = optimal_fixed_epochs(PrefixSums(16), fixed_epochs(16, epochs=4), tolerance=1e-8)
+    mechanism = best.mechanism()
+    assert mechanism.sensitivity_upper_bound(best.participation) == pytest.approx(1, abs=1e-6)
+    assert mechanism.mean_error(best.participation) == pytest.approx(best.value, rel=1e-6)
+    spread = Participation(16, min_sep=4, max_participations=4)
+    assert mechanism.sensitivity_bracket(spread).lower ** 2 == pytest.approx(1.1734, abs=1e-3)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
-from corrnoise.theory import recursions
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems import second_moments
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from tests import problem_oracles as oracles
 from tests.strategies import log_uniform, mean_estimations, noises, regressions
@@ -374,7 +374,7 @@ def test_divergent_sensitivities(noise: ToeplitzNoise) -> None:
 
 def test_second_moments_stop_at_the_first_overflow() -> None:
     errors = np.zeros(6)
-    recursions.second_moments(np.full(1, 1e100), np.full(1, 3.0), np.ones(6), 1.0, 0.0, np.ones(1), errors)
+    second_moments.second_moments(np.full(1, 1e100), np.full(1, 3.0), np.ones(6), 1.0, 0.0, np.ones(1), errors)
     assert errors[0] == 0.5
     assert errors[1] == pytest.approx(1.5e200, rel=1e-12)  # r = 1 − 2x + 3x²
     assert (errors[2:] == math.inf).all()

@@ -4,6 +4,8 @@ Quadratic losses and Gaussian noise make Gaussian iterates, whose Rényi diverge
 """
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -345,3 +347,15 @@ def test_every_accountant_is_reached():
     orders = ("given", "shuffled once", "reshuffled")
     found = {method for order in orders for method in cn.ShuffledGradients(**{**FACTS, "order": order}).accountants()}
     assert found == set(METHODS)
+
+
+# -- the document ------------------------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_document_print_what_they_say(capsys):
+    text = (Path(__file__).parents[3] / "docs/shuffled-gradients.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    exec(compile(code, "docs/shuffled-gradients.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    claimed = re.findall(r"print\(.*\)  # (.*?):", code)
+    assert printed == claimed != []

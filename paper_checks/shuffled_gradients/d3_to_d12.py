@@ -422,3 +422,52 @@ def lemma_d12(epoch: Epoch, sigma: float, beta: float, factor: float = 1.0, prin
         largest_smoothness=largest,
     ).epoch_terms(printed=printed)
     return expected_epoch(epoch, sigma, beta, factor * float(noise))
+
+
+@PAPER.inequality(
+    "Lemma D.10",
+    part="(Jacobian, Eq. 56)",
+    printed=r"The Jacobian of $x_1^{(k+1)}$ in $\rho_i$ has the operator norm $\prod_{j>i} \|I - \eta H_j\| \cdot \eta$, at most "
+    r"$n \eta^2 \hat{L}^*$",
+    corrected=r"at most $\eta$",
+    domain=QUADRATIC,
+    as_printed={"printed": True},
+    counterexample={"curvatures": np.ones(4), "share": 0.025, "convexity": 0.0},
+    sharp="factor",
+    mutants=[{"factor": 0.9}],
+)
+def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = False, factor: float = 1.0) -> Sides:
+    """The term −η I is dropped in print.  At i = n the norm is η (ψ = 0), above n η² L* whenever n η L* < 1.
+
+    n = 4 losses x²/2, η = 0.05: 0.05 > 0.01.
+    """
+    eta = 2 * share / curvatures.max()
+    largest = eta * float(np.maximum.accumulate(np.cumprod(np.append(1.0, np.abs(1 - eta * curvatures[:0:-1])))).max())
+    bound = eta**2 * curvatures.size * curvatures.max() if printed else float(factor) * eta
+    return largest / (1 + eta * curvatures.size * convexity), bound
+
+
+@PAPER.inequality(
+    "Lemma D.12",
+    part="(drift)",
+    printed=r"The sums of the noise in an epoch add at most $5 \eta^2 n \hat{L} d \sigma^2$",
+    domain={"curvatures": vector(log_scale(1e-3, 1), 6), "share": log_scale(1e-3, 1)},
+    sharp="factor",
+    mutants=[{"factor": 0.4}],
+)
+def lemma_d12_drift(curvatures: Array, share: float, factor: float = 1.0) -> Sides:
+    """5 η² (1/n) Σ L_i (i − 1) d σ², by Lemma D.11, against what the bound has beside η d σ²."""
+    n, eta = curvatures.size, share / (curvatures.size * math.sqrt(10 * curvatures.mean() * curvatures.max()))
+    constants = ConvergenceConstants(
+        samples=n,
+        epochs=1,
+        dimension=1,
+        learning_rate=eta,
+        distance=0.0,
+        deviation=0.0,
+        noise=1.0,
+        smoothness=curvatures.mean(),
+        largest_smoothness=curvatures.max(),
+    )
+    noise, _ = constants.epoch_terms()
+    return 5 * eta**2 * float((curvatures * np.arange(n)).mean()), float(factor) * (float(noise) - eta)
