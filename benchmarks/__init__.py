@@ -1,13 +1,13 @@
-"""Benchmarks of corrnoise: ratios, measured in one run, of what a result costs here and by another method.
+"""Benchmarks of corrnoise: ratios of CPU times, this library against another method, measured in one run.
 
 Run from the root of a checkout, with corrnoise installed::
 
     python -m benchmarks [--quick] [--only NAME] [--json FILE]
 
-A ratio is the CPU time a value takes by the other method divided by the CPU time it takes here: above 1, corrnoise is
-faster.  Both sides run in turns in one process, after a first call that compiles, and no row is printed without a
-comparison of the numbers that the two sides return; a disagreement makes the command fail.  Linear algebra is held to
-one thread, because the idle threads of a pool spin, and would be counted against whoever runs next.
+A ratio is the CPU time that a value takes by the other method divided by the CPU time that it takes here: above 1,
+corrnoise is faster.  Both sides run in turns in one process, after a first call that compiles.  Every row compares the
+numbers that the two sides return, and a disagreement makes the command fail.  Linear algebra uses one thread, because
+the idle threads of a pool spin, and their CPU time would be counted for the side that runs next.
 
 A benchmark is a function in one of the modules named in ``core.SUBJECTS``::
 
@@ -15,11 +15,12 @@ A benchmark is a function in one of the modules named in ``core.SUBJECTS``::
     def cubes(setting):
         \"\"\"Cubes of numbers against the power function.\"\"\"
         x = np.random.default_rng(0).uniform(1, 2, setting.pick(100_000, 1000))
-        ours, other = Side("x * x * x", lambda: x * x * x, x.size), Side("x ** 3.0", lambda: x**3.0, x.size)
+        ours = Side("x * x * x", lambda: x * x * x, x.size)
+        other = Side("x ** 3.0", lambda: x**3.0, x.size)
         yield setting.compare(f"{x.size} values", ours, other, item="value", tolerance=1e-15)
 """
 
 import os
 
-for _library in ("OPENBLAS", "OMP", "MKL"):  # read once, when numpy is first imported
+for _library in ("OPENBLAS", "OMP", "MKL"):  # the variables are read when numpy is first imported
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")

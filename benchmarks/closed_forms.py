@@ -1,9 +1,9 @@
 """Elliptic integrals: closed forms on arrays against quadrature, and against the elliptic functions of scipy.
 
-The quadratures get their best chance: the integrand in half the angle φ = ω/2, where squares of positive terms are
-added, and break points that climb geometrically from the narrowest feature to π/2 (without them QUADPACK misses narrow
-features and says nothing).  They run with the integrand in Python, as it is usually written, and compiled.  mpmath
-integrates the same to 30 digits and is the judge of everybody's error.
+The quadratures are given in their most favourable form.  The integrand is a function of half the angle φ = ω/2, where
+squares of positive terms are added.  The break points increase geometrically from the narrowest feature to π/2; without
+them QUADPACK misses narrow features without a warning.  The quadratures run with the integrand in Python, as it is
+usually written, and compiled.  The errors of all methods are relative to mpmath's quadrature with 30 digits.
 """
 
 from __future__ import annotations
@@ -84,11 +84,14 @@ def _multiprecision(integrand: Integrand, points: list[tuple[float, float]]) -> 
 def _rows(
     setting: Setting, integrand: Callable[[Any], Integrand], gaps: Array, rates: Array, ours: Side, special: Side
 ) -> Iterator[Row]:
-    """Our closed form against quadratures on the first few points, and against another one on all."""
+    """Our closed form against quadratures on the first few points, and against another closed form on all points."""
     points = list(zip(gaps.tolist(), rates.tolist(), strict=True))[: setting.pick(40, 5)]
     exact = _multiprecision(integrand(mpmath), points)
-    plain, compiled = integrand(math), _compiled(integrand(math))
-    few, size, part = points[:5], f"{gaps.size} values", slice(len(points))
+    plain = integrand(math)
+    compiled = _compiled(integrand(math))
+    few = points[:5]
+    size = f"{gaps.size} values"
+    part = slice(len(points))
     python = Side("quad", lambda: _quadpack(plain, points), len(points))
     native = Side("quad, integrand compiled", lambda: _quadpack(compiled, points), len(points))
     digits = Side(f"mpmath quad, {DIGITS} digits", lambda: _multiprecision(integrand(mpmath), few), len(few))

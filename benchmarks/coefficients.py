@@ -1,7 +1,7 @@
 """Coefficients, inverse and sensitivity against the direct methods, and against copying the same array.
 
-Copying T numbers is the floor: nothing that fills an array is faster.  Where the other method takes O(T²), it runs at a
-smaller T and its cost a step is scaled up in proportion to T, as the table says.
+Copying T numbers is the floor: nothing that fills an array is faster.  If the other method takes O(T²), it runs at a
+smaller T, and its time per step is scaled in proportion to T; the table marks these rows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def coefficients(setting: Setting) -> Iterator[Row]:
     """β_0, …, β_{T−1} of ν-DP-FTRL at ν = 1e-6; errors are the largest in the last tenth of the steps."""
     noise = NuFTRL(NU)
     for steps in _lengths(setting):
-        case, late = f"T = {steps:.0e}", np.linspace(0.9 * steps, steps - 1, 20).astype(int)
+        case = f"T = {steps:.0e}"
+        late = np.linspace(0.9 * steps, steps - 1, 20).astype(int)
         beta = noise.coefficients(steps)
         ours = Side("product series", partial(noise.coefficients, steps), steps)
         direct = Side("numpy cumprod", partial(_cumulative_product, 0.5, steps), steps)
@@ -67,9 +68,10 @@ def coefficients(setting: Setting) -> Iterator[Row]:
 
 @benchmark
 def inverse(setting: Setting) -> Iterator[Row]:
-    """The first T coefficients of 1/B for T given ones (ν-DP-FTRL, ν = 1e-3); differences in the 2-norm."""
+    """The first T coefficients of 1/B from T coefficients of B (ν-DP-FTRL, ν = 1e-3); differences in the 2-norm."""
     size = setting.pick(10**4, 5000)
-    beta, impulse = NuFTRL(1e-3).coefficients(size), np.eye(1, size).ravel()
+    beta = NuFTRL(1e-3).coefficients(size)
+    impulse = np.eye(1, size).ravel()
     direct = {
         "scipy solve_toeplitz": partial(scipy.linalg.solve_toeplitz, (beta, impulse), impulse),
         "scipy lfilter": partial(scipy.signal.lfilter, [1.0], beta, impulse),
@@ -80,7 +82,8 @@ def inverse(setting: Setting) -> Iterator[Row]:
         scaled = "" if steps == size else f", {size:.0e} steps, scaled"
         for name, run in direct.items():
             other = Side(name + scaled, run, size * size / steps)
-            case, part = f"T = {steps:.0e}", slice(size)
+            case = f"T = {steps:.0e}"
+            part = slice(size)
             yield setting.compare(case, ours, other, item="step", tolerance=1e-11, where=part, in_norm=True)
 
 
@@ -89,7 +92,8 @@ def sensitivity(setting: Setting) -> Iterator[Row]:
     """γ_T, the largest column norm of the inverse matrix, of ν-DP-FTRL at ν = 1e-6."""
     size = setting.pick(1000, 200)
     finite = FiniteNoise(NuFTRL(NU).coefficients(size))
-    matrix, identity = scipy.linalg.toeplitz(finite.values, np.zeros(size)), np.eye(size)
+    matrix = scipy.linalg.toeplitz(finite.values, np.zeros(size))
+    identity = np.eye(size)
 
     def by_definition() -> float:
         columns = scipy.linalg.solve_triangular(matrix, identity, lower=True)

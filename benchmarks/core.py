@@ -1,6 +1,6 @@
-"""What a benchmark is: a registered function that yields rows, each a comparison of two sides.
+"""Benchmarks as registered functions that yield rows; each row compares two sides.
 
-Registration, the two settings (full and quick), the agreement of numbers, and the run.
+This module holds the registration, the two settings (full and quick), the comparison of numbers, and the run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from numpy.typing import ArrayLike
 
 from benchmarks.timing import Side, measure
 
-SUBJECTS = ("closed_forms", "coefficients", "finite_optimum", "learning_curves", "simulations", "strongly_convex")
+SUBJECTS = (
+    "closed_forms",
+    "coefficients",
+    "finite_optimum",
+    "finite_runs",
+    "learning_curves",
+    "simulations",
+    "strongly_convex",
+)
 
 T = TypeVar("T")
 
@@ -50,7 +58,7 @@ class Row:
 
 
 def relative_difference(values: ArrayLike, reference: ArrayLike, *, in_norm: bool = False) -> float:
-    """Largest relative difference of an entry, or that of the 2-norm; ``inf`` for other shapes and for what is nan."""
+    """Largest relative difference of an entry, or of the 2-norm; ``inf`` for different shapes and for nan."""
     x, y = np.asarray(values, dtype=float), np.asarray(reference, dtype=float)
     if x.shape != y.shape:
         return np.inf
@@ -62,7 +70,7 @@ def relative_difference(values: ArrayLike, reference: ArrayLike, *, in_norm: boo
 
 @dataclass(frozen=True)
 class Setting:
-    """How large and how long: ``quick`` for a look and for the test, else what is worth quoting."""
+    """Sizes and durations: ``quick`` for the tests and a first look; only full results should be quoted."""
 
     quick: bool = False
 
@@ -87,11 +95,11 @@ class Setting:
         Parameters
         ----------
         case
-            What is computed, such as the size.
+            A description of the case, such as its size.
         ours, other
             The two sides; both are called once before anything is timed.
         item
-            What ``Side.items`` counts.
+            The unit of ``Side.items``.
         tolerance
             Largest difference at which the sides agree.
         where
@@ -148,7 +156,7 @@ def load() -> dict[str, Benchmark]:
 
 
 def run(names: Iterable[str], setting: Setting) -> Iterator[tuple[str, Row]]:
-    """Run benchmarks, giving each row as soon as it is there."""
+    """Run benchmarks, and yield each row as soon as it is measured."""
     for name in names:
         for row in REGISTRY[name](setting):
             yield name, row

@@ -16,10 +16,12 @@ from corrnoise.theory.problems.quadratic import LinearRegression
 
 def _numpy_curve(problem: LinearRegression, noise: ToeplitzNoise, steps: int, offset: float) -> Array:
     """Second moments of Noisy-FTRL with Gaussian inputs, ρ = G = 1: vectors over the dimension, a loop over time."""
-    x, eta = problem.rates, problem.learning_rate
+    x = problem.rates
+    eta = problem.learning_rate
     noise_variance = noise.limiting_sensitivity() ** 2 / 2
     moments = problem.eigenvalues * offset**2
-    average, squares = np.zeros(x.size), np.zeros(x.size)
+    average = np.zeros(x.size)
+    squares = np.zeros(x.size)
     errors = [moments.sum() / 2]
     for beta in noise.coefficients(steps):
         average = (1 - x) * average + beta
@@ -34,7 +36,8 @@ def _numpy_curve(problem: LinearRegression, noise: ToeplitzNoise, steps: int, of
 @benchmark
 def learning_curve(setting: Setting) -> Iterator[Row]:
     """E F(θ_t) − F*, t = 0, …, T, of linear regression in d dimensions; both sides are linear in T."""
-    dimension, steps = 128, setting.pick(10**5, 2000)
+    dimension = 128
+    steps = setting.pick(10**5, 2000)
     shorter = steps // 20
     problem = LinearRegression(1 / np.arange(1.0, dimension + 1), 0.02, residual_std=0.1)
     noise = NuFTRL(1e-4)
@@ -42,5 +45,6 @@ def learning_curve(setting: Setting) -> Iterator[Row]:
     loop = Side(
         f"numpy, loop over {shorter} steps", lambda: _numpy_curve(problem, noise, shorter, 1.0), shorter * dimension
     )
-    case, part = f"T = {steps:.0e}, d = {dimension}", slice(shorter + 1)
+    case = f"T = {steps:.0e}, d = {dimension}"
+    part = slice(shorter + 1)
     yield setting.compare(case, ours, loop, item="step × dimension", tolerance=1e-11, where=part)

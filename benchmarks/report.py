@@ -37,13 +37,14 @@ def machine() -> dict[str, str]:
 
 
 def machine_line() -> str:
-    """The same for people."""
+    """The same as two lines of text."""
     facts = machine()
     where = f"{facts.pop('processor')}; {facts.pop('system')}"
     return where + "\n" + ", ".join(f"{name} {number}" for name, number in facts.items())
 
 
-_CASE, _SIDE = 18, 39
+_CASE = 18
+_SIDE = 39
 
 HEAD = (
     f"{'case':<{_CASE}} {'against':<{_SIDE}} {'ratio':>8} {'spread':>17} {'our ns':>8} {'its ns':>11} "
@@ -56,7 +57,7 @@ def _number(x: float) -> str:
 
 
 def line(row: Row) -> str:
-    """One row of the table; ns is CPU time for what stands under ``per``."""
+    """One row of the table; ns is the CPU time for one item, whose unit is in the column ``per``."""
     spread = f"{_number(row.low)} .. {_number(row.high)}"
     errors = " ".join(f"{'-' if e is None else f'{e:.1e}':>9}" for e in (row.error, row.other_error))
     verdict = "" if row.agrees else f"  DISAGREES (tolerance {row.tolerance:.0e})"
@@ -68,6 +69,6 @@ def line(row: Row) -> str:
 
 
 def save(file: Path, rows: Iterable[tuple[str, Row]]) -> None:
-    """Write machine and rows as JSON, all or nothing."""
+    """Write machine and rows as JSON; the file is complete or not written."""
     content = {"machine": machine(), "rows": [{"benchmark": name, **asdict(row)} for name, row in rows]}
     write_whole(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

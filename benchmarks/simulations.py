@@ -25,7 +25,7 @@ _PROBLEM = LinearRegression(1 / np.arange(1.0, _DIMENSION + 1), 0.02)
 
 @numba.njit(cache=True, error_model="numpy")
 def _mean_square(rng, draws):  # type: ignore[no-untyped-def]
-    """The mean square of standard normals drawn one by one: what any simulator has to pay for them."""
+    """The mean square of standard normals drawn one by one, whose time is a lower bound for any simulator."""
     total = 0.0
     for _ in range(draws):
         value = rng.standard_normal()
@@ -46,7 +46,8 @@ def _noises() -> Iterator[tuple[str, ToeplitzNoise]]:
 def simulator(setting: Setting) -> Iterator[Row]:
     """One thread, d = 128, all three estimators; the floor is two normals a step and dimension of the same generator.
 
-    The floor's mean square, times the exact error, stands for the simulated error: they agree as far as chance allows.
+    The floor returns its mean square times the exact error, which is compared with the simulated error.  The two agree
+    up to statistical errors.
     """
     steps = setting.pick(100_000, 4_000)
     for name, noise in _noises():
@@ -94,7 +95,8 @@ def control_variates(setting: Setting) -> Iterator[Row]:
 @benchmark
 def noise_stream(setting: Setting) -> Iterator[Row]:
     """Correlated noise step by step: O(poles) a step against the direct sum over all past steps, which stores them."""
-    size, steps = 1000, setting.pick(2000, 200)
+    size = 1000
+    steps = setting.pick(2000, 200)
     noise = rational_approximation(NuFTRL(1e-3), 1e-6)
 
     def stream() -> Array:
@@ -102,7 +104,8 @@ def noise_stream(setting: Setting) -> Iterator[Row]:
         return np.array([next(noises) for _ in range(steps)])[-1]
 
     def direct() -> Array:
-        beta, white = noise.coefficients(steps), np.random.default_rng(3).standard_normal((steps, size))
+        beta = noise.coefficients(steps)
+        white = np.random.default_rng(3).standard_normal((steps, size))
         for t in range(steps):
             value = beta[: t + 1][::-1] @ white[: t + 1]
         return np.asarray(value)
@@ -110,7 +113,8 @@ def noise_stream(setting: Setting) -> Iterator[Row]:
     def transform() -> Array:
         return np.array(list(NoiseStream(noise, size, steps=steps, rng=3)))[-1]
 
-    case, items = f"T = {steps}, {size} parameters", steps * size
+    case = f"T = {steps}, {size} parameters"
+    items = steps * size
     ours = Side("NoiseStream", stream, items)
     for other in (Side("direct sum", direct, items), Side("exact, by FFT", transform, items)):
         yield setting.compare(case, ours, other, item="step × parameter", tolerance=1e-9, in_norm=True)

@@ -1,6 +1,6 @@
 """The strongly convex bound: the interior-point search against the cone program of the paper.
 
-The problems are set up before they are timed: the cone program is compiled, its solver is CLARABEL.  The two sides
+The problems are set up before they are timed, and the cone program is compiled.  Its solver is CLARABEL.  The two sides
 share no formula and no solver.  They must agree as closely as the residuals of the cone solver allow.
 """
 
@@ -27,8 +27,8 @@ from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex
 def strongly_convex_bound_of_noise(setting: Setting) -> Iterator[Row]:
     """One certified bound, η L = 1 and κ = 10, against the value of the cone program for k frequencies and T lags.
 
-    At condition number 10 the uniform frequencies and single lags of the cone program are as good as the graded ones
-    with tails, so that the two numbers can be compared; beyond 100 they no longer are.
+    At condition number 10 the uniform frequencies and single lags of the cone program are as good as graded frequencies
+    with tails, so the two numbers can be compared.  Beyond condition number 100 they are not as good.
     """
     problem = StronglyConvex(0.1, 1.0, 1.0)
     count = setting.pick(1000, 250)

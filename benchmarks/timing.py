@@ -1,7 +1,7 @@
 """Time two callables against each other.
 
-The two run in turns, A B A B, so that a machine that slows down or is shared slows both alike, and what counts is the
-CPU time of the process (all its threads), so that waiting for other processes does not count.
+The two run in turns, A B A B, so a machine that slows down or is shared slows both.  The CPU time of the process is
+measured, over all its threads, so the time spent waiting for other processes does not count.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Side:
-    """One way to a result.
+    """One way to compute a result.
 
     Parameters
     ----------
     name
-        What it is, for the table.
+        Name in the table.
     run
         The call, without arguments.
     items
-        For how many items (values, steps) one call pays.  Where the cost of an item grows with the size of the
-        problem, a smaller run pays for fewer items than it returns: say so in ``name``.
+        Number of items (values, steps) by which the time of one call is divided.  If the time per item grows with the
+        size of the problem, a smaller run counts for fewer items than it returns, and ``name`` says so.
     """
 
     name: str
@@ -57,17 +57,20 @@ class Timing:
 
 
 def _seconds_an_item(side: Side, shortest: float) -> float:
-    calls, elapsed, start = 0, 0.0, time.process_time()
+    calls = 0
+    elapsed = 0.0
+    start = time.process_time()
     while calls == 0 or elapsed <= shortest:
         side.run()
-        calls, elapsed = calls + 1, time.process_time() - start
+        calls += 1
+        elapsed = time.process_time() - start
     return elapsed / (calls * side.items)
 
 
 def measure(ours: Side, other: Side, *, turns: int, shortest: float) -> Timing:
     """Time the sides in ``turns`` turns, repeating calls in each until ``shortest`` seconds (> 0) have passed.
 
-    Nothing is warmed up here: call both sides once before.
+    The caller calls both sides once before, for example to compile.
     """
     pairs = [(_seconds_an_item(ours, shortest), _seconds_an_item(other, shortest)) for _ in range(turns)]
     return Timing(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))

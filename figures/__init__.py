@@ -24,6 +24,7 @@ _HOMES = {
     "shuffled_two_rates": "shuffled_gradients.experiments",
     "shuffled_privacy": "shuffled_gradients.privacy",
     "shuffled_counterexample": "shuffled_gradients.counterexample",
+    "noise_cancellation": "noise_cancellation.noise",
 }
 NAMES = tuple(_HOMES)
 #: Companions of others, drawn only when asked for: they repeat long experiments in another setting.

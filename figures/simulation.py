@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from scipy.special import stdtrit
 
-from corrnoise.figures.publication import Data, SimulatedSeries
+from corrnoise.figures.series import Data, SimulatedSeries
+from corrnoise.simulations.sweeps.storage import store, stored
 from corrnoise.support.progress import progress_line
 from corrnoise.support.version import __version__
 from corrnoise.theory.numerics import checks
@@ -108,26 +109,24 @@ def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -
     OSError
         The directory cannot be made or written to.
     """
-    from corrnoise.support.files import write_whole
-
     if directory is None:
         return compute()
     settings = json.loads(json.dumps([__version__, described], default=_plain))
     path = directory / f"{hashlib.sha256(json.dumps(settings).encode()).hexdigest()}.json"
     try:
-        record = json.loads(path.read_bytes())
+        record = stored(path, unsigned=True)
         if record["settings"] == settings:
             return np.array(record["values"], np.float64)
     except (OSError, ValueError, KeyError, TypeError):  # none, or no whole one
         pass
     directory.mkdir(parents=True, exist_ok=True)
     values = compute()
-    write_whole(path, json.dumps({"settings": settings, "values": values.tolist()}) + "\n")
+    store(path, {"settings": settings, "values": values.tolist()})
     return values
 
 
 def _plain(value: object) -> Any:
-    """Return an array or a record of the theory in the terms of JSON."""
+    """Return an array or a record of the theory in the terms of JSON, as the names of kept files were first made."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, Record):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _PACKAGES = {
     "correlated-noise": "correlated_noise",
     "shuffled-gradients": "shuffled_gradients",
+    "noise-cancellation": "noise_cancellation",
     "corrnoise": "own_results",
 }
 NAMES = tuple(_PACKAGES)
@@ -37,8 +38,8 @@ def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Claim,
     Parameters
     ----------
     paper
-        ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``, ``"corrnoise"`` for
-        the results of this project; None for all of them.
+        ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
+        ``"noise-cancellation"``, ``"corrnoise"`` for the results of this project; None for all of them.
     name
         The claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
         None for all of them.

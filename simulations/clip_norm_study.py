@@ -27,7 +27,8 @@ import numpy as np
 from scipy.stats import binom
 
 from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.simulations.quadratic import Seed, input_moments
+from corrnoise.simulations.quadratic import input_moments
+from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun, theorem_d13_upper_bound
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
@@ -44,7 +45,8 @@ def _runs(
     A setting weights the data's path and the noise multiplier and has a clip norm, all of shape (settings, 1).  The
     norms have shape (settings, chains); φ_j = sqrt(λ_j) (θ_j − θ*_j), (settings, chains, d), is then updated in place.
     """
-    problem, rng = run.problem, np.random.default_rng(rng)
+    problem = run.problem
+    rng = generator(rng)
     input_moments(problem, "gaussian")  # refuses another kurtosis
     roots = np.sqrt(problem.eigenvalues)
     stream = NoiseStream(noise, (chains, roots.size), rng=rng)
@@ -57,6 +59,40 @@ def _runs(
         yield error * length, phi
         error = np.clip(error, -limits / length, limits / length)
         phi -= error[..., np.newaxis] * (problem.rates * z) + scales[..., np.newaxis] * (drive * noisy)
+
+
+class _Intervals:
+    """For each run the interval of inverse clip norms u at which no gradient so far was clipped.
+
+    A gradient has the signed norm a + G b, so that it is left alone if |a u + b| <= 1.
+    """
+
+    def __init__(self, runs: int) -> None:
+        self.low = np.zeros(runs)
+        self.high = np.full(runs, math.inf)
+
+    def narrow(self, a: Array, b: Array) -> None:
+        """Keep the u with |a u + b| <= 1, one a and b for each run; a run that diverges ends as an empty interval."""
+        with np.errstate(all="ignore"):
+            one_end = (-1.0 - b) / a
+            other_end = (1.0 - b) / a
+            self.low = np.maximum(self.low, np.minimum(one_end, other_end))
+            self.high = np.minimum(self.high, np.maximum(one_end, other_end))
+
+    def largest_inverses(self, few: int, many: int) -> tuple[float, float]:
+        """The largest u with at most ``few`` failures on all of [0, u], and the largest with less than ``many`` at u.
+
+        A run fails at u outside its interval: only beyond right ends does the number of failures grow.
+        """
+        kept = self.low <= self.high
+        starts = np.sort(self.low[kept])
+        ends = np.sort(self.high[kept])
+        not_begun = self.low.size - np.searchsorted(starts, ends, "right")
+        at = not_begun + np.searchsorted(ends, ends, "left")
+        after = not_begun + np.searchsorted(ends, ends, "right")
+        failures_at_0 = self.low.size - np.searchsorted(starts, 0.0, "right")
+        enough = float(ends[np.argmax(after > few)]) if failures_at_0 <= few else 0.0
+        return enough, float(ends[at < many].max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -109,27 +145,17 @@ def unclipped_clip_norm(
     if few < 0:
         least = math.ceil(math.log(alpha) / math.log1p(-p))
         raise ValueError(f"chains must be an integer >= {least} for this p and confidence, got {chains!r}")
-    low, high = np.zeros(chains), np.full(chains, math.inf)
-    data, never = np.array([[1.0], [0.0]]), np.full((2, 1), math.inf)
-    with np.errstate(all="ignore"):  # a diverging run ends as an empty interval
+    intervals = _Intervals(chains)
+    data = np.array([[1.0], [0.0]])
+    never = np.full((2, 1), math.inf)
+    with np.errstate(all="ignore"):  # of runs that diverge
         for (a, b), _ in _runs(run, noise, chains, rng, data, 1 - data, never):
-            ends = (np.array([[-1.0], [1.0]]) - b) / a
-            low, high = np.maximum(low, ends.min(axis=0)), np.minimum(high, ends.max(axis=0))
-        clip_norm, lower_bound = (1 / _largest_inverses(low, high, few, many)).tolist()
-    return UnclippedClipNorm(clip_norm, lower_bound, run.theorem_d13_clip_norm(constant=4.0), float(confidence))
-
-
-def _largest_inverses(low: Array, high: Array, few: int, many: int) -> Array:
-    """The largest u with at most ``few`` failures on all of [0, u], and the largest with less than ``many`` at u.
-
-    A run fails at u outside its interval [low, high]: only beyond right ends does the number of failures grow.
-    """
-    kept = low <= high
-    starts, ends = np.sort(low[kept]), np.sort(high[kept])
-    before = low.size - np.searchsorted(starts, ends, "right")
-    at, after = (before + np.searchsorted(ends, ends, side) for side in ("left", "right"))
-    enough = ends[np.argmax(after > few)] if low.size - np.searchsorted(starts, 0.0, "right") <= few else 0.0
-    return np.array([enough, ends[at < many].max(initial=0.0)])
+            intervals.narrow(a, b)
+        enough, too_large = np.array(intervals.largest_inverses(few, many))
+        clip_norm, lower_bound = 1 / enough, 1 / too_large
+    return UnclippedClipNorm(
+        float(clip_norm), float(lower_bound), run.theorem_d13_clip_norm(constant=4.0), float(confidence)
+    )
 
 
 @record

@@ -1,11 +1,22 @@
 """A stream of correlated noise for training loops: w̃_t = Σ_τ β_τ w_{t−τ}, one array a step.
 
-A stream for an unknown number of steps runs rational noise: a cascade of first-order sections (``PoleNoise``) or a
-delay line (``FiniteNoise``), with O(poles) memory and time a step.  A stream for a given number of steps is exact, by
-fast Fourier transforms over time, and holds all its steps in memory.
+There are two methods.  ``"recurrence"`` runs rational noise: a cascade of first-order sections (``PoleNoise``) or a
+delay line (``FiniteNoise``), with O(poles) memory and time a step.  ``"transform"`` makes all steps of a run of known
+length at once, exactly, by fast Fourier transforms over time, and holds them in memory.
 
-The arithmetic is that of idealised real numbers and the generator an ordinary one.  That is right for simulation and
-for judging utility; a release of private data needs a cryptographic generator and a floating-point-safe sampler.
+``NoiseStream.private`` makes a stream whose scale is its own noise multiplier times the clip norm.  The multiplier is
+that of the noise that is really made, rounding errors of this program included, and the stream ends with the run that
+it covers.
+
+What must stay secret
+---------------------
+Whoever knows the seed, the generator or a saved state of a stream can compute its noise and subtract it.  A private
+stream takes no integer as a seed for that reason.  A state is as secret as the data, and one state must not be
+continued with two different sequences of gradients: the difference of two such runs holds no noise.
+``docs/streams.md`` says more.
+
+What is not covered: the generator is an ordinary one of NumPy, which is not cryptographic, and floating-point noise is
+discrete.  A release against an adversary who exploits these needs a cryptographic, floating-point-safe sampler.
 """
 
 from __future__ import annotations
@@ -13,23 +24,30 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import fft
 
+from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
+from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, section_sensitivity
+from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import safe_multiplier
 
-_FORMAT = "corrnoise.NoiseStream 1"
-_FIELDS = ("format", "noise", "shape", "scale", "steps", "dtype", "position", "generator", "memory")
+Method = Literal["recurrence", "transform"]
+
+_FORMAT = "corrnoise.NoiseStream 2"
+_FIRST_FORMAT = "corrnoise.NoiseStream 1"  # without a method: "transform" if and only if steps are given
+_FIELDS = ("format", "noise", "shape", "scale", "steps", "method", "dtype", "position", "generator", "memory")
 _BLOCK = 4096  # elements whose states stay in the first-level cache
 _COLUMNS = 2**22  # entries transformed at once
 
@@ -82,6 +100,7 @@ class _Cascade:
     """Rational noise with real poles: the state of each section."""
 
     def __init__(self, noise: PoleNoise, size: int) -> None:
+        self.noise = noise
         zeros, self.poles = noise.sections()
         self.gains = zeros - self.poles
         self.states = np.zeros((self.poles.size, size))
@@ -89,6 +108,9 @@ class _Cascade:
     def step(self, rng: np.random.Generator, values: Array) -> None:
         _fill(rng, values)
         _cascade(values, self.states, self.gains, self.poles)
+
+    def sensitivity(self, steps: int | None) -> float:
+        return section_sensitivity(self.noise, steps)
 
     @property
     def memory(self) -> Array:
@@ -103,6 +125,7 @@ class _DelayLine:
     """Finitely many coefficients: a ring of the last independent draws."""
 
     def __init__(self, noise: FiniteNoise, size: int) -> None:
+        self.noise = noise
         self.coefficients = noise.values
         self.ring = np.zeros((noise.values.size, size))
         self.newest = 0
@@ -111,6 +134,9 @@ class _DelayLine:
         self.newest = (self.newest - 1) % len(self.ring)
         _fill(rng, self.ring[self.newest])
         _convolve(self.ring, self.newest, self.coefficients, values)
+
+    def sensitivity(self, steps: int | None) -> float:
+        return convolution_sensitivity(self.noise, steps, "float64")
 
     @property
     def memory(self) -> Array:
@@ -127,6 +153,7 @@ class _Transform:
     memory = None
 
     def __init__(self, noise: ToeplitzNoise, size: int, steps: int, rng: np.random.Generator) -> None:
+        self.noise = noise
         self.start = rng.bit_generator.state
         self.rows = np.empty((steps, size))
         for row in self.rows:
@@ -138,42 +165,50 @@ class _Transform:
             part = self.rows[:, first : first + columns]
             part[:] = fft.irfft(response * fft.rfft(part, length, axis=0), length, axis=0)[:steps]
 
+    def sensitivity(self, steps: int | None) -> float:
+        return convolution_sensitivity(self.noise, steps, "float64", by="transforms")
+
 
 class NoiseStream(Iterator[NDArray[Any]]):
     """An iterator of correlated noise arrays, scale × Σ_τ β_τ w_{t−τ} with standard normal w.
 
+    For a private run use ``NoiseStream.private``, which computes the scale and ends with the run.
+
     Parameters
     ----------
     noise
-        Correlated noise.  Without ``steps`` it is replaced by rational noise, see ``noise`` below.
+        Correlated noise.  The method ``"recurrence"`` replaces it by rational noise, see ``noise`` below.
     shape
         Shape of one array of noise (a model's parameters), an int or a tuple; ``()`` for scalars.
     scale
-        Standard deviation of w, for privacy ``stream.noise.noise_multiplier(rho, …) * clip_norm``; a positive float.
-        It can also be multiplied to the arrays later.
+        Standard deviation of w, a positive float.
     steps
-        Number of steps, for an exact stream that stops after them; None for a stream without end.
+        Length of the run: the stream stops after so many steps.  None for a stream without end.
+    method
+        ``"transform"``: exactly the noise asked for; takes ``steps``, and memory for all of them.  ``"recurrence"``:
+        little memory.  None for ``"transform"`` if ``steps`` is given and ``"recurrence"`` if not.
     rng
-        int, ``SeedSequence``, ``Generator`` or None, as ``numpy.random.default_rng`` takes them.  A ``Generator`` is
-        used as it is, not copied: other draws from it change the stream.
+        An integer >= 0 or a ``SeedSequence`` for the same noise again; a ``Generator``, which is used as it is, not
+        copied: other draws from it change the stream; None for noise that nobody can repeat.
     tolerance
-        Of ``rational_approximation``, without ``steps``.
+        Of ``rational_approximation``, for ``"recurrence"``.
     dtype
-        Floating dtype of the arrays.  States are always float64.
+        Floating dtype of the arrays, of 32 bits or more.  States are always float64.
 
     Attributes
     ----------
     noise
-        The noise that the stream really makes.  Compute noise multipliers from *its* sensitivity.
+        The noise that the stream really makes.
     position
         Number of arrays made so far.
-    shape, scale, steps, dtype
+    shape, scale, steps, method, dtype
         As given.
 
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range, or the noise has no rational approximation (``NuFTRL(0)``: give ``steps``).
+        An argument is out of its range, the run does not fit into memory, or the noise has no rational approximation
+        (``NuFTRL(0)``: give ``steps``).
 
     Notes
     -----
@@ -181,20 +216,19 @@ class NoiseStream(Iterator[NDArray[Any]]):
     the run, it is not stationary.
 
     *Random numbers.*  Step t takes w_t as one ``rng.standard_normal(shape)``, so streams with the same seed see the
-    same w, exact or not; an exact stream draws all of them when it is made.
+    same w whatever the method; ``"transform"`` draws all of them when the stream is made.
 
-    *Accuracy.*  The arrays are right to rounding for the coefficients of ``stream.noise``, which are those asked for in
-    an exact stream and for ``FiniteNoise``; otherwise their statistics differ within ``tolerance``.
+    *Accuracy.*  The arrays are right to rounding for the coefficients of ``stream.noise``, which are those asked for by
+    ``"transform"`` and for ``FiniteNoise``; otherwise their statistics differ within ``tolerance``.
 
-    *Cost.*  Without end: memory max(number of zeros, number of poles) × size floats for a cascade, number of
-    coefficients × size for ``FiniteNoise``, and time in proportion.  Exact: memory steps × size, and
+    *Cost.*  ``"recurrence"``: memory max(number of zeros, number of poles) × size floats for a cascade, number of
+    coefficients × size for ``FiniteNoise``, and time in proportion.  ``"transform"``: memory steps × size, and
     O(steps log steps × size) time in all, at once.
 
     Examples
     --------
     >>> from corrnoise import NoiseStream, NuFTRL
     >>> stream = NoiseStream(NuFTRL(1e-3), (2, 3), rng=0)
-    >>> multiplier = stream.noise.noise_multiplier(rho=1.0)  # of the clip norm
     >>> next(stream).shape
     (2, 3)
     >>> resumed = NoiseStream.restore(stream.state())
@@ -209,7 +243,8 @@ class NoiseStream(Iterator[NDArray[Any]]):
         *,
         scale: float = 1.0,
         steps: int | None = None,
-        rng: int | np.random.SeedSequence | np.random.Generator | None = None,
+        method: Method | None = None,
+        rng: Seed = None,
         tolerance: float = 1e-6,
         dtype: DTypeLike = float,
     ) -> None:
@@ -218,24 +253,107 @@ class NoiseStream(Iterator[NDArray[Any]]):
         self.shape = tuple(checks.integer("shape", length, 0) for length in lengths)
         self.scale = checks.real("scale", scale, "(0, inf)")
         self.steps = None if steps is None else checks.integer("steps", steps, 1)
-        self.dtype = np.dtype(dtype)
-        if self.dtype.kind != "f":
-            raise ValueError(f"dtype must be a floating dtype, got {dtype!r}")
+        self.method = _checked_method(method, self.steps)
+        self.dtype = _checked_dtype(dtype)
         self.position = 0
-        self._rng = np.random.default_rng(rng)
+        self._rng = generator(rng)
         size = math.prod(self.shape)
         self._engine: _Cascade | _DelayLine | _Transform
-        if self.steps is not None:
-            self.noise: ToeplitzNoise = noise
+        if self.method == "transform":
+            assert self.steps is not None
+            fits_into_memory("steps", self.steps, 8 * self.steps * max(size, 1))
             self._engine = _Transform(noise, size, self.steps, self._rng)
         else:
             rational = noise if isinstance(noise, PoleNoise) else rational_approximation(noise, tolerance)
-            self.noise = rational
+            fits_into_memory("shape", shape, 8 * size)
             self._engine = _DelayLine(rational, size) if isinstance(rational, FiniteNoise) else _Cascade(rational, size)
+        self.noise: ToeplitzNoise = self._engine.noise
+
+    @classmethod
+    def private(
+        cls,
+        noise: ToeplitzNoise,
+        shape: int | tuple[int, ...],
+        *,
+        rho: float,
+        clip_norm: float,
+        steps: int | None,
+        max_participations: int,
+        adjacency: str = "zero-out",
+        method: Method | None = "recurrence",
+        rng: np.random.Generator | None = None,
+        tolerance: float = 1e-6,
+        dtype: DTypeLike = float,
+    ) -> Self:
+        """A stream to be added to sums of clipped gradients, with the scale that makes the run ρ-zCDP.
+
+        The run that is private releases Σ clipped gradients + noise at each step, at most ``steps`` times.
+
+        Parameters
+        ----------
+        noise, shape, method, tolerance, dtype
+            As for ``NoiseStream``.
+        rho
+            Budget of zero-concentrated differential privacy, in [1e-100, 1e100].
+        clip_norm
+            Largest norm of the gradient of an example, over all arrays of parameters together, in [1e-100, 1e100].
+        steps
+            Length of the run, after which the stream ends; None for a run of any length, which takes more noise.
+        max_participations
+            Number of steps that one example takes part in.  It must be 1.
+        adjacency
+            ``"zero-out"`` or ``"replace-one"``, which doubles the scale.
+        rng
+            None for random numbers of the operating system's seed, or a ``Generator`` whose seed is secret.  Integers
+            are refused.
+
+        Raises
+        ------
+        ValueError, TypeError
+            An argument is out of its range, or the sensitivity of the noise is infinite.
+
+        Notes
+        -----
+        The noise multiplier is ``stream.scale / clip_norm`` = γ/sqrt(2ρ), with γ = ``stream.sensitivity()``, rounded up
+        (Theorem 1.1 of arXiv 2310.06771).
+
+        Examples
+        --------
+        >>> from corrnoise import NoiseStream, NuFTRL
+        >>> run = {"rho": 0.5, "clip_norm": 2.0, "steps": 3, "max_participations": 1}
+        >>> stream = NoiseStream.private(NuFTRL(1e-3), (2, 3), **run)
+        >>> round(stream.scale, 3)  # 2 x 1.18
+        2.358
+        >>> len(list(stream))
+        3
+        """
+        checks.real("rho", rho, SCALES)
+        checks.real("clip_norm", clip_norm, SCALES)
+        if checks.integer("max_participations", max_participations, 1) != 1:
+            raise ValueError(f"max_participations must be 1, as streams cover no other, got {max_participations}")
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise TypeError(
+                f"rng must be None or a Generator whose seed is secret in a private run, got {type(rng).__name__}: "
+                "whoever knows the seed can subtract the noise"
+            )
+        stream = cls(noise, shape, steps=steps, method=method, rng=rng, tolerance=tolerance, dtype=dtype)
+        sensitivity = stream.sensitivity()
+        if not math.isfinite(sensitivity):
+            raise ValueError(f"noise must have a finite sensitivity for steps={steps!r}, got {stream.noise!r}")
+        stream.scale = safe_multiplier(sensitivity, rho, adjacency) * clip_norm
+        return stream
+
+    def sensitivity(self) -> float:
+        """An upper bound of the sensitivity γ of a run with this stream, rounding errors of its arithmetic included.
+
+        For as many steps as the stream makes; ``inf`` where no finite bound is known.  Each example in one step at
+        most, zero-out adjacency.  It covers arrays of float32 or longer types.
+        """
+        return self._engine.sensitivity(self.steps)
 
     def __next__(self) -> NDArray[Any]:
         if self.position == self.steps:
-            raise StopIteration
+            raise StopIteration(f"the stream has made its {self.steps} steps")
         if isinstance(self._engine, _Transform):
             values = self._engine.rows[self.position]
         else:
@@ -250,20 +368,22 @@ class NoiseStream(Iterator[NDArray[Any]]):
         Returns
         -------
         A dict of plain numbers, strings, lists, dicts, None and NumPy arrays, for any file format; arrays may come back
-        as nested lists.  Integers of the generator can have 128 bits.  It is a copy: later steps do not change it.  An
-        exact stream saves where its generator started, and ``restore`` makes its steps again.
+        as nested lists.  Integers of the generator can have 128 bits.  It is a copy: later steps do not change it.
+        With the method ``"transform"`` it holds where the generator started, and ``restore`` makes the steps again.
+
+        The state of a private run is secret: all noise, past and to come, follows from it.
 
         Raises
         ------
         TypeError
             The noise or the generator is of a kind of the user's own, which ``restore`` could not make again.
         """
-        generator = self._engine.start if isinstance(self._engine, _Transform) else self._rng.bit_generator.state
+        drawn = self._engine.start if isinstance(self._engine, _Transform) else self._rng.bit_generator.state
         described = {"kind": type(self.noise).__name__, **self.noise.arguments()}
-        if KINDS.get(described["kind"]) is not type(self.noise) or generator["bit_generator"] not in _GENERATORS:
+        if KINDS.get(described["kind"]) is not type(self.noise) or drawn["bit_generator"] not in _GENERATORS:
             raise TypeError(
                 f"state() needs noise out of {', '.join(KINDS)} and a generator out of {', '.join(_GENERATORS)}, "
-                f"got {described['kind']} and {generator['bit_generator']}"
+                f"got {described['kind']} and {drawn['bit_generator']}"
             )
         return {
             "format": _FORMAT,
@@ -271,9 +391,10 @@ class NoiseStream(Iterator[NDArray[Any]]):
             "shape": list(self.shape),
             "scale": self.scale,
             "steps": self.steps,
+            "method": self.method,
             "dtype": self.dtype.str,
             "position": self.position,
-            "generator": copy.deepcopy(generator),
+            "generator": copy.deepcopy(drawn),
             "memory": self._engine.memory,
         }
 
@@ -281,13 +402,21 @@ class NoiseStream(Iterator[NDArray[Any]]):
     def restore(cls, state: dict[str, Any]) -> Self:
         """Return a stream that continues, bit for bit, where ``state()`` was taken.
 
-        It has a generator of its own, also where the first stream shared one.
+        It has a generator of its own, also where the first stream shared one.  In a private run a state must be
+        continued with the gradients of one run only.
+
+        Parameters
+        ----------
+        state
+            What ``state`` of a stream returned.
 
         Raises
         ------
         ValueError
             ``state`` does not come from ``state()`` of this format, or is damaged.
         """
+        if isinstance(state, dict) and state.get("format") == _FIRST_FORMAT and "steps" in state:
+            state = {**state, "format": _FORMAT, "method": "recurrence" if state["steps"] is None else "transform"}
         if not isinstance(state, dict) or state.get("format") != _FORMAT or set(state) != set(_FIELDS):
             raise ValueError(f"state must come from NoiseStream.state() of format {_FORMAT!r}, got {state!r:.80}")
         try:
@@ -298,15 +427,17 @@ class NoiseStream(Iterator[NDArray[Any]]):
 
     @classmethod
     def _restored(cls, state: dict[str, Any]) -> Self:
-        described, generator = dict(state["noise"]), state["generator"]
+        described = dict(state["noise"])
+        drawn = state["generator"]
         noise = KINDS[checks.choice("kind", described.pop("kind"), tuple(KINDS))](**described)
-        bits = _GENERATORS[checks.choice("bit_generator", generator["bit_generator"], tuple(_GENERATORS))]()
-        bits.state = generator
+        bits = _GENERATORS[checks.choice("bit_generator", drawn["bit_generator"], tuple(_GENERATORS))]()
+        bits.state = drawn
         stream = cls(
             noise,
             tuple(state["shape"]),
             scale=state["scale"],
             steps=state["steps"],
+            method=state["method"],
             rng=np.random.Generator(bits),
             dtype=state["dtype"],
         )
@@ -319,3 +450,23 @@ class NoiseStream(Iterator[NDArray[Any]]):
                 raise ValueError(f"memory must have shape {expected.shape}, got {memory.shape}")
             stream._engine.memory = memory.reshape(expected.shape)
         return stream
+
+
+def _checked_method(method: object, steps: int | None) -> Method:
+    if method is None:
+        return "recurrence" if steps is None else "transform"
+    if checks.choice("method", method, get_args(Method)) == "recurrence":
+        return "recurrence"
+    if steps is None:
+        raise ValueError("method must be 'recurrence' without steps, got 'transform'")
+    return "transform"
+
+
+def _checked_dtype(dtype: object) -> np.dtype[Any]:
+    try:
+        found = np.dtype(dtype)  # type: ignore[call-overload]
+    except TypeError as error:
+        raise TypeError(f"dtype must be a floating dtype such as float or 'float32', got {dtype!r:.80}") from error
+    if found.kind != "f" or found.itemsize < 4:
+        raise ValueError(f"dtype must be a floating dtype of 32 bits or more, got {dtype!r:.80}")
+    return np.dtype(found)

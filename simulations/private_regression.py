@@ -18,20 +18,21 @@ from typing import Any
 import numpy as np
 
 from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.simulations.quadratic import Seed
+from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import gaussian_rho
+from corrnoise.theory.privacy import Adjacency, gaussian_rho, safe_multiplier
 
 
 @record
 class PrivateRegression(Record):
     """A private linear model, ``features @ coefficients + intercept`` in the user's units, and how private it is.
 
-    ``guarantee`` puts (ε, δ), ρ and the adjacency into words.  ``noise_multiplier`` is γ_T/sqrt(2ρ) or twice that,
+    ``guarantee`` puts (ε, δ), ρ and the adjacency into words.  ``noise_multiplier`` is γ_T/sqrt(2ρ) or twice that, with
+    a γ_T that includes the rounding errors of the stream;
     ``clip_norm`` and ``learning_rate`` are in scaled units, ``steps`` counts the examples used; the share of clipped
     gradients, ``clipped_fraction``, is computed from the data and NOT private.
     """
@@ -59,7 +60,8 @@ class PrivateRegression(Record):
             f"gradients of norm at most {self.clip_norm}, each of another example, with noise multiplier "
             f"{self.noise_multiplier} are one Gaussian mechanism (arXiv 2310.06771, Theorem 1.1; Denisov et al. 2022 "
             "for adaptive gradients).  Not covered: the clipped fraction; the number of examples; any preprocessing, "
-            "bounds or parameters chosen after a look at the data; rounding errors; the random generator."
+            "bounds or parameters chosen after a look at the data; that floating-point noise is discrete; the random "
+            "generator, and a seed that others know."
         )
 
 
@@ -75,7 +77,7 @@ def private_linear_regression(
     learning_rate: float | None = None,
     clip_norm: float = 0.1,
     steps: int | None = None,
-    adjacency: str = "zero-out",
+    adjacency: Adjacency = "zero-out",
     rng: Seed = None,
 ) -> PrivateRegression:
     """Fit a linear model with (ε, δ)-differential privacy by one pass of DP-FTRL over the data in random order.
@@ -93,10 +95,11 @@ def private_linear_regression(
     epsilon, delta, adjacency
         The budget, ε >= 0 and 0 < δ < 1, and what it protects: see ``ToeplitzNoise.noise_multiplier``.
     noise, rng
-        Correlated noise, None for ``NuFTRL(1 / steps)``, and the seed or generator of the order and the noise.
+        Correlated noise, None for ``NuFTRL(1 / steps)``, and the seed or generator of the order and the noise, None for
+        noise that nobody can repeat.  Whoever knows the seed can subtract the noise.
     learning_rate
-        η > 0 in scaled units; None for the largest of 1, ½, ¼, … at which, on features uniform within their bounds, the
-        noise alone would not move gradients beyond the clip norm.
+        η in scaled units, 0 < η <= 2: larger ones diverge on rows of length 1.  None for the largest of 1, ½, ¼, … at
+        which, on features uniform within their bounds, the noise alone would not move gradients beyond the clip norm.
     clip_norm
         G > 0 in scaled units, in which gradients are at most 1 long at the start.
     steps
@@ -113,16 +116,23 @@ def private_linear_regression(
     clip_norm = checks.real("clip_norm", clip_norm, "(0, inf)")
     noise = NuFTRL(1 / steps) if noise is None else checked_noise(noise)
     rho = gaussian_rho(epsilon, delta)
-    multiplier = noise.noise_multiplier(rho, steps, adjacency=adjacency)
-    rate = _default_learning_rate(noise, multiplier, x.shape[1]) if learning_rate is None else learning_rate
-    eta, length = checks.real("learning_rate", rate, "(0, inf)"), math.sqrt(x.shape[1] + 1)
+    if learning_rate is not None:
+        checks.real("learning_rate", learning_rate, "(0, 2]")
+    random = generator(rng)
+    order = random.permutation(y.size)[:steps]
+    length = math.sqrt(x.shape[1] + 1)
+    stream = NoiseStream(noise, x.shape[1] + 1, steps=steps, rng=random)
+    multiplier = safe_multiplier(stream.sensitivity(), rho, adjacency)
+    if not math.isfinite(multiplier):
+        raise ValueError(f"noise must have a finite sensitivity for steps={steps}, got {noise!r}")
+    stream.scale = multiplier * clip_norm
+    eta = _default_learning_rate(noise, multiplier, x.shape[1]) if learning_rate is None else float(learning_rate)
 
     rows = np.column_stack([np.clip((x - centre) / half, -1, 1), np.ones(y.size)]) / length
     scaled = np.clip((y - middle) / unit, -1, 1)
-    generator = np.random.default_rng(rng)
-    order = generator.permutation(y.size)[:steps]
-    stream = NoiseStream(noise, rows.shape[1], scale=multiplier * clip_norm, steps=steps, rng=generator)
-    theta, total, clipped = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
+    theta = np.zeros(rows.shape[1])
+    total = np.zeros(rows.shape[1])
+    clipped = 0
     for t, (i, correlated) in enumerate(zip(order, stream, strict=True)):
         gradient, norm = _clipped_gradient(theta, rows[i], scaled[i], clip_norm)
         theta -= eta * (gradient + correlated)
@@ -139,7 +149,7 @@ def _range(name: str, bounds: tuple[ArrayLike, ArrayLike], shape: tuple[int, ...
     """Centre and half-width of (low, high)."""
     ends = [checks.reals(name, end) for end in bounds] if isinstance(bounds, tuple) else []
     if len(ends) != 2 or any(end.shape not in ((), shape) for end in ends) or not (ends[0] < ends[1]).all():
-        raise ValueError(f"{name} must be (low, high), low < high, numbers or of shape {shape}, got {bounds!r}")
+        raise ValueError(f"{name} must be (low, high), low < high, numbers or of shape {shape}, got {bounds!r:.80}")
     return (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
 
 

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.standard_errors import inflation, long_run_error
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.support.progress import progress_line
@@ -55,111 +56,201 @@ _APPROXIMATION = 1e-8  # relative error of the rational noise, and the least of 
 _RELAXATIONS = 6.0  # of burn-in: what is left of the start is exp(-12) of it
 _BATCHES = 256
 
-Seed = int | np.random.SeedSequence | np.random.Generator | None
+
+# -- one chain: every step draws inputs and noise, records the error, and advances -------------------------------------
+
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _chain(  # type: ignore[no-untyped-def]  # noqa: C901
-    rng, inputs, freedom, rates, roots, residual, step_noise, head, gains, poles, clip_norm, controls, burn_in, edges,
-    phi, sums, stopped
-):  # fmt: skip
+class _Inputs(NamedTuple):
+    """The law of the inputs' coordinates: its number among ``INPUTS``, and the degrees of freedom of Student's t."""
+
+    code: int
+    freedom: float
+
+
+class _Filter(NamedTuple):
+    """Rational noise: coefficients of a delay line, then sections with these gains and poles."""
+
+    head: Array
+    gains: Array
+    poles: Array
+
+
+class _Memory(NamedTuple):
+    """What the filter keeps: the last draws, shape (coefficients, d), and the state of each section, (sections, d)."""
+
+    ring: Array
+    states: Array
+
+
+class _Dynamics(NamedTuple):
+    """A step: x_j = η λ_j and sqrt(λ_j), shape (d,); standard deviations of ξ and η w; the clip norm G or ``inf``."""
+
+    rates: Array
+    roots: Array
+    residual: float
+    step_noise: float
+    clip_norm: float
+
+
+class _Iterates(NamedTuple):
+    """φ, its linear part φ⁰, and the next term φ¹, shape (d,) each."""
+
+    phi: Array
+    linear: Array
+    second: Array
+
+
+class _Products(NamedTuple):
+    """⟨z, φ⟩, ⟨z, φ⁰⟩, ‖φ‖², ‖φ − φ⁰‖² and ‖φ − φ⁰ − φ¹‖² at one step."""
+
+    seen: float
+    seen_linear: float
+    energy: float
+    delta: float
+    delta1: float
+
+
+@_jit
+def _draw_inputs(rng, inputs, z):  # type: ignore[no-untyped-def]
+    """Fill ``z`` with independent coordinates of mean 0 and variance 1."""
+    freedom = inputs.freedom
+    if inputs.code == 0:
+        for j in range(z.size):
+            z[j] = rng.standard_normal()
+    elif inputs.code == 1:
+        width = math.sqrt(12.0)
+        for j in range(z.size):
+            z[j] = width * (rng.random() - 0.5)
+    elif inputs.code == 2:
+        for j in range(z.size):
+            z[j] = 1.0 if rng.random() < 0.5 else -1.0
+    else:
+        spread = math.sqrt((freedom - 2) / freedom)
+        for j in range(z.size):
+            z[j] = spread * rng.standard_normal() / math.sqrt(rng.chisquare(freedom) / freedom)
+
+
+@_jit
+def _draw_noise(rng, rational, memory, newest, n):  # type: ignore[no-untyped-def]
+    """Fill ``n`` with the next correlated noise; return the row of the newest draw in the ring."""
+    head, gains, poles = rational
+    ring, states = memory
+    taps = head.size
+    if taps == 1:
+        first = head[0]
+        for j in range(n.size):
+            n[j] = first * rng.standard_normal()
+    else:
+        newest = (newest + taps - 1) % taps
+        for j in range(n.size):
+            ring[newest, j] = rng.standard_normal()
+            n[j] = 0.0
+        for k in range(taps):
+            row = (newest + k) % taps
+            beta = head[k]
+            for j in range(n.size):
+                n[j] += beta * ring[row, j]
+    for i in range(poles.size):
+        gain = gains[i]
+        pole = poles[i]
+        for j in range(n.size):
+            x = n[j]
+            u = states[i, j]
+            n[j] = x + gain * u
+            states[i, j] = u + (x - pole * u)
+    return newest
+
+
+@_jit
+def _products(z, iterates, controls):  # type: ignore[no-untyped-def]
+    """The inner products and squares that a step needs; without ``controls`` only those of φ."""
+    phi, linear, second = iterates
+    seen, seen_linear, energy, delta, delta1 = 0.0, 0.0, 0.0, 0.0, 0.0
+    if controls:
+        for j in range(z.size):
+            rest = phi[j] - linear[j]
+            left = rest - second[j]
+            seen += z[j] * phi[j]
+            seen_linear += z[j] * linear[j]
+            energy += phi[j] * phi[j]
+            delta += rest * rest
+            delta1 += left * left
+    else:
+        for j in range(z.size):
+            seen += z[j] * phi[j]
+            energy += phi[j] * phi[j]
+    return _Products(seen, seen_linear, energy, delta, delta1)
+
+
+@_jit
+def _clipping_factor(z, dynamics, error):  # type: ignore[no-untyped-def]
+    """The factor min(1, G/norm) of the gradient z_j sqrt(λ_j) ``error``."""
+    if not math.isfinite(dynamics.clip_norm):
+        return 1.0
+    roots = dynamics.roots
+    length = 0.0
+    for j in range(z.size):
+        length += roots[j] * roots[j] * z[j] * z[j]
+    norm = abs(error) * math.sqrt(length)
+    return dynamics.clip_norm / norm if norm > dynamics.clip_norm else 1.0
+
+
+@_jit
+def _advance(z, n, xi, error, seen_linear, dynamics, iterates, controls):  # type: ignore[no-untyped-def]
+    """One step of φ with the clipped ``error``; with ``controls`` also of φ⁰ and φ¹."""
+    rates, roots, step_noise = dynamics.rates, dynamics.roots, dynamics.step_noise
+    phi, linear, second = iterates
+    if controls:
+        for j in range(z.size):
+            x = rates[j]
+            drive = step_noise * roots[j] * n[j]
+            second[j] += x * (linear[j] - second[j] - z[j] * seen_linear)
+            linear[j] += x * (z[j] * xi - linear[j]) - drive
+            phi[j] -= x * z[j] * error + drive
+    else:
+        for j in range(z.size):
+            phi[j] -= rates[j] * z[j] * error + step_noise * roots[j] * n[j]
+
+
+@_jit
+def _chain(rng, inputs, rational, dynamics, start, controls, burn_in, edges, sums, stopped):  # type: ignore[no-untyped-def]
     """Run one chain; add ‖φ‖² and, with ``controls``, ‖φ − φ⁰‖², ‖φ − φ⁰ − φ¹‖² to ``sums`` (batches, 3).
 
     Batch b holds the steps from ``edges[b]`` to ``edges[b + 1]``.  Returns the sum of ‖φ‖⁴ and the number of clipped
     gradients over the recorded steps.  Sums are ``inf`` once φ exceeds the range of floats.  ``stopped`` ends the run.
     """
-    d, sections, taps = rates.size, poles.size, head.size
+    d = start.size
     z, n = np.empty(d), np.empty(d)
-    linear, second = phi.copy(), np.zeros(d)
-    states, ring = np.zeros((sections, d)), np.zeros((taps, d))
-    clips = math.isfinite(clip_norm)
-    width = math.sqrt(12.0)
-    spread = math.sqrt((freedom - 2) / freedom) if freedom > 2 else 1.0
-    first = head[0]
-    newest, b = 0, 0
-    squares, clipped = 0.0, 0
+    iterates = _Iterates(start.copy(), start.copy(), np.zeros(d))
+    memory = _Memory(np.zeros((rational.head.size, d)), np.zeros((rational.poles.size, d)))
+    newest, batch, clipped = 0, 0, 0
+    fourth_powers = 0.0
     for t in range(-burn_in, edges[-1]):
-        if inputs == 0:
-            for j in range(d):
-                z[j] = rng.standard_normal()
-        elif inputs == 1:
-            for j in range(d):
-                z[j] = width * (rng.random() - 0.5)
-        elif inputs == 2:
-            for j in range(d):
-                z[j] = 1.0 if rng.random() < 0.5 else -1.0
-        else:
-            for j in range(d):
-                z[j] = spread * rng.standard_normal() / math.sqrt(rng.chisquare(freedom) / freedom)
-        xi = residual * rng.standard_normal() if residual > 0 else 0.0
-
-        if taps == 1:
-            for j in range(d):
-                n[j] = first * rng.standard_normal()
-        else:
-            newest = (newest + taps - 1) % taps
-            for j in range(d):
-                ring[newest, j] = rng.standard_normal()
-                n[j] = 0.0
-            for k in range(taps):
-                row, beta = (newest + k) % taps, head[k]
-                for j in range(d):
-                    n[j] += beta * ring[row, j]
-        for i in range(sections):
-            gain, pole = gains[i], poles[i]
-            for j in range(d):
-                x, u = n[j], states[i, j]
-                n[j] = x + gain * u
-                states[i, j] = u + (x - pole * u)
-
-        seen, seen_linear, energy, delta, delta1 = 0.0, 0.0, 0.0, 0.0, 0.0
-        if controls:
-            for j in range(d):
-                rest = phi[j] - linear[j]
-                left = rest - second[j]
-                seen += z[j] * phi[j]
-                seen_linear += z[j] * linear[j]
-                energy += phi[j] * phi[j]
-                delta += rest * rest
-                delta1 += left * left
-        else:
-            for j in range(d):
-                seen += z[j] * phi[j]
-                energy += phi[j] * phi[j]
-        if t >= edges[b + 1]:
-            b += 1
-        if not energy < 1e300:
-            sums[b:] = math.inf
+        _draw_inputs(rng, inputs, z)
+        xi = dynamics.residual * rng.standard_normal() if dynamics.residual > 0 else 0.0
+        newest = _draw_noise(rng, rational, memory, newest, n)
+        found = _products(z, iterates, controls)
+        if t >= edges[batch + 1]:
+            batch += 1
+        if not found.energy < 1e300:
+            sums[batch:] = math.inf
             return math.inf, clipped
         if stopped[0]:
-            return squares, clipped
-        factor = 1.0
-        if clips:
-            length = 0.0
-            for j in range(d):
-                length += roots[j] * roots[j] * z[j] * z[j]
-            norm = abs(seen - xi) * math.sqrt(length)
-            if norm > clip_norm:
-                factor = clip_norm / norm
-                clipped += t >= 0
+            return fourth_powers, clipped
+        factor = _clipping_factor(z, dynamics, found.seen - xi)
         if t >= 0:
-            sums[b, 0] += energy
-            sums[b, 1] += delta
-            sums[b, 2] += delta1
-            squares += energy * energy
+            sums[batch, 0] += found.energy
+            sums[batch, 1] += found.delta
+            sums[batch, 2] += found.delta1
+            fourth_powers += found.energy * found.energy
+            clipped += factor < 1
+        _advance(z, n, xi, factor * (found.seen - xi), found.seen_linear, dynamics, iterates, controls)
+    return fourth_powers, clipped
 
-        error = factor * (seen - xi)
-        if controls:
-            for j in range(d):
-                x = rates[j]
-                drive = step_noise * roots[j] * n[j]
-                second[j] += x * (linear[j] - second[j] - z[j] * seen_linear)
-                linear[j] += x * (z[j] * xi - linear[j]) - drive
-                phi[j] -= x * z[j] * error + drive
-        else:
-            for j in range(d):
-                phi[j] -= rates[j] * z[j] * error + step_noise * roots[j] * n[j]
-    return squares, clipped
+
+# -- what simulations return -------------------------------------------------------------------------------------------
 
 
 @record
@@ -241,16 +332,14 @@ def relaxation_rate(problem: QuadraticProblem) -> float:
 
 
 class _Engine(NamedTuple):
-    """The rational noise to run, with its taps, gains and poles."""
+    """The rational noise to run, as a record and as a filter."""
 
     noise: ToeplitzNoise
-    head: Array
-    gains: Array
-    poles: Array
+    filter: _Filter
 
     def relaxation_rate(self) -> float:
         """How fast the variances of the slowest section relax."""
-        return 2 * float(np.minimum(self.poles, 2 - self.poles).min(initial=0.5))
+        return 2 * float(np.minimum(self.filter.poles, 2 - self.filter.poles).min(initial=0.5))
 
 
 _rational = functools.lru_cache(maxsize=64)(rational_approximation)
@@ -268,10 +357,10 @@ def _engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> _Engine:
         if (np.abs(errors) <= _APPROXIMATION).all():
             break
     if isinstance(rational, FiniteNoise):
-        return _Engine(rational, rational.values.copy(), np.empty(0), np.empty(0))
+        return _Engine(rational, _Filter(rational.values.copy(), np.empty(0), np.empty(0)))
     assert isinstance(rational, PoleNoise)
     zeros, poles = rational.sections()
-    return _Engine(rational, np.ones(1), zeros - poles, poles)
+    return _Engine(rational, _Filter(np.ones(1), zeros - poles, poles))
 
 
 def rational_noise(problem: QuadraticProblem, noise: ToeplitzNoise) -> ToeplitzNoise:
@@ -304,31 +393,25 @@ def _run_chains(
     threads: int | None,
     progress: bool | None,
 ) -> _Chains:
-    entropy = np.random.default_rng(rng).integers(2**32, size=8)
+    entropy = generator(rng).integers(2**32, size=8)
     seeds = np.random.SeedSequence(entropy.tolist()).spawn(chains)
     sums, stopped = np.zeros((chains, edges.size - 1, 3)), np.zeros(1, np.bool_)
     roots = np.sqrt(problem.eigenvalues)
     step_noise = problem.learning_rate * math.sqrt(variance)
     # a power of two, so that squares stay in the range of floats and nothing is rounded
     unit = 2.0 ** math.frexp(max(problem.residual_std, step_noise * roots.max(), np.abs(start).max()))[1]
+    dynamics = _Dynamics(problem.rates, roots, problem.residual_std / unit, step_noise / unit, clip_norm / unit)
 
     def one(index: int) -> tuple[float, int]:
         squares, clipped = _chain(
             np.random.Generator(np.random.SFC64(seeds[index])),
-            moments.code,
-            moments.freedom,
-            problem.rates,
-            roots,
-            problem.residual_std / unit,
-            step_noise / unit,
-            engine.head,
-            engine.gains,
-            engine.poles,
-            clip_norm / unit,
+            _Inputs(moments.code, moments.freedom),
+            engine.filter,
+            dynamics,
+            start / unit,
             controls,
             burn_in,
             edges,
-            start / unit,
             sums[index],
             stopped,
         )
@@ -395,6 +478,10 @@ def simulate(
         Number of threads; None for all cores.
     progress
         Show progress on standard error; None for: if it is a terminal.
+    rho
+        Budget of zero-concentrated differential privacy.
+    clip_norm
+        G, the norm to which gradients are clipped and by which the noise is scaled.
 
     Raises
     ------
@@ -405,9 +492,20 @@ def simulate(
     -----
     RuntimeWarning
         The fourth moments diverge: the mean converges, but its standard error means nothing.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> problem = cn.MeanEstimation(0.1)
+    >>> noise = cn.NuFTRL(0.1)
+    >>> run = cn.simulate(problem, noise, steps=1000, chains=4, rng=1, progress=False)
+    >>> bool(abs(run.mean - problem.stationary_error(noise)) < 6 * run.standard_error)
+    True
     """
     moments = _checked(problem, noise, inputs)
-    steps, chains = checks.integer("steps", steps, 1), checks.integer("chains", chains, 1)
+    steps = checks.integer("steps", steps, 1)
+    chains = checks.integer("chains", chains, 1)
+    clip = checks.boolean("clip", clip)
     if not clip:
         _refuse_unstable(problem, moments)
     if math.isinf(noise_variance(noise, rho, clip_norm)):
@@ -416,7 +514,7 @@ def simulate(
     variance = noise_variance(engine.noise, rho, clip_norm)
     if burn_in is None:
         rate = relaxation_rate(problem) if problem.instability() < 1 else float(problem.rates.min())
-        burn_in = math.ceil(2 * _RELAXATIONS / min(rate, engine.relaxation_rate())) + engine.head.size
+        burn_in = math.ceil(2 * _RELAXATIONS / min(rate, engine.relaxation_rate())) + engine.filter.head.size
     burn_in = checks.integer("burn_in", burn_in, 0)
     edges = _edges(steps, min(_BATCHES, steps))
     found = _run_chains(
@@ -511,8 +609,12 @@ def simulate_learning_curve(
     ``inf``.
     """
     moments = _checked(problem, noise, inputs)
-    steps, chains = checks.integer("steps", steps, 1), checks.integer("chains", chains, 2)
+    steps = checks.integer("steps", steps, 1)
+    chains = checks.integer("chains", chains, 2)
+    clip = checks.boolean("clip", clip)
     points = min(checks.integer("points", points, 1), steps)
+    if horizon is not None and steps - 1 > checks.integer("horizon", horizon, 1):  # the last is θ_{steps−1}
+        raise ValueError(f"steps must be at most the horizon {horizon} + 1, the run is private up to it, got {steps}")
     offset = checks.scalar_or_vector("initial_offset", initial_offset, "(-inf, inf)", problem.eigenvalues.size)
     engine = _engine(problem, noise)
     variance = noise_variance(engine.noise, rho, clip_norm, horizon)

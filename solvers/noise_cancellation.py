@@ -1,72 +1,81 @@
-"""The best noise of a machine: of all noises, and of those with one vector of memory."""
+"""The best noise of a machine: of all noises, and of those with one vector of memory.
+
+Over its participations a machine releases prefix sums, so the mean variance of its noise is the squared mean error of
+``PrefixSums`` in a run of n steps.  The regret energy 1ᵀΣ1 + tr Σ is that of the workload with one more row, the sum of
+all prefix sums.  Both optima, with their rigorous lower bounds, are those of ``matrix_factorisation.dense``.
+"""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize_scalar
 
-from corrnoise.theory.noise_cancellation.lower_bounds import (
-    CertifiedNoise,
-    Objective,
-    objective_lower_bound,
-    objective_value,
-    workload,
-)
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, FactorisedNoise
+from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums, Workload
+from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, FactorisedNoise, MachineNoise
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+
+Objective = Literal["mean_variance", "regret_energy"]
+OBJECTIVES = ("mean_variance", "regret_energy")
 
 
-def optimal_machine_noise(
-    participations: int, objective: Objective, *, tolerance: float = 1e-6, iterations: int = 2000
-) -> CertifiedNoise:
+@record
+class CertifiedNoise(Record):
+    """A noise, its objective at equal privacy, and a lower bound of that of every noise.
+
+    Attributes
+    ----------
+    noise
+        The noise.
+    value
+        ``noise.mean_variance(n)`` or ``noise.regret_energy(n)``.
+    lower_bound
+        No Gaussian noise that does not depend on the data has less, whatever its memory; rigorous.
+    """
+
+    noise: FactorisedNoise
+    value: float
+    lower_bound: float
+
+
+def objective_value(noise: MachineNoise, participations: int, objective: Objective) -> float:
+    """``noise.mean_variance(participations)`` or ``noise.regret_energy(participations)``, by name."""
+    if checks.choice("objective", objective, OBJECTIVES) == "mean_variance":
+        return noise.mean_variance(participations)
+    return noise.regret_energy(participations)
+
+
+def optimal_machine_noise(participations: int, objective: Objective, *, tolerance: float = 1e-6) -> CertifiedNoise:
     """The noise with the least ``objective`` at equal privacy, and a certificate.
 
     Parameters
     ----------
     participations
-        n >= 1; time O(n³) an iteration.
+        n in [1, 4096].  Matrices of n × n are made; for the regret energy in every iteration.
     objective
         ``"mean_variance"`` or ``"regret_energy"``.
     tolerance
-        Relative gap between value and lower bound at which the iteration ends, in (0, 1).
-    iterations
-        The largest number of iterations; after that the record says how far it came.
+        Relative gap between value and lower bound at which the search ends, in [1e-15, 1].
 
-    Notes
-    -----
-    The fixed point d = diag (D^½QD^½)^½ by iteration.  Every iterate is a noise, with its exact value, and a lower
-    bound.
+    Examples
+    --------
+    >>> best = optimal_machine_noise(10, "mean_variance")
+    >>> round(best.value, 5), best.value / best.lower_bound - 1 < 1e-6
+    (2.42158, True)
     """
     n = checks.integer("participations", participations, 1)
-    tolerance = checks.real("tolerance", tolerance, "(0, 1)")
-    f = workload(n, objective)
-    q = f.T @ f
-    d = np.ones(n)
-    for step in range(checks.integer("iterations", iterations, 1)):
-        root = np.sqrt(d)
-        values, vectors = np.linalg.eigh(root[:, np.newaxis] * q * root)
-        square_root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-        updated = np.diag(square_root).copy()
-        if step % 10 == 9 or np.abs(updated / d - 1).max() < tolerance / 10 or step == iterations - 1:
-            strategy_gram = square_root / np.outer(root, root)
-            noise = _factorised(strategy_gram)
-            value = objective_value(noise, n, objective)
-            bound = objective_lower_bound(d, objective)
-            if value <= bound * (1 + tolerance):
-                break
-        d = updated
-    return CertifiedNoise(noise=noise, value=value, lower_bound=bound)
-
-
-def _factorised(gram: Array) -> FactorisedNoise:
-    """The noise with Σ = A X⁻¹ Aᵀ for X = ``gram``, scaled to largest energy 1."""
-    n = gram.shape[0]
-    gram = gram / np.diag(gram).max()
-    # X = CᵀC with lower-triangular C, by a Cholesky decomposition in reverse order; then P = A C⁻¹.
-    strategy = np.linalg.cholesky(gram[::-1, ::-1])[::-1, ::-1].T
-    factor = np.tril(np.ones((n, n))) @ np.linalg.inv(strategy)
-    return FactorisedNoise(np.tril(factor))
+    mean = checks.choice("objective", objective, OBJECTIVES) == "mean_variance"
+    ones = np.tril(np.ones((n, n)))
+    workload: Workload = PrefixSums(n) if mean else MatrixWorkload(np.vstack([ones, ones.sum(axis=0)]))
+    found = optimal_single_participation(workload, tolerance=checks.real("tolerance", tolerance, "[1e-15, 1]") / 4)
+    factor = solve_triangular(found.mechanism().strategy(), ones.T, lower=True, trans="T").T  # A C⁻¹
+    noise = FactorisedNoise(np.tril(factor))
+    rows = 1 if mean else n + 1
+    return CertifiedNoise(noise, objective_value(noise, n, objective), rows * found.lower_bound**2 * (1 - 1e-15))
 
 
 def best_cancelling_noise(participations: int, objective: Objective) -> CancellingNoise:

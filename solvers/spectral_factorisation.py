@@ -1,10 +1,11 @@
 """Spectral factorisation: the causal, minimum-phase noise with a given power spectrum.
 
-The Fourier coefficients of log |B|² are twice the cepstrum of B (Kolmogorov, Szegő).  They fall geometrically, by the
-distance of the nearest singularity of log |B|² from the unit circle: a feature of width δ at frequency 0 takes 36/δ of
-them.  In the all-pass variable of ``mechanisms.cepstral`` with 1 − a = sqrt(δ) features of all widths from δ to 1
-become at least sqrt(δ) wide, so that 36/sqrt(δ) do.  Several warps 1 − |a| = 2^{−j} are tried on growing grids, first
-all, then those in which log |B|² is smoothest, until the cepstrum falls below rounding.
+The Fourier coefficients of log |B|² are twice the cepstrum of B (Kolmogorov, Szegő).  They decrease geometrically, at a
+rate given by the distance of the nearest singularity of log |B|² from the unit circle.  A feature of width δ at
+frequency 0 needs 36/δ coefficients.  In the all-pass variable of ``mechanisms.cepstral`` with 1 − a = sqrt(δ) all
+features of widths from δ to 1 become at least sqrt(δ) wide, and 36/sqrt(δ) coefficients suffice.  Several warps
+1 − |a| = 2^{−j} are tried on growing grids, until the cepstrum falls below rounding.  Small grids try all warps, large
+grids those in which log |B|² is smoothest.
 
 References
 ----------
@@ -29,18 +30,18 @@ from corrnoise.theory.numerics.checks import Array
 PowerSpectrum = Callable[[Array], Array]
 
 _GRIDS = [2**10, 2**12, 2**14, 2**16, 2**18]
-_ALL_WARPS = 2**12  # the largest grid on which all of them are tried
+_ALL_WARPS = 2**12  # the largest grid on which all warps are tried
 _WARPS = [0.0, *(sign * (1 - 2.0**-j) for j in range(1, 21) for sign in (1, -1))]
 _KEPT = 4  # warps that are tried on larger grids
-_SETTLED = 1e-12  # norm of the upper half of the cepstrum
-_REPRODUCED = 8e-11  # relative, of |B|², at the frequencies of the check
+_SETTLED = 1e-12  # largest norm of the upper half of a cepstrum that is accepted
+_REPRODUCED = 8e-11  # largest relative error of |B|² at the frequencies of the check
 _NEAR = np.geomspace(1e-9, 0.5, 400)
 _CHECKED = np.concatenate([_NEAR, np.linspace(0.5, np.pi - 0.5, 1001)[1:-1], np.pi - _NEAR[::-1]])
 
 
 def _logarithm(power: PowerSpectrum, frequencies: Array) -> Array:
-    """Log |B|² at ``frequencies``, all of which the callable must answer."""
-    values = np.asarray(power(frequencies.copy()))  # the callable may work in place
+    """Log |B|² at ``frequencies``; raise ``ValueError`` for values that are not positive and finite."""
+    values = np.asarray(power(frequencies.copy()))  # a copy, because the callable may work in place
     if values.shape != frequencies.shape or values.dtype.kind not in "iuf":
         raise ValueError(
             f"power must return real numbers in the shape of its argument, {frequencies.shape}, "
@@ -68,7 +69,7 @@ class _Attempt:
     def at(cls, power: PowerSpectrum, checked: Array, warp: float, grid: int) -> _Attempt:
         """Sample at φ = π (k + ½)/grid, never at the ends, where some formulas are 0/0.
 
-        ``checked`` is log |B|² at the frequencies of the check: what the grid has not seen is rough, too.
+        ``checked`` is log |B|² at the frequencies of the check.  Features that the grid misses count as roughness.
         """
         angles = (np.arange(grid) + 0.5) * (np.pi / grid)
         sine = np.sin(angles / 2)
@@ -81,13 +82,13 @@ class _Attempt:
         return cls(warp, cepstrum, float(np.linalg.norm(cepstrum[grid // 2 :])), float(roughness))
 
     def noise(self) -> CepstralNoise:
-        """What is left when the end that is no more than its upper half, mere rounding, is cut off."""
+        """Noise with the cepstrum cut off where the rest is no larger than rounding, the norm of its upper half."""
         left = np.sqrt(np.cumsum(np.square(self.cepstrum[::-1])))[::-1]
         return CepstralNoise(self.cepstrum[left > max(2 * self.tail, 1e-16)], self.warp)
 
 
 def _deviation(noise: CepstralNoise, checked: Array) -> float:
-    """The largest relative difference of |B|² from a constant times the power spectrum, at frequencies of no grid."""
+    """The largest relative difference of |B|² from a constant times the power spectrum, between the grid points."""
     return float(np.expm1(np.ptp(np.log(noise.power_spectrum(_CHECKED)) - checked)))
 
 
@@ -97,29 +98,38 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     Parameters
     ----------
     power
-        |B|² as a function of an array of frequencies in (0, π), in radians a step, that returns positive numbers in
-        the same shape.  Any scale; even in ω, and accurate near 0, to a relative error of 1e-14 or so (in terms of
-        sin²(ω/2), never of 1 − cos ω).  The power spectrum of ``ProductNoise`` (``NuFTRL``, …) or ``CepstralNoise``
-        itself, ``noise.power_spectrum``, gives back that noise.
+        |B|² on any scale, as a function of an array of frequencies in (0, π), in radians a step, that returns positive
+        numbers in the same shape.  It must be accurate near 0 to a relative error of about 1e-14, so it should be
+        written in terms of sin²(ω/2), never of 1 − cos ω.  If it is ``noise.power_spectrum`` of ``ProductNoise``
+        (``NuFTRL``, …) or ``CepstralNoise``, the result is that noise.
 
     Returns
     -------
-    ``CepstralNoise``, whose |B|² is ``power`` divided by a constant, exp of the mean of log ``power``: the scale of B
-    is not free once β_0 = 1.  To 1e-10 relative at all frequencies, for features as narrow as 1e-6 at ω = 0 or
-    1e-5 at ω = π, where a float64 frequency says no more, and 3e-4 between them.
+    ``CepstralNoise``.  Its |B|² is ``power`` divided by exp of the mean of log ``power``, because β_0 = 1 fixes the
+    scale.  The relative error is 1e-10 at all frequencies, for features that are at least 1e-6 wide at ω = 0, 1e-5 at
+    ω = π, and 3e-4 between.  (Frequencies in float64 do not resolve narrower features at π.)
 
     Raises
     ------
     ValueError
         A value of ``power`` is not positive and finite, or has a wrong shape.
     ArithmeticError
-        No cepstrum settles on a quarter of a million frequencies: narrower features, narrow ones at both ends, a zero
-        or pole on the unit circle (as of ν-DP-FTRL with ν = 0, whose memory never ends), jumps, or rounding errors.
+        No cepstrum converges on a quarter of a million frequencies.  The reason may be narrower features, narrow
+        features at both ends, a zero or pole on the unit circle (as for ν-DP-FTRL with ν = 0), jumps, or rounding
+        errors.
 
     Notes
     -----
-    The callable is all that is known of the spectrum: a line much narrower than 3e-4 that lies between all frequencies
-    at which it is called goes unnoticed, and is missing in the result.
+    The spectrum is known only at the frequencies at which ``power`` is called.  A line much narrower than 3e-4 between
+    these frequencies goes unnoticed and is missing in the result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import corrnoise as cn
+    >>> noise = cn.noise_from_power_spectrum(lambda frequencies: 0.25 + 2 * np.sin(frequencies / 2) ** 2)
+    >>> noise.coefficients(2).round(6)
+    array([ 1. , -0.5])
     """
     if not callable(power):
         raise TypeError(f"power must be a function of an array of frequencies, got {power!r}")
@@ -127,7 +137,8 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     if isinstance(owner, ProductNoise | CepstralNoise) and power == owner.power_spectrum:
         return owner
     checked = _logarithm(power, _CHECKED)
-    warps, deviation = _WARPS, None
+    warps = _WARPS
+    deviation = None
     for grid in _GRIDS:
         attempts = [_Attempt.at(power, checked, warp, grid) for warp in warps]
         settled = [attempt.noise() for attempt in attempts if attempt.tail <= _SETTLED]

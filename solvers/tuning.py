@@ -1,18 +1,19 @@
 """Tuning by exact formulas: the best noise of a family, and the best learning rate of a run.
 
-The noise enters the stationary error (formula E1 of ``theory.problems.quadratic``) through γ_∞² Σ_j g_j b(x_j) alone.
-``best_nu`` minimises this over ν-DP-FTRL, ``best_damping`` over anti-PGD, and ``corrnoise.solvers.optimal_noise`` over
-all noise.  (For strongly convex losses ``best_nu`` minimises the bound.)  ``best_learning_rate`` minimises the exact
-expected error after a given number of steps (formula E2), with noise that may be tuned anew at each learning rate:
+The stationary error (formula E1 of ``theory.problems.quadratic``) depends on the noise through γ_∞² Σ_j g_j b(x_j)
+only.  ``best_nu`` minimises this over ν-DP-FTRL, ``best_damping`` over anti-PGD, and
+``corrnoise.solvers.optimal_noise`` over all noise.  (For strongly convex losses ``best_nu`` minimises the bound.)
+``best_learning_rate`` minimises the exact expected error after a given number of steps (formula E2).  The noise may be
+tuned anew at each learning rate:
 
     best_learning_rate(problem, 1000, optimal_noise, initial_offset=1.0)
     best_learning_rate(problem, 1000, lambda p: NuFTRL(best_nu(p)), initial_offset=1.0)
 
-The result depends on the problem only, not on any data: tuning in this way costs no privacy.
+The result depends on the problem only, not on any data, so tuning in this way uses no privacy budget.
 
-A long run in many dimensions takes a long learning curve for every learning rate that is tried.  The search therefore
-takes shorter sums there: eigenvalues between two powers of 2 are replaced by a Gauss rule of 12 nodes with weights,
-and noise with many factors by noise with few poles.  The error at the result is exact again.
+The search computes one learning curve for every learning rate that it tries.  For long runs in many dimensions it uses
+shorter sums: eigenvalues between two powers of 2 are replaced by a Gauss rule of 12 nodes with weights, and noise with
+many factors by noise with few poles.  The error that is returned is exact.
 
 References
 ----------
@@ -31,54 +32,36 @@ from typing import Any
 import numba
 import numpy as np
 from scipy import special
-from scipy.optimize import minimize_scalar
 
-from corrnoise.solvers.optimal_noise import check_stable
+from corrnoise.solvers.grid_minimum import smallest_minimum
+from corrnoise.solvers.optimal_noise import check_stable, optimal_noise
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.pole_sums import condensed
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, unit_variance
+from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
-from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from corrnoise.theory.problems.strongly_convex import Criterion, StronglyConvex
 
-_SPACING = 0.5  # of a first grid, on a logarithmic scale
-_WIDTH = 1e-9  # of the interval that is left around a minimum in the end
-_BOUND_SPACING = 2.0  # the same for bounds
-_BOUND_WIDTH = 1e-2
-_PROMISING = 3.0  # a grid point is no further above the minimum beside it
+_SPACING = 0.5  # of the first grid, on a logarithmic scale
+_WIDTH = 1e-9  # of the interval that is left around a minimum at the end
+_BOUND_SPACING = 2.0  # as _SPACING, for bounds
+_BOUND_WIDTH = 1e-2  # as _WIDTH, for bounds
 _CLOSE = 6.0  # logit of the largest share of the stability limit that is tried
-_GAIN = 1e-12  # relative decrease of the error that is more than rounding
-_LONG = 1e6  # steps × dimension from which on the search takes shorter sums
-_FEW_FACTORS = 40  # noise with more is replaced by noise with poles
-_TOLERANCE = 1e-12  # of these
+_GAIN = 1e-12  # smallest relative decrease of the error that is not rounding
+_LONG = 1e6  # steps × dimension above which the search uses shorter sums
+_FEW_FACTORS = 40  # noise with more factors is replaced by noise with poles
+_TOLERANCE = 1e-12  # of that replacement
 
 
 def _at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
     """The same problem at another learning rate."""
     return type(problem)(**{**problem.arguments(), "learning_rate": learning_rate})
-
-
-def _refined(
-    function: Callable[[float], float], points: Array, values: Array, width: float = _WIDTH
-) -> tuple[float, float]:
-    """The smallest minimum of ``function``, whose ``values`` at ascending ``points`` are known, and where it is.
-
-    Each promising local minimum of the values is followed to the bottom.
-    """
-    best = int(np.argmin(values))
-    where, least = float(points[best]), float(values[best])
-    padded = np.concatenate([[math.inf], values, [math.inf]])
-    promising = (values <= padded[:-2]) & (values <= padded[2:]) & (values <= _PROMISING * least)
-    for k in np.flatnonzero(promising).tolist():
-        bounds = points[max(k - 1, 0)], points[min(k + 1, points.size - 1)]
-        found = minimize_scalar(function, bounds=bounds, method="bounded", options={"xatol": width})
-        if found.fun < least:
-            where, least = float(found.x), float(found.fun)
-    return where, least
 
 
 # -- noise -------------------------------------------------------------------------------------------------------------
@@ -87,28 +70,32 @@ def _refined(
 def best_nu(
     problem: QuadraticProblem | StronglyConvex,
     *,
+    horizon: Run = None,
     rho: float = 1.0,
     clip_norm: float = 1.0,
-    criterion: str = "distance",
+    criterion: Criterion = "distance",
 ) -> float:
     """The ν in (0, 2) with which ν-DP-FTRL has the smallest stationary error, or the smallest bound of it.
 
     Parameters
     ----------
     problem
-        ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound``.  With a stable
-        learning rate.
+        ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound``.  The learning
+        rate must be stable.
+    horizon
+        The run whose γ sets the variance of the noise: None for γ_∞, T for γ_T, or a ``Participation``.  Quadratic
+        problems only.
     rho, clip_norm
-        Budget and clip norm.  They do not move the optimum of a quadratic problem, and neither does the residual
-        variance; that of a bound they do beside gradient noise.
+        Budget and clip norm.  The optimum of a quadratic problem does not depend on them or on the residual variance.
+        The optimum of a bound depends on them if there is gradient noise.
     criterion
         Criterion of the bound, ``"distance"`` or ``"objective"``.
 
     Returns
     -------
-    ν between the smallest and the largest rate x = η λ.  A logarithmic grid is searched first, so several minima do no
-    harm.  Relative accuracy (error, ν): quadratic problems 1e-12 and 1e-6; bounds about 1e-4 and 1e-2.  Usually ν is
-    larger than the ν <= η μ that Theorem 2.2 assumes: 4.2 times for 128 eigenvalues 1/k and η = 0.02.
+    ν between the smallest and the largest rate x = η λ.  A logarithmic grid is searched first, so the function may have
+    several minima.  Relative accuracy (error, ν): quadratic problems 1e-12 and 1e-6; bounds about 1e-4 and 1e-2.
+    Usually ν is larger than the ν <= η μ that Theorem 2.2 assumes: 4.2 times for 128 eigenvalues 1/k and η = 0.02.
 
     Raises
     ------
@@ -116,6 +103,8 @@ def best_nu(
         The learning rate is unstable: every noise has an infinite error.
     """
     if isinstance(problem, StronglyConvex):
+        if horizon is not None:
+            raise ValueError(f"horizon must be None for strongly convex losses, got {horizon!r}")
         if not problem.stable:
             raise ValueError(
                 f"learning_rate must lie in (0, {2 / problem.smoothness!r}), got {problem.learning_rate!r}"
@@ -125,12 +114,12 @@ def best_nu(
             lambda noise: strongly_convex_bound(problem, noise, **budget), problem.rates, _BOUND_SPACING, _BOUND_WIDTH
         )
     check_stable(checked_quadratic(problem))
-    unit_variance(rho, clip_norm)  # checks them
     rates = problem.rates
     gains = problem.gains
 
     def scatter(noise: NuFTRL) -> float:
-        return noise.limiting_sensitivity() ** 2 * float((noise.averaged_variance(rates) * gains).sum())
+        variance = noise_variance(noise, rho, clip_norm, horizon)
+        return variance * float((noise.averaged_variance(rates) * gains).sum())
 
     return _best_nu(scatter, (float(rates.min()), float(rates.max())), _SPACING, _WIDTH)
 
@@ -138,7 +127,7 @@ def best_nu(
 def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spacing: float, width: float) -> float:
     """The best ν between two rates.
 
-    For one rate x alone γ_∞² b(x) falls up to ν = x and then rises: nothing is to be found outside the rates.
+    For a single rate x, γ_∞² b(x) decreases up to ν = x and then increases.  So the minimum lies between the rates.
     """
     low, high = rates
     if low == high:
@@ -149,15 +138,42 @@ def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spaci
 
     first, last = (math.log(rate) - math.log(2 - rate) for rate in (low, high))
     places = np.linspace(first, last, 2 + math.ceil((last - first) / spacing))
-    place, _ = _refined(at, places, np.array([at(place) for place in places]), width)
+    place, _ = smallest_minimum(at, places, np.array([at(place) for place in places]), width)
     return min(max(2 * float(special.expit(place)), low), high)
+
+
+def best_noise(
+    problem: QuadraticProblem, *, horizon: Run = None, rho: float = 1.0, clip_norm: float = 1.0
+) -> ToeplitzNoise:
+    """Noise with a small stationary error for a participation.
+
+    Parameters
+    ----------
+    problem
+        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate.
+    horizon
+        The run whose γ sets the variance of the noise: None for γ_∞, T for γ_T, or a ``Participation``.
+    rho, clip_norm
+        Budget and clip norm.
+
+    Returns
+    -------
+    Without a horizon ``optimal_noise``, which nothing beats.  With one, the better of ``optimal_noise`` and ν-DP-FTRL
+    at its ``best_nu`` for this horizon.
+    """
+    optimal = optimal_noise(problem, rho=rho, clip_norm=clip_norm)
+    if horizon is None:
+        return optimal
+    budget: dict[str, Any] = {"horizon": horizon, "rho": rho, "clip_norm": clip_norm}
+    candidates = (optimal, NuFTRL(best_nu(problem, **budget)))
+    return min(candidates, key=lambda noise: problem.stationary_error(noise, **budget))
 
 
 def best_damping(problem: QuadraticProblem) -> float:
     """The damping in (0, 2) with which anti-PGD has the smallest stationary error.
 
-    2/(1 + sqrt(2 D/S − 1)) with D = Σ g_j and S = Σ g_j x_j, about sqrt(2 S/D) where that is small.  It is exact: at
-    damping a one has γ_∞² Σ g_j b_j = (D a² + 2 (1 − a) S)/(a (2 − a)).
+    It is 2/(1 + sqrt(2 D/S − 1)) with D = Σ g_j and S = Σ g_j x_j, which is about sqrt(2 S/D) if that is small.  The
+    formula is exact: at damping a, γ_∞² Σ g_j b_j = (D a² + 2 (1 − a) S)/(a (2 − a)).
 
     Raises
     ------
@@ -179,8 +195,8 @@ def best_damping(problem: QuadraticProblem) -> float:
 def stability_limit(problem: QuadraticProblem) -> float:
     """The largest learning rate, a float, with which the second moments of the iterates converge.
 
-    At least 2/R² with R² = ``problem.moment_bound``, and equal to it if all eigenvalues are equal.  The problem's own
-    learning rate is only where the search starts.
+    It is at least 2/R² with R² = ``problem.moment_bound``, with equality if all eigenvalues are equal.  The learning
+    rate of ``problem`` is only the start of the search.
     """
     checked_quadratic(problem)
 
@@ -213,6 +229,7 @@ def best_learning_rate(
     noise: ToeplitzNoise | Callable[[QuadraticProblem], ToeplitzNoise],
     *,
     initial_offset: ArrayLike,
+    participation: Participation | None = None,
     rho: float = 1.0,
     clip_norm: float = 1.0,
 ) -> TunedRun:
@@ -221,31 +238,38 @@ def best_learning_rate(
     Parameters
     ----------
     problem
-        ``MeanEstimation`` or ``LinearRegression``; its own learning rate plays no role.
+        ``MeanEstimation`` or ``LinearRegression``; its own learning rate is not used.
     steps
         T >= 1, the length of the run, whose γ_T sets the variance of the noise.
     noise
         Correlated noise, or a function that returns it for the problem at a stable learning rate.
     initial_offset
-        θ_0 − θ* in the eigenbasis, a scalar or shape (d,), not all 0: a run that starts at the minimum had better not
-        move.
+        θ_0 − θ* in the eigenbasis, a scalar or shape (d,), not all 0.  For a run that starts at the minimum the best
+        learning rate would be 0.
+    participation
+        How often one example takes part in the T steps; None for once.
     rho, clip_norm
         Budget and clip norm.
 
     Returns
     -------
-    ``TunedRun``.  Learning rates are searched on a logarithmic grid first, from 0.9975 of the stability limit down to
-    where E F(θ_T) − F* >= (1 − 2 T η λ_max) (F(θ_0) − F*), which the mean of the iterates alone implies, excludes the
-    rest.  The error is exact for the learning rate, and within 1e-9 of the minimum, relatively; the learning rate is
-    within about 1e-5.  Some sixty learning rates are tried.
+    ``TunedRun``.  Its error is exact for its learning rate, and exceeds the minimum by a relative 1e-9 at most.  The
+    relative accuracy of the learning rate is about 1e-5.
+
+    Learning rates are searched on a logarithmic grid first, about sixty of them, from 0.9975 of the stability limit
+    downwards.  The mean of the iterates implies E F(θ_T) − F* >= (1 − 2 T η λ_max) (F(θ_0) − F*).  The grid ends where
+    this excludes all smaller learning rates.
 
     Raises
     ------
     ValueError
-        ``initial_offset`` is 0, or so small that no step is better than rounding.
+        ``initial_offset`` is 0, or so small that no learning rate decreases the error by more than rounding.
     """
     checked_quadratic(problem)
     steps = checks.integer("steps", steps, 1)
+    horizon = Participation(steps) if participation is None else participation
+    if checks.instance("participation", horizon, Participation).steps != steps:
+        raise ValueError(f"participation must be for {steps} steps, got {participation!r}")
     if not isinstance(noise, ToeplitzNoise) and not callable(noise):
         raise TypeError(f"noise must be correlated noise or a function from problems to it, got {noise!r}")
     offset = checks.reals("initial_offset", initial_offset)
@@ -257,9 +281,9 @@ def best_learning_rate(
         return noise if isinstance(noise, ToeplitzNoise) else noise(tuned)
 
     def exact(tuned: QuadraticProblem, made: ToeplitzNoise) -> float:
-        return float(tuned.learning_curve(made, steps, horizon=steps, initial_offset=offset, **budget)[-1])
+        return float(tuned.learning_curve(made, steps, horizon=horizon, initial_offset=offset, **budget)[-1])
 
-    shortened = _Shortened(problem, steps, offset, budget) if _Shortened.pays(problem, steps, offset) else None
+    shortened = _Shortened(problem, horizon, offset, budget) if _Shortened.pays(problem, steps, offset) else None
     limit = stability_limit(problem)
 
     def learning_rate(place: float) -> float:
@@ -280,7 +304,7 @@ def best_learning_rate(
         raise ValueError(
             f"initial_offset must be larger: against this noise no learning rate improves on F(θ_0) − F* = {start!r}"
         )
-    place, least = _refined(error, np.array(places[::-1]), np.array(values[::-1]))
+    place, least = smallest_minimum(error, np.array(places[::-1]), np.array(values[::-1]), _WIDTH)
     best = _at(problem, learning_rate(place))
     found = noise_at(best)
     return TunedRun(learning_rate=best.learning_rate, error=exact(best, found) if shortened else least, noise=found)
@@ -291,7 +315,7 @@ def best_learning_rate(
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _final_error(rates, weights, kurtosis, coefficients, step_noise, residual, initial):  # type: ignore[no-untyped-def]
-    """½ Σ_j w_j v_j after all steps of formula E2, where each rate stands for w_j of them."""
+    """½ Σ_j w_j v_j after all steps of formula E2, where the rate x_j has the multiplicity w_j."""
     d = rates.size
     v = initial.copy()
     average = np.zeros(d)
@@ -330,16 +354,18 @@ def _cascade_series(zeros, poles, series):  # type: ignore[no-untyped-def]
 class _Shortened:
     """The error after T steps by shorter sums, for a search over learning rates."""
 
-    def __init__(self, problem: QuadraticProblem, steps: int, offset: Array, budget: dict[str, float]) -> None:
+    def __init__(
+        self, problem: QuadraticProblem, horizon: Participation, offset: Array, budget: dict[str, float]
+    ) -> None:
         eigenvalues, counts = np.unique(problem.eigenvalues, return_counts=True)
         self.eigenvalues, self.weights = condensed(eigenvalues, counts.astype(np.float64))
-        self.steps = steps
+        self.horizon = horizon
         self.initial = self.eigenvalues * float(offset) ** 2
         self.unit = unit_variance(**budget)
 
     @staticmethod
     def pays(problem: QuadraticProblem, steps: int, offset: Array) -> bool:
-        """Whether the sums are long, and all directions alike but for their eigenvalues."""
+        """Whether the sums are long, and the eigendirections differ in their eigenvalues only."""
         return steps * problem.eigenvalues.size > _LONG and offset.ndim == 0 and np.ndim(problem.kurtosis) == 0
 
     def error(self, tuned: QuadraticProblem, noise: ToeplitzNoise) -> float:
@@ -360,14 +386,15 @@ class _Shortened:
         )
 
     def _series(self, noise: ToeplitzNoise) -> tuple[Array, float]:
-        """β_0, …, β_{T−1} and γ_T, with relative errors of about 1e-10."""
+        """β_0, …, β_{T−1} and the sensitivity, with relative errors of about 1e-10."""
+        steps = self.horizon.steps
         if isinstance(noise, ProductNoise) and noise.gaps.size > _FEW_FACTORS:
-            with suppress(ValueError):  # noise that has no approximation is taken as it is
+            with suppress(ValueError):  # noise without an approximation is used unchanged
                 poles = rational_approximation(noise, _TOLERANCE)
                 if isinstance(poles, PoleNoise):
-                    series = np.empty((2, self.steps))
+                    series = np.empty((2, steps))
                     sections = poles.sections()
                     _cascade_series(*sections, series[0])
                     _cascade_series(*sections[::-1], series[1])
-                    return series[0], float(np.linalg.norm(series[1]))
-        return noise.coefficients(self.steps), noise.sensitivity(self.steps)
+                    return series[0], toeplitz_sensitivity(series[1], self.horizon).upper
+        return noise.coefficients(steps), math.sqrt(noise_variance(noise, 0.5, 1.0, self.horizon))

@@ -137,8 +137,8 @@ def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.steps or matrix.shape[0] == 0:
         raise ValueError(f"strategy must have shape (rows, {participation.steps}), got {matrix.shape}")
-    if (count := participation.number_of_patterns()) > _MOST_PATTERNS:
-        raise ValueError(f"participation must have at most {_MOST_PATTERNS} maximal patterns, got {count}")
+    if (count := participation.number_of_patterns(_MOST_PATTERNS)) > _MOST_PATTERNS:
+        raise ValueError(f"participation must have at most {_MOST_PATTERNS} maximal patterns, got at least {count}")
     gram = matrix.T @ matrix
     patterns = list(participation.patterns())
     totals = np.array([np.abs(gram[np.ix_(pattern, pattern)]).sum() for pattern in patterns])

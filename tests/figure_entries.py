@@ -12,6 +12,6 @@ def check_entry(figure: PaperFigure, data: Data) -> None:
     """Panels and texts fit the data."""
     assert {s.panel for s in data} == set(figure.panels)
     assert not any(isinstance(s, SimulatedSeries) for s in data)
-    assert "arXiv" in figure.source
+    assert "arXiv" in figure.source or "ICML" in figure.source
     texts = [figure.title, figure.report(data), *figure.panels.values(), *figure.parameters]
     assert [text for text in texts if not text.isascii()] == []

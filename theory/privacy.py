@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from flint import arb, ctx
@@ -99,7 +99,8 @@ def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
 
 # -- noise multipliers -------------------------------------------------------------------------------------------------
 
-ADJACENCIES = {"zero-out": 1, "replace-one": 2}  #: the factor of the sensitivity for each adjacency
+Adjacency = Literal["zero-out", "replace-one"]
+ADJACENCIES: dict[Adjacency, int] = {"zero-out": 1, "replace-one": 2}  #: the factor of the sensitivity
 
 
 def safe_multiplier(sensitivity: float, rho: float, adjacency: str = "zero-out") -> float:
@@ -189,6 +190,12 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     -----
     Theorem 8 of Balle and Wang (2018).  For a mechanism that is ρ-zCDP but not Gaussian this δ can be too small: use
     ``zcdp_to_approx_dp``.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> print(f"{cn.gaussian_delta(rho=0.1, epsilon=2.0):.3e}")
+    9.448e-07
     """
     rho = checks.real("rho", rho, "(0, inf)")
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
@@ -214,6 +221,12 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     Notes
     -----
     The inverse in ε of ``gaussian_delta``, with the same source and the same warning.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> round(cn.gaussian_epsilon(rho=0.1, delta=1e-6), 4)
+    1.9945
     """
     rho = checks.real("rho", rho, "(0, inf)")
     delta = checks.real("delta", delta, "(0, 1)")
@@ -242,6 +255,15 @@ def gaussian_rho(epsilon: float, delta: float) -> float:
     -----
     The inverse in ρ of ``gaussian_delta``, with the same source.  A mechanism that is ρ-zCDP for this ρ but not
     Gaussian need not be (ε, δ)-DP: use ``approx_dp_to_zcdp``.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> rho = cn.gaussian_rho(epsilon=2.0, delta=1e-6)
+    >>> round(rho, 4)
+    0.1005
+    >>> cn.gaussian_epsilon(rho, delta=1e-6) <= 2.0
+    True
     """
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
     delta = checks.real("delta", delta, "(0, 1)")
@@ -291,6 +313,12 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
     -----
     Proposition 12 of Canonne, Kamath and Steinke (2020), always below ρ + 2 sqrt(ρ log(1/δ)) of Bun and Steinke (2016).
     For one Gaussian mechanism ``gaussian_epsilon`` is smaller, and exact.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> round(cn.zcdp_to_approx_dp(rho=0.1, delta=1e-6), 4)
+    2.1419
     """
     rho = checks.real("rho", rho, "(0, inf)")
     delta = checks.real("delta", delta, "(0, 1)")
@@ -319,6 +347,12 @@ def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
     Notes
     -----
     Proposition 12 of Canonne, Kamath and Steinke (2020).  For one Gaussian mechanism ``gaussian_rho`` allows more.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> round(cn.approx_dp_to_zcdp(epsilon=2.0, delta=1e-6), 4)
+    0.0882
     """
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
     delta = checks.real("delta", delta, "(0, 1)")

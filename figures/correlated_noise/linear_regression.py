@@ -387,6 +387,7 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
     simulate=simulate,
+    on_cluster=True,
 )
 
 FIGURES = {FIGURE.name: FIGURE}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
+from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
 
 if TYPE_CHECKING:
@@ -27,10 +27,20 @@ def exact_excess_risk(epochs: int) -> float:
     return DIMENSION / 2 * noise_variance(SAMPLES, epochs, SCALE / epochs, 1.0)
 
 
-def bound(epochs: int, *, published: bool) -> float:
+def bound(epochs: int, *, printed: bool) -> float:
     """Corollary 4.1 (E.1)."""
-    run = ShuffledRun(SAMPLES, epochs, DIMENSION, SCALE / epochs, 0.0, 0.0, 1.0, 1.0, 1.0)
-    return run.corollary_upper_bound(published=published).total
+    run = ConvergenceConstants(
+        samples=SAMPLES,
+        epochs=epochs,
+        dimension=DIMENSION,
+        learning_rate=SCALE / epochs,
+        distance=0.0,
+        deviation=0.0,
+        noise=1.0,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+    )
+    return run.corollary_upper_bound(printed=printed).total
 
 
 def data(points: int = 60) -> Data:
@@ -38,8 +48,8 @@ def data(points: int = 60) -> Data:
     epochs = np.unique(np.geomspace(1000, 1e7, points).round())
     kinds = {
         "exact": exact_excess_risk,
-        "published bound": lambda k: bound(k, published=True),
-        "corrected bound": lambda k: bound(k, published=False),
+        "published bound": lambda k: bound(k, printed=True),
+        "corrected bound": lambda k: bound(k, printed=False),
     }
     return tuple(
         Series(
@@ -69,12 +79,12 @@ def draw(data: Data) -> Figure:
 
 def report(data: Data) -> str:
     """Where the published bound fails, and by how much."""
-    exact, published, corrected = (s.y for s in data)
+    exact, printed, corrected = (s.y for s in data)
     epochs = data[0].x
-    fails = epochs[exact > published]
+    fails = epochs[exact > printed]
     return f"""\
 The published bound is below the exact excess risk from K = {fails[0]:g} on; at K = {epochs[-1]:g} by the factor
-{exact[-1] / published[-1]:.4g}.  The corrected bound is at least {np.min(corrected / exact):.3g} times the exact one.
+{exact[-1] / printed[-1]:.4g}.  The corrected bound is at least {np.min(corrected / exact):.3g} times the exact one.
 
 - The published noise term is 6 eta^2 n L d sigma^2 an epoch, where (eta + 5 eta^2 n L) d sigma^2 is right: its proof
   bounds the opposite sign of an inner product, and drops the term -eta I of a Jacobian."""

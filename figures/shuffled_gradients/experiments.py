@@ -1,9 +1,9 @@
 """Shuffled gradients with public data: excess risk over the epochs at the same privacy, on bundled stand-ins.
 
 Figure 2 of Jiang, Sharma, Wu and Joshi (2026), and its companions for other orders (Figures 3 and 4) and shares of
-private steps (Figures 5 and 6).  The paper's data sets are replaced by stand-ins of the same shape that scikit-learn
-carries (rows of panels), for ε = 1, 5, 10 (columns) and δ = 1e-6.  Lines are means over ten runs at each algorithm's
-best learning rate, bands one standard deviation.
+private steps (Figures 5 and 6).  The paper's data sets are replaced by stand-ins that scikit-learn carries (rows of
+panels); ``PaperFigure.on_original_data`` fetches the paper's own from OpenML.  Columns are ε = 1, 5, 10, with
+δ = 1e-6.  Lines are means over ten runs at each algorithm's best learning rate, bands one standard deviation.
 
 ``shuffled_experiments`` uses the paper's accounting; ``shuffled_experiments_sharp`` the same runs with amplification
 over the whole run, secret permutations and the curve of Gaussian mechanisms; ``shuffled_two_rates`` gives public epochs
@@ -21,8 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.simulations.shuffled_gradients.data import BUNDLED, task
-from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, RATES, Experiment, experiment
+from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
+from corrnoise.simulations.shuffled_gradients.experiments import (
+    ALGORITHMS,
+    LEARNING_RATES,
+    Accounting,
+    Experiment,
+    experiment,
+)
+from corrnoise.theory.shuffled_gradients.schedules import Order
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +40,8 @@ EPOCHS = 50
 RUNS = 10
 
 _EPSILON = ", epsilon = "  # between the parts of a panel's name
+ORIGINAL = tuple(name for name in DATA_SETS if name not in BUNDLED)  #: the paper's own data sets
+_STAND_INS = "; ".join(f"{name.removesuffix(' (stand-in)')} for {DATA_SETS[name].stand_in_for}" for name in BUNDLED)
 LOOKS: dict[str, dict[str, Any]] = {
     "DP-ShuffleG": {"color": "C0", "linestyle": "-"},
     "Priv-Pub": {"color": "C4", "linestyle": "--"},
@@ -47,9 +56,9 @@ LOOKS: dict[str, dict[str, Any]] = {
 class Setting:
     """What one figure varies."""
 
-    order: str = "reshuffled"
+    order: Order = "reshuffled"
     private_share: float = 0.5
-    accounting: str = "published"
+    accounting: Accounting = "published"
     two_rates: bool = False  #: whether public epochs have a learning rate of their own
 
 
@@ -64,7 +73,7 @@ def data(
     *,
     download: bool = False,
     cache: str | None = None,
-    rates: Sequence[float] = RATES,
+    learning_rates: Sequence[float] = LEARNING_RATES,
     runs: int = RUNS,
     epochs: int = EPOCHS,
     jobs: int | None = None,
@@ -78,14 +87,16 @@ def data(
     points = [(name, epsilon, algorithm) for name in names for epsilon in EPSILONS for algorithm in ALGORITHMS]
 
     def one(name: str, epsilon: float, algorithm: str) -> Experiment:
+        records = task(name, download=download, cache=cache)
         return experiment(
-            task(name, download=download, cache=cache),
+            records,
             algorithm,
+            smoothness=DATA_SETS[name].smoothness(records),
             epsilon=epsilon,
             delta=DELTA,
             epochs=epochs,
-            rates=rates,
-            public_rates=rates if setting.two_rates else None,
+            learning_rates=learning_rates,
+            public_learning_rates=learning_rates if setting.two_rates else None,
             runs=runs,
             private_share=setting.private_share,
             order=setting.order,
@@ -154,33 +165,44 @@ Excess risk after the last epoch (mean over the runs), at each algorithm's best 
 Panels in which Interleaved has a smaller mean than
 {wins}
 
-- The data sets are stand-ins, not the paper's.  Learning rates were chosen on the private data, as in the paper, which
-  no accountant covers; those above 2/smoothness, where the Interleaved accountant has no guarantee, are left out.
+- {_ORIGIN[any("stand-in" in p for p in panels)]}
+- Learning rates were chosen on the private data, as in the paper, which no accountant covers; those above
+  2/smoothness, where the Interleaved accountant has no guarantee, are left out.
 - Noise at the end of an epoch, which needs no public data, is as private as noise at every step."""
 
 
-def _figure(name: str, source: str, text: str, setting: Setting) -> PaperFigure:
+_ORIGIN = {True: "The data sets are stand-ins, not the paper's.", False: "The data sets are the paper's own."}
+
+
+def _figure(name: str, source: str, text: str, setting: Setting, *, original: bool = False) -> PaperFigure:
+    """A figure on the stand-ins, or on the paper's own data."""
+    names = ORIGINAL if original else BUNDLED
+
     def compute() -> Data:
-        return data(setting)
+        return data(setting, names, download=original)
+
+    def on_original_data() -> PaperFigure:
+        return _figure(name, source, text, setting, original=True)
 
     return PaperFigure(
-        name=name,
-        source=source,
+        name=f"{name}_original" if original else name,
+        source=source if original else f"{source}, on stand-ins for its data",
         title=f"shuffled gradients with public data: excess risk at equal privacy, {text}",
         panels={
             panel(n, e): "x = epoch; y = excess risk G(x) - G*: mean and standard deviation over the runs"
-            for n in BUNDLED
+            for n in names
             for e in EPSILONS
         },
         parameters=(
             f"delta = {DELTA:g}, K = {EPOCHS} epochs, clip norm 10, {RUNS} runs, replace-one adjacency",
             f"order: {setting.order}; share of private steps p = {setting.private_share:g}; "
             f"accounting: {setting.accounting}; learning rates of Priv-Pub, Pub-Priv: {1 + setting.two_rates}",
-            "data: stand-ins from scikit-learn for the paper's data sets",
+            "data: the paper's own, from OpenML" if original else f"data: stand-ins from scikit-learn: {_STAND_INS}",
         ),
         data=compute,
         draw=draw,
         report=report,
+        on_original_data=None if original else on_original_data,
     )
 
 

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.theory.shuffled_gradients.accountants import Training, accountant
+from corrnoise.theory.shuffled_gradients.accountants import Conversion, Method
 from corrnoise.theory.shuffled_gradients.amplification import run_steps
 from corrnoise.theory.shuffled_gradients.exact_runs import linear_run_separation
-from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled
+from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
+from corrnoise.theory.shuffled_gradients.schedules import Order, dp_shuffled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SAMPLES, EPOCHS, DELTA = 1000, 50, 1e-6
 SHORT = 10  #: samples of panel (b)
-RATES = (1e-3, 0.1)
+LEARNING_RATES = (1e-3, 0.1)  #: of panel (b), for losses with smoothness 1
 
-MULTIPLIERS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+MULTIPLIERS: dict[str, tuple[Order, Method, Conversion, dict[str, Any]]] = {
     "published": ("given", "per-epoch", "published", {"color": "C0", "linestyle": "-"}),
     "composition, exact curve": ("given", "per-epoch", "gaussian", {"color": "C0", "linestyle": "--"}),
     "epochs, shuffled once": ("shuffled once", "epochs shuffled once", "gaussian", {"color": "C3", "linestyle": "-."}),
@@ -41,30 +42,42 @@ MULTIPLIERS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 }
 
 
+def dp_shuffle(samples: int, epochs: int, order: Order = "given") -> ShuffledGradients:
+    """DP-ShuffleG with clipped gradients of convex losses, of which the last iterate is released."""
+    return ShuffledGradients(
+        samples=samples,
+        epochs=epochs,
+        order=order,
+        learning_rate=0.1,
+        smoothness=1.0,
+        clipping="cocoercive",
+        convex=True,
+        released="last iterate",
+    )
+
+
 def exact_divergence(epochs: int, learning_rate: float) -> float:
     """D_2 of the last iterates of mean estimation: α/2 times the squared separation."""
-    s, noise, _ = run_steps(dp_shuffled(SHORT, epochs), SHORT)
+    s, noise, _ = run_steps(dp_shuffled(SHORT, epochs=epochs), SHORT)
     return linear_run_separation(2 * s, noise, np.full(s.size, 1 - learning_rate))
 
 
 def data(points: int = 13) -> Data:
     """The curves of both panels."""
     epsilons = np.geomspace(0.25, 16, points)
-    schedule = dp_shuffled(SAMPLES, EPOCHS)
     series = []
     for name, (order, method, conversion, _) in MULTIPLIERS.items():
-        found = accountant(Training(schedule, 1.0, 1.0, order=order), method)
-        multipliers = [found.noise_multiplier(epsilon, DELTA, conversion=conversion) for epsilon in epsilons]
+        found = dp_shuffle(SAMPLES, EPOCHS, order).accountant(method)
+        multipliers = [
+            found.noise_multiplier(epsilon=epsilon, delta=DELTA, conversion=conversion) for epsilon in epsilons
+        ]
         series.append(Series("multiplier", name, "upper bound", epsilons, np.array(multipliers)))
     epochs = np.unique(np.geomspace(1, 200, 3 * points).round())
-    bounds = {"published": "per-epoch", "whole run, any order": "whole-run"}
+    bounds: dict[str, Method] = {"published": "per-epoch", "whole run, any order": "whole-run"}
     for name, method in bounds.items():
-        values = [
-            accountant(Training(dp_shuffled(SHORT, int(k)), 0.1, 1.0), method).renyi_divergence(2.0, 1.0)
-            for k in epochs
-        ]
+        values = [dp_shuffle(SHORT, int(k)).accountant(method).renyi_divergence(2.0, 1.0) for k in epochs]
         series.append(Series("divergence", name, "upper bound", epochs, np.array(values)))
-    for eta in RATES:
+    for eta in LEARNING_RATES:
         exact = np.array([exact_divergence(int(k), eta) for k in epochs])
         series.append(Series("divergence", f"eta = {eta:g}", "exact", epochs, exact))
     return tuple(series)
@@ -76,7 +89,7 @@ def draw(data: Data) -> Figure:
 
     figure = Figure(figsize=(PAGE_WIDTH, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    exact = {f"eta = {eta:g}": look for eta, look in zip(RATES, ("-", ":"), strict=True)}
+    exact = {f"eta = {eta:g}": look for eta, look in zip(LEARNING_RATES, ("-", ":"), strict=True)}
     for s in data:
         if s.panel == "multiplier":
             left.loglog(s.x, s.y, label=s.method, **MULTIPLIERS[s.method][3])

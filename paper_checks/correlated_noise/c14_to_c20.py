@@ -30,10 +30,10 @@ HALF = LinearRegression([1.0], 0.01)
     mutants=[{"factor": 0.124}],
 )
 def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
-    """True and at least eight times too large; η (s² Tr H + σ² ⟨β, Tβ⟩)/(2(2 − ηR²)) is sharp and needs no C_kurt.
+    """True, and at least eight times the error; η (s² Tr H + σ² ⟨β, Tβ⟩)/(2(2 − ηR²)) is sharp and needs no C_kurt.
 
-    The triangle inequality of its proof is one for norms, not for their squares; the squares add up, because the
-    components are uncorrelated.
+    The proof applies the triangle inequality to squares of norms, where it does not hold.  The squares add up, because
+    the components are uncorrelated.
     """
     return problem.stationary_error(noise), factor * bounds.theorem_c14_upper_bound(
         problem, noise, kurtosis_constant=1.0
@@ -50,7 +50,7 @@ def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     mutants=[{"factor": 0.124}],
 )
 def theorem_c15(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
-    """True, from Theorem C.14 by ⟨β, Tβ⟩ <= (η/π) ∫ |B|² h.  Exactly, (η/2π) ∫ |B|² h = Σ b_j/(2 − x_j)."""
+    """True.  It follows from Theorem C.14 by ⟨β, Tβ⟩ <= (η/π) ∫ |B|² h.  Exactly, (η/2π) ∫ |B|² h = Σ b_j/(2 − x_j)."""
     return problem.stationary_error(noise), factor * bounds.theorem_c15_upper_bound(
         problem, noise, kurtosis_constant=1.0
     )
@@ -64,8 +64,9 @@ def theorem_c15(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     mutants=[{"four": 3.999}, {"one": 0.999}],
 )
 def spectrum_of_the_problem(problem: LinearRegression, omega: float, four: float = 4.0, one: float = 1.0) -> Sides:
-    """Both ends are approached: at ω = π with η → 0, and at ω = 0."""
-    x, eigenvalues = problem.rates, problem.eigenvalues
+    """Both bounds are approached: one at ω = π as η → 0, the other at ω = 0."""
+    x = problem.rates
+    eigenvalues = problem.eigenvalues
     h = float((eigenvalues / modulus(x, np.cos([omega / 2]), np.sin([omega / 2])) ** 2).sum())
     largest = float((1 / eigenvalues).sum()) / problem.learning_rate**2
     return np.array([eigenvalues.sum() / four, h]), np.array([h, one * largest])
@@ -83,8 +84,10 @@ def spectrum_of_the_problem(problem: LinearRegression, omega: float, four: float
     evaluations=128,
 )
 def remark_c16(problem: LinearRegression, two: float = 2.0, constant: float | None = None) -> Sides:
-    """η = 1e-3, λ = 1: 3143.  What the remark uses, that it does not depend on λ_j, holds within a factor of 2."""
-    [x], [eigenvalue], eta = problem.rates, problem.eigenvalues, problem.learning_rate
+    """For η = 1e-3 and λ = 1 it is 3143.  The remark uses only that it does not depend on λ_j, which is true up to a factor 2."""
+    [x] = problem.rates
+    [eigenvalue] = problem.eigenvalues
+    eta = problem.learning_rate
     integral = 2 * math.pi * float(circle_mean(lambda c, s, w: (w / modulus(x, c, s) ** 2).sum(), near_zero=x))
     exact = 2 * math.pi / (eta * (two - x)) if constant is None else constant
     return eigenvalue * integral, exact
@@ -132,13 +135,14 @@ def theorem_c18_time_domain(problem: LinearRegression, noise: ToeplitzNoise, fac
     mutants=[{"factor": 1.001}],
 )
 def theorem_c18_all_noise(problem: LinearRegression, factor: float = 1.0, published: bool = False) -> Sides:
-    """λ = 1, η = 0.01, s = 10: the smallest F_∞ is 0.2539, and 0.5 is printed.  Without the ½, as in (22), it is true.
+    """For λ = 1, η = 0.01 and s = 10 the smallest F_∞ is 0.2539, and the printed bound 0.5.  Without the ½, as in (22), it is true.
 
-    The privacy term is true, and can be four times as large: (1/2π) ∫ sqrt(h) >= sqrt(Tr H) by Jensen.
+    The privacy term is true, and can be four times as large: (1/2π) ∫ sqrt(h) >= sqrt(Tr H) by Jensen's inequality.
     """
     if published:
         return bounds.theorem_c18_universal_lower_bound(problem, printed=True), problem.optimal_error()
-    trace, eta = float(problem.eigenvalues.sum()), problem.learning_rate
+    trace = float(problem.eigenvalues.sum())
+    eta = problem.learning_rate
     bound = eta / 4 * problem.residual_std**2 * trace + eta**2 / 4 * trace
     return factor * bound, problem.optimal_error()
 
@@ -158,8 +162,9 @@ def theorem_c18_all_noise(problem: LinearRegression, factor: float = 1.0, publis
     evaluations=64,
 )
 def theorem_c18_minimiser(problem: LinearRegression, published: bool = False, shift: float = 0.0) -> Sides:
-    """H = diag(1, 0.1), η = 0.2: with |B|² = h^{−1/2} the error is 0.0273773, and the minimum over all noise 0.0273726."""
-    x, gains = problem.rates, problem.gains
+    """For H = diag(1, 0.1) and η = 0.2: with |B|² = h^{−1/2} the error is 0.0273773, and the minimum over all noise 0.0273726."""
+    x = problem.rates
+    gains = problem.gains
     weights = np.ones(x.size) if published else (2 - x) * gains
 
     def h(c: Array, s: Array, w: np.ndarray) -> Array:
@@ -177,14 +182,20 @@ def theorem_c18_minimiser(problem: LinearRegression, published: bool = False, sh
 
 def enumerated(eta: float, eigenvalue: float, beta: float, mean: float) -> tuple[Array, Array]:
     """E[θ⁽⁰⁾ ⊗ δ⁽⁰⁾] and E[w_0 ⊗ δ⁽⁰⁾] after two steps with H = diag(1, λ), over all signs of inputs and noise."""
-    h, cross, seen = np.diag([1.0, eigenvalue]), np.zeros((2, 2)), np.zeros((2, 2))
+    h = np.diag([1.0, eigenvalue])
+    cross = np.zeros((2, 2))
+    seen = np.zeros((2, 2))
     for signs in product((-1.0, 1.0), repeat=8):
         draws = np.array(signs).reshape(2, 4)
-        theta, delta, before = np.zeros(2), np.zeros(2), np.zeros(2)
+        theta = np.zeros(2)
+        delta = np.zeros(2)
+        before = np.zeros(2)
         for x, w in zip(draws[:, :2] * np.sqrt(np.diag(h)), draws[:, 2:], strict=True):
             delta = delta - eta * x * (x @ delta) + eta * (mean * h - np.outer(x, x)) @ theta
-            theta, before = theta - eta * h @ theta - eta * (w + beta * before), w
-        cross, seen = cross + np.outer(theta, delta) / 256, seen + np.outer(draws[0, 2:], delta) / 256
+            theta = theta - eta * h @ theta - eta * (w + beta * before)
+            before = w
+        cross = cross + np.outer(theta, delta) / 256
+        seen = seen + np.outer(draws[0, 2:], delta) / 256
     return cross, seen
 
 
@@ -199,7 +210,7 @@ SMALL = {"eta": linear(0.05, 0.9), "eigenvalue": linear(0.1, 1), "beta": linear(
     evaluations=16,
 )
 def proposition_c19(eta: float, eigenvalue: float, beta: float, mean: float = 1.0) -> Sides:
-    """By enumeration of inputs and noise with two values, for two steps.  It needs E x xᵀ = H: not so with 1.01 H in δ."""
+    """Checked by enumeration of inputs and noise with two values, for two steps.  It needs E x xᵀ = H: with 1.01 H in δ it is false."""
     return 1 + enumerated(eta, eigenvalue, beta, mean)[0], 1.0
 
 
@@ -211,5 +222,5 @@ def proposition_c19(eta: float, eigenvalue: float, beta: float, mean: float = 1.
     evaluations=16,
 )
 def proposition_c20(eta: float, eigenvalue: float, beta: float, mean: float = 1.0) -> Sides:
-    """By enumeration, as Proposition C.19."""
+    """Checked by enumeration, like Proposition C.19."""
     return 1 + enumerated(eta, eigenvalue, beta, mean)[1], 1.0

@@ -26,7 +26,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression, power_law
     mutants=[{"constant": "3.02"}],
 )
 def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
-    """I(a, a) = 2π/agm(a, 2 − a).  Sharp is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2."""
+    """I(a, a) = 2π/agm(a, 2 − a).  The sharp constant is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2."""
     m = arithmetic(a)
     return 2 * m.pi * inverse_mean(a), m.number(constant) * m.log(8 / a)
 
@@ -42,7 +42,7 @@ def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
     mutants=[{"constant": "2.205"}],
 )
 def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244") -> Sides:
-    """By log(8/a) and log(8/b), without the factor 1 + O(a) and with 128/49 rounded down.  Sharp is 2.2056, at a = b = ¼."""
+    """In terms of log(8/a) and log(8/b), without the factor 1 + O(a) and with 128/49 rounded down.  The sharp constant is 2.2056, at a = b = ¼."""
     return ratio_integral(depth_a, depth_b), arithmetic(depth_a).number(constant) * depth_a
 
 
@@ -56,14 +56,15 @@ def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244
     mutants=[{"half": "-0.001"}],
 )
 def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
-    """By the square of that, I(a, b) <= ((2 − a)/(2 − b))² I(a, a); and I(a, a) = (4/(2 − a)) K(k) with k' = a/(2 − a).
+    """By the square of the other part, I(a, b) <= ((2 − a)/(2 − b))² I(a, a); and I(a, a) = (4/(2 − a)) K(k) with k' = a/(2 − a).
 
     With b <= ¼ and K(k) <= (1 + k'²/4) log(4/k') (Property F.10) the bound is at most (128/49) L, L = log(8/a), if
     (1 − a/2) (1 + k'²/4) (L + log(1 − a/2)) <= L.  Divide by 1 − a/2, subtract L and divide by a: the two sides are
-    (k'²/(4a)) L + (1 + k'²/4) log(1 − a/2)/a and ½ L/(1 − a/2).  The left one is below −0.46, so 0 would do for ½.
+    (k'²/(4a)) L + (1 + k'²/4) log(1 − a/2)/a and ½ L/(1 − a/2).  The left one is below −0.46, so 0 in place of ½ is sufficient.
     """
     m = arithmetic(a)
-    logarithm, square = m.log(m.number(8)) - m.log(a), a / (2 - a) / (2 - a) / 4
+    logarithm = m.log(m.number(8)) - m.log(a)
+    square = a / (2 - a) / (2 - a) / 4
     return square * logarithm + (1 + a * square) * m.log1p(-a / 2) / a, m.number(half) * logarithm / (1 - a / 2)
 
 
@@ -78,10 +79,10 @@ def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
     mutants=[{"constant": 0.0577}],
 )
 def proposition_c22(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
-    """Without the last term, with C = 0.058; by N3, sharpened, for all inputs.  Checked for random signs, where C_kurt = 1.
+    """True without the last term with C = 0.058, for all inputs, by N3, sharpened.  Checked for random signs, where C_kurt = 1.
 
     Its proof needs more than η R² < 1: the constant of Theorem C.15 diverges as η R² → 1, and the condition ηλ_j <= ¼
-    of Lemma C.21 does not follow.  Neither does harm.
+    of Lemma C.21 does not follow.  The statement is true in both cases.
     """
     noise = NuFTRL(share * float(problem.rates.min()))
     return problem.stationary_error(noise), constant * stationary_error_rate(problem, noise)
@@ -97,7 +98,7 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     mutants=[{"constant": "3.0215"}],
 )
 def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
-    """With log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1; for all ν <= ηλ_j <= 1.
+    """Checked with log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1; for all ν <= ηλ_j <= 1.
 
     The sharp constant is 2π/log 8.
     """
@@ -112,9 +113,10 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     mutants=[{"low": 0.063}, {"high": 0.249}],
 )
 def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, high: float = 0.25) -> Sides:
-    """Between 1/16 and 1/4 of it for Gaussian inputs and η R² < 1."""
+    """The error is between 1/16 and 1/4 of the rate for Gaussian inputs and η R² < 1."""
     noise = AntiPGD(nu)
-    error, rate = problem.stationary_error(noise), stationary_error_rate(problem, noise)
+    error = problem.stationary_error(noise)
+    rate = stationary_error_rate(problem, noise)
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 
@@ -128,7 +130,7 @@ def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, h
     evaluations=128,
 )
 def proposition_c24_dimension(dimension: int, decay: float, c: float, exponent: float = 0.5) -> Sides:
-    """With constants 1/16 and 1/2 (σ² = G²/(2ρ)).  With ν = 1/d in place of 1/sqrt(d) it is false: the ratio grows with d."""
+    """True with the constants 1/16 and 1/2 (σ² = G²/(2ρ)).  With ν = 1/d in place of 1/sqrt(d) it is false: the ratio grows with d."""
     eigenvalues = power_law(dimension, decay)
     trace = float(eigenvalues.sum())
     problem = LinearRegression(eigenvalues, c / trace)

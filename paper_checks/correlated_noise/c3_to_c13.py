@@ -27,13 +27,15 @@ def regression(eigenvalues: Array, share: float, kurtosis: float = 3.0, residual
 
 def driven(problem: LinearRegression, second_moments: Array) -> Array:
     """The diagonal of E (H − x xᵀ) M (H − x xᵀ) = (k − 2) H M H + Tr(H M) H for diagonal M and H."""
-    eigenvalues, excess = problem.eigenvalues, np.asarray(problem.kurtosis) - 2
+    eigenvalues = problem.eigenvalues
+    excess = np.asarray(problem.kurtosis) - 2
     return excess * eigenvalues**2 * second_moments + (eigenvalues * second_moments).sum() * eigenvalues
 
 
 def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: int) -> list[Array]:
     """Stationary variances of θ^{(0)}, θ^{(1)}, … in the eigenbasis, exact."""
-    x, eta = problem.rates, problem.learning_rate
+    x = problem.rates
+    eta = problem.learning_rate
     drive = problem.residual_std**2 + noise_variance(noise, 1.0, 1.0) * noise.averaged_variance(x) / problem.eigenvalues
     found = [eta * drive / (2 - x)]
     for _ in range(count - 1):
@@ -50,7 +52,7 @@ def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: 
     mutants=[{"three": 2.999}],
 )
 def property_c3(eigenvalues: Array, three: float = 3.0) -> Sides:
-    """Exactly R² = Tr H + 2 ‖H‖, which is 3 Tr H for d = 1 only; E ‖x‖² x xᵀ = 2 H² + Tr(H) H."""
+    """The smallest R² is Tr H + 2 ‖H‖, which is 3 Tr H for d = 1 only; E ‖x‖² x xᵀ = 2 H² + Tr(H) H."""
     return LinearRegression(eigenvalues, 1e-3).moment_bound, three * float(eigenvalues.sum())
 
 
@@ -63,8 +65,9 @@ def property_c3(eigenvalues: Array, three: float = 3.0) -> Sides:
     mutants=[{"three": 2.999}],
 )
 def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0) -> Sides:
-    """Attained by P of rank one: the left side is 2 H^{1/2} P H^{1/2} + Tr(P) H, by three-point Gauss quadrature."""
-    nodes, mass = np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1 / 6, 2 / 3, 1 / 6])
+    """P of rank one attains it: the left side is 2 H^{1/2} P H^{1/2} + Tr(P) H, by three-point Gauss quadrature."""
+    nodes = np.array([-math.sqrt(3), 0.0, math.sqrt(3)])
+    mass = np.array([1 / 6, 2 / 3, 1 / 6])
     grid = np.array(np.meshgrid(nodes, nodes, nodes)).reshape(3, -1)
     prob = np.prod(np.array(np.meshgrid(mass, mass, mass)).reshape(3, -1), axis=0)
     inner = (weights[:, np.newaxis] * grid**2).sum(axis=0)
@@ -82,11 +85,12 @@ def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0)
     evaluations=128,
 )
 def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 1.0) -> Sides:
-    """Exactly ⟨β, T_j β⟩/(2 − ηλ_j), for ηλ_j < 2.
+    """The exact value is ⟨β, T_j β⟩/(2 − ηλ_j), for ηλ_j < 2.
 
-    The proof has |B|² <= ‖β‖₂², which β = (1, 1) violates at ω = 0, 4 > 2; |B| <= ‖β‖₁ will do.
+    The proof uses |B|² <= ‖β‖₂², which is false for β = (1, 1) at ω = 0, where it says 4 <= 2.  |B| <= ‖β‖₁ is sufficient.
     """
-    b, integral = float(noise.averaged_variance(rate)), rate * spectral_mean(noise, 1, rate)
+    b = float(noise.averaged_variance(rate))
+    integral = rate * spectral_mean(noise, 1, rate)
     return np.array([low * b, integral]), np.array([integral, high * b])
 
 
@@ -99,7 +103,7 @@ def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 
     evaluations=64,
 )
 def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
-    """Exactly 1/(2 − ηλ_j)."""
+    """The exact value is 1/(2 − ηλ_j)."""
     integral = rate * spectral_mean(DPSGD(), 1, rate)
     return np.array([low, integral, 1 / (2 - rate)]), np.array([integral, high, integral])
 
@@ -112,7 +116,7 @@ def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
     mutants=[{"factor": 1.01}],
 )
 def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
-    """True for x = ηλ_j < 2, with eigenvalues of T_j in [x/(2 − x), (2 − x)/x].  By its form on six coefficients."""
+    """True for x = ηλ_j < 2, with eigenvalues of T_j in [x/(2 − x), (2 − x)/x].  Checked with its quadratic form on six coefficients."""
     lags = np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
     form = float(beta @ (1 - rate) ** lags @ beta)
     return factor * rate / (2 - rate) * float(beta @ beta), form
@@ -144,13 +148,17 @@ def lemma_c6_symbol(rate: Any, square: Any, share: str = "0.99") -> Sides:
     evaluations=64,
 )
 def property_c7(seed: int, eta: float, depth: int, hessian: float = 1.0) -> Sides:
-    """Along paths of ten steps in two dimensions; the components are moreover uncorrelated (Proposition C.19)."""
+    """Checked along paths of ten steps in two dimensions.  The components are also uncorrelated (Proposition C.19)."""
     rng = np.random.default_rng(seed)
-    h, beta = np.diag([1.0, 0.3]), rng.normal(size=10)
-    theta, parts, delta = np.zeros(2), np.zeros((depth + 1, 2)), np.zeros(2)
+    h = np.diag([1.0, 0.3])
+    beta = rng.normal(size=10)
+    theta = np.zeros(2)
+    parts = np.zeros((depth + 1, 2))
+    delta = np.zeros(2)
     noise: list[Array] = []
     for _ in range(10):
-        x, xi = rng.normal(size=2) * np.sqrt(np.diag(h)), rng.normal()
+        x = rng.normal(size=2) * np.sqrt(np.diag(h))
+        xi = rng.normal()
         noise.insert(0, rng.normal(size=2))
         correlated = sum(b * w for b, w in zip(beta, noise, strict=False))
         outer = np.outer(x, x)
@@ -173,7 +181,7 @@ RESPONSE = {"eigenvalue": log_scale(0.05, 1), "eta": log_scale(0.05, 1), "omega"
     mutants=[{"one": 1.001}],
 )
 def property_c8(eigenvalue: float, eta: float, omega: float, one: float = 1.0) -> Sides:
-    """Against the transform of the impulse response η (1 − ηλ)^{t−1}.  Stable also for η H ≺ 2 I."""
+    """Compared with the transform of the impulse response η (1 − ηλ)^{t−1}.  The system is stable also for η H ≺ 2 I."""
     t = np.arange(1.0, 2 + 40 / (eta * eigenvalue))
     response = np.sum(eta * (1 - eta * eigenvalue) ** (t - 1) * np.exp(-1j * omega * t))
     found = -eta / (one - np.exp(1j * omega) - eta * eigenvalue)
@@ -187,7 +195,7 @@ def property_c8(eigenvalue: float, eta: float, omega: float, one: float = 1.0) -
     mutants=[{"one": 1.001}],
 )
 def property_c9(eigenvalue: float, eta: float, omega: float, beta: Array, one: float = 1.0) -> Sides:
-    """With B(ω) = Σ β_t e^{−iωt} (the paper mixes both signs of the exponent; for |B| it does not matter)."""
+    """Checked with B(ω) = Σ β_t e^{−iωt} (the paper mixes both signs of the exponent; for |B| it does not matter)."""
     steps = int(3 + 40 / (eta * eigenvalue))
     response = -eta * np.convolve(beta, (1 - eta * eigenvalue) ** np.arange(0.0, steps))[:steps]
     t = np.arange(1.0, steps + 1)
@@ -205,7 +213,7 @@ def property_c9(eigenvalue: float, eta: float, omega: float, beta: Array, one: f
     mutants=[{"factor": 0.99}],
 )
 def proposition_c10(factor: float = 1.0, *, noise: ToeplitzNoise, **inputs: Any) -> Sides:
-    """In each eigendirection the left side is the right side over 2 − ηλ_j.  Approached as ηλ_j → 1.
+    """In each eigendirection the left side is the right side divided by 2 − ηλ_j.  The bound is approached as ηλ_j → 1.
 
     Under η R² < 1 that is possible for inputs of kurtosis 1 in one direction, where R² = λ.
     """
@@ -232,9 +240,9 @@ def remaining_noise(problem: LinearRegression, noise: ToeplitzNoise) -> float:
     evaluations=1024,
 )
 def proposition_c11(factor: float = 1.0, *, noise: ToeplitzNoise, order: int, **inputs: Any) -> Sides:
-    """By the exact recursion of the components.  (The unit matrix is missing in print.)
+    """Checked with the exact recursion of the components.  (The unit matrix is missing in print.)
 
-    Half of it is enough where the search looks, and is approached by random signs in two directions, ηλ near 1 and near 0.
+    In all points searched half of the right side is enough.  Random signs in two directions approach that, ηλ near 1 and near 0.
     """
     problem = regression(**inputs)
     size = problem.learning_rate * (problem.learning_rate * problem.moment_bound) ** order
@@ -253,7 +261,7 @@ NOISES = {"weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)}
     mutants=[{"factor": 0.999}],
 )
 def lemma_c12_a(weights: Array, a: float, factor: float = 1.0, **inputs: Any) -> Sides:
-    """Exact, for M = a I + H^{−1/2} P H^{−1/2} with diagonal P; sharp as the kurtosis grows, and for random signs too."""
+    """Checked with exact moments for M = a I + H^{−1/2} P H^{−1/2} with diagonal P.  It is sharp as the kurtosis grows, and for random signs."""
     problem = regression(**inputs)
     p = weights[: problem.eigenvalues.size]
     bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
@@ -269,9 +277,11 @@ def lemma_c12_a(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
     mutants=[{"factor": 0.99}],
 )
 def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) -> Sides:
-    """The exact covariance of the linear system driven by the white noise of (a); sharp for random signs as ηλ_j → 1."""
+    """Checked with the exact covariance of the linear system driven by the white noise of (a).  It is sharp for random signs as ηλ_j → 1."""
     problem = regression(**inputs)
-    x, eta, p = problem.rates, problem.learning_rate, weights[: problem.eigenvalues.size]
+    x = problem.rates
+    eta = problem.learning_rate
+    p = weights[: problem.eigenvalues.size]
     bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
     return eta**2 * driven(problem, a + p / problem.eigenvalues) / (x * (2 - x)), factor * eta * bound
 
@@ -283,13 +293,15 @@ def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
     mutants=[{"power": 2}],
 )
 def proposition_c13(depth: int, power: int = 1, *, noise: ToeplitzNoise, **inputs: Any) -> Sides:
-    """E ‖δ^{(m)}‖²_H, what the components up to m leave of the exact error, is O((ηR²)^{m+1}), with the proof's constants.
+    """E ‖δ^{(m)}‖²_H, the part of the exact error beyond component m, is O((ηR²)^{m+1}), with the constants of the proof.
 
-    The proof applies Theorem F.3 to noise that is white but not independent of x_t; that the components are uncorrelated
-    (Proposition C.19) closes the gap.
+    The proof applies Theorem F.3 to noise that is white but not independent of x_t; the gap is
+    closed by Proposition C.19, which says that the components are uncorrelated.
     """
     problem = regression(**inputs)
-    eta, r2, eigenvalues = problem.learning_rate, problem.moment_bound, problem.eigenvalues
+    eta = problem.learning_rate
+    r2 = problem.moment_bound
+    eigenvalues = problem.eigenvalues
     parts = sum(float((eigenvalues * v).sum()) for v in component_variances(problem, noise, depth + 1))
     whole = 2 * problem.stationary_error(noise)
     size = float(eigenvalues.sum()) * eta / (1 - eta * r2) * (eta * r2) ** (power * (depth + 1))

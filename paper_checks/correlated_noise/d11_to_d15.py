@@ -1,4 +1,4 @@
-"""Appendices D.3 and D.4: the expected error of Noisy-FTRL after t steps, and what follows for DP-FTRL."""
+"""Appendices D.3 and D.4: the expected error of Noisy-FTRL after t steps, and its consequences for DP-FTRL."""
 
 import math
 from itertools import product
@@ -40,7 +40,7 @@ CURVE = {**SMALL, "offset": log_scale(1e-2, 1e2)}
     evaluations=256,
 )
 def theorem_d11(problem: LinearRegression, noise: ToeplitzNoise, offset: float, factor: float = 1.0) -> Sides:
-    """Against the exact curve of 200 steps.  Without the cross term it is true as well (Theorem D.11, sharpened)."""
+    """Compared with the exact curve of 200 steps.  It is true also without the cross term (Theorem D.11, sharpened)."""
     curve = problem.learning_curve(noise, 200, initial_offset=offset)
     bound = finite_time.theorem_d11_upper_bound(problem, noise, np.arange(201), float(curve[0]), printed=True)
     return curve, factor * bound
@@ -55,7 +55,7 @@ def theorem_d11(problem: LinearRegression, noise: ToeplitzNoise, offset: float, 
     evaluations=256,
 )
 def lemma_d12(problem: LinearRegression, noise: ToeplitzNoise, tilt: float = 0.0) -> Sides:
-    """Tr[H S_t]/2 by the exact curve: it increases, and stays below F_∞."""
+    """Checked with the exact curve Tr[H S_t]/2, which increases and stays below F_∞."""
     curve = problem.learning_curve(noise, 100)
     limit = problem.stationary_error(noise)
     return np.append(curve[:-1] * (1 + tilt), curve), np.append(curve[1:], np.full(101, limit * (1 + 1e-10)))
@@ -70,8 +70,9 @@ def lemma_d12(problem: LinearRegression, noise: ToeplitzNoise, tilt: float = 0.0
     mutants=[{"factor": 0.82}],
 )
 def lemma_d12_trace(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
-    """Tr S_∞ by formula E1.  The search finds 5/6: (2 − x)/(2 (2 − 3x)) at x = 1/3, one dimension, slowly varying noise."""
-    eigenvalues, eta = problem.eigenvalues, problem.learning_rate
+    """Checked with Tr S_∞ from formula E1.  The search finds 5/6: (2 − x)/(2 (2 − 3x)) at x = 1/3, one dimension, slowly varying noise."""
+    eigenvalues = problem.eigenvalues
+    eta = problem.learning_rate
     trace = float((2 * problem.contributions(noise) / eigenvalues).sum())
     private = 2 * noise_variance(noise, 1.0, 1.0) * float(noise.averaged_variance(1.0)) * float((1 / eigenvalues).sum())
     bound = (private + eta * problem.moment_bound * problem.residual_std**2) / float(eigenvalues.min())
@@ -92,8 +93,9 @@ SIGNS = np.array(list(product((-1.0, 1.0), repeat=6)))
     evaluations=64,
 )
 def lemma_d12_gradient_noise(second: float, eta: float, power: int = 2) -> Sides:
-    """τ = 3 and inputs x = (±1, ±sqrt(λ)), by enumeration.  (P has the kurtosis 1 of these inputs.)"""
-    eigenvalues, moment = np.array([1.0, second]), np.zeros(2)
+    """Checked by enumeration for τ = 3 and inputs x = (±1, ±sqrt(λ)).  (P has the kurtosis 1 of these inputs.)"""
+    eigenvalues = np.array([1.0, second])
+    moment = np.zeros(2)
     for signs in SIGNS.reshape(-1, 3, 2):
         x = signs * np.sqrt(eigenvalues)
         seen = x[0]
@@ -117,7 +119,9 @@ def lemma_d12_gradient_noise(second: float, eta: float, power: int = 2) -> Sides
 )
 def lemma_d12_sum(problem: LinearRegression, beta: Array, twice: float = 0.0) -> Sides:
     """λ = (0.7, 0.2), η = 0.4, β = (1, −0.6), τ = 1: exact (0.3616, 0.1856), printed (1.0592, 1.0672)."""
-    eigenvalues, eta, tau = problem.eigenvalues, problem.learning_rate, beta.size - 1
+    eigenvalues = problem.eigenvalues
+    eta = problem.learning_rate
+    tau = beta.size - 1
     c = 1 - problem.rates
 
     def power(m: Array, times: int) -> Array:
@@ -142,10 +146,14 @@ def lemma_d12_sum(problem: LinearRegression, beta: Array, twice: float = 0.0) ->
     evaluations=256,
 )
 def lemma_d12_recursion(problem: LinearRegression, beta: Array, kurtosis: float = 3.0) -> Sides:
-    """The curve by this recursion, against S_6 = η² Σ_τ (T_τ + σ² T'_τ) with the sums of (81) and (82) as corrected."""
+    """The curve from this recursion is compared with S_6 = η² Σ_τ (T_τ + σ² T'_τ) with the sums of (81) and (82) as corrected."""
     beta = np.append(1.0, beta)
-    noise, eigenvalues, eta = FiniteNoise(beta), problem.eigenvalues, problem.learning_rate
-    gradient, variance, total = problem.residual_std**2 * eigenvalues, noise_variance(noise, 1.0, 1.0), 0.0
+    noise = FiniteNoise(beta)
+    eigenvalues = problem.eigenvalues
+    eta = problem.learning_rate
+    gradient = problem.residual_std**2 * eigenvalues
+    variance = noise_variance(noise, 1.0, 1.0)
+    total = 0.0
     for tau in range(beta.size):
         total += (
             eta**2 / 2 * float(eigenvalues @ (gradient + variance * second_moment(beta[: tau + 1], eigenvalues, eta)))
@@ -169,7 +177,7 @@ RUN = {"eigenvalue": linear(0.1, 1), "steps": integers(2, 10**6, log=True), "p":
     evaluations=128,
 )
 def theorem_d13_privacy(noise: ToeplitzNoise, steps: int, rho: float, two: float = 2.0) -> Sides:
-    """Theorem 1.1, with γ_∞ for γ_T: ‖first column of the inverse‖²/(2σ²), which is spent, is at most ρ."""
+    """By Theorem 1.1 with γ_∞ for γ_T, the budget used, ‖first column of the inverse‖²/(2σ²), is at most ρ."""
     column = np.linalg.solve(noise_matrix(noise, steps), np.eye(steps)[0])
     return float(column @ column) * (two * rho) / (2 * noise.limiting_sensitivity() ** 2), rho * (1 + 1e-12)
 
@@ -186,7 +194,7 @@ def theorem_d13_privacy(noise: ToeplitzNoise, steps: int, rho: float, two: float
     evaluations=4,
 )
 def theorem_d13_clip_norm(seed: int, offset: float, constant: float = 1.0) -> Sides:
-    """Without privacy noise, which the next part bounds.  The quantile is at most a hundredth of G.
+    """Checked without privacy noise, which the next part bounds.  The quantile is at most a hundredth of G.
 
     A false alarm has a probability below 1e-9: it needs 20 of 400 runs beyond a hundred times the 95 % quantile.
     """
@@ -206,7 +214,7 @@ def theorem_d13_clip_norm(seed: int, offset: float, constant: float = 1.0) -> Si
 def theorem_d13_learning_rate(
     eigenvalue: float, steps: int, p: float, constant: float, rho: float, share: float, quarter: float = 0.25
 ) -> Sides:
-    """For ν̃ = μ and G = 1; an equality at the largest η where this condition is the stricter one."""
+    """Checked for ν̃ = μ and G = 1.  It is an equality at the largest η where this condition is the stricter one."""
     problem = LinearRegression([1.0, eigenvalue], 1e-3)
     limit = FiniteRun(problem, steps, p, 0.0, rho).theorem_d13_learning_rate_limit(DPSGD(), constant=constant)
     run = FiniteRun(LinearRegression([1.0, eigenvalue], share * limit), steps, p, 0.0, rho)
@@ -244,9 +252,10 @@ def corollary_d14(condition: float, steps: int, factor: float = 1.0, published: 
     """As ρ → ∞ the printed N tends to 0, while η <= 1/(C R² log(T/p)) in Theorem D.13 stays.
 
     H = diag(1, 1e-4), T = 10, θ_0 − θ* = (0, 1), ρ = 1e30: no η from 0.01 to 1.9 lowers the initial error 5e-5, and
-    5.2e-24 is promised (c = 1, polylog = log⁹).  Checked as corrected with c = 1, at η = 1/(R² log(T/p)), p = 0.3.
+    the printed bound is 5.2e-24 (c = 1, polylog = log⁹).  Checked as corrected with c = 1, at η = 1/(R² log(T/p)), p = 0.3.
     """
-    eigenvalues, offset = [1.0, 1 / condition], np.array([0.0, 1.0])
+    eigenvalues = [1.0, 1 / condition]
+    offset = np.array([0.0, 1.0])
     run = FiniteRun(LinearRegression(eigenvalues, 0.1, kurtosis=1.0), steps, 0.3, offset, rho=NO_PRIVACY)
     cap = 1 / (run.problem.moment_bound * run.log_factor)
     errors = [
@@ -271,7 +280,7 @@ def corollary_d14(condition: float, steps: int, factor: float = 1.0, published: 
 def corollary_d15(steps: int, rho: float, offset: float, exponent: float = 1.0, published: bool = False) -> Sides:
     """d = 1, λ = 1: the start alone leaves (1 − η)^{2T} (F(θ_0) − F*) at the largest learning rate that is admitted.
 
-    D = 1e4, ρ = 1e-3, T = 1e15: 2.2e6 of 5e7 is left, and 0.21 is promised (c = 1, polylog = log⁹).  The proof moreover
+    D = 1e4, ρ = 1e-3, T = 1e15: 2.2e6 of 5e7 is left, and the printed bound is 0.21 (c = 1, polylog = log⁹).  The proof also
     has log² for one log, η for μ and R² for R⁴ in the condition on η, and R⁴ σ²/(ρ μ² T²) for R⁴ σ²/(ρ μ T) in its last
     display.
     """

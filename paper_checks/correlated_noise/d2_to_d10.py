@@ -45,7 +45,7 @@ def path(eta: float, start: float, inputs: Array, residuals: Array, noise: Array
     evaluations=128,
 )
 def property_d2(second_start: float = 0.0, **run: Any) -> Sides:
-    """Three steps of one path: the start is in the first part only, the residuals in the second, the noise in the third."""
+    """Checked along three steps of one path: the start is in the first part only, the residuals in the second, the noise in the third."""
     silent = np.zeros(4)
     start = path(**run | {"residuals": silent, "noise": silent})
     residual = path(**run | {"start": second_start, "noise": silent})
@@ -72,7 +72,7 @@ def property_d2(second_start: float = 0.0, **run: Any) -> Sides:
     evaluations=128,
 )
 def property_d2_indices(extra: int = 0, factor: float = 1.0, **run: Any) -> Sides:
-    """The sum of the three parts, t = 0 to 3.  With inputs 1, η = ½ and start 1: θ̂_3 is 1/8, by (67) as printed 1/16."""
+    """Checked for the sum of the three parts, t = 0 to 3.  With inputs 1, η = ½ and start 1: θ̂_3 is 1/8, by (67) as printed 1/16."""
     q = 1 - run["eta"] * run["inputs"] ** 2
     driven = run["eta"] * (run["inputs"] * run["residuals"] - np.convolve(run["beta"], run["noise"])[:4])
     totals = [
@@ -91,11 +91,12 @@ def property_d2_indices(extra: int = 0, factor: float = 1.0, **run: Any) -> Side
     evaluations=256,
 )
 def definition_d3(nu: float, share: float, steps: int, constant: float = 2.0, reach: float = 1.0) -> Sides:
-    """With ν itself C = 2 − sqrt(1 − sqrt(1 − ν)).  C = 2 serves every parameter up to ν (2 − ν) in place of ν.
+    """With ν itself C = 2 − sqrt(1 − sqrt(1 − ν)).  C = 2 is sufficient for every parameter up to ν (2 − ν) in place of ν.
 
-    There it is attained.  Beyond no C will do: ν = 0.1 with the parameter 0.2 needs C = 2259 at τ = 2500.
+    At ν (2 − ν) it is attained.  Beyond that no C is sufficient: ν = 0.1 with the parameter 0.2 needs C = 2259 at τ = 2500.
     """
-    noise, parameter = NuFTRL(nu), min(share * reach * nu * (2 - nu), 1 - 1e-12)
+    noise = NuFTRL(nu)
+    parameter = min(share * reach * nu * (2 - nu), 1 - 1e-12)
     ends = (finite_time.half_expo_constant(noise, parameter, count) for count in (steps, None))
     return np.array(list(ends)), constant
 
@@ -115,8 +116,11 @@ def three_directions(offset: float, rho: float = 1.0) -> FiniteRun:
 @cache
 def largest_norms(run: FiniteRun, noise: ToeplitzNoise, seed: int, clip_norm: float) -> tuple[Array, Array]:
     """max over t < T of ‖θ_t − θ*‖² and of ‖g_t‖², shape (400,) each, of Noisy-FTRL with Gaussian inputs."""
-    rng, problem, (runs, d) = np.random.default_rng(seed), run.problem, (400, run.problem.eigenvalues.size)
-    theta, largest = np.zeros((runs, d)) + run.initial_offset, np.zeros((2, runs))
+    rng = np.random.default_rng(seed)
+    problem = run.problem
+    (runs, d) = (400, run.problem.eigenvalues.size)
+    theta = np.zeros((runs, d)) + run.initial_offset
+    largest = np.zeros((2, runs))
     deviation = noise_variance(noise, run.rho, clip_norm) ** 0.5
     correlated = noise_matrix(noise, run.steps) @ rng.standard_normal((run.steps, runs * d))
     for privacy in deviation * correlated.reshape(-1, runs, d):
@@ -172,7 +176,7 @@ def proposition_d5(dimension: int, steps: int, p: float, constant: float = 3.0) 
     mutants=[{"reach": 2.05}],
 )
 def proposition_d6(inputs: Array, start: Array, share: float, reach: float = 1.0) -> Sides:
-    """For four steps in two dimensions with η ‖x_t‖² <= 1, which the event gives (η ‖x‖² <= 2 would do)."""
+    """Checked for four steps in two dimensions with η ‖x_t‖² <= 1, which the event gives (η ‖x‖² <= 2 would be sufficient)."""
     rows = inputs.reshape(4, 2)
     largest = max(float(np.square(rows).sum(axis=1).max()), 1e-9)
     theta = start
@@ -192,7 +196,7 @@ def proposition_d6(inputs: Array, start: Array, share: float, reach: float = 1.0
     mutants=[{"factor": 0.74}],
 )
 def proposition_d7(problem: LinearRegression, scale: float, factor: float = 1.0, published: bool = False) -> Sides:
-    """The left side scales with the residuals, the printed right side does not: no C and no log³ (1e6 here) saves it.
+    """The left side scales with the residuals, the printed right side does not, so it is false for every C and every log³ (1e6 here).
 
     Checked in expectation, E ‖θ̃‖² <= factor · η R² σ²/μ with σ = ``scale``.
     """
@@ -214,12 +218,13 @@ def proposition_d7(problem: LinearRegression, scale: float, factor: float = 1.0,
 def proposition_d8(
     problem: LinearRegression, share: float, scale: float, factor: float = 1.0, published: bool = False
 ) -> Sides:
-    """The part due to the privacy noise is meant: it scales with σ, the printed right side does not.
+    """The left side is the part due to the privacy noise.  It scales with σ, and the printed right side does not.
 
     Checked in expectation for ν-DP-FTRL, ν <= ημ, σ = ``scale``.
     """
     nu = share * float(problem.rates.min())
-    noise, eta = NuFTRL(nu), problem.learning_rate
+    noise = NuFTRL(nu)
+    eta = problem.learning_rate
     moment = float((2 * problem.contributions(noise) / problem.eigenvalues).sum()) / noise_variance(noise, 1.0, 1.0)
     bound = (scale * eta * finite_time.absolute_sum(noise)) ** 2 * problem.eigenvalues.size / nu
     printed = 1e6 * eta * problem.moment_bound / float(problem.eigenvalues.min())
@@ -237,7 +242,8 @@ def averaged(m: Array, eigenvalues: Array, eta: float, kurtosis: float = 3.0) ->
 
 def second_moment(beta: Array, eigenvalues: Array, eta: float) -> Array:
     """The diagonal of E V Vᵀ: A_0 = β_0 I, A_{k+1} = β_{k+1} I + Q A_k."""
-    mean, square = np.full(eigenvalues.size, beta[0]), np.full(eigenvalues.size, beta[0] ** 2)
+    mean = np.full(eigenvalues.size, beta[0])
+    square = np.full(eigenvalues.size, beta[0] ** 2)
     for b in beta[1:]:
         square = b * b + 2 * b * (1 - eta * eigenvalues) * mean + averaged(square, eigenvalues, eta)
         mean = b + (1 - eta * eigenvalues) * mean
@@ -252,8 +258,9 @@ def second_moment(beta: Array, eigenvalues: Array, eta: float) -> Array:
     mutants=[{"factor": 0.66}],
 )
 def lemma_d9(eigenvalues: Array, share: float, lag: int, factor: float = 1.0) -> Sides:
-    """True also with Tr H in place of R², and sharp then: 4/6 of R² for H = I in four dimensions."""
-    problem, m = regression(eigenvalues, share), eigenvalues
+    """True also with Tr H in place of R², where it is sharp: 4/6 of R² for H = I in four dimensions."""
+    problem = regression(eigenvalues, share)
+    m = eigenvalues
     for _ in range(lag):
         m = averaged(m, eigenvalues, problem.learning_rate)
     return float(m.sum()), factor * problem.moment_bound * (1 - float(problem.rates.min())) ** lag
@@ -289,7 +296,7 @@ def lemma_d10(eigenvalues: Array, share: float, beta: Array, power: int = 2, fac
     mutants=[{"factor": 0.99}],
 )
 def lemma_d10_event(inputs: Array, beta: Array, share: float, factor: float = 1.0) -> Sides:
-    """Pathwise in two dimensions with 0 ⪯ Q ⪯ I, which is what the proof uses."""
+    """Checked pathwise in two dimensions for 0 ⪯ Q ⪯ I, as the proof uses it."""
     rows = inputs.reshape(4, 2)
     eta = share / max(float(np.square(rows).sum(axis=1).max()), 1e-9)
     a = beta[0] * np.eye(2)

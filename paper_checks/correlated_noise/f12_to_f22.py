@@ -45,8 +45,9 @@ def cotangent(x: Any) -> Any:
     mutants=[{"shift": 1}],
 )
 def lemma_f12(a: float, ratio: float, frequency: int, shift: int = 0) -> Sides:
-    """Exact sums on 2048 points: the integrand is periodic, and aliases fall below rounding."""
-    b, omega = ratio * a, 2 * np.pi * np.arange(2048) / 2048
+    """Checked with exact sums on 2048 points: the integrand is periodic, and aliasing is below rounding."""
+    b = ratio * a
+    omega = 2 * np.pi * np.arange(2048) / 2048
     mean = (np.cos(frequency * omega) / (a * a + b * b - 2 * a * b * np.cos(omega))).mean()
     scale = 10 * 2 * math.pi / (a * a - b * b)
     return scale + 2 * math.pi * mean, scale + 2 * math.pi / (a * a - b * b) * ratio ** (abs(frequency) + shift)
@@ -60,7 +61,7 @@ def lemma_f12(a: float, ratio: float, frequency: int, shift: int = 0) -> Sides:
     mutants=[{"root": 0.49}],
 )
 def lemma_f13(a: float, root: float = 0.5) -> Sides:
-    """By the trapezoidal rule on 4096 points; at |a| = 1 the integrand is like 2/ω² at its pole."""
+    """Checked with the trapezoidal rule on 4096 points; at |a| = 1 the integrand is like 2/ω² at its pole."""
     omega = 2 * np.pi * np.arange(4096) / 4096
     return 2 * math.pi * (1 / (1 + a * np.cos(omega))).mean(), 2 * math.pi * (1 - a * a) ** -root
 
@@ -107,7 +108,7 @@ def lemma_f14(cut: Any, three: str = "3") -> Sides:
     evaluations=24,
 )
 def lemma_f15(a: float, two: float = 2.0) -> Sides:
-    """Also 2π/agm(a, 2 − a), the form that is accurate for small a."""
+    """The integral is also 2π/agm(a, 2 − a), which is accurate for small a."""
     integral = quadrature(lambda w: 4 / mp.sqrt(a * a * mp.cos(w) ** 2 + (2 - a) ** 2 * mp.sin(w) ** 2), a)
     complement = a / (2 - a)  # of sqrt(1 − a)/(1 − a/2)
     return integral, np.array([4 / (two - a) * first_kind(complement), 2 * math.pi * elliptic.mean_inverse_modulus(a)])
@@ -124,7 +125,7 @@ def lemma_f15(a: float, two: float = 2.0) -> Sides:
     tolerance=1e-8,
 )
 def lemma_f16(a: float, b: float, two: float = 2.0) -> Sides:
-    """Right for both signs of α².  In floats it loses all digits for small a, where 1 − α² cancels; cel does not."""
+    """True for both signs of α².  In floats it loses all digits for small a, where 1 − α² cancels; cel keeps them."""
     with workdps(40):
         x, y = mp.mpf(a), mp.mpf(b)
         k2 = (1 - x) / (1 - x / 2) ** 2
@@ -143,10 +144,11 @@ def lemma_f16(a: float, b: float, two: float = 2.0) -> Sides:
     mutants=[{"factor": 0.999}],
 )
 def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
-    """True, with (1 − c)/(1 + c) ‖β‖² from below.  Approached by many equal coefficients; an equality at c = 0."""
+    """True, with (1 − c)/(1 + c) ‖β‖² as lower bound.  Many equal coefficients approach it, and it is an equality at c = 0."""
     if not beta[0]:
         return math.nan, math.nan
-    value, square = float(FiniteNoise(beta).averaged_variance(rate)), float(beta @ beta)
+    value = float(FiniteNoise(beta).averaged_variance(rate))
+    square = float(beta @ beta)
     return np.array([value, rate / (2 - rate) * square]), np.array([factor * (2 - rate) / rate * square, value])
 
 
@@ -162,9 +164,11 @@ def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
 def lemma_f18(
     eigenvalues: Array, weights: Array, share: float, factor: float = 1.0, input_square: float | None = None
 ) -> Sides:
-    """Holds with 1 − ημ(2 − ηR²).  Without the expectation, d = 1: (1 − x²/3)² > 2/3 for an input with x² = 100."""
-    problem, m = regression(eigenvalues, share), weights[: eigenvalues.size]
-    eta, slowest = problem.learning_rate, float(problem.rates.min())
+    """True with 1 − ημ(2 − ηR²).  Without the expectation, d = 1: (1 − x²/3)² > 2/3 for an input with x² = 100."""
+    problem = regression(eigenvalues, share)
+    m = weights[: eigenvalues.size]
+    eta = problem.learning_rate
+    slowest = float(problem.rates.min())
     if input_square is not None:
         return (1 - eta * input_square) ** 2, 1 - slowest
     left = float(averaged(m, eigenvalues, eta).sum())
@@ -178,7 +182,7 @@ def lemma_f18(
     mutants=[{"dimension": 2.999}],
 )
 def lemma_f19(eigenvalues: Array, angles: Array, dimension: float = 3.0) -> Sides:
-    """For three matrices of dimension 3.  (The proof says Tr I = 1, which is d.)"""
+    """Checked for three matrices of dimension 3.  (The proof says Tr I = 1, which is d.)"""
     product = np.eye(3)
     for values, (x, y, z) in zip(eigenvalues.reshape(3, 3), angles.reshape(3, 3), strict=True):
         skew = np.array([[0, x, y], [-x, 0, z], [-y, -z, 0]])
@@ -218,7 +222,7 @@ def _f20(a: float, log_inverse: float, time: int) -> float:
     mutants=[{"one": 0.999}],
 )
 def lemma_f20_bound(a: float, log_inverse: float, time: int, one: float = 1.0) -> Sides:
-    """What the paper uses of the lemma."""
+    """The part of the lemma that the paper uses."""
     return _f20(a, log_inverse, time), (one + log_inverse) / a
 
 
@@ -268,9 +272,9 @@ def lemma_f21(values: Array, factor: float, largest: float, slack: float = 1.0) 
     mutants=[{"limit": "0.325"}],
 )
 def lemma_f22(logarithm: Any, depth: Any, limit: str = "1") -> Sides:
-    """By L = log(9/c) and s >= 0 with x = e^{−s} c/(9 L²): x log²(1/x)/c is largest at s = 0, c = ¼: 0.3258.
+    """In terms of L = log(9/c) and s >= 0 with x = e^{−s} c/(9 L²): x log²(1/x)/c is largest at s = 0, c = ¼: 0.3258.
 
-    Still true at c = 5, false at 6.
+    It is still true at c = 5, and false at 6.
     """
     m = arithmetic(logarithm, depth)
     ratio = 1 + (depth + 2 * m.log(logarithm)) / logarithm

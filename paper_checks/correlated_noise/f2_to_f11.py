@@ -32,7 +32,7 @@ def periodic(integrand: Callable[[Array], Array], points: int = 16_384) -> float
     mutants=[{"power": 1.99}],
 )
 def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
-    """The system y_{t+1} = c y_t + Σ β_τ x_{t−τ} of unit white noise: its impulse response against its spectrum."""
+    """For the system y_{t+1} = c y_t + Σ β_τ x_{t−τ} of unit white noise, its impulse response is compared with its spectrum."""
     response = np.convolve(coefficients, decay ** np.arange(2000.0))[:2000]
     omega = 2 * np.pi * np.arange(4096) / 4096
     transfer = np.polyval(coefficients[::-1], np.exp(-1j * omega)) / (1 - decay * np.exp(-1j * omega))
@@ -46,7 +46,7 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
     mutants=[{"two": 2.01}],
 )
 def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
-    """True; with 2 − ηR² in place of 1 − ηR² it is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""
+    """True.  With 2 − ηR² in place of 1 − ηR² it is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""
     variances = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
     bound = problem.learning_rate / (two - problem.learning_rate * problem.moment_bound)
     return variances, bound if bound > 0 else math.nan
@@ -63,11 +63,12 @@ def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
     evaluations=128,
 )
 def property_f5(share: float, sigma: float, constant: float = 3.0) -> Sides:
-    """The fourth order at λ = 0 of E e^{λX} <= e^{λ²σ²/2} proves it.
+    """It follows from E e^{λX} <= e^{λ²σ²/2} at the fourth order in λ.
 
     Checked for sums of a Gaussian and a sign, which are strictly sub-Gaussian: E X⁴ = 3σ⁴ − 2 σ⁴ share².
     """
-    sign, normal = share * sigma**2, (1 - share) * sigma**2
+    sign = share * sigma**2
+    normal = (1 - share) * sigma**2
     fourth = sign**2 + 6 * sign * normal + 3 * normal**2
     return np.array([fourth, 0.0]), np.array([constant * sigma**4, 0.0])
 
@@ -83,7 +84,7 @@ def property_f5(share: float, sigma: float, constant: float = 3.0) -> Sides:
     mutants=[{"constant": 0.158}],
 )
 def lemma_f6(dimension: int, threshold: float, constant: float = 0.125) -> Sides:
-    """Hanson and Wright.  The best c for A = I tends to (1 − log 2)/2 = 0.1534 as d → ∞."""
+    """The Hanson–Wright inequality.  The best c for A = I tends to (1 − log 2)/2 = 0.1534 as d → ∞."""
     from scipy.stats import chi2
 
     most = min(threshold**2 / dimension, threshold)
@@ -107,7 +108,7 @@ def chernoff(u: Any) -> Any:
     mutants=[{"constant": "0.1535"}],
 )
 def remark_f7(u: Any, constant: str = "0.1457") -> Sides:
-    """For every A, c = (1 − log 2)/2 = 0.1534, which is sharp for A = I as d → ∞.
+    """True for every A with c = (1 − log 2)/2 = 0.1534, which is sharp for A = I as d → ∞.
 
     Let A be symmetric (its symmetric part has no larger norms), ‖A‖₂ = σ = 1 and u = t/‖A‖_F².  For y <= λ < ½ the
     function f(y) = −log(1 − 2y)/2 − y is at most (y/λ)² f(λ), so log E e^{λ(⟨ξ, Aξ⟩ − E)} <= ‖A‖_F² f(λ), and the best λ
@@ -204,10 +205,12 @@ def property_f9(m: float, alpha: float, root: float = 0.5, cut: float = 1.0) -> 
     def integrand(square: Array) -> Array:
         if alpha < 1:
             return 1 / ((1 - alpha * square) * np.sqrt(1 + m * square))
-        there, pole = np.sqrt(1 + m * square), math.sqrt(1 + m / alpha)
+        there = np.sqrt(1 + m * square)
+        pole = math.sqrt(1 + m / alpha)
         return m / (alpha * there * pole * (there + pole))
 
-    first, n = elliprf(0, 1 / (1 + m), 1), (m + alpha) / (1 + m)
+    first = elliprf(0, 1 / (1 + m), 1)
+    n = (m + alpha) / (1 + m)
     third = first + n / 3 * elliprj(0, 1 / (1 + m), 1, 1 - n)
     beyond = math.log(cut) / (2 * math.sqrt((alpha - 1) * (1 + m / alpha))) if alpha > 1 else 0.0
     return periodic(integrand) + beyond, float(m * first + alpha * third) / ((m + alpha) * (1 + m) ** root)
@@ -224,7 +227,7 @@ def property_f9(m: float, alpha: float, root: float = 0.5, cut: float = 1.0) -> 
     mutants=[{"four": "4.03"}],
 )
 def property_f10_lower(complement: Any, four: str = "4") -> Sides:
-    """As k → 1 an equality."""
+    """It is an equality as k → 1."""
     m = arithmetic(complement)
     return m.log(m.number(four)) - m.log(complement), first_kind(complement)
 
@@ -269,12 +272,12 @@ def property_f10_constant(complement: Any, constant: str = "1.25") -> Sides:
     transcription="square roots",
     domain={"alpha": linear("0", "0.999"), "complement": log_scale("0.1", "1")},
     evidence="certified",
-    outside=r"$(1 - \alpha^2) \Pi(\alpha^2, k)$ falls with $\alpha^2$, from $K(k)$, so that Property F.10 (upper) is enough everywhere.",
+    outside=r"$(1 - \alpha^2) \Pi(\alpha^2, k)$ falls with $\alpha^2$, from $K(k)$, so Property F.10 (upper) is enough everywhere.",
     sharp="quarter",
     mutants=[{"quarter": "0.18"}],
 )
 def property_f11(alpha: Any, complement: Any, quarter: str = "0.25") -> Sides:
-    """With 1 + k'²/4 for the last factor, uniformly in α².  (As in F.10, ¼ is sharp as k → 1 only; for k' >= 0.1 it is 0.1832.)"""
+    """True with 1 + k'²/4 for the last factor, uniformly in α².  (As in F.10, ¼ is sharp as k → 1 only; for k' >= 0.1 it is 0.1832.)"""
     m = arithmetic(alpha, complement)
     factor = 1 + m.number(quarter) * complement**2
     return scaled_third_kind(alpha, complement), factor * (m.log(m.number(4)) - m.log(complement))

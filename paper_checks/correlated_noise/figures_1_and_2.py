@@ -1,4 +1,4 @@
-"""What the captions of Figures 1 to 3 state, by the data behind our drawings of them."""
+"""Captions of Figures 1 to 3, checked with the data of our drawings."""
 
 from collections.abc import Callable
 from functools import cache
@@ -10,7 +10,6 @@ from corrnoise.figures.publication import Series
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.machinery.domains import log_scale, one_of
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.theory.correlated_noise.published_bounds import trace_upper_bound
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 
@@ -22,7 +21,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
     mutants=[{"one": 0.99}],
 )
 def figure_1_never_worse(rate: float, one: float = 1.0) -> Sides:
-    """Equal at η = 1, where both are the same algorithm."""
+    """The two are equal at η = 1, where they are the same algorithm."""
     return mean_estimation.error_ratio(rate), one
 
 
@@ -66,7 +65,7 @@ PRINTED = dict(linear_regression.PAPER_SLOPES)
     evaluations=16,
 )
 def figure_2_slopes(which: tuple[str, str], most: float = 0.015) -> Sides:
-    """The slopes of the exact curves agree with what was observed, to 0.015: 1.008, 0.170, 0.942, 1.264, 2.024."""
+    """The slopes of the exact curves agree with the printed ones to 0.015: 1.008, 0.170, 0.942, 1.264, 2.024."""
     return abs(slopes()[which] - PRINTED[which]), most
 
 
@@ -95,5 +94,5 @@ def figure_2_bounds(panel: str, nearly: float = 0.12, published: bool = False) -
     """
     noise = linear_regression.NOISES[linear_regression.FTRL]
     value = linear_regression.CURVES[linear_regression.FTRL, "rate with logarithm"]
-    difference = fitted(panel, value if published else lambda p: trace_upper_bound(p, noise(p)))
+    difference = fitted(panel, value if published else lambda p: p.upper_bound(noise(p)))
     return abs(difference - fitted(panel, lambda p: p.stationary_error(noise(p)))), nearly

@@ -78,7 +78,8 @@ def second_moment(chains: int = 64, steps: int = 2**15) -> tuple[float, float]:
     """E θ² of F' = L θ₊ − μ θ₋ under Gaussian noise with that spectrum, and its standard error."""
     white = np.random.default_rng(0).standard_normal((2 * steps, chains))
     scale = np.sqrt(line(np.linspace(0, math.pi, steps + 1)))
-    theta, total = np.full(chains, -0.27), np.zeros(chains)
+    theta = np.full(chains, -0.27)
+    total = np.zeros(chains)
     for t, noise in enumerate(np.fft.irfft(np.fft.rfft(white, axis=0) * scale[:, np.newaxis], axis=0)):
         theta = theta - (np.maximum(LOSS.smoothness * theta, LOSS.strong_convexity * theta) + noise)
         total += theta**2 * (t >= steps)
@@ -102,8 +103,8 @@ def theorem_e1(multiplier: tuple[float, float] | None = None, constant: float = 
 
     μ = 6e-5, L = 0.04, η = 1, F' = L θ₊ − μ θ₋, noise with the power spectrum exp(−((ω − π/4)/0.01)²/2) + 1e-8: the
     printed class contains Λ = 0.03 + 220 (1 + cos 4ω) (in units of η²/(L − μ)/(ηL)), which gives 0.0682 with the printed
-    constant (0.0171 with the right one).  Simulated is E θ² = 0.083, less 8 standard errors of it (a false alarm has a
-    probability below 1e-10).  As corrected, the best constant Λ = λ_0 gives 3.49, 40 times the error.
+    constant (0.0171 with the corrected one).  The simulated E θ² is 0.083; the check subtracts 8 standard errors (a false
+    alarm has a probability below 1e-10).  As corrected, the best constant Λ = λ_0 gives 3.49, 40 times the error.
     """
     omega = np.linspace(0, math.pi, 100_001)
     condition = LOSS.frequency_condition(omega)
@@ -137,12 +138,12 @@ def theorem_e1_constant(
 ) -> Sides:
     """A quarter of the privacy term, σ² = G² γ_∞²/(2ρ), is enough and sharp: an equality for quadratic losses at κ = 1.
 
-    Against E ‖θ‖² of the exact quadratic with curvature κ^{place − 1} L.  (The gradient noise: next part.)
+    Compared with E ‖θ‖² of the exact quadratic with curvature κ^{place − 1} L.  (The next part has the gradient noise.)
     """
     curvature = condition ** (place - 1)
     x = step * curvature
     exact = step / curvature * noise.limiting_sensitivity() ** 2 / 2 * float(noise.averaged_variance(x)) / (2 - x)
-    return exact, float(factor) * 4 * 2 * bound(step, condition, noise) * (1 + 1e-9)
+    return exact, float(factor) * 4 * 2 * bound(step, condition, noise)
 
 
 @PAPER.inequality(
@@ -162,10 +163,10 @@ def theorem_e1_constant(
 def theorem_e1_gradient_noise(step: float, condition: float, dimension: int, factor: float = 1.0) -> Sides:
     """1/(2d) of it is enough, as σ_sgd² is the variance of all coordinates together; sharp at κ = 1.
 
-    Against the exact quadratic of curvature L with all of it in one direction, σ_sgd = 1: E ‖θ‖² = η²/(x (2 − x)).
+    Compared with the exact quadratic of curvature L with all gradient noise in one direction, σ_sgd = 1: E ‖θ‖² = η²/(x (2 − x)).
     """
     one = bound(step, condition, DPSGD()) * 2 * 2  # by L/2 of (10), and by σ² = 1/2
-    return step**2 / (step * (2 - step)), float(factor) * 2 * dimension * one * (1 + 1e-9)
+    return step**2 / (step * (2 - step)), float(factor) * 2 * dimension * one
 
 
 FREQUENCIES = {
@@ -206,7 +207,8 @@ def theorem_e1_matrix(
 
     Λ in units of η²/(ηL δ); u is the slack, and no ψ is large enough where it is not positive.
     """
-    smooth, mu = step / eta, step / eta / condition
+    smooth = step / eta
+    mu = step / eta / condition
     scaled = level * (1 + 1j * slope) * eta**2 / (step * (step - step / condition))
     [xi] = condition_at(step, condition, omega).gain(np.array([level]), np.array([sign * level * slope]))
     a = np.array([[eta, 0], [1 - np.exp(1j * omega), -eta]])
@@ -226,22 +228,22 @@ def theorem_e1_matrix(
     corrected=r"$\inf_\psi \frac{L}{4\pi \eta^2} \int (d |B|^2 \frac{G^2}{2\rho} \gamma_\infty^2 + \sigma_{sgd}^2) \psi(\omega)\, d\omega$",
     proof=PROOF,
     domain={"step": one_of(0.02, 0.3, 1.0, 1.8), "condition": one_of(1.0, 3.0, 30.0), "noise": NOISES},
-    as_printed={"published": True},
+    as_printed={"printed": True},
     counterexample={"step": 0.02, "condition": 1.0, "noise": DPSGD()},
     sharp="factor",
     mutants=[{"factor": 0.999}],
     evaluations=64,
 )
 def theorem_31(
-    step: float, condition: float, noise: ToeplitzNoise, factor: float = 1.0, published: bool = False
+    step: float, condition: float, noise: ToeplitzNoise, factor: float = 1.0, printed: bool = False
 ) -> Sides:
-    """Against the exact worst quadratic loss; at κ = 1 an equality.
+    """Compared with the exact worst quadratic loss; it is an equality at κ = 1.
 
-    As printed η does not enter with the ψ of (90): ψ = η⁴ ξ/(ηL), so that the printed value is 4 η² times the corrected
-    one (L = 1), and at κ = 1, ηL = 0.02 it is 0.0016 of the exact error.
+    The printed bound lacks 1/η² for the ψ of (90): ψ = η⁴ ξ/(ηL), so the printed value is 4 η² times the corrected one
+    (L = 1).  At κ = 1 and ηL = 0.02 it is 0.0016 of the exact error.
     """
-    scale = 4 * step**2 if published else float(factor)
-    return losses(step, condition).worst_quadratic_error(noise), scale * bound(step, condition, noise) * (1 + 1e-9)
+    scale = 4 * step**2 if printed else float(factor)
+    return losses(step, condition).worst_quadratic_error(noise), scale * bound(step, condition, noise)
 
 
 @PAPER.identity(
@@ -300,7 +302,7 @@ def theorem_31_cone_constraints(step: float, condition: float, smoothness: float
     """CLARABEL on the cones against an interior-point method on the same problem with ψ eliminated: two programs, two solvers.
 
     They share no formula.  CLARABEL reports an optimum for all κ >= 1.001 and 0.01 <= ηL <= 1.9 that were tried, up to
-    κ = 10⁶.  Next to κ = 1 it stops short of one (for F − F* at κ − 1 = 1e-7 if ηL = 1, at 1e-4 if ηL = 0.01); there an
+    κ = 10⁶.  Very close to κ = 1 it reports none (for F − F* at κ − 1 = 1e-7 if ηL = 1, at 1e-4 if ηL = 0.01); there an
     error is raised.
     """
     return cone_value(step, condition, 30), eliminated_value(step, condition, float(smoothness))
@@ -331,8 +333,10 @@ def theorem_31_cone_program(step: float, condition: float, lags: int = 30) -> Si
     evaluations=2,
 )
 def theorem_31_gap(condition: float, factor: float = 1.0) -> Sides:
-    """Between the upper bounds, yes.  It separates no algorithms: for ηL >= 1 DP-SGD's exact worst case is ησ²d/(2(2 − ηL))."""
-    best, correlated, plain = optimised(1.0, condition), bound(1.0, condition, NuFTRL(1 / condition)), DPSGD()
+    """True between the upper bounds.  It does not separate the algorithms: for ηL >= 1 DP-SGD's exact worst case is ησ²d/(2(2 − ηL))."""
+    best = optimised(1.0, condition)
+    correlated = bound(1.0, condition, NuFTRL(1 / condition))
+    plain = DPSGD()
     return np.array([best, correlated]), factor * np.array([correlated, bound(1.0, condition, plain)])
 
 
@@ -347,7 +351,7 @@ STEPS = one_of(0.1, 0.5, 1.0)
     evaluations=4,
 )
 def figure_3(step: float, condition: float, factor: float = 1.0) -> Sides:
-    """ν-DP-FTRL at ν = ημ below DP-SGD, for L = G = 1, σ_sgd = 0."""
+    """The bound for ν-DP-FTRL at ν = ημ is below that for DP-SGD, for L = G = 1 and σ_sgd = 0."""
     return bound(step, condition, NuFTRL(step / condition)), factor * bound(step, condition, DPSGD())
 
 

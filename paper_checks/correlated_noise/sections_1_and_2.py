@@ -49,7 +49,7 @@ def noise_matrix(noise: ToeplitzNoise, steps: int) -> Array:
     evaluations=128,
 )
 def theorem_11_sensitivity(noise: ToeplitzNoise, steps: int, column: int | None = None) -> Sides:
-    """By the explicit inverse; the first column has the largest norm, as the others are the beginning of it moved down."""
+    """Checked with the explicit inverse.  The first column has the largest norm, because every other column is a shifted beginning of it."""
     norms = np.linalg.norm(np.linalg.inv(noise_matrix(noise, steps)), axis=0)
     return noise.sensitivity(steps), norms.max() if column is None else norms[min(column, steps - 1)]
 
@@ -69,13 +69,14 @@ def theorem_11_sensitivity(noise: ToeplitzNoise, steps: int, column: int | None 
     evaluations=128,
 )
 def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_norm: float, two: float = 2.0) -> Sides:
-    """With equality: the outputs on g and on g with one gradient of norm G zeroed have D_α = α ρ exactly.
+    """Equality: the outputs on g and on g with one gradient of norm G zeroed have D_α = α ρ exactly.
 
-    Zero-out adjacency; replace-one takes twice the noise.
+    This holds for zero-out adjacency; replace-one adjacency needs twice the noise.
     """
     matrix = noise_matrix(noise, steps)
     variance = clip_norm**2 * noise.sensitivity(steps) ** 2 / (two * rho)
-    covariance, shift = variance * matrix @ matrix.T, np.eye(steps)[0] * clip_norm
+    covariance = variance * matrix @ matrix.T
+    shift = np.eye(steps)[0] * clip_norm
     return gaussian_renyi_divergence(order, shift, covariance, np.zeros(steps), covariance), order * rho
 
 
@@ -86,7 +87,7 @@ def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_
     mutants=[{"power": 1.0}],
 )
 def remark_12(scale: float, power: float = 2.0) -> Sides:
-    """A gradient of norm s times G is told apart with D_α = α ρ s², which no bound holds."""
+    """For a gradient of norm s G the divergence is D_α = α ρ s², which is unbounded in s."""
     covariance = np.array([[0.5]])
     return gaussian_renyi_divergence(2.0, [scale], covariance, [0.0], covariance), 2 * scale**power
 
@@ -119,7 +120,7 @@ def equation_5(noise: ToeplitzNoise, exponent: float = 0.5) -> Sides:
     evaluations=64,
 )
 def property_c1(noise: ToeplitzNoise, more: int, power: float = 2.0, steps: int = 0) -> Sides:
-    """The norm of the first coefficients of 1/B.  For (1, −2), 20 of them have ‖·‖² = 3.7e11, and the integral is 1/3."""
+    """Checked with the norm of the first coefficients of 1/B.  For β = (1, −2) the first 20 have ‖·‖² = 3.7e11, and the integral is 1/3."""
     series = noise.inverse_coefficients(steps or 20_000 + more)
     return float((np.abs(series) ** power).sum()), spectral_mean(noise, -1)
 
@@ -154,7 +155,7 @@ def equation_18(problem: QuadraticProblem, noise: ToeplitzNoise, half: float = 0
     evaluations=256,
 )
 def equation_19(rate: float, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
-    """The smallest product is (1/agm(η, 2 − η))², by Cauchy and Schwarz; equality for ν-DP-FTRL with ν = η."""
+    """The smallest product is (1/agm(η, 2 − η))², by the Cauchy–Schwarz inequality, with equality for ν-DP-FTRL with ν = η."""
     problem = MeanEstimation(rate)
     return factor * problem.optimal_error(), problem.stationary_error(noise)
 
@@ -191,7 +192,8 @@ def theorem_21_sgd(
 ) -> Sides:
     """η (1/(2ρ) + s²)/(2(2 − η)) exactly.  Constant samples, σ_sgd = 1, η = ½, ρ = 1e6: 8.3e-8, printed Θ(0.5)."""
     variance = problem.residual_std**2 if range_squared is None else range_squared
-    error, rate = problem.stationary_error(DPSGD(), rho=rho), problem.learning_rate * (1 / rho + variance)
+    error = problem.stationary_error(DPSGD(), rho=rho)
+    rate = problem.learning_rate * (1 / rho + variance)
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 
@@ -209,8 +211,9 @@ def theorem_21_sgd(
 def theorem_21_optimum(
     problem: MeanEstimation, low: float = 1.0, high: float = 1.0, published: float | None = None
 ) -> Sides:
-    """At η = 1 the optimum is G²/(4ρ), and the printed rate is 0; no constant saves it."""
-    eta, error = problem.learning_rate, problem.optimal_error()
+    """At η = 1 the optimum is G²/(4ρ), and the printed rate is 0, so it is false for every constant."""
+    eta = problem.learning_rate
+    error = problem.optimal_error()
     if published is not None:
         return error, published * eta**2 * math.log(1 / eta) ** 2
     lower, upper = bounds.mean_estimation_optimal_error_bounds(problem)
@@ -228,7 +231,7 @@ def theorem_21_optimum(
     mutants=[{"half": 0.2501}],
 )
 def theorem_21_minimum(problem: QuadraticProblem, half: float = 0.25, published: bool = False) -> Sides:
-    """η = 0.02, G = ρ = 1: E δ² = 7.3975e-4, printed 1.4227e-3 (σ_dp² already holds γ_∞²).  An equality as corrected."""
+    """η = 0.02, G = ρ = 1: E δ² = 7.3975e-4, printed 1.4227e-3 (σ_dp² includes γ_∞² already).  The corrected statement is an equality."""
     eta = problem.learning_rate
     noise = NuFTRL(eta)
     mean = noise.limiting_sensitivity() ** 2  # (1/2π) ∫ dω/|1 − η − e^{iω}|
@@ -250,7 +253,7 @@ def theorem_21_minimum(problem: QuadraticProblem, half: float = 0.25, published:
 def theorem_21_coefficients(
     rate: float, time: int, low: float = 0.5 / math.sqrt(math.pi), high: float = 0.5, published: float | None = None
 ) -> Sides:
-    """Printed in the remark that closes Appendix B; Section 2.1 has the corrected form.
+    """The false form is in the last remark of Appendix B; Section 2.1 has the corrected form.
 
     η = ½, t = 100: (1 − η)^t/e^{−ηt} = 4.1e-9.  t^{3/2} |β_t|/(1 − η)^t falls from ½ to 1/(2 sqrt π).
     """
@@ -272,9 +275,9 @@ def theorem_21_coefficients(
     evaluations=256,
 )
 def theorem_21_anticorrelation(nu: float, time: int, lag: int, lag_shift: int = 0) -> Sides:
-    """At every finite time: Σ_k β_k β_{k+lag} < 0 for ν < 1.  (At ν = 1 the noise is independent.)
+    """True at every finite time: Σ_k β_k β_{k+lag} < 0 for ν < 1.  (At ν = 1 the noise is independent.)
 
-    The term β_lag < 0 outweighs all others, as |β_{k+lag}| <= |β_lag| and Σ_{k>=1} |β_k| = 1 − sqrt(ν).
+    The term β_lag < 0 is larger in modulus than the sum of all others, as |β_{k+lag}| <= |β_lag| and Σ_{k>=1} |β_k| = 1 − sqrt(ν).
     """
     beta = NuFTRL(nu).coefficients(time + lag + 1)
     lag = max(lag + lag_shift, 0)
@@ -297,7 +300,8 @@ def equation_20(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.
 
     Both ends are approached.
     """
-    linear_part, error = bounds.linear_lower_bound(problem, noise), problem.stationary_error(noise)
+    linear_part = problem.lower_bound(noise)
+    error = problem.stationary_error(noise)
     most = high * 2 / (2 - problem.learning_rate * problem.moment_bound)
     return np.array([low * linear_part, error]), np.array([error, most * linear_part])
 
@@ -311,7 +315,7 @@ def equation_20(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.
     evaluations=128,
 )
 def equation_21(problem: LinearRegression, noise: ToeplitzNoise, two: float = 2.0) -> Sides:
-    """A definition; checked as (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j)."""
+    """A definition, which is checked as (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j)."""
     x = problem.rates
     integral = sum(problem.rates * [spectral_mean(noise, 1, float(rate)) for rate in x])
     return integral, float((noise.averaged_variance(x) / (two - x)).sum())
@@ -340,7 +344,7 @@ def theorem_22_sgd(problem: LinearRegression, low: float = 1.0, high: float = 1.
     mutants=[{"constant": 0.99}],
 )
 def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1.0) -> Sides:
-    """With the constants of N3 and log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1.
+    """Checked with the constants of N3 and log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1.
 
     One of the two logarithms can be that of 8/(ηλ_j) in each direction, whatever ν is (N3).
     """
@@ -357,6 +361,7 @@ def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1
     mutants=[{"constant": 0.26}],
 )
 def theorem_22_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
-    """With C_2 = ¼; a log² of the learning rate is missing (N2), so the upper bound of the theorem is the tighter one."""
-    eta, trace = problem.learning_rate, float(problem.eigenvalues.sum())
+    """True with C_2 = ¼.  A log² of the learning rate is missing (N2), so the upper bound of the theorem is closer to the error."""
+    eta = problem.learning_rate
+    trace = float(problem.eigenvalues.sum())
     return constant * (eta**2 + eta * problem.residual_std**2) * trace, problem.optimal_error()

@@ -34,7 +34,7 @@ QUIET = {"problem": regressions(residual_std=0.0)}
     mutants=[{"constant": 0.52}],
 )
 def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
-    """Over all noise, with the constant ¼ (‖H‖ = 1)."""
+    """The bound holds for all noise with the constant ¼ (‖H‖ = 1)."""
     return constant * lower_bound_rate(problem), problem.optimal_error()
 
 
@@ -47,7 +47,7 @@ def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     mutants=[{"constant": 0.054}],
 )
 def table_1_ftrl(problem: LinearRegression, constant: float = 0.1157) -> Sides:
-    """With log(8/·) and the constant 1/(2 log² 8), for Gaussian inputs and η R² <= 1."""
+    """Checked with log(8/·) and the constant 1/(2 log² 8), for Gaussian inputs and η R² <= 1."""
     noise = NuFTRL(float(problem.rates.min()))
     return problem.stationary_error(noise), constant * stationary_error_rate(problem, noise)
 
@@ -60,8 +60,9 @@ def table_1_ftrl(problem: LinearRegression, constant: float = 0.1157) -> Sides:
     mutants=[{"low": 0.1251}, {"high": 0.245}],
 )
 def table_1_sgd(problem: LinearRegression, low: float = 0.125, high: float = 0.25) -> Sides:
-    """Between 1/8 and 1/4 of it, for η R² <= 1."""
-    error, rate = problem.stationary_error(DPSGD()), stationary_error_rate(problem, DPSGD())
+    """The error is between 1/8 and 1/4 of the entry, for η R² <= 1."""
+    error = problem.stationary_error(DPSGD())
+    rate = stationary_error_rate(problem, DPSGD())
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 
@@ -74,7 +75,7 @@ def table_1_sgd(problem: LinearRegression, low: float = 0.125, high: float = 0.2
     mutants=[{"most": 0.66}],
 )
 def table_1_stability(problem: LinearRegression, gap: float, most: float = 1.0) -> Sides:
-    """Required, and far from sufficient: H = I of dimension 128 with η = 1/65 diverges.
+    """The condition is necessary, and far from sufficient: H = I of dimension 128 with η = 1/65 diverges.
 
     Gaussian runs are stable if and only if (η/2) Σ λ_j/(1 − ηλ_j) < 1, which implies η ‖H‖ < 2/3.
     """
@@ -108,7 +109,7 @@ def table_2_without_damping(steps: int, shift: float = 0.0) -> Sides:
     mutants=[{"constant": "1.548"}],
 )
 def table_2_nu_ftrl(nu: Any, constant: str = "1.55") -> Sides:
-    """For ν <= ½, and all T because γ_T rises to γ_∞ = agm(ν, 2 − ν)^{−½}; up to ν = 1 with log(8/ν)."""
+    """True for ν <= ½ and all T, because γ_T increases to γ_∞ = agm(ν, 2 − ν)^{−½}; with log(8/ν) it is true up to ν = 1."""
     m = arithmetic(nu)
     return inverse_mean(nu), m.number(constant) * -m.log(nu)
 
@@ -123,7 +124,7 @@ def table_2_nu_ftrl(nu: Any, constant: str = "1.55") -> Sides:
     evaluations=128,
 )
 def table_2_nu_ftrl_steps(nu: float, steps: int, constant: float = 0.481) -> Sides:
-    """After T steps at most 1/log 8 = 0.4809 times log(8 min{T, 1/ν}); an equality after one step."""
+    """After T steps γ_T² is at most 1/log 8 = 0.4809 times log(8 min{T, 1/ν}), with equality after one step."""
     noise = NuFTRL(nu)
     return noise.sensitivity(steps) ** 2, constant * squared_sensitivity_rate(noise, steps)
 
@@ -151,7 +152,7 @@ def table_2_anti_pgd(damping: float, steps: int, more: int = 0) -> Sides:
     evaluations=64,
 )
 def table_2_infinite(problem: LinearRegression, kind: str, gap: float = 0.0) -> Sides:
-    """The sensitivity diverges with T, and with it the noise."""
+    """The sensitivity diverges as T grows, and so does the noise."""
     return math.inf, problem.stationary_error(NuFTRL(gap) if kind == "ν = 0" else AntiPGD(gap))
 
 
@@ -164,7 +165,7 @@ def table_2_infinite(problem: LinearRegression, kind: str, gap: float = 0.0) -> 
     mutants=[{"constant": 0.0546}],
 )
 def table_2_error(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
-    """With log(8/ν), and η R² < 1."""
+    """Checked with log(8/ν), for η R² < 1."""
     noise = NuFTRL(share * float(problem.rates.min()))
     return problem.stationary_error(noise), constant * stationary_error_rate(problem, noise)
 
@@ -178,21 +179,22 @@ def table_2_error(problem: LinearRegression, share: float, constant: float = 0.0
     mutants=[{"low": 0.19}, {"high": 0.32}],
 )
 def table_2_damped(problem: LinearRegression, low: float = 1 / 8, high: float = 0.5) -> Sides:
-    """At the damping that balances both terms, between 1/8 and 1/2 of it for Gaussian inputs and η R² <= 1."""
-    error, rate = problem.stationary_error(AntiPGD(balanced_damping(problem))), balanced_anti_pgd_rate(problem)
+    """At the damping that balances both terms, the error is between 1/8 and 1/2 of the entry for Gaussian inputs and η R² <= 1."""
+    error = problem.stationary_error(AntiPGD(balanced_damping(problem)))
+    rate = balanced_anti_pgd_rate(problem)
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 
 @PAPER.identity(
     "Table 3",
     printed="The baselines and their sensitivities",
-    unverifiable="a list of mechanisms trained in the experiments, without a formula of its own; checked instead is that "
+    unverifiable="a list of mechanisms trained in the experiments, without a formula; checked instead is that "
     "independent noise has sensitivity 1 and ν-DP-FTRL at ν = 1 is independent noise",
     domain={"steps": integers(1, 1000, log=True)},
     mutants=[{"nu": 0.99}],
 )
 def table_3(steps: int, nu: float = 1.0) -> Sides:
-    """The mechanisms of the table enter the ledger with their own papers."""
+    """The mechanisms of the table belong to other papers."""
     steps = max(steps, 2)
     return np.array([DPSGD().sensitivity(steps), NuFTRL(nu).sensitivity(steps)]), 1.0
 
@@ -242,7 +244,7 @@ def _row(part: str, exponents: tuple[float, float], printed: str, ends: tuple[fl
         evaluations=128,
     )
     def row(exponent: float, dimension: int, share: float, low: float = ends[0], high: float = ends[1]) -> Sides:
-        """Exact errors over the columns: 1/10 to 1/4 for Noisy-SGD (η d/ρ), ``low`` to ``high`` for Noisy-FTRL at ν = ημ.
+        """The exact errors divided by the entries are 1/10 to 1/4 for Noisy-SGD (η d/ρ), ``low`` to ``high`` for Noisy-FTRL at ν = ημ.
 
         For η Tr H = ``share``.  The constants are not uniform near a = 1, where the columns for general a have a pole and
         the error has none.

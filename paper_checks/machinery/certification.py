@@ -1,12 +1,12 @@
-"""Certification: an inequality on all of a box, by ball arithmetic and adaptive subdivision.
+"""Certification: the proof of an inequality on a whole box, by ball arithmetic and adaptive subdivision.
 
-The box is the unit cube of a claim's domain.  A part on which the balls of both sides are certainly ordered is done,
-the right way round (proved) or the wrong way (refuted); any other part is halved across the edge that matters most,
-until the budget of boxes is spent (open).  What ball arithmetic cannot reach, such as an end where both sides are equal
-or infinite, stays outside the domain and needs an argument of its own.
+The box is the unit cube of a claim's domain.  If the balls of both sides on a box do not overlap, the inequality is
+proved or refuted there.  Any other box is halved across the edge that matters most.  If the number of boxes reaches its
+limit, the answer is open.  Places that ball arithmetic cannot treat, such as an end where both sides are equal or
+infinite, are left out of the domain and need a separate argument.
 
-An answer is as good as the enclosures.  A function that leaves ball arithmetic on the way (``float(x)`` of a ball is
-its midpoint, ``max`` and ``if`` choose between overlapping balls) would be certified wrongly; so sides that are no
+The proof is only as good as the enclosures.  A function that leaves ball arithmetic would be certified wrongly:
+``float(x)`` of a ball is its midpoint, and ``max`` and ``if`` choose between overlapping balls.  So sides that are not
 balls are refused, and on many boxes the enclosures are compared with values at points of the box, which they must
 contain.
 """
@@ -28,9 +28,9 @@ PRECISION = 96  #: bits of the balls
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """``answer`` is ``"proved"``, ``"refuted"`` (on ``box``) or ``"open"`` (at ``box``, when the budget was spent).
+    """``answer`` is ``"proved"``, ``"refuted"`` (on ``box``) or ``"open"`` (``box`` was the last of those allowed).
 
-    ``box`` holds the lower and upper ends of a part of the cube, shape (2, dimension); None where all is proved.
+    ``box`` holds the lower and upper ends of a part of the cube, shape (2, dimension); None if all is proved.
     """
 
     answer: str
@@ -43,8 +43,9 @@ def monotone(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Evaluate a function that is increasing (+1) or decreasing (−1) in each argument at the ends of wide balls only.
 
-    A naive evaluation on a wide ball forgets that the same number occurs twice; the values at the two extreme corners
-    enclose the range exactly.  The docstring of the function must prove the monotonicity.  Other numbers pass through.
+    Ball arithmetic treats two occurrences of one variable as independent, so its enclosures on wide balls are too wide.
+    The values at the two extreme corners enclose the range exactly.  The docstring of the function must prove the
+    monotonicity.  Arguments that are not balls are passed on unchanged.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ def monotone(
         One for each argument.
     within
         Where the proof holds, (lowest, highest) for each argument (None: everywhere; numbers or decimal strings).  A
-        ball is wider than the box it stands for, by about 1e-9 of its width; its ends are drawn back to here.
+        ball is wider than its box by about 1e-9 of the width; its ends are clipped to this range.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,7 +86,8 @@ class _Enclosures:
     """Balls of the two sides, at points and on boxes."""
 
     def __init__(self, sides: Callable[[Sequence[Any]], tuple[Any, Any]]) -> None:
-        self.sides, self.rng = sides, np.random.default_rng(0)
+        self.sides = sides
+        self.rng = np.random.default_rng(0)
 
     def balls(self, point: list[Any]) -> tuple[Any, Any]:
         from flint import arb
@@ -110,13 +112,14 @@ class _Enclosures:
                     raise ArithmeticError(f"the enclosure {enclosure} of a box does not contain its value {value}")
 
     def halves(self, box: Array) -> list[Array]:
-        """The halves of a box across the edge that, shrunk to its middle, leaves the largest margin.
+        """The halves of a box across the edge whose reduction to its middle leaves the largest margin.
 
-        Across the longest one where none is better than another; none where no number lies between.
+        Among edges that are equally good the longest is taken.  The list is empty if no float lies between the ends.
         """
         if box.size == 0:
             return []
-        middle, found = box.mean(axis=0), []
+        middle = box.mean(axis=0)
+        found = []
         for k in range(box.shape[1] if box.shape[1] > 1 else 0):
             flat = box.copy()
             flat[:, k] = middle[k]
@@ -139,19 +142,19 @@ def certify(sides: Callable[[Sequence[Any]], tuple[Any, Any]], dimension: int, *
     sides
         Called with a list of balls.
     boxes
-        Budget.
+        The largest number of boxes.
 
     Raises
     ------
     TypeError
-        The sides are no balls.
+        The sides are not balls.
     ArithmeticError
         A ball does not contain a value that it must contain.
     """
     from flint import ctx
 
     enclosures = _Enclosures(sides)
-    waiting = deque([np.array([[0.0] * dimension, [1.0] * dimension])])  # the widest first, which refute soonest
+    waiting = deque([np.array([[0.0] * dimension, [1.0] * dimension])])  # the widest boxes first: they refute soonest
     done = 0
     with ctx.workprec(PRECISION):
         while waiting:

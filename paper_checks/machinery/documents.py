@@ -1,4 +1,4 @@
-"""The documents that claims refer to, embedded in the report page, so that the page stands alone.
+"""The documents that claims refer to.  They are embedded in the report page, which then needs no other file.
 
 A mention such as ``docs/exact-errors.md#n2-a-lower-bound-for-all-noise`` becomes a link to the heading on the page.
 """
@@ -16,8 +16,8 @@ from markupsafe import Markup
 from corrnoise.paper_checks.machinery.typesetting import scripts
 
 _MENTION = re.compile(r"docs/([\w-]+)\.md(?:#([\w-]+))?")
-_UNDERSCORE = "\ue000"  #: stands for _, which would be read as emphasis
-_DEEPER = 2  #: levels by which headings of a document are lower on the page
+_UNDERSCORE = "\ue000"  #: a substitute for _, which Markdown would read as emphasis
+_DEEPER = 2  #: number of levels by which headings of a document are lowered on the page
 
 
 class Document(NamedTuple):
@@ -29,7 +29,7 @@ class Document(NamedTuple):
 
 
 def anchor(heading: str) -> str:
-    """The anchor of a heading, as the usual renderers of Markdown make it."""
+    """The anchor of a heading, as common Markdown renderers make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -46,10 +46,10 @@ class Library:
     """The documents that were mentioned so far."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, str | None] = {}  # in Markdown; None where a document is not installed
+        self._texts: dict[str, str | None] = {}  # in Markdown; None if a document is not installed
 
     def link(self, mention: str) -> Markup:
-        """A link to a document or to one of its headings; the title alone where the documents are not installed.
+        """A link to a document or to one of its headings; the title alone if the document is not installed.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class Library:
         return link.format(_identifier(name), wanted, title, scripts(by_anchor[wanted]))
 
     def mentioned(self) -> list[Document]:
-        """All documents that were mentioned, also by one another."""
+        """All documents that were mentioned, also in other documents."""
         rendered: dict[str, Document] = {}
         while left := [name for name, text in self._texts.items() if text is not None and name not in rendered]:
             rendered |= {name: self._document(name) for name in left}
@@ -114,7 +114,8 @@ class Library:
                 return Markup("<p class=display>{}</p>\n").format(scripts(content(tokens, idx).rstrip()))
 
             def heading_open(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
-                tag, heading = _lower(tokens[idx].tag), anchor(content(tokens, idx + 1))
+                tag = _lower(tokens[idx].tag)
+                heading = anchor(content(tokens, idx + 1))
                 return f"<{tag} id='{env['document']}-{heading}'>"
 
             def heading_close(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:

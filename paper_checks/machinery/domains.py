@@ -1,8 +1,8 @@
 """Domains of claims: maps from the unit cube to the arguments of a claim.
 
-One description serves the property-based tests, which draw points of the cube, the search for the worst case, which
-walks in it, and certification, which divides it into boxes: the scalar axes take a float or an Arb ball.  A bound is a
-number, a decimal string (exact in ball arithmetic) or the name of an argument that stands before it:
+One description serves three purposes.  Property-based tests draw points of the cube, the search for the worst case
+moves in it, and certification divides it into boxes.  So scalar axes take a float or an Arb ball.  A bound is a number,
+a decimal string (exact in ball arithmetic) or the name of an earlier argument:
 
 >>> domain = Domain({"b": log_scale("1e-9", "0.25"), "a": log_scale("1e-12", "b")})
 >>> domain.arguments([1.0, 1.0])
@@ -30,21 +30,21 @@ Bound = float | int | str
 
 @dataclass(frozen=True)
 class Axis:
-    """One argument: how many coordinates of the cube it takes, its value there, and its range in words.
+    """One argument: the number of coordinates of the cube that it takes, its value there, and its range in words.
 
-    ``value`` is called with the coordinates and the arguments before it.
+    ``value`` is called with the coordinates and the earlier arguments.
     """
 
     size: int
     value: Callable[[Any, Mapping[str, Any]], Any]
     range: str
     ball: bool = False  #: whether coordinates may be Arb balls
-    count: int | None = None  #: of the values if they are finitely many, taken in turn on equal stretches of [0, 1]
+    count: int | None = None  #: number of the values, if finite; each belongs to an interval of [0, 1] of equal length
     bounded_by: tuple[str, ...] = ()  #: names of the earlier arguments that are bounds of this one
 
 
 def _names(*bounds: Bound) -> tuple[str, ...]:
-    """Those of the bounds that are names of arguments."""
+    """The bounds that are names of arguments."""
     return tuple(bound for bound in bounds if isinstance(bound, str) and bound.isidentifier())
 
 
@@ -53,7 +53,7 @@ def _at(bound: Bound, earlier: Mapping[str, Any]) -> Any:
 
 
 def _between(u: Any, value: Any, low: Any, high: Any) -> Any:
-    """``value`` at u, which rounding may have moved off the ends or out of [low, high]; balls enclose anyway."""
+    """``value`` at u, with the exact ends and within [low, high] in spite of rounding; balls are left unchanged."""
     if u == 0 or u == 1:
         return high if u == 1 else low
     return min(max(value, low), high) if isinstance(value, float) else value
@@ -106,7 +106,7 @@ def one_of(*choices: Any) -> Axis:
 
 
 def vector(entry: Axis, length: int) -> Axis:
-    """Vectors whose entries are drawn alike, shape (length,)."""
+    """Vectors with entries from one axis, shape (length,)."""
     if entry.size != 1:
         raise ValueError(f"entry must take one coordinate, got {entry.size}")
 
@@ -117,7 +117,7 @@ def vector(entry: Axis, length: int) -> Axis:
 
 
 def gaps(low: float = 1e-9) -> Axis:
-    """Numbers of [low, 2 − low], crowded at both ends, as gaps, damping and rates are."""
+    """Numbers in [low, 2 − low], dense at both ends: for gaps, damping and rates."""
 
     def value(u: Sequence[float], _: Mapping[str, Any]) -> float:
         near = low ** (1 - 2 * min(u[0], 1 - u[0]))
@@ -192,7 +192,7 @@ class Domain:
     Raises
     ------
     ValueError
-        A bound is the name of something that is no argument before it.
+        A bound is a name, but not that of an earlier argument.
     """
 
     axes: Mapping[str, Axis]
@@ -215,7 +215,7 @@ class Domain:
 
     @property
     def ball(self) -> bool:
-        """Whether coordinates may be Arb balls, so that the claim can be certified."""
+        """Whether coordinates may be Arb balls; only then can the claim be certified."""
         return all(axis.ball for axis in self.axes.values())
 
     def arguments(self, point: Sequence[Any] | Array) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Enclosures of elliptic integrals on wide balls, by their values at corners where they are largest or smallest.
 
-A naive evaluation on a wide ball forgets that the same number occurs twice.  Gaps a of (0, 1] are given by themselves
-or, where small ones matter, by their depth log(8/a): a ball around 1e-300 and 1e-200 would contain 0.  Of other numbers
-these are functions of ``corrnoise.theory.numerics.elliptic``.
+Ball arithmetic treats two occurrences of one variable as independent, so its enclosures on wide balls are too wide.
+Gaps a in (0, 1] are given by their value.  Where small gaps matter, they are given by their depth log(8/a), because a
+ball that holds 1e-300 and 1e-200 would contain 0.  For arguments that are not balls these functions are those of
+``corrnoise.theory.numerics.elliptic``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _POSITIVE = ("1e-310", "1")
 
 
 def gap(depth: Any) -> Any:
-    """The number a whose depth log(8/a) is this."""
+    """The gap a with log(8/a) = ``depth``."""
     return 8 * arithmetic(depth).exp(-depth)
 
 
@@ -41,13 +42,13 @@ def inverse_mean_by_depth(depth: Any) -> Any:
 
 
 def ratio_integral(depth_a: Any, depth_b: Any) -> Any:
-    """I(a, b) of Lemma C.21 for 0 < a <= b <= 1; of balls a ball from 0 to the largest value.
+    """I(a, b) of Lemma C.21 for 0 < a <= b <= 1; for balls a ball from 0 to the largest value.
 
     (2 − b) I(a, b) is 2π E/b for the mean E of |1 − a − e^{iω}| with the Poisson kernel of radius 1 − b.  It is convex
     in a, as a norm is, so largest at an end.  It falls with b: the powers of u in sqrt(1 − u cos ω) have negative
     coefficients, those of cos ω positive ones, so |1 − a − e^{iω}| has Fourier coefficients r_k <= 0 for k >= 1; hence
     E = r_0 + 2 Σ r_k (1 − b)^k is concave in b and positive at 0.  And it falls along a = b, where it is
-    2π/agm(t, 1), t = a/(2 − a), so that values of a above the smallest b need not be looked at.
+    2π/agm(t, 1) with t = a/(2 − a), so values of a above the smallest b need not be considered.
     """
     from flint import arb
 

@@ -1,6 +1,6 @@
 r"""The ledger: statements of papers as functions of two sides, each checked by machine.
 
-A claim says where it stands and what is printed there, and a function returns its two sides:
+A claim gives the number of a statement, the statement as printed, and a function that returns its two sides:
 
     @PAPER.inequality(
         "Lemma C.21",
@@ -13,17 +13,18 @@ A claim says where it stands and what is printed there, and a function returns i
         mutants=[{"constant": "3.02"}],
     )
     def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
-        '''I(a, a) = 2π/agm(a, 2 − a).  Sharp is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2.'''
+        '''I(a, a) = 2π/agm(a, 2 − a).  The sharp constant is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2.'''
         m = arithmetic(a)
         return 2 * m.pi * inverse_mean(a), m.number(constant) * m.log(8 / a)
 
-Constants are keyword arguments with their true values as defaults; a *mutant* is a keyword that makes the statement
-slightly wrong, which the check must reject; what is false as printed is a keyword too, violated by the counterexample.
+Constants are keyword arguments with their true values as defaults.  A *mutant* is a keyword that makes the statement
+slightly wrong; the check must reject it.  The false constant of a printed statement is a keyword too; the
+counterexample violates it.
 
-The machinery forms the scale-free *margin* of the two sides: 1 − smaller/larger of an inequality between positive
-numbers, in general (larger − smaller)/max(|smaller|, |larger|), and minus the relative difference of an identity.  The
-statement holds where the margin is at least minus the tolerance, which is for rounding.  The smallest margin over
-the domain tells how far a constant is from sharp.
+The machinery computes the scale-free *margin* of the two sides.  For an inequality it is
+(larger − smaller)/max(|smaller|, |larger|), which is 1 − smaller/larger for positive numbers.  For an identity it is
+minus the relative difference.  The statement holds where the margin is at least minus the tolerance, which allows for
+rounding.  The smallest margin over the domain shows how far a constant is from sharp.
 
 ``VERDICTS`` and ``EVIDENCE`` say what each verdict and each kind of evidence means.
 """
@@ -36,6 +37,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -73,9 +75,9 @@ EVIDENCE: dict[Evidence, str] = {
     "simulated": "the smaller side is a confidence limit; the note states the rate of false alarms",
 }
 
-_NUDGE = 1e-6  #: relative, by which an identity is made wrong where it has no mutants of its own
-_FEW = 64  #: points of a finite domain, up to which all are evaluated in any case
-_FEWEST = 0.05  #: share of the points drawn that a check must accept
+_NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
+_FEW = 64  #: a finite domain with at most this many points is evaluated completely
+_FEWEST = 0.05  #: least share of the points drawn that must lie in the domain
 
 Sides = tuple[Any, Any]
 Point = Sequence[float] | Array
@@ -92,29 +94,29 @@ class Counterexample:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one check found.
+    """The result of one check.
 
     Attributes
     ----------
     claim
         The claim that was checked.
     verdict
-        One of ``VERDICTS``, found afresh, or ``"error"`` where the check could not be carried out.
+        One of ``VERDICTS``, found by this check, or ``"error"`` if the check could not be carried out.
     agrees
         The verdict is the recorded one, every mutant was rejected, and the evidence is of the recorded strength.
     reason
         Why it does not agree, or empty.
     margin, worst
         The smallest margin found and the arguments there (for an identity minus the largest relative difference).  A
-        search ends at the first violation, so below minus the tolerance the margin need not be the smallest.
+        search ends at the first violation, so a margin below minus the tolerance need not be the smallest.
     tried, accepted
-        Points of the domain evaluated, and those of them that the domain admits.
+        The numbers of points evaluated, and of those that lie in the domain.
     certificate
-        The answer of ball arithmetic, where the evidence is ``certified``.
+        The answer of ball arithmetic, if the evidence is ``certified``.
     sharp
-        The value of the constant in question at which the worst case found is an equality; None where there is none.
+        The value of the constant in question at which the worst case found is an equality; None if there is none.
     counterexample
-        Of the printed statement, recomputed; None where it is true.
+        The recomputed counterexample to the printed statement; None if the statement is true.
     mutants
         Each mutant and whether it was rejected.
     seconds
@@ -138,7 +140,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """One numbered statement; ``papers.Fields`` says what the fields are.
+    """One numbered statement; ``papers.Fields`` documents the fields.
 
     ``paper`` is the short name of the paper, ``source`` its reference, ``note`` the docstring of the function.  A claim
     of a paper of the ledger is sent to other processes by its name.
@@ -167,7 +169,7 @@ class Claim:
     evaluations: int = 512
 
     def __reduce__(self) -> tuple[Callable[[str, str, str], Claim], tuple[str, str, str]]:
-        return _find, (self.paper, self.number, self.part)
+        return _find, (self.module, self.number, self.part)
 
     @property
     def name(self) -> str:
@@ -201,7 +203,7 @@ class Claim:
     # -- margins -------------------------------------------------------------------------------------------------------
 
     def sides(self, arguments: Mapping[str, Any], **constants: Any) -> Sides:
-        """The two sides at ``arguments``, with other constants than the default ones if given."""
+        """The two sides at ``arguments``; ``constants`` replace the default constants."""
         try:
             return self.function(**arguments, **constants)
         except Exception as error:
@@ -209,7 +211,7 @@ class Claim:
             raise
 
     def margin(self, arguments: Mapping[str, Any], **constants: Any) -> float:
-        """The margin at ``arguments``; nan where the function says that they are outside the domain."""
+        """The margin at ``arguments``; nan if the function rejects them as outside the domain."""
         nudge = constants.pop("_nudge", 0.0)
         smaller, larger = self.sides(arguments, **constants)
         if self.relation == INEQUALITY:
@@ -221,7 +223,7 @@ class Claim:
         return self.margin(self.domain.arguments(point), **constants)
 
     def holds_at(self, point: Point, **constants: Any) -> bool:
-        """Whether the statement holds at a point of the cube; also where the domain rejects the point."""
+        """Whether the statement holds at a point of the cube; True if the point is outside the domain."""
         return not self.margin_at(point, **constants) < -self.tolerance
 
     def _worst(self, evaluations: int, seed: int = 0, **constants: Any) -> Worst:
@@ -235,7 +237,7 @@ class Claim:
         )
 
     def all_mutants(self) -> tuple[Mapping[str, Any], ...]:
-        """The false neighbours: those given, or for an identity without any, one side off by a factor 1 + 1e-6."""
+        """The given mutants; for an identity without any, one side multiplied by 1 + 1e-6."""
         return self.mutants or (({"_nudge": _NUDGE},) if self.relation == IDENTITY else ())
 
     def rejects(self, mutant: Mapping[str, Any], evaluations: int, near: Point | None = None) -> bool:
@@ -245,7 +247,7 @@ class Claim:
         return self._worst(evaluations, **mutant).margin < -self.tolerance
 
     def constant(self, value: float) -> dict[str, Any]:
-        """The keyword that gives the constant in question this value: a decimal string if that is what its default is."""
+        """The keyword that sets the constant in question to ``value``, as a decimal string if its default is one."""
         return {str(self.sharp): repr(value) if isinstance(self.stated, str) else value}
 
     @property
@@ -262,9 +264,10 @@ class Claim:
     # -- the check -----------------------------------------------------------------------------------------------------
 
     def check(self, thorough: bool = False) -> Outcome:
-        """Check the claim: worst case or certificate, counterexample, mutants.  ``thorough`` looks 32 times longer.
+        """Check the claim: worst case or certificate, counterexample, mutants.
 
-        An exception inside the claim's function is an outcome: the verdict is ``"error"``, the reason says which.
+        ``thorough`` makes the search 32 times longer.  If the claim's function raises an exception, the verdict is
+        ``"error"`` and the reason quotes it.
         """
         start = time.perf_counter()
         try:
@@ -308,7 +311,7 @@ class Claim:
         )
 
     def _verdict(self, true: bool, printed_false: bool) -> str:
-        """The verdict, where the function's statement is ``true`` on the domain and the printed one is known false."""
+        """The verdict, from whether the function's statement is true and the printed one is known to be false."""
         if self.unverifiable is not None:
             return NOT_CHECKABLE
         if printed_false:
@@ -323,7 +326,7 @@ class Claim:
         certificate: Certificate | None,
         mutants: tuple[tuple[str, bool], ...],
     ) -> str:
-        """Why what was found is not what is recorded, or empty."""
+        """Why the outcome differs from the record; empty if it does not."""
         if worst.share < _FEWEST:
             return f"only {worst.share:.2g} of the points drawn lie in the domain"
         if verdict != self.recorded:
@@ -342,8 +345,6 @@ def _shown(arguments: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in arguments.items())
 
 
-def _find(paper: str, number: str, part: str) -> Claim:
-    """The claim of the ledger with this paper, number and part; no other module of the paper is imported."""
-    from corrnoise.paper_checks import paper_ledger
-
-    return next(claim for claim in paper_ledger(paper).claims_about([number]) if claim.part == part)
+def _find(module: str, number: str, part: str) -> Claim:
+    """The claim with this number and part, found through the ``PAPER`` with which its module registers it."""
+    return next(claim for claim in import_module(module).PAPER.claims_about([number]) if claim.part == part)

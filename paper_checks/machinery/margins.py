@@ -20,16 +20,16 @@ def _numbers(smaller: Any, larger: Any) -> tuple[Array, Array]:
 
 
 def _least(margins: Array, tolerance: float) -> float:
-    """The smallest margin; where some are nan so is this, unless another entry is certainly violated."""
+    """The smallest margin.  It is nan if some margin is nan and no other is below −tolerance."""
     least = float(np.fmin.reduce(margins, axis=None))
     return least if least < -tolerance else float(margins.min())
 
 
 def margin(smaller: Any, larger: Any, tolerance: float = 0.0) -> float:
-    """(larger − smaller)/max(|smaller|, |larger|) in [−2, 2], the smallest one of arrays.
+    """(larger − smaller)/max(|smaller|, |larger|) in [−2, 2]; for arrays the smallest entry.
 
-    It is 0 between equals, also infinite ones, ±1 where one side is infinite, and nan where a side is nan, unless
-    another entry falls below −tolerance.
+    It is 0 for equal sides, also infinite ones, and ±1 if one side is infinite.  It is nan if a side is nan, unless
+    another entry is below −tolerance.
     """
     s, g = _numbers(smaller, larger)
     with np.errstate(all="ignore"):
@@ -41,8 +41,8 @@ def margin(smaller: Any, larger: Any, tolerance: float = 0.0) -> float:
 def agreement(left: Any, right: Any, tolerance: float = 0.0) -> float:
     """Minus the largest difference of two sides, relative to their largest finite entry; in [−2, 0].
 
-    It is −1 where one side is infinite and not equal to the other, and nan where a side is nan, unless another entry
-    falls below −tolerance.
+    It is −1 if one side is infinite and not equal to the other.  It is nan if a side is nan, unless another entry is
+    below −tolerance.
     """
     x, y = _numbers(left, right)
     finite = np.isfinite(x) & np.isfinite(y)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 
 def _table(*rows: str) -> dict[str, str]:
-    """Names and what they stand for, in turn."""
+    """A table from rows of alternating names and symbols."""
     words = " ".join(rows).split()
     return dict(zip(words[::2], words[1::2], strict=True))
 
@@ -81,13 +81,13 @@ def _group(tokens: Iterator[str]) -> str:
 
 
 def _argument(tokens: Iterator[str]) -> str:
-    """The next atom, whatever blanks stand before it."""
+    """The next atom; blanks before it are skipped."""
     token = next((token for token in tokens if not token.isspace()), "")
     return _atom(token, tokens)
 
 
 def _atom(token: str, tokens: Iterator[str]) -> str:
-    """The text of what begins with ``token``."""
+    """The text of the atom that begins with ``token``."""
     name = token[1:]
     if token == "{":
         return _group(tokens)
@@ -115,8 +115,9 @@ def _atom(token: str, tokens: Iterator[str]) -> str:
 
 
 def _script(token: str, inner: str) -> str:
-    """A superscript or subscript: small letters where all of them exist, else behind ^ or _."""
-    small, tight = (_ABOVE if token == "^" else _BELOW), inner.replace(" ", "")
+    """A superscript or subscript: Unicode letters if all of them exist, otherwise after ^ or _."""
+    small = _ABOVE if token == "^" else _BELOW
+    tight = inner.replace(" ", "")
     if tight and all(letter in small for letter in tight):
         return "".join(small[letter] for letter in tight)
     simple = len(inner) == 1 or (token == "_" and inner.isalnum())
@@ -124,12 +125,12 @@ def _script(token: str, inner: str) -> str:
 
 
 def _over(text: str) -> str:
-    """A numerator, in brackets where it is a sum or a product with blanks."""
+    """A numerator, in brackets if it is a sum or a product with blanks."""
     return text if re.fullmatch(r"[^\s+−±/]+|√?\w*\([^()]*\)", text) else f"({text})"
 
 
 def _one(text: str) -> str:
-    """``text``, in brackets unless it is a number, one letter with what hangs on it, or a function of something."""
+    """``text``, in brackets unless it is a number, one letter with scripts and accents, or a function value."""
     hanging = "[" + re.escape("".join({*_ABOVE.values(), *_BELOW.values(), *_ACCENTS.values()} - {"*"})) + "]*"
     one = rf"[\d.]+|√?\w{hanging}(_\w+)?{hanging}|√?\w*\([^()]*\)|\|[^|]*\|{hanging}"
     return text if re.fullmatch(one, text) else f"({text})"

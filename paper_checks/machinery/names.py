@@ -18,7 +18,7 @@ KINDS = (
     *("theorem", "lemma", "proposition", "property", "corollary", "definition", "assumption", "remark", "conjecture"),
     *("equation", "figure", "table", "section", "appendix", "algorithm", "footnote"),
 )
-#: Words that stand for others.  (The beginning of a word, such as ``eq`` or ``fig``, is understood anyway.)
+#: Abbreviations and plurals.  (The beginning of a word, such as ``eq`` or ``fig``, is understood without an entry.)
 ABBREVIATIONS = {"eqn": "equation", "eqs": "equation", "figs": "figure", "tbl": "table", "thm": "theorem"}
 ABBREVIATIONS |= {f"{kind}s": kind for kind in KINDS}
 #: Greek letters and their names.
@@ -70,5 +70,5 @@ def agree(name: Sequence[str], typed: Sequence[str], *, loosely: bool = False) -
 
 
 def called(name: str) -> tuple[Words, Words]:
-    """What something with a name is called: by the name, and without its first word, which says the kind."""
+    """The words of a name, and the words without the first one, which is the kind of statement."""
     return words(name), words(name.partition(" ")[2])

@@ -1,9 +1,9 @@
 """Papers: their inventories, and how a claim is registered.
 
-A paper is a package whose ``paper.py`` declares ``PAPER``.  The *inventory* of a paper lists every statement: under the
-module of the package that holds the claims about it, or with the reason why it makes no claim.  So a claim is found by
-the number of its statement without importing any other module of the paper, and a statement that was overlooked can be
-told from one that was left out.
+A paper is a package whose ``paper.py`` declares ``PAPER``.  The *inventory* of a paper lists every statement, either
+under the module of the package that holds the claims about it, or with the reason why there is no claim.  So a claim is
+found by the number of its statement without importing any other module of the paper, and a statement that was
+overlooked can be distinguished from one that was left out.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Paper:
         if both := self.no_claims.keys() & set(self.numbers):
             raise ValueError(f"no_claims must not name statements with claims, got {', '.join(sorted(both))}")
 
-    # -- what it states ------------------------------------------------------------------------------------------------
+    # -- statements and claims -----------------------------------------------------------------------------------------
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ class Paper:
         return register
 
     def _validate(self, claim: Claim) -> None:
-        """Refuse what could not be found, checked or rejected, or says one thing and records another."""
+        """Raise ``ValueError`` for a claim that could not be found, checked or rejected, or that contradicts itself."""
         parameters = inspect.signature(claim.function).parameters.values()
         open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
         names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
@@ -188,7 +188,7 @@ class Paper:
             (not free <= axes <= (axes if open_ended else names), "its domain must have an axis for each argument"),
             (not named <= names - axes, f"it has no constant {', '.join(sorted(named - (names - axes)))}"),
             (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),
-            (claim.unverifiable is not None and false, "what is not checkable has no counterexample"),
+            (claim.unverifiable is not None and false, "a claim that is not checkable has no counterexample"),
             ((claim.corrected or claim.as_printed) and not false, "a correction needs a counterexample"),
             (false and set(claim.counterexample or ()) != axes, "a counterexample has the arguments of the domain"),
             (claim.identifier in {other.identifier for other in self._claims}, "there are two claims of that name"),

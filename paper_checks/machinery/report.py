@@ -1,9 +1,9 @@
 """The report: the ledger as one HTML page that needs no network.
 
-Every claim with its mathematics typeset (MathML), its verdict, evidence and sharp constant, counterexamples and worst
-cases folded out on demand, the figures with their data, and the documents with the proofs.  The page can be filtered,
-searched, linked to, printed and used by keyboard, in light and dark.  ``report.html`` is its template; style and
-behaviour are in ``report.css`` and ``report.js``, which are put into it.
+The page shows every claim with typeset mathematics (MathML), its verdict, evidence and sharp constant.  Counterexamples
+and worst cases unfold on demand.  The figures with their data and the documents with the proofs are embedded.  The page
+can be filtered, searched, linked to, printed and used by keyboard, in light and dark.  ``report.html`` is the template;
+``report.css`` and ``report.js`` are embedded in it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
     Parameters
     ----------
     outcomes
-        What ``Claim.check`` found, in the order in which claims are shown.
+        The results of ``Claim.check``, in the order in which claims are shown.
     papers
         The papers whose claims they are.
     figures
@@ -74,19 +74,19 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
 
 
 def _today() -> str:
-    """The date, or the one that a reproducible build is told."""
+    """Today's date, or the date that SOURCE_DATE_EPOCH gives for a reproducible build."""
     told = os.environ.get("SOURCE_DATE_EPOCH")
     return (datetime.fromtimestamp(int(told), UTC) if told else datetime.now(UTC)).date().isoformat()
 
 
 def _counted(meanings: Mapping[Any, str], found: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Words, their meanings, and how often they were found."""
+    """Words, their meanings, and their numbers in ``found``."""
     counts = Counter(found)
     return [(word, meaning, counts[word]) for word, meaning in meanings.items()]
 
 
 def _keys(outcome: Outcome) -> str:
-    """What a claim is called, in the words that the search on the page compares."""
+    """The names of a claim, as words that the search on the page compares."""
     claim = outcome.claim
     return "|".join(" ".join(key) for key in (*called(claim.name), words(f"{claim.paper} {claim.name}")) if key)
 
@@ -124,7 +124,7 @@ def _figure(figure: PaperFigure) -> dict[str, Any]:
 
 
 def _drawing(svg: str, figure: PaperFigure) -> Markup:
-    """A drawing to stand among others: with a label, identifiers of its own, and nothing that is not seen."""
+    """A drawing for a page with several drawings: with a label, unique identifiers, and without invisible parts."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<g id=\"[^\"]*\">", "<g>", svg)  # only paths are referred to

@@ -1,4 +1,4 @@
-"""Many claims, checked one after another or in processes.  Results do not depend on the number of processes."""
+"""Checks of many claims, in this process or in several.  Results do not depend on the number of processes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 
-FEW = 16  #: so many claims are checked sooner than processes start
+FEW = 16  #: up to this many claims are checked in less time than it takes to start processes
 
 
 def _check(index: int, claim: Claim, thorough: bool) -> tuple[int, Outcome]:
     """Check one claim, here or in another process."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the tests make errors of them
+        warnings.simplefilter("ignore")  # the tests turn them into errors
         return index, claim.check(thorough)
 
 
@@ -23,7 +23,7 @@ def _check(index: int, claim: Claim, thorough: bool) -> tuple[int, Outcome]:
 def outcomes(
     claims: Sequence[Claim], *, thorough: bool = False, jobs: int | None = None
 ) -> Iterator[Iterator[tuple[int, Outcome]]]:
-    """Indices of ``claims`` and their outcomes as they come.
+    """Indices of ``claims`` and their outcomes, in the order in which they are finished.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ def outcomes(
     thorough
         As for ``Claim.check``.
     jobs
-        Claims at a time, each in a process of one thread where there are several; −1: one a core; None: one a core if
-        there are more than ``FEW`` claims or the check is thorough, else one.
+        Number of processes, of one thread each; 1: this process; −1: one for each core; None: one for each core if
+        there are more than ``FEW`` claims or the check is thorough, otherwise this process.
 
     Raises
     ------
@@ -64,6 +64,6 @@ def _in_processes(claims: Sequence[Claim], thorough: bool, jobs: int) -> Iterato
         except BrokenProcessPool as error:
             raise OSError("a worker process died; --jobs 1 checks in this process") from error
         finally:
-            with warnings.catch_warnings():  # of tasks that were for nothing, when an interrupt ends the run
+            with warnings.catch_warnings():  # about tasks whose results are lost when the run is interrupted
                 warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
                 results.close()

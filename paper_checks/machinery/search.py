@@ -1,12 +1,13 @@
 """Search for the worst case: the point of the unit cube where a margin is smallest.
 
-Corners come first, because the worst cases of inequalities tend to lie at ends of domains; then points on the faces and
-inside, both from a Latin hypercube sample; then pattern searches from the best points so far that are not neighbours,
-whose steps along axes and random directions shrink from a quarter to 2⁻³⁰.  Nothing is assumed of the margin: it may
-jump, and nan rejects a point.  Equal arguments give equal results.
+The search evaluates the corners first, because the worst cases of inequalities tend to lie at the ends of domains.
+Points on the faces and inside follow, both from a Latin hypercube sample.  Then pattern searches start from the best
+points that are not neighbours, with steps along axes and random directions that shrink from a quarter to 2⁻³⁰.  The
+margin may be discontinuous, and nan rejects a point.  Equal arguments give equal results.
 
-A search proves nothing.  What it is sure to meet with the default budget: every corner of up to six dimensions, a strip
-across a square that is 1 % wide and parallel to an axis, and a narrow valley whose slopes are wide.
+A search is not a proof.  With the default number of evaluations it is certain to evaluate every corner in up to six
+dimensions.  Tests show that it finds a strip across a square that is 1 % wide and parallel to an axis, and a narrow
+valley with wide slopes.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ _SMALLEST_STEP = 2.0**-30
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The smallest margin found, where, and how many points were tried and accepted (not rejected by nan).
+    """The smallest margin found, its place, and the numbers of points tried and accepted (margin not nan).
 
-    ``share`` is the share accepted of the first sample, which searches that stay where they are accepted do not enter.
+    ``share`` is the accepted share of the first sample.  The pattern searches do not count, because they stay where
+    points are accepted.
     """
 
     margin: float
@@ -41,7 +43,7 @@ class Worst:
 
 
 def _corners(dimension: int, seed: int) -> Iterator[Array]:
-    """The corners of the cube; where they are too many, those with at most one coordinate unlike the others and some."""
+    """The corners of the cube; in many dimensions a random sample and those with at most one differing coordinate."""
     if 2**dimension <= _CORNERS:
         yield from (np.array(corner) for corner in product((0.0, 1.0), repeat=dimension))
         return
@@ -65,7 +67,7 @@ def _sample(dimension: int, points: int, seed: int) -> Array:
 
 
 def _faces(dimension: int, points: int, seed: int) -> Iterator[Array]:
-    """Points of the faces, a stretch of one sample on each; in one dimension the faces are the corners."""
+    """Points on the faces, an equal part of one sample on each; in one dimension the faces are the corners."""
     if dimension > 1:
         chosen = _sample(dimension, points, seed)
         for k, point in enumerate(chosen):
@@ -78,9 +80,11 @@ class _Search:
     """The points evaluated so far, and whether a margin below ``enough`` is among them."""
 
     def __init__(self, margin: Callable[[Array], float], enough: float) -> None:
-        self.margin, self.enough = margin, enough
+        self.margin = margin
+        self.enough = enough
         self.found: list[tuple[float, Array]] = []
-        self.tried, self.finished = 0, False
+        self.tried = 0
+        self.finished = False
 
     def evaluate(self, point: Array) -> float:
         self.tried += 1
@@ -94,7 +98,7 @@ class _Search:
         return min(self.found, key=lambda entry: entry[0], default=None)
 
     def starts(self, apart: float) -> list[tuple[float, Array]]:
-        """The best points that have no better one so close in every coordinate: one for each valley."""
+        """The best points that have no better point within ``apart`` in every coordinate: one for each valley."""
         found = sorted(self.found, key=lambda entry: entry[0])[:_CANDIDATES]
         points = np.array([point for _, point in found])
         chosen: list[tuple[float, Array]] = []
@@ -104,11 +108,13 @@ class _Search:
         return chosen[:_STARTS]
 
     def descend(self, value: float, point: Array, step: float, evaluations: int, rng: np.random.Generator) -> None:
-        """Pattern search: the first better point along an axis or a random direction, else half the step.
+        """Pattern search: move to the first better point along an axis or a random direction, or halve the step.
 
-        A direction that led down is tried first the next time.
+        A direction that decreased the margin is tried first the next time.
         """
-        dimension, last, along = point.size, self.tried + evaluations, None
+        dimension = point.size
+        last = self.tried + evaluations
+        along = None
         while self.tried < last and step > _SMALLEST_STEP:
             directions = np.concatenate([np.eye(dimension), -np.eye(dimension), rng.standard_normal((2, dimension))])
             rng.shuffle(directions)
@@ -122,7 +128,9 @@ class _Search:
                 if self.finished:
                     return
                 if new < value:
-                    value, point, along = new, candidate, direction
+                    value = new
+                    point = candidate
+                    along = direction
                     break
             step = step / 2 if along is None else min(2 * step, 0.25)
 
@@ -141,15 +149,15 @@ def worst_case(
     Parameters
     ----------
     margin
-        Called with a point, shape (dimension,); nan where the point is outside the domain.
+        Called with a point, shape (dimension,); nan if the point is outside the domain.
     evaluations
-        Budget.  Corners and every descent get what they need at least; in many dimensions that may be more.
+        Number of calls.  The corners and every descent take a minimum number, which may exceed it in many dimensions.
     seed
-        Of the samples and of the directions.
+        Seed of the samples and of the directions.
     enough
         Stop as soon as a margin below this is found.
     points
-        All there are, if they are few: these are evaluated, and no others.
+        All points of a finite domain.  Only these are evaluated.
     """
     search = _Search(margin, enough)
     points = [np.empty(0)] if dimension == 0 else points
@@ -166,7 +174,8 @@ def worst_case(
                 search.evaluate(point)
         spacing = min(float(len(inside)) ** (-1 / dimension), 0.25)
         share = len(search.found) / search.tried
-        starts, rng = search.starts(2 * spacing), np.random.default_rng(seed + 1)
+        starts = search.starts(2 * spacing)
+        rng = np.random.default_rng(seed + 1)
         for left, (value, point) in zip(range(len(starts), 0, -1), starts, strict=True):
             if not search.finished:
                 budget = max((evaluations - search.tried) // left, 8 * dimension)
@@ -178,7 +187,8 @@ def worst_case(
 def equality(margin: Callable[[float], float], value: float) -> float | None:
     """The constant at which ``margin``, a function of one constant with ``value`` as default, is 0; None if not found.
 
-    A constant that is a factor of one side is found at once, any other between e⁻³² and e³² times the default.
+    A constant that is a factor of one side is found at once.  Any other is searched between e⁻³² and e³² times the
+    default.
     """
     least = margin(value)
     if least == 0:

@@ -1,10 +1,10 @@
-"""Selection: the claims that the names on a command line mean.
+"""Selection: finding the claims that the names on a command line mean.
 
 A name is a paper (``correlated-noise``, ``2310.06771``, the beginning of its title or authors), a claim
 (``"Lemma C.21 (i)"``), the beginning of several (``C.21``, ``Lemma``), or a paper and a claim.  Names of papers restrict
-names of claims.  Arguments that make one name together are one name, so that ``Lemma C.21`` needs no quotes.
+names of claims.  Consecutive arguments that make up one name are joined, so ``Lemma C.21`` needs no quotes.
 
-Claims are found by the inventories of the papers: only modules whose claims could be meant are imported.
+Claims are found through the inventories of the papers.  Only modules that may hold the claims are imported.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from corrnoise.paper_checks.machinery.papers import Paper
 
 
 class Selection(NamedTuple):
-    """The claims that were meant, in the order of the papers, and remarks on names that mean many."""
+    """The selected claims, in the order of the papers, and remarks on names that mean many."""
 
     claims: tuple[Claim, ...]
     remarks: tuple[str, ...]
 
 
 class _Meaning(NamedTuple):
-    """What a name means: papers, or claims, or nothing."""
+    """The meaning of a name: papers, or claims, or nothing."""
 
     papers: tuple[Paper, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -105,7 +105,11 @@ def _claims(paper: Paper, typed: Words, loosely: bool) -> Iterator[Claim]:
 
 
 def _meaning(papers: Sequence[Paper], name: str) -> _Meaning:
-    """What a name means: whole words before beginnings of words, papers before claims before claims of named papers."""
+    """The meaning of a name.
+
+    Whole words take precedence over beginnings of words, then papers over claims, then claims over claims of a paper
+    that the name begins with.
+    """
     typed = words(name)
     for loosely in (False, True):
         if found := _papers(papers, typed, loosely):
@@ -118,7 +122,7 @@ def _meaning(papers: Sequence[Paper], name: str) -> _Meaning:
 
 
 def _papers_meant(papers: Sequence[Paper], name: str) -> tuple[Paper, ...]:
-    """The papers that a name means, empty where it means claims or nothing; no module is imported for a whole name."""
+    """The papers that a name means; none if it means claims or nothing.  A whole name imports no module."""
     return _papers(papers, words(name), loosely=False) or _meaning(papers, name).papers
 
 

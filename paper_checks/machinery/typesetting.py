@@ -1,9 +1,9 @@
-r"""Texts of the ledger as HTML: MathML for LaTeX between dollar signs, subscripts and superscripts in the prose around.
+r"""Texts of the ledger as HTML: MathML for LaTeX between dollar signs, subscripts and superscripts in the prose.
 
 >>> prose("γ_∞² <= ``x`` for all e^{−ηt}")
 Markup('γ<sub>∞</sub>² ≤ <code>x</code> for all e<sup>−ηt</sup>')
 
-A browser does not break a line inside of a formula, so a formula is cut at its relations into several.
+Browsers do not break a line inside a formula, so a formula is divided into several at its relations.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _RELATIONS = {
     ),
 }
 _TERMS = {"+", "-", r"\pm"}
-_SUM = 24  #: characters of LaTeX after which a piece is cut at the next sign
-_WIDE = 30  #: letters of a piece that may be wider than a narrow screen, which scrolls on its own
+_SUM = 24  #: a piece longer than this many characters of LaTeX is cut at the next sign
+_WIDE = 30  #: a piece of more letters may be wider than a narrow screen and gets its own scroll bar
 
 
 def prose(text: str, link: Callable[[str], Markup] = escape) -> Markup:
@@ -58,7 +58,7 @@ def prose(text: str, link: Callable[[str], Markup] = escape) -> Markup:
     text
         Prose with LaTeX between dollar signs and ``code`` between double backquotes.
     link
-        Makes HTML of a mention of a document, such as ``docs/exact-errors.md#n3``.
+        Returns the HTML for a mention of a document, such as ``docs/exact-errors.md#n3``.
     """
     pieces = re.split(
         r"\$([^$]*)\$|``([^`]*)``|(docs/[\w-]+\.md(?:#[\w-]+)?)", re.sub(r"``(docs/[^`]*)``", r"\1", text)
@@ -77,7 +77,7 @@ def prose(text: str, link: Callable[[str], Markup] = escape) -> Markup:
 
 
 def paragraphs(text: str, link: Callable[[str], Markup] = escape) -> Markup:
-    """The paragraphs of a text, which blank lines divide."""
+    """The paragraphs of a text, which are separated by blank lines."""
     blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text.strip()))
     return Markup().join(Markup("<p>{}</p>").format(prose(block, link)) for block in blocks if block)
 
@@ -89,10 +89,11 @@ _SIGNS = {"<=": "≤", ">=": "≥", "sqrt(": "√(", "sqrt ": "√"}
 
 
 def scripts(text: str) -> Markup:
-    """Prose in which ``x_k`` and ``x^{n+1}`` have become subscripts and superscripts."""
+    """Prose with ``x_k`` and ``x^{n+1}`` as subscripts and superscripts."""
     for sign, shown in _SIGNS.items():
         text = text.replace(sign, shown)
-    found, end = Markup(), 0
+    found = Markup()
+    end = 0
     for script in _SCRIPT.finditer(text):
         tag = "sub" if script[1] == "_" else "sup"
         inner = script[3] if script[2] is None else script[2]
@@ -106,12 +107,12 @@ def scripts(text: str) -> Markup:
 
 @cache
 def mathematics(latex: str) -> Markup:
-    """MathML, in pieces between which a line may end."""
+    """MathML, in pieces between which a line may break."""
     return Markup("<wbr>").join(_piece(convert(piece)) for piece in _pieces(latex))
 
 
 def _piece(mathml: str) -> Markup:
-    """MathML without namespaces and with letters in place of their codes; wide formulas in a box that scrolls."""
+    """MathML without namespaces and with letters instead of their codes; wide formulas in a box that scrolls."""
     short = re.sub(r"<math [^>]*>", "<math>", mathml)
     short = re.sub(r"^<math><mrow>(.*)</mrow></math>$", r"<math>\1</math>", short)
     short = re.sub(r"&#x0*([0-9A-F]+);", lambda code: str(escape(chr(int(code[1], 16)))), short)

@@ -1,7 +1,7 @@
-"""Words for a claim and for what its check found, in the terminal and on the page alike.
+"""The texts about a claim and its outcome, for the terminal and for the report page.
 
-The texts hold LaTeX between dollar signs and ``code`` between double backquotes: ``mathematics.plain`` makes Unicode of
-them, ``typesetting.prose`` HTML.
+The texts hold LaTeX between dollar signs and ``code`` between double backquotes.  ``mathematics.plain`` converts them
+to Unicode, ``typesetting.prose`` to HTML.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from corrnoise.theory.numerics.records import Record
 
 Line = tuple[str, str]  #: a title, and a text that may be empty
 
-_MOST_ENTRIES = 12  #: of an array that is shown whole
+_MOST_ENTRIES = 12  #: longer arrays are abbreviated
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
 def shown(value: Any) -> str:
-    """A value as text: numbers by the shortest digits that give them back, long arrays by their ends."""
+    """A value as text: numbers with the fewest digits that identify them, long arrays by their ends."""
     if isinstance(value, Record):
         arguments = ", ".join(f"{name}={shown(argument)}" for name, argument in value.arguments().items())
         return f"{type(value).__name__}({arguments})"
@@ -45,7 +45,7 @@ def listed(arguments: Mapping[str, Any]) -> str:
 
 
 def _violated(found: Counterexample, claim: Claim) -> tuple[float, float]:
-    """The two sides of a counterexample; of arrays the entries that differ most in the wrong direction."""
+    """The two sides of a counterexample; for arrays the entries with the largest violation."""
     left, right = np.broadcast_arrays(*(np.asarray(side, dtype=float) for side in found.sides))
     pairs = list(zip(left.ravel(), right.ravel(), strict=True))
     if claim.relation == IDENTITY:
@@ -57,8 +57,9 @@ def _violated(found: Counterexample, claim: Claim) -> tuple[float, float]:
 
 
 def reason(outcome: Outcome) -> str:
-    """Why the verdict is as it is, in one line."""
-    claim, found = outcome.claim, outcome.counterexample
+    """The reason for the verdict, in one line."""
+    claim = outcome.claim
+    found = outcome.counterexample
     if not outcome.agrees:
         return f"DISAGREES: {outcome.reason}"
     if claim.recorded == NOT_CHECKABLE:
@@ -79,7 +80,7 @@ def _first_clause(text: str) -> str:
 
 
 def _found(outcome: Outcome) -> str:
-    """What supports a statement that holds."""
+    """The evidence for a statement that holds."""
     if outcome.certificate is not None:
         return f"{outcome.certificate.answer} on {_counted(outcome.certificate.boxes, 'box', 'boxes')}"
     points = _counted(outcome.accepted, "point", "points")
@@ -100,7 +101,7 @@ def _difference(outcome: Outcome) -> float:
 
 
 def sharp(outcome: Outcome) -> str:
-    """The sharp value of the constant in question beside the stated one, or nothing."""
+    """The sharp value of the constant in question and the stated one; empty if there is none."""
     if outcome.sharp is None:
         return ""
     return f"``{outcome.claim.sharp} = {outcome.sharp:.5g}``, stated {float(outcome.claim.stated):.5g}"
@@ -110,7 +111,7 @@ def sharp(outcome: Outcome) -> str:
 
 
 def statement(claim: Claim) -> list[Line]:
-    """What is claimed."""
+    """The statement, as printed and as corrected."""
     restored = claim.transcription and f"restored after conversion: {claim.transcription}"
     return [
         ("as printed", claim.printed),
@@ -121,7 +122,7 @@ def statement(claim: Claim) -> list[Line]:
 
 
 def counterexample(outcome: Outcome) -> list[Line]:
-    """Where the printed statement fails; no lines where it does not."""
+    """Where the printed statement fails; an empty list if it does not."""
     found = outcome.counterexample
     if found is None:
         return []
@@ -132,7 +133,8 @@ def counterexample(outcome: Outcome) -> list[Line]:
 
 def check(outcome: Outcome) -> list[Line]:
     """How a claim was checked, and which false neighbours the check rejects."""
-    claim, certificate = outcome.claim, outcome.certificate
+    claim = outcome.claim
+    certificate = outcome.certificate
     points = f"{outcome.accepted} of {outcome.tried} points lie in the domain"
     if claim.relation == IDENTITY:
         margin_line = ("difference", f"{_difference(outcome):.6g}, relative ({points})")

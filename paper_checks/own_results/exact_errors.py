@@ -1,4 +1,4 @@
-"""What goes beyond the papers, under the project's own name: exact errors, the exact optimum, sharper bounds.
+"""Results of this project beyond the papers: exact errors, the exact optimum, sharper bounds.
 
 Proofs are in ``docs/exact-errors.md``.
 """
@@ -39,14 +39,16 @@ QUIET = {"problem": regressions(residual_std=0.0)}
 def joint_recursion(problem: LinearRegression, beta: Array, steps: int, kurtosis: float) -> Array:
     """E F(θ_t) − F* for t = 0, …, ``steps`` from θ_0 = θ*: second moments of (θ, w_{t−1}, …) as one matrix.
 
-    Independent of formulas E1 and E2: nothing is said of cross terms.
+    It is independent of formulas E1 and E2, and makes no assumption about cross terms.
     """
-    d, memory = problem.eigenvalues.size, beta.size
+    d = problem.eigenvalues.size
+    memory = beta.size
     size = d * (1 + memory)
     moments = np.zeros((size, size))
     sigma2 = unit_variance(1.0, 1.0)
     errors = [0.0]
-    x, eigenvalues = problem.rates, problem.eigenvalues
+    x = problem.rates
+    eigenvalues = problem.eigenvalues
     for _ in range(steps):
         shift = np.zeros((size, size))
         shift[:d, :d] = np.diag(1 - x)
@@ -78,10 +80,11 @@ def joint_recursion(problem: LinearRegression, beta: Array, steps: int, kurtosis
     evaluations=8,
 )
 def e1(second: float, share: float, beta: float, kurtosis: float = 3.0) -> Sides:
-    """Against the recursion of all second moments of iterate and noise together, run until it settles."""
+    """Compared with the recursion of all second moments of iterate and noise together, run until it converges."""
     eigenvalues = np.array([1.0, second])
     eta = share / LinearRegression(eigenvalues, 1.0).moment_bound
-    problem, noise = LinearRegression(eigenvalues, eta, 0.5), FiniteNoise([1.0, beta])
+    problem = LinearRegression(eigenvalues, eta, 0.5)
+    noise = FiniteNoise([1.0, beta])
     steps = int(16 / float(problem.rates.min()) / (1 - share / 2)) + 10
     scale = noise.limiting_sensitivity()
     scaled = LinearRegression(eigenvalues, eta, 0.5 / scale)
@@ -104,7 +107,7 @@ def e1(second: float, share: float, beta: float, kurtosis: float = 3.0) -> Sides
     evaluations=64,
 )
 def e2(eigenvalues: Array, share: float, beta: Array, steps: int, kurtosis: float = 3.0) -> Sides:
-    """Against the recursion of all second moments of iterate and noise together."""
+    """Compared with the recursion of all second moments of iterate and noise together."""
     coefficients = np.concatenate([[1.0], 0.3 * beta])
     eta = share / LinearRegression(eigenvalues, 1.0).moment_bound
     noise = FiniteNoise(coefficients)
@@ -123,7 +126,7 @@ def e2(eigenvalues: Array, share: float, beta: Array, steps: int, kurtosis: floa
     mutants=[{"factor": 1.001}],
 )
 def e3(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
-    """Over independent, ν-DP-FTRL, anti-PGD, product and polynomial noise."""
+    """Searched over independent, ν-DP-FTRL, anti-PGD, product and polynomial noise."""
     return factor * problem.optimal_error(), problem.stationary_error(noise)
 
 
@@ -167,8 +170,8 @@ def e3_signs(problem: LinearRegression, time: int, time_shift: int | None = None
     mutants=[{"low": 1.001}, {"high": 0.999}],
 )
 def n1(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: float = 1.0) -> Sides:
-    """Upper: an equality for isotropic Gaussian inputs.  Lower: approached by small learning rates."""
-    upper = bounds.trace_upper_bound(problem, noise)
+    """The upper bound is an equality for isotropic Gaussian inputs.  The lower one is approached as η → 0."""
+    upper = problem.upper_bound(noise)
     quarter = upper * (2 - problem.learning_rate * problem.moment_bound) / 2
     error = problem.stationary_error(noise)
     return np.array([low * quarter, error]), np.array([error, high * upper])
@@ -198,7 +201,7 @@ def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
     mutants=[{"factor": 0.999}],
 )
 def n3(problem: LinearRegression, share: float, factor: float = 1.0) -> Sides:
-    """One of the two logarithms need not see ν.  (Residuals alone make it an equality; the part due to privacy is sharpened below.)"""
+    """Only one of the two logarithms depends on ν.  (Residuals alone make it an equality; the part due to privacy is sharpened below.)"""
     nu = share * float(problem.rates.min())
     return problem.stationary_error(NuFTRL(nu)), factor * bounds.nu_ftrl_upper_bound(problem, nu)
 
@@ -219,7 +222,7 @@ DEPTHS = {"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth"
     mutants=[{"constant": "3.84"}],
 )
 def n3_one_logarithm(depth: Any, depth_nu: Any, constant: str = "3.848") -> Sides:
-    """By log(8/x) and log(8/ν), with 8/log 8 = 3.84719 rounded up, which is approached as ν → 0 and x → 1."""
+    """In terms of log(8/x) and log(8/ν), with 8/log 8 = 3.84719 rounded up, which is approached as ν → 0 and x → 1."""
     return ratio_integral(depth_nu, depth), arithmetic(depth).number(constant) * depth
 
 
@@ -235,7 +238,7 @@ def n3_one_logarithm(depth: Any, depth_nu: Any, constant: str = "3.848") -> Side
     mutants=[{"constant": "0.2316"}],
 )
 def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
-    """By log(8/x) and log(8/ν).  Largest at ν = x = 0.917: 0.23162."""
+    """In terms of log(8/x) and log(8/ν).  The quotient is largest at ν = x = 0.917: 0.23162."""
     m = arithmetic(depth)
     seen = (2 - gap(depth)) * ratio_integral(depth_nu, depth) / (2 * m.pi)  # b(x)/x
     return inverse_mean_by_depth(depth_nu) * seen, m.number(constant) * depth
@@ -252,11 +255,12 @@ def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     mutants=[{"constant": 0.0578}],
 )
 def n3_sharpened_error(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
-    """By N1 and the other part, 0.058 = 0.232/4; at most half of N3.
+    """By N1 and the other part, 0.058 = 0.232/4.  The bound is at most half of N3.
 
     Checked without residuals for random signs, whose ηλ_j may come near 1.
     """
-    eta, x = problem.learning_rate, problem.rates
+    eta = problem.learning_rate
+    x = problem.rates
     if x.max() >= 1:
         return math.nan, math.nan
     nu = share * float(x.min())
@@ -275,7 +279,7 @@ def n3_sharpened_error(problem: LinearRegression, share: float, constant: float 
     evaluations=32,
 )
 def gamma_closed_form(nu: float, two: float = 2.0) -> Sides:
-    """Against the sum of squares of the inverse coefficients, (½)_t/t! (1 − ν)^t, until they vanish."""
+    """Compared with the sum of squares of the inverse coefficients, (½)_t/t! (1 − ν)^t, until they vanish."""
     series = NuFTRL(nu).inverse_coefficients(int(25 / nu) + 10)
     return float(np.square(series).sum()), 1 / float(elliptic.agm(nu, two - nu))
 
@@ -293,7 +297,7 @@ def gamma_closed_form(nu: float, two: float = 2.0) -> Sides:
     mutants=[{"constant": "0.9999"}],
 )
 def gamma_upper(nu: Any, constant: str = "1") -> Sides:
-    """Both sides times log 8.  An equality at ν = 1; as ν → 0 the right side is π/log 8 = 1.51 times the left."""
+    """Both sides are multiplied by log 8.  It is an equality at ν = 1; as ν → 0 the right side is π/log 8 = 1.51 times the left."""
     m = arithmetic(nu)
     log8 = m.log(m.number(8))
     return inverse_mean(nu) * log8, m.number(constant) * (log8 - m.log(nu))
@@ -311,7 +315,7 @@ def gamma_upper(nu: Any, constant: str = "1") -> Sides:
     mutants=[{"constant": "1.005"}],
 )
 def gamma_lower(nu: Any, constant: str = "1") -> Sides:
-    """Both sides times π.  The difference falls to 0 with ν; at ν = 0.01 it is 0.4 %."""
+    """Both sides are multiplied by π.  The difference falls to 0 with ν; at ν = 0.01 it is 0.4 %."""
     m = arithmetic(nu)
     return m.number(constant) * (m.log(m.number(8)) - m.log(nu)), m.pi * inverse_mean(nu)
 
@@ -325,7 +329,7 @@ def gamma_lower(nu: Any, constant: str = "1") -> Sides:
     evaluations=64,
 )
 def integral_by_carlson(a: float, b: float, three: float = 3.0) -> Sides:
-    """Against Carlson's R_F and R_J in ball arithmetic, by another reduction."""
+    """Compared with Carlson's R_F and R_J in ball arithmetic, by another reduction."""
     from flint import acb, ctx
 
     with ctx.workprec(160):
@@ -351,7 +355,8 @@ def best_damping(problem: LinearRegression, two: float = 2.0) -> Sides:
     from scipy.optimize import minimize_scalar
 
     gains = 1 / (1 - problem.rates)
-    s, d = float((problem.rates * gains).sum()), float(gains.sum())
+    s = float((problem.rates * gains).sum())
+    d = float(gains.sum())
     damping = (-s + math.sqrt(two * s * d - s * s)) / (d - s)
     found = minimize_scalar(
         lambda u: problem.stationary_error(AntiPGD(math.exp(u))),
@@ -386,8 +391,9 @@ def sharpened_d11(problem: LinearRegression, noise: ToeplitzNoise, offset: float
     evaluations=2048,
 )
 def conjecture(problem: LinearRegression, factor: float = 1.0) -> Sides:
-    """Not proved.  An equality for H = λ I; no violation was found."""
-    x, eigenvalues = problem.rates, problem.eigenvalues
+    """Not proved.  It is an equality for H = λ I, and no violation was found."""
+    x = problem.rates
+    eigenvalues = problem.eigenvalues
     average = float((eigenvalues * np.log(8 / x)).sum()) / float(eigenvalues.sum())
     error = problem.stationary_error(NuFTRL(float(x.min())))
     return error, factor * math.log(8 / float(x.min())) / average * problem.optimal_error()

@@ -9,14 +9,14 @@ PAPER = Paper(
     authors="Jiang, Sharma, Wu, Joshi",
     package=__package__,
     statements={
-        "main_text": (
+        "sections_3_to_6": (
             *numbered("Section", "3.2", "5.2", "6"),
             "Assumption 3.6",
             *numbered("Table", "1", "2", "3", "5", "6"),
             "Figure 2",
             *numbered("Appendix", "F.3", "H.2"),
         ),
-        "privacy": (
+        "c4_to_f2": (
             *numbered("Proposition", "C.4", "C.5"),
             "Remark C.7",
             "Theorem C.9",
@@ -25,8 +25,8 @@ PAPER = Paper(
             "Appendix E.2",
             "Table 4",
         ),
-        "epochs": numbered("Lemma", *(f"D.{k}" for k in range(3, 13))),
-        "convergence": (
+        "d3_to_d12": numbered("Lemma", *(f"D.{k}" for k in range(3, 13))),
+        "d13_to_f3": (
             *numbered("Theorem", "3.7", "D.14"),
             "Lemma D.13",
             *numbered("Corollary", "4.1", "D.15", "E.1", "F.1"),

@@ -1,15 +1,16 @@
-"""Hosts: processes that hold machines, keep their states on disk, and answer the server's requests.
+"""Where machines live: in the memory of one process, or as folders on disks that any process can go on from.
 
-The simulator has one host in its own process, a distributed run has many.  A host writes the states of its machines to
-its own folder before any message leaves it.  If it is killed, another host with the same folder goes on: a machine that
-had answered a round answers it with the same message, and a machine whose state is gone begins a new segment of noise.
+The simulator has a ``MachineHost``.  A distributed run has a folder for each group of machines, with their examples and
+their states.  ``answer_from_folder`` reads a state, answers, and writes the state before any message leaves.  So it may
+be killed at any moment and called again, here or elsewhere, with the same requests: a machine that had answered them
+answers the same, one that had not answers now, and one whose state is gone begins a new segment of noise.
 
-The folder is the machines' own.  It holds their secrets in the clear, and the server must not read it.
+The folder is the machines' own.  It holds their data and secrets in the clear, and the server must not read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def read_state(folder: str | Path, machine: int) -> MachineState | None:
 
 
 class MachineHost:
-    """The machines of one process.
+    """Machines in the memory of one process, from the beginning of a run.
 
     Parameters
     ----------
@@ -76,46 +77,63 @@ class MachineHost:
     examples
         The features and targets of each machine, by its number.
     seed
-        The secret that all machines of this host derive their noise from; None draws one from the operating system.
-    folder
-        Where their states are kept; None keeps them in memory only.
-    asked
-        For how many rounds the server has asked each machine, by its number; None at the beginning of a run.
-    unanswered
-        The machines whose last request the server will repeat, having no answer.
+        What all machines draw their noise from; None draws it from the operating system.
     """
 
-    def __init__(
-        self,
-        protocol: Protocol,
-        examples: Mapping[int, Examples],
-        *,
-        seed: int | None,
-        folder: str | Path | None = None,
-        asked: Mapping[int, int] | None = None,
-        unanswered: Collection[int] = (),
-    ) -> None:
-        self._folder = None if folder is None else Path(folder)
+    def __init__(self, protocol: Protocol, examples: Mapping[int, Examples], *, seed: int | None) -> None:
         secret = np.random.SeedSequence(seed).entropy
-        self.machines: dict[int, Machine] = {}
-        for index, (features, targets) in examples.items():
-            if asked is None:
-                self.machines[index] = Machine(protocol, index, features, targets, seed=secret)
-                continue
-            self.machines[index] = Machine.restored(
-                protocol,
-                index,
-                features,
-                targets,
-                seed=secret,
-                state=None if self._folder is None else read_state(self._folder, index),
-                asked=asked[index],
-                unanswered=index in unanswered,
-            )
+        self.machines = {index: Machine(protocol, index, *held, seed=secret) for index, held in examples.items()}
 
     def answer(self, requests: Mapping[int, Request]) -> Replies:
-        """The replies of the machines, whose states are on disk when this returns."""
-        replies: Replies = {index: self.machines[index].reply(request) for index, request in requests.items()}
-        if self._folder is not None:
-            write_states(self._folder, [self.machines[index].state for index in requests])
-        return replies
+        """The replies of the machines that are asked."""
+        return {index: self.machines[index].reply(request) for index, request in requests.items()}
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
+
+
+def _examples(folder: Path, machine: int) -> Examples:
+    with np.load(folder / f"examples-{machine}.npz", allow_pickle=False) as held:
+        return held["features"], held["targets"]
+
+
+def prepare_folder(
+    folder: str | Path, protocol: Protocol, examples: Mapping[int, Examples], *, seed: int | None
+) -> None:
+    """Write the examples and the first states of a group of machines to ``folder``, which is made.
+
+    Parameters are those of ``MachineHost``.
+
+    Raises
+    ------
+    ValueError
+        The folder has states already: to begin again would repeat noise.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if found := sorted(folder.glob("machine-*.npz")):
+        raise ValueError(f"folder must have no states of machines, got {found[0]}")
+    host = MachineHost(protocol, examples, seed=seed)
+    with whole_files(folder) as staging:
+        for index, (features, targets) in examples.items():
+            np.savez(staging / f"examples-{index}.npz", features=features, targets=targets)
+    write_states(folder, [machine.state for machine in host.machines.values()])
+
+
+def answer_from_folder(folder: str | Path, protocol: Protocol, requests: Mapping[int, Request]) -> Replies:
+    """The replies of machines whose data and states are in ``folder``; their states are on disk when this returns."""
+    folder = Path(folder)
+    machines = {
+        index: Machine.restored(
+            protocol,
+            index,
+            *_examples(folder, index),
+            state=read_state(folder, index),
+            asked=request.asked,
+            unanswered=True,
+        )
+        for index, request in requests.items()
+    }
+    replies: Replies = {index: machines[index].reply(request) for index, request in requests.items()}
+    write_states(folder, [machine.state for machine in machines.values()])
+    return replies

@@ -53,13 +53,23 @@ def split_examples(features: Array, targets: Array, machines: int) -> list[Examp
     return [(features[i::machines], targets[i::machines]) for i in range(machines)]
 
 
-def checked_examples(protocol: Protocol, examples: Sequence[Examples]) -> None:
+def check_examples(protocol: Protocol, examples: Sequence[Examples]) -> None:
     """Refuse data that leave a machine without an example, or another number of machines."""
     if len(examples) != protocol.machines:
         raise ValueError(f"examples must be of {protocol.machines} machines, got {len(examples)}")
     empty = [index for index, (_, targets) in enumerate(examples) if len(targets) == 0]
     if empty:
         raise ValueError(f"examples must have at least one example of each machine, got none of machine {empty[0]}")
+
+
+def result_of(server: Server, measured: Sequence[float]) -> FederatedResult:
+    """What came of the run of a server that has finished."""
+    return FederatedResult(
+        point=server.output.copy(),
+        refusals=server.refused,
+        participations=server.received.copy(),
+        measured=tuple(measured),
+    )
 
 
 def simulate_federation(
@@ -99,7 +109,7 @@ def simulate_federation(
     ValueError
         A machine has no example, or an example is beyond the bounds of the loss.
     """
-    checked_examples(protocol, examples)
+    check_examples(protocol, examples)
     server = Server(protocol, seed=[checks.integer("seed", seed, 0), 0], start=start)
     host = MachineHost(protocol, dict(enumerate(examples)), seed=seed)
     measured = []
@@ -111,9 +121,4 @@ def simulate_federation(
         server.finish_round()
         if measure is not None:
             measured.append(float(measure(server)))
-    return FederatedResult(
-        point=server.output.copy(),
-        refusals=server.refused,
-        participations=server.received.copy(),
-        measured=tuple(measured),
-    )
+    return result_of(server, measured)

@@ -35,7 +35,9 @@ Split = tuple[Array, Array, Array, Array]  # private features and targets, publi
 class DataSet:
     """A data set: its source, what it stands in for (empty if it is the paper's own), and how it is split.
 
-    ``rotation`` is the scale s of public features turned by I + s N(0, 1), or None where nothing is turned.
+    ``feature_norm`` bounds the features of admissible private records, and is part of the problem, not of the data:
+    longer ones are scaled down to it.  ``rotation`` is the scale s of public features turned by I + s N(0, 1), or None
+    where nothing is turned.
     """
 
     name: str
@@ -44,12 +46,18 @@ class DataSet:
     loss: str
     regulariser: Regulariser
     split: Callable[..., Split]
+    feature_norm: float
     rotation: float | None = None
 
     @property
     def downloaded(self) -> bool:
         """Whether the records come from OpenML."""
         return self.source.startswith("OpenML")
+
+    def smoothness(self, task: Task) -> float:
+        """A bound of the smoothness of all admissible private records, and of the public ones of its ``task``."""
+        public = float(task.loss.smoothness(task.public_features).max(initial=0.0))
+        return max(float(task.loss.smoothness(np.array([[self.feature_norm]]))[0]), public)
 
 
 def _sklearn(module: str) -> Any:
@@ -191,9 +199,9 @@ def _credit(cache: str | None) -> Split:
 DATA_SETS = {
     entry.name: entry
     for entry in (
-        DataSet("digits-69 (stand-in)", "scikit-learn, load_digits", "MNIST-69", "mean", _BALL, _digits),
+        DataSet("digits-69 (stand-in)", "scikit-learn, load_digits", "MNIST-69", "mean", _BALL, _digits, 8.0),
         DataSet(
-            "diabetes by sex (stand-in)", "scikit-learn, load_diabetes", "Crime", "ridge", _RIDGE, _diabetes_by_sex
+            "diabetes by sex (stand-in)", "scikit-learn, load_diabetes", "Crime", "ridge", _RIDGE, _diabetes_by_sex, 7.0
         ),
         DataSet(
             "diabetes rotated (stand-in)",
@@ -202,6 +210,7 @@ DATA_SETS = {
             "ridge",
             _RIDGE,
             _diabetes_rotated,
+            7.0,
             0.3,
         ),
         DataSet(
@@ -211,12 +220,13 @@ DATA_SETS = {
             "logistic",
             _LASSO,
             _breast_cancer,
+            20.0,
         ),
-        DataSet("MNIST-69", "OpenML 554", "", "mean", _BALL, _mnist),
-        DataSet("CIFAR-10", "OpenML 40927", "", "ridge", _RIDGE, _cifar),
-        DataSet("Crime", "OpenML 42730", "", "ridge", _RIDGE, _crime, 1.0),
-        DataSet("COMPAS", "OpenML 42193", "", "logistic", _LASSO, _compas),
-        DataSet("CreditCard", "OpenML 42477", "", "logistic", _LASSO, _credit),
+        DataSet("MNIST-69", "OpenML 554", "", "mean", _BALL, _mnist, 28.0),
+        DataSet("CIFAR-10", "OpenML 40927", "", "ridge", _RIDGE, _cifar, 55.5),
+        DataSet("Crime", "OpenML 42730", "", "ridge", _RIDGE, _crime, 60.0, 1.0),
+        DataSet("COMPAS", "OpenML 42193", "", "logistic", _LASSO, _compas, 10.0),
+        DataSet("CreditCard", "OpenML 42477", "", "logistic", _LASSO, _credit, 20.0),
     )
 }
 BUNDLED = tuple(name for name, entry in DATA_SETS.items() if not entry.downloaded)
@@ -253,4 +263,9 @@ def task(name: str, *, download: bool = False, cache: str | None = None, rotatio
         arguments.append(entry.rotation if rotation is None else checks.real("rotation", rotation, "[0, inf)"))
     elif rotation is not None:
         raise ValueError(f"rotation must be None for {name!r}, of which nothing is rotated, got {rotation!r}")
-    return Task(Loss(entry.loss), entry.regulariser, *entry.split(*arguments))
+    features, targets, public_features, public_targets = entry.split(*arguments)
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    admissible = np.where(
+        lengths > entry.feature_norm, features * (entry.feature_norm / np.maximum(lengths, 1e-300)), features
+    )
+    return Task(Loss(entry.loss), entry.regulariser, admissible, targets, public_features, public_targets)

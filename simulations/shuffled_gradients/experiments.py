@@ -6,11 +6,11 @@ looks at the private data, and no accountant covers it.)  Learning rates above 2
 iteration has no guarantee, are left out.  The grid is swept in parallel.
 
 With one rate for both kinds of records a large one lets Priv-Pub forget its private phase, and a small one never ends
-the public phase of Pub-Priv: ``public_rates`` gives these two a rate of their own for public epochs.  The interleaved
-algorithm has one rate only, for its public steps hide the private ones with noise that scales with it.
+the public phase of Pub-Priv: ``public_learning_rates`` gives these two a rate of their own for public epochs.  The
+interleaved algorithm has one rate only, for its public steps hide the private ones with noise that scales with it.
 
-``"published"`` accounting composes epochs and converts by ρ + 2 sqrt(ρ log(1/δ)); ``"sharp"`` amplifies over the whole
-run, averages over secret permutations, and uses the curve of Gaussian mechanisms.
+``"published"`` accounting composes epochs and converts by ρ + 2 sqrt(ρ log(1/δ)); ``"sharp"`` takes the tightest
+accountant that holds.  Neither uses the regulariser's strong convexity, so that the noise is the same at every rate.
 
 References
 ----------
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -30,8 +31,9 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.problems.empirical_risk import Task
-from corrnoise.theory.shuffled_gradients.accountants import Accountant, Training, accountant
+from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
+    Order,
     Schedule,
     dp_shuffled,
     interleaved,
@@ -49,17 +51,18 @@ def private_epochs(private_share: float, epochs: int) -> int:
 
 #: Schedules by the names of the algorithms, from n, K and the share p of private steps.
 ALGORITHMS: dict[str, Callable[[int, int, float], Schedule]] = {
-    "DP-ShuffleG": lambda n, epochs, p: dp_shuffled(n, epochs),
-    "Priv-Pub": lambda n, epochs, p: private_then_public(n, epochs, private_epochs(p, epochs)),
-    "Pub-Priv": lambda n, epochs, p: public_then_private(n, epochs, private_epochs(p, epochs)),
-    "Interleaved": lambda n, epochs, p: interleaved(n, epochs, round(p * n)),
+    "DP-ShuffleG": lambda n, epochs, p: dp_shuffled(n, epochs=epochs),
+    "Priv-Pub": lambda n, epochs, p: private_then_public(n, epochs=epochs, private_epochs=private_epochs(p, epochs)),
+    "Pub-Priv": lambda n, epochs, p: public_then_private(n, epochs=epochs, private_epochs=private_epochs(p, epochs)),
+    "Interleaved": lambda n, epochs, p: interleaved(n, epochs=epochs, private_per_epoch=round(p * n)),
     "Public only": lambda n, epochs, p: Schedule(n, np.zeros(epochs, dtype=int)),
-    "Noise at the end": lambda n, epochs, p: dp_shuffled(n, epochs, "end"),
+    "Noise at the end": lambda n, epochs, p: dp_shuffled(n, epochs=epochs, placement="end"),
 }
 TWO_PHASES = ("Priv-Pub", "Pub-Priv")
-ACCOUNTING = ("published", "sharp")
+Accounting = Literal["published", "sharp"]
+ACCOUNTING: tuple[str, ...] = get_args(Accounting)
 #: The grid of the paper: 0.5, 0.1, 0.05, …, 5e-9, 1e-9.
-RATES = tuple(float(f"{digit}e-{k}") for k in range(1, 10) for digit in (5, 1))
+LEARNING_RATES = tuple(float(f"{digit}e-{k}") for k in range(1, 10) for digit in (5, 1))
 
 
 @record
@@ -77,31 +80,52 @@ class Experiment(Record):
     std: Array
 
 
-def private_accountant(schedule: Schedule, *, order: str, accounting: str = "published") -> Accountant:
-    """The accountant of an experiment, for learning rates up to 2/smoothness and clipping that keeps cocoercivity."""
-    training = Training(schedule, learning_rate=1.0, smoothness=2.0, order=order, clipping="cocoercive")
-    if checks.choice("accounting", accounting, ACCOUNTING) == "published" or schedule.placement == "end":
-        return accountant(training, "per-epoch")
-    secret = {"reshuffled": "whole-run reshuffled", "shuffled once": "whole-run shuffled once"}
-    return accountant(training, secret.get(order, "whole-run"))
+def private_run(
+    schedule: Schedule,
+    *,
+    learning_rate: float,
+    smoothness: float,
+    order: Order,
+    public_learning_rate: float | None = None,
+) -> ShuffledGradients:
+    """The run of an experiment: clipped gradients of the three convex losses, and the last iterate released."""
+    return ShuffledGradients(
+        samples=schedule.samples,
+        epochs=schedule.epochs,
+        private=schedule.private,
+        placement=schedule.placement,
+        order=order,
+        learning_rate=learning_rate,
+        public_learning_rate=public_learning_rate,
+        smoothness=smoothness,
+        clipping="cocoercive",
+        convex=True,
+        released="last iterate",
+    )
 
 
 def noise_multiplier(
-    schedule: Schedule, epsilon: float, delta: float, *, order: str = "reshuffled", accounting: str = "published"
+    run: ShuffledGradients, epsilon: float, *, delta: float, accounting: Accounting = "published"
 ) -> float:
-    """The noise multiplier z = σ/G of an experiment."""
-    conversion = "published" if accounting == "published" else "gaussian"
-    found = private_accountant(schedule, order=order, accounting=accounting)
-    return found.noise_multiplier(epsilon, delta, conversion=conversion)
+    """The noise multiplier z = σ/G of an experiment, for replace-one adjacency."""
+    if checks.choice("accounting", accounting, ACCOUNTING) == "published":
+        return run.noise_multiplier(
+            epsilon=epsilon, delta=delta, adjacency="replace-one", accountant="per-epoch", conversion="published"
+        )
+    return run.noise_multiplier(epsilon=epsilon, delta=delta, adjacency="replace-one")
 
 
-def _excess(task: Task, schedule: Schedule, least: float, settings: dict[str, object], seeds: Sequence[int]) -> Array:
+def _excess(
+    task: Task, run: ShuffledGradients, least: float, multiplier: float, clip_norm: float, seeds: Sequence[int]
+) -> Array:
     """Excess risks of one run for each seed, shape (number of seeds, K + 1)."""
     runs = []
     for seed in seeds:
-        iterates = shuffled_run(task, schedule, rng=np.random.SeedSequence(seed), **settings)  # type: ignore[arg-type]
+        found = shuffled_run(
+            task, run, noise_multiplier=multiplier, clip_norm=clip_norm, rng=np.random.SeedSequence(seed)
+        )
         with np.errstate(over="ignore", invalid="ignore"):
-            runs.append([task.objective(x) - least if np.isfinite(x).all() else math.inf for x in iterates])
+            runs.append([task.objective(x) - least if np.isfinite(x).all() else math.inf for x in found.iterates])
     return np.array(runs)
 
 
@@ -118,15 +142,16 @@ def experiment(
     task: Task,
     algorithm: str,
     *,
+    smoothness: float,
     epsilon: float,
     delta: float = 1e-6,
     private_share: float = 0.5,
     epochs: int = 50,
     clip_norm: float = 10.0,
-    order: str = "reshuffled",
-    accounting: str = "published",
-    rates: Sequence[float] = RATES,
-    public_rates: Sequence[float] | None = None,
+    order: Order = "reshuffled",
+    accounting: Accounting = "published",
+    learning_rates: Sequence[float] = LEARNING_RATES,
+    public_learning_rates: Sequence[float] | None = None,
     runs: int = 10,
     seed: int = 0,
     jobs: int = 1,
@@ -139,6 +164,9 @@ def experiment(
         Losses and records; as many public records as private ones.
     algorithm
         One of ``ALGORITHMS``.
+    smoothness
+        An upper bound of the smoothness of every admissible record, private or public, > 0; see ``ShuffledGradients``.
+        The private records must not decide it.
     epsilon, delta
         Privacy of a run at a fixed learning rate, replace-one adjacency.
     private_share
@@ -147,10 +175,11 @@ def experiment(
         K, G > 0, and the order of the private records.
     accounting
         ``"published"`` or ``"sharp"``.
-    rates
+    learning_rates
         Learning rates > 0; those above 2/smoothness are left out.
-    public_rates
-        Learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of ``rates``; None for the same.
+    public_learning_rates
+        Learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of ``learning_rates``; None for
+        the same.
     runs, seed
         Number of runs, and the seed of the first; the others follow.
     jobs
@@ -159,33 +188,33 @@ def experiment(
     Raises
     ------
     ValueError
-        No learning rate is left, or an argument is out of its range.
+        No learning rate is left, a record is less smooth than stated, or an argument is out of its range.
     """
     from joblib import Parallel, delayed
 
     name = checks.choice("algorithm", algorithm, tuple(ALGORITHMS))
     n = len(checks.instance("task", task, Task).features)
-    share, clip = checks.real("private_share", private_share, "(0, 1]"), checks.real("clip_norm", clip_norm, "(0, inf)")
+    share = checks.real("private_share", private_share, "(0, 1]")
+    clip = checks.real("clip_norm", clip_norm, "(0, inf)")
     schedule = ALGORITHMS[name](n, checks.integer("epochs", epochs, 1), share)
-    multiplier = noise_multiplier(
-        schedule, epsilon, delta, order=order, accounting=accounting
-    )  # 0: public records only
+    bound = checks.real("smoothness", smoothness, "(0, inf)")
+    private = _admitted("learning_rates", learning_rates, 2 / bound)
+    tried = [(rate, rate) for rate in private]
+    if public_learning_rates is not None and name in TWO_PHASES:
+        public = _admitted("public_learning_rates", public_learning_rates, 2 / bound)
+        tried = [(rate, other) for rate in private for other in public]
+    candidates = [
+        private_run(schedule, learning_rate=rate, public_learning_rate=other, smoothness=bound, order=order)
+        for rate, other in tried
+    ]
+    # The noise does not depend on the rates: no epoch of two phases holds both kinds of records.
+    multiplier = noise_multiplier(candidates[0], epsilon, delta=delta, accounting=accounting)
     if multiplier * clip == math.inf:
         raise ValueError(f"epsilon must be large enough for some finite noise, got {epsilon!r}")
     _, least = empirical_risk_minimiser(task)
-    largest = 2 / task.largest_smoothness()
-    private = _admitted("rates", rates, largest)
-    tried = [(rate, rate) for rate in private]
-    if public_rates is not None and name in TWO_PHASES:
-        public = _admitted("public_rates", public_rates, largest)
-        tried = [(rate, other) for rate in private for other in public]
     first = checks.integer("seed", seed, 0)
     seeds = range(first, first + checks.integer("runs", runs, 1))
-    common = {"noise_std": multiplier * clip, "order": order, "clip_norm": clip}
-    results = Parallel(n_jobs=jobs)(
-        delayed(_excess)(task, schedule, least, {**common, "learning_rate": rate, "public_learning_rate": other}, seeds)
-        for rate, other in tried
-    )
+    results = Parallel(n_jobs=jobs)(delayed(_excess)(task, run, least, multiplier, clip, seeds) for run in candidates)
     best = min(range(len(tried)), key=lambda k: float(results[k][:, -1].mean()))
     chosen = results[best]
     std = chosen.std(axis=0, ddof=1) if runs > 1 else np.zeros(epochs + 1)

@@ -1,5 +1,8 @@
 """Shuffled gradient runs: incremental (given order), shuffle-once and random reshuffling, private and public records.
 
+``shuffled_run`` simulates a ``ShuffledGradients`` with the noise that its accountants ask for, and refuses records that
+do not meet what it states.  ``trajectory`` is the algorithm alone, for studies of convergence.
+
 A run follows ``theory.shuffled_gradients.schedules``: in epoch k the first n_k steps use private records in the order π
 (the given one, one random permutation for all epochs, or a fresh one each), the others public ones in their own order;
 gradients are clipped, noise N(0, σ² I) is added where the schedule says so, and each epoch ends with a proximal step.
@@ -25,8 +28,12 @@ from numpy.typing import NDArray
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.problems.empirical_risk import LOSSES, Task
-from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
+from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Order, Schedule
+
+_ROUNDING = 1e-12  #: relative, of constants of records
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -86,19 +93,114 @@ def _epoch(  # type: ignore[no-untyped-def]
                 x[j] -= step * gradient[j]
 
 
+@record
+class SimulatedRun(Record):
+    """What one run computes and what it releases.
+
+    Parameters
+    ----------
+    iterates
+        x at the starts of the epochs and at the end, shape (K + 1, d): for study only, unless they are released.
+    released
+        What the accountants of the run cover: the last iterate, shape (d,), or the iterates of all epochs, shape
+        (K + 1, d).
+    """
+
+    iterates: Array
+    released: Array
+
+
 def shuffled_run(
+    task: Task,
+    run: ShuffledGradients,
+    *,
+    noise_multiplier: float,
+    clip_norm: float,
+    start: Array | None = None,
+    rng: int | np.random.SeedSequence | np.random.Generator | None = None,
+) -> SimulatedRun:
+    """Simulate a run with noise N(0, (z G)² I) added to gradients that are clipped to the norm G.
+
+    Parameters
+    ----------
+    task
+        Losses, regulariser and records; as many private ones as the run has samples.
+    run
+        The run, with the facts on which its privacy rests.
+    noise_multiplier
+        z >= 0, as ``run.noise_multiplier`` gives it.  With 0 nothing is private.
+    clip_norm
+        G > 0.  For a run without clipping it bounds the gradients of all admissible records, and nothing is clipped.
+    start
+        x_1, shape (d,); zero if None.  It must not depend on private records.
+    rng
+        As ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
+
+    Raises
+    ------
+    ValueError
+        A record is not as the run states (smoothness, strong convexity, gradients without clipping), the regulariser is
+        less convex than stated, or no accountant covers the run.
+    """
+    checks.instance("task", task, Task).require_records(checks.instance("run", run, ShuffledGradients).schedule)
+    z = checks.real("noise_multiplier", noise_multiplier, "[0, inf)")
+    bound = checks.real("clip_norm", clip_norm, "(0, inf)")
+    if z > 0:
+        _require_admissible_records(task, run, bound)
+        run.require_cover()
+    iterates = trajectory(
+        task,
+        run.schedule,
+        learning_rate=run.learning_rate,
+        public_learning_rate=run.public_learning_rate,
+        noise_std=z * bound,
+        order=run.order,
+        clip_norm=math.inf if run.clipping == "none" else bound,
+        start=start,
+        rng=rng,
+    )
+    return SimulatedRun(iterates, iterates[-1] if run.released == "last iterate" else iterates)
+
+
+def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float) -> None:
+    """Refuse records and regularisers that are not what the run states."""
+    largest = task.largest_smoothness()
+    if largest > run.smoothness * (1 + _ROUNDING):
+        raise ValueError(f"smoothness must bound that of every record, {largest!r} here, got {run.smoothness!r}")
+    least = 1.0 if task.loss.name == "mean" else 0.0
+    if run.strong_convexity > least:
+        raise ValueError(
+            f"strong_convexity must be at most {least!r} for the loss {task.loss.name!r}, got {run.strong_convexity!r}"
+        )
+    if run.regulariser_convexity > task.regulariser.strong_convexity:
+        raise ValueError(
+            f"regulariser_convexity must be at most {task.regulariser.strong_convexity!r} for the task's regulariser, "
+            f"got {run.regulariser_convexity!r}"
+        )
+    if run.clipping != "none":
+        return
+    if task.loss.name == "ridge":
+        raise ValueError("clipping must not be 'none' for ridge losses, whose gradients have no bound, got 'none'")
+    longest = float(np.linalg.norm(task.features, axis=1).max())
+    if longest > bound * (1 + _ROUNDING):
+        raise ValueError(
+            f"clip_norm must be at least {longest!r}, the longest private features, for clipping 'none', got {bound!r}"
+        )
+
+
+def trajectory(
     task: Task,
     schedule: Schedule,
     *,
     learning_rate: float,
     noise_std: float,
     public_learning_rate: float | None = None,
-    order: str = "reshuffled",
+    order: Order = "reshuffled",
     clip_norm: float = math.inf,
     start: Array | None = None,
     rng: int | np.random.SeedSequence | np.random.Generator | None = None,
 ) -> Array:
-    """The iterates of one run, at the starts of the epochs and at the end.
+    """The iterates of the algorithm at the starts of the epochs and at the end, with any noise: no promise of privacy.
 
     Parameters
     ----------
@@ -108,9 +210,9 @@ def shuffled_run(
         Which steps are private, and where noise is added.
     learning_rate, public_learning_rate
         η of private and of public steps, > 0; the same if None.  The proximal step of an epoch uses that of its last
-        step.  The accountants are for one η in all noisy steps: two only where no epoch with public steps is noisy.
+        step.
     noise_std
-        σ >= 0, of the noise added to gradients, for a noise multiplier z and clip norm G: z G.
+        σ >= 0, of the noise added to gradients.
     order
         ``"given"`` (incremental gradients), ``"shuffled once"`` or ``"reshuffled"``.
     clip_norm

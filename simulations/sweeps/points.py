@@ -6,9 +6,6 @@ description: classes by name, numbers by the shortest digits that give them back
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -16,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.simulations.quadratic import INPUTS, input_moments
+from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
@@ -46,28 +44,6 @@ def kind(cls: type) -> str:
     if cls.__module__.startswith("corrnoise.") and cls.__qualname__ in _FIRST_HOMES:
         return f"{_FIRST_HOMES[cls.__qualname__]}.{cls.__qualname__}"
     return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def plain(value: Any) -> Any:
-    """Return ``value`` in the terms of JSON; numbers that are not finite as strings, which ``float`` understands."""
-    if isinstance(value, Record):
-        return {"kind": kind(type(value))} | {name: plain(v) for name, v in value.arguments().items()}
-    if isinstance(value, Mapping):
-        return {str(name): plain(v) for name, v in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(f"arguments of problems and noises must be numbers, strings, arrays or records, got {value!r}")
-
-
-def digest(record: Any) -> str:
-    """SHA-256 of ``record`` in the terms of JSON, 64 hexadecimal digits, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +96,9 @@ class Point(Record):
 
     def description(self) -> dict[str, Any]:
         """All that determines the result, in the terms of JSON."""
-        return {"format": FORMAT} | {n: plain(value) for n, value in self.arguments().items() if n != "label"}
+        return {"format": FORMAT} | {
+            name: plain(value, named=kind) for name, value in self.arguments().items() if name != "label"
+        }
 
     @cached_property
     def key(self) -> str:

@@ -12,7 +12,6 @@ that differences between noises are paired comparisons.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import warnings
@@ -26,9 +25,10 @@ from time import perf_counter
 from typing import Any
 
 from corrnoise.simulations.quadratic import Simulation, rational_noise, simulate
-from corrnoise.simulations.sweeps.points import Point, digest, grid, kind, plain
-from corrnoise.support.files import write_whole
+from corrnoise.simulations.sweeps.points import Point, grid, kind
+from corrnoise.simulations.sweeps.storage import store, stored
 from corrnoise.support.progress import progress_line
+from corrnoise.support.serialise import digest, plain, rebuilt
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -72,19 +72,20 @@ def _path(directory: Path, point: Point) -> Path:
 
 
 def _store(directory: Path, outcome: Outcome) -> None:
-    simulation = vars(outcome.simulation)
-    record = {"corrnoise": __version__, "point": outcome.point.description(), "simulation": plain(simulation)}
-    record["seconds"] = outcome.seconds
-    write_whole(_path(directory, outcome.point), json.dumps(record | {"checksum": digest(record)}) + "\n")
+    record = {
+        "corrnoise": __version__,
+        "point": outcome.point.description(),
+        "simulation": plain(vars(outcome.simulation), named=kind),
+        "seconds": outcome.seconds,
+    }
+    store(_path(directory, outcome.point), record)
 
 
 def _stored(directory: Path, point: Point) -> Outcome | None:
     """The finished point, or None where there is none; a damaged or foreign file is as good as none."""
     path = _path(directory, point)
     try:
-        record = json.loads(path.read_bytes())
-        if record.pop("checksum") != digest(record):
-            raise ValueError("its checksum is wrong")
+        record = stored(path)
         if digest(record["point"]) != point.key:
             raise ValueError("it describes another point")
         return Outcome(point, _simulation(record["simulation"]), None, float(record["seconds"]))
@@ -99,8 +100,7 @@ def _stored(directory: Path, point: Point) -> Outcome | None:
 
 
 def _simulation(record: dict[str, Any]) -> Simulation:
-    described = dict(record["noise"])
-    noise = {kind(cls): cls for cls in (PoleNoise, FiniteNoise)}[described.pop("kind")](**described)
+    noise = rebuilt(record["noise"], {kind(cls): cls for cls in (PoleNoise, FiniteNoise)})
     estimators = {name: (float(mean), float(error)) for name, (mean, error) in record["estimators"].items()}
     numbers = ("mean", "standard_error", "effective_sample_size", "clipped_fraction")
     return Simulation(**record | {n: float(record[n]) for n in numbers} | {"noise": noise, "estimators": estimators})
@@ -267,6 +267,8 @@ def sweep(
     left = [point for key, point in missing.items() if key not in found]
     start, failed = perf_counter(), 0
     with closing(_results(left, jobs, cluster)) as results, progress_line(progress) as show:
+        if left:
+            show(f"points 0/{len(left)}")
         for done, (index, simulation, error, seconds) in enumerate(results if left else (), 1):
             outcome = found[left[index].key] = Outcome(left[index], simulation, error, seconds)
             if directory is not None and simulation is not None:

@@ -26,6 +26,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 _STEP = 1e-100  # of the complex-step derivative: its square vanishes
+_STATIONARY = 1e-7  # gradient of the logarithm of the squared error at which the search ends
 _MERGED = 1e-3  # distance of the logarithms of two gaps that count as one
 _FIRST = 0.4  # −log of the largest gap at the start
 _REACH = 0.7  # −log of the smallest gap at the start, in units of log n
@@ -51,6 +52,7 @@ def optimal_buffers(participation: Participation, *, buffers: int = 4, objective
 
     Examples
     --------
+    >>> from corrnoise import Participation
     >>> found = optimal_buffers(Participation(1000), buffers=3, objective="max")
     >>> round(found.max_error, 9), found.memory
     (3.269917806, 3)
@@ -60,6 +62,8 @@ def optimal_buffers(participation: Participation, *, buffers: int = 4, objective
     count = checks.integer("buffers", buffers, 1)
     if count > 16:
         raise ValueError(f"buffers must be at most 16, got {count}")
+    count = min(count, who.steps // 2)  # as many have the n − 1 parameters of any strategy
+    zeros = poles = np.empty(0)
     while count > 0:
         zeros, poles = _searched(who, count, objective)
         if _separate(zeros, poles):
@@ -77,7 +81,8 @@ def _gaps(variables: Array) -> tuple[buffered.Numbers, buffered.Numbers]:
 
 def _separate(zeros: Array, poles: Array) -> bool:
     """Whether no two neighbouring gaps have merged; the largest pole may have reached 1, where it has no effect."""
-    logarithms = np.log(np.column_stack([zeros, poles]).ravel())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithms = np.log(np.column_stack([zeros, poles]).ravel())
     return bool(np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGED).all())
 
 
@@ -107,7 +112,7 @@ def _searched(participation: Participation, count: int, objective: Objective) ->
     best[:] = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
     try:
         with np.errstate(all="ignore"):
-            minimize(loss, best.copy(), jac=True, method="BFGS", callback=watched, options={"gtol": 1e-9})
+            minimize(loss, best.copy(), jac=True, method="BFGS", callback=watched, options={"gtol": _STATIONARY})
     except _Merged:
         pass
     return _gaps(best)

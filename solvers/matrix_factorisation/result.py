@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
-from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
 from corrnoise.theory.mechanisms.participation import Participation
-from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.mechanisms.toeplitz_losses import Objective, error_weights, noising_error
+from corrnoise.theory.mechanisms.toeplitz_losses import Objective
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import safe_multiplier
 
 
 @record
@@ -20,7 +19,7 @@ class OptimisedNoise(Record):
     Attributes
     ----------
     noise
-        The noise, to be scaled by ``sensitivity``/sqrt(2ρ) and the clip norm.
+        The noise, to be scaled by ``noise_multiplier`` and the clip norm.
     participation
         Length of the run, and how often and how far apart an example takes part.
     objective
@@ -53,38 +52,51 @@ class OptimisedNoise(Record):
         """By how much, relatively, the error may exceed that of the best of the family; None without certificate."""
         return None if self.lower_bound is None else self.error / self.lower_bound - 1
 
+    def noise_multiplier(self, rho: float, *, adjacency: str = "zero-out") -> float:
+        """Standard deviation of the independent noise, in units of the clip norm, that makes the run ρ-zCDP.
+
+        Parameters
+        ----------
+        rho
+            Budget of zero-concentrated differential privacy, > 0.
+        adjacency
+            ``"zero-out"``, or ``"replace-one"``, which doubles the sensitivity.
+
+        Returns
+        -------
+        ``sensitivity``/sqrt(2ρ), rounded up.
+        """
+        return safe_multiplier(self.sensitivity, rho, adjacency)
+
+    @property
+    def mechanism(self) -> ToeplitzMechanism:
+        """The noise as a mechanism of this run: its strategy, its errors for other workloads."""
+        return ToeplitzMechanism(self.noise, self.participation.steps)
+
     @property
     def memory(self) -> int:
-        """Vectors of the model's size that a stream keeps; multiplications and additions of a step are as many."""
-        if isinstance(self.noise, PoleNoise):
-            return self.noise.sections()[0].size
-        if isinstance(self.noise, BandedStrategyNoise | FiniteNoise):
-            return self.noise.values.size - 1
-        return self.participation.steps - 1
+        """How many arrays of the size of the gradient a stream keeps; a step takes about as many multiplications."""
+        return self.mechanism.memory
 
     @property
     def anytime(self) -> bool:
         """Whether a run with one participation can go on beyond ``steps`` without an end, at a finite noise level."""
-        return math.isfinite(self.noise.limiting_sensitivity())
+        return self.mechanism.anytime
 
 
 def evaluated(
     noise: ToeplitzNoise, participation: Participation, objective: Objective, lower_bound: float | None = None
 ) -> OptimisedNoise:
     """The record of ``noise``, from its coefficients."""
-    n = participation.steps
-    sensitivity = noise.sensitivity_upper_bound(
-        n, min_sep=participation.min_sep, max_participations=participation.count
-    )
-    coefficients = noise.coefficients(n)
-    mean, _ = noising_error(coefficients, error_weights(n, n, "mean"))
-    largest, _ = noising_error(coefficients, error_weights(n, n, "max"))
+    run = ToeplitzMechanism(noise, participation.steps)
+    sensitivity = run.sensitivity_upper_bound(participation)
+    variances = run.errors()
     return OptimisedNoise(
         noise=noise,
         participation=participation,
         objective=objective,
         sensitivity=sensitivity,
-        mean_error=sensitivity * math.sqrt(mean),
-        max_error=sensitivity * math.sqrt(largest),
+        mean_error=sensitivity * math.sqrt(variances.mean()),
+        max_error=sensitivity * math.sqrt(variances[-1]),
         lower_bound=lower_bound,
     )

@@ -14,9 +14,9 @@ tr(K X_D) = tr(Γ D).  By Cauchy and Schwarz
 
     tr(W X_D⁻¹) tr(K X_D) >= (tr W X⁻¹)² = E²,    hence    tr(W X_D⁻¹) >= E²/λ,
 
-where λ is the largest eigenvalue of V^{−1/2} Γ V^{−1/2}, V = diag(v), because tr(Γ D) <= λ. Rank-one D are all Toeplitz
-strategies with p bands, so none has a smaller error. If all v_s are equal the bound is attained: minimum-phase c do no
-worse than any D with the same autocorrelation (Fejér–Riesz), and the problem is convex in D.
+where λ is the largest eigenvalue of V^{−1/2} Γ V^{−1/2}, V = diag(v), because tr(Γ D) <= λ.  Every Toeplitz strategy
+with p bands is a D of rank one, so none has a smaller error.  If all v_s are equal the bound is attained: among all D
+with the same autocorrelation the minimum-phase c is best (Fejér–Riesz), and the problem is convex in D.
 """
 
 from __future__ import annotations
@@ -65,14 +65,16 @@ def optimal_toeplitz(
 
     Returns
     -------
-    A record whose ``noise`` is a ``BandedStrategyNoise`` with c_0 = 1.  Its ``gap`` is below 1e-8 where k b <= n.  The
-    sensitivity is exact for both patterns of participation, whatever the signs of the coefficients.
+    A record whose ``noise`` is a ``BandedStrategyNoise`` with c_0 = 1.  Its ``gap`` is zero to rounding, below 1e-8,
+    where every participation of the pattern 0, b, 2b, … is followed by p − 1 steps or more.  Otherwise the bound holds
+    and is not sharp, and the search is only local.  The sensitivity is exact for both patterns of participation,
+    whatever the signs of the coefficients.
 
     Raises
     ------
     ValueError
-        More bands than ``min_sep`` with several participations: then the formula of the sensitivity does not hold for
-        all strategies, and inside its domain further bands do not help.
+        More bands than ``min_sep`` with several participations: then no formula gives the sensitivity of all
+        strategies.  ``optimal_buffers`` finds strategies with more bands that a theorem covers.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Forms in which other libraries take correlated noise, and in which it is read from them.
+"""The forms of correlated noise that other libraries use, for export and import.
 
-The literature of matrix factorisations calls the matrix of the noise coefficients β the *noising* matrix C⁻¹ and its
+The literature on matrix factorisations calls the matrix of the noise coefficients β the *noising* matrix C⁻¹ and its
 inverse the *strategy* C.  Both are lower-triangular Toeplitz matrices, given by their first columns (``noising_coef``,
 ``strategy_coef``).  The sensitivity is the largest column norm of the strategy.  There are two forms:
 
@@ -11,20 +11,20 @@ inverse the *strategy* C.  Both are lower-triangular Toeplitz matrices, given by
 
         c_0 = 1,    c_t = Σ_i output_scale_i buf_decay_i^{t−1}    (t >= 1, 0⁰ = 1).
 
-    Libraries that run BLTs take those of the *strategy*, and invert it step by step.
+    Libraries that run BLTs take the BLT of the *strategy*, and invert it step by step.
 
-The entries that are handed over are rounded, and the program that runs them rounds again.  So each form has noise
-multipliers of its own, one for each way of running it (``theory.mechanisms.rounding``).  A noise multiplier is the
-standard deviation of the independent noise in units of the clip norm, as everywhere here.  Libraries that account for
-one Gaussian mechanism want it in units of the sensitivity of the whole run instead, ``gaussian_noise_multiplier``.
+The exported entries are rounded, and the program that runs them rounds again.  So each form has its own noise
+multipliers, one for each way of running it (``theory.mechanisms.rounding``).  A noise multiplier is the standard
+deviation of the independent noise in units of the clip norm, as everywhere in this library.  Libraries that account for
+one Gaussian mechanism expect it in units of the sensitivity of the whole run: ``gaussian_noise_multiplier``.
 
 For noise with the gaps a_k of its zeros and q_i of its poles the strategy has the decays 1 − a_k, and with as many
 poles as zeros
 
     output_scale_k = Π_i (q_i − a_k)/Π_{j≠k} (a_j − a_k),
 
-products of differences of the given numbers: nothing cancels.  But where decays almost coincide, the scales are huge,
-of both signs, and cancel in the program that runs them.  The multiplier shows it: it is huge then, too.
+products of differences of the given numbers, so nothing cancels here.  If decays almost coincide, the scales are huge
+with both signs, and they cancel in the program that runs them.  The noise multiplier is then huge too.
 
 References
 ----------
@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import (
     DTYPES,
@@ -53,17 +54,18 @@ from corrnoise.theory.mechanisms.rounding import (
     exponential_norm,
     recurrence_sensitivity,
 )
+from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import rounded_up, safe_multiplier
+from corrnoise.theory.privacy import Adjacency, rounded_up, safe_multiplier
 
 Matrix = Literal["strategy", "noising"]
 MATRICES: tuple[Matrix, ...] = ("strategy", "noising")
-_BITS = 512  # so many that products of thousands of factors lose none that matter
+_BITS = 512  # enough for products of thousands of factors
 
-#: The meaning of the names, for files that leave the house.
+#: The meaning of the names in exported files.
 CONVENTIONS = {
     "noise_multiplier": (
         "standard deviation of the independent noise w over the clip norm; step t gets the noise sum_s beta_s w_(t-s), "
@@ -119,7 +121,7 @@ class ToeplitzForm(Record):
     strategy_coef: Array
     sensitivity: float
 
-    def sensitivity_as_run(self, *, matrix: Matrix, dtype: Dtype) -> float:
+    def sensitivity_as_run(self, *, matrix: Matrix, dtype: Dtype, participation: Participation | None = None) -> float:
         """Upper bound of the sensitivity of a run of T steps, zero-out, rounding errors included.
 
         Parameters
@@ -129,22 +131,25 @@ class ToeplitzForm(Record):
             ``"noising"``: from ``noising_coef``, y_t = Σ_k β_k z_{t−k}.
         dtype
             Floating-point type of all numbers of the program, ``"float64"`` or ``"float32"``.
+        participation
+            How often one example takes part in the T steps; None for once.
 
         Returns
         -------
-        The bound of ``recurrence_sensitivity`` or ``convolution_sensitivity``; ``inf`` where rounding errors may be as
+        The bound of ``recurrence_sensitivity`` or ``convolution_sensitivity``; ``inf`` if rounding errors may be as
         large as the noise.
         """
         if checks.choice("matrix", matrix, MATRICES) == "strategy":
-            return recurrence_sensitivity(self.strategy_coef, dtype)
-        return convolution_sensitivity(FiniteNoise(self.noising_coef), self.noising_coef.size, dtype)
+            return recurrence_sensitivity(self.strategy_coef, dtype, participation)
+        run = self.noising_coef.size if participation is None else participation
+        return convolution_sensitivity(FiniteNoise(self.noising_coef), run, dtype)
 
     def noise_multiplier(
-        self, rho: float, *, matrix: Matrix, dtype: Dtype = "float64", adjacency: str = "zero-out"
+        self, rho: float, *, matrix: Matrix, dtype: Dtype = "float64", adjacency: Adjacency = "zero-out"
     ) -> float:
         """Standard deviation of the independent noise over the clip norm, for a ρ-zCDP run of T steps; never too small.
 
-        Parameters as of ``sensitivity_as_run``.
+        The parameters are those of ``sensitivity_as_run``.
 
         Raises
         ------
@@ -155,19 +160,20 @@ class ToeplitzForm(Record):
         return safe_multiplier(gamma, rho, adjacency)
 
 
-def toeplitz_form(noise: ToeplitzNoise, steps: int) -> ToeplitzForm:
-    """The coefficients of ``noise`` and of its inverse for a run of ``steps`` steps, and their sensitivity.
+def toeplitz_form(noise: ToeplitzNoise, run: int | Participation) -> ToeplitzForm:
+    """The coefficients of ``noise`` and of its inverse for a run, and their sensitivity.
 
-    O(steps log steps); the sensitivity exceeds γ_T by at most about 1e-10 for 10⁵ steps.
+    The run is a number of steps, in which each example takes part at most once, or a participation.  It takes
+    O(T log T).  For single participation the sensitivity exceeds γ_T by a relative 1e-10 at most for 10⁵ steps.
     """
-    from flint import arb, ctx
-
-    noising = checked_noise(noise).coefficients(checks.integer("steps", steps, 1))
-    strategy = noise.inverse_coefficients(steps)
-    largest = float(np.abs(strategy).max())
-    with ctx.workprec(_BITS):  # the sum has a relative error below 2⁻⁵⁰
-        norm = rounded_up(largest * arb(math.fsum(np.square(strategy / largest))).sqrt() * (1 + arb(2) ** -50))
-    gamma = max(noise.sensitivity_upper_bound(steps), FiniteNoise(noising).sensitivity_upper_bound(steps), norm)
+    who = run if isinstance(run, Participation) else Participation(run)
+    noising = checked_noise(noise).coefficients(who.steps)
+    strategy = noise.inverse_coefficients(who.steps)
+    gamma = max(
+        noise.sensitivity_upper_bound(**who.arguments_of_sensitivity),
+        FiniteNoise(noising).sensitivity_upper_bound(**who.arguments_of_sensitivity),
+        toeplitz_sensitivity(strategy, who).upper,
+    )
     for coefficients in (noising, strategy):
         coefficients.setflags(write=False)
     return ToeplitzForm(noising, strategy, gamma)
@@ -179,10 +185,10 @@ def noise_from_strategy(strategy_coef: ArrayLike, steps: int) -> FiniteNoise:
     Parameters
     ----------
     strategy_coef
-        First column of the strategy, its first entry not 0, zero after the last one (banded strategies): shape (n,),
-        n <= ``steps`` or not.
+        First column of the strategy, shape (n,), with a first entry other than 0.  The entries after the last one are 0
+        (banded strategies).
     steps
-        Number of noise coefficients that are kept: the noise is that of the strategy for so many steps only.
+        Number of noise coefficients that are kept.  The noise is that of the strategy for this many steps only.
 
     Returns
     -------
@@ -191,12 +197,21 @@ def noise_from_strategy(strategy_coef: ArrayLike, steps: int) -> FiniteNoise:
     Raises
     ------
     ValueError
-        ``strategy_coef`` is no vector of finite numbers, or its first entry is 0.
+        ``strategy_coef`` is not a vector of finite numbers, or its first entry is 0.
+    OverflowError
+        The noise coefficients exceed the range of floats.
     """
     column = checks.reals("strategy_coef", strategy_coef, ndim=1)
     if column[0] == 0:
-        raise ValueError(f"strategy_coef[0] must not be 0, got {column[0]!r}")
-    return FiniteNoise(FiniteNoise(column).inverse_coefficients(steps))
+        raise ValueError(f"strategy_coef[0] must not be 0, got {float(column[0])!r}")
+    steps = checks.integer("steps", steps, 1)
+    try:
+        noising = FiniteNoise(column).inverse_coefficients(steps)
+    except OverflowError as error:
+        raise OverflowError(
+            f"strategy_coef must have an inverse within the range of floats for {steps} steps, got {column!r:.80}"
+        ) from error
+    return FiniteNoise(noising)
 
 
 # -- buffers -----------------------------------------------------------------------------------------------------------
@@ -222,18 +237,18 @@ class BufferForm(Record):
     Parameters
     ----------
     buf_decay
-        Decays, shape (P,), in descending order, 1 at most in modulus.
+        Decays in [−1, 1], shape (P,); they are sorted in descending order.
     output_scale
         Scales, shape (P,).
     matrix
-        Which matrix: ``"strategy"``, as libraries that run BLTs expect, or ``"noising"``.
+        The matrix that has these coefficients: ``"strategy"``, as libraries that run BLTs expect, or ``"noising"``.
     """
 
     buf_decay: Array
     output_scale: Array
-    matrix: str
+    matrix: Matrix
 
-    def __init__(self, buf_decay: ArrayLike, output_scale: ArrayLike, matrix: str = "strategy") -> None:
+    def __init__(self, buf_decay: ArrayLike, output_scale: ArrayLike, matrix: Matrix = "strategy") -> None:
         decay = checks.vector("buf_decay", buf_decay, "[-1, 1]")
         scale = checks.vector("output_scale", output_scale)
         checks.same_length("buf_decay", decay, "output_scale", scale)
@@ -260,19 +275,19 @@ class BufferForm(Record):
         return BufferForm(as_stored(self.buf_decay, dtype), as_stored(self.output_scale, dtype), self.matrix)
 
     def noise_as_run(self, independent: ArrayLike, *, dtype: Dtype) -> Array:
-        """Return C⁻¹ times ``independent``, as the recurrence makes it in the arithmetic of ``dtype``.
+        """Return C⁻¹ times ``independent``, as the recurrence computes it in the arithmetic of ``dtype``.
 
         Parameters
         ----------
         independent
-            z, shape (T,); for the noise coefficients that are run, 1 and then zeros.
+            z, shape (T,).  The unit vector (1, 0, …) gives the noise coefficients of the program.
         dtype
             ``"float64"`` or ``"float32"``.
 
         Returns
         -------
-        y, shape (T,), y_t = z_t − Σ_i output_scale_i x_i and then x_i ← buf_decay_i x_i + y_t.  It may hold ``inf`` and
-        ``nan`` where the recurrence diverges.
+        y, shape (T,), with y_t = z_t − Σ_i output_scale_i x_i and then x_i ← buf_decay_i x_i + y_t.  It may hold
+        ``inf`` and ``nan`` where the recurrence diverges.
         """
         self._check_strategy()
         checks.choice("dtype", dtype, DTYPES)
@@ -281,10 +296,10 @@ class BufferForm(Record):
         return noise.astype(np.float64)
 
     def sensitivity_upper_bound(self, steps: int | None = None) -> float:
-        """γ_T of the strategy with these very floats, zero-out, or γ_∞ for ``steps=None``, rounded up.
+        """γ_T of the strategy with exactly these floats, zero-out, or γ_∞ for ``steps=None``, rounded up.
 
-        ``inf`` where it diverges.  Single participation, in closed form by ball arithmetic.  This is for exact
-        arithmetic; ``sensitivity_as_run`` covers a program.
+        It is ``inf`` if γ_∞ diverges.  It holds for a single participation and for exact arithmetic, in closed form by
+        ball arithmetic; ``sensitivity_as_run`` covers a program.
 
         Raises
         ------
@@ -301,13 +316,13 @@ class BufferForm(Record):
             decays = [arb(value) for value in self.buf_decay[kept].tolist()]
             return rounded_up(exponential_norm(arb(1), scales, decays, steps))
 
-    def sensitivity_as_run(self, steps: int | None = None, *, dtype: Dtype) -> float:
+    def sensitivity_as_run(self, steps: Run = None, *, dtype: Dtype) -> float:
         """Upper bound of the sensitivity of a run by the recurrence of ``noise_as_run``, rounding errors included.
 
         Parameters
         ----------
         steps
-            Length of the run; None for any length.
+            Length of the run, or a participation; None for any length.
         dtype
             Floating-point type of all numbers of the program, ``"float64"`` or ``"float32"``.
 
@@ -317,15 +332,14 @@ class BufferForm(Record):
             This is a noising matrix.
         """
         self._check_strategy()
-        steps = None if steps is None else checks.integer("steps", steps, 1)
         return buffer_sensitivity(self.buf_decay, self.output_scale, steps, dtype)
 
     def noise_multiplier(
-        self, rho: float, steps: int | None = None, *, dtype: Dtype = "float64", adjacency: str = "zero-out"
+        self, rho: float, steps: int | None = None, *, dtype: Dtype = "float64", adjacency: Adjacency = "zero-out"
     ) -> float:
         """Standard deviation of the independent noise over the clip norm that makes the run ρ-zCDP; never too small.
 
-        Parameters and errors as in ``ToeplitzNoise.noise_multiplier`` and ``sensitivity_as_run``.
+        Parameters and errors are those of ``ToeplitzNoise.noise_multiplier`` and ``sensitivity_as_run``.
         """
         return safe_multiplier(self.sensitivity_as_run(steps, dtype=dtype), rho, adjacency)
 
@@ -334,7 +348,7 @@ class BufferForm(Record):
             raise ValueError(f"matrix must be 'strategy' (sensitivities are column norms of it), got {self.matrix!r}")
 
 
-def buffer_form(noise: PoleNoise, matrix: str = "strategy") -> BufferForm:
+def buffer_form(noise: PoleNoise, matrix: Matrix = "strategy") -> BufferForm:
     """The strategy, or the noising matrix, of rational noise as a buffered linear Toeplitz matrix.
 
     Parameters
@@ -346,27 +360,27 @@ def buffer_form(noise: PoleNoise, matrix: str = "strategy") -> BufferForm:
 
     Returns
     -------
-    The entries have relative errors of about 1e-16 × P.  The coefficients that they stand for have errors of about
-    1e-16 × t times Σ_i |output_scale_i buf_decay_i^{t−1}|, which is far more than the coefficient itself where decays
+    The form.  Its entries have relative errors of about 1e-16 × P.  Coefficient t of the matrix has an error of about
+    1e-16 × t times Σ_i |output_scale_i buf_decay_i^{t−1}|, which is far more than the coefficient itself if decays
     almost coincide.  ``sensitivity_as_run`` bounds the effect on privacy.
 
     Raises
     ------
     ValueError
-        Decays coincide, the matrix has polynomial terms beyond one step, or a scale exceeds the range of floats: there
-        is no such form.
+        There is no such form: decays coincide, the matrix has polynomial terms beyond one step, or a scale exceeds the
+        range of floats.
     """
     if not isinstance(noise, PoleNoise):
         raise TypeError(f"noise must be PoleNoise, as rational_approximation(…) returns, got {noise!r}")
     strategy = checks.choice("matrix", matrix, MATRICES) == "strategy"
     poles, zeros = (noise.zeros, noise.poles) if strategy else (noise.poles, noise.zeros)
     if zeros.size == poles.size + 1:
-        poles = np.append(poles, 1.0)  # of decay 0: a term of one step
+        poles = np.append(poles, 1.0)  # decay 0: a term of one step
     decay = 1 - poles
     if zeros.size > poles.size or np.unique(decay).size < poles.size:
         raise ValueError(f"noise must have distinct {'zeros' if strategy else 'poles'}, and as many, got {noise!r}")
     others = np.where(np.eye(poles.size, dtype=bool), 1.0, poles - poles[:, np.newaxis])
-    # Multiplied in an order that keeps the partial products within the range of floats.
+    # This order of the factors keeps the partial products within the range of floats.
     scale = decay ** (poles.size - zeros.size)
     with np.errstate(over="ignore", invalid="ignore"):
         for k in range(poles.size):
@@ -379,7 +393,7 @@ def buffer_form(noise: PoleNoise, matrix: str = "strategy") -> BufferForm:
 def noise_from_buffers(form: BufferForm) -> PoleNoise:
     """The noise of a buffered linear Toeplitz matrix, strategy or noising matrix.
 
-    Its gaps are right to rounding: the zeros of 1 + Σ output_scale/(p − buf_decay) are isolated exactly.
+    Its gaps are correct to rounding, because the zeros of 1 + Σ output_scale/(p − buf_decay) are isolated exactly.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Sums over many poles on one side: as sums over few, and their zeros, without a subtraction that cancels."""
+"""Sums over poles on one side of 0: replacing many poles by few, and finding the zeros, without cancellation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
 
-_GAUSS = 12  # points of a rule, for an octave
+_GAUSS = 12  # points of the rule for an octave
 
 
 def condensed(places: Array, weights: Array) -> tuple[Array, Array]:
-    """Fewer places and weights with the same Σ weights/(s + t), at any t with Re t >= 0, to rounding.
+    """Fewer places s and weights with the same Σ weights/(s + t), at any t with Re t >= 0, to rounding.
 
-    Those in an octave are replaced by Gauss's rule of their measure.  Its error falls like (3 − sqrt(8))^{2n}, because
-    −t is outside the ellipse through 0 with the foci 1 and 2; so it does for 1/(s² + t), t >= 0.
+    The places in an octave are replaced by the nodes of Gauss's rule for their measure.  The error of n nodes falls
+    like (3 − sqrt(8))^{2n}, because −t is outside the ellipse through 0 with the foci 1 and 2.  The same holds for
+    1/(s² + t) with t >= 0.
     """
     octaves = np.floor(np.log2(places))
     new: list[tuple[Array, Array]] = []
@@ -30,7 +31,7 @@ def condensed(places: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def _gauss(places: Array, weights: Array) -> tuple[Array, Array]:
-    """Gauss's rule of the measure of ``weights`` at ``places``, by Lanczos's process, orthogonalised in full."""
+    """Gauss's rule for the measure of ``weights`` at ``places``, by Lanczos's process with full orthogonalisation."""
     basis = np.sqrt(weights / weights.sum())[np.newaxis]
     jacobi = np.zeros((_GAUSS, _GAUSS))
     for k in range(_GAUSS):
@@ -40,7 +41,7 @@ def _gauss(places: Array, weights: Array) -> tuple[Array, Array]:
             image -= share @ basis
             jacobi[k, : k + 1] += share
         length = float(np.linalg.norm(image))
-        if length <= 1e-14:  # no more than k + 1 places, to rounding
+        if length <= 1e-14:  # to rounding there are only k + 1 places
             break
         basis = np.vstack([basis, image / length])
     nodes, vectors = np.linalg.eigh(jacobi[: k + 1, : k + 1])
@@ -51,20 +52,23 @@ def _gauss(places: Array, weights: Array) -> tuple[Array, Array]:
 def _fill_zeros(poles, weights, symmetric, zeros):  # type: ignore[no-untyped-def]
     """Newton's method for log(sum over the poles below) − log(sum over those above), within a bracket.
 
-    The unknown is the logarithm of (a − q_k)/(q_{k+1} − a), in which a sum over two poles only is linear.  No sum has
+    The unknown is u = log((a − q_k)/(q_{k+1} − a)).  For a sum over two poles the function is linear in u.  No sum has
     terms of both signs.
     """
     for k in range(zeros.size):
         width = poles[k + 1] - poles[k]
-        place, low, high = 0.0, -350.0, 350.0
+        place = 0.0
+        low = -350.0
+        high = 350.0
         for _ in range(200):
             from_below, from_above = width / (1 + math.exp(-place)), width / (1 + math.exp(place))
             zero = poles[k] + from_below
-            speed = from_below * (from_above / width)  # of the zero in its logarithm
+            speed = from_below * (from_above / width)  # derivative of the zero by u
             below, below_slope, above, above_slope = 0.0, 0.0, 0.0, 0.0
             for j in range(poles.size):
                 distance = from_below + (poles[k] - poles[j]) if j <= k else from_above + (poles[j] - poles[k + 1])
-                term, slope = weights[j] / distance, speed / distance
+                term = weights[j] / distance
+                slope = speed / distance
                 if symmetric:
                     other = poles[j] + zero * (1 - poles[j])
                     term /= other
@@ -81,7 +85,7 @@ def _fill_zeros(poles, weights, symmetric, zeros):  # type: ignore[no-untyped-de
             else:
                 high = place
             change = value / (below_slope / below + above_slope / above)
-            # Over a unit of the unknown the slope changes by a bounded factor: a short step says where the zero is.
+            # Within a unit of u the slope changes by a bounded factor, so a short step bounds the error.
             settled = abs(change) <= 0.5 and abs(change) * speed <= 1e-15 * zero
             place = place + min(max(change, -10.0), 10.0)
             if settled:
@@ -101,12 +105,12 @@ def interlacing_zeros(gaps: Array, weights: Array, *, symmetric: bool = False) -
     weights
         Positive, shape (n,).
     symmetric
-        Of Σ weights/((1 − p z) (1 − p/z)), p = 1 − q, instead.
+        Find the zeros of Σ weights/((1 − p z) (1 − p/z)) with p = 1 − q instead.
 
     Returns
     -------
-    Shape (n − 1,), with relative errors of about 1e-15 also where poles are close or weights of different size: neither
-    side of Σ_below = Σ_above, nor any distance, takes a subtraction of computed numbers.
+    Shape (n − 1,), with relative errors of about 1e-15, also where poles are close or weights have different sizes.
+    The equation Σ_below = Σ_above and all distances are computed without subtractions of computed numbers.
     """
     zeros = np.empty(gaps.size - 1)
     _fill_zeros(gaps, weights, symmetric, zeros)

@@ -1,17 +1,18 @@
-"""Noise that a stream can run in place of noise given by its cepstrum: real zeros and poles, or few coefficients.
+"""Approximations of noise given by its cepstrum that a stream can run: real zeros and poles, or few coefficients.
 
-In v = tan²(ω/2) the factor |1 − (1 − q) e^{iω}|² is proportional to (v + (q/(2 − q))²)/(v + 1), so rational noise with
+In v = tan²(ω/2) the factor |1 − (1 − q) e^{iω}|² is proportional to (v + (q/(2 − q))²)/(v + 1).  So rational noise with
 as many zeros as poles, all of them real, has
 
-    |B|² = constant · Π_i (v + ζ_i)/(v + π_i),    ζ_i, π_i > 0,
+    |B|² = constant · Π_i (v + ζ_i)/(v + π_i),    ζ_i, π_i > 0.
 
-and whatever ζ_i, π_i > 0 one chooses it is stable, minimum phase and causal: q = 2 √ζ/(1 + √ζ).  Their logarithms are
-fitted to log |B|² on a grid in log v by least squares (Levenberg–Marquardt).  A relative error of |B|² is passed on to
-b(x) and γ_∞², which are averages of |B|² and |B|⁻² with positive weights.  The start is a staircase: log v is cut into
-cells, and where log |B|² rises by s in a cell, a zero is put s/2 before its middle and a pole s/2 behind it.
+Any ζ_i, π_i > 0 give stable, minimum-phase, causal noise with the gaps q = 2 √ζ/(1 + √ζ) and likewise for π.  The
+logarithms of ζ and π are fitted to log |B|² on a grid in log v by least squares (Levenberg–Marquardt).  The relative
+error of |B|² bounds those of b(x) and γ_∞², which are averages of |B|² and |B|⁻² with positive weights.  The start is a
+staircase: log v is divided into cells, and if log |B|² rises by s in a cell, a zero is put s/2 before its middle and a
+pole s/2 behind it.
 
-Spectra that are smooth functions of log ω, as those for training are, are met so to about 1e-7.  Narrow peaks and dips
-between 0 and π would take complex zeros and poles; noise with these is cut off after finitely many coefficients.
+Spectra that are smooth functions of log ω, as those for training are, are approximated to about 1e-7.  Narrow peaks and
+dips between 0 and π would need complex zeros and poles.  Noise with these is cut off after finitely many coefficients.
 
 References
 ----------
@@ -37,31 +38,34 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 _MOST_POLES = 48
-_FEW_COEFFICIENTS, _MOST_COEFFICIENTS = 32, 2**14
+_FEW_COEFFICIENTS = 32
+_MOST_COEFFICIENTS = 2**14
 _NODES = 400
-_STEPS = 400  # evaluations of a fit
-_MARGIN = 30.0  # a zero or pole that far from the grid, in log v, is one at its end to all digits
-_BEYOND = 200.0  # the grid goes on past the narrowest features, for b(x) at rates x that see one frequency only
-_DECAY = 18.0  # a cepstrum that falls like exp(−width n) is below rounding at n = 36/width; half of that is safe
+_STEPS = 400  # most evaluations of a fit
+_MARGIN = 30.0  # distance from the grid, in log v, beyond which the place of a zero or pole does not matter
+_BEYOND = 200.0  # the grid extends beyond the narrowest features by this factor, for b(x) at very small rates x
+_DECAY = 18.0  # a cepstrum that falls like exp(−width n) is below rounding at n = 36/width; half of it is the safe side
 
 
 def _narrowest(noise: CepstralNoise) -> tuple[float, float]:
     """Widths of the narrowest features at ω = 0 and at ω = π, from the decay of the cepstrum; at most 1."""
-    width, stretch = _DECAY / max(noise.cepstrum.size, 1), (1 - noise.warp) / (1 + noise.warp)
+    width = _DECAY / max(noise.cepstrum.size, 1)
+    stretch = (1 - noise.warp) / (1 + noise.warp)
     return min(width * stretch, 1.0), min(width / stretch, 1.0)
 
 
 def _staircase(nodes: Array, logarithm: Array, poles: int) -> Array:
-    """Logarithms of zeros, then of poles, in cells that are shorter where log |B|² is steeper."""
+    """Logarithms of ζ, then of π, from cells that are shorter where log |B|² is steeper."""
     density = np.sqrt(np.abs(np.gradient(logarithm, nodes))) + 1e-3
     share = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
     edges = np.interp(np.linspace(0, share[-1], poles + 1), share, nodes)
-    rise, middle = np.diff(np.interp(edges, nodes, logarithm)), (edges[1:] + edges[:-1]) / 2
+    rise = np.diff(np.interp(edges, nodes, logarithm))
+    middle = (edges[1:] + edges[:-1]) / 2
     return np.concatenate([middle - rise / 2, middle + rise / 2])
 
 
 def _fit(nodes: Array, logarithm: Array, poles: int) -> tuple[PoleNoise, float]:
-    """Noise with ``poles`` zeros and poles whose log |B|² is closest, and its largest distance."""
+    """The best fit with ``poles`` zeros and as many poles, and the largest error of its log |B|²."""
     sign = np.repeat([1.0, -1.0], poles)
     column = nodes[:, np.newaxis]
 
@@ -82,7 +86,7 @@ def _fit(nodes: Array, logarithm: Array, poles: int) -> tuple[PoleNoise, float]:
 
 
 def _fewest_poles(noise: CepstralNoise, tolerance: float, right: Callable[[ToeplitzNoise], bool]) -> PoleNoise | None:
-    """The noise by as few real zeros and poles as will do, or None where more of them do not help."""
+    """The approximation with the fewest real zeros and poles that is ``right``, or None if more of them do not help."""
     near_zero, near_pi = _narrowest(noise)
     nodes = np.linspace(2 * math.log(near_zero / _BEYOND), 2 * math.log(_BEYOND / near_pi), _NODES)
     logarithm = np.log(noise._power(np.sqrt(special.expit(-nodes)), np.sqrt(special.expit(nodes))))
@@ -91,24 +95,30 @@ def _fewest_poles(noise: CepstralNoise, tolerance: float, right: Callable[[Toepl
     def fitted(poles: int) -> tuple[PoleNoise, float]:
         return _fit(nodes, logarithm, poles)
 
-    failed, poles, distance = 0, 1, math.inf
+    failed = 0
+    poles = 1
+    distance = math.inf
     while not right(fitted(poles)[0]):
-        before, distance = distance, fitted(poles)[1]
+        before = distance
+        distance = fitted(poles)[1]
         if poles == _MOST_POLES or (poles > 10 and distance > max(before / 2, 100 * tolerance)):
             return None
-        failed, poles = poles, min(poles + 1 + poles // 3, _MOST_POLES)
+        failed = poles
+        poles = min(poles + 1 + poles // 3, _MOST_POLES)
     return fitted(bisect_left(range(poles), True, lo=failed + 1, key=lambda n: right(fitted(n)[0])))[0]
 
 
 def _fewest_coefficients(noise: CepstralNoise, most: int, right: Callable[[ToeplitzNoise], bool]) -> FiniteNoise | None:
-    """The noise cut off after as few coefficients as will do, to a quarter of an octave."""
+    """The noise cut off after the fewest coefficients that are ``right``, in steps of a quarter of an octave."""
     coefficients = noise.coefficients(most)
     sizes = sorted({round(2 ** (quarter / 4)) for quarter in range(4 * math.ceil(math.log2(most)) + 1)})
-    failed, place = -1, 0
+    failed = -1
+    place = 0
     while not right(FiniteNoise(coefficients[: sizes[place]])):
         if place == len(sizes) - 1:
             return None
-        failed, place = place, min(place + 4, len(sizes) - 1)
+        failed = place
+        place = min(place + 4, len(sizes) - 1)
     place = bisect_left(range(place), True, lo=failed + 1, key=lambda i: right(FiniteNoise(coefficients[: sizes[i]])))
     return FiniteNoise(coefficients[: sizes[place]])
 
@@ -126,9 +136,10 @@ def reduced_noise(noise: CepstralNoise, tolerance: float) -> PoleNoise | FiniteN
 
     Returns
     -------
-    Up to 32 coefficients where they suffice; else up to 48 real zeros and poles; else up to 16384 coefficients.  Noise
-    of its own: its privacy is that of *its* sensitivity, never of the sensitivity it approximates.  The spectrum of
-    ``NuFTRL`` takes 8 poles for ν = 0.01, 14 for 1e-4 and 19 for 1e-6, at a tolerance of 1e-6.
+    Up to 32 coefficients if they suffice, otherwise up to 48 real zeros and poles, otherwise up to 16384 coefficients.
+    The result is other noise than ``noise``: its privacy follows from *its own* sensitivity, never from that of
+    ``noise``.  The spectrum of ``NuFTRL`` takes 8 poles for ν = 0.01, 14 for 1e-4 and 19 for 1e-6, at a tolerance of
+    1e-6.
 
     Raises
     ------
@@ -139,7 +150,8 @@ def reduced_noise(noise: CepstralNoise, tolerance: float) -> PoleNoise | FiniteN
         raise TypeError(f"noise must be CepstralNoise, got {noise!r}")
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1)")
     rates = np.geomspace(min(*_narrowest(noise), 0.5), 1.0, 48)
-    variances, sensitivity = noise.averaged_variance(rates), noise.limiting_sensitivity()
+    variances = noise.averaged_variance(rates)
+    sensitivity = noise.limiting_sensitivity()
 
     def right(candidate: ToeplitzNoise) -> bool:
         try:

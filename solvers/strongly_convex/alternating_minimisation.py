@@ -2,10 +2,10 @@
 
 The privacy part of the bound is γ_∞² (1/2π) ∫ |B|² ξ dω, and γ_∞² is the mean of |B|^{−2} for minimum-phase noise.  For
 a given gain ξ the Cauchy–Schwarz inequality gives the best noise, |B|² = ξ^{−1/2}, and the value ((1/2π) ∫ ξ^{1/2})².
-For given noise the best gain is the solution of a convex problem.  Each half-step lowers the bound, so its values
-converge, linearly and fast.  The problem in ξ is to minimise a concave function over a convex set, so the limit could
-depend on the start; several starts are used, and in all experience they agree.  The gradient noise has no part in the
-first half-step and is one more weight in the second.
+For given noise the best gain is the solution of a convex problem.  Each half-step lowers the bound, so the values
+converge; in practice they converge linearly and fast.  As a problem in ξ a concave function is minimised over a convex
+set, so the limit could depend on the start.  Several starts are used, and they have agreed in all cases tried.  The
+gradient noise does not enter the first half-step, and is one more weight in the second.
 
 The bound and its proof: ``docs/strongly-convex-bound.md``.
 
@@ -44,8 +44,11 @@ from corrnoise.theory.problems.strongly_convex import Criterion, StronglyConvex,
 
 _SETTLED = 1e-9
 _ROUNDS = 60
-_CLEARANCES = (1e-4, 0.1)  # of the constant; the second leaves no narrow dip of |B|² at 0, and costs less than 1 %
-_AGREE = 1e-6  # limits from different starts, relatively
+_CLEARANCES = (
+    1e-4,
+    0.1,
+)  # of the constant; the second avoids a narrow dip of |B|² at 0, for less than 1 % of the bound
+_AGREE = 1e-6  # largest relative difference of the limits from different starts
 
 
 class Program(Protocol):
@@ -85,7 +88,7 @@ class MinimisedBound(Record):
     bound
         ``strongly_convex_bound`` of this noise, by ``"fast"``: a certified upper bound.
     history
-        The value after each round, on the grid of the search, from the start that came out best; not certified.
+        The value after each round, on the search grid, from the start with the least limit; not certified.
     limits
         The last value from each start.
     converged
@@ -119,10 +122,10 @@ def minimise_strongly_convex_bound(
     problem
         The class of losses, with ημ >= 1e-9 and ηL <= 1.9999.  The gradient noise shifts the optimum.
     rho, clip_norm
-        Budget and Lipschitz constant; they matter for the noise only beside gradient noise.
+        Budget and Lipschitz constant.  The noise depends on them only if there is gradient noise.
     method, frequencies, lags, criterion
         As in ``strongly_convex_bound``.  With ``"socp"`` both half-steps are taken on the uniform grid, as in the
-        paper, and ``history`` has its values; ``bound`` is certified all the same.
+        paper, and ``history`` has its values; ``bound`` is certified for both methods.
 
     Raises
     ------
@@ -130,6 +133,16 @@ def minimise_strongly_convex_bound(
         The learning rate is not below 2/smoothness: no noise has a finite bound.
     ArithmeticError
         The optimal power spectrum has features too narrow to be factorised (or ``"socp"`` is too coarse).
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
+    >>> best = cn.minimise_strongly_convex_bound(losses)
+    >>> best.converged
+    True
+    >>> round(best.bound, 2)
+    0.63
     """
     count, lags = checked(problem, method, frequencies, lags, criterion)
     unit = problem.dimension * unit_variance(rho, clip_norm)
@@ -154,7 +167,7 @@ def minimise_strongly_convex_bound(
         runs = [_alternate(program, start, unit, problem.gradient_noise_std**2) for start in starts]
         chosen = min(runs, key=lambda run: run.limit)
         if not _feasible(chosen.multiplier):
-            continue  # it exploits the gaps between the frequencies
+            continue  # the slack is negative between the frequencies of the grid
         try:
             noise = _noise(chosen.multiplier)
             break
@@ -180,7 +193,7 @@ def minimise_strongly_convex_bound(
 def _programs(
     slow: float, fast: float, criterion: Criterion, method: Method, count: int, lags: int
 ) -> Iterator[Program]:
-    """The programs to try, each where the one before gives no noise."""
+    """The programs to try, one after the other, until one of them gives noise."""
     if method == "socp":
         yield cone_program.compiled(slow, fast, criterion, count, lags)
         return
@@ -191,7 +204,7 @@ def _programs(
 
 
 def _feasible(multiplier: Multiplier) -> bool:
-    """Whether the slack is positive at all frequencies, by proof."""
+    """Whether the slack is proved to be positive at all frequencies."""
     white = Drive(spectrum_of(DPSGD()), 1.0)
     return prove(multiplier, white, graded_edges(multiplier.slow, multiplier.fast)).least_slack > 0
 

@@ -1,16 +1,17 @@
 """The bound on the error of correlated noise for smooth strongly convex losses: search, proof and record.
 
-``theory.problems.strongly_convex`` states the bound that a multiplier proves.  The best multiplier is searched here,
-in two ways:
+``theory.problems.strongly_convex`` states the bound that a multiplier proves.  This module searches for the best
+multiplier by one of two methods:
 
-* ``"fast"``: tails and humps that reach infinitely far (``multipliers``), frequencies graded to the features of problem
-  and noise (``frequency_grid``), the gain eliminated (``interior_point``): converged, in milliseconds;
-* ``"socp"``: the paper's second-order cone program, corrected (``cone_program``): single lags, uniform frequencies, an
-  independent solver.
+* ``"fast"``: a mixture of tails and humps of infinite length (``multipliers``) on frequencies that are graded to the
+  features of problem and noise (``frequency_grid``), with the gain eliminated (``interior_point``).  It converges in
+  milliseconds.
+* ``"socp"``: the paper's second-order cone program, corrected (``cone_program``), with single lags and uniform
+  frequencies, by an independent solver.
 
-The multiplier that either finds is then proved to give a bound, by means that know nothing of the search
-(``multiplier_proof``).  ``docs/strongly-convex-bound.md`` has the proof of the bound, the errata of the printed
-theorem, and the places where the bound is loose.
+Whichever method finds the multiplier, ``multiplier_proof`` proves a bound from it without using the search.
+``docs/strongly-convex-bound.md`` has the proof of the bound, the errata of the printed theorem, and the places where
+the bound is loose.
 
 References
 ----------
@@ -40,13 +41,11 @@ from corrnoise.theory.problems.strongly_convex import CRITERIA, Criterion, Stron
 Method = Literal["fast", "socp"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
-_RESOLVED = (
-    1e-6  # relative difference of the proved mean and that on the grid of the search, beyond which it is refined
-)
-_REGRIDDED = 1e-8  # relative difference that is left on the finer grid
-_ATTEMPTS = 4
-_WORTHWHILE = 1e-4  # price, of kernels that are added
-_ADDED = 24
+_RESOLVED = 1e-6  # largest relative difference of the mean on the search grid from the proved one
+_REGRIDDED = 1e-8  # the same after the grid is refined
+_ATTEMPTS = 4  # grids that are tried
+_WORTHWHILE = 1e-4  # least relative decrease per weight for which kernels are added
+_ADDED = 24  # most kernels added at once
 _MOST_ADDITIONS = 4
 
 
@@ -62,24 +61,24 @@ class StronglyConvexCertificate(Record):
         finer, and is not a bound itself.
     upper_bound
         Certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``.  It is
-        the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  ``inf`` if nothing is proved.  It
-        rests on the theorem, on IEEE arithmetic, on elementary functions right to 4 units in the last place, and on the
-        error bound that ``noise`` gives for its γ_∞.
+        the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  It is ``inf`` if nothing is
+        proved.  The proof assumes the theorem, IEEE arithmetic, elementary functions correct to 4 units in the last
+        place, and the error bound that ``noise`` gives for its γ_∞.
     multiplier
-        Λ; None where there is nothing to prove (the bound is ``inf``).
+        Λ; None if the bound is ``inf``.
     least_slack
-        A positive number that the slack exceeds at every frequency, not only at nodes; −inf where that is not proved.
+        A positive lower bound of the slack at all frequencies, not only at nodes; −inf if none is proved.
     quadrature_error
-        Proved bound of the error of Gauss's rule, in the units of the bound: from bounds of drive and gain on discs of
-        complex frequencies around the panels.
+        Proved bound of the error of Gauss's rule, in the units of the bound.  It follows from bounds of drive and gain
+        on discs of complex frequencies around the panels.
     rounding_error
         Proved bound of all rounding errors, in the units of the bound.
     suboptimality
-        How much smaller, relatively, the value of the discretised problem may be.  ``"fast"``: from convexity, for
-        multipliers with the same kernels and no larger sum of coefficients.  ``"socp"``: from the residuals of the cone
-        solver.
+        Upper bound of the relative gap between the value of the discretised problem and its minimum.  ``"fast"``: from
+        convexity, over multipliers with the same kernels and no larger sum of coefficients.  ``"socp"``: from the
+        residuals of the cone solver, to first order.
     method, criterion
-        As asked for.
+        The arguments of the call.
     """
 
     value: float
@@ -95,7 +94,7 @@ class StronglyConvexCertificate(Record):
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A multiplier, its proof, and how far it may be from the best on the grid of the search."""
+    """A multiplier, its proof, and a bound of its relative gap to the best multiplier on the search grid."""
 
     multiplier: Multiplier
     proof: Proof
@@ -113,7 +112,7 @@ def strongly_convex_bound(
     lags: int = 100,
     criterion: Criterion = "distance",
 ) -> float:
-    """Certified upper bound of the limit of E F(θ_t) − F* for DP-FTRL on every loss of the class.
+    """Upper bound of the limit of E F(θ_t) − F* for DP-FTRL on every loss of the class; certified with ``"fast"``.
 
     Parameters
     ----------
@@ -125,9 +124,9 @@ def strongly_convex_bound(
         Budget of zero-concentrated differential privacy and Lipschitz constant G.
     method
         ``"fast"``: the certified upper bound.  Searches with ten times as many kernels improve it by less than 3e-4 for
-        spectra that rise or fall with ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), by some per cent for spectra
-        with narrow lines in between.  ``"socp"``: the value of the paper's cone program, which is not certified; see
-        ``StronglyConvexCertificate.value``.
+        spectra that increase or decrease with ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), and by some per cent for
+        spectra with narrow lines in between.  ``"socp"``: the value of the paper's cone program, which is not
+        certified; see ``StronglyConvexCertificate.value``.
     frequencies, lags
         For ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π are among them,
         and the largest lag, below half of it.
@@ -137,8 +136,8 @@ def strongly_convex_bound(
 
     Returns
     -------
-    The bound, in units of F.  With gradient noise that depends on θ_t, E F(θ_t) may have no limit; the bound is then of
-    its averages over time.
+    The bound, in units of F.  With gradient noise that depends on θ_t, E F(θ_t) may have no limit.  The bound then
+    holds for its averages over time.
 
     Raises
     ------
@@ -152,8 +151,15 @@ def strongly_convex_bound(
     Notes
     -----
     Theorem 3.1 of Choquette-Choo et al., arXiv 2310.06771, corrected.  The paper prints a multiplier with positive
-    off-diagonal coefficients, which proves nothing (counterexamples in ``docs/strongly-convex-bound.md``), 4 times this
-    constant for the privacy noise and 2 d times for the gradient noise, and no 1/η².
+    off-diagonal coefficients, for which the theorem is false (counterexamples in ``docs/strongly-convex-bound.md``).
+    Its constant is 4 times this one for the privacy noise and 2 d times for the gradient noise, and it lacks 1/η².
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
+    >>> round(cn.strongly_convex_bound(losses, cn.NuFTRL(0.05)), 3)
+    0.647
     """
     return strongly_convex_certificate(
         problem,
@@ -178,7 +184,23 @@ def strongly_convex_certificate(
     lags: int = 100,
     criterion: Criterion = "distance",
 ) -> StronglyConvexCertificate:
-    """The record behind ``strongly_convex_bound``, of the same arguments."""
+    """The bound of ``strongly_convex_bound`` with the evidence for it.
+
+    Parameters
+    ----------
+    problem, noise, rho, clip_norm, method, frequencies, lags, criterion
+        As in ``strongly_convex_bound``.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
+    >>> certificate = cn.strongly_convex_certificate(losses, cn.NuFTRL(0.05))
+    >>> certificate.upper_bound == cn.strongly_convex_bound(losses, cn.NuFTRL(0.05))
+    True
+    >>> certificate.value <= certificate.upper_bound
+    True
+    """
     count, lags = checked(problem, method, frequencies, lags, criterion)
     unit = unit_variance(rho, clip_norm)  # checks them
     multiplier = checked_noise(noise).noise_multiplier(rho)
@@ -213,7 +235,7 @@ def strongly_convex_certificate(
 
 
 def checked(problem: StronglyConvex, method: str, frequencies: int, lags: int, criterion: str) -> tuple[int, int]:
-    """Check the arguments that all entry points share; returns the integers."""
+    """Check the arguments that all entry points share, and return the numbers of frequencies and lags."""
     if not isinstance(problem, StronglyConvex):
         raise TypeError(f"problem must be StronglyConvex(…), got {problem!r}")
     checks.choice("method", method, METHODS)
@@ -228,7 +250,7 @@ def checked(problem: StronglyConvex, method: str, frequencies: int, lags: int, c
 
 
 def checked_rates(problem: StronglyConvex) -> None:
-    """Refuse stable problems that are too flat, or too close to instability, for the grids."""
+    """Raise ``ValueError`` for stable problems whose rates are too small, or too close to 2, for the grids."""
     slow, fast = problem.rates
     checks.real("learning_rate × strong_convexity", slow, "[1e-9, 2)")
     checks.real("learning_rate × smoothness", fast, "(0, 1.9999]")
@@ -240,13 +262,13 @@ def checked_rates(problem: StronglyConvex) -> None:
 def search_program(
     slow: float, fast: float, criterion: Criterion, edges: Array, clearance: float = 1e-4
 ) -> MultiplierProgram:
-    """The fast search on the panels with ``edges``."""
+    """The program of the fast search on the panels with ``edges``."""
     omega, quadrature = (part.ravel() for part in nodes(edges))
     return MultiplierProgram(slow, fast, criterion, rich_kernels(slow, fast), omega, quadrature, clearance)
 
 
 def _improved(program: MultiplierProgram, c: Array, spectrum: Array) -> tuple[MultiplierProgram, Array]:
-    """Add kernels that promise a better bound, as long as there are any."""
+    """Add kernels that decrease the bound, until none decreases it by much."""
     slow, fast = program.slow, program.fast
     further = further_kernels(slow, fast)
     for _ in range(_MOST_ADDITIONS):
@@ -265,7 +287,7 @@ def _improved(program: MultiplierProgram, c: Array, spectrum: Array) -> tuple[Mu
 def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Candidate:
     """The best multiplier found, with its proof.
 
-    Where the mean on the grid of the search differs from the proved one, the search is repeated on a finer grid.
+    If the mean on the search grid differs from the proved one, the search is repeated on a finer grid.
     """
     slow, fast = problem.rates
     edges = clear_edges(graded_edges(slow, fast), drive.spectrum)
@@ -291,9 +313,9 @@ def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Can
 
 
 def _regridded(edges: Array, found: _Candidate, drive: Drive) -> Array:
-    """Halve the panels on which the rule of the search does not reproduce the proved mean of drive × gain.
+    """Halve the panels on which the quadrature of the search does not reproduce the proved mean of drive × gain.
 
-    The panels of the proof are halves of halves of those of the search, so that their means add up.
+    The panels of the proof subdivide those of the search, so their means add up.
     """
     proof = found.proof
     below = np.append(0.0, np.cumsum(proof.parts))
@@ -331,9 +353,9 @@ def _by_cones(
 
 
 def _discretised(problem: StronglyConvex, noise: ToeplitzNoise, unit: float, count: int) -> Array:
-    """E ‖ζ‖² at the uniform frequencies, with γ_∞² by their quadrature; not finite where that diverges.
+    """E ‖ζ‖² at the uniform frequencies, with γ_∞² by quadrature on them; not finite if that diverges.
 
-    Noise with a finite γ_∞ is minimum phase, so that γ_∞² is the mean of |B|^{−2}.
+    Noise with a finite γ_∞ is minimum phase, so γ_∞² is the mean of |B|^{−2}.
     """
     frequencies, weights = cone_program.uniform_frequencies(count)
     power = noise.power_spectrum(frequencies)

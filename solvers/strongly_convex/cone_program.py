@@ -1,6 +1,6 @@
 """The strongly convex bound as the paper computes it: a second-order cone program on uniform frequencies.
 
-With β = x − l − is the matrix inequality of ``docs/strongly-convex-bound.md`` says that at every frequency
+Let β = x − l − is.  The matrix inequality of ``docs/strongly-convex-bound.md`` says that at every frequency
 
     ( u   p* )                    u = 2δ Re(Λβ) + (2a + ε) |β|² − lδ,
     ( p   v  )  is nonnegative,   p = δ Λ + (2a + ε) β*,   v = δ ξ + 2a + ε,
@@ -10,14 +10,14 @@ c >= 0 of Λ = a + ib, so
 
     minimise Σ_i w_i ξ_i  over c and ξ
 
-is a second-order cone program: the paper's, with the sign of the multiplier corrected, for the single lags ±1, …, ±T.
-(A lag into the past and one into the future are separate, because with equal coefficients the multiplier is real and
-little better than a constant.)
+is a second-order cone program.  It is the paper's program for the single lags ±1, …, ±T, with the sign of the
+multiplier corrected.  (A lag into the past and the same lag into the future have separate coefficients.  With equal
+coefficients the multiplier would be real and little better than a constant.)
 
-The program is written down here from this inequality and solved by cvxpy and CLARABEL.  It shares no formula with
-``theory.problems.strongly_convex`` and no solver with ``interior_point``, so that each checks the other; its answer is
-returned as it was found.  Only units come from there: c and ξ are measured in those of the best constant multiplier and
-of its gains, without which the solver's answers are off by 0.3 % at κ = 10⁴.
+The program is built from this inequality and solved by cvxpy and CLARABEL.  It shares no formula with
+``theory.problems.strongly_convex`` and no solver with ``interior_point``, so each checks the other.  Its answer is
+returned as the solver found it.  Only the units are taken from there: c and ξ are measured in units of the best
+constant multiplier and of its gains.  Without these units the solver's answers have errors of 0.3 % at κ = 10⁴.
 
 References
 ----------
@@ -39,7 +39,7 @@ from corrnoise.solvers.strongly_convex.multipliers import Multiplier, taps
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.strongly_convex import Criterion, circle_multiplier
 
-_TOLERANCES = (1e-10, 1e-8)  # of gap and feasibility; the second where the first is too much to ask
+_TOLERANCES = (1e-10, 1e-8)  # of gap and feasibility; the second is tried if the first is not reached
 _ITERATIONS = 400
 
 
@@ -63,8 +63,8 @@ class ConeSolution:
     gains: Array  #: ξ at the frequencies
     multiplier: Multiplier  #: Λ; coefficients below 0 by rounding are set to 0
     accuracy: float  #: relative error of ``value`` that the solver's residuals allow, to first order
-    tolerance: float  #: that the solver was asked for, and says it met
-    iterations: int  #: of the solver
+    tolerance: float  #: the tolerance that the solver reports to have reached
+    iterations: int  #: number of the solver's iterations
 
 
 class ConeProgram:
@@ -145,7 +145,7 @@ class ConeProgram:
         weights = self.quadrature * spectrum * self._unit_gain
         total = float(weights.sum())
         with self._lock, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of inaccurate answers, which are refused below
+            warnings.simplefilter("ignore", UserWarning)  # about inaccurate answers, which are refused below
             self._weights.value = weights / total
             for tolerance in _TOLERANCES:
                 status, data, raw = self._run(tolerance)
@@ -168,7 +168,7 @@ class ConeProgram:
         return solution.gains, solution.multiplier
 
     def _run(self, tolerance: float) -> tuple[str, dict[str, Any], Any]:
-        """Solve once; the status, the data of the cone program in standard form, and the solver's raw answer."""
+        """Solve once; return the status, the cone program in standard form, and the solver's raw answer."""
         import cvxpy as cp
 
         options: dict[str, float] = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance)

@@ -16,14 +16,14 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import DISC
 
 _POINTS = 8
-_WIDEST = 0.25  # of a panel: four lags of 20 to a node
-_FIRST = 0.05  # of a panel, in units of the feature
-_FINEST = 1e-9  # panel, relative to the finest of the gain
+_WIDEST = 0.25  # width of the widest panel, which resolves lags of 20
+_FIRST = 0.05  # width of the first panel, in units of the feature
+_FINEST = 1e-9  # least width of a panel, relative to the finest panel of the gain
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_POINTS)
 
 
 def _ladder(smallest: float) -> Array:
-    """0 and the edges of panels that double from ``smallest`` until they are wide enough, as far as π/2."""
+    """Edges from 0 to π/2 of panels that double in width from ``smallest`` up to the widest."""
     rungs = math.ceil(math.log2(max(_WIDEST / smallest, 1.0)))
     doubling = smallest * 2.0 ** np.arange(rungs + 1)
     rest = np.linspace(doubling[-1], math.pi / 2, 1 + math.ceil((math.pi / 2 - doubling[-1]) / _WIDEST))
@@ -53,7 +53,7 @@ def halved(edges: Array) -> Array:
 
 
 def clear_edges(edges: Array, spectrum: Spectrum) -> Array:
-    """Halve panels until they are well away from the singularities of ``spectrum``, compared with their width."""
+    """Halve panels until their distance from the singularities of ``spectrum`` exceeds their width."""
     finest = _FINEST * float(np.diff(edges).min())
     while True:
         middle = (edges[:-1] + edges[1:]) / 2

@@ -1,11 +1,12 @@
 """The strongly convex bound as a smooth convex problem, solved by a primal-dual interior-point method.
 
-With the gain ξ eliminated in closed form only the weights of the multiplier are left, and only c >= 0 constrains them:
+The gain ξ is eliminated in closed form.  The coefficients c of the multiplier remain, with the constraint c >= 0 only:
 
-    minimise f(c) = Σ_i w_i ξ_i(c),    ξ = (X₁² + X₂²)/(δ u) − (2a + ε)/δ,
+    minimise f(c) = Σ_i w_i ξ_i(c),    ξ = (X₁² + X₂²)/(δ u) − (2a + ε)/δ.
 
-where u, X₁, X₂ and a are affine in c, so f is convex where u > 0, and its Hessian is a sum of two squares a frequency.
-No cones, no auxiliary variables: one dense symmetric system of the size of c an iteration.
+Here u, X₁, X₂ and a are affine in c.  So f is convex where u > 0, and its Hessian is a sum of two squares for each
+frequency.  There are no cones and no auxiliary variables.  An iteration solves one dense symmetric system of the size
+of c.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TO_BOUNDARY = 0.99
 
 
 def _to_boundary(step: Array) -> float:
-    """The share, up to 1, of a relative step that leaves at least 1 % of each coordinate."""
+    """The largest multiple, up to 1, of a relative step that keeps at least 1 % of each coordinate."""
     return min(1.0, _TO_BOUNDARY / max(float((-step).max()), _TO_BOUNDARY))
 
 
@@ -51,12 +52,12 @@ class MultiplierProgram:
     criterion
         ``"distance"`` or ``"objective"``.
     kernels
-        The lag distributions that make up the multiplier, beside its constant.
+        The lag distributions that, with a constant, make up the multiplier.
     frequencies, quadrature
         Nodes in [0, π] and the weights that average over them, shape (n,).
     clearance
-        The constant exceeds the least one that gives positive slack at frequency 0 by this share at least.  If slow
-        tails would replace the constant, it sets the width of the narrow peak of the gain at 0.
+        The constant exceeds the least one that gives positive slack at frequency 0 by at least this relative amount.
+        If slow tails would replace the constant, it sets the width of the narrow peak of the gain at 0.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class MultiplierProgram:
         return np.asarray(by_a @ self._real + by_b @ self._imaginary)
 
     def prices(self, further: Kernels, c: Array, spectrum: Array) -> Array:
-        """Derivatives of f by the weights of further kernels, times Σ c/f; a negative one promises a better bound."""
+        """Derivatives of f by the weights of further kernels, times Σ c/f.  A kernel with a negative one lowers f."""
         w = self.quadrature * spectrum
         at = self.evaluate(c, w)
         by_a, by_b = self._slopes(at, w)
@@ -150,8 +151,8 @@ class MultiplierProgram:
     def solve(self, spectrum: Array) -> Array:
         """Coefficients c >= 0 that minimise Σ quadrature × spectrum × ξ, for a spectrum >= 0 at the frequencies.
 
-        It stops at a relative duality gap of 1e-10, or where rounding ends progress.  The coefficients give positive
-        slack at the frequencies and at 0; ``suboptimality`` says how good they are.
+        It stops at a relative duality gap of 1e-10, or where rounding errors prevent progress.  The coefficients give
+        positive slack at the frequencies and at 0.  ``suboptimality`` bounds their relative gap to the minimum.
         """
         w = self.quadrature * spectrum
         w = w / w.sum()
@@ -184,7 +185,7 @@ class MultiplierProgram:
         return least + best
 
     def _start(self, w: Array, least: Array) -> Array:
-        """Strictly feasible: the best constant for independent noise, which is feasible everywhere, and little else."""
+        """A strictly feasible start: the best constant for independent noise, with small weights of all kernels."""
         constant = circle_multiplier(self.slow, self.fast, self.criterion)[0]
         z = np.full(least.size, max(constant, self.fast) * 1e-3 / least.size)
         z[0] = max(constant - least[0], 1e-3 * max(constant, self.fast))
@@ -193,7 +194,7 @@ class MultiplierProgram:
         return z
 
     def _newton_step(self, at: Evaluation, w: Array, slope: Array, z: Array, y: Array, target: float) -> Array | None:
-        """Relative step dz/z of the perturbed optimality conditions ∇f = y, y z = target; None where rounding rules."""
+        """Relative step dz/z for the perturbed optimality conditions ∇f = y, y z = target; None if the system fails."""
         root = self._root_of_hessian(at, w)
         matrix = root.T @ root * np.outer(z, z)
         matrix[np.diag_indices_from(matrix)] += y * z
@@ -205,7 +206,7 @@ class MultiplierProgram:
     def _line_search(
         self, at: Evaluation, w: Array, slope: Array, least: Array, z: Array, step: Array, target: float, length: float
     ) -> tuple[Array, Evaluation] | None:
-        """The next point, where f − target Σ log z has decreased enough; None where it does not decrease."""
+        """The next point, where f − target Σ log z has decreased enough; None if it does not decrease."""
         expected = float((slope * z - target) @ step)
         for _ in range(40):
             trial = z * (1 + length * step)

@@ -7,12 +7,13 @@ panels.  On the disc around each panel whose radius is 5/3 of the half width, th
 * so the gain is analytic, and it is bounded;
 * the drive is analytic and bounded.
 
-With the product of the last two Gauss's rule has a proved error (``theory.numerics.quadrature``).  Panels are halved
-until the slack does not fall below half of its value at the middle, and the proved error is below 1e-12 of the panel's
-share of the mean.  At the nodes drive and gain are rounded up, and so are the rates: ημ down and ηL up, which makes the
-class of losses larger.  The proof trusts IEEE arithmetic, and elementary functions right to 4 units in the last place.
+The product of the last two bounds gives a proved error of Gauss's rule (``theory.numerics.quadrature``).  Panels are
+halved until the slack does not fall below half of its value at the middle, and the proved error is below 1e-12 of the
+panel's share of the mean.  At the nodes drive and gain are rounded up.  ημ is rounded down and ηL up, which makes the
+class of losses larger.  The proof assumes IEEE arithmetic, and elementary functions correct to 4 units in the last
+place.
 
-The proof knows nothing of how the multiplier was found.
+The proof does not depend on how the multiplier was found.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from corrnoise.theory.mechanisms.toeplitz import UNIT
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import DISC, NODES, WEIGHTS, gauss_error
 
-_SHARE = 1e-12  # of its mean, the proved error of a panel
+_SHARE = 1e-12  # largest proved error of a panel, relative to its part of the mean
 _MOST_PANELS = 2**15
-_NARROWEST = 2.0**-40  # panel, relative to its place: below, rounding moves the nodes too far
-_FLAT = 1e-9  # of ημ or 2 − ηL: as far as the gain is flat beside a singularity of the drive
-_NEAR_PI = 1e-10  # the least distance from π up to which panels are formed, for the rounding of their nodes
+_NARROWEST = 2.0**-40  # least width of a panel, relative to its place; rounding would move the nodes of narrower ones
+_FLAT = 1e-9  # width, relative to ημ or 2 − ηL, on which the gain is flat beside a singularity of the drive
+_NEAR_PI = 1e-10  # least distance of the panels from π, because their nodes are rounded
 
 
 @dataclass(frozen=True)
 class Drive:
-    """E ‖ζ‖² by frequency: ``variance`` × |B(ω)|² of privacy and ``extra`` of the gradient noise."""
+    """E ‖ζ‖² by frequency: ``variance`` × |B(ω)|² from the privacy noise plus ``extra`` from the gradient noise."""
 
     spectrum: Spectrum
     variance: float
@@ -63,7 +64,7 @@ class Drive:
 
 @dataclass(frozen=True)
 class Proof:
-    """A bound of the mean of drive × gain, proved by a multiplier; ``mean`` is ``inf`` where nothing is proved."""
+    """A bound of the mean of drive × gain, proved by a multiplier; ``mean`` is ``inf`` if nothing is proved."""
 
     mean: float  #: of drive × gain, by Gauss's rule, to rounding
     quadrature_error: float  #: proved bound of the error of the rule
@@ -83,13 +84,13 @@ def prove(multiplier: Multiplier, drive: Drive, edges: Array) -> Proof:
 
     Returns
     -------
-    The proof.  It proves nothing (``mean`` is ``inf``) where the slack vanishes, or where some 30 000 panels do not
+    The proof.  It proves nothing (``mean`` is ``inf``) if the slack vanishes somewhere, or if some 30 000 panels do not
     resolve multiplier and drive.
 
     Raises
     ------
     ValueError
-        The multiplier has a negative coefficient, so it is none.
+        The multiplier has a negative coefficient, so the theorem does not apply.
     """
     if not (multiplier.constant >= 0 and (multiplier.weights >= 0).all()):
         raise ValueError("multiplier must have coefficients >= 0, or it proves nothing")
@@ -134,10 +135,10 @@ def _integrated(multiplier: Multiplier, drive: Drive, edges: Array, largest: Arr
     drives, upper_drives = drive.rounded(nodes.ravel())
     gains, upper_gains = multiplier.rounded_gain(nodes.ravel())
     parts = (weights * (drives * gains).reshape(nodes.shape)).sum(axis=1)
-    # The weights are known to 64 units; products and sums take less.
+    # The weights have errors of 64 units at most, and products and sums add less than that.
     upper = float((weights.ravel() * upper_drives * upper_gains).sum()) * (1 + 128 * UNIT)
-    # A node is off by 8 units of the half width and one of its place, and |f′| is at most ``largest`` by 2/3 of the
-    # half width.  math.pi is 2 units below π.
+    # A node has an error of 8 units of the half width and one of its place, and |f′| is at most ``largest`` divided by
+    # 2/3 of the half width.  math.pi is 2 units below π.
     misplaced = float(((25 * half + 3.2 * edges[1:]) * largest).sum()) + 2 * float(largest[-1])
     return parts, upper - float(parts.sum()) + UNIT * misplaced / math.pi
 

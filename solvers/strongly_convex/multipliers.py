@@ -1,13 +1,13 @@
 """Multipliers of the strongly convex bound: nonnegative mixtures of lag distributions.
 
 A multiplier is Λ(ω) = c_0 + Σ_j c_j (1 − K_j(ω)), c >= 0, with kernels K_j(ω) = Σ_{τ≠0} k_τ e^{−iωτ}, where k >= 0 sums
-to 1: the c_τ of ``corrnoise.theory.problems.strongly_convex`` taken in bundles.  All kernels here are of one kind,
+to 1.  A kernel bundles many c_τ of ``corrnoise.theory.problems.strongly_convex``.  All kernels here have the form
 
     K(ω) = e^{−iω·shift} (g/(1 − (1 − g) e^{−iω·step}))^power,
 
-the negative binomial distribution on the lags shift + step × {0, 1, …}, or its mirror image.  With power 0 it is the
-single lag ``shift``, with shift = step = power = 1 a geometric tail, and with larger powers a hump.  Tails reach
-infinitely far, so a few dozen kernels replace thousands of single lags.
+the transform of the negative binomial distribution on the lags shift + step × {0, 1, …}, or of its mirror image.  With
+power 0 it is the single lag ``shift``, with shift = step = power = 1 a geometric tail, and with larger powers a hump.
+Tails are infinitely long, so a few dozen kernels replace thousands of single lags.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _MIRRORED_LAGS = 8
 _POWERS = (1, 4, 16)
 _MORE_POWERS = (1, 2, 4, 8, 16)
 _LARGEST_GAP = 0.9
-_BLOCK = 2**10  # frequencies at a time
-_SHARE = 0.9  # of the distance to a pole, up to which a bound is trusted
+_BLOCK = 2**10  # frequencies that are treated at once
+_SHARE = 0.9  # largest relative change of a denominator for which a bound is given
 
 
 def _power(x: Array, n: int) -> Array:
-    """The n-th power, n >= 1, by squaring: several times as fast as ``**`` on complex arrays."""
+    """The n-th power, n >= 1, by squaring, which is several times as fast as ``**`` on complex arrays."""
     half = _power(x, n // 2) ** 2 if n > 1 else np.ones_like(x)
     return half * x if n % 2 else half
 
@@ -81,19 +81,19 @@ class Kernels(Record):
         return values
 
     def changes(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
-        """How much the kernels change on discs of complex frequencies z.
+        """Bounds of the change of the kernels on discs of complex frequencies z.
 
         Returns
         -------
         Upper bounds, shape (frequencies, n), of |K_j(z) − K_j(ω)| and of its even part |C_j(z) − C_j(ω)|, C_j(z) =
-        (K_j(z) + K_j(−z))/2, for |z − ω| <= radius; ``inf`` where a pole may be near.
+        (K_j(z) + K_j(−z))/2, for |z − ω| <= radius; ``inf`` if a pole may be close.
 
         Notes
         -----
         With M = |1 − (1 − g) e^{iω step}| the denominator changes by the share q = (1 − g) (e^{r step} − 1)/M at most,
         so K_j(z)/K_j(ω) differs from 1 by e^{r shift} (1 − q)^{−power} − 1 at most.
 
-        The even part is Σ k_τ cos τz.  It is flat at ω = 0 and changes by no more than Σ k_τ (cosh τ(ω + r) − cosh τω)
+        The even part is Σ k_τ cos τz.  It is flat at ω = 0 and changes by at most Σ k_τ (cosh τ(ω + r) − cosh τω)
         <= r (ω + r/2) Σ k_τ τ² e^{τ(ω + r)}, a second moment in closed form.
         """
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -123,7 +123,7 @@ def taps(lags: int) -> Kernels:
 
 
 def _gaps(slow: float, fast: float) -> tuple[Array, Array]:
-    """Gaps an octave apart, from a third of ημ on, and those of them that suit the resonance at ω = π, 2 − ηL wide."""
+    """Gaps an octave apart, from a third of ημ on, and the subset for the resonance at ω = π, which is 2 − ηL wide."""
     narrow = min(slow / 3, (2 - fast) / 10 if fast > 1 else _LARGEST_GAP / 2)
     gaps = np.geomspace(narrow, _LARGEST_GAP, 2 + math.ceil(math.log2(_LARGEST_GAP / narrow)))
     return gaps, gaps[gaps >= (2 - fast) / 11]
@@ -132,7 +132,8 @@ def _gaps(slow: float, fast: float) -> tuple[Array, Array]:
 def rich_kernels(slow: float, fast: float) -> Kernels:
     """Some 50 to 150 kernels that suit most spectra, for m = ``slow``, l = ``fast``.
 
-    Single lags into the past, tails and humps; where ηL > 1, odd and even lags apart and some into the future.
+    They are single lags into the past, tails and humps.  For ηL > 1 there are also tails of odd and of even lags only,
+    and some kernels into the future.
     """
     gaps, resonant = _gaps(slow, fast)
     rows = [(lag, 1, 1, 0, 1) for lag in range(1, _LAGS + 1)]
@@ -145,7 +146,7 @@ def rich_kernels(slow: float, fast: float) -> Kernels:
 
 
 def further_kernels(slow: float, fast: float) -> Kernels:
-    """Several hundred kernels of all shapes, into the past and into the future, for spectra that are unlike most."""
+    """Several hundred kernels of all shapes, into the past and into the future, for unusual spectra."""
     gaps, resonant = _gaps(slow, fast)
     rows: list[tuple[float, ...]] = []
     for side in (1, -1):
@@ -157,7 +158,7 @@ def further_kernels(slow: float, fast: float) -> Kernels:
 
 @record
 class Multiplier(Record):
-    """Λ(ω) = constant + Σ_j weights_j (1 − K_j(ω)), a proof of a bound if its slack is positive everywhere.
+    """Λ(ω) = constant + Σ_j weights_j (1 − K_j(ω)), which proves a bound if its slack is positive at all frequencies.
 
     ``constant`` and ``weights`` (shape (n,)) are >= 0, for the dimensionless form of
     ``corrnoise.theory.problems.strongly_convex`` with m = ``slow``, l = ``fast``.
@@ -176,7 +177,7 @@ class Multiplier(Record):
         return cls(slow, fast, criterion, 1.0, np.empty(0), Kernels.of([]))
 
     def without_negligible(self) -> Multiplier:
-        """The multiplier without weights below 1e-10 of the largest coefficient: simpler, and nearly as good."""
+        """The multiplier without weights below 1e-10 of the largest coefficient, which hardly change the bound."""
         kept = self.weights > 1e-10 * max(self.constant, self.weights.max(initial=0.0))
         kernels = self.kernels.chosen(kept)
         return Multiplier(self.slow, self.fast, self.criterion, self.constant, self.weights[kept], kernels)
@@ -194,7 +195,7 @@ class Multiplier(Record):
         return both.real, both.imag
 
     def condition(self, frequencies: Array) -> FrequencyCondition:
-        """The condition that Λ has to meet."""
+        """The condition that Λ has to satisfy."""
         return frequency_condition(self.slow, self.fast, frequencies, self.criterion)
 
     def gain(self, frequencies: Array) -> Array:

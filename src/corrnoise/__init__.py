@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers as optimal_buffers
+    from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz as optimal_toeplitz
     from corrnoise.solvers.optimal_noise import optimal_noise as optimal_noise
     from corrnoise.solvers.rational.approximation import rational_approximation as rational_approximation
     from corrnoise.solvers.spectral_factorisation import noise_from_power_spectrum as noise_from_power_spectrum
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     )
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound as strongly_convex_bound
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate as strongly_convex_certificate
+    from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise as BandedStrategyNoise
     from corrnoise.theory.mechanisms.finite import FiniteNoise as FiniteNoise
     from corrnoise.theory.mechanisms.matrix import BandedNoise as BandedNoise
     from corrnoise.theory.mechanisms.matrix import MatrixNoise as MatrixNoise
@@ -54,8 +57,10 @@ if TYPE_CHECKING:
     from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
     from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
     from corrnoise.theory.problems.strongly_convex import StronglyConvex as StronglyConvex
+    from corrnoise.theory.shuffled_gradients.run import ShuffledGradients as ShuffledGradients
 
 _HOMES = {
+    "theory.mechanisms.banded_strategy": ("BandedStrategyNoise",),
     "theory.mechanisms.finite": ("FiniteNoise",),
     "theory.mechanisms.matrix": (
         "BandedNoise",
@@ -94,7 +99,10 @@ _HOMES = {
         "ProductNoise",
     ),
     "theory.problems.strongly_convex": ("StronglyConvex",),
+    "theory.shuffled_gradients.run": ("ShuffledGradients",),
     "solvers.strongly_convex.alternating_minimisation": ("minimise_strongly_convex_bound",),
+    "solvers.matrix_factorisation.buffers": ("optimal_buffers",),
+    "solvers.matrix_factorisation.toeplitz": ("optimal_toeplitz",),
     "solvers.optimal_noise": ("optimal_noise",),
     "solvers.rational.approximation": ("rational_approximation",),
     "solvers.spectral_factorisation": ("noise_from_power_spectrum",),

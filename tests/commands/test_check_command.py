@@ -152,7 +152,7 @@ def test_filters(papers, capsys):
         (("Lemma 3.1", "good-paper"), "there is no paper or claim 'Lemma 3.1'"),
         (("Theorem 1", "xyzzy"), "there is no paper or claim 'xyzzy'; corrnoise check --list shows all"),
         (("",), "there is no paper or claim ''"),
-        (("Lemma C.2 (i)", "--verdict", "false"), "no claim has the verdict and the evidence asked for"),
+        (("Lemma C.2 (i)", "--verdict", "false"), "no claim has the requested verdict and evidence"),
         (("--verdict", "maybe"), "'maybe' is none of holds, holds corrected, false, not checkable"),
         (("good-paper", "Theorem 1"), "there is no claim 'Theorem 1' in good-paper, but there is one in another paper"),
         (("--evidence", "proved"), "'proved' is none of certified, exact, searched, simulated"),

@@ -279,6 +279,22 @@ def test_simulate_continues_and_repeats_itself_to_the_byte(tmp_path: Path) -> No
     assert (tmp_path / "a/results.csv").read_bytes() == (tmp_path / "b/results.csv").read_bytes()
 
 
+def test_simulate_replaces_results_of_other_points_only_when_forced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated(tmp_path, "--seeds", "2")
+    before = (tmp_path / "results.csv").read_bytes()
+    assert simulated(tmp_path, "--seeds", "1")[0] == 1
+    error = capsys.readouterr().err
+    assert "--output must hold no results of other points, got" in error
+    assert error.count("\n") == 1
+    assert (tmp_path / "results.csv").read_bytes() == before
+    assert len(simulated(tmp_path, "--seeds", "1", "--force")[1]) == 2
+    (tmp_path / "results.csv").write_text("mine")
+    assert command_line.main(["simulate", *SMALL, "--output", str(tmp_path)]) == 1
+    assert (tmp_path / "results.csv").read_text() == "mine"
+
+
 def test_simulate_names_what_failed_and_keeps_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, rows = simulated(tmp_path, "--noise", "nu-ftrl:0", "nu-ftrl")
     assert status == 1
@@ -308,7 +324,7 @@ def test_simulate_clips_and_draws_other_inputs(
     status, (row,) = simulated(tmp_path, "--noise", "nu-ftrl", *arguments)
     assert status == 0
     problem = LinearRegression([1, 1 / 2, 1 / 3, 1 / 4], 0.1, kurtosis=kurtosis)
-    options = {"clip_norm": 0.5} if "--clip" in arguments else {}
+    options: dict[str, Any] = {"clip_norm": 0.5} if "--clip" in arguments else {}
     assert float(row["exact"]) == pytest.approx(problem.stationary_error(NuFTRL(0.025), **options), rel=1e-12)
     assert (row["inputs"], float(row["kurtosis"])) == (inputs, kurtosis)
     assert bool(row["z"]) == scored
@@ -330,11 +346,16 @@ def test_simulate_warns_where_standard_errors_mean_nothing(tmp_path: Path, capsy
     ("arguments", "message"),
     [
         (("--seeds", "0"), "--seeds must be an integer >= 1, got 0"),
-        (("--dimension", "0"), "dimension must be an integer >= 1, got 0"),
-        (("--learning-rate", "-1"), "learning_rate must lie in (0, inf), got -1.0"),
+        (("--dimension", "0"), "--dimension must be an integer >= 1, got 0"),
+        (("--learning-rate", "-1"), "--learning-rate must lie in (0, inf), got -1.0"),
         (("--noise", "nu-ftrl:2"), "nu must lie in [0, 2), got 2.0"),
         (("--inputs", "student-t:0"), "kurtosis must lie in [1, 1e6]"),
-        (("--steps", "0"), "steps must be an integer >= 1, got 0"),
+        (("--steps", "0"), "--steps must be an integer >= 1, got 0"),
+        (
+            ("--steps", "99999999999", "--dimension", "128"),
+            "--steps must be at most 19531250000 for 4 chains in 128 dim",
+        ),
+        (("--dimension", "4", "100000000"), "--dimension must be at most 1000000, got 100000000"),
         (("--cluster", "tcp://127.0.0.1:1"), "needs Dask, which the extra brings: pip install 'corrnoise[cluster]'"),
     ],
 )

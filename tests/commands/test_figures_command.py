@@ -25,7 +25,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[SimulationRun]:
         return Simulated((POINT,), ("eta = 0.9, seed 13: ValueError: luck",) if run.seed == 13 else ())
 
     figure = dataclasses.replace(
-        figures.paper_figure("mean_estimation"), simulate=simulate, report=lambda data: f"{len(data)} records"
+        figures.paper_figure("mean_estimation"),
+        simulate=simulate,
+        report=lambda data: f"{len(data)} records",
+        on_cluster=True,
     )
     monkeypatch.setattr(figures, "paper_figure", lambda _: figure)
     return runs
@@ -104,6 +107,37 @@ def test_other_numbers_are_refused_before_anything_is_drawn(
     assert message in capsys.readouterr().err
     assert not runs
     assert not list(tmp_path.iterdir())
+
+
+def test_a_cluster_is_refused_where_it_would_not_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["figures", "learning_curves", "--cluster", "tcp://127.0.0.1:1", "--output", str(tmp_path)]
+    assert command_line.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("corrnoise: error: --cluster must be left out for learning_curves, which this machine")
+    assert not list(tmp_path.iterdir())
+    assert figures.paper_figure("linear_regression").on_cluster
+
+
+def test_the_list_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["figures", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    width = max(map(len, figures.NAMES)) + 2
+    for name, line in zip(figures.NAMES, lines, strict=True):
+        assert line[:width] == f"{name:<{width}}"
+        assert line[width] != " "
+
+
+def test_what_is_replaced_is_named(
+    runs: list[SimulationRun], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "--no-simulation") == 0
+    assert run(tmp_path, "--no-simulation") == 0
+    assert capsys.readouterr().err == ""  # the same bytes
+    (tmp_path / "mean_estimation.csv").write_text("mine")
+    assert run(tmp_path, "--no-simulation") == 0
+    assert capsys.readouterr().err == (
+        f"corrnoise: replaced: {tmp_path / 'mean_estimation.csv'}, which was different\n"
+    )
 
 
 def test_a_figure_whose_extra_is_missing_is_left_out_unless_it_was_named(

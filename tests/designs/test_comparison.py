@@ -26,6 +26,7 @@ from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.tuning import best_damping, best_learning_rate, best_nu
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.privacy import Adjacency
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from tests.design_examples import PROBLEM, small
@@ -48,7 +49,7 @@ def test_errors_lie_between_the_bound_and_dp_sgd(problem: LinearRegression) -> N
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_every_error_is_that_of_the_problem_at_the_budget_of_the_design(adjacency: str) -> None:
+def test_every_error_is_that_of_the_problem_at_the_budget_of_the_design(adjacency: Adjacency) -> None:
     d = design(PROBLEM, rho=0.3, clip_norm=2.0, adjacency=adjacency, steps=400, initial_offset=0.7)
     rho = 0.3 if adjacency == "zero-out" else 0.3 / 4
     budget: dict[str, Any] = {"rho": rho, "clip_norm": 2.0}

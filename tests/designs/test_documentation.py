@@ -1,8 +1,5 @@
-"""``docs/designs.md``: its example prints what it says, and its numbers are right."""
+"""``docs/designs.md``: its numbers are right."""
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +12,6 @@ from corrnoise.theory.privacy import gaussian_rho
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 TEXT = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8")
-
-
-def test_the_example_prints_what_it_says() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    claimed = re.findall(r"print\(.*# ([\d.]+):", code)
-    assert done.stdout.split() == claimed
-    assert len(claimed) == 3
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from corrnoise.designs.files import NAMES, save, tables
 from corrnoise.designs.make import design
-from corrnoise.designs.participation import Participation
 from corrnoise.designs.record import Design
 from corrnoise.solvers.rational.exchange import BufferForm
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
@@ -22,6 +21,7 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.privacy import Adjacency
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from tests import oracles
@@ -60,7 +60,7 @@ def test_what_is_loaded_is_what_was_saved(
     rho: float,
     steps: int | None,
     clip_norm: float,
-    adjacency: str,
+    adjacency: Adjacency,
     problem: Any,
     notes: list[str],
     metadata: dict[str, Any],
@@ -75,7 +75,7 @@ def test_what_is_loaded_is_what_was_saved(
         adjacency=adjacency,
         problem=problem,
         initial_offset=np.arange(float(problem.eigenvalues.size)) if isinstance(problem, LinearRegression) else rho,
-        participation=Participation(min_sep=3),
+        min_sep=3,
         notes=tuple(notes),
         metadata=metadata,
     )
@@ -95,7 +95,8 @@ CHANGES: dict[str, Any] = {
     "buffers": BufferForm([0.9, 0.5], [0.1, 0.2]),
     "rho": math.nextafter(0.5, 0),
     "steps": 6,
-    "participation": Participation(min_sep=2),
+    "min_sep": 2,
+    "max_participations": 2,
     "clip_norm": math.nextafter(1.0, 0),
     "adjacency": "replace-one",
     "problem": LinearRegression([1.0, 0.3, math.nextafter(0.01, 1)], 0.05, 0.2),
@@ -196,7 +197,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("corrnoise.Design 3", "of the later format 3, which a later corrnoise reads"),
+        ("corrnoise.Design 4", "of the later format 4, which a later corrnoise reads"),
         ("corrnoise.Design 10", "of the later format 10"),
         ("corrnoise.Design one", "foreign"),
         ("corrnoise.NoiseStream 1", "foreign"),
@@ -225,7 +226,7 @@ def test_format_1_is_still_read() -> None:
     assert (loaded.problem, loaded.rho, loaded.steps, loaded.clip_norm) == (problem, 0.5, 20, 0.5)
     assert (loaded.adjacency, loaded.initial_offset, loaded.notes) == ("replace-one", 1.0, ())
     assert dict(loaded.metadata) == {"tolerance": 1e-6, "epsilon": 2.0, "delta": 1e-6}
-    assert loaded.participation == Participation()
+    assert (loaded.min_sep, loaded.max_participations) == (1, 1)
     assert loaded.buffers is not None
     assert again.buffers is not None
     assert loaded.buffers.buf_decay == pytest.approx(again.buffers.buf_decay, rel=1e-9)

@@ -28,6 +28,7 @@ from corrnoise.designs.record import Design
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, buffer_form, noise_from_buffers, toeplitz_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype
@@ -233,7 +234,7 @@ def test_a_form_that_holds() -> None:
     ],
 )
 def test_a_form_that_is_refused(form: BufferForm | None, steps: int | None, dtype: Dtype, reason: str) -> None:
-    refused = buffer_handover(form, dtype, Reference(MEASURE.noise, steps, MEASURE.rates))
+    refused = buffer_handover(form, dtype, Reference(MEASURE.noise, participation_of(steps), MEASURE.rates))
     assert refused.sensitivity is None
     assert re.match(reason, refused.reason), refused.reason
 

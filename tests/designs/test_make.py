@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import linalg
 
 import corrnoise as cn
 from corrnoise.designs import make
@@ -15,8 +16,10 @@ from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.rational.exchange import toeplitz_form
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.privacy import gaussian_delta, gaussian_rho
+from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
+from corrnoise.theory.privacy import Adjacency, gaussian_delta, gaussian_rho
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from tests.design_examples import PROBLEM
@@ -30,7 +33,7 @@ from tests.strategies import log_uniform, regressions
 )
 @settings(max_examples=20)
 def test_a_design_is_optimal_and_its_stream_nearly(
-    problem: LinearRegression, rho: float, clip_norm: float, adjacency: str
+    problem: LinearRegression, rho: float, clip_norm: float, adjacency: Adjacency
 ) -> None:
     d = design(problem, rho=rho, clip_norm=clip_norm, adjacency=adjacency, tolerance=1e-6)
     best = problem.optimal_error(**d.budget)
@@ -79,7 +82,7 @@ def test_the_budget_is_that_of_one_gaussian_mechanism() -> None:
 
 
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_the_tuned_learning_rate_is_best_for_the_run(adjacency: str) -> None:
+def test_the_tuned_learning_rate_is_best_for_the_run(adjacency: Adjacency) -> None:
     problem = LinearRegression([1, 1 / 2, 1 / 3], 0.001)
     run: dict[str, Any] = {"rho": 0.5, "steps": 60, "initial_offset": 1.0, "adjacency": adjacency}
     d = design(problem, **run, tune_learning_rate=True)
@@ -135,7 +138,7 @@ def _late(*_: object, **__: object) -> NoReturn:
             ValueError,
             r"steps must be at most \d+ on this machine, got 100000000000: its coefficients",
         ),
-        ({"max_participations": 4, "min_sep": 500}, ValueError, "max_participations must be 1"),
+        ({"max_participations": 4, "min_sep": 500}, ValueError, "steps must be given for several participations"),
         ({"tolerance": 0.0}, ValueError, "tolerance must lie in"),
         ({"notes": "a sentence"}, TypeError, "notes must be a sequence of strings"),
         ({"initial_offset": [1.0]}, ValueError, r"initial_offset must be a scalar or have shape \(3,\)"),
@@ -194,3 +197,31 @@ def test_metadata_may_be_numbers_of_numpy() -> None:
     }
     with pytest.raises(TypeError, match="metadata must be a mapping"):
         design(LinearRegression([1.0, 0.5], 0.1), rho=1.0, metadata=3)  # type: ignore[arg-type]
+
+
+def test_several_participations_are_covered_and_compared() -> None:
+    problem = LinearRegression(1 / np.arange(1.0, 9), 0.05)
+    run: dict[str, Any] = {"steps": 400, "min_sep": 100, "max_participations": 4}
+    made = design(problem, rho=0.5, initial_offset=0.3, **run)
+    matrix = linalg.toeplitz(made.noise.inverse_coefficients(400), np.zeros(400))
+    needed = strategy_sensitivity(matrix, Participation(**run)).lower
+    once = design(problem, rho=0.5, steps=400, initial_offset=0.3)
+    for multiplier in (
+        made.noise_multiplier,
+        made.stream_multiplier,
+        made.buffers_multiplier,
+        made.toeplitz_multiplier,
+    ):
+        assert multiplier is not None
+        assert needed * (1 - 1e-6) <= multiplier <= 1.01 * needed
+    assert once.noise_multiplier < 0.6 * needed  # one participation does not cover four
+    ratio = made.comparison["DP-SGD"].best_ratio
+    assert ratio is not None
+    assert ratio > 1
+    assert "at most 4 steps, at least 100 steps apart" in made.report()
+    assert "smallest" not in made.report().partition("Stationary errors")[2].replace("not the smallest", "")
+
+
+def test_several_participations_need_a_quadratic_problem() -> None:
+    with pytest.raises(ValueError, match="max_participations must be 1 for strongly convex losses, got 2"):
+        design(StronglyConvex(0.1, 1.0, 0.5), rho=0.5, steps=10, max_participations=2)

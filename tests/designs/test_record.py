@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
 from corrnoise.designs.handover import FORMS
-from corrnoise.designs.participation import Participation
 from corrnoise.designs.record import Design
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.exchange import BufferForm, buffer_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.privacy import Adjacency
 from corrnoise.theory.problems.quadratic import LinearRegression
 from tests import oracles
 from tests.design_examples import POLES, small
@@ -55,7 +55,7 @@ def test_every_multiplier_is_that_of_its_own_numbers_and_not_too_small(
     """In float64 larger than the exact one by the four roundings to float32 at the ends of a program, at most."""
     stream = rational_approximation(NuFTRL(nu), 1e-6)
     assert isinstance(stream, PoleNoise)
-    adjacency = "replace-one" if factor == 2 else "zero-out"
+    adjacency: Adjacency = "replace-one" if factor == 2 else "zero-out"
     d = Design(NuFTRL(nu), stream, buffer_form(stream), rho=rho, steps=steps, adjacency=adjacency)
     with workdps(40):
         found = {"noise": d.noise_multiplier, "stream": d.stream_multiplier}
@@ -119,13 +119,14 @@ def test_replace_one_takes_twice_the_noise_and_four_times_the_error() -> None:
 def test_json_says_everything_in_plain_numbers() -> None:
     d = small()
     described = json.loads(d.json())
-    assert described["format"] == "corrnoise.Design 2"
+    assert described["format"] == "corrnoise.Design 3"
     assert described["privacy"] == {
         "rho": 0.5,
         "clip_norm": 1.0,
         "adjacency": "zero-out",
         "steps": 5,
-        "participation": {"min_sep": 1, "max_participations": 1},
+        "min_sep": 1,
+        "max_participations": 1,
         "gaussian_noise_multiplier": pytest.approx(1.0, rel=1e-15),
     }
     assert described["noise"] == {"kind": "NuFTRL", "nu": 0.1, "noise_multiplier": d.noise_multiplier}
@@ -163,7 +164,9 @@ def test_json_says_everything_in_plain_numbers() -> None:
         ),
         ({"buffers": buffer_form(POLES, "noising")}, ValueError, "buffers must be those of a strategy"),
         ({"buffers": POLES}, TypeError, "buffers must be a BufferForm"),
-        ({"participation": 1}, TypeError, "participation must be a Participation"),
+        ({"min_sep": 0}, ValueError, "min_sep must be an integer >= 1, got 0"),
+        ({"max_participations": 6}, ValueError, r"max_participations must be at most ceil\(steps/min_sep\) = 5"),
+        ({"max_participations": 2, "steps": None}, ValueError, "steps must be given for several participations"),
         ({"initial_offset": [1.0, 2.0]}, ValueError, r"initial_offset must be a scalar or have shape \(3,\)"),
         ({"initial_offset": [1.0], "problem": None}, ValueError, "initial_offset must be a number without a quadratic"),
         ({"initial_offset": math.nan}, ValueError, "initial_offset must lie in"),
@@ -195,11 +198,3 @@ def test_designs_are_frozen() -> None:
         d.metadata["more"] = 1  # type: ignore[index]
     assert Design(ProductNoise([0.1], [0.5]), rho=1.0) != Design(NuFTRL(0.1), rho=1.0)
     assert Design(DPSGD(), rho=1.0).noise_multiplier == pytest.approx(1 / math.sqrt(2))
-
-
-def test_more_than_one_participation_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"max_participations must be 1, because .* at most one step, got 4"):
-        Participation(min_sep=500, max_participations=4)
-    with pytest.raises(ValueError, match="min_sep must be an integer >= 1, got 0"):
-        Participation(min_sep=0)
-    assert Participation(min_sep=500).single

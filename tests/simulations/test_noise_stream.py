@@ -21,6 +21,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import linalg, stats
 
+from corrnoise.simulations import noise_stream
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -449,7 +450,9 @@ def test_incomplete_states_are_refused(make):
         ({"memory": [[1.0], [2.0, 3.0]]}, "a damaged one"),
         ({"shape": None}, "a damaged one"),
         ({"dtype": "what"}, "a damaged one"),
-        ({"steps": 3, "position": 7, "memory": None}, r"position must lie in \[0, steps\] = \[0, 3\], got 7"),
+        ({"method": "fast"}, "method must be one of"),
+        ({"method": "transform"}, "method must be 'recurrence' without steps"),
+        ({"steps": 3, "position": 7}, r"position must lie in \[0, steps\] = \[0, 3\], got 7"),
     ],
 )
 def test_damaged_states_are_refused(change, message):
@@ -535,6 +538,99 @@ def position_in(saved: Path) -> int:
     return int(pickle.loads(saved.read_bytes())[0]["position"])
 
 
+# -- private runs ------------------------------------------------------------------------------------------------------
+
+RUN: dict[str, Any] = {"rho": 0.5, "clip_norm": 3.0, "steps": 40, "max_participations": 1}
+
+
+@pytest.mark.parametrize("noise", [*RATIONAL[2:7], FINITE, PoleNoise([0.01, 0.3], [0.1])], ids=repr)
+@pytest.mark.parametrize("method", ["recurrence", "transform"])
+def test_the_multiplier_covers_the_program_that_runs(noise, method, monkeypatch):
+    """The program is linear: fed with unit vectors in place of random numbers it shows its own matrix."""
+    steps = 40
+    stream = NoiseStream.private(noise, steps, method=method, **RUN)
+    size = stream.scale / RUN["clip_norm"]
+    inputs = iter(np.eye(steps))
+    monkeypatch.setattr(noise_stream, "_fill", lambda rng, values: values.__setitem__(slice(None), next(inputs)))
+    program = take(NoiseStream(stream.noise, steps, steps=steps, method=method), steps)
+    largest = np.linalg.norm(np.linalg.inv(program), axis=0).max()
+    assert largest <= stream.sensitivity() <= largest * (1 + 1e-6)
+    assert size == pytest.approx(stream.sensitivity(), rel=1e-14)  # rho = 1/2
+    assert size >= stream.sensitivity() > stream.noise.sensitivity(steps)
+    assert not largest <= stream.sensitivity() / (1 + 1e-6)
+
+
+def test_a_private_stream_ends_with_the_run_also_after_a_restore():
+    stream = NoiseStream.private(NuFTRL(1e-3), 3, **RUN)
+    assert (stream.method, stream.steps) == ("recurrence", 40)
+    take(stream, 30)
+    restored = NoiseStream.restore(through_json(stream.state()))
+    assert restored.scale == stream.scale
+    for each in (stream, restored):
+        assert len(take(each, 1000)) == 10
+        with pytest.raises(StopIteration, match="the stream has made its 40 steps"):
+            next(each)
+
+
+def test_the_scale_of_a_private_stream_is_that_of_the_arrays():
+    generators = [np.random.default_rng(9), np.random.default_rng(9)]
+    stream = NoiseStream.private(NuFTRL(1e-3), 3, rng=generators[0], **RUN)
+    plain = NoiseStream(NuFTRL(1e-3), 3, rng=generators[1])
+    np.testing.assert_array_equal(take(stream, 40), stream.scale * take(plain, 40))
+    double = NoiseStream.private(NuFTRL(1e-3), 3, adjacency="replace-one", **RUN)
+    assert double.scale == pytest.approx(2 * stream.scale, rel=1e-14)
+    endless = NoiseStream.private(NuFTRL(1e-3), 3, **{**RUN, "steps": None})
+    assert endless.scale > stream.scale
+    assert endless.scale == pytest.approx(3 * endless.noise.limiting_sensitivity(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"rng": 3}, TypeError, "rng must be None or a Generator whose seed is secret in a private run, got int"),
+        ({"rng": np.random.SeedSequence(1)}, TypeError, "rng must be None or a Generator"),
+        ({"max_participations": 2}, ValueError, "max_participations must be 1, as streams cover no other, got 2"),
+        ({"max_participations": None}, TypeError, "max_participations must be an integer"),
+        ({"dtype": np.float16}, ValueError, "dtype must be a floating dtype of 32 bits or more"),
+        ({"rho": 0.0}, ValueError, "rho must lie in"),
+        ({"clip_norm": -1.0}, ValueError, "clip_norm must lie in"),
+        ({"adjacency": "add-remove"}, ValueError, "adjacency must be one of"),
+        ({"steps": 0}, ValueError, "steps must be an integer >= 1"),
+    ],
+)
+def test_private_runs_that_are_not_covered_are_refused(changes, error, message):
+    with pytest.raises(error, match=message):
+        NoiseStream.private(NuFTRL(0.1), 3, **{**RUN, **changes})
+
+
+def test_noise_of_infinite_sensitivity_is_refused():
+    for noise in (PoleNoise([0.0], [0.5]), FiniteNoise([1.0, -2.0])):
+        with pytest.raises(ValueError, match="noise must have a finite sensitivity for steps=None"):
+            NoiseStream.private(noise, 3, **{**RUN, "steps": None})
+
+
+@pytest.mark.parametrize("name", ["rho", "clip_norm", "steps", "max_participations"])
+def test_what_privacy_rests_on_has_no_default(name):
+    with pytest.raises(TypeError, match=f"'{name}'"):
+        NoiseStream.private(NuFTRL(0.1), 3, **{key: value for key, value in RUN.items() if key != name})
+
+
+@MODE
+def test_states_of_the_first_format_are_read(make):
+    stream = make(rng=3)
+    take(stream, 5)
+    first = {key: value for key, value in stream.state().items() if key != "method"}
+    restored = NoiseStream.restore({**first, "format": "corrnoise.NoiseStream 1"})
+    np.testing.assert_array_equal(take(restored, 9), take(stream, 9))
+
+
+def test_a_recurrence_of_a_given_length():
+    stream = NoiseStream(NuFTRL(0.01), 3, steps=30, method="recurrence", rng=4)
+    endless = NoiseStream(NuFTRL(0.01), 3, rng=4)
+    assert stream.noise == endless.noise != NuFTRL(0.01)
+    np.testing.assert_array_equal(take(stream, 99), take(endless, 30))
+
+
 # -- shapes, dtypes, scales, generators --------------------------------------------------------------------------------
 
 
@@ -561,7 +657,7 @@ def test_arrays_are_the_callers(make):
 
 
 @MODE
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, "float32", float])
+@pytest.mark.parametrize("dtype", [np.float32, "float32", float, np.longdouble])
 def test_dtypes(make, dtype):
     values, full = take(make(rng=0, dtype=dtype, scale=3.0), 30), take(make(rng=0, scale=3.0), 30)
     assert values.dtype == np.dtype(dtype)
@@ -619,11 +715,19 @@ def test_the_noise_that_is_really_made():
         ((NuFTRL(0.1), 3), {"steps": 1.0}, TypeError, "steps must be an integer"),
         ((NuFTRL(0.1), 3), {"dtype": int}, ValueError, "dtype must be a floating dtype"),
         ((NuFTRL(0.1), 3), {"dtype": complex}, ValueError, "dtype must be a floating dtype"),
+        ((NuFTRL(0.1), 3), {"dtype": np.float16}, ValueError, "dtype must be a floating dtype of 32 bits or more"),
+        ((NuFTRL(0.1), 3), {"dtype": "foo"}, TypeError, "dtype must be a floating dtype .* got 'foo'"),
+        ((NuFTRL(0.1), 3), {"method": "fast"}, ValueError, "method must be one of 'recurrence', 'transform'"),
+        ((NuFTRL(0.1), 3), {"method": "transform"}, ValueError, "method must be 'recurrence' without steps"),
+        ((NuFTRL(0.1), 3), {"steps": 10**11}, ValueError, "steps must be smaller, got 100000000000, which takes"),
+        ((NuFTRL(0.1), 10**13), {}, ValueError, "shape must be smaller, got 10000000000000, which takes"),
         ((NuFTRL(0.1), 3), {"tolerance": 0.0}, ValueError, r"tolerance must lie in \[1e-12, 1\)"),
         ((NuFTRL(0.0), 3), {}, ValueError, "no fractional zero"),
         ((ProductNoise([0.0], [-1.0]), 3), {}, ValueError, "no pole"),
-        ((NuFTRL(0.1), 3), {"rng": -1}, ValueError, "non-negative"),
-        ((NuFTRL(0.1), 3), {"rng": "seed"}, TypeError, "SeedSequence"),
+        ((NuFTRL(0.1), 3), {"rng": -1}, ValueError, "rng must be an integer >= 0, .*, got -1"),
+        ((NuFTRL(0.1), 3), {"rng": "seed"}, TypeError, "rng must be an integer >= 0, .*, got 'seed'"),
+        ((NuFTRL(0.1), 3), {"rng": 1.5}, TypeError, "rng must be an integer >= 0, .*, got 1.5"),
+        ((NuFTRL(0.1), 3), {"rng": True}, TypeError, "rng must be an integer >= 0, .*, got True"),
     ],
 )
 def test_bad_arguments(arguments, options, error, message):

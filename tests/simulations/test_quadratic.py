@@ -362,7 +362,7 @@ def test_chains_differ():
         (PROBLEM, NuFTRL(0.05), {"initial_offset": [2.0, -1.0, 0.5]}),
         (PROBLEM, NuFTRL(0.05), {"horizon": 90, "rho": 0.2, "clip_norm": 0.5}),
         (PROBLEM, AntiPGD(0.0), {"horizon": 90, "initial_offset": 1.0}),
-        (PROBLEM, FiniteNoise([1.0, -0.6, 0.2]), {"horizon": 10}),
+        (PROBLEM, FiniteNoise([1.0, -0.6, 0.2]), {"horizon": 91}),
         (MeanEstimation(0.1, 0.5), DPSGD(), {"initial_offset": 3.0}),
     ],
 )
@@ -479,8 +479,9 @@ def test_an_interrupt_ends_all_chains():
         ({"inputs": "student-t"}, ValueError, "kurtosis must exceed 3 for student-t inputs"),
         ({"problem": LinearRegression([1, 0.5], 0.1, kurtosis=[3, 1])}, ValueError, "kurtosis must be one number"),
         ({"problem": LinearRegression([1], 0.1, kurtosis=2)}, ValueError, "kurtosis of the problem must be 3.0"),
-        ({"rng": "seed"}, TypeError, "SeedSequence"),
-        ({"rng": -1}, ValueError, "non-negative"),
+        ({"rng": "seed"}, TypeError, "rng must be an integer >= 0, .*, got 'seed'"),
+        ({"rng": -1}, ValueError, "rng must be an integer >= 0, .*, got -1"),
+        ({"clip": "no"}, TypeError, "clip must be True or False, got 'no'"),
     ],
 )
 def test_bad_arguments_are_refused(changes, error, message):
@@ -500,6 +501,8 @@ def test_bad_arguments_are_refused(changes, error, message):
         ({"chains": 1}, ValueError, "chains must be an integer >= 2"),
         ({"points": 0}, ValueError, "points must be an integer >= 1"),
         ({"horizon": 0}, ValueError, "horizon must be an integer >= 1"),
+        ({"horizon": 5, "steps": 7}, ValueError, r"steps must be at most the horizon 5 \+ 1, .*, got 7"),
+        ({"clip": "no"}, TypeError, "clip must be True or False, got 'no'"),
         ({"rho": -1.0}, ValueError, "rho must lie in"),
         ({"clip_norm": 0.0}, ValueError, "clip_norm must lie in"),
         ({"inputs": "uniform"}, ValueError, "kurtosis of the problem must be 1.8"),

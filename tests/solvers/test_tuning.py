@@ -13,7 +13,6 @@ from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.tuning import (
     TunedRun,
-    _refined,
     _Shortened,
     best_damping,
     best_learning_rate,
@@ -245,22 +244,6 @@ def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
     assert here == pytest.approx(tuned.error, rel=1e-12)
     assert min(below, above) > tuned.error
     assert tuned.noise == noise(at(problem, tuned.learning_rate))
-
-
-def test_the_smaller_of_two_minima_is_found():
-    """Also where the grid sees the other one as smaller."""
-
-    def function(x: float) -> float:
-        return min(1 + (x - 0.5) ** 2, 0.99 + 2 * (x - 6.27) ** 2)
-
-    points = np.arange(0.0, 10.0, 0.5)
-    values = np.array([function(x) for x in points])
-    assert points[values.argmin()] == 0.5
-    where, least = _refined(function, points, values)
-    assert where == pytest.approx(6.27, abs=1e-6)
-    assert least == pytest.approx(0.99, rel=1e-12)
-    assert _refined(lambda x: x, points, points)[0] == 0
-    assert _refined(lambda x: -x, points, -points)[0] == pytest.approx(9.5)
 
 
 @pytest.mark.parametrize("offset", [0.3, 1e4])

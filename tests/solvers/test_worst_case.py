@@ -47,7 +47,7 @@ def test_signs_alone_are_too_small():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="at most 100000 maximal patterns, got"):
+    with pytest.raises(ValueError, match="at most 100000 maximal patterns, got at least"):
         worst_case(np.eye(100), Participation(100, max_participations=5))
     with pytest.raises(ValueError, match=r"strategy must have shape \(rows, 3\)"):
         worst_case(np.eye(2), Participation(3))

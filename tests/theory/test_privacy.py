@@ -3,7 +3,6 @@
 The oracles evaluate the published formulas directly; they share no code, and no rearrangement, with what they test.
 """
 
-import doctest
 import math
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -432,9 +431,3 @@ def test_bad_input(function: Callable) -> None:
 def test_results_are_floats() -> None:
     for function in FUNCTIONS:
         assert type(function(np.float64(0.5), 1 / 2)) is float
-
-
-def test_examples_in_the_documentation() -> None:
-    result = doctest.testmod(privacy)
-    assert result.attempted == 2
-    assert result.failed == 0

@@ -99,13 +99,13 @@ def _weighted_sum(noise: ToeplitzNoise, nu: float, steps: int | None) -> float:
 
 def _weighted_coefficients(noise: ToeplitzNoise, growth: float, steps: int) -> Array:
     """β_k e^{growth k}; not finite beyond the range of floats."""
-    from corrnoise.theory import recursions
+    from corrnoise.theory.numerics import double_double_series
 
     if isinstance(noise, ProductNoise):
         # The product at z e^growth: its small coefficients do not underflow before they are weighted.
         gaps = noise.gaps * math.exp(growth) - math.expm1(growth)
         terms = np.empty(steps)
-        recursions.product_series(gaps, noise.exponents, terms)
+        double_double_series.product_series(gaps, noise.exponents, terms)
         return terms
     beta = noise.coefficients(steps)
     with np.errstate(over="ignore", divide="ignore"):
@@ -220,7 +220,7 @@ class FiniteRun(Record):
         size = self.problem.eigenvalues.size
         offset = checks.scalar_or_vector("initial_offset", self.initial_offset, "(-inf, inf)", size)
         self._set(
-            steps=checks.integer("steps", self.steps, 1),
+            steps=checks.integer("steps", self.steps, 1, largest=10**300),  # the bounds hold far beyond runs
             failure_probability=checks.real("failure_probability", self.failure_probability, "(0, 1)"),
             initial_offset=offset if offset.ndim else float(offset),
             rho=checks.real("rho", self.rho, SCALES),

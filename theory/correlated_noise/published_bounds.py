@@ -9,66 +9,23 @@ Notation: s² is the residual variance, σ² = G² γ_∞²/(2ρ), b_j the avera
 is ``problem.moment_bound``.  Lemma C.4, made exact, says (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j) with
 h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².
 
-N1, N2 and N3 are results of this project.
+N2 and N3 are results of this project, like N1, which is ``problem.upper_bound``.  ``problem.lower_bound`` is the linear
+part of the error for one noise and the corrected Theorem C.18 over all noise.
 
 References
 ----------
 Choquette-Choo et al., arXiv 2310.06771: Theorems 2.1, 2.2, C.14, C.15, C.18.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks, elliptic
-from corrnoise.theory.numerics.quadrature import root_spectrum_mean
-
-if TYPE_CHECKING:
-    from corrnoise.theory.problems.quadratic import MeanEstimation, QuadraticProblem
+from corrnoise.theory.problems.quadratic import MeanEstimation, QuadraticProblem
 
 # -- one noise ---------------------------------------------------------------------------------------------------------
-
-
-def linear_lower_bound(
-    problem: QuadraticProblem, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0
-) -> float:
-    """The error that remains when x xᵀ is replaced by its mean H: (η/2) Σ (s² λ_j + σ² b_j)/(2 − x_j).
-
-    It is a lower bound because the rest of the iterate is uncorrelated with this linear (LTI) part (Property C.7 and
-    Proposition C.19).  It is ``inf`` if the linear part is unstable.  The error is at most 2/(2 − η R²) times the
-    bound.
-    """
-    variance = noise_variance(noise, rho, clip_norm)
-    x = problem.rates
-    if math.isinf(variance) or not (x < 2).all():
-        return math.inf
-    return float(problem.learning_rate / 2 * (problem.drive(noise, variance) / (2 - x)).sum())
-
-
-def trace_upper_bound(
-    problem: QuadraticProblem,
-    noise: ToeplitzNoise,
-    *,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
-    moment_bound: float | None = None,
-) -> float:
-    """N1: η (s² Tr H + σ² Σ b_j)/(2 (2 − η R²)) for η R² < 2, else ``inf``.
-
-    It holds for any inputs with E ‖x‖² x xᵀ ⪯ R² H, without the kurtosis constant and the series of Theorem C.14.  The
-    proof takes the trace of the stationary second-moment equation.  It is an equality for isotropic Gaussian inputs.
-    ``moment_bound`` replaces the R² of the problem.
-    """
-    variance = noise_variance(noise, rho, clip_norm)
-    r2 = problem.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
-    eta = problem.learning_rate
-    if math.isinf(variance) or not eta * r2 < 2 or not (problem.rates < 2).all():
-        return math.inf
-    return float(eta * problem.drive(noise, variance).sum() / (2 * (2 - eta * r2)))
 
 
 def theorem_c14_upper_bound(
@@ -82,7 +39,7 @@ def theorem_c14_upper_bound(
     """Theorem C.14, in the time domain, for η R² < 1 (else ``inf``).
 
     (1 + (1 − r)^{−2}) r² s² + (1 + C (1 − r)^{−2}) η σ² Σ b_j with r = sqrt(η R²) and C = ``kurtosis_constant``, 3 for
-    Gaussian inputs.  The bound is true, and about ten times the error; ``trace_upper_bound`` is sharper.
+    Gaussian inputs.  The bound is true, and about ten times the error; ``problem.upper_bound`` is sharper.
     """
     return _c14(problem, noise, rho, clip_norm, kurtosis_constant, frequency_domain=False)
 
@@ -138,7 +95,7 @@ def theorem_c18_lower_bound(
     eta = problem.learning_rate
     if math.isinf(variance) or not (x < 2).all():
         return math.inf
-    residual = eta / 4 * problem.residual_std**2 * float(problem.eigenvalues.sum())
+    residual = eta / 4 * problem.residual_std**2 * problem.trace
     privacy = eta / 2 * variance * float((noise.averaged_variance(x) / (2 - x)).sum())
     return (2 if printed else 1) * (residual + privacy)
 
@@ -155,16 +112,10 @@ def theorem_c18_universal_lower_bound(
     ``optimal_error``).  ``printed=True`` gives the published last line ¼ (2 η s² + η² G²/(2ρ)) Tr H.  Its residual term
     is twice too large for the F with the factor ½.
     """
+    if not printed:
+        return problem.lower_bound(rho=rho, clip_norm=clip_norm)
     eta = problem.learning_rate
-    trace = float(problem.eigenvalues.sum())
-    unit = unit_variance(rho, clip_norm)
-    s2 = problem.residual_std**2
-    if printed:
-        return (2 * eta * s2 + eta**2 * unit) * trace / 4
-    if not (problem.rates < 2).all():
-        return math.inf
-    root = root_spectrum_mean(problem.rates, np.ones_like(problem.rates))
-    return eta / 4 * s2 * trace + eta * unit / 2 * root**2
+    return (2 * eta * problem.residual_std**2 + eta**2 * unit_variance(rho, clip_norm)) * problem.trace / 4
 
 
 def average_log_lower_bound(problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
@@ -174,7 +125,7 @@ def average_log_lower_bound(problem: QuadraticProblem, *, rho: float = 1.0, clip
     that Theorem 2.2 has in its upper bound only is unavoidable.  N2 follows from C.18 by the concavity of the root.
     """
     eta = problem.learning_rate
-    trace = float(problem.eigenvalues.sum())
+    trace = problem.trace
     x = problem.rates
     if not (x < 2).all():
         return math.inf
@@ -195,7 +146,7 @@ def nu_ftrl_upper_bound(problem: QuadraticProblem, nu: float, *, rho: float = 1.
     """
     eta = problem.learning_rate
     x = problem.rates
-    trace = float(problem.eigenvalues.sum())
+    trace = problem.trace
     nu = checks.real("nu", nu, "(0, 2)")
     if nu > x.min():
         raise ValueError(f"nu must lie in (0, learning_rate × smallest eigenvalue] = (0, {x.min()!r}], got {nu!r}")
@@ -215,7 +166,7 @@ def dp_sgd_error_bounds(problem: QuadraticProblem, *, rho: float = 1.0, clip_nor
     """
     eta = problem.learning_rate
     privacy = eta * problem.eigenvalues.size * unit_variance(rho, clip_norm) / 4
-    lower = privacy + eta / 4 * problem.residual_std**2 * float(problem.eigenvalues.sum())
+    lower = privacy + eta / 4 * problem.residual_std**2 * problem.trace
     return lower, 2 * lower if eta * problem.moment_bound <= 1 else math.inf
 
 

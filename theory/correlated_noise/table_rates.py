@@ -21,18 +21,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, unit_variance
 from corrnoise.theory.numerics import checks, elliptic
+from corrnoise.theory.problems.quadratic import QuadraticProblem
 
 _KNOWN = "DPSGD, NuFTRL or AntiPGD"
-
-if TYPE_CHECKING:
-    from corrnoise.theory.problems.quadratic import QuadraticProblem
 
 
 def _log_inverse(value: float, printed: bool) -> float:

@@ -75,11 +75,11 @@ class BandedStrategyNoise(ToeplitzNoise):
             return np.asarray(1 / self.strategy._power(cosine, sine))
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
-        from corrnoise.theory import recursions
+        from corrnoise.theory.numerics import double_double_series
 
         x = checks.reals("rates", rates, RATES)
         variances = np.empty(x.size)
-        recursions.autoregressive_averages(self.values, np.ravel(x), variances)
+        double_double_series.autoregressive_averages(self.values, np.ravel(x), variances)
         return variances.reshape(x.shape)
 
     def _limiting(self) -> tuple[float, float]:

@@ -66,7 +66,13 @@ class Mechanism(Record, ABC):
 
     @abstractmethod
     def correlate(self, draws: ArrayLike) -> Array:
-        """N z, for z of shape (draws, …); shape (steps, …)."""
+        """The correlated noise N z of the whole run, shape (steps, …).
+
+        Parameters
+        ----------
+        draws
+            z, independent standard normal numbers for a run with unit noise, shape (draws, …).
+        """
 
     @abstractmethod
     def strategy(self) -> Array:
@@ -90,8 +96,15 @@ class Mechanism(Record, ABC):
     def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
         """What is known of the sensitivity; see ``theory.mechanisms.sensitivity``.
 
-        Strategies of at most ``min_sep`` bands take O(n k).  Others take O(n³), and above 4096 steps the bound by the
-        norms of columns.
+        Parameters
+        ----------
+        participation
+            Who takes part when, in a run of as many steps.
+
+        Returns
+        -------
+        A bracket.  Strategies of at most ``min_sep`` bands take O(n k), others O(n³).  Above 4096 steps these get the
+        bound by the norms of their columns.
         """
         who = self._of_this_run(participation)
         orthogonal = who.single or self.bands <= who.min_sep
@@ -102,6 +115,11 @@ class Mechanism(Record, ABC):
 
     def sensitivity(self, participation: Participation) -> float:
         """γ, the exact sensitivity for zero-out adjacency.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when, in a run of as many steps.
 
         Raises
         ------
@@ -117,7 +135,13 @@ class Mechanism(Record, ABC):
         return found.value
 
     def sensitivity_upper_bound(self, participation: Participation) -> float:
-        """An upper bound of the sensitivity that holds in spite of rounding."""
+        """An upper bound of the sensitivity that holds in spite of rounding.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when, in a run of as many steps.
+        """
         return self.sensitivity_bracket(participation).upper
 
     def noise_multiplier(self, rho: float, participation: Participation, *, adjacency: str = "zero-out") -> float:
@@ -145,15 +169,41 @@ class Mechanism(Record, ABC):
     # -- errors --------------------------------------------------------------------------------------------------------
 
     def errors(self, workload: Workload | None = None) -> Array:
-        """Variances (A N Nᵀ Aᵀ)_tt of what a workload shows of unit noise, shape (rows,); None for prefix sums."""
+        """Variances (A N Nᵀ Aᵀ)_tt of what a workload shows of unit noise, shape (rows,).
+
+        Parameters
+        ----------
+        workload
+            A, with as many columns as the run has steps; None for prefix sums.
+        """
         return np.asarray(np.square(self._checked(workload).apply(self.noising_matrix())).sum(axis=1))
 
     def mean_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(mean_t e_t): the root of the mean squared error at ρ = ½ and clip norm 1; an upper bound if γ is."""
+        """γ sqrt(mean_t e_t), the root of the mean squared error at ρ = ½ and clip norm 1.
+
+        Where γ is not known exactly its upper bound takes its place.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when, in a run of as many steps.
+        workload
+            A, with as many columns as the run has steps; None for prefix sums.
+        """
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).mean()))
 
     def max_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(max_t e_t): the largest standard deviation at ρ = ½ and clip norm 1; an upper bound if γ is."""
+        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1.
+
+        Where γ is not known exactly its upper bound takes its place.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when, in a run of as many steps.
+        workload
+            A, with as many columns as the run has steps; None for prefix sums.
+        """
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).max()))
 
     def _checked(self, workload: Workload | None) -> Workload:

@@ -19,7 +19,7 @@ and the same with φ_n in place of ψ_n, and n in place of (n + 1)/2, for the la
 
 *Sensitivity.*  If all scales are >= 0 and all decays θ lie in [0, 1], then c_t >= 0 and c_t >= c_{t+1} for t >= 1.
 For such a strategy the worst pattern of k participations that are at least b >= 1 steps apart is 0, b, 2b, …
-(docs/toeplitz-mechanisms.md has the proof).  Between its participations m and m + 1 the sum of its columns is
+(P1 of docs/finite-runs.md).  Between its participations m and m + 1 the sum of its columns is
 
     a_m = 1 + Σ_i ω_i Σ_{1<=l<=m} θ_i^{lb−1}        at step mb,
     Σ_i σ_i θ_i^{s−1},  σ_i = ω_i Σ_{l<=m} θ_i^{lb}      at step mb + s, s >= 1,
@@ -27,9 +27,10 @@ For such a strategy the worst pattern of k participations that are at least b >=
 and the squared sensitivity is Σ_m (a_m² + Σ_ij σ_i σ_j φ_{L−1}(θ_i θ_j)), where L is the number of steps up to the
 next participation, or to the end.
 
-No formula subtracts numbers that are computed, so relative errors stay below 1e-14 d while neighbouring gaps differ by
-more than rounding.  Arrays hold floats; or python-flint or mpmath numbers (dtype object); or complex numbers
-x + i ε x' with ε = 1e-100, which come out with their derivatives (the complex-step method).
+No formula subtracts numbers that are computed, except 1 − θ^{b−1}.  Relative errors are below 1e-13 for up to 4 buffers
+with neighbouring gaps 1 percent apart, in runs of up to 10⁷ steps.  Arrays hold floats; or python-flint or mpmath
+numbers (dtype object); or complex numbers x + i ε x' with ε = 1e-100, which come out with their derivatives (the
+complex-step method).
 
 References
 ----------
@@ -74,12 +75,20 @@ def power_gap(gaps: Numbers, exponents: ArrayLike) -> Numbers:
     return np.asarray(value)
 
 
-def _binomial_series(gaps: Numbers, n: NDArray[Any], order: int) -> Numbers:
-    """Σ_j (−gap)ʲ n (n − 1) ⋯ (n − j)/(order (order + 1) ⋯ (order + j)), divided by n."""
-    total = np.ones(np.broadcast(gaps, n).shape, dtype=gaps.dtype)
-    for j in range(_TERMS, 0, -1):
-        total = 1 - gaps * (n - j) / (order + j) * total
-    return total
+def _with_series(closed: Numbers, gaps: Numbers, n: NDArray[Any], order: int) -> Numbers:
+    """``closed``, with Σ_j (−gap)ʲ (n + order − 1) ⋯ (n − j)/(order + j)! in place of it where n × gap is small.
+
+    For order 1 this is φ_n, for order 2 it is n ψ_n.
+    """
+    small = n * gaps.real < _SHORT
+    if small.any():
+        e = np.broadcast_to(gaps, small.shape)[small]
+        m = np.broadcast_to(n, small.shape)[small]
+        total = np.ones_like(e)
+        for j in range(_TERMS, 0, -1):
+            total = 1 - e * (m - j) / (order + j) * total
+        closed[small] = total * (m if order == 1 else m * (m + 1) / 2)
+    return closed
 
 
 def geometric_sum(gaps: Numbers, terms: ArrayLike) -> Numbers:
@@ -87,9 +96,7 @@ def geometric_sum(gaps: Numbers, terms: ArrayLike) -> Numbers:
     n = np.asarray(terms)
     if gaps.dtype == object:
         return np.asarray(np.frompyfunc(lambda e, m: (1 - (1 - e) ** m) / e if e != 0 else m * (e + 1), 2, 1)(gaps, n))
-    small = n * gaps.real < _SHORT
-    closed = power_gap(gaps, n) / np.where(gaps == 0, 1, gaps)
-    return np.where(small, n * _binomial_series(np.where(small, gaps, 0), n, 1), closed)
+    return _with_series(power_gap(gaps, n) / np.where(gaps == 0, 1, gaps), gaps, n, 1)
 
 
 def weighted_geometric_sum(gaps: Numbers, terms: int) -> Numbers:
@@ -97,10 +104,8 @@ def weighted_geometric_sum(gaps: Numbers, terms: int) -> Numbers:
     n = terms
     if gaps.dtype == object:
         return np.asarray((n - (1 - gaps) * geometric_sum(gaps, n)) / (n * gaps))
-    small = n * gaps.real < _SHORT
-    closed = (n - (1 - gaps) * geometric_sum(gaps, n)) / np.where(gaps == 0, 1, n * gaps)
-    series = (n + 1) / 2 * _binomial_series(np.where(small, gaps, 0), np.asarray(n), 2)
-    return np.where(small, series, closed)
+    closed = (n - (1 - gaps) * geometric_sum(gaps, n)) / np.where(gaps == 0, 1, gaps)
+    return _with_series(np.asarray(closed), gaps, np.asarray(n), 2) / n
 
 
 # -- buffers -----------------------------------------------------------------------------------------------------------
@@ -177,13 +182,15 @@ def squared_sensitivity(gaps: Numbers, omega: Numbers, participation: Participat
     n = participation.steps
     b = participation.min_sep
     k = participation.count
+    pairs = _pair_gaps(gaps)
+    if k == 1:
+        return np.asarray(1 + (geometric_sum(pairs, n - 1) * _pairs(omega)).sum(axis=(-2, -1)))
     times = np.arange(1, k + 1)[:, np.newaxis]
     epoch = power_gap(gaps, b)[..., np.newaxis, :]
     before = (1 - power_gap(gaps, b - 1))[..., np.newaxis, :]
     weights = omega[..., np.newaxis, :]
     sigma = weights * geometric_sum(epoch, times)
     first = 1 + (weights * before * geometric_sum(epoch, times - 1)).sum(axis=-1)
-    pairs = _pair_gaps(gaps)
     full = geometric_sum(pairs, b - 1) * _pairs(sigma[..., :-1, :]).sum(axis=-3)
     last = geometric_sum(pairs, n - (k - 1) * b - 1) * _pairs(sigma[..., -1, :])
     return np.asarray((first * first).sum(axis=-1) + (full + last).sum(axis=(-2, -1)))
@@ -203,7 +210,7 @@ def sensitivity_upper_bound(decay_gaps: ArrayLike, output_scales: ArrayLike, par
 
     Returns
     -------
-    A float that exceeds the sensitivity of exactly these decays and scales by a relative error of at most 1e-15.
+    The float next above the sensitivity of exactly these decays and scales.
 
     Raises
     ------

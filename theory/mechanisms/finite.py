@@ -27,6 +27,17 @@ class FiniteNoise(ToeplitzNoise):
     The inverse takes O(T log T), the limiting sensitivity O(n²).  Accuracy is relative to the coefficients as given:
     the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and what a release rests on
     (``noise_multiplier``, ``sensitivity_upper_bound``) carries a bound of the error made.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> noise = cn.FiniteNoise([1.0, -0.5])
+    >>> noise.coefficients(4)
+    array([ 1. , -0.5,  0. ,  0. ])
+    >>> noise.inverse_coefficients(4)
+    array([1.   , 0.5  , 0.25 , 0.125])
+    >>> round(noise.limiting_sensitivity(), 4)
+    1.1547
     """
 
     values: Array
@@ -57,12 +68,12 @@ class FiniteNoise(ToeplitzNoise):
         return series * scale, error
 
     def _power(self, cosine: Array, sine: Array) -> Array:
-        from corrnoise.theory import recursions
+        from corrnoise.theory.numerics import double_double_series
 
         # B(z) = (1 − z) Σ p_t zᵗ + p_n zⁿ with the partial sums p_t: accurate also where the noise has its zero, ω → 0.
         z = (np.asarray(cosine) + 1j * np.asarray(sine)) ** 2
         partial = np.empty(self.values.size)
-        recursions.running_sums(self.values, partial)
+        double_double_series.running_sums(self.values, partial)
         inner = np.zeros(np.shape(z), dtype=complex)
         for p in partial[-2::-1]:
             inner = inner * z + p
@@ -71,17 +82,17 @@ class FiniteNoise(ToeplitzNoise):
         return np.asarray(value.real**2 + value.imag**2)
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
-        from corrnoise.theory import recursions
+        from corrnoise.theory.numerics import double_double_series
 
         x = checks.reals("rates", rates, RATES)
         variances = np.empty(x.size)
-        recursions.averaged_variances(self.values, np.ravel(x), variances)
+        double_double_series.averaged_variances(self.values, np.ravel(x), variances)
         return variances.reshape(x.shape)
 
     def _limiting(self) -> tuple[float, float]:
-        from corrnoise.theory import recursions
+        from corrnoise.theory.numerics import double_double_series
 
-        square = recursions.step_down(self.values)
+        square = double_double_series.step_down(self.values)
         # A change of the coefficients by δ moves γ_∞ by at most max |1/B| ‖δ‖₁, relatively, and max |1/B| is at most
         # π n ‖β‖₁ γ_∞², because |B| has the slope n ‖β‖₁ at most.
         size = float(np.abs(self.values).sum())

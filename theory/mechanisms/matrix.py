@@ -100,7 +100,7 @@ class ToeplitzMechanism(Mechanism):
 
     def errors(self, workload: Workload | None = None) -> Array:
         """O(n) for Toeplitz workloads with a banded inverse, such as prefix sums and momentum; otherwise O(n²)."""
-        from corrnoise.theory import recursions
+        from corrnoise.theory.numerics import double_double_series
 
         work = self._checked(workload)
         if work.toeplitz_coefficients() is None:
@@ -108,7 +108,7 @@ class ToeplitzMechanism(Mechanism):
         beta = self.noise.coefficients(self.steps)
         if isinstance(work, PrefixSums):
             column = np.empty(self.steps)
-            recursions.running_sums(beta, column)
+            double_double_series.running_sums(beta, column)
         else:
             column = work.apply(beta)
         return np.asarray(np.cumsum(np.square(column)))
@@ -193,6 +193,15 @@ def column_normalised(
         p_e > 0, Σ p_e = 1, one for each of the ceil(n/min_sep) epochs: the squared norm of each column of the epoch.
         With at most ``min_sep`` bands the sensitivity is then at most 1, with equality in epochs of equal length, for
         any number of participations ``min_sep`` apart.  None for columns of norm 1.
+
+    Examples
+    --------
+    >>> from corrnoise import FiniteNoise, Participation
+    >>> run = column_normalised(FiniteNoise([1.0]), 4, min_sep=2, epoch_weights=[0.25, 0.75])
+    >>> run.scales
+    array([2.        , 2.        , 1.15470054, 1.15470054])
+    >>> round(run.sensitivity(Participation(4, min_sep=2, max_participations=2)), 9)
+    1.0
     """
     norms = column_norms(checked_noise(noise), checks.integer("steps", steps, 1))
     if epoch_weights is None:

@@ -102,6 +102,20 @@ class Participation(Record):
         return self.count == 1
 
     @property
+    def arguments_of_sensitivity(self) -> dict[str, int]:
+        """``steps``, ``min_sep`` and ``max_participations`` by name, as sensitivities of noise take them."""
+        return {"steps": self.steps, "min_sep": self.min_sep, "max_participations": self.count}
+
+    def in_words(self) -> str:
+        """The promise as it stands in reports."""
+        if self.single:
+            return "each example in at most one step"
+        apart = f"at least {self.min_sep} steps apart" if self.min_sep > 1 else "in any of them"
+        if self.pattern == "fixed epochs":
+            return f"each example once in each of {self.count} epochs of {self.min_sep} steps, in the same order"
+        return f"each example in at most {self.count} steps, {apart}"
+
+    @property
     def saturated(self) -> bool:
         """Whether k = ceil(n/b), so that the number of participations is limited by their separation alone."""
         return self.count * self.min_sep >= self.steps
@@ -139,8 +153,14 @@ class Participation(Record):
 
         yield from extended([], False)
 
-    def number_of_patterns(self) -> int:
-        """How many maximal patterns there are, in O(n k)."""
+    def number_of_patterns(self, most: int | None = None) -> int:
+        """How many maximal patterns there are, in O(n k).
+
+        Parameters
+        ----------
+        most
+            Counting stops above this number; None to count them all.
+        """
         n, b, k = self.steps, self.min_sep, self.count
         if self.pattern == "fixed epochs":
             return min(b, n)
@@ -148,9 +168,20 @@ class Participation(Record):
         ways = [int(step < b) for step in range(n)]  # maximal beginnings, by their last step
         for _ in range(1, k):
             total += sum(ways[-b:])
+            if most is not None and total > most:
+                break
             sums = [0, *itertools.accumulate(ways)]
             ways = [sums[max(step - b + 1, 0)] - sums[max(step - 2 * b + 1, 0)] for step in range(n)]
         return total
+
+
+#: A run: a number of steps with single participation, a participation, or None for single participation and any length.
+Run = int | Participation | None
+
+
+def participation_of(run: Run) -> Participation | None:
+    """The participation that ``run`` means; None for a run of any length."""
+    return run if run is None or isinstance(run, Participation) else Participation(run)
 
 
 def fixed_epochs(steps: int, *, epochs: int) -> Participation:

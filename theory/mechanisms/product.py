@@ -48,14 +48,25 @@ class ProductNoise(ToeplitzNoise):
     exponents
         e_k, shape (K,).
 
-    Factors with equal gaps are merged, trivial ones (a = 1 or e = 0) dropped, and the rest kept in the order of
-    their gaps, so that equal noise compares equal.
-
     Notes
     -----
+    Factors with equal gaps are merged, trivial ones (a = 1 or e = 0) dropped, and the rest kept in the order of their
+    gaps, so that equal noise compares equal.
+
     Coefficients and inverse coefficients have a relative error below 4e-16 while above 1e-290 in modulus; of several
     factors, 4e-16 and 1e-31 of the largest coefficient before.  Averaged variance and limiting sensitivity: 1e-14
     (1 + Σ |e_k|), for gaps and rates above 1e-60; ``ArithmeticError`` where an integral leaves the range of floats.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> noise = cn.ProductNoise([0.01, 0.1], [0.5, -0.5])
+    >>> noise.coefficients(4)
+    array([ 1.        , -0.045     , -0.0415125 , -0.03831806])
+    >>> noise.power_spectrum([0.0, 0.1]).round(4)
+    array([0.1   , 0.7253])
+    >>> cn.ProductNoise([0.01, 1.0], [0.5, 3.0]) == cn.ProductNoise([0.01], [0.5])  # a gap of 1 is trivial
+    True
     """
 
     gaps: Array
@@ -78,10 +89,10 @@ class ProductNoise(ToeplitzNoise):
         return self._series(self.exponents, checks.integer("steps", steps, 1))
 
     def _series(self, exponents: Array, steps: int) -> Array:
-        from corrnoise.theory import recursions
+        from corrnoise.theory.numerics import double_double_series
 
         series = np.empty(steps)
-        recursions.product_series(self.gaps, exponents, series)
+        double_double_series.product_series(self.gaps, exponents, series)
         finite = np.isfinite(series)
         if not finite.all():
             series[np.argmin(finite) :] = math.inf
@@ -131,7 +142,17 @@ class ProductNoise(ToeplitzNoise):
 
 @record
 class DPSGD(ProductNoise):
-    """Independent noise, β = (1, 0, 0, …): DP-SGD without amplification by sampling."""
+    """Independent noise, β = (1, 0, 0, …): DP-SGD without amplification by sampling.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> noise = cn.DPSGD()
+    >>> noise.coefficients(3)
+    array([1., 0., 0.])
+    >>> noise.limiting_sensitivity()
+    1.0
+    """
 
     gaps: Array = field(init=False)
     exponents: Array = field(init=False)
@@ -163,6 +184,21 @@ class NuFTRL(ProductNoise):
     -----
     Equation (7) of arXiv 2310.06771.  γ_∞² = 1/agm(ν, 2 − ν), and b(x) is a complete elliptic integral: relative error
     below 4e-15.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> noise = cn.NuFTRL(0.01)
+    >>> noise.coefficients(4)
+    array([ 1.        , -0.495     , -0.1225125 , -0.06064369])
+    >>> round(noise.sensitivity(100), 4)
+    1.4565
+    >>> round(noise.limiting_sensitivity(), 4)
+    1.4618
+    >>> round(noise.noise_multiplier(rho=0.5), 4)  # for runs of any length
+    1.4618
+    >>> round(float(noise.averaged_variance(0.01)), 4)  # independent noise has 1
+    0.0425
     """
 
     nu: float
@@ -195,6 +231,16 @@ class AntiPGD(ProductNoise):
     Notes
     -----
     Table 2 and Section C.5 of arXiv 2310.06771 (which prints γ_T = T for what is sqrt(T)).
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> cn.AntiPGD(0.1).coefficients(4)
+    array([ 1. , -0.9,  0. ,  0. ])
+    >>> round(cn.AntiPGD(0.1).limiting_sensitivity(), 4)
+    2.2942
+    >>> cn.AntiPGD(0.0).limiting_sensitivity()
+    inf
     """
 
     damping: float

@@ -21,6 +21,9 @@ and every entry of the strategy is a sum of terms that carry such factors.  Ther
     y_t = Σ_k β_k z_{t−k}, directly or by fast Fourier transforms.  Here N is perturbed, not its inverse C:
     (N + ΔN)⁻¹ = (1 + C ΔN)⁻¹ C, hence a factor 1/(1 − ‖C‖ ‖ΔN‖).
 
+If an example takes part k times, its k columns of C and of ΔC count.  The sensitivity of C is that of
+``theory.mechanisms.sensitivity``, and ΔC adds k times its largest column norm at most.
+
 The bounds cover any program of the stated form whose operations all have the unit roundoff of the stated type, with
 sums in any order and with fused operations.  At both ends of the program they allow for float32: the independent noise
 and its standard deviation may be rounded to it, and so may the finished noise.  That takes 2.4e-7 of the sensitivity.
@@ -41,7 +44,9 @@ import numpy as np
 from flint import arb, ctx
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation, Run, participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.sensitivity import norm, toeplitz_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -105,7 +110,7 @@ def _geometric_sum(ratio: arb, terms: int | None) -> arb:
 # -- recurrences -------------------------------------------------------------------------------------------------------
 
 
-def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype) -> float:
+def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Participation | None = None) -> float:
     """Upper bound of the sensitivity of a run that inverts a Toeplitz strategy step by step.
 
     Parameters
@@ -115,28 +120,37 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype) -> float:
         ``dtype``.
     dtype
         ``"float64"`` or ``"float32"``.
+    participation
+        How often one example takes part in these T steps; None for once.
     """
     stored = as_stored(strategy_coef, dtype)
     largest = float(np.abs(stored).max())
     if not 0 < largest < math.inf:
         return math.inf
     with ctx.workprec(_BITS):
-        norm = largest * arb(math.fsum(np.square(stored / largest))).sqrt() * (1 + arb(2) ** -50)
-        return rounded_up(norm * growth(stored.size + 1, dtype) * _ends())
+        column = largest * arb(math.fsum(np.square(stored / largest))).sqrt() * (1 + arb(2) ** -50)
+        factor = growth(stored.size + 1, dtype)
+        if participation is None or participation.single:
+            return rounded_up(column * factor * _ends())
+        exact = toeplitz_sensitivity(stored, participation).upper
+        return _finite((exact + participation.count * column * (factor - 1)) * _ends())
 
 
-def buffer_sensitivity(buf_decay: Array, output_scale: Array, steps: int | None, dtype: Dtype) -> float:
+def buffer_sensitivity(buf_decay: Array, output_scale: Array, run: Run, dtype: Dtype) -> float:
     """Upper bound of the sensitivity of a run that inverts a buffered linear Toeplitz strategy step by step.
 
     Parameters
     ----------
     buf_decay, output_scale
         θ and ω, shape (P,) each.  The program stores them as ``dtype``.
-    steps
-        Length of the run; None for any length.  Then the bound is ``inf`` unless every |θ| is a few units below 1.
+    run
+        The number of steps, or the participation; None for any length.  Then the bound is ``inf`` unless every |θ| is
+        a few units below 1.
     dtype
         ``"float64"`` or ``"float32"``.
     """
+    who = participation_of(run)
+    steps = None if who is None else who.steps
     decay = as_stored(buf_decay, dtype)
     scale = as_stored(output_scale, dtype)
     if not np.isfinite(scale).all():
@@ -145,15 +159,36 @@ def buffer_sensitivity(buf_decay: Array, output_scale: Array, steps: int | None,
     with ctx.workprec(_BITS):
         thetas = [arb(value) for value in decay.tolist()]
         omegas = [arb(value) for value in scale.tolist()]
-        exact = exponential_norm(arb(1), omegas, thetas, steps)
+        if who is None or who.single:
+            exact = exponential_norm(arb(1), omegas, thetas, steps)
+        else:
+            exact = arb(_sum_of_exponentials_sensitivity(decay, scale, who))
         factor = growth(decay.size + 2, dtype)
         raised = [abs(theta) * growth(2, dtype) for theta in thetas]
         scales = [abs(omega) * factor for omega in omegas] + [-abs(omega) for omega in omegas]
         error = exponential_norm(factor - 1, scales, raised + [abs(theta) for theta in thetas], steps)
-        return _finite((exact + error) * _ends())
+        return _finite((exact + (1 if who is None else who.count) * error) * _ends())
 
 
-def section_sensitivity(noise: PoleNoise, steps: int | None) -> float:
+def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: Participation) -> float:
+    """Upper bound of the sensitivity of the strategy 1, Σ_i ω_i, Σ_i ω_i θ_i, … in exact arithmetic."""
+    if not np.isfinite(scale).all() or (np.abs(decay) > 1).any():
+        return math.inf
+    powers = np.arange(participation.steps - 1, dtype=float)
+    coefficients = np.ones(participation.steps)
+    sizes = np.ones(participation.steps)
+    coefficients[1:] = 0.0
+    sizes[1:] = 0.0
+    for theta, omega in zip(decay.tolist(), scale.tolist(), strict=True):
+        term = omega * np.power(theta, powers)
+        coefficients[1:] += term
+        sizes[1:] += np.abs(term)
+    # A power has a relative error of a few units, and each addition one of the sum of sizes.
+    error = (decay.size + 8) * _UNITS["float64"] * norm(sizes) / norm(coefficients)
+    return toeplitz_sensitivity(coefficients, participation, error=error).upper
+
+
+def section_sensitivity(noise: PoleNoise, run: Run) -> float:
     """Upper bound of the sensitivity of a run whose noise is a cascade of sections in float64.
 
     The section with the gaps a and q turns x into y = x + (a − q) s and s into s + (x − q s).  Its strategy has the
@@ -165,10 +200,12 @@ def section_sensitivity(noise: PoleNoise, steps: int | None) -> float:
     ----------
     noise
         Its sections are run.
-    steps
-        Length of the run; None for any length.
+    run
+        The number of steps, or the participation; None for any length.
     """
-    exact = noise.sensitivity_upper_bound(steps) if steps is not None else _limit(noise)
+    who = participation_of(run)
+    steps = None if who is None else who.steps
+    exact = _upper_bound(noise, who)
     if math.isinf(exact):
         return exact
     zeros, poles = noise.sections()
@@ -191,7 +228,7 @@ def section_sensitivity(noise: PoleNoise, steps: int | None) -> float:
         perturbed = _product_of_sections(one, [weight * growth(5, "float64") for weight in weights], raised)
         scales = perturbed + [-scale for scale in nominal]
         error = exponential_norm(one**zeros.size - 1, scales, raised + decays, steps)
-        return _finite((exact + error) * _ends())
+        return _finite((exact + (1 if who is None else who.count) * error) * _ends())
 
 
 def _product_of_sections(first: arb, weights: list[arb], decays: list[arb]) -> list[arb]:
@@ -211,9 +248,11 @@ def _at_least(value: arb, floor: arb) -> arb:
     return value.max(floor).max(arb(2) ** -200)
 
 
-def _limit(noise: ToeplitzNoise) -> float:
-    """An upper bound of γ_∞."""
-    return noise.noise_multiplier(0.5)  # γ/sqrt(2ρ), rounded up
+def _upper_bound(noise: ToeplitzNoise, participation: Participation | None) -> float:
+    """An upper bound of the sensitivity of a participation, or of γ_∞."""
+    if participation is None:
+        return noise.noise_multiplier(0.5)  # γ/sqrt(2ρ), rounded up
+    return noise.sensitivity_upper_bound(**participation.arguments_of_sensitivity)
 
 
 def _finite(bound: arb) -> float:
@@ -224,7 +263,7 @@ def _finite(bound: arb) -> float:
 
 
 def convolution_sensitivity(
-    noise: ToeplitzNoise, steps: int | None, dtype: Dtype, *, by: Literal["sums", "transforms"] = "sums"
+    noise: ToeplitzNoise, run: Run, dtype: Dtype, *, by: Literal["sums", "transforms"] = "sums"
 ) -> float:
     """Upper bound of the sensitivity of a run that multiplies independent noise by the noising matrix.
 
@@ -232,8 +271,8 @@ def convolution_sensitivity(
     ----------
     noise
         Its coefficients, rounded to ``dtype``, are multiplied with the noise.
-    steps
-        Length of the run; None for any length, which takes ``FiniteNoise``.
+    run
+        The number of steps, or the participation; None for any length, which takes ``FiniteNoise``.
     dtype
         ``"float64"`` or ``"float32"``.
     by
@@ -244,6 +283,8 @@ def convolution_sensitivity(
     -------
     The bound, ``inf`` where the errors are not small beside 1/‖C‖.
     """
+    who = participation_of(run)
+    steps = None if who is None else who.steps
     if steps is None:
         coefficients = checks.instance("noise", noise, FiniteNoise).values
     else:
@@ -251,8 +292,8 @@ def convolution_sensitivity(
     stored = as_stored(coefficients, dtype)
     if not np.isfinite(stored).all() or stored[0] == 0:
         return math.inf
-    run = noise if by == "transforms" else FiniteNoise(stored)
-    gamma = _limit(run) if steps is None else run.sensitivity_upper_bound(steps)
+    made = noise if by == "transforms" else FiniteNoise(stored)
+    gamma = _upper_bound(made, None if who is None else Participation(who.steps))
     size = float(np.abs(stored).sum())
     # ‖c‖₁ <= sqrt(T) ‖c‖₂; and |B| has the slope n ‖β‖₁ at most, hence max |1/B| <= π n ‖β‖₁ γ².
     strategy_size = math.pi * stored.size * size * gamma**2 if steps is None else math.sqrt(steps) * gamma
@@ -262,4 +303,5 @@ def convolution_sensitivity(
     with ctx.workprec(_BITS):
         error = growth(operations + 1, dtype) - 1
         loss = arb(strategy_size) * arb(size) * error * (1 + arb(2) ** -40)
-        return _finite(arb(gamma) * _ends() / (1 - loss)) if loss < 1 else math.inf
+        exact = arb(gamma if who is None or who.single else _upper_bound(made, who))
+        return _finite(exact * _ends() / (1 - loss)) if loss < 1 else math.inf

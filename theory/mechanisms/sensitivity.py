@@ -343,7 +343,7 @@ def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, 
     heaviest = best_pattern(rows, b, k)
     bound = min(float(rows[heaviest].sum()), _decaying_bound(sizes, participation))
     value, _ = _largest_block(gram, [participation.largest_pattern, heaviest])
-    if value < bound * (1 - 1e-14) and participation.number_of_patterns() <= _MOST_PATTERNS:
+    if value < bound * (1 - 1e-14) and participation.number_of_patterns(_MOST_PATTERNS) <= _MOST_PATTERNS:
         value, attained = _largest_block(gram, list(participation.patterns()))
         bound = min(bound, attained)
     return value, bound

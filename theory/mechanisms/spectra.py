@@ -143,13 +143,13 @@ class FiniteSpectrum(Spectrum):
     """|Σ β_t e^{iωt}|², from B(z) = (1 − z) Σ_{t<n} p_t zᵗ + p_n zⁿ with the partial sums p of β."""
 
     def __init__(self, noise: FiniteNoise) -> None:
-        from corrnoise.theory import recursions
+        from corrnoise.theory.numerics import double_double_series
 
         self.noise = noise
         beta = noise.values
         self._degree = beta.size - 1
         partial = np.empty(beta.size)
-        recursions.running_sums(beta, partial)
+        double_double_series.running_sums(beta, partial)
         sizes = np.abs(partial)
         self._last = float(sizes[-1])
         self._sum = float(sizes[:-1].sum())

@@ -21,14 +21,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_sensitivity
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record
+
+if TYPE_CHECKING:
+    from corrnoise.theory.privacy import Adjacency
 
 UNIT = 2.0**-53  #: unit roundoff
 RATES = "[1e-300, 2)"  #: of exponential averages
@@ -41,19 +45,25 @@ def unit_variance(rho: float, clip_norm: float) -> float:
 
 
 def checked_noise(noise: object) -> ToeplitzNoise:
-    """Return ``noise``, if that is what it is."""
+    """Return ``noise``; raise ``TypeError`` unless it is a ``ToeplitzNoise``."""
     if not isinstance(noise, ToeplitzNoise):
         raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
     return noise
 
 
-def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: int | None = None) -> float:
-    """σ² = G² γ²/(2ρ), the variance of w_t, with γ_T for T = ``horizon`` or γ_∞; ``inf`` where γ is."""
+def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: Run = None) -> float:
+    """σ² = G² γ²/(2ρ), the variance of w_t, with the γ of a run; ``inf`` where γ is.
+
+    ``horizon`` is T for γ_T, None for γ_∞, or a participation, whose γ is ``sensitivity_upper_bound``.
+    """
     unit = unit_variance(rho, clip_norm)
     checked_noise(noise)
     if horizon is None:
         return unit * noise.limiting_sensitivity() ** 2
-    return unit * noise.sensitivity(checks.integer("horizon", horizon, 1)) ** 2
+    if isinstance(horizon, Participation) and not horizon.single:
+        return unit * noise.sensitivity_upper_bound(**horizon.arguments_of_sensitivity) ** 2
+    steps = horizon.steps if isinstance(horizon, Participation) else horizon
+    return unit * noise.sensitivity(checks.integer("horizon", steps, 1)) ** 2
 
 
 class ToeplitzNoise(Record, ABC):
@@ -65,7 +75,13 @@ class ToeplitzNoise(Record, ABC):
 
     @abstractmethod
     def coefficients(self, steps: int) -> Array:
-        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,)."""
+        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,).
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1.
+        """
 
     @abstractmethod
     def _inverse(self, steps: int) -> tuple[Array, float]:
@@ -95,12 +111,23 @@ class ToeplitzNoise(Record, ABC):
         """
 
     def power_spectrum(self, frequencies: ArrayLike) -> Array:
-        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape."""
+        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape.
+
+        Parameters
+        ----------
+        frequencies
+            ω in radians a step, any real numbers, of any shape.
+        """
         half = checks.reals("frequencies", frequencies) / 2
         return self._power(np.abs(np.cos(half)), np.abs(np.sin(half)))
 
     def inverse_coefficients(self, steps: int) -> Array:
         """First ``steps`` coefficients of 1/B, the first column of the inverse matrix, shape (steps,).
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1.
 
         Raises
         ------
@@ -160,6 +187,11 @@ class ToeplitzNoise(Record, ABC):
 
         Where ``sensitivity`` is exact it exceeds it by the error alone.  Elsewhere the inverse coefficients c_t are
         replaced by |c_t| for t < b and by max_{s>=t} |c_s| from there on.
+
+        Parameters
+        ----------
+        steps, min_sep, max_participations
+            As in ``sensitivity``.
         """
         return self._finite(steps, min_sep, max_participations).upper
 
@@ -177,7 +209,7 @@ class ToeplitzNoise(Record, ABC):
         rho: float,
         steps: int | None = None,
         *,
-        adjacency: str = "zero-out",
+        adjacency: Adjacency = "zero-out",
         min_sep: int = 1,
         max_participations: int | None = 1,
     ) -> float:
@@ -218,15 +250,33 @@ class ToeplitzNoise(Record, ABC):
         return self.sensitivity_bracket(who)
 
     def inverse_with_error(self, steps: int) -> tuple[Array, float]:
-        """The first ``steps`` coefficients of 1/B, and a bound of the 2-norm of their error relative to theirs."""
+        """The first coefficients of 1/B, shape (steps,), and a bound of the 2-norm of their error relative to theirs.
+
+        Parameters
+        ----------
+        steps
+            Number of coefficients, >= 1; they may be ``inf``.
+        """
         return self._inverse(checks.integer("steps", steps, 1))
 
     def memory(self, steps: int) -> int:
-        """How many arrays of the size of the gradient a stream of ``steps`` steps keeps from one step to the next."""
+        """How many arrays of the size of the gradient a stream keeps from one step to the next.
+
+        Parameters
+        ----------
+        steps
+            Length of the run, >= 1.
+        """
         return checks.integer("steps", steps, 1) - 1
 
     def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
-        """What is known of the sensitivity under a participation; ``sensitivity`` is the value, if it is exact."""
+        """What is known of the sensitivity; ``sensitivity`` is the value, if it is exact.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when, and the length of the run.
+        """
         who = checks.instance("participation", participation, Participation)
         series, error = self._inverse(who.steps)
         if not (math.isfinite(error) and np.isfinite(series).all()):

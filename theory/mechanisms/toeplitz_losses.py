@@ -12,8 +12,9 @@ and both are Σ w_t b_t² with weights w.  Let S be the shift by one step.  Then
     ∂E/∂c_j = −2 Σ_t w_t b_t u_{t−j},        ∂E/∂β_j = 2 Σ_{t >= j} w_t b_t.
 
 An example takes part in steps that are at least b apart, at most k times.  Where c satisfies a theorem that makes the
-pattern 0, b, 2b, … the worst, its squared sensitivity is ‖v‖² with v = Σ_{j<k} S^{jb} c, cut off after n steps.  This
-module computes that value and does not check the theorem.
+pattern 0, b, 2b, … the worst, its squared sensitivity is ‖v‖² with v = Σ_{j<k} S^{jb} c, cut off after n steps.
+``squared_sensitivity`` computes that value and does not check the theorem; ``squared_sensitivity_bound`` is an upper
+bound for every c.
 
 The root mean squared error of a mechanism is its sensitivity times sqrt(E).
 
@@ -144,6 +145,32 @@ def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[
     total = repeated(strategy, participation)
     # The transpose of a shift is a shift in reversed time.
     return float(total @ total), 2 * repeated(total[::-1], participation)[::-1]
+
+
+def squared_sensitivity_bound(strategy: Array, participation: Participation) -> tuple[float, Array]:
+    """An upper bound of the squared sensitivity of any strategy, and its gradient in c where it has one.
+
+    It is ‖v‖² for the majorant ĉ_t = |c_t| for t < b, ĉ_t = max_{s>=t} |c_s| for t >= b (P1 of docs/finite-runs.md).
+    Where c >= 0 and c does not increase from index b on, it equals ``squared_sensitivity``.
+
+    Parameters
+    ----------
+    strategy
+        c_0, …, c_{n−1}, shape (n,).
+    participation
+        n, b and k.
+    """
+    b = strategy.size if participation.single else participation.min_sep
+    sizes = np.abs(strategy)
+    tail = sizes[b:]
+    highest = np.maximum.accumulate(tail[::-1])[::-1]
+    # The place from which each ĉ_t comes: the next s >= t at which |c_s| is its own majorant.
+    peaks = np.flatnonzero(tail == highest)
+    places = np.concatenate([np.arange(b), b + peaks[np.searchsorted(peaks, np.arange(tail.size))]])
+    value, gradient = squared_sensitivity(sizes[places], participation)
+    carried = np.zeros(sizes.size)
+    np.add.at(carried, places, gradient)
+    return value, carried * np.sign(strategy)
 
 
 def gradient_in_noising(gradient: Array, noising: Array, strategy: Array) -> Array:

@@ -119,6 +119,11 @@ class BinaryTree(Mechanism):
 def full_honaker(steps: int) -> MatrixNoise:
     """The binary tree with the best decoder, as a causal strategy: C'ᵀC' = CᵀC of the tree.
 
+    Parameters
+    ----------
+    steps
+        n >= 1; takes O(n³).
+
     Examples
     --------
     >>> from corrnoise import Participation
@@ -134,6 +139,11 @@ def fourier_mechanism(steps: int) -> MatrixNoise:
 
     Its Gram matrix is the leading block of the circulant matrix whose eigenvalues are the sizes of the discrete Fourier
     transform of n ones and n zeros.
+
+    Parameters
+    ----------
+    steps
+        n >= 1; takes O(n³).
 
     Examples
     --------

@@ -28,6 +28,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
+from scipy.signal import lfilter
 
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
@@ -190,10 +191,7 @@ class CancellingNoise(MachineNoise):
         return 1 + self.share**2 * np.cumsum(later)
 
     def _variances(self, participations: int) -> Array:
-        variances = self._squares(participations)
-        kept = (1 - self.share) ** 2
-        for k in range(1, participations):
-            variances[k] += kept * variances[k - 1]
+        variances: Array = lfilter([1.0], [1.0, -((1 - self.share) ** 2)], self._squares(participations))
         return variances
 
     def _column_sums(self, participations: int) -> Array:

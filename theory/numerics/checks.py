@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Kind = TypeVar("Kind")
+Option = TypeVar("Option", bound=str)
 
 _ASYMMETRY = 1e-9  #: largest asymmetry that counts as rounding, relative to the largest entry
-_LARGEST_INTEGER = 2**53
+_LARGEST_INTEGER = 2**53  # floats are exact up to it
 
 
 def _ends(interval: str) -> tuple[float, float]:
@@ -55,9 +56,9 @@ def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ValueError(f"{name} must be an array of numbers in {interval}, got {values!r}") from error
+        raise ValueError(f"{name} must be an array of numbers in {interval}, got {values!r:.80}") from error
     if array.dtype.kind not in "iuf":
-        raise TypeError(f"{name} must hold real numbers in {interval}, got {values!r}")
+        raise TypeError(f"{name} must hold real numbers in {interval}, got {values!r:.80}")
     if ndim == 1 and (array.ndim != 1 or array.size == 0):
         raise ValueError(f"{name} must be a non-empty vector of numbers in {interval}, got shape {array.shape}")
     array = np.array(array, dtype=np.float64)
@@ -113,23 +114,23 @@ def positive_definite(name: str, values: object, size: int) -> Array:
     return matrix
 
 
-def integer(name: str, value: object, minimum: int) -> int:
-    """Return ``value`` as an int, at least ``minimum`` and at most 2^53, up to which floats are exact."""
+def integer(name: str, value: object, minimum: int, *, largest: int = _LARGEST_INTEGER) -> int:
+    """Return ``value`` as an int, at least ``minimum`` and at most ``largest``."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}")
     number = int(value)
     if number < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
-    if number > _LARGEST_INTEGER:
-        raise ValueError(f"{name} must be an integer in [{minimum}, {_LARGEST_INTEGER}], got {value!r}")
+    if number > largest:
+        raise ValueError(f"{name} must be an integer in [{minimum}, {largest}], got {value!r}")
     return number
 
 
-def choice(name: str, value: object, options: tuple[str, ...]) -> str:
+def choice(name: str, value: object, options: tuple[Option, ...]) -> Option:
     """Return ``value``, one of ``options``."""
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}")
-    return str(value)
+    return options[options.index(value)]
 
 
 def boolean(name: str, value: object) -> bool:

@@ -63,13 +63,13 @@ def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
     error <= ‖s‖₁ ‖r‖₂/((1 − ‖r‖₁) ‖s‖₂).  For short series the residual r is bounded by the rounding errors of the
     algorithm.  For long series r is computed, and a bound of its own rounding errors is added.
     """
-    from corrnoise.theory import recursions
+    from corrnoise.theory.numerics import double_double_series
 
     coefficients = np.trim_zeros(coefficients[:terms], "b")
     direct = coefficients.size * terms <= _DIRECT_OPERATIONS
     if direct:
         series = np.empty(terms)
-        recursions.reciprocal_series(coefficients, series)
+        double_double_series.reciprocal_series(coefficients, series)
     else:
         series = newton_reciprocal(coefficients, terms)
     finite = np.isfinite(series)

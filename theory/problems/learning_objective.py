@@ -121,13 +121,11 @@ class LearningObjective(Record):
         Its entries have a relative error below T × 1e-15.
         """
         adjoints, _, _ = self._recursion()
-        lags = np.arange(self.steps)
-        weights = np.zeros((self.steps, self.steps))
-        for j, x in enumerate(self.problem.rates):
-            with np.errstate(under="ignore"):
-                decay = np.power(1 - x, lags)
-            weights += np.tril(adjoints[: self.steps, j][:, np.newaxis] * decay[np.abs(np.subtract.outer(lags, lags))])
-        return np.asarray(np.tril(weights) + np.tril(weights, -1).T)
+        steps = np.arange(self.steps)
+        with np.errstate(under="ignore"):
+            decays = (1 - self.problem.rates[:, np.newaxis]) ** steps
+        later, lags = np.maximum.outer(steps, steps), np.abs(np.subtract.outer(steps, steps))
+        return np.asarray((adjoints[: self.steps] @ decays)[later, lags])
 
     def tail_weights(self) -> Array:
         """Ω_{s,j} = Σ_{t>=s} w_j^{(t)}, shape (steps, d): the weights of y_{s,j}² for Toeplitz noise."""
@@ -136,7 +134,13 @@ class LearningObjective(Record):
         return np.asarray(np.cumsum(gains[::-1], axis=0)[::-1])
 
     def power(self, mechanism: Mechanism) -> float:
-        """tr(W N Nᵀ) of the noise of ``mechanism``; O(T d) for Toeplitz noise, O(T³) otherwise."""
+        """tr(W N Nᵀ), to which the cost of privacy is proportional at equal sensitivity.
+
+        Parameters
+        ----------
+        mechanism
+            Noise of a run of ``steps`` steps.  O(T d) for Toeplitz noise, O(T³) for any other.
+        """
         checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
         if mechanism.steps != self.steps:
             raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")

@@ -26,7 +26,7 @@ from abc import ABC
 
 import numpy as np
 
-from corrnoise.theory.correlated_noise import published_bounds as bounds
+from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -66,10 +66,15 @@ class QuadraticProblem(Record, ABC):
         return self.learning_rate * self.eigenvalues
 
     @property
+    def trace(self) -> float:
+        """Tr H = Σ λ_j."""
+        return float(self.eigenvalues.sum())
+
+    @property
     def moment_bound(self) -> float:
         """The smallest R² with E ‖x‖² x xᵀ ⪯ R² H: Tr H + max_j (k_j − 1) λ_j (Property C.3, made exact)."""
         excess = (np.asarray(self.kurtosis) - 1) * self.eigenvalues
-        return float(self.eigenvalues.sum() + excess.max())
+        return float(self.trace + excess.max())
 
     def effective_dimension(self) -> float:
         """d_eff = Tr H/‖H‖₂, between 1 and d."""
@@ -92,7 +97,15 @@ class QuadraticProblem(Record, ABC):
         return 1 / self._damping()
 
     def drive(self, noise: ToeplitzNoise, variance: float) -> Array:
-        """s² λ_j + σ² b_j with σ² = ``variance``, the second moments that a step adds, shape (d,)."""
+        """s² λ_j + σ² b_j with σ² = ``variance``, the second moments that a step adds, shape (d,).
+
+        Parameters
+        ----------
+        noise
+            Correlated noise.
+        variance
+            σ², the variance of w_t.
+        """
         return self.residual_std**2 * self.eigenvalues + variance * noise.averaged_variance(self.rates)
 
     # -- exact errors --------------------------------------------------------------------------------------------------
@@ -102,6 +115,15 @@ class QuadraticProblem(Record, ABC):
 
         Remarks C.16 and C.23 of arXiv 2310.06771 estimate these shares up to constants; here they are exact.  Each
         includes its part of the gradient noise that the error itself causes.
+
+        Parameters
+        ----------
+        noise
+            Correlated noise, with the σ² of its γ_∞.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
         """
         variance = noise_variance(noise, rho, clip_norm)
         if not self.instability() < 1 or math.isinf(variance):
@@ -110,9 +132,24 @@ class QuadraticProblem(Record, ABC):
         feedback = self.rates / 2 * self.gains
         return (weighted + feedback * (weighted.sum() / (1 - self.instability()))) / 2
 
-    def stationary_error(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
-        """Exact lim E F(θ_t) − F* under ``noise`` with the σ² of γ_∞ (formula E1)."""
-        variance = noise_variance(noise, rho, clip_norm)
+    def stationary_error(
+        self, noise: ToeplitzNoise, *, horizon: Run = None, rho: float = 1.0, clip_norm: float = 1.0
+    ) -> float:
+        """Exact lim E F(θ_t) − F* under ``noise`` (formula E1).
+
+        Parameters
+        ----------
+        noise
+            Correlated noise.
+        horizon
+            The run whose γ sets σ²: None for γ_∞, T for γ_T, or a ``Participation``.  The limit is that of an endless
+            run with this σ², which is private only up to the horizon.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
+        """
+        variance = noise_variance(noise, rho, clip_norm, horizon)
         if not self.instability() < 1 or math.isinf(variance):
             return math.inf
         total = float((self.drive(noise, variance) * self.gains).sum())
@@ -123,6 +160,13 @@ class QuadraticProblem(Record, ABC):
 
         [(η/2) s² Σ λ_j g_j + (η² G²/(4ρ)) J²]/(2 (1 − A)) with J = (1/2π) ∫ sqrt(h̃), h̃(ω) = Σ λ_j (2 − x_j) g_j /
         |1 − x_j − e^{iω}|².  The noise with |B|² = h̃^{−1/2} attains it.
+
+        Parameters
+        ----------
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
         """
         if not self.instability() < 1:
             return math.inf
@@ -136,7 +180,7 @@ class QuadraticProblem(Record, ABC):
         noise: ToeplitzNoise,
         steps: int,
         *,
-        horizon: int | None = None,
+        horizon: Run = None,
         rho: float = 1.0,
         clip_norm: float = 1.0,
         initial_offset: ArrayLike = 0.0,
@@ -148,24 +192,32 @@ class QuadraticProblem(Record, ABC):
         noise
             Correlated noise; its coefficients start with the run.
         steps
-            Number of steps, >= 0.
+            Number of steps, >= 0, at most ``horizon``.
         horizon
-            The run length whose γ_T sets σ²; None for γ_∞.  The run is private only up to the horizon.
+            The run whose γ sets σ²: T for γ_T, a ``Participation``, or None for γ_∞.  The run is private only up to the
+            horizon.
         initial_offset
             θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
 
         Notes
         -----
         O(d × steps).  Valid at every learning rate; entries beyond the range of floats are ``inf``.
         """
-        from corrnoise.theory import recursions
+        from corrnoise.theory.problems import second_moments
 
         steps = checks.integer("steps", steps, 0)
+        length = horizon.steps if isinstance(horizon, Participation) else horizon
+        if length is not None and steps > checks.integer("horizon", length, 1):
+            raise ValueError(f"steps must be at most the horizon {length}, up to which the run is private, got {steps}")
         offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.eigenvalues.size)
         errors = np.full(steps + 1, math.inf)
         initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2
         variance = noise_variance(noise, rho, clip_norm, horizon)
-        recursions.second_moments(
+        second_moments.second_moments(
             self.rates,
             np.broadcast_to(self.kurtosis, self.eigenvalues.shape).astype(np.float64),
             noise.coefficients(max(steps, 1)),
@@ -181,23 +233,63 @@ class QuadraticProblem(Record, ABC):
     def lower_bound(self, noise: ToeplitzNoise | None = None, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
         """A lower bound of ``stationary_error``, for all noise or for one noise.
 
-        For ``noise=None`` the bound holds for all noise.  It is the larger of the corrected
-        ``bounds.theorem_c18_universal_lower_bound`` and ``bounds.average_log_lower_bound`` (N2).  For one noise it is
-        ``bounds.linear_lower_bound``.
-        """
-        if noise is not None:
-            return bounds.linear_lower_bound(self, noise, rho=rho, clip_norm=clip_norm)
-        return max(
-            bounds.theorem_c18_universal_lower_bound(self, rho=rho, clip_norm=clip_norm),
-            bounds.average_log_lower_bound(self, rho=rho, clip_norm=clip_norm),
-        )
+        Both are the error that remains when x xᵀ is replaced by its mean H.  The rest of the iterate is uncorrelated
+        with this linear (LTI) part (Property C.7 and Proposition C.19).  For one noise the part is
+        (η/2) Σ (s² λ_j + σ² b_j)/(2 − x_j), and the error is at most 2/(2 − η R²) times it.  For ``noise=None`` it is
+        bounded over all noise by the corrected Theorem C.18, (η/4) s² Tr H + (η²G²/(16π²ρ)) (∫ sqrt(h))² with
+        h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².  The bound is ``inf`` if the linear part is unstable.
 
-    def upper_bound(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
-        """An upper bound of the stationary error for any inputs with E ‖x‖² x xᵀ ⪯ R² H, R² = ``moment_bound``.
-
-        ``bounds.trace_upper_bound`` (N1); ``inf`` unless η R² < 2.
+        Parameters
+        ----------
+        noise
+            Correlated noise, with the σ² of its γ_∞; None for the bound over all noise.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
         """
-        return bounds.trace_upper_bound(self, noise, rho=rho, clip_norm=clip_norm)
+        if noise is None:
+            unit = unit_variance(rho, clip_norm)
+            if not (self.rates < 2).all():
+                return math.inf
+            root = root_spectrum_mean(self.rates, np.ones_like(self.rates))
+            return self.learning_rate * (self.residual_std**2 * self.trace / 4 + unit / 2 * root**2)
+        variance = noise_variance(noise, rho, clip_norm)
+        if math.isinf(variance) or not (self.rates < 2).all():
+            return math.inf
+        return float(self.learning_rate / 2 * (self.drive(noise, variance) / (2 - self.rates)).sum())
+
+    def upper_bound(
+        self,
+        noise: ToeplitzNoise,
+        *,
+        rho: float = 1.0,
+        clip_norm: float = 1.0,
+        moment_bound: float | None = None,
+    ) -> float:
+        """N1, an upper bound of the stationary error: η (s² Tr H + σ² Σ b_j)/(2 (2 − η R²)), ``inf`` unless η R² < 2.
+
+        It holds for any inputs with E ‖x‖² x xᵀ ⪯ R² H, dependent coordinates included.  Neither the kurtosis constant
+        nor the series of Theorem C.14 is needed.  The proof takes the trace of the stationary second-moment equation.
+        It is an equality for isotropic Gaussian inputs.  R² is ``moment_bound``, by default that of the problem.
+
+        Parameters
+        ----------
+        noise
+            Correlated noise, with the σ² of its γ_∞.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, the norm to which gradients are clipped.
+        moment_bound
+            R² > 0; None for that of the problem.
+        """
+        variance = noise_variance(noise, rho, clip_norm)
+        r2 = self.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
+        eta = self.learning_rate
+        if math.isinf(variance) or not eta * r2 < 2 or not (self.rates < 2).all():
+            return math.inf
+        return float(eta * self.drive(noise, variance).sum() / (2 * (2 - eta * r2)))
 
 
 def checked_quadratic(problem: object) -> QuadraticProblem:
@@ -226,6 +318,17 @@ class MeanEstimation(QuadraticProblem):
     Notes
     -----
     Section 2.1 and Theorem 2.1 of arXiv 2310.06771 (Appendix B drops the ½).
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> problem = cn.MeanEstimation(0.1)
+    >>> round(problem.stationary_error(cn.DPSGD()), 5)
+    0.01316
+    >>> round(problem.stationary_error(cn.NuFTRL(0.1)), 5)
+    0.00527
+    >>> round(problem.optimal_error(), 5)
+    0.00527
     """
 
     learning_rate: float
@@ -273,6 +376,22 @@ class LinearRegression(QuadraticProblem):
     Notes
     -----
     Section 2.2 and Appendix C of arXiv 2310.06771.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> problem = cn.LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
+    >>> noise = cn.NuFTRL(0.01)
+    >>> round(problem.stationary_error(noise), 5)
+    0.0136
+    >>> round(problem.optimal_error(), 5)
+    0.01176
+    >>> problem.contributions(noise).round(5)
+    array([0.00799, 0.00439, 0.00122])
+    >>> problem.learning_curve(noise, 1000, initial_offset=1.0)[[0, 10, 1000]].round(4)
+    array([0.8   , 0.2405, 0.0136])
+    >>> round(problem.lower_bound(noise), 5), round(problem.upper_bound(noise), 5)
+    (0.01193, 0.014)
     """
 
     eigenvalues: Array

@@ -238,6 +238,17 @@ class StronglyConvex(Record):
     Section 3 and Appendix E of arXiv 2310.06771.  Privacy needs the gradient of every example to have norm
     G = ``clip_norm`` at most: the losses are G-Lipschitz, and the strong convexity comes from a regulariser, whose
     gradient depends on no example.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
+    >>> round(losses.worst_quadratic_error(cn.DPSGD()), 4)
+    0.0833
+    >>> round(losses.independent_noise_upper_bound(), 4)
+    0.125
+    >>> round(losses.circle_criterion_bound(), 4)
+    1.6028
     """
 
     strong_convexity: float
@@ -284,7 +295,15 @@ class StronglyConvex(Record):
         return self.rates[1] < 2
 
     def frequency_condition(self, frequencies: ArrayLike, criterion: Criterion = "distance") -> FrequencyCondition:
-        """Slack and gain at ``frequencies`` in [0, π], in radians a step; for stable learning rates."""
+        """Slack and gain at ``frequencies`` in [0, π], in radians a step; for stable learning rates.
+
+        Parameters
+        ----------
+        frequencies
+            ω in [0, π], in radians a step, of any shape.
+        criterion
+            ``"distance"`` bounds L ‖θ − θ*‖²/2, ``"objective"`` F − F*.
+        """
         if not self.stable:
             raise ValueError(f"learning_rate must lie in (0, {2 / self.smoothness!r}), got {self.learning_rate!r}")
         omega = checks.reals("frequencies", frequencies, f"[0, {math.pi!r}]")
@@ -298,6 +317,15 @@ class StronglyConvex(Record):
         """Upper bound for independent noise from constant multipliers alone (the circle criterion), in closed form.
 
         Relative error below 1e-12, divided by 2 − ηL.  ``strongly_convex_bound`` is tighter.
+
+        Parameters
+        ----------
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, a bound of the norm of the gradient of every example.
+        criterion
+            ``"distance"`` bounds L ‖θ − θ*‖²/2, ``"objective"`` F − F*.
         """
         variance = self._drive(unit_variance(rho, clip_norm))
         checks.choice("criterion", criterion, CRITERIA)
@@ -312,6 +340,13 @@ class StronglyConvex(Record):
         F − F* <= ⟨∇F, θ − θ*⟩ − ‖∇F‖²/(2L) if ηL <= 1, and also ‖∇F‖² <= 2L (F − F*) if ηL > 1.  For ηL >= 1 the bound
         is exactly the error of the quadratic with curvature L, hence the worst case over the class.  For ηL < 1 it is
         less than a factor 2 − ηL above that.  The proof needs E⟨θ_t, w̃_t⟩ = 0, which correlated noise does not have.
+
+        Parameters
+        ----------
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, a bound of the norm of the gradient of every example.
         """
         variance = self._drive(unit_variance(rho, clip_norm))
         if not self.stable:
@@ -329,6 +364,15 @@ class StronglyConvex(Record):
 
         The maximum is searched on 257 points, equidistant in log(x/(2 − x)), and refined around the best one.  The
         relative error is 1e-12 if the error has a single maximum between neighbouring points.
+
+        Parameters
+        ----------
+        noise
+            Correlated noise, with the σ² of its γ_∞.
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            G, a bound of the norm of the gradient of every example.
         """
         variance = noise_variance(noise, rho, clip_norm)
         if not self.stable or math.isinf(variance):

@@ -2,34 +2,28 @@
 
 Every accountant bounds the released iterates by a mixture of Gaussian mechanisms: with probability p_m the record
 stands where its amplification sum is A_m, and then the run hides it like one Gaussian mechanism of zCDP budget
-ρ_m = 2 A_m/z², where z = σ/G is the noise multiplier.  Adjacency is replace-one (2G is the sensitivity of a step).
+ρ_m = 2 A_m/z², where z = σ/G is the noise multiplier.  That is for replace-one adjacency, where 2G is the sensitivity
+of a step.  For zero-out adjacency it is G, so that z/2 gives the same budget.
 
-=============================  ==============  ======================================================================
-accountant                     or in short     what it does
-=============================  ==============  ======================================================================
-``"per-step"``                 ``"steps"``     composes all steps that use the record: A is the number of epochs that
-                                               do; needs nothing of the losses
-``"per-epoch"``                ``"paper"``     the published accounting (Lemmas E.2, F.2): composes epochs, with
-                                               amplification by iteration within each; plain composition where the
-                                               noise after the worst position is one draw (DP-ShuffleG, Priv-Pub,
-                                               Pub-Priv)
-``"epochs reshuffled"``        ``"rr-epoch"``  Lemma E.3 composed over the epochs: within each, the average over the
-                                               positions of a fresh secret permutation
-``"epochs shuffled once"``     ``"so-epoch"``  the average over the positions of one secret permutation of what
-                                               composed epochs reveal
-``"whole-run"``                ``"whole"``     amplification by iteration across epochs, for any order: proximal maps
-                                               of convex functions are nonexpansive
-``"whole-run reshuffled"``     ``"whole-rr"``  the same, averaged over the last position of a secret permutation that
-                                               is fresh in each epoch, earlier positions at their worst
-``"whole-run shuffled once"``  ``"whole-so"``  the same, averaged over the positions of one secret permutation
-=============================  ==============  ======================================================================
+=============================  ========================================================================================
+accountant                     what it does
+=============================  ========================================================================================
+``"per-step"``                 composes all steps that use the record: A is the number of epochs that do; needs nothing
+                               of the losses
+``"per-epoch"``                the published accounting (Lemmas E.2, F.2): composes epochs, with amplification by
+                               iteration within each; plain composition where the noise after the worst position is one
+                               draw (DP-ShuffleG, Priv-Pub, Pub-Priv)
+``"epochs reshuffled"``        Lemma E.3 composed over the epochs: within each, the average over the positions of a
+                               fresh secret permutation
+``"epochs shuffled once"``     the average over the positions of one secret permutation of what composed epochs reveal
+``"whole-run"``                amplification by iteration across epochs, for any order: proximal maps of convex
+                               functions are nonexpansive
+``"whole-run reshuffled"``     the same, averaged over the last position of a secret permutation that is fresh in each
+                               epoch, earlier positions at their worst
+``"whole-run shuffled once"``  the same, averaged over the positions of one secret permutation
+=============================  ========================================================================================
 
-All but ``per-step`` (and ``per-epoch`` where it equals it) need nonexpansive steps: convex losses, η <= 2/max L, and no
-clipping, or clipping that keeps the gradient field cocoercive, as it does for mean estimation and generalised linear
-models.  (``per-step`` needs noise at every private step instead.)  The ``whole-run`` ones hold for the last iterate
-only.  What a setting does not meet is refused with a reason.
-
-Hyper-parameters chosen on the private data are not accounted for, and noise is idealised real noise.
+``corrnoise.theory.shuffled_gradients.run`` says which of them hold for a run.
 
 References
 ----------
@@ -39,120 +33,51 @@ Jiang, Sharma, Wu and Joshi, 2026: Section 4, Theorem C.9, Lemmas E.2, E.3 and F
 from __future__ import annotations
 
 import math
-from dataclasses import field
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import special
 
 from corrnoise.theory import privacy
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.shuffled_gradients.amplification import (
-    amplification_sum,
+    StepFactors,
     composed_amplification_sum,
     epoch_amplification_sums,
     reshuffled_amplification_sums,
+    shuffled_once_amplification_sums,
     worst_amplification_sum,
 )
-from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Order, Schedule
 
-SHORT_NAMES = {
-    "steps": "per-step",
-    "paper": "per-epoch",
-    "rr-epoch": "epochs reshuffled",
-    "so-epoch": "epochs shuffled once",
-    "whole": "whole-run",
-    "whole-rr": "whole-run reshuffled",
-    "whole-so": "whole-run shuffled once",
-}
-METHODS = tuple(SHORT_NAMES.values())
-_SECRET_ORDERS = {
-    method: order for method in METHODS for order in ("reshuffled", "shuffled once") if method.endswith(order)
-}
-CLIPPING = ("none", "cocoercive", "general")
-RELEASED = ("last iterate", "every epoch")
-CONVERSIONS = ("gaussian", "zcdp", "published")
+Method = Literal[
+    "per-step",
+    "per-epoch",
+    "epochs reshuffled",
+    "epochs shuffled once",
+    "whole-run",
+    "whole-run reshuffled",
+    "whole-run shuffled once",
+]
+Conversion = Literal["gaussian", "zcdp", "published"]
+METHODS: tuple[Method, ...] = get_args(Method)
+CONVERSIONS: tuple[str, ...] = get_args(Conversion)
 
 _LEAST = 1e-300  #: what underflows is not 0
 _SMALLEST, _LARGEST = 1e-100, 1e100  #: noise multipliers
 _ROUNDING = 1e-12  #: relative, of sums and of probabilities
 _MARGIN = 1e-9  #: relative, on the safe side: covers the rounding of sums and logarithms
-_ORDERS = 60  #: of a coarse grid; the best one is searched for between the neighbours of its best
-
-
-@record
-class Training(Record):
-    """A schedule and the facts on which privacy amplification rests.
-
-    Parameters
-    ----------
-    schedule
-        The run.
-    learning_rate
-        η > 0.
-    smoothness
-        The largest smoothness constant of a loss, over private and public records, > 0.
-    order
-        ``"given"``, ``"shuffled once"`` or ``"reshuffled"``; the permutations of the latter two are uniform and secret.
-    clipping
-        ``"none"`` (gradients are bounded by G by themselves), ``"cocoercive"`` (clipped, and the losses are such that
-        clipped gradients are those of a convex function of the same smoothness) or ``"general"``.
-    released
-        ``"last iterate"`` or ``"every epoch"``.
-    prox
-        Lipschitz constant of the proximal map, 1/(1 + η n μ_ψ) <= 1.
-    convex
-        Whether all losses, private and public, are convex.
-    """
-
-    schedule: Schedule
-    learning_rate: float
-    smoothness: float
-    order: str = "given"
-    clipping: str = "none"
-    released: str = "last iterate"
-    prox: float = 1.0
-    convex: bool = field(default=True, kw_only=True)
-
-    def __post_init__(self) -> None:
-        checks.instance("schedule", self.schedule, Schedule)
-        self._set(
-            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
-            smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"),
-            order=checks.choice("order", self.order, ORDERS),
-            clipping=checks.choice("clipping", self.clipping, CLIPPING),
-            released=checks.choice("released", self.released, RELEASED),
-            prox=checks.real("prox", self.prox, "(0, 1]"),
-            convex=checks.boolean("convex", self.convex),
-        )
-
-    def require_nonexpansive_steps(self, method: str) -> None:
-        """Refuse a run whose steps may drive two iterates apart, and say which accountant remains."""
-        remains = "'per-step' needs no such thing"
-        if math.isinf(_per_step_sum(self.schedule)):
-            remains = "and none remains, for 'per-step' needs noise at every private step"
-        if not self.convex:
-            raise ValueError(
-                f"convex must be True for the accountant {method!r}, got False: gradient steps of other losses may "
-                f"expand; {remains}"
-            )
-        if self.learning_rate * self.smoothness > 2:
-            raise ValueError(
-                f"learning_rate must be at most 2/smoothness = {2 / self.smoothness!r} for the accountant {method!r}, "
-                f"got {self.learning_rate!r}: longer steps may expand; {remains}"
-            )
-        if self.clipping == "general":
-            raise ValueError(
-                f"clipping must be 'none' or 'cocoercive' for the accountant {method!r}, got 'general': clipped "
-                f"gradients of a general convex loss may expand; {remains}"
-            )
+_ORDER = 1e-6  #: relative error of the best order less 1, which enters the result squared
 
 
 @record
 class Accountant(Record):
     """A mixture of Gaussian mechanisms: budgets ρ_m = 2 A_m/z² with probabilities p_m, z the noise multiplier σ/G.
+
+    Adjacency is replace-one; for zero-out adjacency z/2 takes the place of z.
 
     Parameters
     ----------
@@ -214,11 +139,12 @@ class Accountant(Record):
         """The zCDP budget ρ that the run spends at most: that of the worst position."""
         return self.compositions * float(self._budgets(noise_multiplier).max())
 
-    def gaussian_dp(self, noise_multiplier: float) -> float:
-        """The μ of Gaussian differential privacy that the run meets: sqrt(2ρ) of the worst position."""
-        return math.sqrt(2 * self.zcdp(noise_multiplier)) * (1 + 2.0**-52)
+    def noise_multiplier_of_zcdp(self, rho: float) -> float:
+        """The noise multiplier z = σ/G at which the run spends at most the zCDP budget ρ > 0, never too small."""
+        budget = checks.real("rho", rho, "(0, inf)")
+        return math.sqrt(2 * self.compositions * float(self.sums.max()) / budget) * (1 + _MARGIN)
 
-    def delta(self, epsilon: float, noise_multiplier: float) -> float:
+    def delta(self, epsilon: float, *, noise_multiplier: float) -> float:
         """A δ for which the released iterates are (ε, δ)-DP: Σ p_m δ_m(ε) of the Gaussian mechanisms, rounded up.
 
         The hockey-stick divergence is jointly convex.  Of composed mixtures no curve is known: use ``epsilon`` with the
@@ -226,7 +152,7 @@ class Accountant(Record):
         """
         epsilon = checks.real("epsilon", epsilon, "[0, inf)")
         budgets = self._budgets(noise_multiplier)
-        if not self._has_curve:
+        if not self.has_curve:
             raise ValueError(f"compositions must be 1 for the delta of a mixture, got {self.compositions}")
         if np.isinf(budgets).any():
             return 1.0
@@ -237,18 +163,18 @@ class Accountant(Record):
         return min(total * (1 + _MARGIN) + _LEAST, 1.0)
 
     @property
-    def _has_curve(self) -> bool:
+    def has_curve(self) -> bool:
         """Whether the curves of Gaussian mechanisms bound this one's."""
         return self._single or self.compositions == 1
 
-    def _conversion(self, conversion: str) -> str:
+    def _conversion(self, conversion: Conversion) -> str:
         """One of ``CONVERSIONS`` that applies."""
         choice = checks.choice("conversion", conversion, CONVERSIONS)
-        if choice == "gaussian" and not self._has_curve:
+        if choice == "gaussian" and not self.has_curve:
             raise ValueError("conversion must be 'zcdp' or 'published' for composed mixtures, got 'gaussian'")
         return choice
 
-    def epsilon(self, delta: float, noise_multiplier: float, *, conversion: str = "gaussian") -> float:
+    def epsilon(self, delta: float, *, noise_multiplier: float, conversion: Conversion = "gaussian") -> float:
         """The ε at which the released iterates are (ε, δ)-DP, never too small.
 
         Parameters
@@ -275,43 +201,50 @@ class Accountant(Record):
         if choice == "zcdp":
             return self._epsilon_by_renyi(self._budgets(noise_multiplier), delta)
         top = privacy.gaussian_epsilon(rho, delta)
-        if self.delta(0.0, noise_multiplier) <= delta:
+        if self.delta(0.0, noise_multiplier=noise_multiplier) <= delta:
             return 0.0
         low, high = 0.0, top
         while high - low > 1e-13 * high:
             middle = (low + high) / 2
-            low, high = (low, middle) if self.delta(middle, noise_multiplier) <= delta else (middle, high)
+            low, high = (
+                (low, middle) if self.delta(middle, noise_multiplier=noise_multiplier) <= delta else (middle, high)
+            )
         return high
 
     def _epsilon_by_renyi(self, budgets: Array, delta: float) -> float:
         """Minimum over orders α = 1 + a of D_α + log(1 − 1/α) − (log δ + log α)/(α − 1), rounded up.
 
-        There a² D′ = log(1/δ) − log α.  D/α grows in α from the mean ρ̄ of the budgets to the largest, ρ̂, so that
-        ρ̄ <= D′ <= ρ̂ (3 + 1/a).  Hence log α <= log(1/δ) and a² ρ̄ <= log(1/δ), and either log α >= log(1/δ)/2 or
-        (3a² + a) ρ̂ >= log(1/δ)/2: the minimum is looked for nowhere else.
+        With Λ = a D it lies where a Λ′ − Λ + log(1 + a) = log(1/δ).  The left side grows, for Λ, the logarithm of a sum
+        of exponentials of convex functions, is convex; so the order is found by bisection.  Any order gives a bound.
+
+        D/α grows in α from the mean ρ̄ of the budgets to the largest, ρ̂, so that ρ̄ <= D′ <= ρ̂ (3 + 1/a) and
+        a² D′ = a Λ′ − Λ.  Hence log α <= log(1/δ) and a² ρ̄ <= log(1/δ), and either log α >= log(1/δ)/2 or
+        (3a² + a) ρ̂ >= log(1/δ)/2: the order lies nowhere else.
         """
         cost = -math.log(delta)
         mean, largest = (
             max(self.compositions * float(rho), _LEAST) for rho in (self.probabilities @ budgets, budgets.max())
         )
         half = cost / (2 * largest)
-        low = min(math.expm1(cost / 2), 2 * half / (1 + math.sqrt(1 + 12 * half)))
-        high = min(math.expm1(min(cost, 700.0)), math.sqrt(cost / mean))
+        low = max(min(math.expm1(cost / 2), 2 * half / (1 + math.sqrt(1 + 12 * half))), _LEAST)
+        high = max(min(math.expm1(min(cost, 700.0)), math.sqrt(cost / mean)), low)
+        while high / low - 1 > _ORDER:
+            middle = math.sqrt(low) * math.sqrt(high)
+            beyond = self._excess(middle, budgets) + math.log1p(middle) > cost
+            low, high = (low, middle) if beyond else (middle, high)
+        a = low
+        terms = [float(self._renyi(np.array([a]), budgets)[0]), -math.log1p(1 / a), cost / a, -math.log1p(a) / a]
+        epsilon = math.fsum(terms) + _ROUNDING * math.fsum(map(abs, terms))
+        return max(epsilon * (1 + _MARGIN), 0.0)
 
-        def at(a: Array) -> Array:
-            terms = np.array([self._renyi(a, budgets), -np.log1p(1 / a), cost / a, -np.log1p(a) / a])
-            return np.asarray(terms.sum(axis=0) + _ROUNDING * np.abs(terms).sum(axis=0))
+    def _excess(self, a: float, budgets: Array) -> float:
+        """A Λ′(a) − Λ(a) for Λ(a) = log Σ p_m e^{a (1 + a) ρ_m}, times the compositions."""
+        exponents = a * (1 + a) * budgets
+        weights = self.probabilities * np.exp(exponents - exponents.max())
+        slope = a * (1 + 2 * a) * float(weights @ budgets) / float(weights.sum())
+        return self.compositions * slope - a * float(self._renyi(np.array([a]), budgets)[0])
 
-        grid = np.geomspace(low, max(high, low), _ORDERS)
-        values = at(grid)
-        best = int(np.argmin(values))
-        ends = np.log(grid[[max(best - 1, 0), min(best + 1, _ORDERS - 1)]])
-        found = optimize.minimize_scalar(
-            lambda u: float(at(np.exp(np.array([u])))[0]), bounds=ends, method="bounded", options={"xatol": 1e-10}
-        )
-        return max(float(min(found.fun, values[best])) * (1 + _MARGIN), 0.0)
-
-    def noise_multiplier(self, epsilon: float, delta: float, *, conversion: str = "gaussian") -> float:
+    def noise_multiplier(self, *, epsilon: float, delta: float, conversion: Conversion = "gaussian") -> float:
         """The noise multiplier z = σ/G at which the released iterates are (ε, δ)-DP, never too small.
 
         Relative excess below 1e-8, where z lies in [1e-100, 1e100].  ``inf`` where no noise suffices, or none whose
@@ -329,15 +262,19 @@ class Accountant(Record):
         worst = math.sqrt(2 * largest / rho) * (1 + _MARGIN) if rho > 0 else math.inf
         if self._single or choice == "published" or not _SMALLEST < worst < _LARGEST:
             return worst
-        low, high = _SMALLEST, worst
 
         def suffices(z: float) -> bool:
             if choice == "gaussian":
-                return self.delta(epsilon, z) <= delta
-            return self.epsilon(delta, z, conversion=choice) <= epsilon
+                return self.delta(epsilon, noise_multiplier=z) <= delta
+            return self.epsilon(delta, noise_multiplier=z, conversion=conversion) <= epsilon
 
-        if suffices(low):
-            return low
+        high, factor = worst, 2.0
+        low = max(high / factor, _SMALLEST)
+        while suffices(low):
+            if low == _SMALLEST:
+                return low
+            high, factor = low, factor**2
+            low = max(high / factor, _SMALLEST)
         while high / low - 1 > 1e-9:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if suffices(middle) else (middle, high)
@@ -399,44 +336,41 @@ def _gaussian_delta(budgets: Array, epsilon: float) -> Array:
     return np.asarray(np.exp(np.minimum(above + error, 0.0)) * -np.expm1(np.minimum(exponent - error, 0.0)))
 
 
-def accountant(training: Training, method: str = "whole-run") -> Accountant:
-    """The accountant ``method`` of a run, one of ``METHODS`` or ``SHORT_NAMES`` (see the module).
+def accountant_of_nonexpansive_steps(
+    schedule: Schedule, method: Method, *, order: Order, factors: StepFactors
+) -> Accountant:
+    """The accountant ``method`` of a run whose steps never expand; ``ShuffledGradients.accountant`` checks that.
 
-    Raises
-    ------
-    ValueError
-        The run does not meet what the accountant assumes; the message says what.
+    Parameters
+    ----------
+    schedule
+        The run.
+    method
+        One of ``METHODS``.
+    order
+        Of the private records.
+    factors
+        What is known of the steps.
     """
-    checks.instance("training", training, Training)
-    method = checks.choice("method", method, (*METHODS, *SHORT_NAMES))
-    method = SHORT_NAMES.get(method, method)
-    schedule, order = training.schedule, _SECRET_ORDERS.get(method, training.order)
-    per_step = _per_step_sum(schedule)
-    per_epoch = composed_amplification_sum(schedule, reshuffled=training.order == "reshuffled")
-    if method != "per-step" and not (method == "per-epoch" and per_epoch == per_step):
-        training.require_nonexpansive_steps(method)
-    if method.startswith("whole-run") and training.released != "last iterate":
-        raise ValueError(f"released must be 'last iterate' for the accountant {method!r}, got {training.released!r}")
-    if training.order != order:
-        raise ValueError(f"order must be {order!r} for the accountant {method!r}, got {training.order!r}")
-    if method == "per-step":
-        return _worst(per_step)
-    if method == "per-epoch":
-        return _worst(per_epoch)
-    if method == "epochs reshuffled":
-        return _composed(schedule)
-    if method == "epochs shuffled once":
-        return _uniform(epoch_amplification_sums(schedule))
-    if method == "whole-run":
-        reshuffled = training.order == "reshuffled"
-        return _worst(worst_amplification_sum(schedule, prox=training.prox, reshuffled=reshuffled))
-    if method == "whole-run reshuffled":
-        return _uniform(reshuffled_amplification_sums(schedule, prox=training.prox))
-    positions = range(1, schedule.samples + 1)
-    return _uniform(np.array([amplification_sum(schedule, j, prox=training.prox) for j in positions]))
+    reshuffled = checks.choice("order", order, ORDERS) == "reshuffled"
+    match checks.choice("method", method, METHODS):
+        case "per-step":
+            return _worst(per_step_sum(schedule))
+        case "per-epoch":
+            return _worst(composed_amplification_sum(schedule, factors=factors, reshuffled=reshuffled))
+        case "epochs reshuffled":
+            return _composed(schedule, factors)
+        case "epochs shuffled once":
+            return _uniform(epoch_amplification_sums(schedule, factors=factors))
+        case "whole-run":
+            return _worst(worst_amplification_sum(schedule, factors=factors, reshuffled=reshuffled))
+        case "whole-run reshuffled":
+            return _uniform(reshuffled_amplification_sums(schedule, factors=factors))
+        case _:
+            return _uniform(shuffled_once_amplification_sums(schedule, factors=factors))
 
 
-def _composed(schedule: Schedule) -> Accountant:
+def _composed(schedule: Schedule, factors: StepFactors) -> Accountant:
     """Private epochs, each the same mixture over the positions of its own permutation."""
     counts = schedule.private[schedule.private > 0]
     if np.unique(counts).size > 1:
@@ -446,13 +380,14 @@ def _composed(schedule: Schedule) -> Accountant:
         )
     if counts.size == 0:
         return _worst(0.0)
-    return _uniform(epoch_amplification_sums(Schedule(schedule.samples, counts[:1], schedule.placement)), counts.size)
+    epoch = Schedule(schedule.samples, counts[:1], schedule.placement)
+    return _uniform(epoch_amplification_sums(epoch, factors=factors), counts.size)
 
 
-def _per_step_sum(schedule: Schedule) -> float:
-    """The number of epochs that use a record, each step of which must add its own noise."""
+def per_step_sum(schedule: Schedule) -> float:
+    """The number of epochs that use a record; ``inf`` unless each step that may use it adds its own noise."""
     used = 0
-    for count in schedule.private.tolist():
+    for count in checks.instance("schedule", schedule, Schedule).private.tolist():
         if count and not schedule.noisy_steps(count)[:count].all():
             return math.inf
         used += count > 0

@@ -30,6 +30,8 @@ Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollaries 4.1 (E.1), D.
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,7 +41,8 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
-REGULARISERS = ("smooth", "lasso", "projection")
+RegulariserKind = Literal["smooth", "lasso", "projection"]
+REGULARISERS: tuple[str, ...] = get_args(RegulariserKind)
 _POSITIVE = "(0, 1e100]"
 _NONNEGATIVE = "[0, 1e100]"
 
@@ -60,8 +63,8 @@ class Bound(Record):
 
 
 @record
-class ShuffledRun(Record):
-    """A run, by the constants that the bounds need.
+class ConvergenceConstants(Record):
+    """The constants of a run that the bounds need; ``task_constants.convergence_constants`` finds those of a task.
 
     Parameters
     ----------
@@ -96,6 +99,7 @@ class ShuffledRun(Record):
         B >= 0 of Assumption G.1, which the published theorem for ``"lasso"`` uses.
     """
 
+    _: KW_ONLY
     samples: int
     epochs: int
     dimension: int
@@ -111,7 +115,7 @@ class ShuffledRun(Record):
     partial_dissimilarity: ArrayLike = 0.0
     beta: float = 0.0
     diameter: float | None = None
-    regulariser: str = "smooth"
+    regulariser: RegulariserKind = "smooth"
     size: float = 0.0
 
     def __post_init__(self) -> None:
@@ -149,27 +153,27 @@ class ShuffledRun(Record):
         private = self.private_smoothness
         return max(float(np.max(self.smoothness)), 0.0 if private is None else private)
 
-    def largest_learning_rate(self, *, published: bool = False) -> float:
+    def largest_learning_rate(self, *, printed: bool = False) -> float:
         """The learning rate up to which the bounds hold.
 
         Returns
         -------
-        1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), L̄ the larger of L and max_k L_k; published G.7 has L̄ + 1 for L̄.
+        1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), L̄ the larger of L and max_k L_k; printed G.7 has L̄ + 1 for L̄.
         """
-        mean = self._mean_smoothness + (published and self.regulariser == "projection")
+        mean = self._mean_smoothness + (printed and self.regulariser == "projection")
         growth = 10 * mean * float(np.max(self.largest_smoothness)) * (1 + math.log(self.epochs))
         return 1 / (2 * self.samples * math.sqrt(growth))
 
-    def epoch_terms(self, *, published: bool = False) -> tuple[Array, Array]:
+    def epoch_terms(self, *, printed: bool = False) -> tuple[Array, Array]:
         """What an epoch adds to the bound of its last iterate: the parts of e_k, corrected or as published.
 
         Returns
         -------
         noise, dissimilarity : shape () or (K,)
         """
-        return self._noise_terms(published), self._dissimilarity_terms(published)
+        return self._noise_terms(printed), self._dissimilarity_terms(printed)
 
-    def excess_risk_upper_bound(self, *, published: bool = False) -> Bound:
+    def excess_risk_upper_bound(self, *, printed: bool = False) -> Bound:
         """The bound of Theorem D.14 corrected, or as published (D.14, G.3, G.7, after ``regulariser``).
 
         Returns
@@ -181,16 +185,16 @@ class ShuffledRun(Record):
         ValueError
             ``learning_rate`` exceeds ``largest_learning_rate``.
         """
-        noise, other = self.epoch_terms(published=published)
+        noise, other = self.epoch_terms(printed=printed)
         if noise.ndim == other.ndim == 0:  # the same in every epoch: s = K, and 1 + 1/2 + … + 1/K
             harmonic = float(digamma(self.epochs + 1) + np.euler_gamma)
-            return self._bound(harmonic * float(noise), harmonic * float(other), published)
+            return self._bound(harmonic * float(noise), harmonic * float(other), printed)
         weights = 1 / np.arange(1.0, self.epochs + 1)
         sums = [np.convolve(np.broadcast_to(e, weights.shape), weights)[: self.epochs] for e in (noise, other)]
         worst = int(np.argmax(sums[0] + sums[1]))
-        return self._bound(float(sums[0][worst]), float(sums[1][worst]), published)
+        return self._bound(float(sums[0][worst]), float(sums[1][worst]), printed)
 
-    def corollary_upper_bound(self, *, published: bool = False) -> Bound:
+    def corollary_upper_bound(self, *, printed: bool = False) -> Bound:
         """The bound of Corollaries E.1, D.15, F.1, G.4 and G.8 corrected, or as published.
 
         Returns
@@ -203,15 +207,15 @@ class ShuffledRun(Record):
         ValueError
             ``learning_rate`` exceeds ``largest_learning_rate``.
         """
-        noise, other = (self._windowed(terms) for terms in self.epoch_terms(published=published))
-        return self._bound(noise, other, published)
+        noise, other = (self._windowed(terms) for terms in self.epoch_terms(printed=printed))
+        return self._bound(noise, other, printed)
 
     def _windowed(self, terms: Array) -> float:
         count = int(np.count_nonzero(terms)) * (self.epochs if terms.ndim == 0 else 1)
         return float(terms.max()) * (1 + math.log(max(count, 1)))
 
-    def _bound(self, noise: float, dissimilarity: float, published: bool) -> Bound:
-        largest = self.largest_learning_rate(published=published)
+    def _bound(self, noise: float, dissimilarity: float, printed: bool) -> Bound:
+        largest = self.largest_learning_rate(printed=printed)
         if self.learning_rate > largest * (1 + 1e-12):
             raise ValueError(f"learning_rate must lie in (0, {largest!r}] for the bound, got {self.learning_rate!r}")
         initial = self.distance**2 / (self.learning_rate * self.samples * self.epochs)
@@ -219,23 +223,23 @@ class ShuffledRun(Record):
         shuffling = steps * float(np.max(self.smoothness)) * (1 + math.log(self.epochs))
         return Bound(initial, shuffling, 2 * dissimilarity, 2 * noise)
 
-    def _noise_terms(self, published: bool) -> Array:
+    def _noise_terms(self, printed: bool) -> Array:
         eta, n = self.learning_rate, self.samples
         energy = self.dimension * np.square(self.noise)
-        if published:
+        if printed:
             added = {"smooth": 0.0, "lasso": 2 * self.size / math.sqrt(2 * math.pi), "projection": 0.5}
             return np.asarray((6 * eta**2 * n * np.asarray(self.largest_smoothness) + added[self.regulariser]) * energy)
         if self.end_noise:
             return np.asarray(eta / n * energy)
         return np.asarray((eta + 5 * eta**2 * n * np.asarray(self.smoothness)) * energy)
 
-    def _dissimilarity_terms(self, published: bool) -> Array:
+    def _dissimilarity_terms(self, printed: bool) -> Array:
         eta, n, total = self.learning_rate, self.samples, np.asarray(self.total_dissimilarity)
         vanishing = np.asarray(self.largest_smoothness) * np.asarray(self.partial_dissimilarity)
-        if published and self.regulariser == "projection":
+        if printed and self.regulariser == "projection":
             vanishing = vanishing + np.square(total)
         lasting = np.zeros(())
-        if self.diameter is not None and not published:
+        if self.diameter is not None and not printed:
             lasting = total * self.diameter / n
         elif self.beta > 0:
             lasting = np.square(total) / (2 * n**2 * self.beta)

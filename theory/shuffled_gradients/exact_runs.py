@@ -84,7 +84,7 @@ def quadratic_run(
     hessians: ArrayLike,
     targets: ArrayLike,
     noise: ArrayLike,
-    learning_rate: float,
+    learning_rate: ArrayLike,
     *,
     ridge: float = 0.0,
     start: ArrayLike | None = None,
@@ -100,9 +100,9 @@ def quadratic_run(
     noise
         Standard deviations σ_{k,i} of the noise added to the gradients, shape (K, n).
     learning_rate
-        η > 0.
+        η > 0, of all steps or of each, shape () or (K, n).
     ridge
-        λ >= 0 of ψ(x) = (λ/2) ‖x‖², applied as prox_{nηψ} after each epoch.
+        λ >= 0 of ψ(x) = (λ/2) ‖x‖², applied as prox_{nηψ} after each epoch with the η of its last step.
     start
         x_1, shape (d,); zero if None.
 
@@ -111,21 +111,25 @@ def quadratic_run(
     mean : shape (d,)
     covariance : shape (d, d)
     """
-    b, eta = checks.reals("targets", targets), checks.real("learning_rate", learning_rate, "(0, inf)")
+    b, rates = checks.reals("targets", targets), checks.reals("learning_rate", learning_rate, "(0, inf)")
     if b.ndim != 3 or b.size == 0:
         raise ValueError(f"targets must have shape (K, n, d) with K, n, d >= 1, got shape {b.shape}")
     epochs, n, d = b.shape
     a = checks.shaped("hessians", hessians, (*b.shape, d))
     sigma = checks.shaped("noise", noise, (epochs, n), "[0, inf)")
-    shrink = 1 / (1 + eta * n * checks.real("ridge", ridge, "[0, inf)"))
+    if rates.shape not in ((), (epochs, n)):
+        raise ValueError(f"learning_rate must be a scalar or have shape {(epochs, n)}, got shape {rates.shape}")
+    eta = np.broadcast_to(rates, (epochs, n))
+    shrink = 1 / (1 + eta[:, -1] * n * checks.real("ridge", ridge, "[0, inf)"))
     mean = np.zeros(d) if start is None else checks.shaped("start", start, (d,))
     covariance = np.zeros((d, d))
     for k in range(epochs):
         for i in range(n):
-            step = np.eye(d) - eta * a[k, i]
-            mean = step @ mean + eta * b[k, i]
-            covariance = step @ covariance @ step.T + (eta * sigma[k, i]) ** 2 * np.eye(d)
-        mean, covariance = shrink * mean, shrink**2 * covariance
+            step = np.eye(d) - eta[k, i] * a[k, i]
+            mean = step @ mean + eta[k, i] * b[k, i]
+            covariance = step @ covariance @ step.T + (eta[k, i] * sigma[k, i]) ** 2 * np.eye(d)
+        mean = shrink[k] * mean
+        covariance = shrink[k] ** 2 * covariance
     return mean, covariance
 
 

@@ -13,14 +13,18 @@ Algorithms 1 to 5.
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 
-PLACEMENTS = ("every", "private", "tail", "end")
-ORDERS = ("given", "shuffled once", "reshuffled")  #: of the private records
+Placement = Literal["every", "private", "tail", "end"]
+Order = Literal["given", "shuffled once", "reshuffled"]  #: of the private records
+PLACEMENTS: tuple[str, ...] = get_args(Placement)
+ORDERS: tuple[str, ...] = get_args(Order)
 
 
 @record
@@ -41,9 +45,9 @@ class Schedule(Record):
 
     samples: int
     private: NDArray[np.int64]
-    placement: str = "every"
+    placement: Placement = "every"
 
-    def __init__(self, samples: int, private: ArrayLike, placement: str = "every") -> None:
+    def __init__(self, samples: int, private: ArrayLike, placement: Placement = "every") -> None:
         n = checks.integer("samples", samples, 1)
         try:
             counts = np.array(private)
@@ -77,30 +81,33 @@ class Schedule(Record):
         }[self.placement]
 
 
-def dp_shuffled(samples: int, epochs: int, placement: str = "every") -> Schedule:
+def dp_shuffled(samples: int, *, epochs: int, placement: Placement = "every") -> Schedule:
     """DP-ShuffleG: private records only."""
     return Schedule(samples, np.full(checks.integer("epochs", epochs, 1), samples), placement)
 
 
-def private_then_public(samples: int, epochs: int, private_epochs: int) -> Schedule:
+def private_then_public(samples: int, *, epochs: int, private_epochs: int) -> Schedule:
     """Priv-Pub: ``private_epochs`` epochs of private records, then public ones."""
     k = np.arange(checks.integer("epochs", epochs, 1))
-    return Schedule(samples, np.where(k < _fewer(private_epochs, epochs), samples, 0))
+    return Schedule(samples, np.where(k < _at_most_all(private_epochs, epochs), samples, 0))
 
 
-def public_then_private(samples: int, epochs: int, private_epochs: int) -> Schedule:
+def public_then_private(samples: int, *, epochs: int, private_epochs: int) -> Schedule:
     """Pub-Priv: public records first, then ``private_epochs`` epochs of private ones."""
     k = np.arange(checks.integer("epochs", epochs, 1))
-    return Schedule(samples, np.where(k >= epochs - _fewer(private_epochs, epochs), samples, 0))
+    return Schedule(samples, np.where(k >= epochs - _at_most_all(private_epochs, epochs), samples, 0))
 
 
-def interleaved(samples: int, epochs: int, private_samples: int, placement: str = "every") -> Schedule:
-    """Interleaved-ShuffleG: ``private_samples`` private records, then public ones, in every epoch."""
-    count = checks.integer("private_samples", private_samples, 0)
+def interleaved(samples: int, *, epochs: int, private_per_epoch: int, placement: Placement = "every") -> Schedule:
+    """Interleaved-ShuffleG: ``private_per_epoch`` private records, then public ones, in every epoch.
+
+    In a given order, or one that is shuffled once, these are the same records in every epoch: no other is ever used.
+    """
+    count = checks.integer("private_per_epoch", private_per_epoch, 0)
     return Schedule(samples, np.full(checks.integer("epochs", epochs, 1), count), placement)
 
 
-def _fewer(private_epochs: int, epochs: int) -> int:
+def _at_most_all(private_epochs: int, epochs: int) -> int:
     if checks.integer("private_epochs", private_epochs, 1) > epochs:
         raise ValueError(f"private_epochs must lie in [1, epochs] = [1, {epochs}], got {private_epochs!r}")
     return private_epochs

@@ -29,25 +29,27 @@ Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.shuffled_gradients.accountants import published_rho
 
-ALGORITHMS = ("DP-ShuffleG", "Priv-Pub", "Pub-Priv", "Interleaved", "Noise at the end")
-ACCOUNTING = ("published", "epochs composed", "whole run")
+Algorithm = Literal["DP-ShuffleG", "Priv-Pub", "Pub-Priv", "Interleaved", "Noise at the end"]
+TableAccounting = Literal["published", "per-epoch", "whole-run"]
+TABLE_ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+TABLE_ACCOUNTING: tuple[str, ...] = get_args(TableAccounting)
 _POSITIVE = "[1e-30, 1e30]"  # so that nothing under- or overflows
 
 
-def amplification(
-    algorithm: str, samples: int, epochs: float, *, private_share: float = 1.0, whole_run: bool = True
+def table_amplification(
+    algorithm: Algorithm, *, samples: int, epochs: float, private_share: float = 1.0, whole_run: bool = True
 ) -> float:
     """A of an algorithm at the worst position: closed forms of ``amplification``, for real K.
 
     Parameters
     ----------
     algorithm
-        One of ``ALGORITHMS``.
+        One of ``TABLE_ALGORITHMS``.
     samples, epochs
         n >= 1, and K >= 1, a real number here.
     private_share
@@ -55,7 +57,7 @@ def amplification(
     whole_run
         Whether amplification by iteration covers the whole run, or epochs are composed as published.
     """
-    name = checks.choice("algorithm", algorithm, ALGORITHMS)
+    name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
     n, k = checks.integer("samples", samples, 1), checks.real("epochs", epochs, "[1, 1e100]")
     p = checks.real("private_share", private_share, "(0, 1]")
     if name == "Noise at the end":
@@ -68,107 +70,101 @@ def amplification(
 
 
 def _require_accounting(algorithm: str, accounting: str) -> None:
-    """Refuse what is none of ``ACCOUNTING``, and ``"published"`` for noise at the end, which is not in the paper."""
-    checks.choice("accounting", accounting, ACCOUNTING)
+    """Refuse what is none of ``TABLE_ACCOUNTING``, and ``"published"`` for noise at the end: it is not in the paper."""
+    checks.choice("accounting", accounting, TABLE_ACCOUNTING)
     if algorithm == "Noise at the end" and accounting == "published":
-        raise ValueError("accounting must be 'epochs composed' or 'whole run' for noise at the end, got 'published'")
+        raise ValueError("accounting must be 'per-epoch' or 'whole-run' for noise at the end, got 'published'")
 
 
-class TunedRun(NamedTuple):
-    """A learning rate, and a bound of the excess risk at it."""
+class BoundCoefficients(NamedTuple):
+    """A bound a/η + bη + cη² of the excess risk, for learning rates η in (0, ``largest``]."""
 
-    learning_rate: float
-    excess_risk_upper_bound: float
+    a: float
+    b: float
+    c: float
+    largest: float
+
+    def at(self, learning_rate: float) -> float:
+        """The bound at a learning rate."""
+        return self.a / learning_rate + self.b * learning_rate + self.c * learning_rate**2
 
 
-def tuned_run(
-    algorithm: str,
+def bound_coefficients(
+    algorithm: Algorithm,
+    *,
     samples: int,
     dimension: int,
-    epsilon: float,
     epochs: float,
-    *,
+    epsilon: float,
     delta: float = 1e-6,
     private_share: float = 1.0,
-    accounting: str = "whole run",
+    accounting: TableAccounting = "whole-run",
     distance: float = 1.0,
     lipschitz: float = 1.0,
     smoothness: float = 1.0,
     deviation: float = 1.0,
-) -> TunedRun:
-    """The learning rate with the smallest bound of those that the bound admits, without dissimilarity.
+) -> BoundCoefficients:
+    """The excess risk bound of an algorithm at equal privacy, without dissimilarity, as a function of η.
 
     Parameters
     ----------
     algorithm, samples, epochs, private_share
-        As for ``amplification``.
+        As for ``table_amplification``.
     dimension, epsilon, delta
         d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by ``published_rho``.
     accounting
-        ``"whole run"`` or ``"epochs composed"``, both with the corrected noise term, or ``"published"``: epochs
-        composed, with the published noise term (not for noise at the end, which is not in the paper).
+        ``"whole-run"`` or ``"per-epoch"``, both with the corrected noise term, or ``"published"``: epochs composed,
+        with the published noise term (not for noise at the end, which is not in the paper).
     distance, lipschitz, smoothness, deviation
         R, G, L and s in [1e-30, 1e30].
     """
     _require_accounting(algorithm, accounting)
     n, d = checks.integer("samples", samples, 1), checks.integer("dimension", dimension, 1)
     eps = checks.real("epsilon", epsilon, _POSITIVE)
-    radius, g, smooth, s = (
-        checks.real(name, value, _POSITIVE)
-        for name, value in (
-            ("distance", distance),
-            ("lipschitz", lipschitz),
-            ("smoothness", smoothness),
-            ("deviation", deviation),
-        )
+    radius = checks.real("distance", distance, _POSITIVE)
+    g = checks.real("lipschitz", lipschitz, _POSITIVE)
+    smooth = checks.real("smoothness", smoothness, _POSITIVE)
+    s = checks.real("deviation", deviation, _POSITIVE)
+    total = table_amplification(
+        algorithm, samples=n, epochs=epochs, private_share=private_share, whole_run=accounting == "whole-run"
     )
-    total = amplification(algorithm, n, epochs, private_share=private_share, whole_run=accounting == "whole run")
     ell = 1 + math.log(epochs)
     energy = d * 2 * g**2 * total / published_rho(eps, delta)
-    a, b, c = radius**2 / (n * epochs), 2 * ell * energy, 10 * ell * n**2 * s**2 * smooth
+    a = radius**2 / (n * epochs)
+    b = 2 * ell * energy
+    c = 10 * ell * n**2 * s**2 * smooth
     if accounting == "published":
-        b, c = 0.0, c + 12 * ell * n * smooth * energy
+        b = 0.0
+        c += 12 * ell * n * smooth * energy
     elif algorithm == "Noise at the end":
         b /= n
     else:
         c += 10 * ell * n * smooth * energy
-    eta = min(_stationary_point(a, b, c), 1 / (2 * n * smooth * math.sqrt(10 * ell)))
-    return TunedRun(eta, a / eta + b * eta + c * eta**2)
-
-
-def _stationary_point(a: float, b: float, c: float) -> float:
-    """Of a/η + bη + cη² on η > 0: the root of 2cη³ + bη² = a, by Newton's method from above."""
-    eta = a ** (1 / 3) / (2 * c) ** (1 / 3)
-    for _ in range(200):
-        step = ((2 * c * eta + b) * eta * eta - a) / ((6 * c * eta + 2 * b) * eta)
-        eta -= step
-        if step <= 1e-15 * eta:
-            break
-    return eta
+    return BoundCoefficients(a, b, c, 1 / (2 * n * smooth * math.sqrt(10 * ell)))
 
 
 def leading_rate(
-    algorithm: str,
+    algorithm: Algorithm,
+    *,
     samples: int,
     dimension: int,
     epsilon: float,
-    *,
     private_share: float = 1.0,
-    accounting: str = "whole run",
+    accounting: TableAccounting = "whole-run",
 ) -> float:
     """The privacy term of the rate, up to constants and logarithms: an entry of the table of the module.
 
     Parameters
     ----------
     algorithm, samples, dimension, epsilon, private_share, accounting
-        As for ``tuned_run``.
+        As for ``bound_coefficients``.
     """
-    name = checks.choice("algorithm", algorithm, ALGORITHMS)
+    name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
     n, p = checks.integer("samples", samples, 1), checks.real("private_share", private_share, "(0, 1]")
     ratio = math.sqrt(checks.integer("dimension", dimension, 1)) / checks.real("epsilon", epsilon, _POSITIVE)
     used = p if name in ("Priv-Pub", "Pub-Priv") else 1.0
     _require_accounting(name, accounting)
-    if accounting == "whole run" or name == "Noise at the end":
+    if accounting == "whole-run" or name == "Noise at the end":
         return math.sqrt(used) * ratio / n
     spread = used / n / ((1 - p) * n + 1 if name == "Interleaved" else 1.0)
     return (spread * ratio**2) ** (2 / 3) if accounting == "published" else math.sqrt(spread) * ratio

@@ -2,11 +2,12 @@
 
 If the first n_d steps of an epoch use private records and the others public ones, the epoch follows a surrogate of the
 objective, and H, the objective less the surrogate, has the gradient v_n/n with v_i as in ``dissimilarity``.  The
-theorem takes constants C_i² >= sup E ‖v_i(z)‖² over the points z that it visits, here a ball ‖z‖ <= r, and the
-smoothness of H.
+theorem takes constants C_i² >= sup E ‖v_i(z)‖² over the points z that it visits, and the smoothness of H.  These
+points are random: averages of x* and of iterates at the starts of epochs.  Here E ‖z‖² <= r² is what bounds them.  The
+supremum is that over the ball ‖z‖ <= r: the maxima of a quadratic over both have the same Lagrange dual, without a gap.
 
 ============  ====================================================================  ===================================
-loss          dissimilarities over the ball                                         smoothness of H
+loss          dissimilarities for E ‖z‖² <= r²                                       smoothness of H
 ============  ====================================================================  ===================================
 mean          exact: v_i does not depend on z                                       0
 ridge         exact: a convex quadratic, maximal where its multiplier λ solves      (2/n) max of the norms of AᵀA, or
@@ -21,15 +22,21 @@ Jiang, Sharma, Wu and Joshi, 2026: Assumptions 3.5 and 3.6, Section 5, Table 3.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Literal
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.empirical_risk import Task
-from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
+from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants, RegulariserKind
 from corrnoise.theory.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
-from corrnoise.theory.shuffled_gradients.schedules import Schedule
+from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
+
+_ROUNDING = 1e-9  #: relative, of norms
+_OPTIMALITY = 1e-6  #: of a minimiser, relative to the gradients of single records
 
 
 def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> float:
@@ -67,8 +74,10 @@ def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> fl
     return dual(high) * (1 + 1e-13)
 
 
-def dissimilarities(task: Task, private_samples: int, *, radius: float, order: str = "reshuffled") -> Array:
-    """C_i² for i = n_d + 1, …, n: suprema of E ‖v_i(z)‖² over ‖z‖ <= r, exact or upper bounds (see the module).
+def dissimilarities(
+    task: Task, private_samples: int, *, radius: float, order: Literal["reshuffled", "given"] = "reshuffled"
+) -> Array:
+    """C_i² for i = n_d + 1, …, n: suprema of E ‖v_i(z)‖² over z with E ‖z‖² <= r² (see the module).
 
     Parameters
     ----------
@@ -77,7 +86,7 @@ def dissimilarities(task: Task, private_samples: int, *, radius: float, order: s
     private_samples
         n_d, steps of the epoch that use private records, 0 <= n_d <= n.
     radius
-        r >= 0 of a ball that holds x* and the iterates.
+        r >= 0, which bounds the root mean square norm of the points z, and hence also the norm of fixed ones.
     order
         ``"reshuffled"``: over a fresh permutation; ``"given"``: for the private records as they stand.
 
@@ -86,51 +95,77 @@ def dissimilarities(task: Task, private_samples: int, *, radius: float, order: s
     Shape (n − n_d,); empty for n_d = n.
     """
     count = _public_steps(task, private_samples)
-    n = len(task.features)
     order = checks.choice("order", order, ("reshuffled", "given"))
     r = checks.real("radius", radius, "[0, 1e100]")
     if count == 0:
         return np.empty(0)
-    a, y = task.features, task.targets
-    p, q = task.public_features[:count], task.public_targets[:count]
-    if task.loss.name == "mean":
-        return _second_moments(-a, -p, order)
-    if task.loss.name == "logistic":
-        lengths, public = np.linalg.norm(a, axis=1), np.linalg.norm(p, axis=1)
-        private = np.sort(lengths)[::-1] if order == "reshuffled" else lengths[n - count :]
-        return np.square(np.cumsum(private[:count]) + np.cumsum(public))
-    # Gradients 2 a aᵀz − 2 y a: v_i is affine in z, and E ‖v_i‖² a quadratic.
-    private, public = a[n - count :], p
+    return _DISSIMILARITIES[task.loss.name](task, count, r, order == "reshuffled")
+
+
+def _of_means(task: Task, count: int, radius: float, reshuffled: bool) -> Array:
+    """Gradients z − a: v_i does not depend on z."""
+    private, public = -task.features, -task.public_features[:count]
+    if reshuffled:
+        return reshuffled_dissimilarity(private, public)
+    return np.asarray(np.square(np.cumsum(private[len(private) - count :] - public, axis=0)).sum(axis=1))
+
+
+def _of_logistic_losses(task: Task, count: int, radius: float, reshuffled: bool) -> Array:
+    """Gradients are shorter than the features; of a permutation the longest count."""
+    lengths = np.linalg.norm(task.features, axis=1)
+    private = np.sort(lengths)[::-1] if reshuffled else lengths[lengths.size - count :]
+    public = np.linalg.norm(task.public_features[:count], axis=1)
+    return np.asarray(np.square(np.cumsum(private[:count]) + np.cumsum(public)))
+
+
+def _of_squares(task: Task, count: int, radius: float, reshuffled: bool) -> Array:
+    """Gradients 2 a aᵀz − 2 y a: v_i is affine in z, and E ‖v_i‖² a quadratic."""
+    moments = _reshuffled_squares if reshuffled else _given_squares
+    return np.array(
+        [
+            quadratic_maximum((matrix + matrix.T) / 2, vector, radius) + constant
+            for matrix, vector, constant in moments(task, count)
+        ]
+    )
+
+
+def _public_squares(task: Task, count: int) -> Iterator[tuple[int, Array, Array]]:
+    """m, and the sums of 2 a aᵀ and of 2 y a over the first m public records, for m = 1, …, ``count``."""
+    a, y = task.public_features, task.public_targets
+    slope, offset = np.zeros((a.shape[1],) * 2), np.zeros(a.shape[1])
+    for k in range(count):
+        slope = slope + 2 * np.outer(a[k], a[k])
+        offset = offset + 2 * y[k] * a[k]
+        yield k + 1, slope, offset
+
+
+def _given_squares(task: Task, count: int) -> Iterator[tuple[Array, Array, float]]:
+    """Q, b and c of ‖v_i(z)‖² = zᵀQz + 2bᵀz + c, for the last ``count`` private records in their order."""
+    a, y = task.features[-count:], task.targets[-count:]
+    for m, slope, offset in _public_squares(task, count):
+        tilt, level = slope - 2 * a[:m].T @ a[:m], offset - 2 * a[:m].T @ y[:m]
+        yield tilt.T @ tilt, -(tilt.T @ level), float(level @ level)
+
+
+def _reshuffled_squares(task: Task, count: int) -> Iterator[tuple[Array, Array, float]]:
+    """Q, b and c of E ‖v_i(z)‖² over a permutation: the bias, and m (n − m)/(n − 1) times the variance."""
+    a, y, n = task.features, task.targets, len(task.features)
     mean, shift = 2 / n * a.T @ a, 2 / n * a.T @ y
     squares = 4 / n * np.square(a).sum(axis=1)
-    spread = (
-        (a.T * squares) @ a - mean @ mean,
-        a.T @ (squares * y) - mean @ shift,
-        float(squares @ y**2 - shift @ shift),
-    )
-    slope, offset = np.zeros_like(mean), np.zeros_like(shift)
-    found = np.empty(count)
-    for k in range(count):
-        slope += 2 * np.outer(public[k], public[k])
-        offset += 2 * q[k] * public[k]
-        m, share = k + 1, 0.0
-        if order == "reshuffled":
-            tilt, level, share = slope - m * mean, offset - m * shift, m * (n - m) / max(n - 1, 1)
-        else:
-            rows = private[:m]
-            tilt, level = slope - 2 * rows.T @ rows, offset - 2 * rows.T @ y[n - count : n - count + m]
-        quadratic = tilt.T @ tilt + share * spread[0]
-        quadratic = (quadratic + quadratic.T) / 2  # where it all but vanishes, rounding is all that is left
-        found[k] = quadratic_maximum(quadratic, -(tilt.T @ level + share * spread[1]), r)
-        found[k] += level @ level + share * spread[2]
-    return found
+    variance = (a.T * squares) @ a - mean @ mean
+    covariance = a.T @ (squares * y) - mean @ shift
+    spread = float(squares @ y**2 - shift @ shift)
+    for m, slope, offset in _public_squares(task, count):
+        share = m * (n - m) / max(n - 1, 1)
+        tilt, level = slope - m * mean, offset - m * shift
+        yield (
+            tilt.T @ tilt + share * variance,
+            -(tilt.T @ level + share * covariance),
+            float(level @ level) + share * spread,
+        )
 
 
-def _second_moments(private: Array, public: Array, order: str) -> Array:
-    """E ‖v_i‖² of gradients that do not depend on z."""
-    if order == "reshuffled":
-        return reshuffled_dissimilarity(private, public)
-    return np.asarray(np.square(np.cumsum(private[len(private) - len(public) :] - public, axis=0)).sum(axis=1))
+_DISSIMILARITIES = {"mean": _of_means, "ridge": _of_squares, "logistic": _of_logistic_losses}
 
 
 def _public_steps(task: Task, private_samples: int) -> int:
@@ -169,17 +204,15 @@ def epoch_smoothness(task: Task, private_samples: int) -> tuple[float, float]:
     return float(used.mean()), float(used.max())
 
 
-def convergence_run(
+def convergence_constants(
     task: Task,
-    schedule: Schedule,
+    run: ShuffledGradients,
     minimiser: ArrayLike,
     *,
-    learning_rate: float,
     noise_std: float,
     radius: float,
-    order: str = "reshuffled",
     start: ArrayLike | None = None,
-) -> ShuffledRun:
+) -> ConvergenceConstants:
     """The constants of a run on a task, for the convergence theorem.
 
     β is what the regulariser has to spare, μ_ψ − L_H; a regulariser that is a ball supplies its diameter instead.  The
@@ -187,36 +220,54 @@ def convergence_run(
 
     Parameters
     ----------
-    task, schedule
-        What is minimised, and how.  Noise is at every step or at the end of the epochs.
+    task
+        What is minimised.
+    run
+        How.  Nothing is clipped, noise is at every step or at the end of the epochs, and there is one learning rate.
     minimiser
-        x*, shape (d,).
-    learning_rate, noise_std
-        η > 0, and σ >= 0 of the noise that is added to gradients.
+        x*, shape (d,); its optimality is checked.
+    noise_std
+        σ >= 0 of the noise that is added to gradients.
     radius
-        r >= 0 of a ball around 0 that holds x* and the iterates.
-    order
-        ``"reshuffled"`` or ``"given"``.
+        r >= 0: ‖x*‖ and the root mean square norms of the iterates at the starts of epochs are at most r.  Gaussian
+        noise leaves every ball, so it is the mean square that counts.  Within a regulariser's ball its strength is such
+        a bound; otherwise it is an assumption of the caller for ridge losses with public records, and nothing depends
+        on it for the other losses.  (Published G.3 uses r as a bound of E ‖x‖_∞.)
     start
         x_1, shape (d,); zero if None.
 
     Raises
     ------
     ValueError
-        Noise stands elsewhere, or nothing is left for β where the theorem needs it.
+        An assumption of the theorem is not met, ``minimiser`` is no minimiser, or ``radius`` is too small for x*, for
+        x_1 or for the regulariser's ball.
     """
+    schedule = checks.instance("run", run, ShuffledGradients).schedule
     checks.instance("task", task, Task).require_records(schedule)
     if schedule.placement not in ("every", "end"):
-        raise ValueError(f"schedule must have its noise at every step or at the end, got {schedule.placement!r}")
-    (n, d), psi = task.features.shape, task.regulariser
-    eta, r = checks.real("learning_rate", learning_rate, "(0, 1e100]"), checks.real("radius", radius, "[0, 1e100]")
+        raise ValueError(f"run must have its noise at every step or at the end, got {schedule.placement!r}")
+    if run.public_learning_rate not in (None, run.learning_rate):
+        raise ValueError(
+            f"public_learning_rate must be learning_rate = {run.learning_rate!r}, got {run.public_learning_rate!r}"
+        )
+    if run.clipping != "none":
+        raise ValueError(f"clipping must be 'none' for the theorem, got {run.clipping!r}")
+    if run.order == "shuffled once" and bool((schedule.private < schedule.samples).any()):
+        raise ValueError("order must be 'given' or 'reshuffled' with public records, got 'shuffled once'")
+    order: Literal["given", "reshuffled"] = "given" if run.order == "given" else "reshuffled"
+    (n, d), psi, eta = task.features.shape, task.regulariser, run.learning_rate
     best = checks.shaped("minimiser", minimiser, (d,))
     x = np.zeros(d) if start is None else checks.shaped("start", start, (d,))
+    r = checks.real("radius", radius, "[0, 1e100]")
+    _require_minimiser(task, best)
+    ball = psi.name == "ball"
+    largest = max(float(np.linalg.norm(best)), float(np.linalg.norm(x)), psi.strength if ball else 0.0)
+    if r < largest * (1 - _ROUNDING):
+        raise ValueError(f"radius must be at least {largest!r}, for x*, x_1 and a ball, got {r!r}")
     counts = schedule.private.tolist()
     kinds = {c: dissimilarities(task, c, radius=r, order=order) for c in set(counts)}
     smoothness = {c: epoch_smoothness(task, c) for c in kinds}
     spare = psi.strong_convexity - max(difference_smoothness(task, c) for c in kinds)
-    ball = psi.name == "ball"
     total = np.array([float(np.sqrt(kinds[c][-1])) if c < n else 0.0 for c in counts])
     if total.any() and spare <= 0 and not ball:
         raise ValueError(
@@ -225,7 +276,7 @@ def convergence_run(
     if ball and task.loss.name == "ridge" and order == "reshuffled" and any(0 < c < n for c in kinds):
         raise ValueError("order must be 'given' for ridge losses in a ball: the worst point depends on the permutation")
     gradients = task.loss.gradients(best, task.features, task.targets)
-    return ShuffledRun(
+    return ConvergenceConstants(
         samples=n,
         epochs=schedule.epochs,
         dimension=d,
@@ -241,6 +292,21 @@ def convergence_run(
         partial_dissimilarity=np.array([float(kinds[c][:-1].sum()) / n for c in counts]),
         beta=max(spare, 0.0) if total.any() else 0.0,
         diameter=2 * psi.strength if ball else None,
-        regulariser={"lasso": "lasso", "ball": "projection"}.get(psi.name, "smooth"),
+        regulariser=_THEOREMS.get(psi.name, "smooth"),
         size=r + eta * n * psi.strength if psi.name == "lasso" else 0.0,
     )
+
+
+_THEOREMS: dict[str, RegulariserKind] = {"lasso": "lasso", "ball": "projection"}
+
+
+def _require_minimiser(task: Task, x: Array) -> None:
+    """That x = prox(x − ∇F(x)) to 1e-6 of the gradients of single records."""
+    gradients = task.loss.gradients(x, task.features, task.targets)
+    residual = float(np.linalg.norm(x - task.regulariser.prox(x - gradients.mean(axis=0), 1.0)))
+    scale = float(np.linalg.norm(gradients, axis=1).max()) + float(np.linalg.norm(x))
+    if residual > _OPTIMALITY * scale:
+        raise ValueError(
+            "minimiser must minimise the objective of the task, got a point x where the norm of "
+            f"x - prox(x - gradient) is {residual!r}"
+        )

@@ -1,4 +1,4 @@
-"""``corrnoise check``: the claims of the papers, checked afresh, as a table, in detail or as JSON."""
+"""``corrnoise check``: check the claims of the papers, and print a table, details or JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COLOURS = {"holds": "32", "holds corrected": "33", "false": "31", "not checkabl
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the arguments of the command."""
     claims.add_arguments(parser)
     parser.add_argument("--list", action="store_true", help="list the claims as recorded and stop")
     parser.add_argument(
@@ -90,7 +90,7 @@ def _listing(chosen: Sequence[Claim], as_json: bool) -> str:
 
 
 def _report(outcomes: Sequence[Outcome], *, detailed: bool, terminal: bool) -> str:
-    """A table with a reason for each verdict, or details of each claim; then a legend and one line that sums up."""
+    """A table with a reason for each verdict, or details of each claim; then a legend and a summary line."""
     width = max(shutil.get_terminal_size((100, 24)).columns, 60)
     coloured = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     if detailed or len(outcomes) <= _DETAILED:
@@ -141,13 +141,13 @@ def _summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def _wrapped(title: str, text: str, width: int, indent: str = "  ") -> list[str]:
-    """A titled text on lines of ``width`` characters at most."""
+    """A text with a title, wrapped to ``width`` characters."""
     first = f"{indent}{title:<18}"
     return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first))
 
 
 def _details(outcome: Outcome, width: int, coloured: bool) -> str:
-    """Everything that is known of one claim."""
+    """All information about one claim."""
     from corrnoise.paper_checks.machinery import wording
     from corrnoise.paper_checks.machinery.mathematics import plain
 

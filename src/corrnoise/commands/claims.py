@@ -1,4 +1,4 @@
-"""The common part of ``check`` and ``report``: their options, the bar, and the exit status."""
+"""The common part of ``check`` and ``report``: options, the run with its progress bar, and the exit status."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _evidence(text: str) -> str:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare which claims are meant, and how they are checked."""
+    """Declare the arguments that select claims, and those that say how they are checked."""
     parser.add_argument(
         "names",
         metavar="PAPER|CLAIM",
@@ -59,17 +59,17 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--jobs",
         type=jobs,
         metavar="N",
-        help="claims at a time (default: 1 for a few claims, else -1, one a core)",
+        help="number of processes; -1: one for each core (default: 1 for a few claims, otherwise -1)",
     )
 
 
 def selected(arguments: Namespace) -> tuple[Claim, ...]:
-    """The claims that are meant; remarks on names that mean many go to standard error.
+    """The selected claims; remarks on names that mean many claims go to standard error.
 
     Raises
     ------
     ValueError
-        There are none.
+        No claim is selected.
     """
     from corrnoise.paper_checks import papers
     from corrnoise.paper_checks.machinery.selection import select
@@ -81,12 +81,12 @@ def selected(arguments: Namespace) -> tuple[Claim, ...]:
     chosen = tuple(claim for claim in chosen if not verdicts or claim.recorded in verdicts)
     chosen = tuple(claim for claim in chosen if not evidence or claim.evidence in evidence)
     if not chosen:
-        raise ValueError("no claim has the verdict and the evidence asked for")
+        raise ValueError("no claim has the requested verdict and evidence")
     return chosen
 
 
 def checked(claims: Sequence[Claim], arguments: Namespace) -> list[Outcome]:
-    """The outcomes of the checks, in the order of the claims, with a bar meanwhile."""
+    """The outcomes of the checks, in the order of the claims; a bar shows the progress."""
     from corrnoise.paper_checks.machinery import running
 
     found: dict[int, Outcome] = {}
@@ -107,7 +107,7 @@ def _bar(done: int, total: int) -> str:
 
 
 def output_path(output: str) -> Path:
-    """The file to write, which is refused before the work begins rather than after it."""
+    """The file to write; raise ``OSError`` before the work begins if it cannot be written."""
     path = Path(output)
     if path.is_dir() or not path.parent.is_dir():
         raise OSError(f"--output must be a file in an existing folder, got {output}")
@@ -115,7 +115,7 @@ def output_path(output: str) -> Path:
 
 
 def exit_status(outcomes: Sequence[Outcome]) -> int:
-    """1 if an outcome is not as recorded, and then a line on standard error for each; else 0."""
+    """0 if all outcomes are as recorded, otherwise 1, with a line on standard error for each that is not."""
     failures = [outcome for outcome in outcomes if not outcome.agrees]
     for outcome in failures:
         print(f"corrnoise: disagrees: {outcome.claim.paper}, {outcome.claim.name}: {outcome.reason}", file=sys.stderr)

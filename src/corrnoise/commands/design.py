@@ -60,6 +60,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     run = parser.add_argument_group("the run")
     run.add_argument("--steps", **count, help="number of steps (default: any number, which takes a little more noise)")
     run.add_argument(
+        "--max-participations", **count, default=1, help="steps in which one example takes part, at most (default: 1)"
+    )
+    run.add_argument(
+        "--min-sep", **count, default=1, help="steps between two of them, j - i for the steps i and j (default: 1)"
+    )
+    run.add_argument(
         "--initial-offset", **number, help="distance of the start to the minimum, in each eigendirection (default: 0)"
     )
     run.add_argument(
@@ -89,6 +95,8 @@ def run(arguments: Namespace) -> int:
             delta=arguments.delta,
             rho=arguments.rho,
             steps=arguments.steps,
+            min_sep=arguments.min_sep,
+            max_participations=arguments.max_participations,
             clip_norm=arguments.clip_norm,
             adjacency=arguments.adjacency,
             initial_offset=0.0 if arguments.initial_offset is None else arguments.initial_offset,
@@ -108,6 +116,7 @@ def run(arguments: Namespace) -> int:
 _NAMES = (
     *("eigenvalues", "data", "dimension", "decay", "strong_convexity", "smoothness", "learning_rate", "residual_std"),
     *("kurtosis", "gradient_noise_std", "rho", "epsilon", "delta", "clip_norm", "adjacency", "steps"),
+    *("min_sep", "max_participations"),
     *("initial_offset", "tune_learning_rate", "tolerance"),
 )
 

@@ -7,6 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from corrnoise.commands.options import jobs
+from corrnoise.commands.tables import aligned
 from corrnoise.support.progress import progress_line
 
 SUMMARY = "draw the papers' figures from exact formulas and simulations, as PDF, PNG and CSV"
@@ -31,6 +32,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="DIR", default="corrnoise-figures", help="folder for the files (default: %(default)s)"
     )
+    parser.add_argument(
+        "--download", action="store_true", help="fetch the paper's data sets for figures that are drawn on stand-ins"
+    )
     parser.add_argument("--no-simulation", action="store_true", help="draw the exact curves only")
     parser.add_argument("--full", action="store_true", help="simulate with ten seeds and four times the steps")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the simulated markers (default: 0)")
@@ -50,8 +54,10 @@ def run(arguments: Namespace) -> int:
     from corrnoise.figures.publication import publish
     from corrnoise.figures.simulation import THOROUGH, SimulationRun
 
-    everything = arguments.all or arguments.list
-    names = list(dict.fromkeys(arguments.names)) or [name for name in NAMES if everything or name not in COMPANIONS]
+    if arguments.list:
+        print(*aligned([(name, f"{(one := paper_figure(name)).source}: {one.title}") for name in NAMES]), sep="\n")
+        return 0
+    names = list(dict.fromkeys(arguments.names)) or [name for name in NAMES if arguments.all or name not in COMPANIONS]
     run = SimulationRun(
         Path(arguments.output, "simulations"),
         arguments.seed,
@@ -59,12 +65,17 @@ def run(arguments: Namespace) -> int:
         cluster=arguments.cluster,
         **(THOROUGH if arguments.full else {}),
     )
+    simulated_here = [name for name in names if (one := paper_figure(name)).simulate and not one.on_cluster]
+    if arguments.cluster and not arguments.no_simulation and simulated_here:
+        raise ValueError(
+            f"--cluster must be left out for {', '.join(simulated_here)}, which this machine simulates: draw "
+            f"{'it' if len(simulated_here) == 1 else 'them'} in a run of its own, or give --no-simulation"
+        )
     failures: list[str] = []
     for number, name in enumerate(names, start=1):
         figure = paper_figure(name)
-        if arguments.list:
-            print(f"{name:<26} {figure.source}: {figure.title}")
-            continue
+        if arguments.download and figure.on_original_data is not None:
+            figure = figure.on_original_data()
         with progress_line() as show, parallel_config(n_jobs=arguments.jobs):
             show(f"{name} ({number} of {len(names)}) ...")
             try:
@@ -77,9 +88,18 @@ def run(arguments: Namespace) -> int:
             if figure.simulate and not arguments.no_simulation:
                 simulated, failed = figure.simulate(run)
                 data, failures = data + simulated, [*failures, *failed]
+            before = _contents(Path(arguments.output), name)
             paths = publish(figure, arguments.output, data)
             report = figure.report(data)
+        for path in paths:
+            if path.name in before and path.read_bytes() != before[path.name]:
+                print(f"corrnoise: replaced: {path}, which was different", file=sys.stderr)
         print(f"{name}: {figure.source}, {figure.title}\n", *paths, f"\n{report}\n", sep="\n")
     for failure in failures:
         print("corrnoise: error:", failure, file=sys.stderr)
     return 1 if failures else 0
+
+
+def _contents(folder: Path, name: str) -> dict[str, bytes]:
+    """What the files of a figure hold now, by name."""
+    return {path.name: path.read_bytes() for path in folder.glob(f"{name}.*") if path.is_file()}

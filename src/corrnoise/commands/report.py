@@ -1,4 +1,4 @@
-"""``corrnoise report``: the claims of the papers, checked afresh, with the figures, as one self-contained page."""
+"""``corrnoise report``: check the claims of the papers and write one self-contained page, with the figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLE = "corrnoise report --output ledger.html"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the arguments of the command."""
     claims.add_arguments(parser)
     parser.add_argument("--no-figures", action="store_true", help="leave the figures out")
     parser.add_argument(

@@ -5,8 +5,6 @@ Eigenvalues are λ_k = k^−a, k = 1, …, d; a is the decay.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import sys
 import warnings
@@ -16,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from corrnoise.commands.options import jobs
+from corrnoise.commands.options import jobs, names_as_typed
 from corrnoise.commands.tables import aligned
 
 if TYPE_CHECKING:
@@ -29,6 +27,8 @@ EXAMPLE = (
     "corrnoise simulate --dimension 128 --decay 1 --learning-rate 0.02 --noise dpsgd nu-ftrl"
     " --steps 20000 --chains 8 --seeds 10 --jobs 2 --output sweep"
 )
+LARGEST_DIMENSION = 1_000_000  #: for which the exact errors take about a minute each
+LARGEST_POINT = 1e13  #: steps x chains x dimension of a point, about half a day on one core
 _KURTOSIS = {"gaussian": 3.0, "uniform": 1.8, "signs": 1.0}
 
 Setting = tuple[int, float, float, str]  # dimension, decay, learning rate, noise
@@ -114,27 +114,35 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="corrnoise-simulations",
         help="folder for results.csv and the finished points, which are not computed again (default: %(default)s)",
     )
+    parser.add_argument("--force", action="store_true", help="replace a results.csv that holds other points")
 
 
 def run(arguments: Namespace) -> int:
     """Sweep over the grid, write ``results.csv``, print the errors averaged over the seeds."""
     from corrnoise.simulations.sweeps.running import grid, sweep
+    from corrnoise.support.csv_tables import table_text
     from corrnoise.support.files import write_whole
+    from corrnoise.support.progress import progress_line
     from corrnoise.theory.numerics.checks import integer
     from corrnoise.theory.problems.quadratic import LinearRegression, power_law
 
     inputs, kurtosis = arguments.inputs
-    seeds = range(integer("--seeds", arguments.seeds, 1))
     options = {name: getattr(arguments, name) for name in ("steps", "chains", "rho", "clip_norm", "clip")}
     settings, points = [], []
-    for d, decay, rate, (name, noise) in product(
-        arguments.dimension, arguments.decay, arguments.learning_rate, arguments.noise
-    ):
-        problem = LinearRegression(power_law(d, decay), rate, arguments.residual_std, kurtosis=kurtosis)
-        label = f"dimension {d}, decay {decay:g}, learning rate {rate:g}"
-        points += grid({label: problem}, {name: noise}, seeds, inputs=inputs, **options)
-        settings.append((d, decay, rate, name))
+    with names_as_typed("seeds", "dimension", "decay", "learning_rate", "residual_std", *options):
+        seeds = range(integer("seeds", arguments.seeds, 1))
+        for d in arguments.dimension:
+            _check_size(integer("dimension", d, 1), arguments.steps, arguments.chains)
+        for d, decay, rate, (name, noise) in product(
+            arguments.dimension, arguments.decay, arguments.learning_rate, arguments.noise
+        ):
+            problem = LinearRegression(power_law(d, decay), rate, arguments.residual_std, kurtosis=kurtosis)
+            label = f"dimension {d}, decay {decay:g}, learning rate {rate:g}"
+            points += grid({label: problem}, {name: noise}, seeds, inputs=inputs, **options)
+            settings.append((d, decay, rate, name))
     folder = Path(arguments.output)
+    if not arguments.force:
+        _keep_other_results(folder / "results.csv", {point.key for point in points})
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: print(f"corrnoise: warning: {message}", file=sys.stderr)
@@ -143,14 +151,46 @@ def run(arguments: Namespace) -> int:
         print(f"corrnoise: finished points are kept in {folder}; the same command continues", file=sys.stderr)
         raise
     groups = [outcomes[first : first + len(seeds)] for first in range(0, len(outcomes), len(seeds))]
-    rows = [row for pair in zip(settings, groups, strict=True) for row in _rows(*pair)]
-    write_whole(folder / "results.csv", _csv(rows))
+    with progress_line() as show:
+        show("exact errors")
+        rows = [row for pair in zip(settings, groups, strict=True) for row in _rows(*pair)]
+    write_whole(folder / "results.csv", table_text(list(rows[0]), (row.values() for row in rows)))
     _print_table([_averages(*pair) for pair in zip(settings, groups, strict=True)])
     print(f"\n{folder / 'results.csv'}")
     failures = [outcome.error for outcome in outcomes if outcome.error]
     for failure in failures:
         print(f"corrnoise: failed: {failure}", file=sys.stderr)
     return 1 if failures else 0
+
+
+def _check_size(dimension: int, steps: int, chains: int) -> None:
+    """Refuse points that no core finishes in a day."""
+    if dimension > LARGEST_DIMENSION:
+        raise ValueError(f"dimension must be at most {LARGEST_DIMENSION}, got {dimension}")
+    if dimension * steps * chains > LARGEST_POINT:
+        most = int(LARGEST_POINT / dimension / max(chains, 1))
+        raise ValueError(
+            f"steps must be at most {most} for {chains} chains in {dimension} dimensions, which take half a day a "
+            f"point, got {steps}"
+        )
+
+
+def _keep_other_results(path: Path, keys: set[str]) -> None:
+    """Refuse to replace a table that holds other points, or that is something else."""
+    from corrnoise.support.csv_tables import read_table
+
+    try:
+        columns, rows = read_table(path)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        columns, rows = [], []
+    place = columns.index("key") if "key" in columns else -1
+    if place < 0 or not {row[place] for row in rows if len(row) > place} <= keys:
+        raise FileExistsError(
+            f"--output must hold no results of other points, got {path}: choose another folder, or give --force to "
+            "replace it"
+        )
 
 
 def _exact(outcome: Outcome) -> float:
@@ -183,14 +223,6 @@ def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, A
         row["clipped_fraction"] = found and found.clipped_fraction
         row["effective_sample_size"] = found and found.effective_sample_size
         yield row | {"key": point.key, "error": outcome.error}
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _averages(setting: Setting, outcomes: Sequence[Outcome]) -> list[str]:

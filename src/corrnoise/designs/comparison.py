@@ -28,6 +28,7 @@ import numpy as np
 
 from corrnoise.designs.covered_noise import CoveredNoise
 from corrnoise.support.serialise import plain
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
@@ -167,17 +168,23 @@ def compare(design: CoveredNoise, progress: Progress | None = None) -> Compariso
 # -- quadratic problems ------------------------------------------------------------------------------------------------
 
 
-def alternatives(budget: dict[str, Any]) -> dict[str, Callable[[QuadraticProblem], ToeplitzNoise]]:
-    """The noises that are compared, by name, as functions of the problem."""
-    from corrnoise.solvers.optimal_noise import optimal_noise
-    from corrnoise.solvers.tuning import best_damping, best_nu
+def several(run: Participation | None) -> Participation | None:
+    """The run if examples take part several times in it, else None: γ_∞ then sets the noise of stationary errors."""
+    return None if run is None or run.single else run
+
+
+def alternatives(
+    budget: dict[str, Any], horizon: Participation | None
+) -> dict[str, Callable[[QuadraticProblem], ToeplitzNoise]]:
+    """The noises that are compared, by name, as functions of the problem; ``horizon`` as from ``several``."""
+    from corrnoise.solvers.tuning import best_damping, best_noise, best_nu
 
     return {
         SGD: lambda problem: DPSGD(),
         ANTI: lambda problem: AntiPGD(best_damping(problem)),
         FTRL: lambda problem: NuFTRL(float(problem.rates.min())),
-        BEST_FTRL: lambda problem: NuFTRL(best_nu(problem, **budget)),
-        DESIGN: lambda problem: optimal_noise(problem, **budget),
+        BEST_FTRL: lambda problem: NuFTRL(best_nu(problem, horizon=horizon, **budget)),
+        DESIGN: lambda problem: best_noise(problem, horizon=horizon, **budget),
     }
 
 
@@ -186,10 +193,13 @@ def _quadratic_rows(design: CoveredNoise, problem: QuadraticProblem, show: Progr
     show("errors: the smallest of all noise")
     smallest = problem.optimal_error(**budget)
     rows = []
-    for method, noise_for in alternatives(budget).items():
+    horizon = several(design.run)
+    if horizon is not None:
+        smallest = problem.stationary_error(design.noise, horizon=horizon, **budget)
+    for method, noise_for in alternatives(budget, horizon).items():
         show(f"errors: {method}")
         noise = design.noise if method == DESIGN else noise_for(problem)
-        error = problem.stationary_error(noise, **budget)
+        error = problem.stationary_error(noise, horizon=horizon, **budget)
         row: dict[str, Any] = {"noise": noise, "final_error": _final_error(design, problem, noise)}
         tuned = _tuned(design, problem, method, noise_for, show)
         if tuned is not None:
@@ -197,18 +207,19 @@ def _quadratic_rows(design: CoveredNoise, problem: QuadraticProblem, show: Progr
         rows.append(Row(method, "exact", error, error / smallest, **row))
     if design.stream is not None:
         show(f"errors: {STREAM}")
-        error = problem.stationary_error(design.stream, **budget)
+        error = problem.stationary_error(design.stream, horizon=horizon, **budget)
         final = _final_error(design, problem, design.stream)
         rows.append(Row(STREAM, "exact", error, error / smallest, noise=design.stream, final_error=final))
-    least = problem.lower_bound(**budget)
-    rows.append(Row(BOUND, "lower bound", least, least / smallest))
+    if horizon is None:
+        least = problem.lower_bound(**budget)
+        rows.append(Row(BOUND, "lower bound", least, least / smallest))
     return _with_ratios(rows)
 
 
 def _final_error(design: CoveredNoise, problem: QuadraticProblem, noise: ToeplitzNoise) -> float | None:
     if design.steps is None:
         return None
-    run: dict[str, Any] = {"horizon": design.steps, "initial_offset": design.initial_offset}
+    run: dict[str, Any] = {"horizon": design.run, "initial_offset": design.initial_offset}
     return float(problem.learning_curve(noise, design.steps, **run, **design.budget)[-1])
 
 
@@ -230,7 +241,12 @@ def _tuned(
     show(f"errors: {method} at its own best learning rate")
     try:
         return best_learning_rate(
-            problem, design.steps, noise_for, initial_offset=design.initial_offset, **design.budget
+            problem,
+            design.steps,
+            noise_for,
+            initial_offset=design.initial_offset,
+            participation=design.run,
+            **design.budget,
         )
     except ValueError:  # the start is better than anything that can be reached at this budget
         return None

@@ -41,16 +41,16 @@ from corrnoise.designs.handover import (
     toeplitz_handover,
     transform_sensitivity,
 )
-from corrnoise.designs.participation import Participation
 from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, toeplitz_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import DTYPES
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import ADJACENCIES, safe_multiplier, zero_out_rho
+from corrnoise.theory.privacy import ADJACENCIES, Adjacency, safe_multiplier, zero_out_rho
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -61,7 +61,7 @@ PROBLEMS: dict[str, type[Problem]] = {
     kind.__name__: kind for kind in (LinearRegression, MeanEstimation, StronglyConvex)
 }
 FORMAT = "corrnoise.Design"
-VERSION = 2
+VERSION = 3
 
 
 @record
@@ -76,9 +76,10 @@ class CoveredNoise(Record):
     buffers: BufferForm | None = None
     rho: float = field(kw_only=True)
     steps: int | None = field(default=None, kw_only=True)
-    participation: Participation = field(default_factory=Participation, kw_only=True)
+    min_sep: int = field(default=1, kw_only=True)
+    max_participations: int = field(default=1, kw_only=True)
     clip_norm: float = field(default=1.0, kw_only=True)
-    adjacency: str = field(default="zero-out", kw_only=True)
+    adjacency: Adjacency = field(default="zero-out", kw_only=True)
     problem: Problem | None = field(default=None, kw_only=True)
     initial_offset: float | Array = field(default=0.0, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
@@ -95,13 +96,15 @@ class CoveredNoise(Record):
         self._set(
             rho=checks.real("rho", self.rho, SCALES),
             steps=None if self.steps is None else checks.integer("steps", self.steps, 1),
-            participation=checks.instance("participation", self.participation, Participation),
+            min_sep=checks.integer("min_sep", self.min_sep, 1),
+            max_participations=checks.integer("max_participations", self.max_participations, 1),
             clip_norm=checks.real("clip_norm", self.clip_norm, SCALES),
             adjacency=checks.choice("adjacency", self.adjacency, tuple(ADJACENCIES)),
             initial_offset=checked_offset(self.initial_offset, self.problem),
             notes=checked_notes(self.notes),
             metadata=MappingProxyType(checked_metadata(self.metadata)),
         )
+        checked_run(self.steps, self.min_sep, self.max_participations)
         for name, multiplier in (("noise", self.noise_multiplier), ("stream", self.stream_multiplier)):
             if not math.isfinite(multiplier or 0.0):
                 got = getattr(self, name)
@@ -110,6 +113,16 @@ class CoveredNoise(Record):
     def _key(self) -> tuple[Any, ...]:
         *rest, metadata = super()._key()
         return (*rest, json.dumps(dict(metadata), sort_keys=True))
+
+    @cached_property
+    def run(self) -> Participation | None:
+        """How often one example takes part in the run; None for once in a run of any length."""
+        return checked_run(self.steps, self.min_sep, self.max_participations)
+
+    @property
+    def participation_in_words(self) -> str:
+        """How often one example takes part, as it stands in reports."""
+        return (self.run or Participation(1)).in_words()
 
     # -- noise multipliers ---------------------------------------------------------------------------------------------
 
@@ -120,14 +133,14 @@ class CoveredNoise(Record):
         With a horizon it covers the rounding errors of ``NoiseStream(noise, …, steps=T)``.  Without one no program
         makes ``noise`` itself, and this is the multiplier of the ideal noise.
         """
-        if self.steps is None:
+        if self.run is None:
             return self.noise.noise_multiplier(self.rho, adjacency=self.adjacency)
-        return self._multiplier(transform_sensitivity(self.noise, self.steps))
+        return self._multiplier(transform_sensitivity(self.noise, self.run))
 
     @cached_property
     def stream_multiplier(self) -> float | None:
         """The same behind ``NoiseStream(stream, …)``; None without a stream."""
-        return None if self.stream is None else self._multiplier(stream_sensitivity(self.stream, self.steps))
+        return None if self.stream is None else self._multiplier(stream_sensitivity(self.stream, self.run))
 
     @cached_property
     def handover(self) -> tuple[Handover, ...]:
@@ -141,7 +154,7 @@ class CoveredNoise(Record):
     @property
     def reference(self) -> Reference:
         """The noise, run and rates that the forms are compared with."""
-        return reference(self.noise, self.steps, None if self.problem is None else self.problem.rates)
+        return reference(self.noise, self.run, None if self.problem is None else self.problem.rates)
 
     def multipliers(self, form: str) -> dict[str, float | None]:
         """The noise multipliers of a form by floating-point type; None where the form is refused.
@@ -161,7 +174,7 @@ class CoveredNoise(Record):
     @cached_property
     def toeplitz(self) -> ToeplitzForm | None:
         """Coefficients of ``noise`` and of its inverse up to the horizon; None without one."""
-        return None if self.steps is None else toeplitz_form(self.noise, self.steps)
+        return None if self.run is None else toeplitz_form(self.noise, self.run)
 
     @property
     def toeplitz_multiplier(self) -> float | None:
@@ -177,12 +190,18 @@ class CoveredNoise(Record):
         return self.largest_multiplier("buffers")
 
     def largest_multiplier(self, *forms: str) -> float | None:
-        """The noise multiplier that covers these forms in every type in which they hold; None where none holds."""
+        """The noise multiplier that covers these forms in every type in which they hold; None where none holds.
+
+        Parameters
+        ----------
+        *forms
+            Forms, as in ``multipliers``.
+        """
         held = [value for form in forms for value in self.multipliers(form).values() if value is not None]
         return max(held, default=None)
 
     def _multiplier(self, sensitivity: float) -> float:
-        """The noise multiplier for a sensitivity.  With more than one participation this is where they count."""
+        """The noise multiplier for a sensitivity."""
         return safe_multiplier(sensitivity, self.rho, self.adjacency)
 
     # -- errors --------------------------------------------------------------------------------------------------------
@@ -198,6 +217,15 @@ class CoveredNoise(Record):
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def checked_run(steps: int | None, min_sep: int, max_participations: int) -> Participation | None:
+    """The participation of a run; None for single participation in a run of any length."""
+    if steps is not None:
+        return Participation(steps, min_sep=min_sep, max_participations=max_participations)
+    if max_participations != 1:
+        raise ValueError(f"steps must be given for several participations, got {max_participations=}")
+    return None
 
 
 def checked_metadata(metadata: object) -> dict[str, Value]:

@@ -45,7 +45,8 @@ def _privacy(design: CoveredNoise) -> dict[str, Any]:
     names = ("rho", "clip_norm", "adjacency", "steps")
     return {
         **{name: getattr(design, name) for name in names},
-        "participation": design.participation.arguments(),
+        "min_sep": design.min_sep,
+        "max_participations": design.max_participations,
         "gaussian_noise_multiplier": gaussian_noise_multiplier(design.rho),
     }
 

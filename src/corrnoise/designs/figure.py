@@ -32,7 +32,7 @@ from corrnoise.designs.comparison import (
 )
 from corrnoise.designs.covered_noise import CoveredNoise, Problem
 from corrnoise.designs.report import report
-from corrnoise.figures.publication import PAGE_WIDTH, STYLE, Data, PaperFigure, Series, csv_text
+from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
@@ -118,7 +118,7 @@ def _learning(
     shown = _steps(design.steps, points)
 
     def curve(name: str, tuned: QuadraticProblem, noise: ToeplitzNoise, budget: dict[str, Any]) -> Series:
-        run: dict[str, Any] = {"horizon": design.steps, "initial_offset": design.initial_offset}
+        run: dict[str, Any] = {"horizon": design.run, "initial_offset": design.initial_offset}
         errors = tuned.learning_curve(noise, int(shown[-1]), **run, **budget)
         return Series("learning", name, "exact", shown.astype(float), errors[shown])
 
@@ -322,12 +322,5 @@ def picture(design: CoveredNoise, comparison: Comparison) -> PaperFigure:
 
 def write_picture(design: CoveredNoise, comparison: Comparison, folder: Path) -> None:
     """Write the picture to ``folder`` as PDF and PNG, and its data as CSV."""
-    import matplotlib
-
     figure = picture(design, comparison)
-    data = figure.data()
-    with matplotlib.rc_context(fname=STYLE):
-        drawing = draw(data)
-        drawing.savefig(folder / f"{figure.name}.pdf", metadata={"CreationDate": None})
-        drawing.savefig(folder / f"{figure.name}.png")
-    folder.joinpath(f"{figure.name}.csv").write_text(csv_text(figure, data), encoding="utf-8", newline="")
+    write_figure(figure, figure.data(), folder)

@@ -7,12 +7,11 @@ offset in the metadata, and had no participation and no notes; it is still read.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ import numpy as np
 from corrnoise.designs.comparison import Comparison
 from corrnoise.designs.covered_noise import FORMAT, PROBLEMS, VERSION, CoveredNoise
 from corrnoise.designs.description import as_json
-from corrnoise.designs.participation import Participation
 from corrnoise.designs.report import report
 from corrnoise.solvers.rational.exchange import BufferForm
+from corrnoise.support.csv_tables import table_text
 from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import rebuilt
 from corrnoise.support.version import __version__
@@ -45,10 +44,9 @@ _PARTS: dict[str, Mapping[str, type[Any]]] = {
     "noise": KINDS,
     "stream": {kind.__name__: kind for kind in (PoleNoise, FiniteNoise)},
     "buffers": {"BufferForm": BufferForm},
-    "participation": {"Participation": Participation},
     "problem": PROBLEMS,
 }
-_VALUES = ("rho", "steps", "clip_norm", "adjacency", "initial_offset")
+_VALUES = ("rho", "steps", "min_sep", "max_participations", "clip_norm", "adjacency", "initial_offset")
 _MULTIPLIERS = ("noise_multiplier", "stream_multiplier", "toeplitz_multiplier", "buffers_multiplier")
 
 
@@ -177,11 +175,12 @@ def _arguments(version: int, values: dict[str, Any]) -> dict[str, Any]:
     if version == 1:
         values["initial_offset"] = metadata.pop("initial_offset", 0.0)
         values["notes"] = "[]"
-        values |= {"participation.kind": "Participation"}
         if "buf_decay" in values:
             buffers = {"kind": "BufferForm", "buf_decay": values["buf_decay"], "output_scale": values["output_scale"]}
             values |= {f"buffers.{name}": value for name, value in buffers.items()}
     arguments = {part: _rebuilt(part, kinds, values) for part, kinds in _PARTS.items()}
+    if version < 3:
+        values |= {"min_sep": values.get("participation.min_sep", 1), "max_participations": 1}
     arguments |= {name: values.get(name) for name in _VALUES}
     return {**arguments, "notes": tuple(json.loads(values["notes"])), "metadata": metadata}
 
@@ -234,10 +233,10 @@ def tables(design: CoveredNoise) -> dict[str, str]:
             f"noise multiplier: {design.stream_multiplier!r}",
         ]
         zeros, poles = (part.tolist() for part in design.stream.sections())
-        found["poles.csv"] = _csv(comments, ["zero_gap", "pole_gap"], zip(zeros, poles, strict=True))
+        found["poles.csv"] = table_text(["zero_gap", "pole_gap"], zip(zeros, poles, strict=True), comments)
     if isinstance(design.stream, FiniteNoise):
         comments = ["all noise coefficients of the stream", f"noise multiplier: {design.stream_multiplier!r}"]
-        found["stream.csv"] = _csv(comments, ["t", "noising_coef"], enumerate(design.stream.values.tolist()))
+        found["stream.csv"] = table_text(["t", "noising_coef"], enumerate(design.stream.values.tolist()), comments)
     return found
 
 
@@ -247,20 +246,11 @@ def _coefficient_table(design: CoveredNoise) -> str:
     comments = [
         "first columns of the noising matrix and of the strategy; beta is noising_coef",
         f"noise multiplier: {design.toeplitz_multiplier!r}, for {design.steps} steps,"
-        f" {design.participation.in_words()}, whichever column and type of those below is run",
+        f" {design.participation_in_words}, whichever column and type of those below is run",
     ]
     for column in ("strategy_coef", "noising_coef"):
         held = [f"{dtype} {value!r}" for dtype, value in design.multipliers(column).items() if value is not None]
         comments.append(f"noise multiplier of {column} alone: {', '.join(held) or 'none, it must not be run'}")
     columns = (form.noising_coef.tolist(), form.strategy_coef.tolist())
     rows = zip(range(form.noising_coef.size), *columns, strict=True)
-    return _csv(comments, ["t", "noising_coef", "strategy_coef"], rows)
-
-
-def _csv(comments: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[float]]) -> str:
-    file = io.StringIO()
-    file.writelines(f"# {comment}\n" for comment in comments)
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return file.getvalue()
+    return table_text(["t", "noising_coef", "strategy_coef"], rows, comments)

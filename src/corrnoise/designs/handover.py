@@ -25,9 +25,10 @@ import numpy as np
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.exchange import BufferForm, Matrix, ToeplitzForm, buffer_form, noise_from_buffers
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation, Run, participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype, convolution_sensitivity, section_sensitivity
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
@@ -72,20 +73,20 @@ class Reference(Record):
     ----------
     noise
         The noise that the forms stand for.
-    steps
-        Length of the run; None for any length.
+    run
+        Its participation; None for single participation in a run of any length.
     rates
         In (0, 2), shape (n,).
     """
 
     noise: ToeplitzNoise
-    steps: int | None
+    run: Participation | None
     rates: Array
 
     @property
     def sensitivity(self) -> float:
-        """γ_T, or γ_∞ for runs of any length."""
-        return _sensitivity(self.noise, self.steps)
+        """γ of the run, or γ_∞ for runs of any length."""
+        return _sensitivity(self.noise, self.run)
 
     def increase(self, sensitivity: float, made: ToeplitzNoise | None = None) -> float:
         """Largest relative increase of γ² b(x) for a run with ``sensitivity`` that makes ``made``; None: the same."""
@@ -99,8 +100,8 @@ class Reference(Record):
 
 
 @lru_cache(maxsize=8)
-def _sensitivity(noise: ToeplitzNoise, steps: int | None) -> float:
-    return noise.limiting_sensitivity() if steps is None else noise.sensitivity(steps)
+def _sensitivity(noise: ToeplitzNoise, run: Participation | None) -> float:
+    return math.sqrt(noise_variance(noise, 0.5, 1.0, run))
 
 
 @lru_cache(maxsize=8)
@@ -108,16 +109,18 @@ def _variances(noise: ToeplitzNoise, rates: bytes) -> Array:
     return noise.averaged_variance(np.frombuffer(rates))
 
 
-def reference(noise: ToeplitzNoise, steps: int | None, rates: ArrayLike | None) -> Reference:
+def reference(noise: ToeplitzNoise, run: Run, rates: ArrayLike | None) -> Reference:
     """The reference for forms of ``noise``, with rates between the smallest and the largest of ``rates``.
 
     Without any they reach up to rate 1.  Rates far below 1/T are left out, because a run of T steps averages
     over T steps at most.
     """
-    seen = 0.0 if steps is None else _SEEN / steps
-    ends = np.array([1 / (steps or _UNKNOWN), 1.0] if rates is None else [np.min(rates), np.max(rates)])
+    who = participation_of(run)
+    seen = 0.0 if who is None else _SEEN / who.steps
+    slowest = 1 / (_UNKNOWN if who is None else who.steps)
+    ends = np.array([slowest, 1.0] if rates is None else [np.min(rates), np.max(rates)])
     low, high = np.clip(np.maximum(ends, min(seen, 1.0)), 1e-300, math.nextafter(2.0, 0.0)).tolist()
-    return Reference(noise, steps, np.unique(np.clip(np.geomspace(low, high, _POINTS), low, high)))
+    return Reference(noise, who, np.unique(np.clip(np.geomspace(low, high, _POINTS), low, high)))
 
 
 # -- the forms ---------------------------------------------------------------------------------------------------------
@@ -131,7 +134,7 @@ def buffer_handover(form: BufferForm | None, dtype: Dtype, reference: Reference)
         stored = form.stored_as(dtype)
     except ValueError:
         return Handover("buffers", dtype, None, f"its scales exceed the range of {dtype}")
-    gamma = form.sensitivity_as_run(reference.steps, dtype=dtype)
+    gamma = form.sensitivity_as_run(reference.run, dtype=dtype)
     if math.isinf(gamma):
         reason = f"a decay is 1 to within the rounding of {dtype}: the sensitivity of runs of any length is not bounded"
         return Handover("buffers", dtype, None, reason)
@@ -172,7 +175,8 @@ def toeplitz_handover(form: ToeplitzForm | None, column: str, dtype: Dtype, refe
     if form is None:
         return Handover(column, dtype, None, "coefficients need a number of steps")
     matrix = cast(Matrix, column.removesuffix("_coef"))
-    gamma = max(form.sensitivity, form.sensitivity_as_run(matrix=matrix, dtype=dtype))
+    as_run = form.sensitivity_as_run(matrix=matrix, dtype=dtype, participation=reference.run)
+    gamma = max(form.sensitivity, as_run)
     if math.isinf(gamma):
         return Handover(column, dtype, None, f"rounding errors of {dtype} may be as large as the noise")
     reason = _too_much(reference.increase(gamma), dtype)
@@ -211,13 +215,13 @@ def fitted_buffers(
 # -- the project's own streams -----------------------------------------------------------------------------------------
 
 
-def stream_sensitivity(stream: PoleNoise | FiniteNoise, steps: int | None) -> float:
+def stream_sensitivity(stream: PoleNoise | FiniteNoise, run: Participation | None) -> float:
     """Upper bound of the sensitivity of a run with a ``NoiseStream`` of ``stream``, rounding errors included."""
     if isinstance(stream, PoleNoise):
-        return section_sensitivity(stream, steps)
-    return convolution_sensitivity(stream, steps, "float64")
+        return section_sensitivity(stream, run)
+    return convolution_sensitivity(stream, run, "float64")
 
 
-def transform_sensitivity(noise: ToeplitzNoise, steps: int) -> float:
+def transform_sensitivity(noise: ToeplitzNoise, run: Participation) -> float:
     """Upper bound of the sensitivity of a run with ``NoiseStream(noise, …, steps=steps)``, rounding errors included."""
-    return convolution_sensitivity(noise, steps, "float64", by="transforms")
+    return convolution_sensitivity(noise, run, "float64", by="transforms")

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from corrnoise.designs.comparison import TUNED, compare
-from corrnoise.designs.covered_noise import PROBLEMS, Problem, Value, checked_metadata, checked_notes, checked_offset
+from corrnoise.designs.comparison import TUNED, compare, several
+from corrnoise.designs.covered_noise import (
+    PROBLEMS,
+    Problem,
+    Value,
+    checked_metadata,
+    checked_notes,
+    checked_offset,
+    checked_run,
+)
 from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
-from corrnoise.designs.participation import Participation
 from corrnoise.designs.record import Design
+from corrnoise.support.memory import memory
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import ArrayLike
-from corrnoise.theory.privacy import gaussian_rho, zero_out_rho
+from corrnoise.theory.privacy import Adjacency, gaussian_rho, zero_out_rho
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 LARGEST_DIMENSION = 1_000_000  #: for which errors are computed, at about a minute each
 _BYTES_A_STEP = 600  # of coefficients, their transforms and their text
-_MEMORY = 8 * 2**30  # bytes, where the system does not tell
 
 
 def design(
@@ -36,7 +43,7 @@ def design(
     min_sep: int = 1,
     max_participations: int = 1,
     clip_norm: float = 1.0,
-    adjacency: str = "zero-out",
+    adjacency: Adjacency = "zero-out",
     initial_offset: ArrayLike = 0.0,
     tune_learning_rate: bool = False,
     tolerance: float = 1e-6,
@@ -60,7 +67,9 @@ def design(
         Horizon T >= 1; None for any number of steps, which takes a little more noise.  The horizon sets how much noise
         is needed, not its correlation, which is that of long runs.
     min_sep, max_participations
-        How often one example takes part.  Only one participation is covered, ``max_participations=1``.
+        One example takes part in at most ``max_participations`` steps, any two of them at least ``min_sep`` apart.
+        More than one needs ``steps`` and a quadratic problem.  The noise is then the better of two, the optimal noise
+        for single participation and ν-DP-FTRL with the best ν for this participation (``solvers.tuning.best_noise``).
     clip_norm
         G, in [1e-100, 1e100].
     adjacency
@@ -104,8 +113,10 @@ def design(
         raise TypeError(f"progress must be a function of a line of text, or None, got {progress!r}")
     show = progress or (lambda _: None)
     rho, promised = _budget(epsilon, delta, rho)
-    participation = Participation(min_sep=min_sep, max_participations=max_participations)
+    run = checked_run(steps, min_sep, max_participations)
     _check_size(problem, steps)
+    if several(run) is not None and isinstance(problem, StronglyConvex):
+        raise ValueError(f"max_participations must be 1 for strongly convex losses, got {max_participations}")
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1)")
     kept: dict[str, Any] = {"tolerance": tolerance, **promised, **checked_metadata(metadata or {})}
     budget = {"rho": zero_out_rho(checks.real("rho", rho, SCALES), adjacency), "clip_norm": clip_norm}
@@ -113,21 +124,22 @@ def design(
     checked_offset(initial_offset, problem)
     if checks.boolean("tune_learning_rate", tune_learning_rate):
         show("the best learning rate")
-        problem, note = _tuned(problem, steps, initial_offset, budget)
+        problem, note = _tuned(problem, run, initial_offset, budget)
         kept[TUNED] = True
         found_notes.append(note)
     show("the optimal noise")
-    noise = _optimum(problem, budget)
+    noise = _optimum(problem, run, budget)
     show("a stream with few poles")
-    stream = _stream(noise, tolerance, steps)
+    stream = _stream(noise, tolerance, run)
     show("buffers for other libraries")
     made = Design(
         noise,
         stream,
-        fitted_buffers(stream, reference(noise, steps, problem.rates), tolerance),
+        fitted_buffers(stream, reference(noise, run, problem.rates), tolerance),
         rho=rho,
         steps=steps,
-        participation=participation,
+        min_sep=min_sep,
+        max_participations=max_participations,
         clip_norm=clip_norm,
         adjacency=adjacency,
         problem=problem,
@@ -173,53 +185,51 @@ def _check_size(problem: object, steps: int | None) -> None:
         )
 
 
-def memory() -> int:
-    """Bytes of memory of this machine."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return _MEMORY
-
-
-def _optimum(problem: Problem, budget: dict[str, Any]) -> ToeplitzNoise:
+def _optimum(problem: Problem, run: Participation | None, budget: dict[str, Any]) -> ToeplitzNoise:
     if isinstance(problem, StronglyConvex):
         from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 
         return minimise_strongly_convex_bound(problem, **budget, criterion="objective").noise
-    from corrnoise.solvers.optimal_noise import optimal_noise
+    from corrnoise.solvers.tuning import best_noise
 
-    return optimal_noise(problem, **budget)
+    return best_noise(problem, horizon=several(run), **budget)
 
 
-def _stream(noise: ToeplitzNoise, tolerance: float, steps: int | None) -> PoleNoise | FiniteNoise:
-    """Rational noise in place of ``noise``, whose rounding errors are covered for a run of ``steps`` steps."""
+def _stream(noise: ToeplitzNoise, tolerance: float, run: Participation | None) -> PoleNoise | FiniteNoise:
+    """Rational noise in place of ``noise``, whose rounding errors are covered for the run."""
     from corrnoise.solvers.rational.approximation import rational_approximation
 
     stream = rational_approximation(noise, tolerance)
-    if math.isinf(stream_sensitivity(stream, steps)):
+    if math.isinf(stream_sensitivity(stream, run)):
         raise ValueError(
-            f"steps must be given for this problem, got {steps!r}: the memory of its optimal noise is so long that the "
-            "rounding errors of float64 are not bounded in runs of any length"
+            f"steps must be given for this problem, got {None if run is None else run.steps}: the memory of its "
+            "optimal noise is so long that the rounding errors of float64 are not bounded in runs of any length"
         )
     return stream
 
 
 def _tuned(
-    problem: Problem, steps: int | None, initial_offset: ArrayLike, budget: dict[str, float]
+    problem: Problem, run: Participation | None, initial_offset: ArrayLike, budget: dict[str, Any]
 ) -> tuple[Problem, str]:
     """The problem at the best learning rate for the run, and a sentence about it."""
-    from corrnoise.solvers.optimal_noise import optimal_noise
-    from corrnoise.solvers.tuning import best_learning_rate
+    from corrnoise.solvers.tuning import best_learning_rate, best_noise
 
     if isinstance(problem, StronglyConvex):
         raise ValueError(
             "tune_learning_rate must be False for StronglyConvex, whose bounds fall with the learning rate"
         )
-    if steps is None:
+    if run is None:
         raise ValueError("tune_learning_rate must come with steps: it minimises the error after so many steps")
-    found = best_learning_rate(problem, steps, optimal_noise, initial_offset=initial_offset, **budget)
+    found = best_learning_rate(
+        problem,
+        run.steps,
+        lambda tuned: best_noise(tuned, horizon=several(run), **budget),
+        initial_offset=initial_offset,
+        participation=run,
+        **budget,
+    )
     tuned: Problem = type(problem)(**{**problem.arguments(), "learning_rate": found.learning_rate})
     return tuned, (
-        f"The learning rate {found.learning_rate!r} has the smallest expected error after {steps} steps from this\n"
+        f"The learning rate {found.learning_rate!r} has the smallest expected error after {run.steps} steps from this\n"
         f"start, {found.error:.6g}, with the optimal noise for each learning rate."
     )

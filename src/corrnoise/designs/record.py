@@ -28,8 +28,9 @@ class Design(CoveredNoise):
         Budget of zero-concentrated differential privacy, in [1e-100, 1e100].
     steps
         Horizon T >= 1: the run is private up to it; None for any number of steps.
-    participation
-        How often one example takes part.
+    min_sep, max_participations
+        One example takes part in at most ``max_participations`` steps, any two of them at least ``min_sep`` apart.
+        More than one needs a horizon.
     clip_norm
         G, in [1e-100, 1e100].
     adjacency
@@ -47,6 +48,18 @@ class Design(CoveredNoise):
     ------
     ValueError, TypeError
         An argument is out of its range, or the sensitivity is infinite.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import corrnoise as cn
+    >>> design = cn.design(cn.MeanEstimation(0.1), rho=0.5, steps=100)
+    >>> design.noise
+    NuFTRL(nu=0.1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = design.save(folder, overwrite=True)
+    ...     cn.Design.load(folder) == design
+    True
     """
 
     @cached_property

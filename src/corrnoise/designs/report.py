@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from corrnoise.designs.comparison import SGD, Comparison
+from corrnoise.designs.comparison import BOUND, SGD, Comparison
 from corrnoise.designs.covered_noise import CoveredNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -39,7 +39,7 @@ def heading(design: CoveredNoise) -> str:
         [
             f"Problem:  {_problem(design)}",
             f"Privacy:  rho = {design.rho!r} of zCDP{promised}, clip norm {design.clip_norm!r}, {design.adjacency},",
-            f"          for {length}, {design.participation.in_words()}",
+            f"          for {length}, {design.participation_in_words}",
         ]
     )
 
@@ -119,8 +119,19 @@ def _table(rows: list[list[str]]) -> list[str]:
 
 
 def _stationary_in_words(comparison: Comparison) -> str:
-    table = [["", "stationary error", "over the smallest"]]
+    table = [["", "stationary error", "ratio"]]
     table += [[row.method, f"{row.stationary_error:.6g}", f"{row.ratio:.5g}"] for row in comparison.rows]
+    limits = (
+        [
+            "budget.  Stationary errors are exact limits, with the sigma of gamma_inf.  The ratio is to the smallest",
+            "error of any noise; the closed-form lower bound is below it, and no noise attains it.",
+        ]
+        if any(row.method == BOUND for row in comparison.rows)
+        else [
+            "budget.  Stationary errors are exact limits, with the sigma of this participation.  The ratio is to the",
+            "error of the design, which is not the smallest of all noise.",
+        ]
+    )
     return "\n".join(
         [
             f"Stationary errors, all at the learning rate {comparison.learning_rate:.6g}:",
@@ -128,8 +139,7 @@ def _stationary_in_words(comparison: Comparison) -> str:
             *_table(table),
             "",
             "Errors are F - F*, with the factor 1/2 of F, for steps with one example each, without clipping, at this",
-            "budget.  Stationary errors are exact limits, with the sigma of gamma_inf.  The ratio is to the smallest",
-            "error of any noise; the closed-form lower bound is below it, and no noise attains it.",
+            *limits,
         ]
     )
 
@@ -147,7 +157,7 @@ def _final_in_words(comparison: Comparison) -> str:
         "",
         *_table(table),
         "",
-        "These are exact, with the sigma of gamma_T, and contain the bias of the start.",
+        "These are exact, with the sigma of this run, and contain the bias of the start.",
     ]
     if comparison.tuned:
         lines += [

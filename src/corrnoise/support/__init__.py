@@ -1,1 +1,1 @@
-"""The ground floor: files, progress, serialisation, version.  Nothing here knows the subject of the project."""
+"""Files, progress, serialisation and version: what does not depend on the subject of the project."""

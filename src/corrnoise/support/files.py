@@ -1,4 +1,4 @@
-"""Files that are whole or not there, whatever happens meanwhile: an error, an interruption, a loss of power."""
+"""Atomic files: a file is written completely or not at all, also after an error, an interruption or a power failure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 
 @contextmanager
 def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = ()) -> Iterator[Path]:
-    """A folder to write into; when the block ends well, its files take their places in ``folder``, all at the end.
+    """A temporary folder whose files are moved to ``folder`` at the end of the block, if it raises no exception.
 
-    Files with the names ``stale`` that are not written anew are removed: they would belong to something else.
+    Files with the names ``stale`` that the block does not write are removed, because they belong to earlier contents.
 
     Raises
     ------
     OSError
-        ``folder`` is not there or cannot be written to, or holds a folder in the place of a file.
+        ``folder`` does not exist or cannot be written to, or a folder has the name of a file.
     """
     with TemporaryDirectory(prefix=".unfinished-", dir=folder) as staging:
         yield Path(staging)
@@ -36,7 +36,7 @@ def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = ()) -> It
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write one text file, in UTF-8 and with the ends of lines as they are."""
+    """Write one text file, in UTF-8, with unchanged line ends."""
     path = Path(path)
     with whole_files(path.parent) as staging:
         (staging / path.name).write_text(text, encoding="utf-8", newline="")

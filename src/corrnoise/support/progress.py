@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_line(shown: bool | None = None) -> Iterator[Callable[[str], None]]:
-    """A function that shows a text in place of the one before; the last one goes at the end.
+    """A function that shows a text and replaces the previous one; the line is cleared at the end.
 
-    ``shown`` is whether to show anything; None for: if standard error is a terminal.
+    ``shown`` says whether anything is shown; for None the line is shown if standard error is a terminal.
     """
     visible = sys.stderr.isatty() if shown is None else shown
 

@@ -1,12 +1,11 @@
-"""Records as plain data, and back, under names that outlive the modules in which their classes stand.
+"""Conversion of records to plain data and back, under names that do not depend on modules.
 
 A *record* is any object with a method ``arguments()`` that returns the arguments which rebuild it.  It is described as
-a mapping: its arguments, and under ``"kind"`` the name of its class without the module.  A class can therefore move to
-another file without making what was written unreadable; a class that is renamed keeps its first name by the attribute
-``serialised_name``.
+a mapping: its arguments, and under ``"kind"`` the name of its class without the module.  So files stay readable when a
+class moves to another module.  A class that is renamed keeps its first name by the attribute ``serialised_name``.
 
-The terms of JSON are enough for everything that is described: numbers are written so that they are read back without
-loss, and numbers that are not finite are the strings ``"inf"``, ``"-inf"`` and ``"nan"``, which ``float`` understands.
+Descriptions consist of JSON types only.  Numbers are written without loss.  Numbers that are not finite are the strings
+``"inf"``, ``"-inf"`` and ``"nan"``, which ``float`` understands.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def by_name(*kinds: type) -> dict[str, type]:
 
 
 def plain(value: Any, *, named: Callable[[type], str] = name_of) -> Any:
-    """Return ``value`` in the terms of JSON.
+    """Return ``value`` as JSON types.
 
     Parameters
     ----------
@@ -69,7 +68,7 @@ def rebuilt(described: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
     Raises
     ------
     ValueError
-        The class is none of ``kinds``, or refuses the arguments.
+        The class is not one of ``kinds``, or it refuses the arguments.
     """
     arguments = dict(described)
     name = arguments.pop("kind", None)
@@ -79,5 +78,5 @@ def rebuilt(described: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
 
 
 def digest(described: Any) -> str:
-    """SHA-256 of data in the terms of JSON, 64 hexadecimal digits, whatever the order of its keys."""
+    """SHA-256 of data in JSON types, 64 hexadecimal digits, which does not depend on the order of keys."""
     return hashlib.sha256(json.dumps(described, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

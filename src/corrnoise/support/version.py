@@ -7,7 +7,7 @@ __version__ = version("corrnoise")
 
 
 def commit() -> str | None:
-    """The commit of the checkout that this package is imported from, with ``-dirty`` if files differ; else None."""
+    """The commit of the checkout that this package is imported from, with ``-dirty`` if files differ, or None."""
     import subprocess
 
     here = Path(__file__).resolve()

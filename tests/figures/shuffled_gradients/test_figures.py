@@ -12,8 +12,9 @@ from corrnoise.figures.shuffled_gradients import counterexample as shuffled_coun
 from corrnoise.figures.shuffled_gradients import experiments as shuffled_experiments
 from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
 from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, Setting, panel
-from corrnoise.simulations.shuffled_gradients.data import BUNDLED, task
+from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
 from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, experiment
+from corrnoise.theory.problems.empirical_risk import Task
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, quadratic_run
 from tests.figure_entries import check_entry
 
@@ -54,7 +55,7 @@ def test_divergences_are_those_of_exact_gaussians_and_below_the_bounds(privacy: 
     tight, loose = found["divergence", "whole run, any order"], found["divergence", "published"]
     assert (tight.y <= loose.y * (1 + 1e-12)).all()
     assert loose.y == pytest.approx(4 * loose.x)
-    for eta in shuffled_privacy.RATES:
+    for eta in shuffled_privacy.LEARNING_RATES:
         exact = found["divergence", f"eta = {eta:g}"]
         assert (exact.y <= tight.y * (1 + 1e-12)).all()
         assert not (exact.y <= tight.y / 12).all()
@@ -82,8 +83,8 @@ def test_the_privacy_figure_is_drawn_and_reported(privacy: Data) -> None:
 def test_the_counterexample_is_an_exact_run() -> None:
     """K = 2000: exact 2.4994e-3, published 2.0642e-3, corrected 0.1737; exact also by the run itself, for K = 20."""
     assert shuffled_counterexample.exact_excess_risk(2000) == pytest.approx(0.002499411955, rel=1e-9)
-    assert shuffled_counterexample.bound(2000, published=True) == pytest.approx(0.002064216590, rel=1e-9)
-    assert shuffled_counterexample.bound(2000, published=False) == pytest.approx(0.173738229683, rel=1e-9)
+    assert shuffled_counterexample.bound(2000, printed=True) == pytest.approx(0.002064216590, rel=1e-9)
+    assert shuffled_counterexample.bound(2000, printed=False) == pytest.approx(0.173738229683, rel=1e-9)
     shape = (20, 10)
     _, variance = quadratic_run(np.ones((*shape, 1, 1)), np.zeros((*shape, 1)), np.ones(shape), 0.4 / 20)
     assert shuffled_counterexample.exact_excess_risk(20) == pytest.approx(25 * variance[0, 0], rel=1e-12)
@@ -108,7 +109,7 @@ def test_the_published_bound_falls_away_and_the_corrected_one_stays_above() -> N
 
 # -- experiments -------------------------------------------------------------------------------------------------------
 
-SMALL: dict[str, Any] = {"rates": (1e-3, 1e-4), "runs": 2, "epochs": 3}
+SMALL: dict[str, Any] = {"learning_rates": (1e-3, 1e-4), "runs": 2, "epochs": 3}
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,9 @@ def test_every_panel_shows_the_experiments_of_its_setting(experiments: Data) -> 
     assert len(found) == len(experiments) == len(BUNDLED) * len(EPSILONS) * len(ALGORITHMS) * 2
     name, epsilon = "diabetes by sex (stand-in)", 5.0
     for algorithm in ALGORITHMS:
-        alone = experiment(task(name), algorithm, epsilon=epsilon, **SMALL)
+        alone = experiment(
+            task(name), algorithm, smoothness=DATA_SETS[name].smoothness(task(name)), epsilon=epsilon, **SMALL
+        )
         assert (found[panel(name, epsilon), algorithm, "mean"].y == alone.mean).all()
         assert (found[panel(name, epsilon), algorithm, "standard deviation"].y == alone.std).all()
 
@@ -185,3 +188,26 @@ def test_companions_name_the_figures_that_they_repeat() -> None:
     assert sources["shuffled_once"].startswith("Figure 4 of")
     assert sources["shuffled_quarter"] == sources["shuffled_three_quarters"]
     assert sources["shuffled_quarter"].startswith("Figures 5 and 6 of")
+
+
+def test_figures_say_that_their_data_are_stand_ins_and_have_the_papers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ``--list`` shows names the stand-ins; ``--download`` asks for the paper's data sets, and for no other."""
+    asked = []
+
+    def fetched(name: str, *, download: bool, cache: str | None) -> Task:
+        asked.append((name, download))
+        return task("diabetes by sex (stand-in)")
+
+    monkeypatch.setattr(shuffled_experiments, "task", fetched)
+    original = shuffled_experiments.ORIGINAL
+    assert original == ("MNIST-69", "CIFAR-10", "Crime", "COMPAS", "CreditCard")
+    for name, entry in shuffled_experiments.FIGURES.items():
+        assert entry.source.endswith(", on stand-ins for its data")
+        assert entry.on_original_data is not None
+        other = entry.on_original_data()
+        assert (other.name, other.source + ", on stand-ins for its data") == (f"{name}_original", entry.source)
+        assert other.on_original_data is None
+        assert not any("stand-in" in text for text in (*other.parameters, *other.panels, other.source))
+    found = shuffled_experiments.data(Setting(), original, download=True, **SMALL, jobs=1)
+    assert set(asked) == {(name, True) for name in original}
+    assert "the paper's own" in shuffled_experiments.report(found)

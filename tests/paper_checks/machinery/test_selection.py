@@ -194,6 +194,7 @@ def test_only_the_modules_of_the_claims_meant_are_imported():
         "correlated_noise.c21_to_c24",
         "correlated_noise.paper",
         "shuffled_gradients.paper",
+        "noise_cancellation.paper",
         "own_results.paper",
     }
     slow = {"scipy.stats", "scipy.optimize", "joblib", "matplotlib", "cvxpy", "jinja2", "latex2mathml"}

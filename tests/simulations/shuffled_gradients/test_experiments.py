@@ -10,11 +10,12 @@ from corrnoise.simulations.shuffled_gradients import data as shuffled_data
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
 from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
-    RATES,
+    LEARNING_RATES,
     TWO_PHASES,
     experiment,
     noise_multiplier,
     private_epochs,
+    private_run,
 )
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
@@ -114,22 +115,27 @@ def test_fetched_data_sets_are_split_as_in_the_paper(name, monkeypatch):
         assert np.bincount(t.public_targets.astype(int)).tolist() == [250] * 4
 
 
+def multiplier(schedule, epsilon, order="reshuffled", accounting="published"):
+    run = private_run(schedule, learning_rate=1.0, smoothness=2.0, order=order)
+    return noise_multiplier(run, epsilon, delta=1e-6, accounting=accounting)
+
+
 def test_noise_of_experiments():
-    assert noise_multiplier(dp_shuffled(1000, 50), 1.0, 1e-6) == pytest.approx(75.66014, abs=6e-6)
-    assert noise_multiplier(interleaved(1000, 50, 500), 5.0, 1e-6) == pytest.approx(0.71971, abs=6e-6)
-    sharp = noise_multiplier(dp_shuffled(1000, 50), 1.0, 1e-6, accounting="sharp")
+    assert multiplier(dp_shuffled(1000, epochs=50), 1.0) == pytest.approx(75.66014, abs=6e-6)
+    assert multiplier(interleaved(1000, epochs=50, private_per_epoch=500), 5.0) == pytest.approx(0.71971, abs=6e-6)
+    sharp = multiplier(dp_shuffled(1000, epochs=50), 1.0, accounting="sharp")
     assert sharp == pytest.approx(5.28641, abs=6e-6)
-    given = noise_multiplier(dp_shuffled(1000, 50), 1.0, 1e-6, order="given", accounting="sharp")
+    given = multiplier(dp_shuffled(1000, epochs=50), 1.0, order="given", accounting="sharp")
     assert given == pytest.approx(8.65389, abs=6e-6)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_experiment_shows_the_best_of_its_learning_rates(algorithm):
     t = task("diabetes by sex (stand-in)")
-    settings = {"epsilon": 5.0, "epochs": 4, "runs": 2}
+    settings = {"smoothness": 98.0, "epsilon": 5.0, "epochs": 4, "runs": 2}
     rates = (1e-2, 1e-4, 1e-5)
-    best = experiment(t, algorithm, rates=rates, **settings)
-    alone = [experiment(t, algorithm, rates=(rate,), **settings) for rate in rates]
+    best = experiment(t, algorithm, learning_rates=rates, **settings)
+    alone = [experiment(t, algorithm, learning_rates=(rate,), **settings) for rate in rates]
     assert best in alone
     assert best.mean[-1] == min(e.mean[-1] for e in alone)
     assert best.mean.shape == best.std.shape == (5,)
@@ -159,43 +165,53 @@ def test_a_rotation_is_a_parameter_of_the_sets_that_have_one(monkeypatch):
 def test_two_phases_may_have_learning_rates_of_their_own(algorithm):
     """The grid of both is swept; with the same one on the diagonal alone nothing changes."""
     t = task("diabetes by sex (stand-in)")
-    settings = {"epsilon": 5.0, "epochs": 6, "runs": 2, "accounting": "sharp"}
+    settings = {"smoothness": 98.0, "epsilon": 5.0, "epochs": 6, "runs": 2, "accounting": "sharp"}
     rates, public = (1e-3, 1e-4, 1e-5), (1e-2, 1e-3, 1e-4)
-    shared = experiment(t, algorithm, rates=rates, **settings)
+    shared = experiment(t, algorithm, learning_rates=rates, **settings)
     assert shared.learning_rate == shared.public_learning_rate
-    both = experiment(t, algorithm, rates=rates, public_rates=public, **settings)
-    alone = [experiment(t, algorithm, rates=(r,), public_rates=(p,), **settings) for r in rates for p in public]
+    both = experiment(t, algorithm, learning_rates=rates, public_learning_rates=public, **settings)
+    alone = [
+        experiment(t, algorithm, learning_rates=(r,), public_learning_rates=(p,), **settings)
+        for r in rates
+        for p in public
+    ]
     assert both in alone
     assert both.mean[-1] == min(e.mean[-1] for e in alone)
     assert both.mean[-1] <= shared.mean[-1]
     assert (both.mean[-1] < shared.mean[-1]) == (algorithm == "Pub-Priv")
     assert both.noise_multiplier == shared.noise_multiplier
     best = (shared.learning_rate,)
-    assert experiment(t, algorithm, rates=best, public_rates=best, **settings) == shared
+    assert experiment(t, algorithm, learning_rates=best, public_learning_rates=best, **settings) == shared
 
 
 def test_interleaving_has_one_learning_rate():
     """Its public steps hide the private ones with noise of the same size, which a rate of their own would change."""
     t = task("diabetes by sex (stand-in)")
-    settings = {"epsilon": 5.0, "epochs": 3, "runs": 1, "rates": (1e-4,)}
-    found = experiment(t, "Interleaved", public_rates=(1e-2,), **settings)
+    settings = {"smoothness": 98.0, "epsilon": 5.0, "epochs": 3, "runs": 1, "learning_rates": (1e-4,)}
+    found = experiment(t, "Interleaved", public_learning_rates=(1e-2,), **settings)
     assert found == experiment(t, "Interleaved", **settings)
     assert found.public_learning_rate == 1e-4
 
 
 def test_a_sweep_does_not_depend_on_the_number_of_processes():
     t = task("diabetes by sex (stand-in)")
-    settings = {"epsilon": 5.0, "epochs": 3, "runs": 2, "rates": (1e-3, 1e-4), "public_rates": (1e-2, 1e-3)}
+    settings = {
+        "smoothness": 98.0,
+        "epsilon": 5.0,
+        "epochs": 3,
+        "runs": 2,
+        "learning_rates": (1e-3, 1e-4),
+        "public_learning_rates": (1e-2, 1e-3),
+    }
     assert experiment(t, "Pub-Priv", **settings, jobs=2) == experiment(t, "Pub-Priv", **settings)
 
 
 def test_sharp_noise_of_algorithms_with_public_records():
-    assert noise_multiplier(interleaved(1000, 50, 500), 1.0, 1e-6, accounting="sharp") == pytest.approx(
-        1.88393, abs=6e-6
-    )
-    once = noise_multiplier(dp_shuffled(200, 50), 1.0, 1e-6, order="shuffled once", accounting="sharp")
+    mixed = multiplier(interleaved(1000, epochs=50, private_per_epoch=500), 1.0, accounting="sharp")
+    assert mixed == pytest.approx(1.77086, abs=6e-6)
+    once = multiplier(dp_shuffled(200, epochs=50), 1.0, order="shuffled once", accounting="sharp")
     assert once == pytest.approx(6.73103, abs=6e-6)
-    end = noise_multiplier(dp_shuffled(1000, 50, "end"), 1.0, 1e-6)
+    end = multiplier(dp_shuffled(1000, epochs=50, placement="end"), 1.0)
     assert end == pytest.approx(75.66014, abs=6e-6)
 
 
@@ -203,9 +219,11 @@ def test_mean_estimation_is_as_good_as_it_exactly_is():
     """The mean of 400 runs is within six standard errors of the exact risk (2e-9), and not of half as much again."""
     rows = np.full((20, 4), 0.5)
     t = Task(Loss("mean"), Regulariser("none"), rows, np.zeros(20), rows, np.zeros(20))
-    schedule, eta = dp_shuffled(20, 8), 0.01
-    found = experiment(t, "DP-ShuffleG", epsilon=5.0, epochs=8, rates=(eta,), runs=400, clip_norm=1e3)
-    sigma = 1e3 * noise_multiplier(schedule, 5.0, 1e-6)
+    schedule, eta = dp_shuffled(20, epochs=8), 0.01
+    found = experiment(
+        t, "DP-ShuffleG", smoothness=1.0, epsilon=5.0, epochs=8, learning_rates=(eta,), runs=400, clip_norm=1e3
+    )
+    sigma = 1e3 * multiplier(schedule, 5.0)
     keep = (1 - eta) ** (2 * 160)
     exact = 4 * (0.25 * keep + eta**2 * sigma**2 * (1 - keep) / (1 - (1 - eta) ** 2)) / 2
     error = found.std[-1] / np.sqrt(400)
@@ -230,8 +248,8 @@ def test_two_phases_have_that_many_private_epochs(share, epochs, count):
 
 
 def test_the_grid_of_learning_rates_is_that_of_the_paper():
-    assert len(RATES) == 18
-    assert (RATES[:4], RATES[-2:]) == ((0.5, 0.1, 0.05, 0.01), (5e-9, 1e-9))
+    assert len(LEARNING_RATES) == 18
+    assert (LEARNING_RATES[:4], LEARNING_RATES[-2:]) == ((0.5, 0.1, 0.05, 0.01), (5e-9, 1e-9))
 
 
 @pytest.mark.parametrize(
@@ -248,9 +266,9 @@ def test_the_grid_of_learning_rates_is_that_of_the_paper():
         ({"epochs": 0}, ValueError, "epochs must be an integer >= 1, got 0"),
         ({"runs": 0}, ValueError, "runs must be an integer >= 1, got 0"),
         ({"seed": -1}, ValueError, "seed must be an integer >= 0, got -1"),
-        ({"rates": (0.1, -1.0)}, ValueError, r"rates must lie in \(0, inf\), got -1\.0"),
-        ({"rates": ()}, ValueError, r"rates must hold one of at most 2/smoothness = 2\.0, got \[\]"),
-        ({"rates": "fast"}, TypeError, "rates must hold real numbers"),
+        ({"learning_rates": (0.1, -1.0)}, ValueError, r"learning_rates must lie in \(0, inf\), got -1\.0"),
+        ({"learning_rates": ()}, ValueError, r"learning_rates must hold one of at most 2/smoothness = 2\.0, got \[\]"),
+        ({"learning_rates": "fast"}, TypeError, "learning_rates must hold real numbers"),
         ({"task": "mean"}, TypeError, "task must be a Task, got 'mean'"),
     ],
 )
@@ -258,19 +276,35 @@ def test_the_grid_of_learning_rates_is_that_of_the_paper():
 def test_bad_arguments_are_refused_by_every_algorithm(algorithm, change, error, message):
     rows, targets = np.eye(2), np.zeros(2)
     t = Task(Loss("mean"), Regulariser("none"), rows, targets, rows, targets)
-    good = {"task": t, "algorithm": algorithm, "epsilon": 1.0, "epochs": 2, "runs": 1, "rates": (0.1,)}
+    good = {
+        "task": t,
+        "algorithm": algorithm,
+        "smoothness": 1.0,
+        "epsilon": 1.0,
+        "epochs": 2,
+        "runs": 1,
+        "learning_rates": (0.1,),
+    }
     with pytest.raises(error, match=message):
         experiment(**{**good, **change})
-    if algorithm == "Priv-Pub" and "rates" in change:
+    if algorithm == "Priv-Pub" and "learning_rates" in change:
         with pytest.raises(error, match="public_" + message):
-            experiment(**good, public_rates=change["rates"])
+            experiment(**good, public_learning_rates=change["learning_rates"])
 
 
 def test_budgets_that_no_noise_meets_are_refused():
     with pytest.raises(ValueError, match="epsilon must be large enough for some finite noise, got 1e-300"):
-        experiment(task("digits-69 (stand-in)"), "Priv-Pub", epsilon=1e-300, epochs=2, runs=1)
+        experiment(task("digits-69 (stand-in)"), "Priv-Pub", smoothness=1.0, epsilon=1e-300, epochs=2, runs=1)
 
 
 def test_learning_rates_without_a_guarantee_are_refused():
-    with pytest.raises(ValueError, match="rates must hold one of at most 2/smoothness"):
-        experiment(task("digits-69 (stand-in)"), "DP-ShuffleG", epsilon=1.0, rates=(2.5,), epochs=2, runs=1)
+    with pytest.raises(ValueError, match="learning_rates must hold one of at most 2/smoothness"):
+        experiment(
+            task("digits-69 (stand-in)"),
+            "DP-ShuffleG",
+            smoothness=1.0,
+            epsilon=1.0,
+            learning_rates=(2.5,),
+            epochs=2,
+            runs=1,
+        )

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations.shuffled_gradients.run import shuffled_run
+from corrnoise.simulations.shuffled_gradients.run import SimulatedRun, shuffled_run, trajectory
 from corrnoise.theory.problems.empirical_risk import LOSSES, Loss, Regulariser, Task
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
+from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
     Schedule,
     dp_shuffled,
@@ -54,14 +55,19 @@ def slow_run(task, schedule, eta, public_eta, clip):
 @pytest.mark.parametrize("regulariser", REGULARISERS, ids=lambda r: r.name)
 @pytest.mark.parametrize(
     "schedule",
-    [dp_shuffled(N, 3), private_then_public(N, 3, 1), public_then_private(N, 3, 2), interleaved(N, 3, 4)],
+    [
+        dp_shuffled(N, epochs=3),
+        private_then_public(N, epochs=3, private_epochs=1),
+        public_then_private(N, epochs=3, private_epochs=2),
+        interleaved(N, epochs=3, private_per_epoch=4),
+    ],
     ids=["private", "private first", "public first", "interleaved"],
 )
 @pytest.mark.parametrize("clip", [math.inf, 0.7])
 def test_runs_follow_the_algorithm(loss, regulariser, schedule, clip):
     t = task(loss, regulariser)
     settings = {"learning_rate": 0.05, "public_learning_rate": 0.03, "order": "given", "clip_norm": clip}
-    found = shuffled_run(t, schedule, noise_std=0.0, rng=0, **settings)
+    found = trajectory(t, schedule, noise_std=0.0, rng=0, **settings)
     assert found == pytest.approx(slow_run(t, schedule, 0.05, 0.03, clip), rel=1e-12, abs=1e-14)
     assert found != pytest.approx(slow_run(t, schedule, 0.05 * (1 + 1e-6), 0.03, clip), rel=1e-9, abs=1e-12) or (
         not schedule.private.any()
@@ -72,10 +78,10 @@ def test_runs_follow_the_algorithm(loss, regulariser, schedule, clip):
 def test_noise_has_the_exact_covariance(placement):
     """4000 runs of ridge regression: mean and covariance within six standard errors."""
     t, eta, sigma = task(), 0.04, 0.7
-    schedule = interleaved(N, 3, 4, placement)
+    schedule = interleaved(N, epochs=3, private_per_epoch=4, placement=placement)
     ends = np.array(
         [
-            shuffled_run(t, schedule, learning_rate=eta, noise_std=sigma, order="given", rng=seed)[-1]
+            trajectory(t, schedule, learning_rate=eta, noise_std=sigma, order="given", rng=seed)[-1]
             for seed in range(4000)
         ]
     )
@@ -98,7 +104,7 @@ def test_orders():
     """A linear functional of the order tells which records came when."""
     marks = np.eye(N)
     t = Task(Loss("mean"), Regulariser("none"), marks, np.zeros(N), marks, np.zeros(N))
-    schedule = dp_shuffled(N, 4)
+    schedule = dp_shuffled(N, epochs=4)
 
     def order_of(x, before):
         # With η = 1 the run jumps to each record in turn: the last one is what it ends at.
@@ -107,7 +113,7 @@ def test_orders():
     for order, fresh in (("given", False), ("shuffled once", False), ("reshuffled", True)):
         last = set()
         for seed in range(40):
-            iterates = shuffled_run(t, schedule, learning_rate=1.0, noise_std=0.0, order=order, rng=seed)
+            iterates = trajectory(t, schedule, learning_rate=1.0, noise_std=0.0, order=order, rng=seed)
             ends = [order_of(x, None) for x in iterates[1:]]
             last |= set(ends)
             assert fresh or len(set(ends)) == 1
@@ -115,10 +121,8 @@ def test_orders():
 
 
 def test_the_same_seed_gives_the_same_run():
-    schedule = dp_shuffled(N, 3)
-    one, two, other = (
-        shuffled_run(task(), schedule, learning_rate=0.01, noise_std=1.0, rng=seed) for seed in (5, 5, 6)
-    )
+    schedule = dp_shuffled(N, epochs=3)
+    one, two, other = (trajectory(task(), schedule, learning_rate=0.01, noise_std=1.0, rng=seed) for seed in (5, 5, 6))
     assert (one == two).all()
     assert (one != other).any()
 
@@ -126,9 +130,97 @@ def test_the_same_seed_gives_the_same_run():
 def test_public_epochs_add_no_noise():
     schedule = Schedule(N, [0, 0])
     assert (
-        shuffled_run(task(), schedule, learning_rate=0.01, noise_std=9.0, rng=1)
-        == shuffled_run(task(), schedule, learning_rate=0.01, noise_std=0.0, rng=2)
+        trajectory(task(), schedule, learning_rate=0.01, noise_std=9.0, rng=1)
+        == trajectory(task(), schedule, learning_rate=0.01, noise_std=0.0, rng=2)
     ).all()
+
+
+# -- runs with their noise ---------------------------------------------------------------------------------------------
+
+FACTS: dict[str, Any] = {
+    "samples": N,
+    "epochs": 3,
+    "order": "reshuffled",
+    "learning_rate": 0.05,
+    "public_learning_rate": 0.03,
+    "smoothness": 40.0,
+    "clipping": "cocoercive",
+    "convex": True,
+    "released": "last iterate",
+}
+
+
+def test_a_run_has_the_noise_of_its_multiplier():
+    run = ShuffledGradients(**FACTS).interleaved(4)
+    found = shuffled_run(task(), run, noise_multiplier=2.0, clip_norm=0.5, rng=3)
+    same = trajectory(
+        task(),
+        run.schedule,
+        learning_rate=0.05,
+        public_learning_rate=0.03,
+        noise_std=1.0,
+        order="reshuffled",
+        clip_norm=0.5,
+        rng=3,
+    )
+    assert (found.iterates == same).all()
+    assert (found.released == same[-1]).all()
+    every = ShuffledGradients(**{**FACTS, "released": "every epoch"}).interleaved(4)
+    assert (shuffled_run(task(), every, noise_multiplier=2.0, clip_norm=0.5, rng=3).released == same).all()
+    assert isinstance(found, SimulatedRun)
+
+
+def test_a_run_without_clipping_clips_nothing():
+    """Mean estimation with records in the unit ball: gradients at x_1 = 3 are longer than G = 1."""
+    rows = FEATURES / np.linalg.norm(FEATURES, axis=1, keepdims=True)
+    t = Task(Loss("mean"), REGULARISERS[0], rows, TARGETS, rows, TARGETS)
+    facts = {**FACTS, "public_learning_rate": None, "smoothness": 1.0, "strong_convexity": 1.0, "clipping": "none"}
+    run, start = ShuffledGradients(**facts), np.full(D, 3.0)
+    found = shuffled_run(t, run, noise_multiplier=0.5, clip_norm=1.0, start=start, rng=1)
+    same = trajectory(t, run.schedule, learning_rate=0.05, noise_std=0.5, start=start, rng=1)
+    assert (found.iterates == same).all()
+
+
+@pytest.mark.parametrize(
+    ("facts", "t", "message"),
+    [
+        ({"smoothness": 1.0}, task(), r"smoothness must bound that of every record, .* here, got 1\.0"),
+        ({"clipping": "none"}, task(), "clipping must not be 'none' for ridge losses, whose gradients have no bound"),
+        ({"clipping": "none"}, task("logistic"), r"clip_norm must be at least .*, the longest private features"),
+        (
+            {"clipping": "none", "strong_convexity": 0.1},
+            task("logistic"),
+            r"strong_convexity must be at most 0\.0 for the loss 'logistic', got 0\.1",
+        ),
+        (
+            {"regulariser_convexity": 0.31},
+            task(),
+            r"regulariser_convexity must be at most 0\.3 for the task's regulariser, got 0\.31",
+        ),
+        ({"placement": "end", "learning_rate": 0.051}, task(), "learning_rate must be at most 2/smoothness = 0.05"),
+        ({"placement": "end", "clipping": "general"}, task(), "clipping must be 'none' or 'cocoercive', got 'general'"),
+        ({"placement": "end", "convex": False}, task(), "convex must be True, got False"),
+        (
+            {"placement": "tail", "public_learning_rate": 1.0, "private": [4, 4, 4]},
+            task(),
+            "public_learning_rate must be at most 2/smoothness",
+        ),
+        ({"samples": N + 1}, task(), "schedule must have as many samples as there are private records, 6, got 7"),
+    ],
+)
+def test_runs_that_no_accountant_covers_are_refused(facts, t, message):
+    run = ShuffledGradients(**{**FACTS, **facts})
+    with pytest.raises(ValueError, match=message):
+        shuffled_run(t, run, noise_multiplier=1.0, clip_norm=0.5)
+
+
+def test_bad_multipliers_are_refused():
+    run = ShuffledGradients(**FACTS)
+    for arguments in ({"noise_multiplier": math.inf, "clip_norm": 1.0}, {"noise_multiplier": 1.0, "clip_norm": 0.0}):
+        with pytest.raises(ValueError, match=r"must lie in"):
+            shuffled_run(task(), run, **arguments)
+    with pytest.raises(TypeError, match="run must be a ShuffledGradients"):
+        shuffled_run(task(), OTHER, noise_multiplier=1.0, clip_norm=1.0)
 
 
 @pytest.mark.parametrize(
@@ -140,21 +232,21 @@ def test_public_epochs_add_no_noise():
         ({"clip_norm": 0.0}, r"clip_norm must lie in \(0, inf\)"),
         ({"start": np.zeros(2)}, r"start must have shape \(3,\)"),
         (
-            {"schedule": dp_shuffled(N + 1, 2)},
+            {"schedule": dp_shuffled(N + 1, epochs=2)},
             "schedule must have as many samples as there are private records, 6, got 7",
         ),
     ],
 )
 def test_bad_input(change, message):
-    arguments = {"schedule": dp_shuffled(N, 2), "learning_rate": 0.1, "noise_std": 1.0, **change}
+    arguments = {"schedule": dp_shuffled(N, epochs=2), "learning_rate": 0.1, "noise_std": 1.0, **change}
     with pytest.raises(ValueError, match=message):
-        shuffled_run(task(), arguments.pop("schedule"), **arguments)
+        trajectory(task(), arguments.pop("schedule"), **arguments)
 
 
 def test_too_few_public_records_are_refused():
     t = Task(Loss("mean"), Regulariser("none"), FEATURES, TARGETS, PUBLIC[:1], PUBLIC_TARGETS[:1])
     with pytest.raises(ValueError, match="public_features must have at least 2 rows, got 1"):
-        shuffled_run(t, interleaved(N, 2, 4), learning_rate=0.1, noise_std=0.0)
+        trajectory(t, interleaved(N, epochs=2, private_per_epoch=4), learning_rate=0.1, noise_std=0.0)
 
 
 @pytest.mark.parametrize(
@@ -193,11 +285,11 @@ def test_bad_tasks(make, message):
     ("make", "message"),
     [
         (
-            lambda: shuffled_run(OTHER, dp_shuffled(N, 2), learning_rate=0.1, noise_std=0.0),
+            lambda: trajectory(OTHER, dp_shuffled(N, epochs=2), learning_rate=0.1, noise_std=0.0),
             "task must be a Task, got 'other'",
         ),
         (
-            lambda: shuffled_run(task(), OTHER, learning_rate=0.1, noise_std=0.0),
+            lambda: trajectory(task(), OTHER, learning_rate=0.1, noise_std=0.0),
             "schedule must be a Schedule, got 'other'",
         ),
         (lambda: task(regulariser=OTHER), "regulariser must be a Regulariser, got 'other'"),

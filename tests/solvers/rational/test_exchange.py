@@ -13,6 +13,7 @@ from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.exchange import (
     BufferForm,
+    Matrix,
     buffer_form,
     noise_from_buffers,
     noise_from_strategy,
@@ -225,7 +226,7 @@ def test_noising_matrices_have_no_sensitivity() -> None:
         ([0.4], [0.1, 0.2, 0.3], "strategy"),
     ],
 )
-def test_noise_without_buffers_is_refused(zeros: list[float], poles: list[float], matrix: str) -> None:
+def test_noise_without_buffers_is_refused(zeros: list[float], poles: list[float], matrix: Matrix) -> None:
     with pytest.raises(ValueError, match="noise must have distinct"):
         buffer_form(PoleNoise(zeros, poles), matrix)
 
@@ -256,7 +257,7 @@ def test_arguments_of_forms_are_checked() -> None:
     with pytest.raises(ValueError, match="buf_decay must be a vector"):
         BufferForm([[0.5]], [[1.0]])
     with pytest.raises(ValueError, match="matrix must be one of 'strategy', 'noising', got 'decoder'"):
-        buffer_form(PoleNoise([0.1], [0.3]), "decoder")
+        buffer_form(PoleNoise([0.1], [0.3]), "decoder")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="noise must be PoleNoise"):
         buffer_form(NuFTRL(0.1))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="steps must be an integer >= 1, got 0"):
@@ -337,6 +338,13 @@ def test_scales_beyond_the_range_of_floats_are_refused() -> None:
 def test_strategies_that_are_none_are_named(column: list[float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         noise_from_strategy(column, 5)
+
+
+def test_strategies_without_an_inverse_in_the_range_of_floats_are_named() -> None:
+    with pytest.raises(
+        OverflowError, match="strategy_coef must have an inverse within the range of floats for 5 steps"
+    ):
+        noise_from_strategy([1e-300, 1.0], 5)
 
 
 def test_what_is_no_noise_and_no_form_is_named() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 
-from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.correlated_noise.finite_time import (
     FiniteRun,
     absolute_sum,
@@ -419,7 +418,7 @@ def best_error(run, limit, noise):
     for eta in limit * np.exp(-np.linspace(0, 40, 61)):
         at = with_learning_rate(run, float(eta))
         g = at.theorem_d13_clip_norm(constant=4.0)
-        stationary = bounds.trace_upper_bound(at.problem, noise(at.problem), rho=run.rho, clip_norm=g)
+        stationary = at.problem.upper_bound(noise(at.problem), rho=run.rho, clip_norm=g)
         kappa = at.problem.eigenvalues.max() / at.problem.eigenvalues.min()
         transient = kappa * run.initial_error * math.exp(-at.problem.rates.min() * run.steps)
         least = min(least, transient + stationary)

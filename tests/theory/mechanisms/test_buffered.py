@@ -71,6 +71,9 @@ def test_floats_agree_with_sixty_digits_in_runs_of_any_length(gaps, exponent, ep
         ]
         for ours, truth in pairs:
             assert abs(ours.item() / truth.item() - 1) < 1e-13
+        root = mpmath.sqrt(pairs[0][1].item())
+        upper = buffered.noise_sensitivity_upper_bound(PoleNoise(zeros, poles), participation)
+        assert root <= upper <= root * (1 + mpmath.mpf(2) ** -52)
 
 
 @given(gaps=interlacing_gaps(most=3, smallest=1e-4), participation=participations(most=40))

@@ -28,7 +28,8 @@ def maximal_by_enumeration(who):
 def test_patterns_are_the_maximal_admissible_sets(who):
     found = [pattern.tolist() for pattern in who.patterns()]
     assert sorted(found) == maximal_by_enumeration(who)
-    assert len(found) == who.number_of_patterns()
+    assert len(found) == who.number_of_patterns() == who.number_of_patterns(len(found))
+    assert len(found) <= 1 or who.number_of_patterns(len(found) - 1) > len(found) - 1
     if who.pattern == "min-sep":
         assert found == sorted(found)
 

@@ -19,6 +19,7 @@ from mpmath import mp, mpf, workdps
 
 from corrnoise.theory.mechanisms import rounding
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rounding import (
@@ -30,6 +31,7 @@ from corrnoise.theory.mechanisms.rounding import (
     recurrence_sensitivity,
     section_sensitivity,
 )
+from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from tests.strategies import gaps, log_uniform
 
 COARSE = 2.0**-9
@@ -118,8 +120,8 @@ def convolution(coefficients: list[float]) -> Program:
     return run
 
 
-def sensitivity(program: Program, pattern: int | None) -> float:
-    """Largest column norm of the inverse of the map that ``program`` is under one pattern of rounding errors.
+def strategy_of(program: Program, pattern: int | None) -> np.ndarray:
+    """The inverse of the map that ``program`` is under one pattern of rounding errors.
 
     None is the worst pattern; numbers are random ones.
     """
@@ -131,7 +133,12 @@ def sensitivity(program: Program, pattern: int | None) -> float:
             return value * (1 + COARSE * (way if pattern is None else next(signs)))
 
         columns.append(program(np.eye(STEPS)[s], r))
-    return float(np.linalg.norm(np.linalg.inv(np.array(columns).T), axis=0).max())
+    return np.asarray(np.linalg.inv(np.array(columns).T))
+
+
+def sensitivity(program: Program, pattern: int | None) -> float:
+    """The largest column norm of this strategy."""
+    return float(np.linalg.norm(strategy_of(program, pattern), axis=0).max())
 
 
 DECAY = [0.96875, 0.75, -0.5]
@@ -141,19 +148,32 @@ POLES = PoleNoise([0.0625, 0.375], [0.125, 0.5])
 NOISING = [1.0, -0.25, -0.125]
 
 
-def cases() -> dict[str, tuple[Program, Callable[[], float]]]:
+def cases(run: Participation = Participation(STEPS)) -> dict[str, tuple[Program, Callable[[], float]]]:  # noqa: B008
     return {
-        "recurrence": (recurrence(STRATEGY), lambda: recurrence_sensitivity(np.array(STRATEGY), "float64")),
+        "recurrence": (recurrence(STRATEGY), lambda: recurrence_sensitivity(np.array(STRATEGY), "float64", run)),
         "buffers": (
             buffers(DECAY, SCALE),
-            lambda: buffer_sensitivity(np.array(DECAY), np.array(SCALE), STEPS, "float64"),
+            lambda: buffer_sensitivity(np.array(DECAY), np.array(SCALE), run, "float64"),
         ),
-        "cascade": (cascade(POLES), lambda: section_sensitivity(POLES, STEPS)),
+        "cascade": (cascade(POLES), lambda: section_sensitivity(POLES, run)),
         "convolution": (
             convolution(NOISING),
-            lambda: convolution_sensitivity(FiniteNoise(NOISING), STEPS, "float64"),
+            lambda: convolution_sensitivity(FiniteNoise(NOISING), run, "float64"),
         ),
     }
+
+
+@pytest.mark.parametrize(
+    "run", [Participation(STEPS, min_sep=5, max_participations=3), Participation(STEPS, max_participations=4)]
+)
+@pytest.mark.parametrize("name", cases())
+@pytest.mark.usefixtures("_coarse")
+def test_the_bound_holds_for_several_participations(name: str, run: Participation) -> None:
+    program, bound = cases(run)[name]
+    found = [strategy_sensitivity(strategy_of(program, pattern), run).lower for pattern in (None, 1, 2, 3)]
+    assert max(found) <= bound() <= 3 * max(found)
+    _, single = cases()[name]
+    assert single() < min(found)  # the multiplier of a single participation does not cover several
 
 
 @pytest.mark.parametrize("name", cases())

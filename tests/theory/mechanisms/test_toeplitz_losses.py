@@ -67,6 +67,27 @@ def test_sensitivity_of_the_pattern(data, n, b, k):
     np.testing.assert_allclose(gradient, complex_step(lambda x: pattern_norm(x, b, k), c), rtol=1e-12, atol=1e-12)
 
 
+@given(data=st.data(), n=st.integers(1, 20), b=st.integers(1, 20), k=st.integers(1, 20))
+def test_the_bound_is_that_of_the_majorant(data, n, b, k):
+    """And its gradient is that of the formula at the majorant, carried back; checked along a line without kinks."""
+    c = np.array(data.draw(st.lists(st.floats(-2, 2), min_size=n, max_size=n)))
+    who = participations(n, b, k)
+    start = n if who.single else who.min_sep
+    majorant = np.array([max(abs(c[t:])) if t >= start else abs(c[t]) for t in range(n)])
+    square, gradient = losses.squared_sensitivity_bound(c, who)
+    assert square == pytest.approx(pattern_norm(majorant, who.min_sep, who.count), rel=1e-12, abs=1e-12)
+    assert square >= losses.squared_sensitivity(c, who)[0] * (1 - 1e-12)
+    grown, _ = losses.squared_sensitivity_bound(c * (1 + 1e-6), who)  # the order of sizes stays
+    assert gradient @ c == pytest.approx((grown - square) / 1e-6, rel=1e-5, abs=1e-12)
+    distinct = np.sign(c) * (np.abs(c) + 1e-3 * np.arange(n))
+    sizes = np.sort(np.abs(distinct[distinct != 0]))
+    if np.diff(sizes).min(initial=1.0) > 1e-4:
+        direction = np.cos(np.arange(n)) * (distinct != 0)
+        ends = [losses.squared_sensitivity_bound(distinct + h * direction, who)[0] for h in (1e-6, -1e-6)]
+        slope = losses.squared_sensitivity_bound(distinct, who)[1] @ direction
+        assert slope == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-6)
+
+
 @pytest.mark.parametrize("p", [100, 400])
 def test_long_strategies_take_transforms_and_agree_with_forty_digits(p):
     n = 400
@@ -74,12 +95,26 @@ def test_long_strategies_take_transforms_and_agree_with_forty_digits(p):
         exact = [mpmath.mpf(1)]
         for t in range(1, p):
             exact.append(exact[-1] * (mpmath.mpf(t) - mpmath.mpf("0.5")) / t)
-        sums: list = []
+        sums = []
         for t in range(n):
             sums.append(1 - mpmath.fsum(exact[k] * sums[t - k] for k in range(1, min(t, p - 1) + 1)))
         truth = float(mpmath.fsum((n - t) * sums[t] ** 2 for t in range(n)) / n)
     strategy = np.array([float(c) for c in exact])
     assert losses.strategy_error(strategy, losses.error_weights(n, n, "mean"))[0] == pytest.approx(truth, rel=1e-13)
+
+
+@given(strategy=minimum_phase_coefficients(), n=st.integers(6, 60))
+def test_errors_are_as_small_as_stated(strategy, n):
+    """Beside 40 digits, relative to p max(1, Σ|c| Σ|β|)."""
+    with mpmath.workdps(40):
+        c = [mpmath.mpf(float(value)) for value in strategy]
+        sums = []
+        for t in range(n):
+            sums.append((1 - mpmath.fsum(c[k] * sums[t - k] for k in range(1, min(t, len(c) - 1) + 1))) / c[0])
+        truth = float(mpmath.fsum(s**2 for s in sums))
+    condition = np.abs(strategy).sum() * np.abs(np.diff([0.0, *map(float, sums)])).sum()
+    error, _ = losses.strategy_error(strategy, losses.error_weights(n, n, "max"))
+    assert error == pytest.approx(truth, rel=1e-15 * strategy.size * max(1, condition))
 
 
 def test_both_routes_of_each_operation_agree(monkeypatch):

@@ -258,7 +258,10 @@ def test_bad_arguments_are_named(name, value):
         (lambda: NUFTRL.sensitivity(0), "steps must be an integer >= 1, got 0"),
         (lambda: FINITE.inverse_coefficients(2.0), "steps"),  # type: ignore[arg-type]
         (lambda: FINITE.noise_multiplier(1.0, 2.5), "steps"),  # type: ignore[arg-type]
-        (lambda: NUFTRL.noise_multiplier(1.0, adjacency="add-remove"), "adjacency must be one of 'zero-out', 'replace"),
+        (
+            lambda: NUFTRL.noise_multiplier(1.0, adjacency="add-remove"),  # type: ignore[arg-type]
+            "adjacency must be one of 'zero-out', 'replace",
+        ),
         (lambda: noise_variance([1.0, -1.0], 1.0, 1.0), "noise must be correlated noise"),  # type: ignore[arg-type]
     ],
 )

@@ -99,9 +99,9 @@ def test_newton_agrees_with_its_bound_on_hard_series(seed):
 def test_both_routes_agree_where_the_reciprocal_is_well_conditioned():
     coefficients = np.concatenate([[1.0], -0.2 / np.arange(1, 3000) ** 1.5])
     direct = np.empty(4000)
-    from corrnoise.theory import recursions
+    from corrnoise.theory.numerics import double_double_series
 
-    recursions.reciprocal_series(coefficients, direct)
+    double_double_series.reciprocal_series(coefficients, direct)
     newton = power_series.newton_reciprocal(coefficients, 4000)
     np.testing.assert_allclose(newton, direct, rtol=0, atol=1e-14)
 

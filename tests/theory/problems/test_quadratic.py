@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
-from corrnoise.theory import recursions
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems import second_moments
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from tests import problem_oracles as oracles
 from tests.strategies import log_uniform, mean_estimations, noises, regressions
@@ -128,7 +128,8 @@ def test_a_hundred_thousand_eigenvalues() -> None:
 
 @given(mean_estimations(), log_uniform(1e-3, 1e3), log_uniform(1e-3, 1e3))
 def test_theorem_2_1(problem: MeanEstimation, rho: float, clip_norm: float) -> None:
-    eta, s2, budget = problem.learning_rate, problem.sample_std**2, {"rho": rho, "clip_norm": clip_norm}
+    eta, s2 = problem.learning_rate, problem.sample_std**2
+    budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm}
     with workdps(oracles.DIGITS):
         x, unit = mpf(eta), mpf(clip_norm) ** 2 / (2 * mpf(rho))
         mean = mp.agm(x, 2 - x)
@@ -174,7 +175,7 @@ def test_errors_scale_with_the_squared_clip_norm_over_the_budget(
 ) -> None:
     private = LinearRegression(problem.eigenvalues, problem.learning_rate, kurtosis=problem.kurtosis)
     scale = clip_norm**2 / rho
-    budget = {"rho": rho, "clip_norm": clip_norm}
+    budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm}
     for method in (QuadraticProblem.stationary_error, QuadraticProblem.upper_bound, QuadraticProblem.lower_bound):
         assert method(private, noise, **budget) == pytest.approx(scale * method(private, noise), rel=1e-13)
     assert private.optimal_error(**budget) == pytest.approx(scale * private.optimal_error(), rel=1e-13)
@@ -346,12 +347,16 @@ def test_millions_of_steps_lose_few_digits(noise: ToeplitzNoise, tolerance: floa
 def test_horizon_sets_the_noise() -> None:
     problem, noise = LinearRegression([1.0, 0.1], 0.2), NuFTRL(0.01)
     beta = noise.coefficients(50)
-    curves = [problem.learning_curve(noise, 20, horizon=h) for h in (1, 20, 50)] + [problem.learning_curve(noise, 20)]
-    gammas = [oracles.sensitivity(beta, h) for h in (1, 20, 50)] + [noise.limiting_sensitivity()]
+    curves = [problem.learning_curve(noise, 20, horizon=h) for h in (20, 35, 50)] + [problem.learning_curve(noise, 20)]
+    gammas = [oracles.sensitivity(beta, h) for h in (20, 35, 50)] + [noise.limiting_sensitivity()]
     assert gammas == sorted(set(gammas))
     for curve, gamma in zip(curves, gammas, strict=True):
-        assert curve == pytest.approx(curves[0] * gamma**2, rel=1e-13)
-    assert problem.learning_curve(noise, 50, horizon=20)[:21] == pytest.approx(curves[1], rel=1e-15)
+        assert curve == pytest.approx(curves[0] * (gamma / gammas[0]) ** 2, rel=1e-13)
+    assert problem.learning_curve(noise, 50, horizon=50)[:21] == pytest.approx(curves[2], rel=1e-15)
+    with pytest.raises(
+        ValueError, match="steps must be at most the horizon 20, up to which the run is private, got 21"
+    ):
+        problem.learning_curve(noise, 21, horizon=20)
 
 
 @pytest.mark.parametrize("noise", DIVERGENT)
@@ -369,7 +374,7 @@ def test_divergent_sensitivities(noise: ToeplitzNoise) -> None:
 
 def test_second_moments_stop_at_the_first_overflow() -> None:
     errors = np.zeros(6)
-    recursions.second_moments(np.full(1, 1e100), np.full(1, 3.0), np.ones(6), 1.0, 0.0, np.ones(1), errors)
+    second_moments.second_moments(np.full(1, 1e100), np.full(1, 3.0), np.ones(6), 1.0, 0.0, np.ones(1), errors)
     assert errors[0] == 0.5
     assert errors[1] == pytest.approx(1.5e200, rel=1e-12)  # r = 1 − 2x + 3x²
     assert (errors[2:] == math.inf).all()

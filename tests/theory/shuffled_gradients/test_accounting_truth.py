@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.shuffled_gradients.accountants import METHODS, SHORT_NAMES, Accountant, Training, accountant
+from corrnoise.theory.shuffled_gradients.accountants import Accountant
 from corrnoise.theory.shuffled_gradients.amplification import (
+    StepFactors,
     amplification_sum,
     best_plan_cost,
     composed_amplification_sum,
@@ -23,6 +24,7 @@ from corrnoise.theory.shuffled_gradients.amplification import (
 )
 from corrnoise.theory.shuffled_gradients.exact_runs import linear_run_separation
 from corrnoise.theory.shuffled_gradients.schedules import PLACEMENTS, Schedule, dp_shuffled, interleaved
+from tests.theory.shuffled_gradients.runs import described
 
 SETTLED = (1 + 1e-9, 1e-12)  # of quadratures, relative and absolute
 
@@ -67,16 +69,16 @@ def strings(schedule, order):
 def test_sums_over_epochs_are_those_over_steps(schedule, data, prox):
     position = st.integers(1, schedule.samples)
     positions = data.draw(st.lists(position, min_size=schedule.epochs, max_size=schedule.epochs))
-    steps = best_plan_cost(*run_steps(schedule, positions, prox=prox))
-    found = amplification_sum(schedule, positions, prox=prox)
+    steps = best_plan_cost(*run_steps(schedule, positions, factors=StepFactors(prox=prox)))
+    found = amplification_sum(schedule, positions, factors=StepFactors(prox=prox))
     assert found == steps or found == pytest.approx(steps, rel=1e-12)
 
 
 @given(schedules(samples=3, epochs=3), st.sampled_from([1.0, 0.7]))
 def test_worst_positions_are_the_worst(schedule, prox):
     for order in ("given", "reshuffled"):
-        sums = [amplification_sum(schedule, s, prox=prox) for s in strings(schedule, order)]
-        worst = worst_amplification_sum(schedule, prox=prox, reshuffled=order == "reshuffled")
+        sums = [amplification_sum(schedule, s, factors=StepFactors(prox=prox)) for s in strings(schedule, order)]
+        worst = worst_amplification_sum(schedule, factors=StepFactors(prox=prox), reshuffled=order == "reshuffled")
         assert worst == max(sums) or worst == pytest.approx(max(sums), rel=1e-12)
         single = [
             amplification_sum(Schedule(schedule.samples, [c], schedule.placement), c) for c in schedule.private if c
@@ -96,7 +98,9 @@ def test_the_last_private_step_of_all_is_not_always_the_worst_position():
 def test_a_reshuffled_record_may_stand_last_in_every_epoch():
     """Composed epochs cost 1/6 twenty times and 1; in a given order position 5 costs 1/6 twenty times and 1/6."""
     schedule = Schedule(10, [5] * 20 + [10])
-    found = {order: accountant(Training(schedule, 1.0, 1.0, order=order), "paper") for order in ("given", "reshuffled")}
+    found = {
+        order: described(schedule, 1.0, 1.0, order=order).accountant("per-epoch") for order in ("given", "reshuffled")
+    }
     assert found["given"].sums == pytest.approx(20 / 6 + 1 / 6)
     assert found["reshuffled"].sums == pytest.approx(20 / 6 + 1)
 
@@ -109,17 +113,16 @@ def test_no_claim_is_less_than_the_truth_given_the_positions(schedule, data, rat
     for order, positions in (("given", data.draw(position)), ("reshuffled", any_positions)):
         exact = 2 * exact_sum(schedule, positions, rate) / z**2
         for method in ("per-step", "per-epoch", "whole-run"):
-            found = accountant(Training(schedule, rate, 1.0, order=order), method)
+            found = described(schedule, rate, 1.0, order=order).accountant(method)
             assert exact <= found.zcdp(z) * (1 + 1e-9), method
-            assert found.gaussian_dp(z) == pytest.approx(math.sqrt(2 * found.zcdp(z))) or found.zcdp(z) == 0
 
 
 def test_claims_that_are_a_hundredth_less_would_be_caught():
     """The mutants: DP-ShuffleG in one epoch attains all three, and one sample an epoch attains them for every K."""
-    for schedule, rate in ((dp_shuffled(10, 1), 1.0), (dp_shuffled(1, 7), 1e-9)):
+    for schedule, rate in ((dp_shuffled(10, epochs=1), 1.0), (dp_shuffled(1, epochs=7), 1e-9)):
         exact = 2 * exact_sum(schedule, schedule.samples, rate)
         for method in ("per-step", "per-epoch", "whole-run"):
-            assert exact > 0.99 * accountant(Training(schedule, rate, 1.0), method).zcdp(1.0)
+            assert exact > 0.99 * described(schedule, rate, 1.0).accountant(method).zcdp(1.0)
 
 
 # -- secret orders -----------------------------------------------------------------------------------------------------
@@ -168,23 +171,26 @@ MIXTURES = {
     st.floats(1.2, 8.0),
 )
 def test_no_mixture_claims_less_than_the_truth(method, order, n, epochs, part, placement, rate, z, epsilon, alpha):
-    schedule = interleaved(n, epochs, 1 + min(int(part * n), n - 1), placement)
+    schedule = interleaved(n, epochs=epochs, private_per_epoch=1 + min(int(part * n), n - 1), placement=placement)
     shifts, variance = zip(*(shift_and_variance(schedule, s, rate) for s in strings(schedule, order)), strict=True)
     deviation = z * math.sqrt(variance[0])
-    found = accountant(Training(schedule, rate, 1.0, order=order), method)
+    found = described(schedule, rate, 1.0, order=order).accountant(method)
     exact = exact_divergence(shifts, deviation, alpha)
     assert exact <= found.renyi_divergence(alpha, z) * SETTLED[0] + SETTLED[1]
     if found.compositions == 1:
-        assert exact_delta(shifts, deviation, epsilon) <= found.delta(epsilon, z) * (1 + 1e-4) + SETTLED[1]
+        assert (
+            exact_delta(shifts, deviation, epsilon)
+            <= found.delta(epsilon, noise_multiplier=z) * (1 + 1e-4) + SETTLED[1]
+        )
 
 
 def test_a_mixture_of_too_small_sums_would_be_caught():
     """The mutant: two samples, one epoch, η = 1: the last record is all that remains, with probability one half."""
-    shifts, variance = zip(*(shift_and_variance(dp_shuffled(2, 1), j, 1 - 1e-9) for j in (1, 2)), strict=True)
-    found = accountant(Training(dp_shuffled(2, 1), 1.0, 1.0, order="reshuffled"), "whole-run reshuffled")
+    shifts, variance = zip(*(shift_and_variance(dp_shuffled(2, epochs=1), j, 1 - 1e-9) for j in (1, 2)), strict=True)
+    found = described(dp_shuffled(2, epochs=1), 1.0, 1.0, order="reshuffled").accountant("whole-run reshuffled")
     exact = exact_delta(shifts, math.sqrt(variance[0]), 0.0)
-    assert exact <= found.delta(0.0, 1.0)
-    assert exact > Accountant(found.sums / 4, found.probabilities).delta(0.0, 1.0)
+    assert exact <= found.delta(0.0, noise_multiplier=1.0)
+    assert exact > Accountant(found.sums / 4, found.probabilities).delta(0.0, noise_multiplier=1.0)
 
 
 @given(schedules(samples=3, epochs=3))
@@ -202,7 +208,7 @@ def test_closed_form_of_reshuffled_sums():
     for n, epochs in ((10, 5), (7, 2), (1, 4)):
         m = np.arange(n, 0, -1.0)
         closed = (epochs - 2) / n + np.where(2 * m <= n + 1, 1 / (n + 1 - m) + 1 / m, 4 / (n + 1))
-        assert reshuffled_amplification_sums(dp_shuffled(n, epochs)) == pytest.approx(closed, rel=1e-12)
+        assert reshuffled_amplification_sums(dp_shuffled(n, epochs=epochs)) == pytest.approx(closed, rel=1e-12)
 
 
 # -- calibration with public records -----------------------------------------------------------------------------------
@@ -211,91 +217,122 @@ def test_closed_form_of_reshuffled_sums():
 @pytest.mark.parametrize(
     ("schedule", "order", "method", "conversion", "expected"),
     [
-        (interleaved(1000, 50, 500), "reshuffled", "whole-rr", "gaussian", (1.88393, 0.43720, 0.24144)),
-        (Schedule(1000, [1000] * 25 + [0] * 25), "reshuffled", "whole-rr", "gaussian", (5.22100, 1.39629, 0.82182)),
-        (Schedule(1000, [0] * 25 + [1000] * 25), "reshuffled", "whole-rr", "gaussian", (5.22100, 1.39629, 0.82182)),
-        (dp_shuffled(1000, 50), "shuffled once", "so-epoch", "zcdp", (43.13036, 10.77138, 6.20665)),
-        (dp_shuffled(1000, 50), "shuffled once", "whole-so", "gaussian", (5.28641, 1.41329, 0.83179)),
-        (dp_shuffled(2103, 50), "reshuffled", "rr-epoch", "zcdp", (9.09377,)),
-        (dp_shuffled(2103, 50), "given", "whole", "gaussian", (8.54723,)),
-        (dp_shuffled(2103, 50), "reshuffled", "whole-rr", "gaussian", (4.79284,)),
-        (dp_shuffled(200, 50), "reshuffled", "rr-epoch", "zcdp", (14.78072,)),
-        (dp_shuffled(200, 50), "given", "whole", "gaussian", (9.42776,)),
-        (dp_shuffled(200, 50), "reshuffled", "whole-rr", "gaussian", (6.73103,)),
-        (dp_shuffled(159, 50), "reshuffled", "rr-epoch", "zcdp", (15.70829,)),
-        (dp_shuffled(159, 50), "given", "whole", "gaussian", (9.66400,)),
-        (dp_shuffled(159, 50), "reshuffled", "whole-rr", "gaussian", (7.03770,)),
-        (interleaved(200, 50, 100), "given", "paper", "published", (7.52847, 1.60293, 0.85544)),
-        (interleaved(2103, 50, 1051), "given", "paper", "published", (2.33159, 0.49643, 0.26493)),
-        (interleaved(180, 50, 90), "given", "paper", "published", (7.93134, 1.68870, 0.90121)),
+        (
+            interleaved(1000, epochs=50, private_per_epoch=500),
+            "reshuffled",
+            "whole-run reshuffled",
+            "gaussian",
+            (1.88393, 0.43720, 0.24144),
+        ),
+        (
+            Schedule(1000, [1000] * 25 + [0] * 25),
+            "reshuffled",
+            "whole-run reshuffled",
+            "gaussian",
+            (5.22100, 1.39629, 0.82182),
+        ),
+        (
+            Schedule(1000, [0] * 25 + [1000] * 25),
+            "reshuffled",
+            "whole-run reshuffled",
+            "gaussian",
+            (5.22100, 1.39629, 0.82182),
+        ),
+        (dp_shuffled(1000, epochs=50), "shuffled once", "epochs shuffled once", "zcdp", (43.13036, 10.77138, 6.20665)),
+        (
+            dp_shuffled(1000, epochs=50),
+            "shuffled once",
+            "whole-run shuffled once",
+            "gaussian",
+            (5.28641, 1.41329, 0.83179),
+        ),
+        (dp_shuffled(2103, epochs=50), "reshuffled", "epochs reshuffled", "zcdp", (9.09377,)),
+        (dp_shuffled(2103, epochs=50), "given", "whole-run", "gaussian", (8.54723,)),
+        (dp_shuffled(2103, epochs=50), "reshuffled", "whole-run reshuffled", "gaussian", (4.79284,)),
+        (dp_shuffled(200, epochs=50), "reshuffled", "epochs reshuffled", "zcdp", (14.78072,)),
+        (dp_shuffled(200, epochs=50), "given", "whole-run", "gaussian", (9.42776,)),
+        (dp_shuffled(200, epochs=50), "reshuffled", "whole-run reshuffled", "gaussian", (6.73103,)),
+        (dp_shuffled(159, epochs=50), "reshuffled", "epochs reshuffled", "zcdp", (15.70829,)),
+        (dp_shuffled(159, epochs=50), "given", "whole-run", "gaussian", (9.66400,)),
+        (dp_shuffled(159, epochs=50), "reshuffled", "whole-run reshuffled", "gaussian", (7.03770,)),
+        (
+            interleaved(200, epochs=50, private_per_epoch=100),
+            "given",
+            "per-epoch",
+            "published",
+            (7.52847, 1.60293, 0.85544),
+        ),
+        (
+            interleaved(2103, epochs=50, private_per_epoch=1051),
+            "given",
+            "per-epoch",
+            "published",
+            (2.33159, 0.49643, 0.26493),
+        ),
+        (
+            interleaved(180, epochs=50, private_per_epoch=90),
+            "given",
+            "per-epoch",
+            "published",
+            (7.93134, 1.68870, 0.90121),
+        ),
     ],
 )
 def test_calibrated_noise_by_short_names(schedule, order, method, conversion, expected):
-    found = accountant(Training(schedule, 0.1, 1.0, order=order), method)
+    found = described(schedule, 0.1, 1.0, order=order).accountant(method)
     for epsilon, value in zip((1, 5, 10), expected, strict=False):
-        assert found.noise_multiplier(epsilon, 1e-6, conversion=conversion) == pytest.approx(value, abs=6e-6)
+        assert found.noise_multiplier(epsilon=epsilon, delta=1e-6, conversion=conversion) == pytest.approx(
+            value, abs=6e-6
+        )
 
 
 def test_reference_values_of_mixtures():
     def reshuffled(schedule):
-        return accountant(Training(schedule, 0.1, 1.0, order="reshuffled"), "rr-epoch")
+        return described(schedule, 0.1, 1.0, order="reshuffled").accountant("epochs reshuffled")
 
-    assert reshuffled(dp_shuffled(10, 1)).renyi_divergence(2, 1.0) == pytest.approx(2.0686762, abs=5e-8)
-    assert reshuffled(dp_shuffled(100, 1)).renyi_divergence(8, 4.0) == pytest.approx(0.36315052, abs=5e-9)
-    assert reshuffled(dp_shuffled(1000, 1)).renyi_divergence(29, 75.66) == pytest.approx(7.8294002e-05, rel=5e-8)
-    assert reshuffled(interleaved(10, 1, 5)).renyi_divergence(3, 1.0) == pytest.approx(0.5415333373685647, rel=1e-11)
-    whole = accountant(Training(dp_shuffled(1000, 50), 0.1, 1.0, order="reshuffled"), "whole-rr")
-    assert whole.delta(1.0, 5.0) == pytest.approx(1.6442759505935787e-06, rel=1e-8)
-    assert accountant(Training(dp_shuffled(1000, 50), 1.0, 1.0), "whole").gaussian_dp(8.65389) == pytest.approx(
-        0.23670438, rel=1e-6
+    assert reshuffled(dp_shuffled(10, epochs=1)).renyi_divergence(2, 1.0) == pytest.approx(2.0686762, abs=5e-8)
+    assert reshuffled(dp_shuffled(100, epochs=1)).renyi_divergence(8, 4.0) == pytest.approx(0.36315052, abs=5e-9)
+    assert reshuffled(dp_shuffled(1000, epochs=1)).renyi_divergence(29, 75.66) == pytest.approx(7.8294002e-05, rel=5e-8)
+    assert reshuffled(interleaved(10, epochs=1, private_per_epoch=5)).renyi_divergence(3, 1.0) == pytest.approx(
+        0.5415333373685647, rel=1e-11
     )
+    whole = described(dp_shuffled(1000, epochs=50), 0.1, 1.0, order="reshuffled").accountant("whole-run reshuffled")
+    assert whole.delta(1.0, noise_multiplier=5.0) == pytest.approx(1.6442759505935787e-06, rel=1e-8)
 
 
-@pytest.mark.parametrize("method", ["rr-epoch", "whole-rr", "paper", "steps"])
+@pytest.mark.parametrize("method", ["epochs reshuffled", "whole-run reshuffled", "per-epoch", "per-step"])
 def test_public_epochs_spend_nothing(method):
     """Six epochs of which two are private are worth two, before or after the public ones."""
-    two = accountant(Training(dp_shuffled(5, 2), 0.1, 1.0, order="reshuffled"), method)
+    two = described(dp_shuffled(5, epochs=2), 0.1, 1.0, order="reshuffled").accountant(method)
     for counts in ([5, 5, 0, 0, 0, 0], [0, 0, 0, 0, 5, 5]):
-        found = accountant(Training(Schedule(5, counts), 0.1, 1.0, order="reshuffled"), method)
+        found = described(Schedule(5, counts), 0.1, 1.0, order="reshuffled").accountant(method)
         assert (found.compositions, found.sums) == (two.compositions, pytest.approx(two.sums, rel=1e-12))
 
 
-def test_every_accountant_has_a_short_name():
-    assert len(set(METHODS)) == len(SHORT_NAMES) == 7
-    training = Training(dp_shuffled(4, 2), 1.0, 1.0, order="reshuffled")
-    assert accountant(training, "whole-rr") == accountant(training, "whole-run reshuffled")
-
-
 @pytest.mark.parametrize(
-    ("training", "method", "message"),
+    ("run", "method", "message"),
     [
-        (Training(Schedule(4, [2, 3]), 1.0, 1.0, order="reshuffled"), "rr-epoch", "same number of private records"),
-        (Training(dp_shuffled(4, 2), 1.0, 1.0, order="reshuffled"), "whole-so", "order must be 'shuffled once'"),
-        (Training(dp_shuffled(4, 2), 1.0, 1.0, order="shuffled once"), "rr-epoch", "order must be 'reshuffled'"),
-        (Training(dp_shuffled(4, 2), 1.0, 1.0), "so-epoch", "order must be 'shuffled once'"),
+        (described(Schedule(4, [2, 3]), order="reshuffled"), "epochs reshuffled", "private must be the same in every"),
+        (described(dp_shuffled(4, epochs=2), order="reshuffled"), "whole-run shuffled once", "must be 'shuffled once'"),
+        (described(dp_shuffled(4, epochs=2), order="shuffled once"), "epochs reshuffled", "must be 'reshuffled'"),
+        (described(dp_shuffled(4, epochs=2)), "epochs shuffled once", "order must be 'shuffled once'"),
         (
-            Training(dp_shuffled(4, 2), 1.0, 1.0, order="shuffled once", released="every epoch"),
-            "whole-so",
+            described(dp_shuffled(4, epochs=2), order="shuffled once", released="every epoch"),
+            "whole-run shuffled once",
             "released must be 'last iterate'",
         ),
-        (
-            Training(dp_shuffled(4, 2), 1.0, 1.0, order="reshuffled", clipping="general"),
-            "rr-epoch",
-            "clipping must be 'none' or 'cocoercive'",
-        ),
-        (Training(dp_shuffled(4, 2, "end"), 1.0, 1.0, clipping="general"), "paper", "clipping must be"),
-        (Training(dp_shuffled(4, 2), 1.0, 1.0), "moments", "method must be one of"),
+        (described(dp_shuffled(4, epochs=2), order="reshuffled", clipping="general"), "epochs reshuffled", "clipping"),
     ],
 )
-def test_what_is_refused(training, method, message):
+def test_what_is_refused(run, method, message):
     with pytest.raises(ValueError, match=message):
-        accountant(training, method)
+        run.accountant(method)
 
 
 def test_no_private_epoch_spends_nothing():
-    training = Training(Schedule(4, [0, 0]), 1.0, 1.0, order="reshuffled")
-    for method in ("steps", "paper", "rr-epoch", "whole", "whole-rr"):
-        assert accountant(training, method).epsilon(1e-6, 1.0, conversion="zcdp") == 0
+    training = described(Schedule(4, [0, 0]), 1.0, 1.0, order="reshuffled")
+    for method in ("per-step", "per-epoch", "epochs reshuffled", "whole-run", "whole-run reshuffled"):
+        assert training.accountant(method).epsilon(1e-6, noise_multiplier=1.0, conversion="zcdp") == 0
 
 
 # -- separations that under- or overflow -------------------------------------------------------------------------------

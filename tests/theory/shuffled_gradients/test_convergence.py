@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.simulations.shuffled_gradients.run import shuffled_run
+from corrnoise.simulations.shuffled_gradients.run import trajectory
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
-from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
+from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.dissimilarity import (
     _all_directions,
     reshuffled_dissimilarity,
@@ -21,20 +21,49 @@ from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled
 
 
 def test_reference_values():
-    run = ShuffledRun(100, 50, 10, 1e-4, 1.0, 1.0, 5.0, 1.0, 1.0)
-    corrected, published = (run.corollary_upper_bound(published=p) for p in (False, True))
+    run = ConvergenceConstants(
+        samples=100,
+        epochs=50,
+        dimension=10,
+        learning_rate=1e-4,
+        distance=1.0,
+        deviation=1.0,
+        noise=5.0,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+    )
+    corrected, printed = (run.corollary_upper_bound(printed=p) for p in (False, True))
     assert corrected.initialisation == pytest.approx(2.0)
     assert corrected.shuffling == pytest.approx(0.004912023005, rel=1e-9)
     assert corrected.noise == pytest.approx(0.257881207785, rel=1e-10)
-    assert published.noise == pytest.approx(0.014736069016, rel=1e-9)
-    public = ShuffledRun(
-        100, 20, 10, 1e-4, 1.0, 1.0, 2.0, 1.0, 1.0, total_dissimilarity=5, partial_dissimilarity=10, beta=0.5
+    assert printed.noise == pytest.approx(0.014736069016, rel=1e-9)
+    public = ConvergenceConstants(
+        samples=100,
+        epochs=20,
+        dimension=10,
+        learning_rate=1e-4,
+        distance=1.0,
+        deviation=1.0,
+        noise=2.0,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+        total_dissimilarity=5,
+        partial_dissimilarity=10,
+        beta=0.5,
     )
     assert public.excess_risk_upper_bound().total == pytest.approx(5.052209041418937, rel=1e-12)
-    assert public.excess_risk_upper_bound(published=True).total == pytest.approx(5.023714943334359, rel=1e-12)
-    assert ShuffledRun(1000, 50, 1, 1e-6, 1.0, 1.0, 1.0, 1.0, 1.0).largest_learning_rate() == pytest.approx(
-        7.134110112853776e-05, rel=1e-12
-    )
+    assert public.excess_risk_upper_bound(printed=True).total == pytest.approx(5.023714943334359, rel=1e-12)
+    assert ConvergenceConstants(
+        samples=1000,
+        epochs=50,
+        dimension=1,
+        learning_rate=1e-6,
+        distance=1.0,
+        deviation=1.0,
+        noise=1.0,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+    ).largest_learning_rate() == pytest.approx(7.134110112853776e-05, rel=1e-12)
 
 
 @pytest.mark.parametrize("smoothness", [1e-3, 1e-6])
@@ -44,13 +73,23 @@ def test_the_published_theorem_is_false(smoothness):
     hessians, targets = np.full((epochs, n, 1, 1), smoothness), np.zeros((epochs, n, 1))
     _, covariance = quadratic_run(hessians, targets, np.ones((epochs, n)), eta, ridge=1.0)
     exact = d * (smoothness + 1) / 2 * covariance[0, 0]
-    run = ShuffledRun(n, epochs, d, eta, 0.0, 0.0, 1.0, smoothness, smoothness)
+    run = ConvergenceConstants(
+        samples=n,
+        epochs=epochs,
+        dimension=d,
+        learning_rate=eta,
+        distance=0.0,
+        deviation=0.0,
+        noise=1.0,
+        smoothness=smoothness,
+        largest_smoothness=smoothness,
+    )
     for bound in (run.excess_risk_upper_bound, run.corollary_upper_bound):
-        assert bound(published=True).total < exact < bound().total
+        assert bound(printed=True).total < exact < bound().total
     if smoothness == 1e-3:
         assert exact == pytest.approx(1.665571935, rel=1e-9)
-        assert run.corollary_upper_bound(published=True).total == pytest.approx(0.3963102112, rel=1e-9)
-        assert run.excess_risk_upper_bound(published=True).total == pytest.approx(0.351476, rel=1e-5)
+        assert run.corollary_upper_bound(printed=True).total == pytest.approx(0.3963102112, rel=1e-9)
+        assert run.excess_risk_upper_bound(printed=True).total == pytest.approx(0.351476, rel=1e-5)
         assert run.corollary_upper_bound().total == pytest.approx(66.3819603692, rel=1e-10)
 
 
@@ -77,10 +116,19 @@ def test_the_corrected_bound_holds_for_exact_private_runs(case):
     x_star = (curvature * optimum).mean() / mean_curvature
     deviation = math.sqrt(np.mean((curvature * (x_star - optimum)) ** 2))
     start = 1.0
-    common = (deviation, sigma, curvature.mean(), curvature.max())
-    probe = ShuffledRun(n, epochs, 1, 1e-9, abs(start - x_star), *common, end_noise=end)
+    common = {
+        "deviation": deviation,
+        "noise": sigma,
+        "smoothness": curvature.mean(),
+        "largest_smoothness": curvature.max(),
+    }
+    probe = ConvergenceConstants(
+        samples=n, epochs=epochs, dimension=1, learning_rate=1e-9, distance=abs(start - x_star), **common, end_noise=end
+    )
     eta = share * probe.largest_learning_rate()
-    run = ShuffledRun(n, epochs, 1, eta, abs(start - x_star), *common, end_noise=end)
+    run = ConvergenceConstants(
+        samples=n, epochs=epochs, dimension=1, learning_rate=eta, distance=abs(start - x_star), **common, end_noise=end
+    )
     noise = np.zeros((epochs, n))
     noise[:, -1 if end else slice(None)] = sigma[:, np.newaxis][:, 0] if end else sigma[:, np.newaxis]
     mean, covariance = quadratic_run(
@@ -161,36 +209,93 @@ def test_all_public_records_leave_no_choice():
 def test_epochs_that_are_alike_give_the_harmonic_sum(epochs):
     """Against the same terms epoch by epoch, whose largest sum is the last."""
     common = {"total_dissimilarity": 0.5, "partial_dissimilarity": 2.0, "beta": 0.1}
-    alike = ShuffledRun(5, epochs, 2, 1e-3, 1.0, 1.0, 2.0, 0.5, 1.0, **common)
-    listed = ShuffledRun(5, epochs, 2, 1e-3, 1.0, 1.0, [2.0] * epochs, 0.5, 1.0, **common)
-    for published in (False, True):
-        one, other = (run.excess_risk_upper_bound(published=published) for run in (alike, listed))
+    alike = ConvergenceConstants(
+        samples=5,
+        epochs=epochs,
+        dimension=2,
+        learning_rate=1e-3,
+        distance=1.0,
+        deviation=1.0,
+        noise=2.0,
+        smoothness=0.5,
+        largest_smoothness=1.0,
+        **common,
+    )
+    listed = ConvergenceConstants(
+        samples=5,
+        epochs=epochs,
+        dimension=2,
+        learning_rate=1e-3,
+        distance=1.0,
+        deviation=1.0,
+        noise=[2.0] * epochs,
+        smoothness=0.5,
+        largest_smoothness=1.0,
+        **common,
+    )
+    for printed in (False, True):
+        one, other = (run.excess_risk_upper_bound(printed=printed) for run in (alike, listed))
         assert tuple(one.arguments().values()) == pytest.approx(tuple(other.arguments().values()), rel=1e-13)
-        noise, dissimilarity = alike.epoch_terms(published=published)
+        noise, dissimilarity = alike.epoch_terms(printed=printed)
         harmonic = sum(1 / k for k in range(1, epochs + 1))
         assert (one.noise, one.dissimilarity) == pytest.approx((2 * harmonic * noise, 2 * harmonic * dissimilarity))
 
 
 def test_integers_are_kept_as_such():
-    run = ShuffledRun(np.int64(5), np.int64(2), np.int64(3), 1e-3, 1.0, 1.0, 2.0, 1.0, 1.0)
+    run = ConvergenceConstants(
+        samples=np.int64(5),
+        epochs=np.int64(2),
+        dimension=np.int64(3),
+        learning_rate=1e-3,
+        distance=1.0,
+        deviation=1.0,
+        noise=2.0,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+    )
     assert all(type(getattr(run, name)) is int for name in ("samples", "epochs", "dimension"))
 
 
-WINDOWS = ShuffledRun(
-    5, 8, 2, 1e-3, 1.0, 1.0, [2.0] * 3 + [0.0] * 5, 1.0, 1.0, total_dissimilarity=[0.0] * 3 + [1.5] * 5, beta=1
+WINDOWS = ConvergenceConstants(
+    samples=5,
+    epochs=8,
+    dimension=2,
+    learning_rate=1e-3,
+    distance=1.0,
+    deviation=1.0,
+    noise=[2.0] * 3 + [0.0] * 5,
+    smoothness=1.0,
+    largest_smoothness=1.0,
+    total_dissimilarity=[0.0] * 3 + [1.5] * 5,
+    beta=1,
 )
 
 
 def test_corollaries_put_each_part_in_its_window():
     """Corollary F.1 for Priv-Pub, S = 3 of K = 8: 1 + log S for the noise, 1 + log(K − S) for the dissimilarity."""
     eta, n, d = 1e-3, 5, 2
-    bound, printed = WINDOWS.corollary_upper_bound(), WINDOWS.corollary_upper_bound(published=True)
+    bound, printed = WINDOWS.corollary_upper_bound(), WINDOWS.corollary_upper_bound(printed=True)
     assert bound.noise == pytest.approx(2 * (1 + math.log(3)) * (eta + 5 * eta**2 * n) * d * 4, rel=1e-12)
     assert printed.noise == pytest.approx(2 * (1 + math.log(3)) * 6 * eta**2 * n * d * 4, rel=1e-12)
     assert bound.dissimilarity == printed.dissimilarity
     assert bound.dissimilarity == pytest.approx(2 * (1 + math.log(5)) * 2.25 / (2 * n**2), rel=1e-12)
     assert bound.total >= WINDOWS.excess_risk_upper_bound().total
-    assert ShuffledRun(5, 8, 2, 1e-3, 1.0, 1.0, 0.0, 1.0, 1.0).corollary_upper_bound().noise == 0
+    assert (
+        ConvergenceConstants(
+            samples=5,
+            epochs=8,
+            dimension=2,
+            learning_rate=1e-3,
+            distance=1.0,
+            deviation=1.0,
+            noise=0.0,
+            smoothness=1.0,
+            largest_smoothness=1.0,
+        )
+        .corollary_upper_bound()
+        .noise
+        == 0
+    )
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=8), st.integers(0, 10**6))
@@ -198,7 +303,19 @@ def test_corollaries_are_weaker_than_the_theorem(noise, seed):
     rng = np.random.default_rng(seed)
     k = len(noise)
     total = rng.uniform(0, 3, k) * rng.integers(0, 2, k)
-    run = ShuffledRun(3, k, 2, 1e-4, 1.0, 1.0, noise, 1.0, 1.0, total_dissimilarity=total, beta=0.5)
+    run = ConvergenceConstants(
+        samples=3,
+        epochs=k,
+        dimension=2,
+        learning_rate=1e-4,
+        distance=1.0,
+        deviation=1.0,
+        noise=noise,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+        total_dissimilarity=total,
+        beta=0.5,
+    )
     theorem, corollary = run.excess_risk_upper_bound(), run.corollary_upper_bound()
     assert theorem.total <= corollary.total * (1 + 1e-12)
     assert corollary.total <= theorem.total * 2 * (1 + math.log(k))
@@ -207,32 +324,65 @@ def test_corollaries_are_weaker_than_the_theorem(noise, seed):
 def test_published_bounds_for_other_regularisers():
     """Theorems G.3 and G.7: what they add to the noise, which the corrected theorem does not need."""
     eta, n, d, lg = 1e-3, 10, 3, 1 + 1 / 2
-    common = (n, 2, d, eta, 0.0, 0.0, 2.0, 1.0, 1.0)
-    plain = ShuffledRun(*common).excess_risk_upper_bound(published=True).noise
-    lasso = ShuffledRun(*common, regulariser="lasso", size=0.7)
-    ball = ShuffledRun(*common, regulariser="projection", total_dissimilarity=0.5, diameter=2.0)
-    added = lasso.excess_risk_upper_bound(published=True).noise - plain
+    common = {
+        "samples": n,
+        "epochs": 2,
+        "dimension": d,
+        "learning_rate": eta,
+        "distance": 0.0,
+        "deviation": 0.0,
+        "noise": 2.0,
+        "smoothness": 1.0,
+        "largest_smoothness": 1.0,
+    }
+    plain = ConvergenceConstants(**common).excess_risk_upper_bound(printed=True).noise
+    lasso = ConvergenceConstants(**common, regulariser="lasso", size=0.7)
+    ball = ConvergenceConstants(**common, regulariser="projection", total_dissimilarity=0.5, diameter=2.0)
+    added = lasso.excess_risk_upper_bound(printed=True).noise - plain
     assert added == pytest.approx(2 * lg * 2 * d * 4 * 0.7 / math.sqrt(2 * math.pi), rel=1e-12)
     with pytest.raises(ValueError, match="beta must be positive for the published bound"):
-        ball.excess_risk_upper_bound(published=True)
-    ball = ShuffledRun(*common, regulariser="projection", total_dissimilarity=0.5, beta=0.1)
-    printed = ball.excess_risk_upper_bound(published=True)
+        ball.excess_risk_upper_bound(printed=True)
+    ball = ConvergenceConstants(**common, regulariser="projection", total_dissimilarity=0.5, beta=0.1)
+    printed = ball.excess_risk_upper_bound(printed=True)
     assert printed.noise - plain == pytest.approx(2 * lg * d * 4 / 2, rel=1e-12)
     assert printed.dissimilarity == pytest.approx(2 * lg * (0.25 / (2 * n**2 * 0.1) + 5 * eta**2 * 0.25), rel=1e-12)
     for run in (lasso, ball):
-        assert run.excess_risk_upper_bound().noise == ShuffledRun(*common).excess_risk_upper_bound().noise
-    assert ball.largest_learning_rate(published=True) == pytest.approx(ball.largest_learning_rate() / math.sqrt(2))
-    assert ball.largest_learning_rate() == ShuffledRun(*common).largest_learning_rate()
+        assert run.excess_risk_upper_bound().noise == ConvergenceConstants(**common).excess_risk_upper_bound().noise
+    assert ball.largest_learning_rate(printed=True) == pytest.approx(ball.largest_learning_rate() / math.sqrt(2))
+    assert ball.largest_learning_rate() == ConvergenceConstants(**common).largest_learning_rate()
 
 
 def test_noise_at_the_end_of_epochs_is_one_nth():
-    run = ShuffledRun(10, 2, 3, 1e-3, 0.0, 0.0, 2.0, 1.0, 1.0, end_noise=True)
+    run = ConvergenceConstants(
+        samples=10,
+        epochs=2,
+        dimension=3,
+        learning_rate=1e-3,
+        distance=0.0,
+        deviation=0.0,
+        noise=2.0,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+        end_noise=True,
+    )
     assert run.excess_risk_upper_bound().noise == pytest.approx(2 * 1.5 * 1e-3 / 10 * 3 * 4, rel=1e-12)
     assert run.corollary_upper_bound().noise == pytest.approx(2 * (1 + math.log(2)) * 1e-4 * 3 * 4, rel=1e-12)
 
 
 def test_a_bounded_domain_needs_no_strong_convexity():
-    run = ShuffledRun(10, 2, 3, 1e-3, 0.0, 0.0, 0.0, 1.0, 1.0, total_dissimilarity=0.5, diameter=4.0)
+    run = ConvergenceConstants(
+        samples=10,
+        epochs=2,
+        dimension=3,
+        learning_rate=1e-3,
+        distance=0.0,
+        deviation=0.0,
+        noise=0.0,
+        smoothness=1.0,
+        largest_smoothness=1.0,
+        total_dissimilarity=0.5,
+        diameter=4.0,
+    )
     assert run.excess_risk_upper_bound().dissimilarity == pytest.approx(2 * 1.5 * 0.5 * 4 / 10, rel=1e-12)
 
 
@@ -244,13 +394,29 @@ def test_the_corrected_theorem_holds_by_simulation_where_the_regulariser_is_not_
     t = Task(Loss("mean"), Regulariser(psi, 0.4), rows, np.zeros(n), rows, np.zeros(n))
     x, least = empirical_risk_minimiser(t)
     deviation = math.sqrt(np.square(x - rows).sum(axis=1).mean())
-    common = (float(np.linalg.norm(x)), deviation, sigma, 1.0, 1.0)
-    eta = 0.99 * ShuffledRun(n, epochs, 3, 1e-9, *common).largest_learning_rate()
+    common = {
+        "distance": float(np.linalg.norm(x)),
+        "deviation": deviation,
+        "noise": sigma,
+        "smoothness": 1.0,
+        "largest_smoothness": 1.0,
+    }
+    eta = (
+        0.99
+        * ConvergenceConstants(
+            samples=n, epochs=epochs, dimension=3, learning_rate=1e-9, **common
+        ).largest_learning_rate()
+    )
     ends = [
-        shuffled_run(t, dp_shuffled(n, epochs), learning_rate=eta, noise_std=sigma, rng=seed)[-1] for seed in range(400)
+        trajectory(t, dp_shuffled(n, epochs=epochs), learning_rate=eta, noise_std=sigma, rng=seed)[-1]
+        for seed in range(400)
     ]
     risks = np.array([t.objective(end) - least for end in ends])
-    bound = ShuffledRun(n, epochs, 3, eta, *common).excess_risk_upper_bound().total
+    bound = (
+        ConvergenceConstants(samples=n, epochs=epochs, dimension=3, learning_rate=eta, **common)
+        .excess_risk_upper_bound()
+        .total
+    )
     error = risks.std(ddof=1) / 20
     assert risks.mean() + 6 * error < bound
     assert risks.mean() - 6 * error > bound / 200  # a bound two hundred times smaller would be rejected
@@ -283,9 +449,9 @@ def test_bad_input(change, message):
         "largest_smoothness": 1.0,
     }
     with pytest.raises(ValueError, match=message):
-        ShuffledRun(**{**arguments, **change}).excess_risk_upper_bound()
+        ConvergenceConstants(**{**arguments, **change}).excess_risk_upper_bound()
     with pytest.raises(TypeError, match="end_noise must be True or False, got 'no'"):
-        ShuffledRun(**arguments, end_noise="no")
+        ConvergenceConstants(**arguments, end_noise="no")
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from corrnoise.theory.shuffled_gradients.accountants import Training, accountant, published_rho
-from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
+from corrnoise.solvers.shuffled_gradients import best_learning_rate
+from corrnoise.theory.shuffled_gradients.accountants import published_rho
+from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.schedules import (
     dp_shuffled,
     interleaved,
@@ -17,37 +18,39 @@ from corrnoise.theory.shuffled_gradients.schedules import (
     public_then_private,
 )
 from corrnoise.theory.shuffled_gradients.table_rates import (
-    ACCOUNTING,
-    ALGORITHMS,
-    amplification,
+    TABLE_ACCOUNTING,
+    TABLE_ALGORITHMS,
     leading_rate,
-    tuned_run,
+    table_amplification,
 )
+from tests.theory.shuffled_gradients.runs import described
 
 
-@given(st.sampled_from(ALGORITHMS), st.integers(1, 20), st.integers(2, 12), st.booleans())
+@given(st.sampled_from(TABLE_ALGORITHMS), st.integers(1, 20), st.integers(2, 12), st.booleans())
 def test_amplification_is_that_of_the_accountants(algorithm, n, epochs, whole_run):
     schedule = {
-        "DP-ShuffleG": dp_shuffled(2 * n, epochs),
-        "Priv-Pub": private_then_public(2 * n, 2 * epochs, epochs),
-        "Pub-Priv": public_then_private(2 * n, 2 * epochs, epochs),
-        "Interleaved": interleaved(2 * n, epochs, n),
-        "Noise at the end": dp_shuffled(2 * n, epochs, "end"),
+        "DP-ShuffleG": dp_shuffled(2 * n, epochs=epochs),
+        "Priv-Pub": private_then_public(2 * n, epochs=2 * epochs, private_epochs=epochs),
+        "Pub-Priv": public_then_private(2 * n, epochs=2 * epochs, private_epochs=epochs),
+        "Interleaved": interleaved(2 * n, epochs=epochs, private_per_epoch=n),
+        "Noise at the end": dp_shuffled(2 * n, epochs=epochs, placement="end"),
     }[algorithm]
     share = 1.0 if algorithm in ("DP-ShuffleG", "Noise at the end") else 0.5
-    found = accountant(Training(schedule, 1.0, 1.0), "whole-run" if whole_run else "per-epoch").sums[0]
-    closed = amplification(algorithm, 2 * n, schedule.epochs, private_share=share, whole_run=whole_run)
+    found = described(schedule, 1.0, 1.0).accountant("whole-run" if whole_run else "per-epoch").sums[0]
+    closed = table_amplification(
+        algorithm, samples=2 * n, epochs=schedule.epochs, private_share=share, whole_run=whole_run
+    )
     assert closed == pytest.approx(found, rel=1e-12)
     assert closed * (1 + 1e-6) != pytest.approx(found, rel=1e-12)
 
 
 settings = (
-    st.sampled_from(ALGORITHMS),
+    st.sampled_from(TABLE_ALGORITHMS),
     st.integers(1, 1000),
     st.integers(1, 1000),
     st.floats(0.1, 10),
     st.integers(2, 10**6),
-    st.sampled_from(ACCOUNTING),
+    st.sampled_from(TABLE_ACCOUNTING),
 )
 
 
@@ -57,17 +60,39 @@ def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon,
     assume((algorithm, accounting) != ("Noise at the end", "published"))
     share, named = 0.5, dict(zip(("distance", "lipschitz", "smoothness", "deviation"), constants, strict=True))
     radius, g, smooth, s = constants
-    eta, value = tuned_run(algorithm, n, d, epsilon, epochs, private_share=share, accounting=accounting, **named)
+    eta, value = best_learning_rate(
+        algorithm,
+        samples=n,
+        dimension=d,
+        epsilon=epsilon,
+        epochs=epochs,
+        private_share=share,
+        accounting=accounting,
+        **named,
+    )
     rho = published_rho(epsilon, 1e-6)
-    total = amplification(algorithm, n, epochs, private_share=share, whole_run=accounting == "whole run")
+    total = table_amplification(
+        algorithm, samples=n, epochs=epochs, private_share=share, whole_run=accounting == "whole-run"
+    )
     sigma = g * math.sqrt(2 * total / rho)
 
     def run(rate):
         end = algorithm == "Noise at the end"
-        return ShuffledRun(n, epochs, d, rate, radius, s, sigma, smooth, smooth, end_noise=end)
+        return ConvergenceConstants(
+            samples=n,
+            epochs=epochs,
+            dimension=d,
+            learning_rate=rate,
+            distance=radius,
+            deviation=s,
+            noise=sigma,
+            smoothness=smooth,
+            largest_smoothness=smooth,
+            end_noise=end,
+        )
 
     def bound(rate):
-        return run(rate).corollary_upper_bound(published=accounting == "published").total
+        return run(rate).corollary_upper_bound(printed=accounting == "published").total
 
     assert bound(eta) == pytest.approx(value, rel=1e-6)
     assert bound(eta * 0.9) >= value * (1 - 1e-12)
@@ -75,16 +100,16 @@ def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon,
         assert bound(eta * 1.1) >= value * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("accounting", ACCOUNTING)
+@pytest.mark.parametrize("accounting", TABLE_ACCOUNTING)
 @pytest.mark.parametrize("epochs", [1.0, 1e100])
-def test_tuned_runs_at_the_ends_of_their_domain(accounting, epochs):
+def test_best_learning_rates_at_the_ends_of_their_domain(accounting, epochs):
     for epsilon, distance, lipschitz, smoothness, deviation in product([1e-30, 1e30], repeat=5):
-        run = tuned_run(
+        run = best_learning_rate(
             "DP-ShuffleG",
-            10,
-            3,
-            epsilon,
-            epochs,
+            samples=10,
+            dimension=3,
+            epsilon=epsilon,
+            epochs=epochs,
             accounting=accounting,
             distance=distance,
             lipschitz=lipschitz,
@@ -95,15 +120,17 @@ def test_tuned_runs_at_the_ends_of_their_domain(accounting, epochs):
         assert min(run) > 0
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("accounting", ["epochs composed", "whole run"])
+@pytest.mark.parametrize("algorithm", TABLE_ALGORITHMS)
+@pytest.mark.parametrize("accounting", ["per-epoch", "whole-run"])
 def test_the_bound_follows_its_leading_rate(algorithm, accounting):
     """For K so large that only the noise is left, up to the logarithms of K and δ; ratios over n and d are exact."""
 
     def scaled(n, d):
-        run = tuned_run(algorithm, n, d, 1.0, 1e40, private_share=0.5, accounting=accounting)
+        run = best_learning_rate(
+            algorithm, samples=n, dimension=d, epsilon=1.0, epochs=1e40, private_share=0.5, accounting=accounting
+        )
         return run.excess_risk_upper_bound / leading_rate(
-            algorithm, n, d, 1.0, private_share=0.5, accounting=accounting
+            algorithm, samples=n, dimension=d, epsilon=1.0, private_share=0.5, accounting=accounting
         )
 
     first = scaled(100, 10)
@@ -116,20 +143,24 @@ def test_the_published_bound_falls_below_the_lower_bound():
     """n = 100, d = 1000, ε = 1: 17.3, 0.262 and 7.05e-4 at K = 1e2, 1e8 and 1e16."""
 
     def bound(epochs, accounting):
-        return tuned_run("DP-ShuffleG", 100, 1000, 1.0, epochs, accounting=accounting).excess_risk_upper_bound
+        return best_learning_rate(
+            "DP-ShuffleG", samples=100, dimension=1000, epsilon=1.0, epochs=epochs, accounting=accounting
+        ).excess_risk_upper_bound
 
     values = [bound(epochs, "published") for epochs in (1e2, 1e8, 1e16)]
     assert values == pytest.approx([17.3226, 0.262123, 7.05351e-4], rel=1e-5)
     lower = math.sqrt(1000) / 100
-    assert values[-1] < lower < bound(1e16, "whole run")
-    assert leading_rate("DP-ShuffleG", 100, 1000, 1.0) == pytest.approx(lower)
+    assert values[-1] < lower < bound(1e16, "whole-run")
+    assert leading_rate("DP-ShuffleG", samples=100, dimension=1000, epsilon=1.0) == pytest.approx(lower)
 
 
 def least_constant(n, d, epsilon):
     """That of √d/(nε) sqrt((1 + log K) log(1/δ)), with amplification over K = max(n, (nε/√d)^{3/2}) epochs."""
     ratio = math.sqrt(d) / (n * epsilon)
     epochs = max(n, ratio**-1.5)
-    bound = tuned_run("DP-ShuffleG", n, d, epsilon, epochs).excess_risk_upper_bound
+    bound = best_learning_rate(
+        "DP-ShuffleG", samples=n, dimension=d, epsilon=epsilon, epochs=epochs
+    ).excess_risk_upper_bound
     return bound / (ratio * math.sqrt((1 + math.log(epochs)) * math.log(1e6)))
 
 
@@ -152,17 +183,17 @@ def test_leading_rates():
         ("DP-ShuffleG", "published"): ratio ** (4 / 3) * n ** (-2 / 3),
         ("Priv-Pub", "published"): (p / n) ** (2 / 3) * ratio ** (4 / 3),
         ("Interleaved", "published"): (n * 751) ** (-2 / 3) * ratio ** (4 / 3),
-        ("DP-ShuffleG", "epochs composed"): ratio / math.sqrt(n),
-        ("Pub-Priv", "epochs composed"): ratio * math.sqrt(p / n),
-        ("Interleaved", "epochs composed"): ratio / math.sqrt(n * 751),
-        ("Noise at the end", "epochs composed"): ratio / n,
-        ("Pub-Priv", "whole run"): ratio * math.sqrt(p) / n,
-        ("Interleaved", "whole run"): ratio / n,
+        ("DP-ShuffleG", "per-epoch"): ratio / math.sqrt(n),
+        ("Pub-Priv", "per-epoch"): ratio * math.sqrt(p / n),
+        ("Interleaved", "per-epoch"): ratio / math.sqrt(n * 751),
+        ("Noise at the end", "per-epoch"): ratio / n,
+        ("Pub-Priv", "whole-run"): ratio * math.sqrt(p) / n,
+        ("Interleaved", "whole-run"): ratio / n,
     }
     for (algorithm, accounting), value in table.items():
-        assert leading_rate(algorithm, n, d, epsilon, private_share=p, accounting=accounting) == pytest.approx(
-            value, rel=1e-12
-        )
+        assert leading_rate(
+            algorithm, samples=n, dimension=d, epsilon=epsilon, private_share=p, accounting=accounting
+        ) == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -181,14 +212,14 @@ def test_leading_rates():
 def test_bad_input(change, message):
     arguments = {"algorithm": "DP-ShuffleG", "samples": 10, "dimension": 3, "epsilon": 1.0, "epochs": 10.0}
     with pytest.raises(ValueError, match=message):
-        tuned_run(**{**arguments, **change})
+        best_learning_rate(**{**arguments, **change})
     with pytest.raises(ValueError, match="noise at the end, got 'published'"):
-        leading_rate("Noise at the end", 10, 3, 1.0, accounting="published")
-    assert np.isfinite(tuned_run(**arguments)).all()
+        leading_rate("Noise at the end", samples=10, dimension=3, epsilon=1.0, accounting="published")
+    assert np.isfinite(best_learning_rate(**arguments)).all()
 
 
 @pytest.mark.parametrize("algorithm", ["Priv-Pub", "Pub-Priv"])
 def test_a_run_with_private_records_has_a_private_epoch(algorithm):
-    assert amplification(algorithm, 10, 2.0, private_share=0.1, whole_run=False) == 1.0
-    assert amplification(algorithm, 10, 2.0, private_share=0.1, whole_run=True) == 1.0
-    assert amplification(algorithm, 10, 20.0, private_share=0.1, whole_run=False) == 2.0
+    assert table_amplification(algorithm, samples=10, epochs=2.0, private_share=0.1, whole_run=False) == 1.0
+    assert table_amplification(algorithm, samples=10, epochs=2.0, private_share=0.1, whole_run=True) == 1.0
+    assert table_amplification(algorithm, samples=10, epochs=20.0, private_share=0.1, whole_run=False) == 2.0

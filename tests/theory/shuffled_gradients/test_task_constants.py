@@ -1,5 +1,6 @@
 """Constants of tasks with public records: suprema over balls, smoothness of H, and the theorem on exact runs."""
 
+import math
 from itertools import permutations
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.problems.empirical_risk import LOSSES, Loss, Regulariser, Task
 from corrnoise.theory.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
@@ -18,12 +20,13 @@ from corrnoise.theory.shuffled_gradients.schedules import (
     public_then_private,
 )
 from corrnoise.theory.shuffled_gradients.task_constants import (
-    convergence_run,
+    convergence_constants,
     difference_smoothness,
     dissimilarities,
     epoch_smoothness,
     quadratic_maximum,
 )
+from tests.theory.shuffled_gradients.runs import described
 
 seeds = st.integers(0, 10**6)
 
@@ -110,6 +113,16 @@ def test_smoothness_of_the_difference_and_of_epochs(loss, seed, kept):
         assert difference_smoothness(t, 0) != pytest.approx(1.001 * largest, rel=1e-5)
 
 
+def constants(task, schedule, minimiser, *, learning_rate, order="reshuffled", **settings):
+    run = described(schedule, learning_rate, math.inf, order=order)
+    return convergence_constants(task, run, minimiser, **settings)
+
+
+def best(task):
+    """The minimiser."""
+    return empirical_risk_minimiser(task)[0]
+
+
 # -- the theorem -------------------------------------------------------------------------------------------------------
 
 
@@ -120,10 +133,15 @@ def public_runs(draw):
     schedule = draw(
         st.sampled_from(
             [
-                interleaved(n, epochs, draw(st.integers(1, n)), draw(st.sampled_from(["every", "end"]))),
-                private_then_public(n, epochs, 1),
-                public_then_private(n, epochs, 1),
-                dp_shuffled(n, epochs),
+                interleaved(
+                    n,
+                    epochs=epochs,
+                    private_per_epoch=draw(st.integers(1, n)),
+                    placement=draw(st.sampled_from(["every", "end"])),
+                ),
+                private_then_public(n, epochs=epochs, private_epochs=1),
+                public_then_private(n, epochs=epochs, private_epochs=1),
+                dp_shuffled(n, epochs=epochs),
                 Schedule(n, [0] * epochs),
             ]
         )
@@ -131,7 +149,7 @@ def public_runs(draw):
     return schedule, draw(seeds), draw(st.floats(0.1, 1.0)), draw(st.sampled_from([0.0, 1.0, 5.0]))
 
 
-def exact_and_bound(case, scale=1.0, published=False):
+def exact_and_bound(case, scale=1.0, printed=False):
     """Ridge regression with a strong regulariser, the given order: the exact excess risk, and the bound."""
     schedule, seed, share, sigma = case
     t = task("ridge", seed, n=4, regulariser=Regulariser("ridge", 100.0), scale=scale)
@@ -139,9 +157,9 @@ def exact_and_bound(case, scale=1.0, published=False):
     x = np.linalg.solve(2 / n * t.features.T @ t.features + strength * np.eye(2), 2 / n * t.features.T @ t.targets)
     start = np.array([0.3, -0.2])
     settings = {"noise_std": sigma, "radius": 20.0, "order": "given", "start": start}
-    probe = convergence_run(t, schedule, x, learning_rate=1e-9, **settings)
+    probe = constants(t, schedule, x, learning_rate=1e-9, **settings)
     eta = share * probe.largest_learning_rate()
-    run = convergence_run(t, schedule, x, learning_rate=eta, **settings)
+    run = constants(t, schedule, x, learning_rate=eta, **settings)
     rows, targets, noise = [], [], []
     for count in schedule.private.tolist():
         rows.append(np.concatenate([t.features[:count], t.public_features[: n - count]]))
@@ -158,7 +176,7 @@ def exact_and_bound(case, scale=1.0, published=False):
     )
     curvature = 2 / n * t.features.T @ t.features + strength * np.eye(2)
     exact = t.objective(mean) - t.objective(x) + np.trace(curvature @ covariance) / 2
-    return exact, run.excess_risk_upper_bound(published=published).total
+    return exact, run.excess_risk_upper_bound(printed=printed).total
 
 
 @given(public_runs())
@@ -169,17 +187,17 @@ def test_the_corrected_theorem_holds_for_exact_runs_with_public_records(case):
 
 def test_the_published_theorem_is_violated_by_such_a_run():
     """The mutant: the published noise term, where noise is all that matters and losses are nearly flat."""
-    case = (interleaved(4, 5, 2), 0, 1e-4, 1e4)
+    case = (interleaved(4, epochs=5, private_per_epoch=2), 0, 1e-4, 1e4)
     exact, bound = exact_and_bound(case, 0.03)
     assert exact <= bound
-    assert exact > exact_and_bound(case, 0.03, published=True)[1]
+    assert exact > exact_and_bound(case, 0.03, printed=True)[1]
 
 
 def test_constants_of_a_run_are_those_of_its_epochs_and_order():
     t = task("ridge", 1, regulariser=Regulariser("ridge", 500.0))
-    schedule, x = Schedule(5, [5, 3, 0]), np.array([0.1, 0.2])
+    schedule, (x, _) = Schedule(5, [5, 3, 0]), empirical_risk_minimiser(t)
     runs = {
-        order: convergence_run(t, schedule, x, learning_rate=1e-4, noise_std=2.0, radius=1.0, order=order)
+        order: constants(t, schedule, x, learning_rate=1e-4, noise_std=2.0, radius=1.0, order=order)
         for order in ("given", "reshuffled")
     }
     for order, run in runs.items():
@@ -188,7 +206,7 @@ def test_constants_of_a_run_are_those_of_its_epochs_and_order():
         assert run.partial_dissimilarity == pytest.approx([0.0, *(part[:-1].sum() / 5 for part in parts)], rel=1e-12)
         assert run.beta == pytest.approx(500 - max(difference_smoothness(t, c) for c in (3, 0)))
         assert np.asarray(run.noise).tolist() == [2.0, 2.0, 0.0]
-        assert run.distance == pytest.approx(np.hypot(0.1, 0.2))
+        assert run.distance == pytest.approx(np.linalg.norm(x))
         assert [run.smoothness[k] for k in range(3)] == [epoch_smoothness(t, c)[0] for c in (5, 3, 0)]
         assert run.private_smoothness == pytest.approx(t.loss.smoothness(t.features).mean())
     assert (runs["given"].total_dissimilarity != runs["reshuffled"].total_dissimilarity).any()
@@ -196,7 +214,9 @@ def test_constants_of_a_run_are_those_of_its_epochs_and_order():
 
 def test_a_ball_needs_no_strong_convexity_and_others_do():
     t = task("mean", 0, regulariser=Regulariser("ball", 2.0))
-    run = convergence_run(t, interleaved(5, 3, 2), np.zeros(2), learning_rate=1e-3, noise_std=1.0, radius=2.0)
+    run = constants(
+        t, interleaved(5, epochs=3, private_per_epoch=2), best(t), learning_rate=1e-3, noise_std=1.0, radius=2.0
+    )
     assert (run.diameter, run.beta) == (4.0, 0.0)
     bound = run.excess_risk_upper_bound()
     harmonic = 1 + 1 / 2 + 1 / 3
@@ -204,12 +224,17 @@ def test_a_ball_needs_no_strong_convexity_and_others_do():
     total = np.sqrt(dissimilarities(t, 2, radius=2.0)[-1]) * 4 / 5
     assert bound.dissimilarity == pytest.approx(2 * harmonic * (total + partial), rel=1e-12)
     with pytest.raises(ValueError, match="more strongly convex than H is smooth"):
-        convergence_run(
-            task("mean", 0), interleaved(5, 3, 2), np.zeros(2), learning_rate=1e-3, noise_std=1.0, radius=2.0
+        constants(
+            task("mean", 0),
+            interleaved(5, epochs=3, private_per_epoch=2),
+            best(task("mean", 0)),
+            learning_rate=1e-3,
+            noise_std=1.0,
+            radius=2.0,
         )
-    private_noise = interleaved(5, 3, 2, "private")
+    private_noise = interleaved(5, epochs=3, private_per_epoch=2, placement="private")
     with pytest.raises(ValueError, match="noise at every step or at the end, got 'private'"):
-        convergence_run(t, private_noise, np.zeros(2), learning_rate=1e-3, noise_std=1.0, radius=2.0)
+        constants(t, private_noise, best(t), learning_rate=1e-3, noise_std=1.0, radius=2.0)
 
 
 @pytest.mark.parametrize(
@@ -224,10 +249,10 @@ def test_a_ball_needs_no_strong_convexity_and_others_do():
 def test_the_published_bound_is_that_for_the_regulariser_of_the_task(name, regulariser, size, added):
     """D.14, G.3 with B from the ball that holds the iterates, G.7: what they add to the noise of D.14."""
     t = task("mean", 0, regulariser=Regulariser(name, 0.3))
-    run = convergence_run(t, dp_shuffled(5, 2), np.zeros(2), learning_rate=1e-3, noise_std=2.0, radius=2.0)
+    run = constants(t, dp_shuffled(5, epochs=2), best(t), learning_rate=1e-3, noise_std=2.0, radius=2.0)
     assert (run.regulariser, run.size) == (regulariser, pytest.approx(size))
     plain = 6 * 1e-6 * 5 * 2 * 4
-    noise = run.excess_risk_upper_bound(published=True).noise
+    noise = run.excess_risk_upper_bound(printed=True).noise
     assert noise == pytest.approx(2 * 1.5 * (plain + added * 2 * 4), rel=1e-12)
 
 
@@ -237,11 +262,11 @@ def test_the_theorem_for_a_bounded_domain_holds_for_exact_runs(seed, kept, epoch
     n, size = 5, 0.7
     t = task("mean", seed, d=1, regulariser=Regulariser("ball", size))
     x_star = t.regulariser.prox(t.features.mean(axis=0), 1.0)
-    schedule = interleaved(n, epochs, kept)
+    schedule = interleaved(n, epochs=epochs, private_per_epoch=kept)
     settings = {"noise_std": 0.0, "radius": size, "order": "given"}
-    probe = convergence_run(t, schedule, x_star, learning_rate=1e-9, **settings)
+    probe = constants(t, schedule, x_star, learning_rate=1e-9, **settings)
     eta = share * probe.largest_learning_rate()
-    bound = convergence_run(t, schedule, x_star, learning_rate=eta, **settings).excess_risk_upper_bound().total
+    bound = constants(t, schedule, x_star, learning_rate=eta, **settings).excess_risk_upper_bound().total
     rows = np.concatenate([t.features[:kept], t.public_features[: n - kept]])
     x = np.zeros(1)
     for _ in range(epochs):
@@ -255,9 +280,12 @@ def test_a_ball_with_ridge_losses_needs_a_given_order():
     t = task("ridge", 0, regulariser=Regulariser("ball", 1.0))
     settings = {"learning_rate": 1e-3, "noise_std": 0.0, "radius": 1.0}
     with pytest.raises(ValueError, match="order must be 'given' for ridge losses in a ball"):
-        convergence_run(t, interleaved(5, 2, 2), np.zeros(2), **settings)
-    for schedule, order in ((interleaved(5, 2, 2), "given"), (Schedule(5, [0, 0]), "reshuffled")):
-        assert convergence_run(t, schedule, np.zeros(2), order=order, **settings).diameter == 2.0
+        constants(t, interleaved(5, epochs=2, private_per_epoch=2), best(t), **settings)
+    for schedule, order in (
+        (interleaved(5, epochs=2, private_per_epoch=2), "given"),
+        (Schedule(5, [0, 0]), "reshuffled"),
+    ):
+        assert constants(t, schedule, best(t), order=order, **settings).diameter == 2.0
 
 
 @pytest.mark.parametrize(
@@ -277,13 +305,13 @@ def test_bad_shapes():
     t = task("ridge", 0, regulariser=Regulariser("ridge", 500.0))
     settings = {"learning_rate": 1e-4, "noise_std": 1.0, "radius": 1.0}
     with pytest.raises(ValueError, match=r"minimiser must have shape \(2,\), got shape \(3,\)"):
-        convergence_run(t, dp_shuffled(5, 2), np.zeros(3), **settings)
+        constants(t, dp_shuffled(5, epochs=2), np.zeros(3), **settings)
     with pytest.raises(ValueError, match=r"start must have shape \(2,\), got shape \(1,\)"):
-        convergence_run(t, dp_shuffled(5, 2), np.zeros(2), start=[0.0], **settings)
+        constants(t, dp_shuffled(5, epochs=2), best(t), start=[0.0], **settings)
     with pytest.raises(ValueError, match="schedule must have as many samples as there are private records, 5, got 6"):
-        convergence_run(t, dp_shuffled(6, 2), np.zeros(2), **settings)
-    with pytest.raises(TypeError, match="schedule must be a Schedule, got None"):
-        convergence_run(t, None, np.zeros(2), **settings)
+        constants(t, dp_shuffled(6, epochs=2), np.zeros(2), **settings)
+    with pytest.raises(TypeError, match="run must be a ShuffledGradients, got None"):
+        convergence_constants(t, None, np.zeros(2), noise_std=1.0, radius=1.0)
     for call in (lambda: dissimilarities(None, 1, radius=1.0), lambda: epoch_smoothness(None, 1)):
         with pytest.raises(TypeError, match="task must be a Task, got None"):
             call()
@@ -291,6 +319,57 @@ def test_bad_shapes():
         quadratic_maximum([[1.0]], [1.0, 0.0], 1.0)
     with pytest.raises(ValueError, match=r"matrix must be symmetric, got entries that differ by 1\.0"):
         quadratic_maximum([[1.0, 1.0], [0.0, 1.0]], [1.0, 0.0], 1.0)
+
+
+def test_the_assumptions_of_the_theorem_are_checked():
+    """Ridge losses a = y = 1, public records 1/2 and 2: with radius 0 the bound would be below the exact risk."""
+    t = Task(Loss("ridge"), Regulariser("ridge", 2.0), [[1.0]], [1.0], [[0.5]], [2.0])
+    x = best(t)
+    assert x == pytest.approx([0.5])
+    schedule = Schedule(1, [0])
+    settings = {"learning_rate": 1e-3, "noise_std": 0.0}
+    for radius in (0.0, 0.5 * (1 - 1e-6)):
+        with pytest.raises(ValueError, match=r"radius must be at least 0\.5, for x\*, x_1 and a ball"):
+            constants(t, schedule, x, radius=radius, **settings)
+    with pytest.raises(ValueError, match=r"radius must be at least 3\.0, for x\*, x_1"):
+        constants(t, schedule, x, radius=1.0, start=[3.0], **settings)
+    for wrong in (x + 1e-4, x - 0.49):
+        with pytest.raises(ValueError, match="minimiser must minimise the objective of the task"):
+            constants(t, schedule, wrong, radius=1.0, **settings)
+    assert constants(t, schedule, x, radius=0.5, **settings).beta > 0
+    ball = task("mean", 0, regulariser=Regulariser("ball", 2.0))
+    with pytest.raises(ValueError, match=r"radius must be at least 2\.0"):
+        constants(ball, dp_shuffled(5, epochs=2), best(ball), radius=1.9, **settings)
+    two_rates = described(schedule, 1e-3, math.inf, order="reshuffled", public_learning_rate=1e-4)
+    clipped = described(schedule, 1e-3, math.inf, order="reshuffled", clipping="cocoercive")
+    once = described(schedule, 1e-3, math.inf, order="shuffled once")
+    for run, message in (
+        (two_rates, "public_learning_rate must be learning_rate = 0.001, got 0.0001"),
+        (clipped, "clipping must be 'none' for the theorem, got 'cocoercive'"),
+        (once, "order must be 'given' or 'reshuffled' with public records, got 'shuffled once'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            convergence_constants(t, run, x, noise_std=0.0, radius=1.0)
+
+
+def test_dissimilarities_hold_for_random_points_of_that_mean_square():
+    """Gaussian points leave every ball: E ‖v_i(z)‖² over E ‖z‖² <= r² is what the maximum over the ball bounds."""
+    t = task("ridge", 3)
+    rng = np.random.default_rng(0)
+    bound = dissimilarities(t, 2, radius=1.5)
+    for spread in ([1.0, 0.0], [0.6, 0.8], [0.0, 1.0]):
+        for share in (0.0, 0.5, 1.0):  # of the mean square that is due to the mean
+            mean = 1.5 * np.sqrt(share) * rng.permutation(spread)
+            points = mean + 1.5 * np.sqrt(1 - share) * np.array(spread) * np.sqrt(3) * np.array([[-1], [0], [0], [1]])
+            # Four points with weights 1/6, 1/3, 1/3, 1/6 have the mean and the variance of a Gaussian.
+            moments = [
+                reshuffled_dissimilarity(
+                    t.loss.gradients(z, t.features, t.targets),
+                    t.loss.gradients(z, t.public_features[:3], t.public_targets[:3]),
+                )
+                for z in points
+            ]
+            assert (np.array([1, 2, 2, 1]) / 6 @ np.array(moments) <= bound * (1 + 1e-10)).all()
 
 
 def test_records_that_are_all_alike():

@@ -1,4 +1,4 @@
-"""Recursions in time against mpmath and rational arithmetic (the second moments are tested with the problems)."""
+"""Power series in double-double arithmetic against mpmath and rational arithmetic."""
 
 import math
 from fractions import Fraction
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
-from corrnoise.theory import recursions
+from corrnoise.theory.numerics import double_double_series
 from tests import oracles
 from tests.strategies import gaps, minimum_phase_coefficients, rates
 
@@ -18,7 +18,7 @@ LARGEST = 1e-31  # of the largest coefficient so far: what is left of coefficien
 
 def product_series(a, e, steps):
     series = np.empty(steps)
-    recursions.product_series(np.array(a, dtype=float), np.array(e, dtype=float), series)
+    double_double_series.product_series(np.array(a, dtype=float), np.array(e, dtype=float), series)
     return series
 
 
@@ -80,18 +80,18 @@ def test_products_at_random(factors):
 )  # fmt: skip
 def test_reciprocals_term_by_term(coefficients, terms):
     series = np.empty(terms)
-    recursions.reciprocal_series(np.array(coefficients), series)
+    double_double_series.reciprocal_series(np.array(coefficients), series)
     exact = oracles.reciprocal_in_fractions(coefficients, terms)
     assert oracles.worst_relative_error(series, exact) < 2e-16
     assert oracles.worst_relative_error(series, oracles.reciprocal(coefficients, terms)) < 2e-16
-    recursions.reciprocal_series(np.array([*coefficients[:-1], coefficients[-1] * (1 + 1e-6)]), series)
+    double_double_series.reciprocal_series(np.array([*coefficients[:-1], coefficients[-1] * (1 + 1e-6)]), series)
     assert oracles.worst_relative_error(series, exact) > 2e-16
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=50))
 def test_running_sums(values):
     sums = np.empty(len(values))
-    recursions.running_sums(np.array(values), sums)
+    double_double_series.running_sums(np.array(values), sums)
     total = Fraction(0)
     for value, partial in zip(values, sums, strict=True):
         total += Fraction(value)
@@ -100,7 +100,7 @@ def test_running_sums(values):
 
 def test_running_sums_lose_nothing_where_everything_cancels():
     sums = np.empty(4)
-    recursions.running_sums(np.array([1.0, 1e-20, -1.0, 1e-25]), sums)
+    double_double_series.running_sums(np.array([1.0, 1e-20, -1.0, 1e-25]), sums)
     assert sums[2] == 1e-20
     assert math.isclose(sums[3], 1e-20 + 1e-25, rel_tol=1e-15)
 
@@ -111,7 +111,7 @@ def test_running_sums_lose_nothing_where_everything_cancels():
 @given(minimum_phase_coefficients(8), st.sampled_from([1.0, -0.25, 3.0]))
 def test_step_down(coefficients, scale):
     exact = oracles.squared_norm_of_reciprocal(coefficients * scale)
-    assert oracles.relative_error(recursions.step_down(coefficients * scale), exact) < 1e-14
+    assert oracles.relative_error(double_double_series.step_down(coefficients * scale), exact) < 1e-14
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_step_down_close_to_the_unit_circle(zeros):
     for r in zeros:
         coefficients = np.convolve(coefficients, [1.0, -r])
     exact = oracles.squared_norm_of_reciprocal(coefficients)
-    assert oracles.relative_error(recursions.step_down(coefficients), exact) < 1e-9
+    assert oracles.relative_error(double_double_series.step_down(coefficients), exact) < 1e-9
     partial = oracles.norm(oracles.reciprocal(coefficients, 2000, 60)) ** 2
     assert partial <= oracles.exactly(exact)
 
@@ -140,7 +140,7 @@ INSIDE = [[1.0, -2.0], [1.0, -2.5, 1.0], [1.0, 0.0, 4.0], [0.5, 1.0, 0.1], [1.0,
 
 @pytest.mark.parametrize("coefficients", ON_THE_CIRCLE + INSIDE)
 def test_step_down_diverges_with_zeros_on_or_inside_the_circle(coefficients):
-    assert recursions.step_down(np.array(coefficients)) == math.inf
+    assert double_double_series.step_down(np.array(coefficients)) == math.inf
     first, second = (oracles.norm(oracles.reciprocal(coefficients, t)) for t in (100, 400))
     assert second > 1.5 * first or coefficients in ([1.0, -1 - 2**-52],)
 
@@ -153,7 +153,7 @@ def test_step_down_never_takes_a_zero_on_the_circle_for_one_outside(seed):
         coefficients = np.array([[1.0, -1.0], [1.0, 1.0]][rng.integers(2)])
         for r in rng.integers(-15, 16, rng.integers(1, 5)) / 16:
             coefficients = np.convolve(coefficients, [1.0, -r])
-        assert recursions.step_down(coefficients) == math.inf, coefficients.tolist()
+        assert double_double_series.step_down(coefficients) == math.inf, coefficients.tolist()
 
 
 def test_the_integral_over_frequencies_is_no_norm_beyond_minimum_phase():
@@ -162,8 +162,8 @@ def test_the_integral_over_frequencies_is_no_norm_beyond_minimum_phase():
         mirrored = oracles.polynomial_power([-2, 1], omega)
         assert oracles.relative_error(oracles.polynomial_power([1, -2], omega), mirrored) < 1e-40
     assert oracles.squared_norm_of_reciprocal([-2, 1]) == Fraction(1, 3)
-    assert oracles.relative_error(recursions.step_down(np.array([-2.0, 1.0])), Fraction(1, 3)) < 4e-16
-    assert recursions.step_down(np.array([1.0, -2.0])) == math.inf
+    assert oracles.relative_error(double_double_series.step_down(np.array([-2.0, 1.0])), Fraction(1, 3)) < 4e-16
+    assert double_double_series.step_down(np.array([1.0, -2.0])) == math.inf
 
 
 # -- averaged variances ------------------------------------------------------------------------------------------------
@@ -173,11 +173,11 @@ def test_the_integral_over_frequencies_is_no_norm_beyond_minimum_phase():
 def test_averaged_variances_at_random(coefficients, rate):
     variances = np.empty(1)
     beta = np.array(coefficients)
-    recursions.averaged_variances(beta, np.array([rate]), variances)
+    double_double_series.averaged_variances(beta, np.array([rate]), variances)
     exact = oracles.averaged_variance(coefficients, rate)
     assert abs(variances[0] - exact) <= 1e-14 * exact + 1e-300
     rate_off = rate * (1 + 1e-6) if rate < 1 else rate * (1 - 1e-6)
-    recursions.averaged_variances(beta * (1 + 1e-6), np.array([rate_off]), variances)
+    double_double_series.averaged_variances(beta * (1 + 1e-6), np.array([rate_off]), variances)
     assert oracles.relative_error(variances[0], oracles.averaged_variance(coefficients, rate_off)) > 1e-6 or exact == 0
 
 
@@ -185,7 +185,7 @@ def test_averaged_variances_at_random(coefficients, rate):
 @pytest.mark.parametrize("coefficients", [[1.0, -1.0], [1.0, 1.0], [1.0, -2.0, 1.0], [1.0, -3.0, 3.0, -1.0], [2.0]])
 def test_averaged_variances_lose_nothing_where_everything_cancels(coefficients, rate):
     variances = np.empty(1)
-    recursions.averaged_variances(np.array(coefficients), np.array([rate]), variances)
+    double_double_series.averaged_variances(np.array(coefficients), np.array([rate]), variances)
     with workdps(700):
         c, beta = 1 - mpf(rate), list(enumerate(coefficients))
         exact = mp.fsum(b * other * c ** abs(t - tau) for t, b in beta for tau, other in beta)

@@ -9,7 +9,7 @@ from corrnoise.paper_checks.machinery.domains import Axis, integers, linear, log
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.shuffled_gradients.convergence import ShuffledRun
+from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 
 MOST = 4
 
@@ -348,17 +348,17 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
     printed=r"$E [\frac{1}{n} \sum_i \langle -\rho_i, x_1^{(k+1)} - z \rangle] \le \sigma^2 n d \eta^2 \hat{L}^*$",
     corrected=r"$|E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle]| \le \eta d \sigma^2$ for $\eta \le 2/\hat{L}^*$",
     domain=QUADRATIC,
-    as_printed={"published": True},
+    as_printed={"printed": True},
     counterexample={"curvatures": np.ones(4), "share": 0.025, "convexity": 0.0},
     sharp="constant",
     mutants=[{"constant": 0.9}],
 )
 def lemma_d10_as_used(
-    curvatures: Array, share: float, convexity: float, constant: float = 1.0, published: bool = False
+    curvatures: Array, share: float, convexity: float, constant: float = 1.0, printed: bool = False
 ) -> Sides:
     """n = 4 losses x²/2, η = 0.05, ψ = 0: 0.046373 > 0.01.  Steps and proximal maps never expand: Stein gives η d σ²."""
     eta = 2 * share / curvatures.max()
-    bound = eta**2 * curvatures.size * curvatures.max() if published else float(constant) * eta
+    bound = eta**2 * curvatures.size * curvatures.max() if printed else float(constant) * eta
     return abs(noise_error(curvatures, eta, convexity)), bound
 
 
@@ -403,12 +403,71 @@ UNIT_EPOCH = Epoch(
     printed=r"One epoch in expectation, with the noise term $6 \eta^2 n d \sigma^2 \hat{L}^*$",
     corrected=r"with $(\eta + 5 \eta^2 n \hat{L}) d \sigma^2$",
     domain={**EPOCH, "sigma": log_scale(0.1, 10), "beta": log_scale(1e-3, 10)},
-    as_printed={"published": True},
+    as_printed={"printed": True},
     counterexample={"epoch": UNIT_EPOCH, "sigma": 1.0, "beta": 1e-3},
     mutants=[{"factor": 0.45}],
 )
-def lemma_d12(epoch: Epoch, sigma: float, beta: float, factor: float = 1.0, published: bool = False) -> Sides:
+def lemma_d12(epoch: Epoch, sigma: float, beta: float, factor: float = 1.0, printed: bool = False) -> Sides:
     """n = 4, f = x²/2, ψ = 0, z = x_1 = 0, η = 0.01, σ = 1: 1.94e-4 on the left, −2.45e-3 on the right."""
     _, mean, largest = epoch.smoothness
-    noise, _ = ShuffledRun(epoch.n, 1, 1, epoch.rate, 0.0, 0.0, sigma, mean, largest).epoch_terms(published=published)
+    noise, _ = ConvergenceConstants(
+        samples=epoch.n,
+        epochs=1,
+        dimension=1,
+        learning_rate=epoch.rate,
+        distance=0.0,
+        deviation=0.0,
+        noise=sigma,
+        smoothness=mean,
+        largest_smoothness=largest,
+    ).epoch_terms(printed=printed)
     return expected_epoch(epoch, sigma, beta, factor * float(noise))
+
+
+@PAPER.inequality(
+    "Lemma D.10",
+    part="(Jacobian, Eq. 56)",
+    printed=r"The Jacobian of $x_1^{(k+1)}$ in $\rho_i$ has the operator norm $\prod_{j>i} \|I - \eta H_j\| \cdot \eta$, at most "
+    r"$n \eta^2 \hat{L}^*$",
+    corrected=r"at most $\eta$",
+    domain=QUADRATIC,
+    as_printed={"printed": True},
+    counterexample={"curvatures": np.ones(4), "share": 0.025, "convexity": 0.0},
+    sharp="factor",
+    mutants=[{"factor": 0.9}],
+)
+def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = False, factor: float = 1.0) -> Sides:
+    """The term −η I is dropped in print.  At i = n the norm is η (ψ = 0), above n η² L* whenever n η L* < 1.
+
+    n = 4 losses x²/2, η = 0.05: 0.05 > 0.01.
+    """
+    eta = 2 * share / curvatures.max()
+    largest = eta * float(np.maximum.accumulate(np.cumprod(np.append(1.0, np.abs(1 - eta * curvatures[:0:-1])))).max())
+    bound = eta**2 * curvatures.size * curvatures.max() if printed else float(factor) * eta
+    return largest / (1 + eta * curvatures.size * convexity), bound
+
+
+@PAPER.inequality(
+    "Lemma D.12",
+    part="(drift)",
+    printed=r"The sums of the noise in an epoch add at most $5 \eta^2 n \hat{L} d \sigma^2$",
+    domain={"curvatures": vector(log_scale(1e-3, 1), 6), "share": log_scale(1e-3, 1)},
+    sharp="factor",
+    mutants=[{"factor": 0.4}],
+)
+def lemma_d12_drift(curvatures: Array, share: float, factor: float = 1.0) -> Sides:
+    """5 η² (1/n) Σ L_i (i − 1) d σ², by Lemma D.11, against what the bound has beside η d σ²."""
+    n, eta = curvatures.size, share / (curvatures.size * math.sqrt(10 * curvatures.mean() * curvatures.max()))
+    constants = ConvergenceConstants(
+        samples=n,
+        epochs=1,
+        dimension=1,
+        learning_rate=eta,
+        distance=0.0,
+        deviation=0.0,
+        noise=1.0,
+        smoothness=curvatures.mean(),
+        largest_smoothness=curvatures.max(),
+    )
+    noise, _ = constants.epoch_terms()
+    return 5 * eta**2 * float((curvatures * np.arange(n)).mean()), float(factor) * (float(noise) - eta)

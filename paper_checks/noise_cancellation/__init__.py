@@ -1,0 +1,1 @@
+"""Claims about federated learning with noise cancellation (Reshef and Levy, ICML 2025)."""

@@ -1,0 +1,256 @@
+"""Sections 2.1, 3, 4.3 and 5.3, Appendix G: gradients and their errors, by enumeration."""
+
+import math
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.noise_cancellation.paper import PAPER
+from corrnoise.theory.noise_cancellation.bounds import sampling_variance
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.numerics.checks import Array
+
+_NO_VARIANCE = 1e-12  #: below which rounding is compared
+FAMILIES = {"lipschitz": log_scale(1e-2, 1e2), "smoothness": log_scale(1e-2, 1e2), "diameter": log_scale(1e-2, 1e2)}
+
+
+@PAPER.inequality(
+    "Section 2.1",
+    part="(variances)",
+    printed=r"$\sigma, \xi \in [0, G]$ in (4) and (6)",
+    domain={"gradients": vector(linear(-1, 1), 6)},
+    sharp="factor",
+    mutants=[{"factor": 0.99}],
+)
+def variances(gradients: Array, factor: float = 1.0) -> Sides:
+    """Two machines of three examples, G = 1.  The two together are at most $G^2$, at every point."""
+    machines = gradients.reshape(2, 3)
+    within, between = machines.var(axis=1).mean(), machines.mean(axis=1).var()
+    return within + between, float(factor)
+
+
+@PAPER.inequality(
+    "Section 2.1",
+    part="(smoothness)",
+    printed=r"$\sigma_L, \xi_L \in [0, L]$ in (5) and (7)",
+    domain={"curvatures": vector(linear(0, 1), 6)},
+    sharp="factor",
+    mutants=[{"factor": 0.49}],
+)
+def smoothness_variances(curvatures: Array, factor: float = 1.0) -> Sides:
+    """For convex losses L/2 suffices: curvatures lie in [0, L], and the gradient's change in a ball of radius L/2."""
+    machines = curvatures.reshape(2, 3)
+    both = machines.var(axis=1).mean() + machines.mean(axis=1).var()
+    return math.sqrt(both), float(factor)
+
+
+def enumerated_variance(values: Array, participants: int) -> float:
+    """E (average over a random subset of machines, one random example each, minus the mean of all)²; (M, n) ``values``."""
+    centred = values - values.mean()
+    machines, examples = values.shape
+    squares = [
+        np.mean([centred[i, z] for i, z in zip(subset, drawn, strict=True)]) ** 2
+        for subset in combinations(range(machines), participants)
+        for drawn in product(range(examples), repeat=participants)
+    ]
+    return float(np.mean(squares))
+
+
+@PAPER.identity(
+    "Lemma 2.1",
+    printed=r"$E\|g(x) - \nabla f(x)\|^2 \le \frac{1}{m}(\sigma^2 + \frac{M-m}{M-1} \xi^2)$, and the same for differences",
+    domain={
+        "machines": integers(2, 5),
+        "participants": integers(1, "machines"),
+        "gradients": vector(linear(-1, 1), 10),
+    },
+    mutants=[{"replacement": True}],
+    evaluations=128,
+)
+def lemma_21(machines: int, participants: int, gradients: Array, replacement: bool = False) -> Sides:
+    """An identity, with the mean variance and ξ² at the point in place of their bounds; M >= 2."""
+    values = gradients[: 2 * machines].reshape(machines, 2)
+    sigma, xi = math.sqrt(values.var(axis=1).mean()), math.sqrt(values.mean(axis=1).var())
+    big = machines + 1 if replacement else machines
+    exact = sampling_variance(sigma, xi, machines=big, participants=participants)
+    return 1 + enumerated_variance(values, participants), 1 + exact
+
+
+def path(steps: Array) -> tuple[Array, Array]:
+    """w_1, …, w_t = ``steps`` and their weighted averages x_1, …, x_t."""
+    t = np.arange(1, steps.size + 1)
+    return steps, np.cumsum(t * steps) / np.cumsum(t)
+
+
+@PAPER.identity(
+    "Equation (10)",
+    printed=r"With $\beta_t = 1 - \frac{\alpha_{t-1}}{\alpha_t}$ and $q_t = \alpha_t d_t$ the rule (9) is $q_t = q_{t-1} + s_t$",
+    domain={"now": vector(linear(-1, 1), 6), "then": vector(linear(-1, 1), 6)},
+    mutants=[{"shift": 1}],
+)
+def equation_10(now: Array, then: Array, shift: int = 0) -> Sides:
+    """For any gradients at x_t and x_{t−1}."""
+    d, q, momentum, sums = 0.0, 0.0, [], []
+    for t in range(1, now.size + 1):
+        beta = 1 - (t - 1) / (t + shift)
+        d = now[t - 1] + (1 - beta) * (d - then[t - 1])
+        q += t * now[t - 1] - (t - 1) * then[t - 1]
+        momentum.append(t * d)
+        sums.append(q)
+    return np.array(momentum) + 100, np.array(sums) + 100
+
+
+@PAPER.inequality(
+    "Lemma 4.2",
+    part="(norm)",
+    printed=r"$\|s_{t,i}\| \le S = G + 2LD$",
+    domain={**FAMILIES, "rounds": integers(1, 10**5, log=True)},
+    sharp="factor",
+    mutants=[{"factor": 0.9999}],
+)
+def lemma_42_norm(lipschitz: float, smoothness: float, diameter: float, rounds: int, factor: float = 1.0) -> Sides:
+    r"""Attained is $S_t = G + 2LD \frac{t-1}{t+1}$, below S for every t, by the slope $G - L \max(x_t - x, 0)$ on [0, D] with
+    $x_{t-1} = 0$ and $w_t = D$.  As printed, the proof bounds $\|w_t - x_t\|$ by D.
+    """
+    step = 2 * diameter / (rounds + 1)
+    at_last = lipschitz
+    at_first = lipschitz - smoothness * step
+    return rounds * at_last - (rounds - 1) * at_first, float(factor) * (lipschitz + 2 * smoothness * diameter)
+
+
+def affine_case(slopes: Array, offsets: Array, steps: Array, participants: int) -> tuple[Array, float, float]:
+    """Var s_τ of gradients h x + b of 3 machines of 2 examples on [0, 1], and σ̃, ξ̃."""
+    h, b = slopes.reshape(3, 2), offsets.reshape(3, 2)
+    _, x = path(steps)
+    t = np.arange(1, steps.size + 1)
+    before = np.concatenate([[0.0], x[:-1]])
+    variances_of_steps = [
+        enumerated_variance(k * (h * x[k - 1] + b) - (k - 1) * (h * before[k - 1] + b), participants) for k in t
+    ]
+    ends = (b, h + b)  # both variances are convex in x, so largest at an end
+    sigma = max(math.sqrt(e.var(axis=1).max()) for e in ends)
+    xi = max(math.sqrt(e.mean(axis=1).var()) for e in ends)
+    sigma_l, xi_l = math.sqrt(h.var(axis=1).max()), math.sqrt(h.mean(axis=1).var())
+    return np.array(variances_of_steps), sigma + 2 * sigma_l, xi + 2 * xi_l
+
+
+AFFINE: dict[str, Any] = {
+    "slopes": vector(linear(0, 1), 6),
+    "offsets": vector(linear(-1, 1), 6),
+    "steps": vector(linear(0, 1), 4),
+    "participants": integers(1, 3),
+}
+
+
+@PAPER.inequality(
+    "Lemma 4.2",
+    part="(variance)",
+    printed=r"$E\|s_t - \bar{s}_t\|^2 \le \frac{1}{m}(\tilde{\sigma}^2 + \frac{M-m}{M-1} \tilde{\xi}^2)$",
+    domain=AFFINE,
+    sharp="factor",
+    mutants=[{"factor": 0.5}],
+    evaluations=96,
+)
+def lemma_42_variance(slopes: Array, offsets: Array, steps: Array, participants: int, factor: float = 1.0) -> Sides:
+    """Quadratic losses on [0, 1], three machines of two examples, the fourth round of any path.  Attained without curvature."""
+    variance, sigma, xi = affine_case(slopes, offsets, steps, participants)
+    bound = sampling_variance(sigma, xi, machines=3, participants=participants)
+    if bound < _NO_VARIANCE:
+        return math.nan, math.nan
+    return variance[-1], float(factor) * bound
+
+
+@PAPER.inequality(
+    "Lemma 4.3",
+    printed=r"$E\|\varepsilon_t\|^2 \le \frac{t}{m}(\tilde{\sigma}^2 + \frac{M-m}{M-1} \tilde{\xi}^2)$",
+    domain=AFFINE,
+    sharp="factor",
+    mutants=[{"factor": 0.5}],
+    evaluations=96,
+)
+def lemma_43(slopes: Array, offsets: Array, steps: Array, participants: int, factor: float = 1.0) -> Sides:
+    r"""As Lemma 4.2: by (15) and Lemma A.2 the variance of $\varepsilon_t$ is the sum of those of $s_\tau$."""
+    variance, sigma, xi = affine_case(slopes, offsets, steps, participants)
+    bound = sampling_variance(sigma, xi, machines=3, participants=participants)
+    if bound < _NO_VARIANCE:
+        return math.nan, math.nan
+    return variance.sum(), float(factor) * steps.size * bound
+
+
+@PAPER.identity(
+    "Equation (15)",
+    printed=r"$\varepsilon_t = \varepsilon_{t-1} + (s_t - \bar{s}_t)$ for $\varepsilon_t = q_t - \alpha_t \nabla f(x_t)$",
+    domain={"drawn": vector(linear(-1, 1), 10), "means": vector(linear(-1, 1), 6)},
+    mutants=[{"weight": 1.001}],
+)
+def equation_15(drawn: Array, means: Array, weight: float = 1.0) -> Sides:
+    """For any gradients: ``drawn`` are those of the examples at x_t and x_{t−1}, ``means`` those of f at x_0, …, x_5."""
+    t = np.arange(1, 6)
+    s = t * drawn[:5] - (t - 1) * drawn[5:]
+    error = np.cumsum(s) - t * means[1:]
+    mean_step = weight * t * means[1:] - (t - 1) * means[:-1]
+    return error + 100, np.cumsum(s - mean_step) + 100
+
+
+@PAPER.inequality(
+    "Section 5.3",
+    part="(smoothness)",
+    printed=r"$L = 785/2$ for softmax regression with $\|x\|^2 \le 785$",
+    domain={"logits": vector(linear(-20, 20), 4)},
+    sharp="half",
+    mutants=[{"half": 0.499}],
+)
+def softmax_smoothness(logits: Array, half: float = 0.5) -> Sides:
+    r"""The Hessian is $(\mathrm{diag}\, p - p p^T) \otimes x x^T$; its largest eigenvalue is 1/2 at two equal probabilities."""
+    p = np.exp(logits - logits.max())
+    p /= p.sum()
+    return float(np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1]), float(half)
+
+
+@PAPER.identity(
+    "Section 5.3",
+    part="(constants)",
+    printed=r"$G = \sqrt{2 \cdot 785} = 39.6$, $L = 392.5$, $D = 0.1$ and $S = 118.1$",
+    domain={"digits": integers(1, 1)},
+    tolerance=1e-6,
+    mutants=[{"smoothness": 785.0}],
+)
+def experiment_constants(digits: int, smoothness: float = 392.5) -> Sides:
+    r"""S = 118.1232.  No image attains G: a softmax error has norm at most $\sqrt{2}$, in the limit, and an image less than 785."""
+    return np.array([LossClass(1570**0.5, smoothness, 0.1).published_norm, 1570**0.5]), np.array(
+        [118.12322553, 39.62322551]
+    )
+
+
+def delayed_error(rounds: int, probability: float) -> float:
+    """E of the sum of the squared gaps of the participations until round t, given that there is one in round t."""
+    error = np.zeros(rounds + 1)
+    for t in range(1, rounds + 1):
+        gaps = np.arange(1, t)
+        weights = probability * (1 - probability) ** (gaps - 1)
+        error[t] = weights @ (error[t - gaps] + gaps**2) + (1 - probability) ** (t - 1) * t**2
+    return float(error[rounds])
+
+
+@PAPER.inequality(
+    "Appendix G",
+    printed=r"In the average case the error of Alternative 1 is at most $\frac{M}{m} \tilde{\sigma}^2 t$",
+    corrected=r"$\frac{2-p}{p} \tilde{\sigma}^2 t$ with $p = \frac{m}{M}$: the expectation over the gaps, not their mean",
+    domain={"rounds": integers(1, 400, log=True), "probability": log_scale(0.05, 1)},
+    as_printed={"mean_gap": True},
+    counterexample={"rounds": 1200, "probability": 0.5},
+    sharp="factor",
+    mutants=[{"factor": 0.9}, {"mean_gap": True}],
+    evaluations=64,
+)
+def appendix_g(rounds: int, probability: float, mean_gap: bool = False, factor: float = 1.0) -> Sides:
+    r"""For additive noise of variance 1, without heterogeneity.  p = 1/2, t = 1200: 2.9967 t, printed 2 t.
+
+    So Alternative 1 is worse than the simplified analysis says, which supports its conclusion.  With heterogeneity a term
+    $t^2 \xi^2 \frac{M-m}{m(M-1)}$ is added, which does not shrink at all.
+    """
+    rate = 1 / probability if mean_gap else (2 - probability) / probability
+    return delayed_error(rounds, probability), float(factor) * rate * rounds

@@ -1,0 +1,46 @@
+"""The smallest minimum of a function of one variable: a grid first, then bounded minimisation between its points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from corrnoise.theory.numerics.checks import Array
+
+_PROMISING = 3.0  # largest ratio of a grid value to the least one from which a search starts
+
+
+def smallest_minimum(
+    function: Callable[[float], float], points: Array, values: Array, width: float
+) -> tuple[float, float]:
+    """The place and the value of the smallest minimum that is found.
+
+    Parameters
+    ----------
+    function
+        A function with positive values.
+    points, values
+        A grid in ascending order, and the values of the function there; both of shape (n,).
+    width
+        Width of the interval that is left around a minimum at the end.
+
+    Notes
+    -----
+    Each local minimum of ``values`` that is at most 3 times the least value is searched between its two neighbours.  A
+    minimum that lies between two neighbouring points and shows at neither of them is missed.
+    """
+    best = int(np.argmin(values))
+    place = float(points[best])
+    least = float(values[best])
+    padded = np.concatenate([[math.inf], values, [math.inf]])
+    promising = (values <= padded[:-2]) & (values <= padded[2:]) & (values <= _PROMISING * least)
+    for k in np.flatnonzero(promising).tolist():
+        bounds = points[max(k - 1, 0)], points[min(k + 1, points.size - 1)]
+        found = minimize_scalar(function, bounds=bounds, method="bounded", options={"xatol": width})
+        if found.fun < least:
+            place = float(found.x)
+            least = float(found.fun)
+    return place, least

@@ -1,0 +1,161 @@
+"""The import graph: floors without upward imports, no circles between modules or rooms, pure functions in ``theory``.
+
+Every import counts: at the top of a module, inside a function, and for type checkers only.  A circle of any of these
+kinds means that two files cannot be understood one after the other.
+"""
+
+import ast
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FACE = ROOT / "src/corrnoise"
+FLOORS = ("theory", "solvers", "simulations", "figures", "paper_checks")
+ORDER = ("support", *FLOORS, "designs", "commands", "")  #: from the ground up; "" is the face itself
+SEARCHES = {"scipy.optimize", "cvxpy"}
+RANDOM = {"random", "secrets", "numpy.random"}
+FILES = {"pathlib", "os", "io", "shutil", "tempfile", "matplotlib", "joblib"}
+#: What a floor does not import: theory is pure functions, solvers search but draw nothing and touch no file.
+FORBIDDEN = {"theory": SEARCHES | RANDOM | FILES, "solvers": RANDOM | FILES}
+#: Imports that break a rule and wait for their repair.
+EXCEPTIONS = {
+    ("figures.publication", "figures.simulation"),
+    ("theory.problems.empirical_risk", "theory.shuffled_gradients.schedules"),
+    ("theory.shuffled_gradients.accountants", "scipy.optimize"),
+    ("theory.shuffled_gradients.table_rates", "scipy.optimize"),
+}
+
+Graph = dict[str, set[str]]
+
+
+def sources() -> dict[str, str]:
+    """The source of every module by its name without ``corrnoise.``; the face is "", its command line "__main__"."""
+    found = {}
+    for base, folders in ((ROOT, FLOORS), (FACE, ("support", "designs", "commands"))):
+        for folder in folders:
+            for path in (base / folder).rglob("*.py"):
+                parts = path.relative_to(base).with_suffix("").parts
+                found[".".join(part for part in parts if part != "__init__")] = path.read_text(encoding="utf-8")
+    return found | {"": (FACE / "__init__.py").read_text(), "__main__": (FACE / "__main__.py").read_text()}
+
+
+@functools.cache
+def imports(source: str, known: frozenset[str]) -> set[str]:
+    """The modules that a source imports anywhere; those of the project are named as in ``sources``."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            for name in node.names:
+                whole = f"{node.module}.{name.name}"
+                inside = whole.removeprefix("corrnoise.") in known or whole in SEARCHES | RANDOM
+                found.add(whole if inside else str(node.module))
+    return {name.removeprefix("corrnoise").removeprefix(".") if "corrnoise" in name else name for name in found}
+
+
+def graph(modules: Mapping[str, str]) -> Graph:
+    """Every module with all that it imports, the exceptions left out."""
+    known = frozenset(modules)
+    drawn = {name: imports(source, known) for name, source in modules.items()}
+    return {name: {other for other in others if (name, other) not in EXCEPTIONS} for name, others in drawn.items()}
+
+
+def floor(module: str) -> int:
+    first = module.partition(".")[0]
+    return ORDER.index(first if first in ORDER else "")
+
+
+def upward(drawn: Graph) -> list[tuple[str, str]]:
+    """Imports of the project that lead to a higher floor."""
+    return [(a, b) for a, others in drawn.items() for b in others & drawn.keys() if floor(b) > floor(a)]
+
+
+def circle(drawn: Mapping[str, Iterable[str]]) -> list[str]:
+    """A circle of the graph, or nothing."""
+    try:
+        TopologicalSorter(drawn).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+def room(module: str) -> str:
+    """The package or module directly under the floor."""
+    return ".".join(module.split(".")[:2])
+
+
+def rooms(drawn: Graph) -> Graph:
+    merged: Graph = {}
+    for module, others in drawn.items():
+        merged.setdefault(room(module), set()).update(room(other) for other in others & drawn.keys())
+    return {name: others - {name} for name, others in merged.items()}
+
+
+def impure(drawn: Graph) -> list[tuple[str, str]]:
+    """Imports of other packages that a floor does not have."""
+    return [
+        (module, other)
+        for module, others in drawn.items()
+        for other in others
+        for name in FORBIDDEN.get(module.partition(".")[0], ())
+        if re.match(rf"{re.escape(name)}(\.|$)", other)
+    ]
+
+
+def test_the_house_stands() -> None:
+    drawn = graph(sources())
+    assert len(drawn) > 100
+    assert sum(len(others & drawn.keys()) for others in drawn.values()) > 400
+    assert upward(drawn) == []
+    assert circle({name: others & drawn.keys() for name, others in drawn.items()}) == []
+    assert circle(rooms(drawn)) == []
+    assert impure(drawn) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "fault"),
+    [
+        ("theory.privacy", "from corrnoise.solvers import tuning", upward),
+        ("theory.privacy", "def f():\n    from corrnoise.simulations.quadratic import simulate", upward),
+        ("support.files", "import corrnoise.theory.privacy", upward),
+        ("figures.simulation", "from corrnoise import __version__", upward),
+        ("figures.simulation", "import corrnoise", upward),
+        ("designs.make", "from corrnoise.commands import tables", upward),
+        ("theory.numerics.checks", "from corrnoise.theory import privacy", circle),
+        (
+            "theory.numerics.checks",
+            "if TYPE_CHECKING:\n    from corrnoise.theory import privacy",
+            circle,
+        ),
+        ("theory.numerics.arithmetic", "from corrnoise.theory.privacy import gaussian_rho", lambda d: circle(rooms(d))),
+        ("theory.privacy", "from scipy import optimize", impure),
+        ("theory.privacy", "from scipy.optimize import brentq", impure),
+        ("solvers.tuning", "import numpy.random", impure),
+        ("theory.privacy", "from pathlib import Path", impure),
+    ],
+)
+def test_a_planted_fault_is_seen(module: str, line: str, fault) -> None:
+    modules = sources()
+    drawn = graph(modules | {module: f"{modules[module]}\n{line}\n"})
+    if fault is circle:
+        drawn = {name: others & drawn.keys() for name, others in drawn.items()}
+    assert fault(drawn)
+
+
+def test_solvers_define_no_noise() -> None:
+    homes = {
+        name
+        for name, source in sources().items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Noise") for base in node.bases)
+    }
+    assert "theory.mechanisms.product" in homes
+    assert not [name for name in homes if name.startswith(("solvers.", "simulations.", "figures."))]

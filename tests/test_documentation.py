@@ -1,0 +1,95 @@
+"""The README and the documents: their examples run in order and print the numbers that stand beside them.
+
+A number in a comment behind ``print(...)`` is the printed value, rounded to the digits shown.  A block of code that
+begins with a decorator is a fragment.  Blocks with ``>>>`` are interactive examples, which return what they say.
+"""
+
+import ast
+import contextlib
+import doctest
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+FOLDERS = "docs|theory|solvers|simulations|figures|paper_checks|src|tests"
+_NUMBER = re.compile(r"# (-?\d[\d.]*(?:e[+-]?\d+)?)\b")
+
+
+def example(page: str) -> str:
+    """All code of a page, in order."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    return "".join(block for block in blocks if not block.startswith(("@", ">>>")))
+
+
+def claims(code: str) -> list[tuple[str, str]]:
+    """What each ``print`` of the example claims to print, and what it prints."""
+    lines = code.splitlines()
+    found = []
+    namespace: dict[str, object] = {}
+    for statement in ast.parse(code).body:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile(ast.Module([statement], []), "example", "exec"), namespace)
+        said = _NUMBER.search(lines[(statement.end_lineno or 1) - 1])
+        if said and ast.unparse(statement).startswith("print("):
+            found.append((said[1], out.getvalue().strip()))
+    return found
+
+
+def agrees(said: str, printed: str) -> bool:
+    mantissa, _, exponent = said.partition("e")
+    digits = len(mantissa.partition(".")[2])
+    return f"{float(printed):.{digits}{'e' if exponent else 'f'}}" == (
+        f"{float(said):.{digits}e}" if exponent else said
+    )
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if example(page)])
+def test_examples_print_what_they_say(page: str) -> None:
+    found = claims(example(page))
+    assert found, f"{page} prints nothing that can be compared"
+    wrong = [f"{said}, not {printed}" for said, printed in found if not agrees(said, printed)]
+    assert not wrong, f"{page} says {'; '.join(wrong)}"
+
+
+def test_a_wrong_number_is_seen() -> None:
+    code = "x = 2\nprint(x / 3)  # 0.667: two thirds\nprint(1e-8 / 3)  # 3.34e-09: wrong\nprint(\n    x\n)  # 3\n"
+    assert [agrees(*pair) for pair in claims(code)] == [True, False, False]
+
+
+def interactive(text: str) -> doctest.DocTest:
+    """The interactive examples of a page; the fences around them are no part of the output."""
+    plain = re.sub(r"^```.*$", "", text, flags=re.MULTILINE)
+    return doctest.DocTestParser().get_doctest(plain, {}, "page", None, 0)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_interactive_examples_return_what_they_say(page: str) -> None:
+    assert doctest.DocTestRunner().run(interactive((ROOT / page).read_text(encoding="utf-8"))).failed == 0
+
+
+def test_a_wrong_interactive_example_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctest.DocTestRunner().run(interactive("```python\n>>> 1 + 1\n3\n```\n")).failed == 1
+    assert "Expected" in capsys.readouterr().out
+
+
+def test_every_page_has_an_example() -> None:
+    for page in PAGES:
+        if page == "docs/index.md":  # the list of the others
+            continue
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert example(page) or interactive(text).examples, page
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for page in (*PAGES, "CONTRIBUTING.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        named = set(
+            re.findall(r"`((?:docs|theory|solvers|simulations|figures|paper_checks|src|tests)/[\w/.-]*)`", text)
+        )
+        linked = {str(Path(page).parent / link) for link in re.findall(r"\]\((?!http|#)([^)#]+)", text)}
+        missing = {name for name in named | linked if not (ROOT / name).exists()}
+        assert not missing, f"{page} names {', '.join(sorted(missing))}"

@@ -1,0 +1,78 @@
+"""Wheel, source distribution, import name and test command; no path of one machine is in the repository."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FACE = ROOT / "src/corrnoise"
+FLOORS = ("theory", "solvers", "simulations", "figures", "paper_checks")
+DATA = {".py", ".mplstyle", ".css", ".html", ".js"}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600)
+
+
+def test_continuous_integration_runs_the_command_of_the_readme() -> None:
+    commands = re.findall(r"```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert commands[1] in (ROOT / ".ci/run").read_text().splitlines()
+
+
+def test_the_import_is_light_and_claims_no_generic_name() -> None:
+    heavy = {"numpy", "scipy", "numba", "cvxpy", "matplotlib"}
+    done = run("-c", f"import sys, corrnoise; print(sorted(set(sys.modules) & {heavy | set(FLOORS)}))")
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("distributions")
+    clean = folder / "clone"  # a build leaves folders behind, which the next build would pack
+    left = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, clean, symlinks=True, ignore=left)
+    done = run("-m", "build", "--no-isolation", "--outdir", str(folder), str(clean))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def modules() -> set[str]:
+    """All that is imported or read at run time, as in the wheel."""
+    found = {"corrnoise/py.typed"} | {f"corrnoise/{path.name}" for path in FACE.glob("*.py")}
+    for room in (path for path in FACE.iterdir() if path.is_dir() and path.name not in FLOORS):
+        found |= {f"corrnoise/{room.name}/{path.name}" for path in room.glob("*.py")}
+    for floor in FLOORS:
+        files = [path for path in (ROOT / floor).rglob("*") if path.suffix in DATA]
+        found |= {f"corrnoise/{path.relative_to(ROOT).as_posix()}" for path in files}
+    return found | {f"corrnoise/docs/{path.name}" for path in (ROOT / "docs").iterdir()}
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(distributions: Path) -> None:
+    with zipfile.ZipFile(next(distributions.glob("*.whl"))) as wheel:
+        assert {name for name in wheel.namelist() if ".dist-info/" not in name} == modules()
+
+
+def test_the_source_distribution_holds_the_documents(distributions: Path) -> None:
+    with tarfile.open(next(distributions.glob("*.tar.gz"))) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    documents = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    top = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "CONTRIBUTING.md", "pyproject.toml", "setup.py"}
+    assert documents | top <= packed
+
+
+def test_no_path_of_one_machine() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    for name in listed or [str(path.relative_to(ROOT)) for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]:
+        path = ROOT / name
+        if path.is_file() and path.suffix in DATA | {".md", ".toml", ".cff"} and path != Path(__file__):
+            text = path.read_text(encoding="utf-8")
+            assert not re.search(r"/(tmp|work|root|home)/", text), name
+            assert os.sep != "/" or str(ROOT) not in text

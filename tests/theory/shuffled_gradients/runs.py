@@ -1,0 +1,35 @@
+"""Runs for tests of accountants: a schedule and the facts that matter, in one line."""
+
+from typing import Any
+
+import numpy as np
+
+from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
+from corrnoise.theory.shuffled_gradients.schedules import Schedule
+
+
+def described(
+    schedule: Schedule,
+    learning_rate: float = 1.0,
+    smoothness: float = 1.0,
+    *,
+    order: Any = "given",
+    clipping: Any = "none",
+    convex: bool = True,
+    released: Any = "last iterate",
+    **others: Any,
+) -> ShuffledGradients:
+    """The run that follows ``schedule``."""
+    return ShuffledGradients(
+        samples=schedule.samples,
+        epochs=schedule.epochs,
+        private=np.asarray(schedule.private),
+        placement=schedule.placement,
+        order=order,
+        learning_rate=learning_rate,
+        smoothness=smoothness,
+        clipping=clipping,
+        convex=convex,
+        released=released,
+        **others,
+    )

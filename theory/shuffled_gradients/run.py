@@ -1,0 +1,471 @@
+"""A run of shuffled private gradient steps: one description for its accountants, its bounds and its simulator.
+
+Which accountant holds depends on facts that no code can see, so the caller states them:
+
+=============================  =========================================================  ==============  ==============
+accountant                     convex losses, learning rates <= 2/smoothness, and no       order           released
+                               clipping or cocoercive clipping
+=============================  =========================================================  ==============  ==============
+``"per-step"``                 not needed; noise at every private step instead             any             anything
+``"per-epoch"``                needed, unless it is the same as ``"per-step"``             any             every epoch
+``"epochs reshuffled"``        needed                                                      reshuffled      every epoch
+``"epochs shuffled once"``     needed                                                      shuffled once   every epoch
+``"whole-run"``                needed                                                      any             last iterate
+``"whole-run reshuffled"``     needed                                                      reshuffled      last iterate
+``"whole-run shuffled once"``  needed                                                      shuffled once   last iterate
+=============================  =========================================================  ==============  ==============
+
+A run that releases less is covered by what covers more: an accountant for every epoch covers the last iterate.  What a
+run does not meet is refused with the reason.
+
+**Strongly convex losses.**  A step of learning rate η on a μ-strongly convex and L-smooth loss shrinks distances by
+max(|1 − ημ|, |1 − ηL|), so later steps forget a record.  If μ = L, as for mean estimation, all Hessians are μI, steps
+are linear, and noise before the record's use counts as well.
+
+Hyper-parameters chosen on the private data are not accounted for, and noise is idealised real noise.
+
+References
+----------
+Jiang, Sharma, Wu and Joshi, Improving the Convergence of Private Shuffled Gradient Methods with Public Data, 2026:
+Algorithms 1 to 5, Lemmas E.2, E.3 and F.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY
+from functools import lru_cache
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.shuffled_gradients.accountants import (
+    METHODS,
+    Accountant,
+    Conversion,
+    Method,
+    accountant_of_nonexpansive_steps,
+    per_step_sum,
+)
+from corrnoise.theory.shuffled_gradients.amplification import StepFactors, composed_amplification_sum
+from corrnoise.theory.shuffled_gradients.schedules import (
+    ORDERS,
+    Order,
+    Placement,
+    Schedule,
+    interleaved,
+    private_then_public,
+    public_then_private,
+)
+
+Clipping = Literal["none", "cocoercive", "general"]
+Released = Literal["last iterate", "every epoch", "every iterate"]
+Adjacency = Literal["replace-one", "zero-out"]
+CLIPPING: tuple[str, ...] = get_args(Clipping)
+RELEASED: tuple[str, ...] = get_args(Released)
+ADJACENCIES: tuple[str, ...] = get_args(Adjacency)
+
+_SECRET_ORDERS = {
+    method: order for method in METHODS for order in ("reshuffled", "shuffled once") if method.endswith(order)
+}
+_UP = 1 + 2.0**-50  #: rounds up
+_MULTIPLIERS = "[1e-99, 1e99]"
+
+
+@record
+class ShuffledGradients(Record):
+    """A run of K epochs of n noisy gradient steps, and the facts on which its privacy rests.
+
+    All records are private, with noise at every step, until ``interleaved``, ``private_then_public``,
+    ``public_then_private`` or ``noise_at`` says otherwise.
+
+    Parameters
+    ----------
+    samples
+        n >= 1, private records, and steps an epoch.
+    epochs
+        K >= 1.
+    order
+        Of the private records: ``"given"``, ``"shuffled once"`` or ``"reshuffled"`` in every epoch.  The permutations
+        of the latter two are uniform and secret.
+    learning_rate
+        η > 0 of private steps.
+    public_learning_rate
+        η > 0 of public steps; None for ``learning_rate``.  The noise of a public step shrinks with it.
+    smoothness
+        L > 0: an upper bound of the smoothness of the loss of *every admissible record*, private or public.  It must be
+        known without looking at the private records: their largest constant is no such bound.  ``math.inf`` where none
+        is known.
+    strong_convexity
+        0 <= μ <= L: a lower bound of the strong convexity of the loss of every admissible record.  Positive ones are
+        for unclipped gradients only.
+    clipping
+        ``"none"``: nothing is clipped.  Then G bounds the gradients of all admissible private records at all points;
+        for replace-one adjacency it suffices that any two of them differ by at most 2G.  ``"cocoercive"``:
+        gradients are clipped to the norm G, and the losses are such that clipped gradients are those of a convex
+        function with the same smoothness (mean estimation, generalised linear models).  ``"general"``: gradients of
+        other losses are clipped to the norm G.
+    convex
+        Whether the losses of all admissible records, private and public, are convex.
+    released
+        What leaves the run: ``"last iterate"``, the iterate of ``"every epoch"``, or ``"every iterate"``.
+    regulariser_convexity
+        μ_ψ >= 0, strong convexity of the regulariser, which is public.
+    private
+        n_k, the number of private steps that each epoch starts with, shape (K,); None for n.
+    placement
+        Where noise is added in epochs with private steps: see ``Schedule``.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, or contradicts another one.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> run = cn.ShuffledGradients(
+    ...     samples=1000, epochs=50, order="reshuffled", learning_rate=0.1, smoothness=1.0,
+    ...     clipping="cocoercive", convex=True, released="last iterate",
+    ... )
+    >>> z = run.noise_multiplier(epsilon=1.0, delta=1e-6, adjacency="replace-one")
+    >>> round(z, 3), run.epsilon(1e-6, noise_multiplier=z, adjacency="replace-one") <= 1.0
+    (5.286, True)
+    >>> round(run.interleaved(500).noise_multiplier(epsilon=1.0, delta=1e-6, adjacency="replace-one"), 3)
+    1.771
+    """
+
+    _: KW_ONLY
+    samples: int
+    epochs: int
+    order: Order
+    learning_rate: float
+    public_learning_rate: float | None = None
+    smoothness: float
+    strong_convexity: float = 0.0
+    clipping: Clipping
+    convex: bool
+    released: Released
+    regulariser_convexity: float = 0.0
+    private: ArrayLike | None = None
+    placement: Placement = "every"
+
+    def __post_init__(self) -> None:
+        n, epochs = checks.integer("samples", self.samples, 1), checks.integer("epochs", self.epochs, 1)
+        schedule = Schedule(n, np.full(epochs, n) if self.private is None else self.private, self.placement)
+        if schedule.epochs != epochs:
+            raise ValueError(f"private must have shape (epochs,) = ({epochs},), got {schedule.private.shape}")
+        if self.smoothness != math.inf:
+            self._set(smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"))
+        if self.public_learning_rate is not None:
+            self._set(public_learning_rate=checks.real("public_learning_rate", self.public_learning_rate, "(0, inf)"))
+        self._set(
+            samples=n,
+            epochs=epochs,
+            order=checks.choice("order", self.order, ORDERS),
+            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
+            strong_convexity=checks.real("strong_convexity", self.strong_convexity, "[0, inf)"),
+            clipping=checks.choice("clipping", self.clipping, CLIPPING),
+            convex=checks.boolean("convex", self.convex),
+            released=checks.choice("released", self.released, RELEASED),
+            regulariser_convexity=checks.real("regulariser_convexity", self.regulariser_convexity, "[0, inf)"),
+            private=schedule.private,
+        )
+        if self.strong_convexity > self.smoothness:
+            raise ValueError(
+                f"strong_convexity must be at most smoothness = {self.smoothness!r}, got {self.strong_convexity!r}"
+            )
+        if self.strong_convexity > 0 and not self.convex:
+            raise ValueError(f"convex must be True where strong_convexity is positive, {self.strong_convexity!r}")
+        if self.strong_convexity > 0 and self.clipping != "none":
+            raise ValueError(
+                f"strong_convexity must be 0 for clipping {self.clipping!r}, got {self.strong_convexity!r}: clipped "
+                "gradients are not those of a strongly convex function"
+            )
+
+    # -- which run ----------------------------------------------------------------------------------------------------
+
+    @property
+    def schedule(self) -> Schedule:
+        """Which steps see private records, and which add noise."""
+        return Schedule(self.samples, np.asarray(self.private), self.placement)
+
+    def _with(self, schedule: Schedule) -> ShuffledGradients:
+        changed = {"private": schedule.private, "placement": schedule.placement}
+        return ShuffledGradients(**{**self.arguments(), **changed})
+
+    def interleaved(self, private_per_epoch: int) -> ShuffledGradients:
+        """Return this run with only ``private_per_epoch`` private steps in each epoch, public ones after them.
+
+        In a given order, or one that is shuffled once, the same records are used in every epoch, and no others.
+
+        Parameters
+        ----------
+        private_per_epoch
+            Private steps of each epoch, from 1 to ``samples``.
+        """
+        return self._with(
+            interleaved(self.samples, epochs=self.epochs, private_per_epoch=private_per_epoch, placement=self.placement)
+        )
+
+    def private_then_public(self, private_epochs: int) -> ShuffledGradients:
+        """Return this run with private records in its first ``private_epochs`` epochs, public ones in the others.
+
+        Parameters
+        ----------
+        private_epochs
+            Number of epochs with private records, from 1 to ``epochs``.
+        """
+        found = private_then_public(self.samples, epochs=self.epochs, private_epochs=private_epochs)
+        return self._with(Schedule(self.samples, found.private, self.placement))
+
+    def public_then_private(self, private_epochs: int) -> ShuffledGradients:
+        """Return this run with private records in its last ``private_epochs`` epochs, public ones in the others.
+
+        Parameters
+        ----------
+        private_epochs
+            Number of epochs with private records, from 1 to ``epochs``.
+        """
+        found = public_then_private(self.samples, epochs=self.epochs, private_epochs=private_epochs)
+        return self._with(Schedule(self.samples, found.private, self.placement))
+
+    def noise_at(self, placement: Placement) -> ShuffledGradients:
+        """Return this run with its noise elsewhere.
+
+        Parameters
+        ----------
+        placement
+            Where noise is added; see ``Schedule``.
+        """
+        return self._with(Schedule(self.samples, np.asarray(self.private), placement))
+
+    @property
+    def step_factors(self) -> StepFactors:
+        """How far the steps shrink differences, rounded up, and how loud public steps are."""
+        rates = self.learning_rate, self.public_learning_rate or self.learning_rate
+        return StepFactors(
+            private_contraction=self._contraction(rates[0]),
+            public_contraction=self._contraction(rates[1]),
+            prox=min(_UP / (1 + min(rates) * self.samples * self.regulariser_convexity), 1.0),
+            public_noise=rates[1] / rates[0] / _UP if rates[0] != rates[1] else 1.0,
+            linear=0 < self.strong_convexity == self.smoothness,
+        )
+
+    def _contraction(self, rate: float) -> float:
+        if self.strong_convexity == 0:
+            return 1.0
+        factor = max(abs(1 - rate * self.strong_convexity), abs(1 - rate * self.smoothness))
+        return min(factor + (1 + factor) * (_UP - 1), 1.0)
+
+    # -- which accountant ---------------------------------------------------------------------------------------------
+
+    def _expansion(self) -> str | None:
+        """Why steps between the first private one and the last noise may drive two iterates apart; None if none may."""
+        if not self.convex:
+            return "convex must be True, got False: gradient steps of other losses may expand"
+        if self.clipping == "general":
+            return (
+                "clipping must be 'none' or 'cocoercive', got 'general': clipped gradients of a general convex loss "
+                "may expand"
+            )
+        if self.learning_rate * self.smoothness > 2:
+            return (
+                f"learning_rate must be at most 2/smoothness = {2 / self.smoothness!r}, got {self.learning_rate!r}: "
+                "longer steps may expand"
+            )
+        private = np.asarray(self.private)
+        using = np.nonzero(private)[0]
+        public_rate = self.public_learning_rate
+        mixed = using.size > 0 and bool((private[using[0] : using[-1] + 1] < self.samples).any())
+        if mixed and public_rate is not None and public_rate * self.smoothness > 2:
+            return (
+                f"public_learning_rate must be at most 2/smoothness = {2 / self.smoothness!r}, got {public_rate!r}: "
+                "longer steps may expand"
+            )
+        return None
+
+    def _refusal(self, method: Method) -> str | None:
+        """Why the accountant does not hold for this run; None if it does."""
+        schedule, order = self.schedule, _SECRET_ORDERS.get(method, self.order)
+        if self.order != order:
+            return f"order must be {order!r}, got {self.order!r}"
+        if method != "per-step" and self.released == "every iterate":
+            return "released must be 'last iterate' or 'every epoch', got 'every iterate'"
+        if method.startswith("whole-run") and self.released != "last iterate":
+            return f"released must be 'last iterate', got {self.released!r}"
+        counts = np.unique(schedule.private[schedule.private > 0])
+        if method == "epochs reshuffled" and counts.size > 1:
+            return f"private must be the same in every private epoch, got {counts[0]} to {counts[-1]}"
+        if method == "per-step":
+            return None
+        composed = composed_amplification_sum(schedule, reshuffled=self.order == "reshuffled")
+        if method == "per-epoch" and composed == per_step_sum(schedule):
+            return None
+        return self._expansion()
+
+    def accountants(self) -> tuple[Method, ...]:
+        """The accountants that hold for this run."""
+        return tuple(method for method in get_args(Method) if self._refusal(method) is None)
+
+    def accountant(self, method: Method) -> Accountant:
+        """The accountant ``method`` of this run, for replace-one adjacency.
+
+        Parameters
+        ----------
+        method
+            One of ``accountants``.
+
+        Raises
+        ------
+        ValueError
+            The run does not meet what the accountant assumes; the message says what, and which accountants hold.
+        """
+        method = checks.choice("accountant", method, METHODS)
+        if (refusal := self._refusal(method)) is not None:
+            others = ", ".join(map(repr, self.accountants()))
+            raise ValueError(f"{refusal} (for the accountant {method!r}; of this run hold {others})")
+        return _accountant(self, method)
+
+    def require_cover(self) -> None:
+        """Refuse a run of which no accountant promises anything, whatever its noise."""
+        if all(np.isinf(self.accountant(method).sums).any() for method in self.accountants()):
+            reason = self._expansion() or self._refusal("per-epoch") or "no noise is added after a private step"
+            raise ValueError(f"{reason}; 'per-step', which needs no such thing, needs noise at every private step")
+
+    def _tightest(self, accountant: str, value: Callable[[Accountant], float]) -> float:
+        """The smallest ``value``, of one accountant or of all that hold."""
+        if accountant != "tightest":
+            checks.choice("accountant", accountant, ("tightest", *METHODS))
+            return value(self.accountant(accountant))  # type: ignore[arg-type]
+        self.require_cover()
+        return min(value(self.accountant(method)) for method in self.accountants())
+
+    def _sensitivity(self, adjacency: str) -> float:
+        """The sensitivity of a step relative to that of replace-one adjacency."""
+        checks.choice("adjacency", adjacency, ADJACENCIES)
+        if adjacency == "zero-out" and self.strong_convexity > 0:
+            raise ValueError(
+                "adjacency must be 'replace-one' where strong_convexity is positive, got 'zero-out': gradients of "
+                "strongly convex losses have no bound G"
+            )
+        return 1.0 if adjacency == "replace-one" else 0.5
+
+    # -- privacy ------------------------------------------------------------------------------------------------------
+
+    def noise_multiplier(
+        self,
+        rho: float | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        adjacency: Adjacency,
+        accountant: Method | Literal["tightest"] = "tightest",
+        conversion: Conversion | None = None,
+    ) -> float:
+        """The noise multiplier σ/G with which the run is ρ-zCDP, or (ε, δ)-DP, never too small.
+
+        Parameters
+        ----------
+        rho
+            ρ > 0, or None if ``epsilon`` and ``delta`` are given.
+        epsilon, delta
+            ε > 0 and 0 < δ < 1, or None if ``rho`` is given.
+        adjacency
+            ``"replace-one"``, or ``"zero-out"``, which needs half the noise: neighbours differ in one record, which
+            another one or a gradient of zero replaces.
+        accountant
+            ``"tightest"``: the smallest of those that hold.  Or one of them.
+        conversion
+            Of an accountant to (ε, δ), see ``Accountant.epsilon``; None for the sharpest.
+
+        Returns
+        -------
+        σ/G, for the noise N(0, σ² I) that is added to gradients.  Relative excess below 1e-8.
+
+        Raises
+        ------
+        ValueError
+            An argument is out of its range, the accountant does not hold, or none promises anything.
+        """
+        sensitivity = self._sensitivity(adjacency)
+        if rho is not None and epsilon is None and delta is None:
+            budget = rho
+            return sensitivity * self._tightest(accountant, lambda found: found.noise_multiplier_of_zcdp(budget))
+        if rho is not None or epsilon is None or delta is None:
+            raise ValueError(
+                f"rho, or epsilon and delta, must be given, got rho={rho!r}, epsilon={epsilon!r} and delta={delta!r}"
+            )
+        bound, failure = epsilon, delta
+        return sensitivity * self._tightest(
+            accountant,
+            lambda found: found.noise_multiplier(
+                epsilon=bound, delta=failure, conversion=_conversion(found, conversion)
+            ),
+        )
+
+    def epsilon(
+        self,
+        delta: float,
+        *,
+        noise_multiplier: float,
+        adjacency: Adjacency,
+        accountant: Method | Literal["tightest"] = "tightest",
+        conversion: Conversion | None = None,
+    ) -> float:
+        """The ε at which what the run releases is (ε, δ)-DP, never too small.
+
+        Parameters
+        ----------
+        delta
+            0 < δ < 1.
+        noise_multiplier
+            σ/G in [1e-99, 1e99].
+        adjacency, accountant, conversion
+            As for ``noise_multiplier``.
+        """
+        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity(adjacency)
+        return self._tightest(
+            accountant,
+            lambda found: found.epsilon(delta, noise_multiplier=z, conversion=_conversion(found, conversion)),
+        )
+
+    def delta(
+        self,
+        epsilon: float,
+        *,
+        noise_multiplier: float,
+        adjacency: Adjacency,
+        accountant: Method | Literal["tightest"] = "tightest",
+    ) -> float:
+        """A δ for which what the run releases is (ε, δ)-DP, never too small.
+
+        Parameters
+        ----------
+        epsilon
+            ε >= 0.
+        noise_multiplier, adjacency, accountant
+            As for ``epsilon``.  Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves it out.
+        """
+        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity(adjacency)
+        skipped = accountant == "tightest"
+        return self._tightest(
+            accountant,
+            lambda found: 1.0 if skipped and not found.has_curve else found.delta(epsilon, noise_multiplier=z),
+        )
+
+
+def _conversion(found: Accountant, conversion: Conversion | None) -> Conversion:
+    """The conversion that was asked for, or the sharpest that applies."""
+    if conversion is not None:
+        return conversion
+    return "gaussian" if found.has_curve else "zcdp"
+
+
+@lru_cache(maxsize=64)
+def _accountant(run: ShuffledGradients, method: Method) -> Accountant:
+    return accountant_of_nonexpansive_steps(run.schedule, method, order=run.order, factors=run.step_factors)
