@@ -4,6 +4,7 @@ import math
 from functools import cache
 
 import numpy as np
+from scipy.integrate import trapezoid
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
@@ -110,7 +111,7 @@ def theorem_e1(multiplier: tuple[float, float] | None = None, constant: float = 
     condition = LOSS.frequency_condition(omega)
     level, swing = multiplier or (circle_multiplier(*LOSS.rates, "distance")[0], 0.0)
     gain = condition.gain(level + swing * (1 + np.cos(4 * omega)), 0 * omega)
-    bound = float(np.trapezoid(line(omega) * gain, omega)) / math.pi / LOSS.smoothness
+    bound = float(trapezoid(line(omega) * gain, omega)) / math.pi / LOSS.smoothness
     mean, error = second_moment()
     return mean + errors * error, float(constant) * bound
 

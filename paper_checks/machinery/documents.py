@@ -101,17 +101,20 @@ class Library:
             return str(tokens[index].content.replace(_UNDERSCORE, "_"))
 
         class Renderer(RendererHTML):
-            """Mathematics with scripts, lower headings that can be linked to, wide tables that scroll, and links."""
+            """Mathematics with scripts, lower headings that can be linked to, wide tables that scroll, and links.
+
+            Rules return plain strings: added to ``Markup``, the tags of the renderer would be escaped.
+            """
 
             def text(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
-                return scripts(content(tokens, idx))
+                return str(scripts(content(tokens, idx)))
 
             def code_inline(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
                 code = content(tokens, idx)
-                return library.link(code) if _MENTION.fullmatch(code) else Markup("<code>{}</code>").format(code)
+                return str(library.link(code) if _MENTION.fullmatch(code) else Markup("<code>{}</code>").format(code))
 
             def code_block(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
-                return Markup("<p class=display>{}</p>\n").format(scripts(content(tokens, idx).rstrip()))
+                return str(Markup("<p class=display>{}</p>\n").format(scripts(content(tokens, idx).rstrip())))
 
             def heading_open(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
                 tag = _lower(tokens[idx].tag)

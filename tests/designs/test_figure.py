@@ -106,7 +106,6 @@ def test_coefficients_are_scaled_by_their_limiting_decay() -> None:
         (StronglyConvex(0.1, 1.0, 0.5), 100, 0.0, [4, 4]),
     ],
 )
-@pytest.mark.filterwarnings("error")
 def test_everything_is_drawn(
     problem: LinearRegression | MeanEstimation | StronglyConvex, steps: int | None, offset: float, lines: list[int]
 ) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 
 from corrnoise.solvers.strongly_convex import alternating_minimisation as module
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
@@ -58,7 +59,7 @@ def test_no_neighbour_is_better(pair, criterion):
 
     def value(power):
         """γ_∞² × mean of |B|² ξ for minimum-phase noise with this power spectrum, at the fixed multiplier."""
-        return np.trapezoid(1 / power, omega) * np.trapezoid(power * gains, omega)
+        return trapezoid(1 / power, omega) * trapezoid(power * gains, omega)
 
     best = value(found.noise.power_spectrum(omega))
     assert best == pytest.approx(value(1 / np.sqrt(gains)), rel=1e-5)

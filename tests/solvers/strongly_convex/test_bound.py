@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import trapezoid
 
 from corrnoise.solvers.strongly_convex import bound as module
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
@@ -279,7 +280,7 @@ def test_certificates_of_both_methods():
         multiplier = found.multiplier
         slack = multiplier.condition(omega).slack(*multiplier.at(omega))
         assert 0 < found.least_slack <= slack.min()
-        mean = np.trapezoid(multiplier.gain(omega) * noise.power_spectrum(omega), omega) / math.pi
+        mean = trapezoid(multiplier.gain(omega) * noise.power_spectrum(omega), omega) / math.pi
         assert found.upper_bound == pytest.approx(noise.limiting_sensitivity() ** 2 / 4 * mean, rel=1e-6)
     assert set(cones.multiplier.kernels.powers) == {0}
 
