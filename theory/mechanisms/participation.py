@@ -184,6 +184,16 @@ def participation_of(run: Run) -> Participation | None:
     return run if run is None or isinstance(run, Participation) else Participation(run)
 
 
+def checked_run(steps: int | None, min_sep: int, max_participations: int) -> Participation | None:
+    """The participation of a run; None for single participation in a run of any length, ``steps=None``."""
+    if steps is not None:
+        return Participation(steps, min_sep=min_sep, max_participations=max_participations)
+    checks.integer("min_sep", min_sep, 1)
+    if checks.integer("max_participations", max_participations, 1) != 1:
+        raise ValueError(f"steps must be given for several participations, got {max_participations=}")
+    return None
+
+
 def fixed_epochs(steps: int, *, epochs: int) -> Participation:
     """Participation in ``epochs`` epochs of steps/epochs steps each, visited in the same order.
 

@@ -37,13 +37,12 @@ from corrnoise.designs.handover import (
     Reference,
     buffer_handover,
     reference,
-    stream_sensitivity,
     toeplitz_handover,
-    transform_sensitivity,
 )
+from corrnoise.simulations.noise_stream import stream_sensitivity
 from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, toeplitz_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, checked_run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import DTYPES
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
@@ -135,12 +134,14 @@ class CoveredNoise(Record):
         """
         if self.run is None:
             return self.noise.noise_multiplier(self.rho, adjacency=self.adjacency)
-        return self._multiplier(transform_sensitivity(self.noise, self.run))
+        return self._multiplier(stream_sensitivity(self.noise, self.run, "transform"))
 
     @cached_property
     def stream_multiplier(self) -> float | None:
         """The same behind ``NoiseStream(stream, …)``; None without a stream."""
-        return None if self.stream is None else self._multiplier(stream_sensitivity(self.stream, self.run))
+        if self.stream is None:
+            return None
+        return self._multiplier(stream_sensitivity(self.stream, self.run, "recurrence"))
 
     @cached_property
     def handover(self) -> tuple[Handover, ...]:
@@ -217,15 +218,6 @@ class CoveredNoise(Record):
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
-
-
-def checked_run(steps: int | None, min_sep: int, max_participations: int) -> Participation | None:
-    """The participation of a run; None for single participation in a run of any length."""
-    if steps is not None:
-        return Participation(steps, min_sep=min_sep, max_participations=max_participations)
-    if max_participations != 1:
-        raise ValueError(f"steps must be given for several participations, got {max_participations=}")
-    return None
 
 
 def checked_metadata(metadata: object) -> dict[str, Value]:

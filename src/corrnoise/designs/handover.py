@@ -29,7 +29,7 @@ from corrnoise.solvers.rational.exchange import BufferForm, Matrix, ToeplitzForm
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.participation import Participation, Run, participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype, convolution_sensitivity, section_sensitivity
+from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -212,18 +212,3 @@ def fitted_buffers(
         if held[0] and second is None:
             second = form
     return second
-
-
-# -- the project's own streams -----------------------------------------------------------------------------------------
-
-
-def stream_sensitivity(stream: PoleNoise | FiniteNoise, run: Participation | None) -> float:
-    """Upper bound of the sensitivity of a run with a ``NoiseStream`` of ``stream``, rounding errors included."""
-    if isinstance(stream, PoleNoise):
-        return section_sensitivity(stream, run)
-    return convolution_sensitivity(stream, run, "float64")
-
-
-def transform_sensitivity(noise: ToeplitzNoise, run: Participation) -> float:
-    """Upper bound of the sensitivity of a run with ``NoiseStream(noise, …, steps=steps)``, rounding errors included."""
-    return convolution_sensitivity(noise, run, "float64", by="transforms")

@@ -14,13 +14,13 @@ from corrnoise.designs.covered_noise import (
     checked_metadata,
     checked_notes,
     checked_offset,
-    checked_run,
 )
-from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
+from corrnoise.designs.handover import fitted_buffers, reference
 from corrnoise.designs.record import Design
+from corrnoise.simulations.noise_stream import stream_sensitivity
 from corrnoise.support.memory import memory
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, checked_run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
 from corrnoise.theory.numerics import checks
@@ -200,7 +200,7 @@ def _stream(noise: ToeplitzNoise, tolerance: float, run: Participation | None) -
     from corrnoise.solvers.rational.approximation import rational_approximation
 
     stream = rational_approximation(noise, tolerance)
-    if math.isinf(stream_sensitivity(stream, run)):
+    if math.isinf(stream_sensitivity(stream, run, "recurrence")):
         raise ValueError(
             f"steps must be given for this problem, got {None if run is None else run.steps}: the memory of its "
             "optimal noise is so long that the rounding errors of float64 are not bounded in runs of any length"
