@@ -25,6 +25,7 @@ _HOMES = {
     "shuffled_privacy": "shuffled_gradients.privacy",
     "shuffled_counterexample": "shuffled_gradients.counterexample",
     "noise_cancellation": "noise_cancellation.noise",
+    "noise_cancellation_digits": "noise_cancellation.digits",
 }
 NAMES = tuple(_HOMES)
 #: Companions of others, drawn only when asked for: they repeat long experiments in another setting.
@@ -36,6 +37,7 @@ COMPANIONS = (
     "shuffled_quarter",
     "shuffled_three_quarters",
     "shuffled_two_rates",
+    "noise_cancellation_digits",
 )
 
 

@@ -36,6 +36,7 @@ from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.kinds import KINDS
+from corrnoise.theory.mechanisms.participation import Participation, Run, checked_run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, section_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
@@ -109,9 +110,6 @@ class _Cascade:
         _fill(rng, values)
         _cascade(values, self.states, self.gains, self.poles)
 
-    def sensitivity(self, steps: int | None) -> float:
-        return section_sensitivity(self.noise, steps)
-
     @property
     def memory(self) -> Array:
         return self.states.copy()
@@ -134,9 +132,6 @@ class _DelayLine:
         self.newest = (self.newest - 1) % len(self.ring)
         _fill(rng, self.ring[self.newest])
         _convolve(self.ring, self.newest, self.coefficients, values)
-
-    def sensitivity(self, steps: int | None) -> float:
-        return convolution_sensitivity(self.noise, steps, "float64")
 
     @property
     def memory(self) -> Array:
@@ -165,8 +160,28 @@ class _Transform:
             part = self.rows[:, first : first + columns]
             part[:] = fft.irfft(response * fft.rfft(part, length, axis=0), length, axis=0)[:steps]
 
-    def sensitivity(self, steps: int | None) -> float:
-        return convolution_sensitivity(self.noise, steps, "float64", by="transforms")
+
+def stream_sensitivity(noise: ToeplitzNoise, run: Run, method: Method) -> float:
+    """Upper bound of the sensitivity of a run with a ``NoiseStream``, rounding errors of its arithmetic included.
+
+    Parameters
+    ----------
+    noise
+        The noise that the stream makes: ``stream.noise``.
+    run
+        The number of steps, or the participation; None for any length, which ``"transform"`` does not make.
+    method
+        That of the stream.
+
+    Returns
+    -------
+    The bound for zero-out adjacency and arrays of float32 or longer types; ``inf`` where no finite bound is known.
+    """
+    if method == "transform":
+        return convolution_sensitivity(noise, run, "float64", by="transforms")
+    if isinstance(noise, PoleNoise):
+        return section_sensitivity(noise, run)
+    return convolution_sensitivity(checks.instance("noise", noise, FiniteNoise), run, "float64")
 
 
 class NoiseStream(Iterator[NDArray[Any]]):
@@ -279,6 +294,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         clip_norm: float,
         steps: int | None,
         max_participations: int,
+        min_sep: int = 1,
         adjacency: str = "zero-out",
         method: Method | None = "recurrence",
         rng: np.random.Generator | None = None,
@@ -300,7 +316,10 @@ class NoiseStream(Iterator[NDArray[Any]]):
         steps
             Length of the run, after which the stream ends; None for a run of any length, which takes more noise.
         max_participations
-            Number of steps that one example takes part in.  It must be 1.
+            k: number of steps that one example takes part in, at most.  More than 1 needs ``steps``.
+        min_sep
+            b: any two of these steps i, j are at least so far apart, |i − j| >= b.  The data loader must keep this
+            promise.  1 is no promise; data that are shuffled anew in every epoch have ``min_sep=1``.
         adjacency
             ``"zero-out"`` or ``"replace-one"``, which doubles the scale.
         rng
@@ -310,12 +329,13 @@ class NoiseStream(Iterator[NDArray[Any]]):
         Raises
         ------
         ValueError, TypeError
-            An argument is out of its range, or the sensitivity of the noise is infinite.
+            An argument is out of its range, the participations do not fit into the run, or the sensitivity of the noise
+            is infinite.
 
         Notes
         -----
-        The noise multiplier is ``stream.scale / clip_norm`` = γ/sqrt(2ρ), with γ = ``stream.sensitivity()``, rounded up
-        (Theorem 1.1 of arXiv 2310.06771).
+        The noise multiplier is ``stream.scale / clip_norm`` = γ/sqrt(2ρ), rounded up, where γ is the ``sensitivity`` of
+        the stream under this participation (Theorem 1.1 of arXiv 2310.06771; arXiv 2306.08153 for several).
 
         Examples
         --------
@@ -326,30 +346,46 @@ class NoiseStream(Iterator[NDArray[Any]]):
         2.358
         >>> len(list(stream))
         3
+        >>> epochs = {"rho": 0.5, "clip_norm": 2.0, "steps": 300, "min_sep": 100, "max_participations": 3}
+        >>> round(NoiseStream.private(NuFTRL(1e-3), (2, 3), **epochs).scale, 3)
+        5.846
         """
         checks.real("rho", rho, SCALES)
         checks.real("clip_norm", clip_norm, SCALES)
-        if checks.integer("max_participations", max_participations, 1) != 1:
-            raise ValueError(f"max_participations must be 1, as streams cover no other, got {max_participations}")
+        run = checked_run(steps, min_sep, checks.integer("max_participations", max_participations, 1))
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise TypeError(
                 f"rng must be None or a Generator whose seed is secret in a private run, got {type(rng).__name__}: "
                 "whoever knows the seed can subtract the noise"
             )
         stream = cls(noise, shape, steps=steps, method=method, rng=rng, tolerance=tolerance, dtype=dtype)
-        sensitivity = stream.sensitivity()
+        sensitivity = stream.sensitivity(run)
         if not math.isfinite(sensitivity):
             raise ValueError(f"noise must have a finite sensitivity for steps={steps!r}, got {stream.noise!r}")
         stream.scale = safe_multiplier(sensitivity, rho, adjacency) * clip_norm
         return stream
 
-    def sensitivity(self) -> float:
+    def sensitivity(self, participation: Participation | None = None) -> float:
         """An upper bound of the sensitivity γ of a run with this stream, rounding errors of its arithmetic included.
 
-        For as many steps as the stream makes; ``inf`` where no finite bound is known.  Each example in one step at
-        most, zero-out adjacency.  It covers arrays of float32 or longer types.
+        For as many steps as the stream makes and zero-out adjacency; ``inf`` where no finite bound is known.  It covers
+        arrays of float32 or longer types.
+
+        Parameters
+        ----------
+        participation
+            How often one example takes part in the run; None for once.
+
+        Raises
+        ------
+        ValueError
+            ``participation`` is for a run of another length than the stream's.
         """
-        return self._engine.sensitivity(self.steps)
+        if participation is None:
+            return stream_sensitivity(self.noise, self.steps, self.method)
+        if checks.instance("participation", participation, Participation).steps != self.steps:
+            raise ValueError(f"participation must have steps={self.steps} as the stream, got {participation!r}")
+        return stream_sensitivity(self.noise, participation, self.method)
 
     def __next__(self) -> NDArray[Any]:
         if self.position == self.steps:

@@ -283,7 +283,7 @@ def best_learning_rate(
     def exact(tuned: QuadraticProblem, made: ToeplitzNoise) -> float:
         return float(tuned.learning_curve(made, steps, horizon=horizon, initial_offset=offset, **budget)[-1])
 
-    shortened = _Shortened(problem, horizon, offset, budget) if _Shortened.pays(problem, steps, offset) else None
+    shortened = _Shortened(problem, horizon, offset, budget) if _Shortened.applies(problem, steps, offset) else None
     limit = stability_limit(problem)
 
     def learning_rate(place: float) -> float:
@@ -364,7 +364,7 @@ class _Shortened:
         self.unit = unit_variance(**budget)
 
     @staticmethod
-    def pays(problem: QuadraticProblem, steps: int, offset: Array) -> bool:
+    def applies(problem: QuadraticProblem, steps: int, offset: Array) -> bool:
         """Whether the sums are long, and the eigendirections differ in their eigenvalues only."""
         return steps * problem.eigenvalues.size > _LONG and offset.ndim == 0 and np.ndim(problem.kurtosis) == 0
 

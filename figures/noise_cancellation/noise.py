@@ -117,7 +117,7 @@ def draw(data: Data) -> Figure:
     handles, labels = axes["machine"].get_legend_handles_labels()
     more = [pair for pair in zip(*axes["bound"].get_legend_handles_labels(), strict=True) if pair[1] not in labels]
     handles, labels = [*handles, *(h for h, _ in more)], [*labels, *(name for _, name in more)]
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
 

@@ -100,7 +100,8 @@ def remark_c7(smoothness: float, share: float, step: float, most: float = 2.0) -
 def clipping(angle: float, kept: float, rate: float, curvature: float = 1.0) -> Sides:
     """How much a clipped step stretches small differences: f = xᵀ diag(1, κ) x/2, a gradient clipped to ``kept`` of itself.
 
-    κ = 0.01 (not mean estimation, which has κ = 1): a clipped gradient (0.41, 0.29), η = 1, stretches by 1.149.
+    κ = 0.01 (not mean estimation, which has κ = 1): a clipped gradient (0.41, 0.29), η = 1, stretches by 1.149.  The
+    worst gradient stretches by 1.151.
     """
     direction = np.array([math.cos(angle), math.sin(angle)])
     turned = np.eye(2) - np.outer(direction, direction)

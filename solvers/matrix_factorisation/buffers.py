@@ -48,7 +48,7 @@ def optimal_buffers(participation: Participation, *, buffers: int = 4, objective
     -------
     A record whose ``noise`` is a ``PoleNoise`` with interlacing zeros and poles.  Its sensitivity is exact for both
     patterns of participation, rounded up.  The search is local: nothing certifies that no other set of d buffers is
-    better, but all values in the literature are reproduced to their last digit.
+    better.
 
     Examples
     --------
@@ -62,15 +62,12 @@ def optimal_buffers(participation: Participation, *, buffers: int = 4, objective
     count = checks.integer("buffers", buffers, 1)
     if count > 16:
         raise ValueError(f"buffers must be at most 16, got {count}")
-    count = min(count, who.steps // 2)  # as many have the n − 1 parameters of any strategy
-    zeros = poles = np.empty(0)
-    while count > 0:
-        zeros, poles = _searched(who, count, objective)
+    most = min(count, who.steps // 2)  # so many have the n − 1 parameters of any strategy
+    for used in range(most, 0, -1):
+        zeros, poles = _searched(who, used, objective)
         if _separate(zeros, poles):
-            break
-        count -= 1
-        zeros = poles = np.empty(0)
-    return _evaluated(zeros, poles, who, objective)
+            return _evaluated(zeros, poles, who, objective)
+    return _evaluated(np.empty(0), np.empty(0), who, objective)
 
 
 def _gaps(variables: Array) -> tuple[buffered.Numbers, buffered.Numbers]:
@@ -86,14 +83,9 @@ def _separate(zeros: Array, poles: Array) -> bool:
     return bool(np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGED).all())
 
 
-class _Merged(Exception):  # noqa: N818  # no error: the search ends
-    pass
-
-
 def _searched(participation: Participation, count: int, objective: Objective) -> tuple[Array, Array]:
     """Gaps of zeros and poles at a local minimum of the error, or where two of them merge."""
     directions = 1j * _STEP * np.eye(2 * count)
-    best = np.zeros(2 * count)
 
     def loss(variables: Array) -> tuple[float, Array]:
         zeros, poles = _gaps(variables + directions)
@@ -103,19 +95,15 @@ def _searched(participation: Participation, count: int, objective: Objective) ->
             return math.inf, np.zeros(variables.size)
         return math.log(value[0].real), np.asarray(value.imag / _STEP / value.real)
 
-    def watched(variables: Array) -> None:
-        best[:] = variables
+    def stop_if_merged(variables: Array) -> None:
         if not _separate(*_gaps(variables)):
-            raise _Merged
+            raise StopIteration
 
     smallest = max(_REACH * math.log(participation.steps), 2 * _FIRST)
-    best[:] = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
-    try:
-        with np.errstate(all="ignore"):
-            minimize(loss, best.copy(), jac=True, method="BFGS", callback=watched, options={"gtol": _STATIONARY})
-    except _Merged:
-        pass
-    return _gaps(best)
+    start = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
+    with np.errstate(all="ignore"):
+        found = minimize(loss, start, jac=True, method="BFGS", callback=stop_if_merged, options={"gtol": _STATIONARY})
+        return _gaps(found.x)
 
 
 def _evaluated(zeros: Array, poles: Array, participation: Participation, objective: Objective) -> OptimisedNoise:

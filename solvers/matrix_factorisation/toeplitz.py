@@ -1,4 +1,4 @@
-"""The best Toeplitz strategy with p bands, and a certificate that it is the best.
+"""The best Toeplitz strategy with p bands, and a lower bound, computed in float64, that shows how good it is.
 
 With c = (c_0, …, c_{p−1}) the error is E(c) = tr(W X_c⁻¹), where X_c = CᵀC and W = AᵀA/n for the mean over steps (W =
 aaᵀ with the last row a of A for the largest error).  The squared sensitivity is Σ_s v_s c_s², where v_s is the number

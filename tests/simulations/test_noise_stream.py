@@ -24,8 +24,10 @@ from scipy import linalg, stats
 from corrnoise.simulations import noise_stream
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 
 Values = NDArray[np.float64]
@@ -546,18 +548,53 @@ RUN: dict[str, Any] = {"rho": 0.5, "clip_norm": 3.0, "steps": 40, "max_participa
 @pytest.mark.parametrize("noise", [*RATIONAL[2:7], FINITE, PoleNoise([0.01, 0.3], [0.1])], ids=repr)
 @pytest.mark.parametrize("method", ["recurrence", "transform"])
 def test_the_multiplier_covers_the_program_that_runs(noise, method, monkeypatch):
-    """The program is linear: fed with unit vectors in place of random numbers it shows its own matrix."""
     steps = 40
     stream = NoiseStream.private(noise, steps, method=method, **RUN)
     size = stream.scale / RUN["clip_norm"]
-    inputs = iter(np.eye(steps))
-    monkeypatch.setattr(noise_stream, "_fill", lambda rng, values: values.__setitem__(slice(None), next(inputs)))
-    program = take(NoiseStream(stream.noise, steps, steps=steps, method=method), steps)
+    program = matrix_of_the_program(stream, monkeypatch)
     largest = np.linalg.norm(np.linalg.inv(program), axis=0).max()
     assert largest <= stream.sensitivity() <= largest * (1 + 1e-6)
     assert size == pytest.approx(stream.sensitivity(), rel=1e-14)  # rho = 1/2
     assert size >= stream.sensitivity() > stream.noise.sensitivity(steps)
     assert not largest <= stream.sensitivity() / (1 + 1e-6)
+
+
+EPOCHS = [Participation(40, min_sep=10, max_participations=4), Participation(40, min_sep=1, max_participations=3)]
+
+
+@pytest.mark.parametrize("run", EPOCHS, ids=repr)
+@pytest.mark.parametrize(
+    "noise", [NuFTRL(0.01), NuFTRL(1.99), FiniteNoise([1.0, -0.5, -0.1]), PoleNoise([0.01, 0.3], [0.1])], ids=repr
+)
+@pytest.mark.parametrize("method", ["recurrence", "transform"])
+def test_several_participations_are_covered(noise, run, method, monkeypatch):
+    """The inverse of the matrix that the program shows is its strategy; the multiplier of one participation fails."""
+    several = {**RUN, "min_sep": run.min_sep, "max_participations": run.count}
+    stream = NoiseStream.private(noise, run.steps, method=method, **several)
+    program = matrix_of_the_program(stream, monkeypatch)
+    truth = strategy_sensitivity(np.linalg.inv(program), run, error=1e-9)
+    assert truth.exact
+    assert truth.lower <= stream.scale / several["clip_norm"] <= truth.lower * (1 + 1e-6)  # rho = 1/2
+    assert stream.sensitivity() < truth.lower
+
+
+def matrix_of_the_program(stream: NoiseStream, monkeypatch: pytest.MonkeyPatch) -> Values:
+    """Fed with unit vectors in place of random numbers the program, which is linear, shows its own matrix."""
+    inputs = iter(np.eye(stream.steps or 0))
+    monkeypatch.setattr(noise_stream, "_fill", lambda rng, values: values.__setitem__(slice(None), next(inputs)))
+    return take(NoiseStream(stream.noise, stream.shape, steps=stream.steps, method=stream.method), stream.steps or 0)
+
+
+def test_one_participation_is_the_default_of_sensitivity_and_of_min_sep():
+    stream = NoiseStream.private(NuFTRL(0.01), 3, **RUN)
+    assert stream.sensitivity() == stream.sensitivity(Participation(40))
+    worst = NoiseStream.private(NuFTRL(0.01), 3, **{**RUN, "max_participations": 4})
+    assert worst.scale > NoiseStream.private(NuFTRL(0.01), 3, **{**RUN, "max_participations": 4, "min_sep": 10}).scale
+    for run in (Participation(39), Participation(41)):
+        with pytest.raises(ValueError, match="participation must have steps=40 as the stream"):
+            stream.sensitivity(run)
+    with pytest.raises(TypeError, match="participation must be"):
+        stream.sensitivity(40)
 
 
 def test_a_private_stream_ends_with_the_run_also_after_a_restore():
@@ -589,7 +626,11 @@ def test_the_scale_of_a_private_stream_is_that_of_the_arrays():
     [
         ({"rng": 3}, TypeError, "rng must be None or a Generator whose seed is secret in a private run, got int"),
         ({"rng": np.random.SeedSequence(1)}, TypeError, "rng must be None or a Generator"),
-        ({"max_participations": 2}, ValueError, "max_participations must be 1, as streams cover no other, got 2"),
+        ({"max_participations": 2, "steps": None}, ValueError, "steps must be given for several participations"),
+        ({"max_participations": 3, "min_sep": 20}, ValueError, r"at most ceil\(steps/min_sep\) = 2, .*, got 3"),
+        ({"max_participations": 41}, ValueError, r"at most ceil\(steps/min_sep\) = 40, .*, got 41"),
+        ({"min_sep": 0}, ValueError, "min_sep must be an integer >= 1, got 0"),
+        ({"min_sep": 0, "steps": None}, ValueError, "min_sep must be an integer >= 1, got 0"),
         ({"max_participations": None}, TypeError, "max_participations must be an integer"),
         ({"dtype": np.float16}, ValueError, "dtype must be a floating dtype of 32 bits or more"),
         ({"rho": 0.0}, ValueError, "rho must lie in"),

@@ -19,6 +19,7 @@ from corrnoise.solvers.tuning import (
     best_nu,
     stability_limit,
 )
+from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex
@@ -258,7 +259,7 @@ def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
     ids=["1/k", "1/k^2", "repeated"],
 )
 def test_shorter_sums_are_exact_to_1e_9(problem, steps, noise, offset):
-    shortened = _Shortened(problem, steps, np.asarray(offset), {"rho": 0.1, "clip_norm": 2.0})
+    shortened = _Shortened(problem, Participation(steps), np.asarray(offset), {"rho": 0.1, "clip_norm": 2.0})
     assert shortened.eigenvalues.size < problem.eigenvalues.size
     limit = stability_limit(problem)
     for share in (0.99, 0.3, 0.01, 1e-4):
@@ -289,11 +290,13 @@ def test_long_runs_are_searched_by_shorter_sums(noise, monkeypatch):
 def test_directions_that_differ_are_not_summed_up():
     long = 10**6
     spectrum = np.array([1.0, 0.5])
-    assert _Shortened.pays(LinearRegression(spectrum, 0.1), long, np.asarray(0.3))
-    assert not _Shortened.pays(LinearRegression(spectrum, 0.1), 100, np.asarray(0.3))
-    assert not _Shortened.pays(LinearRegression(spectrum, 0.1), long, np.array([0.3, 0.4]))
-    assert not _Shortened.pays(LinearRegression(spectrum, 0.1, kurtosis=[1.0, 2.0]), long, np.asarray(0.3))
-    unstable = _Shortened(LinearRegression(spectrum, 0.1), 200, np.asarray(0.3), {"rho": 1.0, "clip_norm": 1.0})
+    assert _Shortened.applies(LinearRegression(spectrum, 0.1), long, np.asarray(0.3))
+    assert not _Shortened.applies(LinearRegression(spectrum, 0.1), 100, np.asarray(0.3))
+    assert not _Shortened.applies(LinearRegression(spectrum, 0.1), long, np.array([0.3, 0.4]))
+    assert not _Shortened.applies(LinearRegression(spectrum, 0.1, kurtosis=[1.0, 2.0]), long, np.asarray(0.3))
+    unstable = _Shortened(
+        LinearRegression(spectrum, 0.1), Participation(200), np.asarray(0.3), {"rho": 1.0, "clip_norm": 1.0}
+    )
     assert unstable.error(LinearRegression(spectrum, 50.0), DPSGD()) == math.inf
 
 

@@ -66,12 +66,12 @@ class Mechanism(Record, ABC):
 
     @abstractmethod
     def correlate(self, draws: ArrayLike) -> Array:
-        """The noise of all steps, N z, shape (steps, …).
+        """The correlated noise N z of the whole run, shape (steps, …).
 
         Parameters
         ----------
         draws
-            z, independent standard normal numbers, shape (self.draws, …).
+            z, independent standard normal numbers for a run with unit noise, shape (draws, …).
         """
 
     @abstractmethod
@@ -96,13 +96,15 @@ class Mechanism(Record, ABC):
     def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
         """What is known of the sensitivity; see ``theory.mechanisms.sensitivity``.
 
-        Strategies of at most ``min_sep`` bands take O(n k).  Others take O(n³), and above 4096 steps the bound by the
-        norms of columns.
-
         Parameters
         ----------
         participation
-            How often one example takes part in the run.
+            Who takes part when, in a run of as many steps.
+
+        Returns
+        -------
+        A bracket.  Strategies of at most ``min_sep`` bands take O(n k), others O(n³).  Above 4096 steps these get the
+        bound by the norms of their columns.
         """
         who = self._of_this_run(participation)
         orthogonal = who.single or self.bands <= who.min_sep
@@ -117,7 +119,7 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            How often one example takes part in the run.
+            Who takes part when, in a run of as many steps.
 
         Raises
         ------
@@ -138,7 +140,7 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            How often one example takes part in the run.
+            Who takes part when, in a run of as many steps.
         """
         return self.sensitivity_bracket(participation).upper
 
@@ -172,31 +174,35 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         workload
-            A; None for prefix sums.
+            A, with as many columns as the run has steps; None for prefix sums.
         """
         return np.asarray(np.square(self._checked(workload).apply(self.noising_matrix())).sum(axis=1))
 
     def mean_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(mean_t e_t): the root of the mean squared error at ρ = ½ and clip norm 1; an upper bound if γ is.
+        """γ sqrt(mean_t e_t), the root of the mean squared error at ρ = ½ and clip norm 1.
+
+        Where γ is not known exactly its upper bound takes its place.
 
         Parameters
         ----------
         participation
-            How often one example takes part in the run.
+            Who takes part when, in a run of as many steps.
         workload
-            What is shown of the noise; None for prefix sums.
+            A, with as many columns as the run has steps; None for prefix sums.
         """
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).mean()))
 
     def max_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(max_t e_t): the largest standard deviation at ρ = ½ and clip norm 1; an upper bound if γ is.
+        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1.
+
+        Where γ is not known exactly its upper bound takes its place.
 
         Parameters
         ----------
         participation
-            How often one example takes part in the run.
+            Who takes part when, in a run of as many steps.
         workload
-            What is shown of the noise; None for prefix sums.
+            A, with as many columns as the run has steps; None for prefix sums.
         """
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).max()))
 

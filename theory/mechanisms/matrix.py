@@ -196,12 +196,12 @@ def column_normalised(
 
     Examples
     --------
-    >>> import corrnoise as cn
-    >>> plain = cn.ToeplitzMechanism(cn.NuFTRL(0), 64)
-    >>> round(plain.mean_error(cn.Participation(64)), 6)
-    2.229676
-    >>> round(cn.column_normalised(cn.NuFTRL(0), 64).mean_error(cn.Participation(64)), 6)
-    2.127702
+    >>> from corrnoise import FiniteNoise, Participation
+    >>> run = column_normalised(FiniteNoise([1.0]), 4, min_sep=2, epoch_weights=[0.25, 0.75])
+    >>> run.scales
+    array([2.        , 2.        , 1.15470054, 1.15470054])
+    >>> round(run.sensitivity(Participation(4, min_sep=2, max_participations=2)), 9)
+    1.0
     """
     norms = column_norms(checked_noise(noise), checks.integer("steps", steps, 1))
     if epoch_weights is None:

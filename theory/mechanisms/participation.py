@@ -154,12 +154,12 @@ class Participation(Record):
         yield from extended([], False)
 
     def number_of_patterns(self, most: int | None = None) -> int:
-        """How many maximal patterns there are, in O(n k); counting stops above ``most``.
+        """How many maximal patterns there are, in O(n k).
 
         Parameters
         ----------
         most
-            Where counting stops: a larger number means only that there are more than this; None to count all.
+            Counting stops above this number; None to count them all.
         """
         n, b, k = self.steps, self.min_sep, self.count
         if self.pattern == "fixed epochs":
@@ -182,6 +182,16 @@ Run = int | Participation | None
 def participation_of(run: Run) -> Participation | None:
     """The participation that ``run`` means; None for a run of any length."""
     return run if run is None or isinstance(run, Participation) else Participation(run)
+
+
+def checked_run(steps: int | None, min_sep: int, max_participations: int) -> Participation | None:
+    """The participation of a run; None for single participation in a run of any length, ``steps=None``."""
+    if steps is not None:
+        return Participation(steps, min_sep=min_sep, max_participations=max_participations)
+    checks.integer("min_sep", min_sep, 1)
+    if checks.integer("max_participations", max_participations, 1) != 1:
+        raise ValueError(f"steps must be given for several participations, got {max_participations=}")
+    return None
 
 
 def fixed_epochs(steps: int, *, epochs: int) -> Participation:

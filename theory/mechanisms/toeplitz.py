@@ -250,12 +250,12 @@ class ToeplitzNoise(Record, ABC):
         return self.sensitivity_bracket(who)
 
     def inverse_with_error(self, steps: int) -> tuple[Array, float]:
-        """The first ``steps`` coefficients of 1/B, and a bound of the 2-norm of their error relative to theirs.
+        """The first coefficients of 1/B, shape (steps,), and a bound of the 2-norm of their error relative to theirs.
 
         Parameters
         ----------
         steps
-            How many coefficients, >= 1.
+            Number of coefficients, >= 1; they may be ``inf``.
         """
         return self._inverse(checks.integer("steps", steps, 1))
 
@@ -270,12 +270,12 @@ class ToeplitzNoise(Record, ABC):
         return checks.integer("steps", steps, 1) - 1
 
     def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
-        """What is known of the sensitivity under a participation; ``sensitivity`` is the value, if it is exact.
+        """What is known of the sensitivity; ``sensitivity`` is the value, if it is exact.
 
         Parameters
         ----------
         participation
-            How often one example takes part in the run.
+            Who takes part when, and the length of the run.
         """
         who = checks.instance("participation", participation, Participation)
         series, error = self._inverse(who.steps)

@@ -122,7 +122,7 @@ def full_honaker(steps: int) -> MatrixNoise:
     Parameters
     ----------
     steps
-        Length of the run, n >= 1.
+        n >= 1; takes O(n³).
 
     Examples
     --------
@@ -143,7 +143,7 @@ def fourier_mechanism(steps: int) -> MatrixNoise:
     Parameters
     ----------
     steps
-        Length of the run, n >= 1.
+        n >= 1; takes O(n³).
 
     Examples
     --------

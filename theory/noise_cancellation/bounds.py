@@ -355,16 +355,13 @@ class FederatedRun(Record):
     def _assembled(self, learning_rate: float, noise_term: float, factor: float, cap: int) -> Bound:
         t, diameter = self.rounds, self.family.diameter
         weight = t * (t + 1.0)
-        refusals = 0.0 if cap >= t else self.refusals(cap) * self.family.lipschitz * diameter
+        refused = 0.0 if cap >= t else self.refusals(cap) * self.family.lipschitz * diameter
+        distance = 2 * diameter**2 / (learning_rate * weight)
+        at_optimum = 4 * diameter * self._gradient / (t + 1)
+        roots = float(np.sqrt(np.arange(1, t + 1)).sum())
         return Bound(
-            optimisation=2 * diameter**2 / (learning_rate * weight)
-            + 4 * diameter * self._gradient / (t + 1)
-            + refusals,
-            sampling=4
-            * diameter
-            * math.sqrt(self._corrected_variance())
-            * float(np.sqrt(np.arange(1, t + 1)).sum())
-            / weight,
+            optimisation=distance + at_optimum + refused,
+            sampling=4 * diameter * math.sqrt(self._corrected_variance()) * roots / weight,
             noise=4 * noise_term / weight,
             learning_rate=learning_rate,
             factor=factor,

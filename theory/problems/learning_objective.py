@@ -134,12 +134,12 @@ class LearningObjective(Record):
         return np.asarray(np.cumsum(gains[::-1], axis=0)[::-1])
 
     def power(self, mechanism: Mechanism) -> float:
-        """tr(W N Nᵀ) of the noise of a mechanism; O(T d) for Toeplitz noise, O(T³) otherwise.
+        """tr(W N Nᵀ), to which the cost of privacy is proportional at equal sensitivity.
 
         Parameters
         ----------
         mechanism
-            A mechanism for as many steps as the objective has.
+            Noise of a run of ``steps`` steps.  O(T d) for Toeplitz noise, O(T³) for any other.
         """
         checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
         if mechanism.steps != self.steps:

@@ -1,4 +1,4 @@
-"""``corrnoise design``: noise for a problem and a privacy budget, as files that a training program reads."""
+"""``corrnoise design``: make noise for a problem and a privacy budget, and write files for a training program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXAMPLE = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the arguments of the command."""
     number: dict[str, Any] = {"type": float, "metavar": "X"}
     count: dict[str, Any] = {"type": int, "metavar": "N"}
 
@@ -127,7 +127,7 @@ def _option(name: str) -> str:
 
 @contextmanager
 def _names_as_typed() -> Iterator[None]:
-    """Say ``--clip-norm`` in errors about ``clip_norm``, and what to type in those about files."""
+    """Replace ``clip_norm`` by ``--clip-norm`` in error messages, and add the options that help with files."""
     try:
         yield
     except OSError as error:

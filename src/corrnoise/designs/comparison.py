@@ -1,7 +1,7 @@
 """The comparison of a design with other noise at the same budget, at one learning rate and each at its own best.
 
-Errors are F − F*, with the factor ½ of F, for the budget, clip norm and adjacency of the design, one example a step and
-nothing clipped.  Up to three errors are compared for each noise:
+Errors are F − F*, with the factor ½ of F, for the budget, clip norm and adjacency of the design, with one example a
+step and without clipping.  Up to three errors are compared for each noise:
 
 ``stationary_error``
     The limit at the learning rate of the design, with the σ of γ_∞.  For quadratic problems it is exact and divided by
@@ -11,8 +11,8 @@ nothing clipped.  Up to three errors are compared for each noise:
     After T steps at the learning rate of the design, with the σ of γ_T; exact, for quadratic problems with a horizon.
 ``tuned``
     After T steps, each noise at *its own best learning rate*, and with its parameter tuned anew at every learning rate.
-    This is the comparison that a practitioner makes who tunes DP-SGD before giving it up.  It needs a start away from
-    the minimum: from the minimum the best learning rate is 0.
+    This is the comparison with a DP-SGD that has been tuned.  It needs a start away from the minimum, because from the
+    minimum the best learning rate is 0.
 
 References
 ----------
@@ -49,7 +49,7 @@ DESIGN = "design"
 STREAM = "design, streamed"
 BOUND = "closed-form lower bound"
 WORST = "design, worst quadratic"
-TUNED = "tuned_learning_rate"  #: in the metadata of a design: its learning rate is the best for its run
+TUNED = "tuned_learning_rate"  #: entry in the metadata of a design whose learning rate is the best for its run
 
 
 @record

@@ -1,9 +1,9 @@
 """Noise for a problem and a budget, with the noise multipliers that cover it.
 
-``CoveredNoise`` is a design without its words and files.  It holds the problem, the budget, the clip norm, the
+``CoveredNoise`` is a design without its report and files.  It holds the problem, the budget, the clip norm, the
 adjacency, the participation and the length of the run; and the noise, with two approximations that run with little
-memory.  The noise multipliers follow from these.  There are several, because each way of making the noise has a
-sensitivity of its own, which includes the rounding errors of the program (``theory.mechanisms.rounding``):
+memory.  The noise multipliers follow from these.  There are several, because each way of generating the noise has its
+own sensitivity, which includes the rounding errors of the program (``theory.mechanisms.rounding``):
 
 =======================================  =======================  ======================================================
 what is run                              noise multiplier         it covers
@@ -37,13 +37,12 @@ from corrnoise.designs.handover import (
     Reference,
     buffer_handover,
     reference,
-    stream_sensitivity,
     toeplitz_handover,
-    transform_sensitivity,
 )
+from corrnoise.simulations.noise_stream import stream_sensitivity
 from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, toeplitz_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, checked_run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import DTYPES
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
@@ -135,12 +134,14 @@ class CoveredNoise(Record):
         """
         if self.run is None:
             return self.noise.noise_multiplier(self.rho, adjacency=self.adjacency)
-        return self._multiplier(transform_sensitivity(self.noise, self.run))
+        return self._multiplier(stream_sensitivity(self.noise, self.run, "transform"))
 
     @cached_property
     def stream_multiplier(self) -> float | None:
         """The same behind ``NoiseStream(stream, …)``; None without a stream."""
-        return None if self.stream is None else self._multiplier(stream_sensitivity(self.stream, self.run))
+        if self.stream is None:
+            return None
+        return self._multiplier(stream_sensitivity(self.stream, self.run, "recurrence"))
 
     @cached_property
     def handover(self) -> tuple[Handover, ...]:
@@ -217,15 +218,6 @@ class CoveredNoise(Record):
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
-
-
-def checked_run(steps: int | None, min_sep: int, max_participations: int) -> Participation | None:
-    """The participation of a run; None for single participation in a run of any length."""
-    if steps is not None:
-        return Participation(steps, min_sep=min_sep, max_participations=max_participations)
-    if max_participations != 1:
-        raise ValueError(f"steps must be given for several participations, got {max_participations=}")
-    return None
 
 
 def checked_metadata(metadata: object) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""A design as plain data, for JSON: all of it but the coefficients, with the meaning of every name."""
+"""A design as plain data for JSON: everything except the coefficients, with the meaning of every name."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _stream(design: CoveredNoise) -> dict[str, Any] | None:
 
 
 def _buffers(design: CoveredNoise) -> dict[str, Any]:
-    """The buffers where they hold in some type; otherwise only the reasons."""
+    """The buffers, if they hold in some type; otherwise only the reasons."""
     multiplier = design.buffers_multiplier
     numbers: dict[str, Any] = {}
     if design.buffers is not None and multiplier is not None:

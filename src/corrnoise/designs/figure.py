@@ -1,14 +1,14 @@
-"""The picture of a design: its errors beside those of other noise, its coefficients, its learning curve.
+"""The picture of a design: its errors and those of other noise, its coefficients, its learning curve.
 
-The panels hold the numbers of ``corrnoise.designs.comparison``:
+The panels show the numbers of ``corrnoise.designs.comparison``:
 
-(a) errors of each noise over those of the design: stationary ones at the learning rate of the design, and, for runs
-    that are compared so, errors after T steps with each noise at its own best learning rate.  For strongly convex
-    losses upper bounds take the place of errors, and below them stands the error of the design on the worst quadratic.
-(b) coefficients, as t^{3/2} |β_t|, which is 1/(2 sqrt(π)) for large t at ν = 0; it bends where the memory ends.
-(c) with a horizon and for quadratic problems the exact learning curves at the learning rate of the design, that of
-    DP-SGD at its own best learning rate, and that of a run without privacy noise, which no correlation can improve
-    (down to a tenth of the design's lowest error); otherwise the moduli |B(ω)|.
+(a) The errors of each noise divided by those of the design: stationary errors at the learning rate of the design, and,
+    if the design has them, errors after T steps with each noise at its own best learning rate.  For strongly convex
+    losses there are upper bounds instead of errors, and below them the error of the design on the worst quadratic.
+(b) The coefficients, as t^{3/2} |β_t|, which is 1/(2 sqrt(π)) for large t at ν = 0 and falls where the memory ends.
+(c) For quadratic problems with a horizon the exact learning curves: at the learning rate of the design, of DP-SGD at
+    its own best learning rate, and of a run without privacy noise, which no correlation can improve (down to a tenth of
+    the design's lowest error).  Otherwise the moduli |B(ω)|.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 NOTHING = "no privacy noise"
 TUNED_SGD = "DP-SGD, its best learning rate"
-LAST_STEP = 100_000  #: of coefficients without a horizon
-SMALLEST_COEFFICIENT = 1e-3  #: smaller ones, times t^{3/2}, are left out
+LAST_STEP = 100_000  #: last step of the coefficients if there is no horizon
+SMALLEST_COEFFICIENT = 1e-3  #: smaller coefficients, times t^{3/2}, are left out
 _UNLIMITED = 1e100  # ρ of a run without privacy noise
 
 
@@ -65,7 +65,7 @@ def picture_data(design: CoveredNoise, comparison: Comparison, points: int = 160
     comparison
         Its comparison with other noise.
     points
-        About so many points a curve.
+        Approximate number of points of a curve.
     """
     points = checks.integer("points", points, 2)
     drawn = {row.method: row.noise for row in comparison.rows if row.noise is not None and row.method != ANTI}

@@ -97,7 +97,7 @@ def checked_path(name: str, path: object) -> Path:
 
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """Make the folder if it is missing, and remove it again if nothing comes of it."""
+    """Make the folder if it is missing, and remove it again if the block fails."""
     there = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""The forms that a design hands over to other programs, and the arithmetic in which each of them holds.
+"""The forms of a design for other programs, and the arithmetic in which each of them holds.
 
 A form is a set of numbers together with the recurrence that runs them (``corrnoise.solvers.rational.exchange``).  It is
 evaluated as it will be run, in float64 and in float32.  Its multiplier covers the sensitivity of the rounded numbers
@@ -7,11 +7,13 @@ is useless.  So a form *holds* in a type only if
 
     γ_run² b_run(x) <= 1.03 γ² b(x)    at the rates x of the problem,
 
-where γ_run is the sensitivity that is covered and b_run the averaged variance of the noise that is made; γ and b belong
-to the noise of the design.  Stationary errors of quadratic problems are sums of these products, so that those due to
-privacy exceed the errors of the design by 3 % at most.  Otherwise the form is refused for this type, with the reason.
+where γ_run is the covered sensitivity and b_run the averaged variance of the noise that the program generates; γ and b
+belong to the noise of the design.  The stationary errors of quadratic problems due to privacy are sums of these
+products, so they exceed the errors of the design by 3 % at most.  Otherwise the form is refused for this type, with the
+reason.
 
-Buffers are fitted to the noise with as many poles as hold in both types, and if there are none, in float64.
+Buffers are fitted to the noise with as many poles as hold in both types.  If none hold in both, they are fitted for
+float64.
 """
 
 from __future__ import annotations
@@ -27,20 +29,20 @@ from corrnoise.solvers.rational.exchange import BufferForm, Matrix, ToeplitzForm
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.participation import Participation, Run, participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype, convolution_sensitivity, section_sensitivity
+from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 
 FORMS = ("buffers", "strategy_coef", "noising_coef")
-LARGEST_INCREASE = 0.03  #: of errors due to privacy, where a form holds
-_TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of fits with fewer and fewer poles
+LARGEST_INCREASE = 0.03  #: largest relative increase of errors due to privacy for which a form holds
+_TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of fits, in descending order of the number of poles
 _RUN = 20_000  # steps of the recurrence that are run and compared
-_CLOSE = 1e-3  # relative distance of the noise coefficients that are run from those of the form, in the 2-norm
-_POINTS = 16  # rates x
-_UNKNOWN = 10_000  # steps whose rates are compared where neither problem nor horizon is known
-_SEEN = 0.1  # times 1/T, the smallest rate that is compared
+_CLOSE = 1e-3  # largest relative distance, in the 2-norm, of the coefficients that are run from those of the form
+_POINTS = 16  # number of rates x
+_UNKNOWN = 10_000  # number of steps that sets the smallest rate if neither problem nor horizon is known
+_SEEN = 0.1  # the smallest rate that is compared, in units of 1/T
 
 
 @record
@@ -56,7 +58,7 @@ class Handover(Record):
     sensitivity
         Upper bound of the sensitivity of a run in this arithmetic, zero-out; None where the form is refused.
     reason
-        Why it is refused; empty where it holds.
+        Why it is refused; empty if it holds.
     """
 
     form: str
@@ -72,7 +74,7 @@ class Reference(Record):
     Parameters
     ----------
     noise
-        The noise that the forms stand for.
+        The noise that the forms represent.
     run
         Its participation; None for single participation in a run of any length.
     rates
@@ -210,18 +212,3 @@ def fitted_buffers(
         if held[0] and second is None:
             second = form
     return second
-
-
-# -- the project's own streams -----------------------------------------------------------------------------------------
-
-
-def stream_sensitivity(stream: PoleNoise | FiniteNoise, run: Participation | None) -> float:
-    """Upper bound of the sensitivity of a run with a ``NoiseStream`` of ``stream``, rounding errors included."""
-    if isinstance(stream, PoleNoise):
-        return section_sensitivity(stream, run)
-    return convolution_sensitivity(stream, run, "float64")
-
-
-def transform_sensitivity(noise: ToeplitzNoise, run: Participation) -> float:
-    """Upper bound of the sensitivity of a run with ``NoiseStream(noise, …, steps=steps)``, rounding errors included."""
-    return convolution_sensitivity(noise, run, "float64", by="transforms")

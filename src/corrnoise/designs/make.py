@@ -1,4 +1,4 @@
-"""Making a design: the best noise for a problem and a budget, and the forms in which it runs."""
+"""Making a design: the best noise for a problem and a budget, in all forms in which it can be run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from corrnoise.designs.covered_noise import (
     checked_metadata,
     checked_notes,
     checked_offset,
-    checked_run,
 )
-from corrnoise.designs.handover import fitted_buffers, reference, stream_sensitivity
+from corrnoise.designs.handover import fitted_buffers, reference
 from corrnoise.designs.record import Design
+from corrnoise.simulations.noise_stream import stream_sensitivity
 from corrnoise.support.memory import memory
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, checked_run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
 from corrnoise.theory.numerics import checks
@@ -29,8 +29,8 @@ from corrnoise.theory.privacy import Adjacency, gaussian_rho, zero_out_rho
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
-LARGEST_DIMENSION = 1_000_000  #: for which errors are computed, at about a minute each
-_BYTES_A_STEP = 600  # of coefficients, their transforms and their text
+LARGEST_DIMENSION = 1_000_000  #: largest dimension for which errors are computed, in about a minute each
+_BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 
 def design(
@@ -60,12 +60,12 @@ def design(
         error.  ``StronglyConvex``: it minimises an upper bound of it (criterion ``"objective"``).  A step has one
         example.
     epsilon, delta
-        The run is to be (ε, δ)-DP.  The noise is as little as one Gaussian mechanism needs for it.
+        The run must be (ε, δ)-DP.  The noise is the least with which one Gaussian mechanism is.
     rho
-        The run is to be ρ-zCDP, with ρ in [1e-100, 1e100]; in place of ``epsilon`` and ``delta``.
+        The run must be ρ-zCDP, with ρ in [1e-100, 1e100]; given instead of ``epsilon`` and ``delta``.
     steps
-        Horizon T >= 1; None for any number of steps, which takes a little more noise.  The horizon sets how much noise
-        is needed, not its correlation, which is that of long runs.
+        Horizon T >= 1; None for any number of steps, which needs a little more noise.  The horizon determines how much
+        noise is needed, but not its correlation, which is that of long runs.
     min_sep, max_participations
         One example takes part in at most ``max_participations`` steps, any two of them at least ``min_sep`` apart.
         More than one needs ``steps`` and a quadratic problem.  The noise is then the better of two, the optimal noise
@@ -75,7 +75,7 @@ def design(
     adjacency
         ``"zero-out"`` or ``"replace-one"``.
     initial_offset
-        θ_0 − θ* in the eigenbasis, a number or shape (d,): where runs start that are compared.
+        θ_0 − θ* in the eigenbasis, a number or shape (d,): the start of the runs that are compared.
     tune_learning_rate
         Whether to take the learning rate with the smallest error after ``steps`` steps from ``initial_offset`` in place
         of the problem's own; for quadratic problems.
@@ -84,14 +84,14 @@ def design(
     notes
         Sentences that the report repeats.
     metadata
-        Whatever else is to be remembered: strings, finite numbers and booleans by name.
+        Other data to keep: strings, finite numbers and booleans by name.
     progress
-        Called with a line of text before every longer part.  The comparison, which is otherwise computed when it is
-        first asked for, is then computed at once.
+        Called with a line of text before every longer part.  With it the comparison is computed at once; without it,
+        at its first use.
 
     Returns
     -------
-    ``Design``, which remembers ``epsilon``, ``delta`` and ``tolerance`` in its metadata.
+    ``Design``, with ``epsilon``, ``delta`` and ``tolerance`` in its metadata.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def design(
 
 
 def _budget(epsilon: float | None, delta: float | None, rho: float | None) -> tuple[float, dict[str, float]]:
-    """ρ, and the promise in other terms."""
+    """ρ, and the guarantee as it was requested."""
     if rho is not None and epsilon is None and delta is None:
         return rho, {}
     if rho is None and epsilon is not None and delta is not None:
@@ -200,7 +200,7 @@ def _stream(noise: ToeplitzNoise, tolerance: float, run: Participation | None) -
     from corrnoise.solvers.rational.approximation import rational_approximation
 
     stream = rational_approximation(noise, tolerance)
-    if math.isinf(stream_sensitivity(stream, run)):
+    if math.isinf(stream_sensitivity(stream, run, "recurrence")):
         raise ValueError(
             f"steps must be given for this problem, got {None if run is None else run.steps}: the memory of its "
             "optimal noise is so long that the rounding errors of float64 are not bounded in runs of any length"

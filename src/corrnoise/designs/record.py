@@ -1,4 +1,4 @@
-"""The record of a design: covered noise, its comparison with other noise, and both in words, pictures and files."""
+"""The record of a design: covered noise, its comparison with other noise, and their report, picture and files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Design(CoveredNoise):
     notes
         Sentences that the report repeats.
     metadata
-        Whatever else is to be remembered: strings, finite numbers and booleans by name.
+        Other data to keep: strings, finite numbers and booleans by name.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class Design(CoveredNoise):
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Errors beside those of other noise, each also at its own best learning rate; it takes some seconds."""
+        """The errors of the design and of other noise, also at their best learning rates; it takes some seconds."""
         return compare(self)
 
     def _known_comparison(self) -> Comparison | None:
@@ -114,7 +114,7 @@ class Design(CoveredNoise):
         FileExistsError
             A file of these names is there, and ``overwrite`` is False.
         TypeError
-            The noise is of a kind of the user's own, which ``load`` could not make again.
+            The noise is of a class of the user, which ``load`` could not rebuild.
         OSError
             The files cannot be written.
         """
@@ -134,7 +134,7 @@ class Design(CoveredNoise):
         Raises
         ------
         TypeError
-            ``path`` is no path.
+            ``path`` is not a path.
         ValueError
             The file is damaged, was not written by ``save``, or has a later format.
         OSError

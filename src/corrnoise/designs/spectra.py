@@ -1,7 +1,7 @@
 """Eigenvalues of a Hessian from files: as a list, or from a table of data.
 
-Files are text or CSV with one row a line, with or without names of columns in the first line, or ``.npy``.  Errors
-count rows and columns from 1, rows as the lines of the file.
+Files are text or CSV with one row a line, with or without names of columns in the first line, or ``.npy``.  Error
+messages count rows and columns from 1; the row is the line of the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOT_COVERED = (
     " data, or release the spectrum privately."
 )
 _NUMBERS = "[-1e100, 1e100]"  # squares of these stay finite
-_FEWEST_ROWS = 8  # of a column that counts: fewer rows may be in order by chance
+_FEWEST_ROWS = 8  # fewest rows of a column that numbers the rows; fewer may be in order by chance
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,8 @@ def test_nuclear_norm_for_any_second_matrix(columns, more, seed, distance):
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
     bound = nuclear_norm_below(matrix, 0.0, left @ right + distance * rng.normal(size=matrix.shape))
     assert bound <= math.fsum(values) * (1 + 1e-13)
+    assert nuclear_norm_below(matrix, 0.0, 2 * left @ right) <= math.fsum(values)
+    assert np.sum(2 * left @ right * matrix) > math.fsum(values)  # the mutant: without division by the norm of Y
     tight = nuclear_norm_below(matrix, 0.0, left @ right)
     assert tight > math.fsum(values) * (1 - 1e-13)
     assert nuclear_norm_below(matrix, 1e-3, left @ right) <= tight - 1e-3 * np.abs(left @ right).sum() * 0.999
