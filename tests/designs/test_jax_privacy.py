@@ -1,6 +1,6 @@
 """Designs in jax-privacy itself: what it runs is covered by the multiplier that the design carries for it.
 
-Skipped where jax-privacy is not installed (``pip install jax-privacy``).
+Skipped where jax-privacy is not installed (``pip install '.[jax]'``).
 """
 
 from __future__ import annotations
