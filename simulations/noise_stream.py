@@ -348,7 +348,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         3
         >>> epochs = {"rho": 0.5, "clip_norm": 2.0, "steps": 300, "min_sep": 100, "max_participations": 3}
         >>> round(NoiseStream.private(NuFTRL(1e-3), (2, 3), **epochs).scale, 3)
-        5.846
+        6.516
         """
         checks.real("rho", rho, SCALES)
         checks.real("clip_norm", clip_norm, SCALES)
