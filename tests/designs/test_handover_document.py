@@ -91,13 +91,15 @@ def jax() -> Iterator[Any]:
         found.config.update(name, value)
 
 
-@pytest.mark.parametrize("heading", JAX)
-def test_jax_privacy_adds_the_noise_that_is_promised(heading: str, names: dict[str, Any], jax: Any) -> None:
-    """The strategy turns what is added into independent noise of the standard deviation asked for."""
+SIZE = 1000  # arrays of noise
+FORMS = dict(zip(JAX, ("buffers", "strategy_coef", "noising_coef"), strict=True))
+
+
+def added_and_independent(heading: str, code: str, names: dict[str, Any], jax: Any) -> tuple[np.ndarray, np.ndarray]:
+    """What the privatizer of a recipe adds to zeros, and what the strategy makes of it, over what it should be."""
     design: Design = names["design"]
-    form = {"Buffers (BLT)": "buffers", "Toeplitz strategy": "strategy_coef"}.get(heading, "noising_coef")
-    multiplier = design.multipliers(form)["float64"]
-    steps, size = design.steps, 1000
+    multiplier = design.multipliers(FORMS[heading])["float64"]
+    steps = design.steps
     assert multiplier is not None
     assert steps is not None
     assert design.buffers is not None
@@ -106,23 +108,52 @@ def test_jax_privacy_adds_the_noise_that_is_promised(heading: str, names: dict[s
         "buffers": design.buffers.coefficients(steps),
         "strategy_coef": design.toeplitz.strategy_coef,
         "noising_coef": FiniteNoise(design.toeplitz.noising_coef).inverse_coefficients(steps),
-    }[form]
+    }[FORMS[heading]]
 
-    privatizer = run(heading, {**names, "secret_key": jax.random.key(0)})["privatizer"]
-    gradients = np.zeros(size)
+    space = {**names, "secret_key": jax.random.key(0)}
+    exec(code, space)
+    privatizer = space["privatizer"]
+    gradients = np.zeros(SIZE)
     state = privatizer.init(gradients)
     update = jax.jit(privatizer.update)
-    added = np.empty((steps, size))
+    added = np.empty((steps, SIZE))
     for t in range(steps):
         added[t], state = update(gradients, state)
     independent = np.array([strategy[: t + 1][::-1] @ added[: t + 1] for t in range(steps)])
-    # The mean of n squares has the standard deviation sqrt(2/n), and so has that of n products of neighbours / sqrt(2).
-    # Six of them are exceeded once in 5e8 runs.
-    error = 6 * math.sqrt(2 / (steps * size))
-    scaled = independent / (multiplier * design.clip_norm)
-    assert abs(float(np.square(scaled).mean()) - 1) < error
-    assert abs(float((scaled[1:] * scaled[:-1]).mean())) < error
-    assert abs(float((added[1:] * added[:-1]).mean() / np.square(added).mean())) > error  # it is correlated
+    return added, independent / (multiplier * design.clip_norm)
+
+
+def correlation(values: np.ndarray) -> float:
+    """Of neighbouring steps."""
+    return float((values[1:] * values[:-1]).mean() / np.square(values).mean())
+
+
+def largest_error(values: np.ndarray) -> float:
+    """Of the variance 1 and the correlation 0: the mean of n squares or products has sqrt(2/n) at most.
+
+    Six of these standard deviations are exceeded once in 5e8 runs.
+    """
+    return 6 * math.sqrt(2 / values.size)
+
+
+@pytest.mark.parametrize("heading", JAX)
+def test_jax_privacy_adds_the_noise_that_is_promised(heading: str, names: dict[str, Any], jax: Any) -> None:
+    added, independent = added_and_independent(heading, RECIPES[heading], names, jax)
+    error = largest_error(independent)
+    assert abs(float(np.square(independent).mean()) - 1) < error
+    assert abs(correlation(independent)) < error < abs(correlation(added))
+
+
+@pytest.mark.parametrize(
+    ("heading", "right", "wrong"),
+    [(JAX[0], " * design.clip_norm", ""), (JAX[1], "strategy_coef)", "noising_coef)")],
+    ids=["a forgotten clip norm", "the other column"],
+)
+def test_mistakes_are_seen(heading: str, right: str, wrong: str, names: dict[str, Any], jax: Any) -> None:
+    assert RECIPES[heading].count(right) == 1
+    _, independent = added_and_independent(heading, RECIPES[heading].replace(right, wrong), names, jax)
+    error = largest_error(independent)
+    assert max(abs(float(np.square(independent).mean()) - 1), abs(correlation(independent))) > error
 
 
 # -- Opacus and TensorFlow ---------------------------------------------------------------------------------------------
