@@ -88,7 +88,7 @@ def test_the_recipe_adds_the_noise_that_it_promises(dtype: str) -> None:
 
 
 def recipe(d: Design, dtype: str, gradients: np.ndarray, steps: int) -> np.ndarray:
-    """The lines of ``docs/designs.md``, with a fixed key."""
+    """The lines of ``docs/handover.md`` for buffers, with a fixed key."""
     form = d.buffers
     assert form is not None
     multiplier = d.multipliers("buffers")[dtype]
