@@ -62,7 +62,7 @@ class SimulationRun:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
-        checks.integer("seed", self.seed, 0)
+        checks.seed("seed", self.seed)
         checks.real("effort", self.effort, "(0, inf)")
         checks.integer("repeats", self.repeats, 1)
         if self.jobs != -1:

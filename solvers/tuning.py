@@ -114,11 +114,12 @@ def best_nu(
             lambda noise: strongly_convex_bound(problem, noise, **budget), problem.rates, _BOUND_SPACING, _BOUND_WIDTH
         )
     check_stable(checked_quadratic(problem))
+    unit_variance(rho, clip_norm)  # checks them
     rates = problem.rates
     gains = problem.gains
 
     def scatter(noise: NuFTRL) -> float:
-        variance = noise_variance(noise, rho, clip_norm, horizon)
+        variance = noise_variance(noise, 0.5, 1.0, horizon)  # γ²
         return variance * float((noise.averaged_variance(rates) * gains).sum())
 
     return _best_nu(scatter, (float(rates.min()), float(rates.max())), _SPACING, _WIDTH)

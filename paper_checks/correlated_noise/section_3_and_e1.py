@@ -104,8 +104,8 @@ def theorem_e1(multiplier: tuple[float, float] | None = None, constant: float = 
 
     μ = 6e-5, L = 0.04, η = 1, F' = L θ₊ − μ θ₋, noise with the power spectrum exp(−((ω − π/4)/0.01)²/2) + 1e-8: the
     printed class contains Λ = 0.03 + 220 (1 + cos 4ω) (in units of η²/(L − μ)/(ηL)), which gives 0.0682 with the printed
-    constant (0.0171 with the corrected one).  The simulated E θ² is 0.083; the check subtracts 8 standard errors (a false
-    alarm has a probability below 1e-10).  As corrected, the best constant Λ = λ_0 gives 3.49, 40 times the error.
+    constant (0.0171 with the corrected one).  The simulated E θ² is 0.083; the check subtracts 8 standard errors
+    (rate of false alarms below 1e-10).  As corrected, the best constant Λ = λ_0 gives 3.49, 40 times the error.
     """
     omega = np.linspace(0, math.pi, 100_001)
     condition = LOSS.frequency_condition(omega)

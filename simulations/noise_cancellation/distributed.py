@@ -99,7 +99,7 @@ def run_distributed(
     check_examples(protocol, examples)
     workers = checks.integer("workers", workers, 1)
     count = min(protocol.machines, workers if groups is None else checks.integer("groups", groups, 1))
-    server = Server(protocol, seed=[checks.integer("seed", seed, 0), 0])
+    server = Server(protocol, seed=[checks.seed("seed", seed), 0])
     with TemporaryDirectory() as temporary, _connected(cluster, workers) as client:
         homes = [Path(temporary if folder is None else folder, f"group-{group}") for group in range(count)]
         for group, home in enumerate(homes):

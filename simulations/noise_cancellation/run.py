@@ -110,7 +110,7 @@ def simulate_federation(
         A machine has no example, or an example is beyond the bounds of the loss.
     """
     check_examples(protocol, examples)
-    server = Server(protocol, seed=[checks.integer("seed", seed, 0), 0], start=start)
+    server = Server(protocol, seed=[checks.seed("seed", seed), 0], start=start)
     host = MachineHost(protocol, dict(enumerate(examples)), seed=seed)
     measured = []
     while not server.finished:

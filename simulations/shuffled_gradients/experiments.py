@@ -212,7 +212,7 @@ def experiment(
     if multiplier * clip == math.inf:
         raise ValueError(f"epsilon must be large enough for some finite noise, got {epsilon!r}")
     _, least = empirical_risk_minimiser(task)
-    first = checks.integer("seed", seed, 0)
+    first = checks.seed("seed", seed)
     seeds = range(first, first + checks.integer("runs", runs, 1))
     results = Parallel(n_jobs=jobs)(delayed(_excess)(task, run, least, multiplier, clip, seeds) for run in candidates)
     best = min(range(len(tried)), key=lambda k: float(results[k][:, -1].mean()))

@@ -92,7 +92,7 @@ class Point(Record):
     def __post_init__(self) -> None:
         checked_quadratic(self.problem)
         checked_noise(self.noise)
-        self._set(seed=checks.integer("seed", self.seed, 0), options=_checked_options(self.options))
+        self._set(seed=checks.seed("seed", self.seed), options=_checked_options(self.options))
 
     def description(self) -> dict[str, Any]:
         """All that determines the result, in the terms of JSON."""

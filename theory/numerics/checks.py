@@ -18,7 +18,7 @@ Kind = TypeVar("Kind")
 Option = TypeVar("Option", bound=str)
 
 _ASYMMETRY = 1e-9  #: largest asymmetry that counts as rounding, relative to the largest entry
-_LARGEST_INTEGER = 2**53  # floats are exact up to it
+_LARGEST_INTEGER = 10**18  # no array is longer
 
 
 def _ends(interval: str) -> tuple[float, float]:
@@ -126,6 +126,11 @@ def integer(name: str, value: object, minimum: int, *, largest: int = _LARGEST_I
     return number
 
 
+def seed(name: str, value: object) -> int:
+    """Return ``value``, an integer from 0 to 2^128 that seeds a generator."""
+    return integer(name, value, 0, largest=2**128)
+
+
 def choice(name: str, value: object, options: tuple[Option, ...]) -> Option:
     """Return ``value``, one of ``options``."""
     if not isinstance(value, str) or value not in options:
@@ -165,6 +170,7 @@ __all__ = [
     "reals",
     "same_length",
     "scalar_or_vector",
+    "seed",
     "shaped",
     "symmetric",
     "vector",

@@ -272,7 +272,9 @@ class StronglyConvex(Record):
             strong_convexity=mu,
             smoothness=checks.real("smoothness", smoothness, f"[{mu!r}, inf)"),
             learning_rate=eta,
-            dimension=int(checks.real("dimension", checks.integer("dimension", dimension, 1), "[1, 1e300]")),
+            dimension=int(
+                checks.real("dimension", checks.integer("dimension", dimension, 1, largest=10**300), "[1, 1e300]")
+            ),
             gradient_noise_std=checks.real("gradient_noise_std", gradient_noise_std, "[0, 1e100]"),
         )
         checks.real("learning_rate × strong_convexity", eta * mu, "[1e-300, 1e300]")

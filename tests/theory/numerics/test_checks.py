@@ -153,9 +153,10 @@ def test_integers(value, error):
     assert repr(value) in str(refusal.value)
 
 
-def test_integers_end_where_floats_lose_them():
-    assert checks.integer("steps", 2**53, 1) == 2**53
-    with pytest.raises(ValueError, match=rf"^steps must be an integer in \[1, {2**53}\], got {10**30}$"):
+def test_integers_end_where_no_array_is_longer():
+    assert checks.integer("steps", 10**18, 1) == 10**18
+    assert checks.seed("seed", 2**128) == 2**128
+    with pytest.raises(ValueError, match=rf"^steps must be an integer in \[1, {10**18}\], got {10**30}$"):
         checks.integer("steps", 10**30, 1)
 
 

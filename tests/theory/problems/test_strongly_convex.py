@@ -464,6 +464,6 @@ def test_printed_theorem_is_violated_with_its_own_constant():
 
 
 def test_dimensions_beyond_floats_are_refused():
-    with pytest.raises(ValueError, match="dimension must lie in"):
+    with pytest.raises(ValueError, match="dimension must be an integer in"):
         StronglyConvex(0.1, 1.0, 1.0, dimension=10**400)
     assert type(StronglyConvex(0.1, 1.0, 1.0, dimension=3).dimension) is int
