@@ -45,9 +45,10 @@ def results(outcomes: list[Outcome]) -> list[tuple[Point, Simulation | None, str
     return [(outcome.point, outcome.simulation, outcome.error) for outcome in outcomes]
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """What the files hold; a killed process may leave a folder of unfinished ones behind."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+def files(directory: Path) -> dict[str, tuple[bytes, int]]:
+    """Contents and times of files; a killed process may leave a folder of unfinished ones behind."""
+    found = [path for path in directory.iterdir() if path.is_file()]
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
 
 
 @pytest.fixture
