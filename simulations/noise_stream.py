@@ -244,7 +244,8 @@ def stream_sensitivity(noise: ToeplitzNoise | Mechanism, run: Run, method: Metho
     noise
         The noise that the stream makes: ``stream.noise``.
     run
-        The number of steps, or the participation; None for any length, which ``"transform"`` does not make.
+        The number of steps, or the participation; None for any length, which ``"transform"`` does not make, or for that
+        of a mechanism.
     method
         That of the stream.
 
@@ -254,7 +255,8 @@ def stream_sensitivity(noise: ToeplitzNoise | Mechanism, run: Run, method: Metho
     """
     if isinstance(noise, Mechanism):
         who = participation_of(noise.steps if run is None else run)
-        assert who is not None
+        if who is None or who.steps != noise.steps:
+            raise ValueError(f"run must have steps={noise.steps} as the mechanism has, got {run!r}")
         return _mechanism_sensitivity(noise, who, method)
     if method == "transform":
         return convolution_sensitivity(noise, run, "float64", by="transforms")

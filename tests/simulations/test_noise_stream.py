@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from corrnoise.simulations import noise_stream
-from corrnoise.simulations.noise_stream import Method, NoiseStream
+from corrnoise.simulations.noise_stream import Method, NoiseStream, stream_sensitivity
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import (
@@ -780,6 +780,13 @@ class Own(Mechanism):
 def test_bad_arguments_for_mechanisms(mechanism, options, error, message):
     with pytest.raises(error, match=message):
         NoiseStream(mechanism, 3, **options)
+
+
+def test_the_bound_of_a_mechanism_is_for_its_own_run():
+    mechanism = ToeplitzMechanism(NuFTRL(0.01), 24)
+    assert stream_sensitivity(mechanism, None, "transform") == stream_sensitivity(mechanism, 24, "transform")
+    with pytest.raises(ValueError, match="run must have steps=24 as the mechanism has, got 23"):
+        stream_sensitivity(mechanism, 23, "transform")
 
 
 def test_a_mechanism_of_an_own_kind_has_no_state():
