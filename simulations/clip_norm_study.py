@@ -50,6 +50,7 @@ def _runs(
     input_moments(problem, "gaussian")  # refuses another kurtosis
     roots = np.sqrt(problem.eigenvalues)
     stream = NoiseStream(noise, (chains, roots.size), rng=rng)
+    assert isinstance(stream.noise, ToeplitzNoise)
     drive = problem.learning_rate * roots * stream.noise.noise_multiplier(run.rho, run.steps)
     phi = data[..., np.newaxis] * np.broadcast_to(roots * run.initial_offset, (chains, roots.size))
     for noisy in islice(stream, run.steps):

@@ -4,6 +4,9 @@ There are two methods.  ``"recurrence"`` runs rational noise: a cascade of first
 delay line (``FiniteNoise``), with O(poles) memory and time a step.  ``"transform"`` makes all steps of a run of known
 length at once, exactly, by fast Fourier transforms over time, and holds them in memory.
 
+A stream also runs a ``Mechanism`` of a finite run: Toeplitz noise with scales by either method, a triangular strategy
+by substitution over its bands, and a binary tree with a node for each binary digit of the step.
+
 ``NoiseStream.private`` makes a stream whose scale is its own noise multiplier times the clip norm.  The multiplier is
 that of the noise that is really made, rounding errors of this program included, and the stream ends with the run that
 it covers.
@@ -34,12 +37,20 @@ from scipy import fft
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.support.memory import fits_into_memory
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.kinds import KINDS
-from corrnoise.theory.mechanisms.participation import Participation, Run, checked_run
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, ToeplitzMechanism
+from corrnoise.theory.mechanisms.participation import Participation, Run, checked_run, participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, section_sensitivity
+from corrnoise.theory.mechanisms.rounding_of_mechanisms import (
+    scaled_sensitivity,
+    substitution_sensitivity,
+    tree_sensitivity,
+)
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import safe_multiplier
@@ -49,6 +60,10 @@ Method = Literal["recurrence", "transform"]
 _FORMAT = "corrnoise.NoiseStream 2"
 _FIRST_FORMAT = "corrnoise.NoiseStream 1"  # without a method: "transform" if and only if steps are given
 _FIELDS = ("format", "noise", "shape", "scale", "steps", "method", "dtype", "position", "generator", "memory")
+#: The mechanisms that a stream runs.  Other kinds have no streaming form or bound of rounding errors that is known.
+_MECHANISMS: dict[str, type[Mechanism]] = {
+    kind.__name__: kind for kind in (ToeplitzMechanism, ScaledNoise, MatrixNoise, BandedNoise, BinaryTree)
+}
 _BLOCK = 4096  # elements whose states stay in the first-level cache
 _COLUMNS = 2**22  # entries transformed at once
 
@@ -97,6 +112,21 @@ def _convolve(ring, newest, coefficients, values):  # type: ignore[no-untyped-de
                 values[j] += beta * ring[row, j]
 
 
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _substitute(ring, step, entries, values):  # type: ignore[no-untyped-def]
+    """Solve for one step, in place: (z_t − Σ_{k>=1} entries_k y_{t−k})/entries_0, where y_s is row s mod (p − 1)."""
+    for first in range(0, values.size, _BLOCK):
+        last = min(first + _BLOCK, values.size)
+        for age in range(1, entries.size):
+            entry, row = entries[age], (step - age) % len(ring)
+            for j in range(first, last):
+                values[j] -= entry * ring[row, j]
+        for j in range(first, last):
+            values[j] /= entries[0]
+        if len(ring):
+            ring[step % len(ring), first:last] = values[first:last]
+
+
 class _Cascade:
     """Rational noise with real poles: the state of each section."""
 
@@ -106,7 +136,7 @@ class _Cascade:
         self.gains = zeros - self.poles
         self.states = np.zeros((self.poles.size, size))
 
-    def step(self, rng: np.random.Generator, values: Array) -> None:
+    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
         _fill(rng, values)
         _cascade(values, self.states, self.gains, self.poles)
 
@@ -128,7 +158,7 @@ class _DelayLine:
         self.ring = np.zeros((noise.values.size, size))
         self.newest = 0
 
-    def step(self, rng: np.random.Generator, values: Array) -> None:
+    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
         self.newest = (self.newest - 1) % len(self.ring)
         _fill(rng, self.ring[self.newest])
         _convolve(self.ring, self.newest, self.coefficients, values)
@@ -140,6 +170,51 @@ class _DelayLine:
     @memory.setter
     def memory(self, draws: Array) -> None:
         self.ring[:], self.newest = draws, 0
+
+
+class _Substitution:
+    """A triangular strategy: a ring of the last p − 1 steps of noise."""
+
+    def __init__(self, noise: BandedNoise | MatrixNoise, size: int) -> None:
+        self.noise = noise
+        self.bands = noise.bands
+        self.memory = np.zeros((noise.memory, size))
+
+    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
+        ages = np.arange(min(self.bands, position + 1))
+        if isinstance(self.noise, BandedNoise):
+            entries = self.noise.diagonals[ages, position - ages]
+        else:
+            entries = self.noise.matrix[position, position - ages]
+        _fill(rng, values)
+        _substitute(self.memory, position, entries, values)
+
+
+class _Tree:
+    """A binary tree: the node of height h that ends with the binary digits of the step."""
+
+    def __init__(self, noise: BinaryTree, size: int) -> None:
+        self.noise = noise
+        self.memory = np.zeros((noise.memory, size))
+
+    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
+        """The new node minus those that it joins; a node of the decoder "online" weighs its two halves, too."""
+        joined = np.zeros(values.size)
+        node = np.empty(values.size)
+        _fill(rng, node)
+        height = 0
+        while position >> height & 1:
+            below = node + self.memory[height]
+            joined += self.memory[height]
+            _fill(rng, node)
+            if self.noise.decoder == "online":
+                most = 2.0 ** (height + 2) - 1
+                node *= 2.0 ** (height + 1) / most
+                below *= (2.0 ** (height + 1) - 1) / most
+                node += below
+            height += 1
+        self.memory[height] = node
+        values[:] = node - joined
 
 
 class _Transform:
@@ -161,7 +236,7 @@ class _Transform:
             part[:] = fft.irfft(response * fft.rfft(part, length, axis=0), length, axis=0)[:steps]
 
 
-def stream_sensitivity(noise: ToeplitzNoise, run: Run, method: Method) -> float:
+def stream_sensitivity(noise: ToeplitzNoise | Mechanism, run: Run, method: Method) -> float:
     """Upper bound of the sensitivity of a run with a ``NoiseStream``, rounding errors of its arithmetic included.
 
     Parameters
@@ -169,7 +244,8 @@ def stream_sensitivity(noise: ToeplitzNoise, run: Run, method: Method) -> float:
     noise
         The noise that the stream makes: ``stream.noise``.
     run
-        The number of steps, or the participation; None for any length, which ``"transform"`` does not make.
+        The number of steps, or the participation; None for any length, which ``"transform"`` does not make, or for that
+        of a mechanism.
     method
         That of the stream.
 
@@ -177,11 +253,28 @@ def stream_sensitivity(noise: ToeplitzNoise, run: Run, method: Method) -> float:
     -------
     The bound for zero-out adjacency and arrays of float32 or longer types; ``inf`` where no finite bound is known.
     """
+    if isinstance(noise, Mechanism):
+        who = participation_of(noise.steps if run is None else run)
+        if who is None or who.steps != noise.steps:
+            raise ValueError(f"run must have steps={noise.steps} as the mechanism has, got {run!r}")
+        return _mechanism_sensitivity(noise, who, method)
     if method == "transform":
         return convolution_sensitivity(noise, run, "float64", by="transforms")
     if isinstance(noise, PoleNoise):
         return section_sensitivity(noise, run)
     return convolution_sensitivity(checks.instance("noise", noise, FiniteNoise), run, "float64")
+
+
+def _mechanism_sensitivity(mechanism: Mechanism, participation: Participation, method: Method) -> float:
+    if isinstance(mechanism, ToeplitzMechanism):
+        return stream_sensitivity(mechanism.noise, participation, method)
+    if isinstance(mechanism, ScaledNoise):
+        program = stream_sensitivity(mechanism.noise, mechanism.steps, method)
+        cascade = method == "recurrence" and isinstance(mechanism.noise, PoleNoise)
+        return scaled_sensitivity(mechanism, participation, program=program, cascade=cascade)
+    if isinstance(mechanism, BinaryTree):
+        return tree_sensitivity(mechanism, participation)
+    return substitution_sensitivity(mechanism, participation)
 
 
 class NoiseStream(Iterator[NDArray[Any]]):
@@ -192,16 +285,20 @@ class NoiseStream(Iterator[NDArray[Any]]):
     Parameters
     ----------
     noise
-        Correlated noise.  The method ``"recurrence"`` replaces it by rational noise, see ``noise`` below.
+        Correlated noise, or a mechanism of a finite run: ``ToeplitzMechanism``, ``ScaledNoise``, ``BandedNoise``,
+        ``MatrixNoise`` or ``BinaryTree``.  The method ``"recurrence"`` replaces Toeplitz noise by rational noise, see
+        ``noise`` below.
     shape
         Shape of one array of noise (a model's parameters), an int or a tuple; ``()`` for scalars.
     scale
         Standard deviation of w, a positive float.
     steps
-        Length of the run: the stream stops after so many steps.  None for a stream without end.
+        Length of the run: the stream stops after so many steps.  None for a stream without end.  A mechanism has a
+        length of its own, which need not be given again.
     method
         ``"transform"``: exactly the noise asked for; takes ``steps``, and memory for all of them.  ``"recurrence"``:
-        little memory.  None for ``"transform"`` if ``steps`` is given and ``"recurrence"`` if not.
+        little memory.  None for ``"transform"`` if ``steps`` is given and ``"recurrence"`` if not.  Triangular
+        strategies and trees have ``"recurrence"`` alone, which makes exactly their noise.
     rng
         An integer >= 0 or a ``SeedSequence`` for the same noise again; a ``Generator``, which is used as it is, not
         copied: other draws from it change the stream; None for noise that nobody can repeat.
@@ -231,13 +328,15 @@ class NoiseStream(Iterator[NDArray[Any]]):
     the run, it is not stationary.
 
     *Random numbers.*  Step t takes w_t as one ``rng.standard_normal(shape)``, so streams with the same seed see the
-    same w whatever the method; ``"transform"`` draws all of them when the stream is made.
+    same w whatever the method; ``"transform"`` draws all of them when the stream is made.  A binary tree takes one for
+    each node that a step completes, the smallest first.
 
     *Accuracy.*  The arrays are right to rounding for the coefficients of ``stream.noise``, which are those asked for by
     ``"transform"`` and for ``FiniteNoise``; otherwise their statistics differ within ``tolerance``.
 
     *Cost.*  ``"recurrence"``: memory max(number of zeros, number of poles) × size floats for a cascade, number of
-    coefficients × size for ``FiniteNoise``, and time in proportion.  ``"transform"``: memory steps × size, and
+    coefficients × size for ``FiniteNoise``, and time in proportion.  A triangular strategy of p bands keeps p − 1
+    arrays, a binary tree one for each binary digit of ``steps``.  ``"transform"``: memory steps × size, and
     O(steps log steps × size) time in all, at once.
 
     Examples
@@ -253,7 +352,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
 
     def __init__(
         self,
-        noise: ToeplitzNoise,
+        noise: ToeplitzNoise | Mechanism,
         shape: int | tuple[int, ...],
         *,
         scale: float = 1.0,
@@ -263,31 +362,43 @@ class NoiseStream(Iterator[NDArray[Any]]):
         tolerance: float = 1e-6,
         dtype: DTypeLike = float,
     ) -> None:
-        checked_noise(noise)
+        steps = _checked_steps(noise, steps)
         lengths = shape if isinstance(shape, tuple) else (shape,)
         self.shape = tuple(checks.integer("shape", length, 0) for length in lengths)
         self.scale = checks.real("scale", scale, "(0, inf)")
         self.steps = None if steps is None else checks.integer("steps", steps, 1)
-        self.method = _checked_method(method, self.steps)
+        self.method = _checked_method(method, self.steps, noise)
         self.dtype = _checked_dtype(dtype)
         self.position = 0
         self._rng = generator(rng)
         size = math.prod(self.shape)
-        self._engine: _Cascade | _DelayLine | _Transform
+        self._engine: _Cascade | _DelayLine | _Substitution | _Tree | _Transform
+        self._scales: Array | None = None
+        self.noise: ToeplitzNoise | Mechanism
+        if isinstance(noise, MatrixNoise | BandedNoise | BinaryTree):
+            fits_into_memory("shape", shape, 8 * size * (noise.memory + 1))
+            self._engine = _Tree(noise, size) if isinstance(noise, BinaryTree) else _Substitution(noise, size)
+            self.noise = noise
+            return
+        plain = noise.noise if isinstance(noise, ToeplitzMechanism | ScaledNoise) else checked_noise(noise)
         if self.method == "transform":
             assert self.steps is not None
             fits_into_memory("steps", self.steps, 8 * self.steps * max(size, 1))
-            self._engine = _Transform(noise, size, self.steps, self._rng)
+            self._engine = _Transform(plain, size, self.steps, self._rng)
         else:
-            rational = noise if isinstance(noise, PoleNoise) else rational_approximation(noise, tolerance)
+            rational = plain if isinstance(plain, PoleNoise) else rational_approximation(plain, tolerance)
             fits_into_memory("shape", shape, 8 * size)
             self._engine = _DelayLine(rational, size) if isinstance(rational, FiniteNoise) else _Cascade(rational, size)
-        self.noise: ToeplitzNoise = self._engine.noise
+        self.noise = self._engine.noise
+        if isinstance(noise, ToeplitzMechanism):
+            self.noise = ToeplitzMechanism(self._engine.noise, noise.steps)
+        elif isinstance(noise, ScaledNoise):
+            self.noise, self._scales = ScaledNoise(self._engine.noise, noise.scales), noise.scales
 
     @classmethod
     def private(
         cls,
-        noise: ToeplitzNoise,
+        noise: ToeplitzNoise | Mechanism,
         shape: int | tuple[int, ...],
         *,
         rho: float,
@@ -314,7 +425,8 @@ class NoiseStream(Iterator[NDArray[Any]]):
         clip_norm
             Largest norm of the gradient of an example, over all arrays of parameters together, in [1e-100, 1e100].
         steps
-            Length of the run, after which the stream ends; None for a run of any length, which takes more noise.
+            Length of the run, after which the stream ends; None for a run of any length, which takes more noise, or for
+            that of a mechanism.
         max_participations
             k: number of steps that one example takes part in, at most.  More than 1 needs ``steps``.
         min_sep
@@ -352,6 +464,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         """
         checks.real("rho", rho, SCALES)
         checks.real("clip_norm", clip_norm, SCALES)
+        steps = _checked_steps(noise, steps)
         run = checked_run(steps, min_sep, checks.integer("max_participations", max_participations, 1))
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise TypeError(
@@ -394,9 +507,10 @@ class NoiseStream(Iterator[NDArray[Any]]):
             values = self._engine.rows[self.position]
         else:
             values = np.empty(math.prod(self.shape))
-            self._engine.step(self._rng, values)
+            self._engine.step(self._rng, values, self.position)
+        scale = self.scale if self._scales is None else self.scale * self._scales[self.position]
         self.position += 1
-        return (self.scale * values).astype(self.dtype, copy=False).reshape(self.shape)
+        return (scale * values).astype(self.dtype, copy=False).reshape(self.shape)
 
     def state(self) -> dict[str, Any]:
         """All that ``restore`` needs to continue with the same noise, taken between two steps.
@@ -415,15 +529,11 @@ class NoiseStream(Iterator[NDArray[Any]]):
             The noise or the generator is of a kind of the user's own, which ``restore`` could not make again.
         """
         drawn = self._engine.start if isinstance(self._engine, _Transform) else self._rng.bit_generator.state
-        described = {"kind": type(self.noise).__name__, **self.noise.arguments()}
-        if KINDS.get(described["kind"]) is not type(self.noise) or drawn["bit_generator"] not in _GENERATORS:
-            raise TypeError(
-                f"state() needs noise out of {', '.join(KINDS)} and a generator out of {', '.join(_GENERATORS)}, "
-                f"got {described['kind']} and {drawn['bit_generator']}"
-            )
+        if drawn["bit_generator"] not in _GENERATORS:
+            raise TypeError(f"state() needs a generator out of {', '.join(_GENERATORS)}, got {drawn['bit_generator']}")
         return {
             "format": _FORMAT,
-            "noise": described,
+            "noise": _described(self.noise),
             "shape": list(self.shape),
             "scale": self.scale,
             "steps": self.steps,
@@ -431,7 +541,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
             "dtype": self.dtype.str,
             "position": self.position,
             "generator": copy.deepcopy(drawn),
-            "memory": self._engine.memory,
+            "memory": copy.copy(self._engine.memory),
         }
 
     @classmethod
@@ -463,13 +573,11 @@ class NoiseStream(Iterator[NDArray[Any]]):
 
     @classmethod
     def _restored(cls, state: dict[str, Any]) -> Self:
-        described = dict(state["noise"])
         drawn = state["generator"]
-        noise = KINDS[checks.choice("kind", described.pop("kind"), tuple(KINDS))](**described)
         bits = _GENERATORS[checks.choice("bit_generator", drawn["bit_generator"], tuple(_GENERATORS))]()
         bits.state = drawn
         stream = cls(
-            noise,
+            _made(state["noise"]),
             tuple(state["shape"]),
             scale=state["scale"],
             steps=state["steps"],
@@ -488,7 +596,44 @@ class NoiseStream(Iterator[NDArray[Any]]):
         return stream
 
 
-def _checked_method(method: object, steps: int | None) -> Method:
+def _described(noise: ToeplitzNoise | Mechanism) -> dict[str, Any]:
+    """The kind of noise and its arguments, as plain values."""
+    kind = type(noise).__name__
+    if (KINDS | _MECHANISMS).get(kind) is not type(noise):
+        raise TypeError(f"state() needs noise out of {', '.join(KINDS | _MECHANISMS)}, got {kind}")
+    arguments = noise.arguments()
+    if isinstance(noise, ToeplitzMechanism | ScaledNoise):
+        arguments["noise"] = _described(noise.noise)
+    return {"kind": kind, **arguments}
+
+
+def _made(described: dict[str, Any]) -> Any:
+    """The noise of a description."""
+    arguments = dict(described)
+    kinds = KINDS | _MECHANISMS
+    kind = kinds[checks.choice("kind", arguments.pop("kind"), tuple(kinds))]
+    if kind in (ToeplitzMechanism, ScaledNoise):
+        arguments["noise"] = _made(arguments["noise"])
+    return kind(**arguments)
+
+
+def _checked_steps(noise: object, steps: int | None) -> int | None:
+    """The length of the run, which a mechanism has of its own."""
+    if not isinstance(noise, Mechanism):
+        checked_noise(noise)
+        return steps
+    if not isinstance(noise, tuple(_MECHANISMS.values())):
+        raise TypeError(f"noise must be one of {', '.join(_MECHANISMS)} or correlated noise, got {noise!r:.80}")
+    if steps is not None and checks.integer("steps", steps, 1) != noise.steps:
+        raise ValueError(f"steps must be {noise.steps} as the mechanism has, got {steps}")
+    return noise.steps
+
+
+def _checked_method(method: object, steps: int | None, noise: object) -> Method:
+    if isinstance(noise, MatrixNoise | BandedNoise | BinaryTree):
+        if method not in (None, "recurrence"):
+            raise ValueError(f"method must be 'recurrence' for {type(noise).__name__}, got {method!r:.80}")
+        return "recurrence"
     if method is None:
         return "recurrence" if steps is None else "transform"
     if checks.choice("method", method, get_args(Method)) == "recurrence":

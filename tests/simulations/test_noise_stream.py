@@ -22,13 +22,22 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from corrnoise.simulations import noise_stream
-from corrnoise.simulations.noise_stream import NoiseStream
+from corrnoise.simulations.noise_stream import Method, NoiseStream, stream_sensitivity
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import (
+    BandedNoise,
+    MatrixNoise,
+    ScaledNoise,
+    ToeplitzMechanism,
+    column_normalised,
+)
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.mechanisms.tree import BinaryTree, full_honaker
 
 Values = NDArray[np.float64]
 
@@ -472,11 +481,11 @@ def test_noise_and_generators_of_the_users_own_have_no_state():
 
     stream = NoiseStream(Loud(0.1), 3, steps=20, rng=0)
     np.testing.assert_allclose(take(stream, 20), 2 * take(NoiseStream(NuFTRL(0.1), 3, steps=20, rng=0), 20), rtol=1e-12)
-    with pytest.raises(TypeError, match=r"needs noise out of DPSGD, .* got Loud and PCG64"):
+    with pytest.raises(TypeError, match=r"needs noise out of DPSGD, .* got Loud"):
         stream.state()
     stream = NoiseStream(NuFTRL(0.1), 3, rng=np.random.Generator(Hardware(0)))
     np.testing.assert_array_equal(next(stream), next(NoiseStream(NuFTRL(0.1), 3, rng=0)))
-    with pytest.raises(TypeError, match=r"generator out of MT19937, .* got PoleNoise and Hardware"):
+    with pytest.raises(TypeError, match=r"generator out of MT19937, .* got Hardware"):
         stream.state()
 
 
@@ -670,6 +679,119 @@ def test_a_recurrence_of_a_given_length():
     endless = NoiseStream(NuFTRL(0.01), 3, rng=4)
     assert stream.noise == endless.noise != NuFTRL(0.01)
     np.testing.assert_array_equal(take(stream, 99), take(endless, 30))
+
+
+# -- mechanisms of a finite run ----------------------------------------------------------------------------------------
+
+MATRIX = np.tril(np.random.default_rng(5).uniform(0.1, 1.0, (24, 24)), 0) / 6 + np.eye(24)
+BANDS = [[1.0] * 24, [-0.5] * 23 + [0.0], [0.3] * 22 + [0.0] * 2]
+MECHANISMS: list[tuple[Mechanism, Method]] = [
+    (ToeplitzMechanism(NuFTRL(0.01), 24), "transform"),
+    (ToeplitzMechanism(NuFTRL(0.01), 24), "recurrence"),
+    (column_normalised(NuFTRL(0.0), 24), "transform"),
+    (column_normalised(NuFTRL(0.01), 24), "recurrence"),
+    (column_normalised(FiniteNoise([1.0, -0.5, -0.1]), 24), "recurrence"),
+    (BandedNoise(BANDS), "recurrence"),
+    (BandedNoise([[2.0] * 24]), "recurrence"),
+    (MatrixNoise(MATRIX), "recurrence"),
+    (full_honaker(24), "recurrence"),
+    *(
+        (BinaryTree(steps, decoder=decoder), "recurrence")
+        for steps in (1, 24, 31, 32)
+        for decoder in ("binary", "online")
+    ),
+]
+EACH_MECHANISM = pytest.mark.parametrize(("mechanism", "method"), MECHANISMS, ids=lambda value: repr(value)[:40])
+
+
+@EACH_MECHANISM
+def test_a_stream_of_a_mechanism_is_its_noise(mechanism, method):
+    stream = NoiseStream(mechanism, (2, 3), method=method, rng=7)
+    made = take(stream, 1000)
+    assert (len(made), type(stream.noise)) == (mechanism.steps, type(mechanism))
+    np.testing.assert_allclose(made, stream.noise.correlate(draws(7, mechanism.draws, (2, 3))), rtol=0, atol=1e-12)
+    if method == "transform" or not isinstance(mechanism, ToeplitzMechanism | ScaledNoise):
+        assert stream.noise == mechanism
+
+
+@EACH_MECHANISM
+def test_a_stream_of_a_mechanism_keeps_what_it_says(mechanism, method):
+    memory = NoiseStream(mechanism, 5, method=method).state()["memory"]
+    if method == "recurrence" and not isinstance(mechanism, ToeplitzMechanism | ScaledNoise):
+        assert memory.shape == (mechanism.memory, 5)
+
+
+@EACH_MECHANISM
+@pytest.mark.parametrize("taken", [0, 7, 24])
+def test_streams_of_mechanisms_are_restored(mechanism, method, taken):
+    stream = NoiseStream(mechanism, 3, method=method, rng=2, scale=3.0)
+    take(stream, taken)
+    state = through_json(stream.state())
+    following = take(stream, 99)
+    np.testing.assert_array_equal(take(NoiseStream.restore(state), 99), following)
+
+
+@EACH_MECHANISM
+@pytest.mark.parametrize("count", [1, 3])
+def test_private_streams_of_mechanisms_are_covered(mechanism, method, count, monkeypatch):
+    """The covariance of the program, inverted, is the Gram matrix of the strategy that it really has."""
+    steps = mechanism.steps
+    run = Participation(steps, min_sep=8, max_participations=min(count, -(-steps // 8)))
+    several = {**RUN, "steps": None, "max_participations": run.count, "min_sep": 8}
+    stream = NoiseStream.private(mechanism, mechanism.draws, method=method, **several)
+    inputs = iter(np.eye(mechanism.draws))
+    monkeypatch.setattr(noise_stream, "_fill", lambda rng, values: values.__setitem__(slice(None), next(inputs)))
+    program = take(NoiseStream(stream.noise, stream.shape, method=method), steps)
+    factor = np.linalg.cholesky(program @ program.T)
+    truth = strategy_sensitivity(linalg.solve_triangular(factor, np.eye(steps), lower=True), run, error=1e-9)
+    multiplier = stream.scale / several["clip_norm"]
+    assert truth.lower <= multiplier
+    assert multiplier == pytest.approx(stream.noise.sensitivity_upper_bound(run), rel=1e-6)  # rho = 1/2
+    if not isinstance(mechanism, BinaryTree):  # whose decoders do not use all nodes
+        assert multiplier <= truth.upper * (1 + 1e-6)
+    if run.count > 1:
+        assert not truth.lower <= stream.sensitivity()  # the multiplier of one participation
+
+
+class Unknown(MatrixNoise):
+    pass
+
+
+class Own(Mechanism):
+    steps, memory = 3, 2
+
+    def correlate(self, draws):
+        return np.asarray(draws)
+
+    def strategy(self):
+        return np.eye(3)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "options", "error", "message"),
+    [
+        (BandedNoise(BANDS), {"steps": 23}, ValueError, "steps must be 24 as the mechanism has, got 23"),
+        (BandedNoise(BANDS), {"method": "transform"}, ValueError, "method must be 'recurrence' for BandedNoise"),
+        (BinaryTree(3), {"method": "transform"}, ValueError, "method must be 'recurrence' for BinaryTree"),
+        (Own(), {}, TypeError, "noise must be one of ToeplitzMechanism, ScaledNoise, .* or correlated noise"),
+        (BinaryTree(3), {"scale": -1.0}, ValueError, "scale must lie in"),
+    ],
+)
+def test_bad_arguments_for_mechanisms(mechanism, options, error, message):
+    with pytest.raises(error, match=message):
+        NoiseStream(mechanism, 3, **options)
+
+
+def test_the_bound_of_a_mechanism_is_for_its_own_run():
+    mechanism = ToeplitzMechanism(NuFTRL(0.01), 24)
+    assert stream_sensitivity(mechanism, None, "transform") == stream_sensitivity(mechanism, 24, "transform")
+    with pytest.raises(ValueError, match="run must have steps=24 as the mechanism has, got 23"):
+        stream_sensitivity(mechanism, 23, "transform")
+
+
+def test_a_mechanism_of_an_own_kind_has_no_state():
+    with pytest.raises(TypeError, match=r"needs noise out of .*BinaryTree, got Unknown"):
+        NoiseStream(Unknown(MATRIX), 3).state()
 
 
 # -- shapes, dtypes, scales, generators --------------------------------------------------------------------------------

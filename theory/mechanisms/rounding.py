@@ -74,7 +74,8 @@ def growth(operations: int, dtype: Dtype) -> arb:
     return 1 / (1 - arb(_UNITS[checks.choice("dtype", dtype, DTYPES)])) ** operations
 
 
-def _ends() -> arb:
+def at_the_ends() -> arb:
+    """The growth by roundings to float32 of the independent noise and of the finished noise."""
     return growth(_AT_THE_ENDS, "float32")
 
 
@@ -131,9 +132,9 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Pa
         column = largest * arb(math.fsum(np.square(stored / largest))).sqrt() * (1 + arb(2) ** -50)
         factor = growth(stored.size + 1, dtype)
         if participation is None or participation.single:
-            return rounded_up(column * factor * _ends())
+            return rounded_up(column * factor * at_the_ends())
         exact = toeplitz_sensitivity(stored, participation).upper
-        return _finite((exact + participation.count * column * (factor - 1)) * _ends())
+        return _finite((exact + participation.count * column * (factor - 1)) * at_the_ends())
 
 
 def buffer_sensitivity(buf_decay: Array, output_scale: Array, run: Run, dtype: Dtype) -> float:
@@ -167,7 +168,7 @@ def buffer_sensitivity(buf_decay: Array, output_scale: Array, run: Run, dtype: D
         raised = [abs(theta) * growth(2, dtype) for theta in thetas]
         scales = [abs(omega) * factor for omega in omegas] + [-abs(omega) for omega in omegas]
         error = exponential_norm(factor - 1, scales, raised + [abs(theta) for theta in thetas], steps)
-        return _finite((exact + (1 if who is None else who.count) * error) * _ends())
+        return _finite((exact + (1 if who is None else who.count) * error) * at_the_ends())
 
 
 def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: Participation) -> float:
@@ -228,7 +229,7 @@ def section_sensitivity(noise: PoleNoise, run: Run) -> float:
         perturbed = _product_of_sections(one, [weight * growth(5, "float64") for weight in weights], raised)
         scales = perturbed + [-scale for scale in nominal]
         error = exponential_norm(one**zeros.size - 1, scales, raised + decays, steps)
-        return _finite((exact + (1 if who is None else who.count) * error) * _ends())
+        return _finite((exact + (1 if who is None else who.count) * error) * at_the_ends())
 
 
 def _product_of_sections(first: arb, weights: list[arb], decays: list[arb]) -> list[arb]:
@@ -304,4 +305,4 @@ def convolution_sensitivity(
         error = growth(operations + 1, dtype) - 1
         loss = arb(strategy_size) * arb(size) * error * (1 + arb(2) ** -40)
         exact = arb(gamma if who is None or who.single else _upper_bound(made, who))
-        return _finite(exact * _ends() / (1 - loss)) if loss < 1 else math.inf
+        return _finite(exact * at_the_ends() / (1 - loss)) if loss < 1 else math.inf
