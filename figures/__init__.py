@@ -25,6 +25,8 @@ _HOMES = {
     "shuffled_privacy": "shuffled_gradients.privacy",
     "shuffled_counterexample": "shuffled_gradients.counterexample",
     "noise_cancellation": "noise_cancellation.noise",
+    "error_memory": "finite_runs.error_memory",
+    "error_memory_long": "finite_runs.error_memory",
 }
 NAMES = tuple(_HOMES)
 #: Companions of others, drawn only when asked for: they repeat long experiments in another setting.
@@ -36,6 +38,7 @@ COMPANIONS = (
     "shuffled_quarter",
     "shuffled_three_quarters",
     "shuffled_two_rates",
+    "error_memory_long",
 )
 
 
