@@ -27,9 +27,10 @@ _HOMES = {
     "noise_cancellation": "noise_cancellation.noise",
     "error_memory": "finite_runs.error_memory",
     "error_memory_long": "finite_runs.error_memory",
+    "table3": "finite_runs.table3",
 }
 NAMES = tuple(_HOMES)
-#: Companions of others, drawn only when asked for: they repeat long experiments in another setting.
+#: Drawn only when asked for: they repeat long experiments in another setting, or measure times.
 COMPANIONS = (
     "strongly_convex_convergence",
     "shuffled_experiments_sharp",
@@ -39,6 +40,7 @@ COMPANIONS = (
     "shuffled_three_quarters",
     "shuffled_two_rates",
     "error_memory_long",
+    "table3",
 )
 
 
