@@ -26,9 +26,12 @@ _HOMES = {
     "shuffled_counterexample": "shuffled_gradients.counterexample",
     "noise_cancellation": "noise_cancellation.noise",
     "noise_cancellation_digits": "noise_cancellation.digits",
+    "error_memory": "finite_runs.error_memory",
+    "error_memory_long": "finite_runs.error_memory",
+    "table3": "finite_runs.table3",
 }
 NAMES = tuple(_HOMES)
-#: Companions of others, drawn only when asked for: they repeat long experiments in another setting.
+#: Drawn only when asked for: they repeat long experiments in another setting, or measure times.
 COMPANIONS = (
     "strongly_convex_convergence",
     "shuffled_experiments_sharp",
@@ -38,6 +41,8 @@ COMPANIONS = (
     "shuffled_three_quarters",
     "shuffled_two_rates",
     "noise_cancellation_digits",
+    "error_memory_long",
+    "table3",
 )
 
 

@@ -1,0 +1,1 @@
+"""What a finite run costs: figures that go on from Table 3 of arXiv 2310.06771."""

@@ -1,0 +1,234 @@
+"""How much error a stream of little memory costs: every mechanism for finite runs, beside what no strategy can beat.
+
+The error is the root mean squared error of prefix sums at ρ = 1/2 and clip norm 1; the memory is the number of arrays
+of the size of the gradient that a stream keeps from step to step.  One panel is for one epoch, the other for four, in
+which two participations of an example are at least n/4 steps apart.  The floor is the certified optimum over all
+strategies.  In four epochs it is that of data in the same order in every epoch, which bounds any other order too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
+from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
+from corrnoise.solvers.matrix_factorisation.families import (
+    banded_inverse_square_root,
+    banded_square_root,
+    optimal_banded_inverse,
+    optimal_damped_root,
+    optimal_damping,
+    optimal_nu,
+)
+from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
+from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism, column_normalised
+from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
+from corrnoise.theory.mechanisms.workloads import PrefixSums
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STEPS, EPOCHS = 1024, 4
+LONG_RUN = 100_000
+LARGEST_MATRIX = 4096  #: steps up to which mechanisms that are matrices are drawn
+FEW_COEFFICIENTS = (2, 3, 4, 8, 16, 32, 64)  #: of noise with few coefficients
+MOST_BUFFERS = 6
+FLOOR = "any strategy"
+#: Lines for families, points for single mechanisms.
+LOOKS: dict[str, dict[str, Any]] = {
+    "independent noise": {"color": "black", "marker": "o"},
+    "lambda-CGD": {"color": "C3", "marker": "D"},
+    "BISR": {"color": "C5", "marker": ".", "linestyle": ":"},
+    "damped root": {"color": "C3", "marker": ".", "linestyle": "-."},
+    "banded inverse": {"color": "C2", "marker": "."},
+    "BSR": {"color": "C4", "marker": ".", "linestyle": ":"},
+    "best Toeplitz": {"color": "C4", "marker": ".", "linestyle": "--"},
+    "best Toeplitz, unit columns": {"color": "C4", "marker": "*"},
+    "buffers": {"color": "C0", "marker": "."},
+    "buffers, unit columns": {"color": "C1", "marker": ".", "linestyle": "--"},
+    "nu-DP-FTRL": {"color": "C0", "marker": "s"},
+    "square root, unit columns": {"color": "C1", "marker": "^"},
+    "binary tree": {"color": "C2", "marker": "v"},
+    "binary tree, online": {"color": "C2", "marker": "^"},
+    "binary tree, full Honaker": {"color": "C2", "marker": "<"},
+    "Fourier": {"color": "C3", "marker": "P"},
+}
+NAMES = {"lambda-CGD": r"$\lambda$-CGD", "nu-DP-FTRL": r"$\nu$-DP-FTRL"}
+
+
+def participations(steps: int) -> dict[str, Participation]:
+    """The promise of each panel."""
+    separation = -(-steps // EPOCHS)
+    return {
+        "one epoch": Participation(steps),
+        "four epochs": Participation(steps, min_sep=separation, max_participations=EPOCHS),
+    }
+
+
+def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:
+    """Every mechanism with the name of its family; those of one family follow each other with growing memory."""
+    steps = who.steps
+    most_bands = steps if who.single else who.min_sep
+    few = [count for count in FEW_COEFFICIENTS if count < steps]
+    bands = [count for count in (2**i for i in range(2, 20)) if count < most_bands] + [most_bands]
+    yield "independent noise", ToeplitzMechanism(DPSGD(), steps)
+    yield "lambda-CGD", optimal_damping(who).mechanism
+    for count in few:
+        yield "BISR", banded_inverse_square_root(who, bands=count).mechanism
+    for count in few:
+        yield "damped root", optimal_damped_root(who, bands=count).mechanism
+    for count in few:
+        yield "banded inverse", optimal_banded_inverse(who, bands=count).mechanism
+    for count in bands:
+        yield "BSR", banded_square_root(who, bands=count).mechanism
+    for count in bands:
+        yield "best Toeplitz", (toeplitz := optimal_toeplitz(who, bands=count, certify=False)).mechanism
+    buffered = [optimal_buffers(who, buffers=count) for count in range(1, MOST_BUFFERS + 1)]
+    distinct = [found for i, found in enumerate(buffered, start=1) if found.memory == i]
+    for found in distinct:
+        yield "buffers", found.mechanism
+    yield "nu-DP-FTRL", optimal_nu(who).mechanism
+    if steps > LARGEST_MATRIX:
+        return
+    yield "best Toeplitz, unit columns", column_normalised(toeplitz.noise, steps)
+    for found in distinct:
+        yield "buffers, unit columns", column_normalised(found.noise, steps)
+    yield "square root, unit columns", column_normalised(NuFTRL(0), steps)
+    yield "binary tree", BinaryTree(steps)
+    yield "binary tree, online", BinaryTree(steps, decoder="online")
+    yield "binary tree, full Honaker", full_honaker(steps)
+    yield "Fourier", fourier_mechanism(steps)
+
+
+def floor(who: Participation) -> float:
+    """The error that no strategy is below, with at most ``EPOCHS`` participations that are ``min_sep`` apart."""
+    workload = PrefixSums(who.steps)
+    if who.single:
+        return optimal_single_participation(workload).lower_bound
+    same_order = fixed_epochs(who.steps, epochs=who.count)
+    return optimal_fixed_epochs(
+        workload, same_order, tolerance=1e-6 if who.steps <= LARGEST_MATRIX else 1e-4
+    ).lower_bound
+
+
+def panel(name: str, who: Participation) -> Iterator[Series]:
+    """The points of one panel; an upper bound where the sensitivity of the mechanism is only bounded."""
+    points = []
+    for family, mechanism in mechanisms(who):
+        sensitivity = mechanism.sensitivity_bracket(who)
+        error = sensitivity.upper * math.sqrt(float(mechanism.errors().mean()))
+        points.append((family, "exact" if sensitivity.exact else "upper bound", mechanism.memory, error))
+    for (family, kind), group in groupby(points, key=lambda point: point[:2]):
+        members = list(group)
+        x = np.array([float(memory) for _, _, memory, _ in members])
+        yield Series(name, family, kind, x, np.array([error for *_, error in members]))
+    yield Series(name, FLOOR, "lower bound", np.array([0.0, who.steps - 1.0]), np.full(2, floor(who)))
+
+
+def data(steps: int = STEPS) -> Data:
+    """The points of both panels for a run of ``steps`` steps, a multiple of four."""
+    return tuple(series for name, who in participations(steps).items() for series in panel(name, who))
+
+
+def floors(data: Data) -> dict[str, float]:
+    """The floor of each panel."""
+    return {s.panel: float(s.y[0]) for s in data if s.method == FLOOR}
+
+
+def draw(data: Data) -> Figure:
+    """Draw the panels side by side, errors as what they exceed the floor by."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    figure = Figure(figsize=(PAGE_WIDTH, 4.2), layout="constrained")
+    axes = dict(zip(("one epoch", "four epochs"), figure.subplots(1, 2), strict=True))
+    least = floors(data)
+    for s in data:
+        if s.method == FLOOR:
+            continue
+        look = {"linestyle": "-" if s.x.size > 1 else "none", **LOOKS[s.method]}
+        look["markersize"] = 6.5 if look["marker"] == "*" else 4.5
+        face = {"markerfacecolor": "white"} if s.kind == "upper bound" else {}
+        axes[s.panel].plot(s.x, 100 * (s.y / least[s.panel] - 1), label=s.method, **look, **face)
+    for letter, (name, ax) in zip("ab", axes.items(), strict=True):
+        most = max(s.x.max() for s in data if s.panel == name)
+        ax.set_xscale("symlog", linthresh=1, linscale=0.4)
+        ax.set_yscale("log")
+        ax.set(title=f"({letter}) {name}, floor {least[name]:.4f}", xlabel="Memory: arrays that a stream keeps")
+        ax.set(ylabel="Error above the floor [%]", xlim=(-0.25, 1.7 * most))
+        memories = [0, *(10**i for i in range(6) if 10**i <= most)]
+        ax.set_xticks(memories, [f"{memory}" for memory in memories])
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_locator(NullLocator())
+    shown: dict[str, Any] = {}
+    for ax in axes.values():
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, handle)
+    names = [NAMES.get(label, label) for label in shown]
+    figure.legend(list(shown.values()), names, loc="outside lower center", ncols=4)
+    return figure
+
+
+def report(data: Data) -> str:
+    """The mechanisms that no other one beats in both memory and error."""
+    lines = []
+    for name, least in floors(data).items():
+        lines += ["", f"{name[0].upper()}{name[1:]}: memory, error, excess over the floor of {least:.6f}", ""]
+        points = [
+            (memory, error, s.method)
+            for s in data
+            if s.panel == name and s.method != FLOOR
+            for memory, error in zip(s.x, s.y, strict=True)
+        ]
+        best = math.inf
+        for memory, error, method in sorted(points):
+            if error < best:
+                lines.append(f"  {memory:6.0f}  {error:10.6f}  {100 * (error / least - 1):8.2f} %   {method}")
+                best = error
+    return "\n".join(
+        [
+            "Mechanisms that none with as little memory beats:",
+            *lines,
+            "",
+            "- The floor of four epochs is that of data in the same order in every epoch; it holds for any order.",
+            "- Unit columns cost a stream nothing but a factor for each step; they need the length of the run.",
+        ]
+    )
+
+
+def _entry(name: str, steps: int) -> PaperFigure:
+    left_out = "" if steps <= LARGEST_MATRIX else "; mechanisms that are matrices and unit columns are left out"
+    return PaperFigure(
+        name=name,
+        source="Beyond Table 3 of arXiv 2310.06771",
+        title=f"error against memory of all mechanisms, n = {steps}",
+        panels={
+            "one epoch": "x = memory of a stream in arrays of the size of the gradient; y = error, one participation",
+            "four epochs": f"x = memory; y = error, {EPOCHS} participations at least n/{EPOCHS} steps apart",
+        },
+        parameters=(
+            "error: sensitivity times the root of the mean squared error of prefix sums at unit noise (rho = 1/2, "
+            "clip norm 1, zero-out)",
+            f"n = {steps} steps{left_out}",
+            "upper bound, drawn hollow: of the sensitivity only a bound is known",
+            "lower bound, from which the drawing measures: the certified optimum over all strategies",
+        ),
+        data=partial(data, steps),
+        draw=draw,
+        report=report,
+    )
+
+
+FIGURES = {name: _entry(name, steps) for name, steps in {"error_memory": STEPS, "error_memory_long": LONG_RUN}.items()}

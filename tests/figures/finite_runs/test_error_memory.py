@@ -1,0 +1,128 @@
+"""Error against memory: known values, nothing below the floor, and a drawing in which nothing overlaps."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from corrnoise.figures import COMPANIONS, paper_figure
+from corrnoise.figures.finite_runs import error_memory as figure
+from corrnoise.figures.publication import STYLE, Data
+from tests.figure_entries import check_entry
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Data:
+    return figure.data(64)
+
+
+def points(data: Data, panel: str) -> dict[tuple[str, float], float]:
+    """Errors by method and memory."""
+    return {(s.method, x): y for s in data if s.panel == panel for x, y in zip(s.x, s.y, strict=True)}
+
+
+def floored(data: Data) -> list[float]:
+    """Errors of one epoch without the floor."""
+    return [error for (name, _), error in points(data, "one epoch").items() if name != figure.FLOOR]
+
+
+def rendered(data: Data) -> Figure:
+    with rc_context(fname=STYLE):
+        drawing = figure.draw(data)
+        drawing.draw_without_rendering()
+    return drawing
+
+
+def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
+    check_entry(figure.FIGURES["error_memory"], drawn)
+    assert "error_memory" not in COMPANIONS
+    assert "error_memory_long" in COMPANIONS
+    assert "n = 100000" in paper_figure("error_memory_long").title
+
+
+#: Figures of the literature and of dense computations for n = 64; four epochs of 16 steps.
+ONE = {
+    ("BISR", 3): 2.631354382,
+    ("damped root", 3): 2.343636303,
+    ("banded inverse", 15): 2.180709175,
+    ("BSR", 31): 2.218803603,
+    ("best Toeplitz", 63): 2.179043433,
+    ("buffers", 2): 2.179914158,
+    ("lambda-CGD", 1): 2.476835448,
+    ("nu-DP-FTRL", 63): 2.187088866,
+    ("square root, unit columns", 63): 2.127701744,
+    ("binary tree", 7): 4.594493987,
+    ("binary tree, online", 7): 3.652307147,
+    ("binary tree, full Honaker", 63): 2.517806089,
+    ("Fourier", 63): 2.200363551,
+    ("any strategy", 0): 2.099856472,
+}
+FOUR = {
+    ("independent noise", 0): 11.401754251,
+    ("nu-DP-FTRL", 63): 5.078343208,
+    ("damped root", 15): 4.959838133,
+    ("buffers", 1): 4.916838302,
+    ("BSR", 15): 4.721414353,
+    ("best Toeplitz", 15): 4.700108746,
+    ("any strategy", 0): 4.407853385,
+}
+
+
+@pytest.mark.parametrize(("panel", "known"), [("one epoch", ONE), ("four epochs", FOUR)])
+def test_errors_are_those_known(drawn: Data, panel: str, known: dict[tuple[str, float], float]) -> None:
+    found = points(drawn, panel)
+    for key, value in known.items():
+        tolerance = 1e-6 if key[0] == "any strategy" else 1e-8
+        assert found[key] == pytest.approx(value, rel=tolerance), key
+
+
+def test_no_mechanism_is_below_the_floor(drawn: Data) -> None:
+    for panel, floor in figure.floors(drawn).items():
+        for key, error in points(drawn, panel).items():
+            assert error >= floor * (1 - 1e-12), key
+
+
+def test_what_is_only_bounded_is_hollow(drawn: Data) -> None:
+    assert {s.kind for s in drawn} <= {"exact", "upper bound", "lower bound"}
+    bounded = (dataclasses.replace(drawn[0], kind="upper bound"), *drawn[1:])
+    faces = [rendered(data).axes[0].lines[0].get_markerfacecolor() for data in (drawn, bounded)]
+    assert faces == ["black", "white"]
+
+
+def test_the_report_has_the_points_that_none_beats(drawn: Data) -> None:
+    said = figure.report(drawn)
+    assert "2.1277" in said
+    assert "binary tree" not in said
+    better = dataclasses.replace(drawn[0], x=np.array([0.0]), y=np.array([2.1]))
+    assert "2.1277" not in figure.report((better, *drawn))
+
+
+def test_long_runs_leave_out_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    who = figure.participations(16)["one epoch"]
+    assert {name for name, _ in figure.mechanisms(who)} == set(figure.LOOKS)
+    monkeypatch.setattr(figure, "LARGEST_MATRIX", 15)
+    left = set(figure.LOOKS) - {name for name, _ in figure.mechanisms(who)}
+    assert {"Fourier", "binary tree", "buffers, unit columns"} <= left
+    assert "buffers" not in left
+
+
+def test_nothing_overlaps_or_leaves_the_page(drawn: Data) -> None:
+    drawing = rendered(drawn)
+    left, right = (ax.get_tightbbox() for ax in drawing.axes)
+    legend = drawing.legends[0].get_window_extent()
+    assert left is not None
+    assert right is not None
+    assert left.x1 < right.x0
+    assert legend.y1 < min(left.y0, right.y0)
+    assert 0 <= legend.x0 < legend.x1 <= drawing.bbox.width
+    for ax in drawing.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            boxes = [label.get_window_extent() for label in axis.get_ticklabels() if label.get_text()]
+            assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+    shown = {text.get_text() for text in drawing.legends[0].get_texts()}
+    assert len(shown) == len(figure.LOOKS)
+    lowest = min(np.min(line.get_ydata()) for line in drawing.axes[0].lines)
+    least = figure.floors(drawn)["one epoch"]
+    assert lowest == pytest.approx(100 * (min(floored(drawn)) / least - 1), rel=1e-6)

@@ -1,0 +1,99 @@
+"""Table 3, measured: streams make the noise of their mechanisms, errors are known, and cells do not overlap."""
+
+from itertools import combinations, islice
+
+import numpy as np
+import pytest
+from matplotlib import rc_context
+
+from corrnoise.figures import COMPANIONS
+from corrnoise.figures.finite_runs import table3 as figure
+from corrnoise.figures.publication import STYLE, Data
+from corrnoise.theory.mechanisms.participation import fixed_epochs
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.numerics.checks import Array
+from tests.figure_entries import check_entry
+
+STEPS = 32
+RUN = fixed_epochs(STEPS, epochs=figure.EPOCHS)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Data:
+    return figure.data(64, size=4)
+
+
+def draws(name: str, size: int, rng: np.random.Generator) -> Array:
+    """Independent noise in the order of the mechanism's draws."""
+    return rng.standard_normal((figure.VARIANTS[name].make(RUN).draws, size))
+
+
+@pytest.mark.parametrize("name", figure.VARIANTS)
+def test_streams_make_the_noise_of_their_mechanism(name: str) -> None:
+    variant = figure.VARIANTS[name]
+    mechanism = variant.make(RUN)
+    made = np.array(list(islice(variant.stream(mechanism, 3, np.random.default_rng(1)), STEPS)))
+    np.testing.assert_allclose(made, mechanism.correlate(draws(name, 3, np.random.default_rng(1))), atol=1e-9)
+    assert np.abs(made - mechanism.correlate(draws(name, 3, np.random.default_rng(2)))).max() > 0.1
+
+
+def test_a_stream_of_another_mechanism_is_told_apart() -> None:
+    """The plain tree has the same draws as the online one, and other noise."""
+    plain = BinaryTree(STEPS).correlate(draws("Honaker/TreeAgg", 3, np.random.default_rng(1)))
+    online = figure.VARIANTS["Honaker/TreeAgg"]
+    made = np.array(list(online.stream(online.make(RUN), 3, np.random.default_rng(1))))
+    assert np.abs(made - plain).max() > 0.1
+
+
+def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
+    check_entry(figure.FIGURE, drawn)
+    assert "table3" in COMPANIONS
+    assert all((s.y > 0).all() for s in drawn if s.kind == "measured")
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("DP-SGD", 11.401754251),
+        ("Optimal CC", 5.713612570),
+        ("nu-DP-FTRL", 5.078343208),
+        ("FFT", 5.858798144),
+        ("Full Honaker", 6.312473933),
+        ("Multi-Epoch (ME)", 4.407853385),
+        ("buffers", 4.916838302),
+        ("best banded Toeplitz", 4.700108746),
+    ],
+)
+def test_errors_are_those_known_for_four_epochs_of_16_steps(drawn: Data, name: str, error: float) -> None:
+    (found,) = (s.y[0] for s in drawn if (s.panel, s.method) == ("error", name))
+    assert found == pytest.approx(error, rel=1e-6)
+
+
+def test_memory_is_what_streams_keep(drawn: Data) -> None:
+    """A stream of all draws holds 64 arrays at least; buffers and trees hold a few (small ones count objects, too)."""
+    mechanism = figure.VARIANTS["buffers"].make(fixed_epochs(256, epochs=4))
+    kept = figure.measured(figure.VARIANTS["buffers"], fixed_epochs(256, epochs=4), 10_000)["memory"]
+    assert mechanism.memory <= kept <= mechanism.memory + 4
+    found = {s.method: s.y[0] for s in drawn if s.panel == "memory"}
+    assert found["nu-DP-FTRL"] >= 64
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(1.26e-5, "13 us"), (2.0, "2.0 s"), (123.4, "123 s"), (0.0456, "46 ms"), (2.5e-6, "2.5 us"), (1e-9, "0.0 us")],
+)
+def test_durations_have_a_unit(seconds: float, shown: str) -> None:
+    assert figure.duration(seconds) == shown
+
+
+def test_no_cell_overlaps_another_or_leaves_the_page(drawn: Data) -> None:
+    with rc_context(fname=STYLE):
+        drawing = figure.draw(drawn)
+        drawing.draw_without_rendering()
+    texts = [text for text in drawing.axes[0].texts if text.get_text()]
+    assert len(texts) == 4 + 8 + sum(sum(cell != "" for cell in row) for row in figure.table(drawn))
+    boxes = [text.get_window_extent() for text in texts]
+    for (one, a), (other, b) in combinations(zip(texts, boxes, strict=True), 2):
+        assert not a.overlaps(b), (one.get_text(), other.get_text())
+    page = drawing.bbox
+    assert all(page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1 for box in boxes)
