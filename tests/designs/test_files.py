@@ -52,7 +52,7 @@ values = st.text() | st.booleans() | st.integers() | st.floats(allow_nan=False, 
     st.lists(st.text(), max_size=2),
     st.dictionaries(st.text(), values, max_size=4),
 )
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_what_is_loaded_is_what_was_saved(
     tmp_path_factory: pytest.TempPathFactory,
     noise: ToeplitzNoise,
