@@ -141,7 +141,8 @@ def unclipped_clip_norm(
     run = FiniteRun(problem, steps, failure_probability, initial_offset, rho)
     p, chains = run.failure_probability, checks.integer("chains", chains, 1)
     alpha = 1 - checks.real("confidence", confidence, "(0, 1)")
-    few, many = int(binom.ppf(alpha, chains, p)), int(binom.isf(alpha, chains, p)) + 1
+    few = int(binom.ppf(alpha, chains, p))
+    many = int(binom.isf(alpha, chains, p)) + 1
     few -= int(binom.cdf(few, chains, p) > alpha)  # P(X <= few) <= α and P(X >= many) <= α for X ~ Bin(chains, p)
     if few < 0:
         least = math.ceil(math.log(alpha) / math.log1p(-p))
@@ -203,11 +204,13 @@ def clipping_study(
             noise, steps, horizon=steps, rho=rho, clip_norm=g, initial_offset=run.initial_offset
         )[-1]
     column = limits[:, np.newaxis]
-    clipped, last = np.zeros((limits.size, chains)), np.empty(0)
+    clipped = np.zeros((limits.size, chains))
+    last = np.empty(0)
     for norms, phi in _runs(run, noise, chains, rng, np.ones_like(column), column, column):
         clipped += np.abs(norms) > column
         last = phi
-    losses, free = np.square(last).sum(axis=2) / 2, clipped == 0
+    losses = np.square(last).sum(axis=2) / 2
+    free = clipped == 0
     return ClippingStudy(
         limits,
         (clipped / steps).mean(axis=1),

@@ -92,9 +92,11 @@ def _cascade(values, states, gains, poles):  # type: ignore[no-untyped-def]
     for first in range(0, values.size, _BLOCK):
         last = min(first + _BLOCK, values.size)
         for i in range(poles.size):
-            gain, pole = gains[i], poles[i]
+            gain = gains[i]
+            pole = poles[i]
             for j in range(first, last):
-                x, u = values[j], states[i, j]
+                x = values[j]
+                u = states[i, j]
                 values[j] = x + gain * u
                 states[i, j] = u + (x - pole * u)
 
@@ -107,7 +109,8 @@ def _convolve(ring, newest, coefficients, values):  # type: ignore[no-untyped-de
         last = min(first + _BLOCK, values.size)
         values[first:last] = 0.0
         for age in range(rows):
-            beta, row = coefficients[age], (newest + age) % rows
+            beta = coefficients[age]
+            row = (newest + age) % rows
             for j in range(first, last):
                 values[j] += beta * ring[row, j]
 
@@ -118,7 +121,8 @@ def _substitute(ring, step, entries, values):  # type: ignore[no-untyped-def]
     for first in range(0, values.size, _BLOCK):
         last = min(first + _BLOCK, values.size)
         for age in range(1, entries.size):
-            entry, row = entries[age], (step - age) % len(ring)
+            entry = entries[age]
+            row = (step - age) % len(ring)
             for j in range(first, last):
                 values[j] -= entry * ring[row, j]
         for j in range(first, last):
@@ -589,7 +593,8 @@ class NoiseStream(Iterator[NDArray[Any]]):
         if stream.steps is not None and stream.position > stream.steps:
             raise ValueError(f"position must lie in [0, steps] = [0, {stream.steps}], got {stream.position}")
         if not isinstance(stream._engine, _Transform):
-            memory, expected = np.array(state["memory"], dtype=np.float64), stream._engine.memory
+            memory = np.array(state["memory"], dtype=np.float64)
+            expected = stream._engine.memory
             if memory.size != expected.size:
                 raise ValueError(f"memory must have shape {expected.shape}, got {memory.shape}")
             stream._engine.memory = memory.reshape(expected.shape)

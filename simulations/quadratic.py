@@ -322,7 +322,8 @@ def relaxation_rate(problem: QuadraticProblem) -> float:
     """
     x = problem.rates
     own = x * (2 - (np.asarray(problem.kurtosis) - 1) * x)
-    total, slowest = float((x * x).sum()), int(own.argmin())
+    total = float((x * x).sum())
+    slowest = int(own.argmin())
     weights, gaps = x * x / total, (own - own[slowest]) / total
 
     def excess(s: float) -> float:
@@ -350,7 +351,8 @@ def _engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> _Engine:
 
     (At rates below the gaps of the noise they are less precise than the tolerance.)
     """
-    rational, rates = noise, problem.rates[problem.rates < 2]
+    rational = noise
+    rates = problem.rates[problem.rates < 2]
     for tolerance in () if isinstance(noise, PoleNoise) else (_APPROXIMATION, 1e-2 * _APPROXIMATION, 1e-12):
         rational = _rational(noise, tolerance)
         errors = rational.averaged_variance(rates) / noise.averaged_variance(rates) - 1
@@ -578,7 +580,8 @@ def _refuse_unstable(problem: QuadraticProblem, moments: InputMoments) -> None:
 
 def _linear_errors(problem: QuadraticProblem, noise: ToeplitzNoise, variance: float) -> tuple[float, float]:
     """q_0 and q_1, the stationary ‖φ⁰‖² and ‖φ¹‖²."""
-    x, k = problem.rates, np.asarray(problem.kurtosis)
+    x = problem.rates
+    k = np.asarray(problem.kurtosis)
     first = problem.learning_rate * problem.drive(noise, variance) / (2 - x)
     second = x * ((k - 2) * first + first.sum()) / (2 - x)
     return float(first.sum()), float(second.sum())

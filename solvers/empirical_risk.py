@@ -31,7 +31,8 @@ def empirical_risk_minimiser(task: Task) -> tuple[Array, float]:
         mean = task.features.mean(axis=0)
         x = task.regulariser.prox(mean, 1.0)
     elif task.loss.name == "ridge" and name in ("none", "ridge"):
-        a, n = task.features, len(task.features)
+        a = task.features
+        n = len(task.features)
         strength = task.regulariser.strong_convexity
         normal = 2 / n * a.T @ a + strength * np.eye(a.shape[1])
         x = np.asarray(np.linalg.lstsq(normal, 2 / n * a.T @ task.targets, rcond=None)[0], dtype=np.float64)
@@ -55,7 +56,8 @@ def _accelerated(task: Task) -> Array:
     for _ in range(_STEPS):
         new = task.regulariser.prox(y - step * _gradient(task, y), step)
         if (y - new) @ (new - x) > 0:
-            t, y = 1.0, x
+            t = 1.0
+            y = x
             continue
         if np.abs(new - x).max() <= 1e-13 * max(1.0, np.abs(new).max()) and t > 1:
             return new
@@ -77,7 +79,8 @@ def _newton(task: Task, x: Array) -> Array:
         return x
     strength = task.regulariser.strength if task.regulariser.name == "lasso" else 0.0
     support = x != 0 if strength else np.ones(x.size, dtype=bool)
-    signs, a = np.sign(x[support]), task.features[:, support]
+    signs = np.sign(x[support])
+    a = task.features[:, support]
     for _ in range(_NEWTON_STEPS):
         gradient = _gradient(task, x)[support] + strength * signs
         weights = _curvatures(task.loss, task.features @ x)

@@ -67,7 +67,7 @@ def best_learning_rate(
 
 
 def _stationary_point(a: float, b: float, c: float) -> float:
-    """Of a/η + bη + cη² on η > 0: the root of 2cη³ + bη² = a, by Newton's method from above."""
+    """The minimiser of a/η + bη + cη² on η > 0: the root of 2cη³ + bη² = a, by Newton's method from above."""
     eta = a ** (1 / 3) / (2 * c) ** (1 / 3)
     for _ in range(200):
         step = ((2 * c * eta + b) * eta * eta - a) / ((6 * c * eta + 2 * b) * eta)

@@ -142,8 +142,10 @@ def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
     gram = matrix.T @ matrix
     patterns = list(participation.patterns())
     totals = np.array([np.abs(gram[np.ix_(pattern, pattern)]).sum() for pattern in patterns])
-    value, upper = -math.inf, 0.0
-    worst, gradients = patterns[0], np.ones((patterns[0].size, 1))
+    value = -math.inf
+    upper = 0.0
+    worst = patterns[0]
+    gradients = np.ones((patterns[0].size, 1))
     for index in np.argsort(-totals, kind="stable"):
         if totals[index] <= value:
             upper = max(upper, float(totals[index]))
@@ -151,7 +153,9 @@ def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
         attained, bound, rows = worst_gradients(gram[np.ix_(patterns[index], patterns[index])])
         upper = max(upper, bound)
         if attained > value:
-            value, worst, gradients = attained, patterns[index], rows
+            value = attained
+            worst = patterns[index]
+            gradients = rows
     rounding = participation.count * (matrix.shape[0] + 2 * participation.count + 64) * _UNIT
     return WorstCase(
         value=math.sqrt(max(value, 0.0)),

@@ -202,7 +202,8 @@ def draw(data: Data) -> Figure:
     for s in simulated:
         _draw_simulated(panels[s.panel], rows[1, list(PANELS).index(s.panel)], s)
     for tag, (panel, eta) in zip("ab", PANELS.items(), strict=True):
-        axes, first = panels[panel], crossing(data, panel)
+        axes = panels[panel]
+        first = crossing(data, panel)
         axes.set(title=rf"({tag})  $\eta = {eta:g}$")
         axes.axvline(first, color="0.4", linewidth=0.7, linestyle=":")
         axes.text(first * 1.12, 3e-3, rf"$\nu$-Noisy-FTRL ahead from $t = {first:g}$", color="0.25")

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DIMENSION, EXPONENT, LEARNING_RATE = 128, 1.0, 0.02
+DIMENSION = 128
+EXPONENT = 1.0
+LEARNING_RATE = 0.02
 
 SGD, FTRL, OPTIMUM = "Noisy-SGD", "nu-Noisy-FTRL", "optimum"
 
@@ -122,7 +124,8 @@ ESTIMATORS = ("plain", "delta")
 CHAINS = 8
 #: Recorded steps a chain: so many relaxation times, of which the errors of Noisy-SGD need more, and never fewer than
 #: so many steps divided by d.
-RELAXATIONS, LEAST_STEPS = {SGD: 80, FTRL: 40}, 4_000_000
+RELAXATIONS = {SGD: 80, FTRL: 40}
+LEAST_STEPS = 4_000_000
 
 
 def simulate(run: SimulationRun) -> Simulated:

@@ -104,7 +104,8 @@ def report(data: Data) -> str:
     for kappa in CONDITION_NUMBERS:
         name = f"kappa = {kappa:g}"
         s = curves["lags", name, "cone program"]
-        slow, quick = curves["time", name, "cone program"].y[-1], curves["time", name, "fast"].y[-1]
+        slow = curves["time", name, "cone program"].y[-1]
+        quick = curves["time", name, "fast"].y[-1]
         times = f"{slow:.2f} s, {slow / quick:.0f} times the fast solver"
         lines.append(f"  {name:<14} lags {s.x[-1]:g}: excess {s.y[-1]:.2e}, {times}")
     table = "\n".join(lines)

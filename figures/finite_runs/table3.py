@@ -115,7 +115,8 @@ def tree_stream(mechanism: Mechanism, size: int, rng: np.random.Generator) -> It
     kept: list[Array] = []
     released = np.zeros(size)
     for last in range(mechanism.steps):
-        noise, variance = rng.standard_normal(size), 1.0
+        noise = rng.standard_normal(size)
+        variance = 1.0
         merges = (~last & (last + 1)).bit_length() - 1  # intervals of more than one step that end here
         for _ in range(merges):
             variance = 2 * variance / (1 + 2 * variance)

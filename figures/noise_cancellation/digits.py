@@ -87,7 +87,8 @@ def data(
 ) -> Data:
     """Mean test accuracies and their standard errors."""
     images = digits(machines)
-    tuning, seeds = (1000, 1001), tuple(range(repetitions))
+    tuning = (1000, 1001)
+    seeds = tuple(range(repetitions))
     series = []
     for algorithm in LOOKS:
         for panel, x, cases in (

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FAMILY = LossClass(1.0, 1.0, 1.0)
-MACHINES, PARTICIPANTS, ROUNDS, RHO = 100, 20, 400, 0.5
+MACHINES = 100
+PARTICIPANTS = 20
+ROUNDS = 400
+RHO = 0.5
 HORIZON = 1000  #: rounds of panel (c)
 LOOKS: dict[str, dict[str, Any]] = {
     "published": {"color": "C0", "linestyle": "-"},

@@ -19,7 +19,9 @@ from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SAMPLES, DIMENSION, SCALE = 10, 50, 0.4
+SAMPLES = 10
+DIMENSION = 50
+SCALE = 0.4
 
 
 def exact_excess_risk(epochs: int) -> float:

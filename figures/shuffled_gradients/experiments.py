@@ -128,7 +128,8 @@ def draw(data: Data) -> Figure:
                 mean = curves[panel(name, epsilon), algorithm, "mean"]
                 std = curves[panel(name, epsilon), algorithm, "standard deviation"]
                 axes.semilogy(mean.x, mean.y, label=algorithm, linewidth=1.2, **look)
-                low, high = np.maximum(mean.y - std.y, mean.y / 10), mean.y + std.y
+                low = np.maximum(mean.y - std.y, mean.y / 10)
+                high = mean.y + std.y
                 axes.fill_between(mean.x, low, high, color=look["color"], alpha=0.18, linewidth=0)
                 least = min(least, float(mean.y.min()))
             axes.set_title(rf"{name}, $\epsilon = {epsilon:g}$", fontsize=7)

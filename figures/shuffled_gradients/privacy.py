@@ -22,7 +22,9 @@ from corrnoise.theory.shuffled_gradients.schedules import Order, dp_shuffled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SAMPLES, EPOCHS, DELTA = 1000, 50, 1e-6
+SAMPLES = 1000
+EPOCHS = 50
+DELTA = 1e-6
 SHORT = 10  #: samples of panel (b)
 LEARNING_RATES = (1e-3, 0.1)  #: of panel (b), for losses with smoothness 1
 

@@ -118,7 +118,8 @@ def largest_norms(run: FiniteRun, noise: ToeplitzNoise, seed: int, clip_norm: fl
     """max over t < T of ‖θ_t − θ*‖² and of ‖g_t‖², shape (400,) each, of Noisy-FTRL with Gaussian inputs."""
     rng = np.random.default_rng(seed)
     problem = run.problem
-    (runs, d) = (400, run.problem.eigenvalues.size)
+    runs = 400
+    d = run.problem.eigenvalues.size
     theta = np.zeros((runs, d)) + run.initial_offset
     largest = np.zeros((2, runs))
     deviation = noise_variance(noise, run.rho, clip_norm) ** 0.5

@@ -60,7 +60,8 @@ def theorem_e1_multiplier(slopes: Array, points: Array, lag: int, sign: float = 
 
     F' = θ₊ − 0.01 θ₋ on θ = 1, −10, 1, −10: the sum over the four points is −19.6 with plus, +19.6 with minus.
     """
-    mu, smooth = min(slopes.min(), 0.01), max(slopes.max(), 1.0)
+    mu = min(slopes.min(), 0.01)
+    smooth = max(slopes.max(), 1.0)
     gradient = np.where(points > 0, slopes[0], slopes[1]) * points
     p, q = gradient - mu * points, smooth * points - gradient
     return -float(p @ q) - 1e-9, float(p @ (sign * weight * np.roll(q, lag)))
@@ -262,7 +263,8 @@ def theorem_31_cone(
     """A cone of dimension 4: ‖(2X₁, 2X₂, u − v)‖ <= u + v, tight at the least ψ, with v = δξ + 2 Re Λ (η plays no role)."""
     a, b = np.array([level]), np.array([level * slope])
     cone = condition_at(step, condition, omega)
-    u, xi = cone.slack(a, b), cone.gain(a, b)
+    u = cone.slack(a, b)
+    xi = cone.gain(a, b)
     if not u > 0:
         return math.nan, math.nan
     v = cone.width * xi + 2 * a

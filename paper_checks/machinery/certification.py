@@ -65,7 +65,8 @@ def monotone(
                 return function(*arguments)
             low, high = [], []
             for argument, sign, limits in zip(arguments, signs, within or [None] * len(signs), strict=True):
-                bottom, top = arb(argument).lower(), arb(argument).upper()
+                bottom = arb(argument).lower()
+                top = arb(argument).upper()
                 if limits is not None:
                     bottom, top = bottom.max(arb(limits[0])), top.min(arb(limits[1]))
                 low.append(bottom if sign > 0 else top)

@@ -50,7 +50,8 @@ def lemma_a2(scales: Array, drift: float = 0.0) -> Sides:
     """By enumeration of four signs, each with a scale that depends on the signs before it."""
     sums, squares = [], []
     for signs in product((-1, 1), repeat=4):
-        node, terms = 0, []
+        node = 0
+        terms = []
         for sign in signs:
             terms.append((sign + drift) * scales[node])
             node = 2 * node + (1 if sign < 0 else 2)
@@ -76,7 +77,8 @@ def lemma_a2(scales: Array, drift: float = 0.0) -> Sides:
 )
 def lemma_a5(start: float, gradients: Array, rate: float, x: float, factor: float = 1.0) -> Sides:
     r"""K = [0, 1].  $w_1 = 10$, $\tilde{q} = 0$, η = 1: 0 at most −40, as printed.  The algorithms start in K."""
-    w, total = start, 0.0
+    w = start
+    total = 0.0
     for q in gradients:
         new = min(max(w - rate * q, 0.0), 1.0)
         total += q * (new - x) + (w - new) ** 2 / (2 * rate)
@@ -202,8 +204,10 @@ def theorem_52_bound(
 
 def trusted_run(run: FederatedRun, start: float, share: float) -> float:
     """Exact E f(x_T) of Algorithm 2 on K = [−D/2, D/2], f = h x²/2, h = ``share`` L, noise ±σ; nan if K may be left."""
-    t_max, h = run.rounds, share * run.family.smoothness
-    eta, std = run.trusted_upper_bound().learning_rate, run.trusted_std()
+    t_max = run.rounds
+    h = share * run.family.smoothness
+    eta = run.trusted_upper_bound().learning_rate
+    std = run.trusted_std()
     # Linear in (start, noise of each round): rows are w and x.
     w, x = np.zeros(t_max + 1), np.zeros(t_max + 1)
     w[0] = x[0] = start

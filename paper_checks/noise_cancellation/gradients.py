@@ -28,7 +28,8 @@ FAMILIES = {"lipschitz": log_scale(1e-2, 1e2), "smoothness": log_scale(1e-2, 1e2
 def variances(gradients: Array, factor: float = 1.0) -> Sides:
     """Two machines of three examples, G = 1.  The two together are at most $G^2$, at every point."""
     machines = gradients.reshape(2, 3)
-    within, between = machines.var(axis=1).mean(), machines.mean(axis=1).var()
+    within = machines.var(axis=1).mean()
+    between = machines.mean(axis=1).var()
     return within + between, float(factor)
 
 
@@ -93,7 +94,10 @@ def path(steps: Array) -> tuple[Array, Array]:
 )
 def equation_10(now: Array, then: Array, shift: int = 0) -> Sides:
     """For any gradients at x_t and x_{t−1}."""
-    d, q, momentum, sums = 0.0, 0.0, [], []
+    d = 0.0
+    q = 0.0
+    momentum = []
+    sums = []
     for t in range(1, now.size + 1):
         beta = 1 - (t - 1) / (t + shift)
         d = now[t - 1] + (1 - beta) * (d - then[t - 1])
@@ -123,7 +127,8 @@ def lemma_42_norm(lipschitz: float, smoothness: float, diameter: float, rounds: 
 
 def affine_case(slopes: Array, offsets: Array, steps: Array, participants: int) -> tuple[Array, float, float]:
     """Var s_τ of gradients h x + b of 3 machines of 2 examples on [0, 1], and σ̃, ξ̃."""
-    h, b = slopes.reshape(3, 2), offsets.reshape(3, 2)
+    h = slopes.reshape(3, 2)
+    b = offsets.reshape(3, 2)
     _, x = path(steps)
     t = np.arange(1, steps.size + 1)
     before = np.concatenate([[0.0], x[:-1]])

@@ -71,9 +71,12 @@ def alternative_2_regret(rounds: int, probability: float, factor: float = 1.0) -
 )
 def lemma_41(noise: Array, schedule: int, corrections: Array, kept: float = 1.0) -> Sides:
     """Three machines, two of them in each of four rounds, every schedule."""
-    y, s = noise.reshape(4, 3), corrections.reshape(4, 3)
+    y = noise.reshape(4, 3)
+    s = corrections.reshape(4, 3)
     absent = [schedule // 3**t % 3 for t in range(4)]
-    last, estimate, exact = np.zeros(3), 0.0, 0.0
+    last = np.zeros(3)
+    estimate = 0.0
+    exact = 0.0
     for t in range(4):
         for i in range(3):
             if i != absent[t]:
@@ -139,7 +142,8 @@ def theorem_52_first_step(machines: int, rounds: int, independent: bool = False,
     With noise ±1 and K = [−10, 10] this is exact on a compact set; zero mean and independence is all that is used.
     """
     exact, printed = enumerated_products(machines, rounds)
-    p, s = 1 / machines, np.arange(1, rounds + 1)
+    p = 1 / machines
+    s = np.arange(1, rounds + 1)
     closed = float((p * (1 - p) ** (rounds - s) * (rounds - s + 1)).sum())
     return exact, (printed if independent else closed) * (1 + moved)
 

@@ -72,7 +72,8 @@ def lemma_g5_displacement(curvatures: Array, distance: float, factor: float | No
     """n = 10 losses x²/2, |z − x*| = 1: 100 > 5.  In the same bound n² σ_any must be its square n² σ_any², and the start
     of the epoch must lie in B.  By Lemma D.4 for F.
     """
-    n, mean = curvatures.size, float(curvatures.mean())
+    n = curvatures.size
+    mean = float(curvatures.mean())
     constant = n if factor is None else 2 * n**2 * float(factor)
     return (curvatures.sum() * distance) ** 2, constant * mean * mean * distance**2 / 2
 
@@ -99,7 +100,9 @@ def lemma_g6(smoothness: float, share: float, one: float = 1.0) -> Sides:
 
 def _l1_run(epochs: int, sigma: float) -> ConvergenceConstants:
     """n = 10 losses ‖x‖²/2, d = 50, η = 0.4/K, as λ → 0, with B at most std · sqrt(2 log 2d)."""
-    n, d, eta = 10, 50, 0.4 / epochs
+    n = 10
+    d = 50
+    eta = 0.4 / epochs
     size = sigma * math.sqrt(2 * math.log(2 * d) * noise_variance(n, epochs, eta, 1.0))
     return ConvergenceConstants(
         samples=n,
@@ -349,7 +352,8 @@ def theorem_g7_with_public_records(
     dissimilarity: float = 1.0,
 ) -> Sides:
     """Mean estimation in [−B, B] with the same schedule in every epoch; risk by quadrature, error below 1 %."""
-    n, count = private.size, 0 if kind == "public first" else 1 + int(part * (private.size - 2))
+    n = private.size
+    count = 0 if kind == "public first" else 1 + int(part * (private.size - 2))
     schedule = interleaved(n, epochs=epochs, private_per_epoch=count)
     ball = Regulariser("ball", strength)
     best, constants = public_constants(private, public, ball, schedule, share, sigma)

@@ -68,7 +68,8 @@ def proposition_c4(rho: float, order: float, delta: float, share: float = 1.0) -
 )
 def proposition_c5(order: float, means: Array, variance: float) -> Sides:
     """An equality for independent Gaussian mechanisms."""
-    spread, zero = np.diag([variance, 1.0]), np.zeros(2)
+    spread = np.diag([variance, 1.0])
+    zero = np.zeros(2)
     parts = [
         gaussian_renyi_divergence(order, [m], [[v]], [0.0], [[v]]) for m, v in zip(means, np.diag(spread), strict=True)
     ]
@@ -324,6 +325,7 @@ def lemma_f2(
 )
 def table_4(epsilon: float, delta: float, one: float = 1.0) -> Sides:
     """σ calibrated for ε = 10, δ = 1e-6 gives ε = 10.616 at the printed order."""
-    log, rho = math.log(1 / delta), published_rho(epsilon, delta)
+    log = math.log(1 / delta)
+    rho = published_rho(epsilon, delta)
     order = one + math.sqrt(log / rho)
     return (rho * order + log / (order - 1) if order > 1 else math.inf), epsilon

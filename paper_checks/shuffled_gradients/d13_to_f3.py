@@ -49,7 +49,8 @@ def exact_and_run(
     curvatures: Array, optima: Array, convexity: float, noise: Array, share: float, start: float
 ) -> tuple[float, ConvergenceConstants]:
     """The exact excess risk of losses a (x − b)²/2 with ψ = (μ/2) x², η = ``share`` of its limit, and the run."""
-    n, epochs = curvatures.size, noise.size
+    n = curvatures.size
+    epochs = noise.size
     total = curvatures.mean() + convexity
     best = float((curvatures * optima).mean() / total)
     deviation = math.sqrt(np.mean((curvatures * (best - optima)) ** 2))
@@ -85,7 +86,8 @@ _CORRECTED = r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(
 
 def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
     """The exact excess risk of losses L ‖x‖²/2 with ψ = (μ/2) ‖x‖² and x_1 = x* = 0, which is all due to the noise."""
-    smoothness, sigma = np.asarray(run.smoothness).item(), np.asarray(run.noise).item()
+    smoothness = np.asarray(run.smoothness).item()
+    sigma = np.asarray(run.noise).item()
     variance = sigma**2 * noise_variance(run.samples, run.epochs, run.learning_rate, smoothness, ridge=ridge)
     return run.dimension / 2 * (smoothness + ridge) * variance
 
@@ -157,7 +159,8 @@ def theorem_d14(printed: bool = False, factor: float = 1.0, **case: Any) -> Side
 )
 def lemma_d13(smoothness: float, epochs: int, printed: bool = False, factor: float = 1.0) -> Sides:
     """For x_1 = x* = 0, where only the feedback of B_F and the noise remain, n = 100, η = 0.01, ψ = x²/2, σ = 1."""
-    n, eta = 100, 0.01
+    n = 100
+    eta = 0.01
     runs = [
         ConvergenceConstants(
             samples=n,
@@ -458,7 +461,8 @@ def _mean_estimation(
     private: Array, public: Array, regulariser: Regulariser, schedule: Schedule, rate: float, order: Order = "given"
 ) -> tuple[Task, ShuffledGradients, Array]:
     """Mean estimation in one dimension, a run of it, and its minimiser."""
-    rows, others = private[:, np.newaxis], public[:, np.newaxis]
+    rows = private[:, np.newaxis]
+    others = public[:, np.newaxis]
     task = Task(Loss("mean"), regulariser, rows, np.zeros(private.size), others, np.zeros(public.size))
     run = ShuffledGradients(
         samples=schedule.samples,
@@ -562,7 +566,8 @@ def dissimilarity_terms(
     private: Array, public: Array, kept: int, convexity: float, lasting: float = 1.0, vanishing: float = 1.0
 ) -> Sides:
     """Mean estimation, a fresh permutation, η = 1: C_i² is the mean over all 24 permutations."""
-    schedule, n = interleaved(4, epochs=1, private_per_epoch=kept), 4
+    schedule = interleaved(4, epochs=1, private_per_epoch=kept)
+    n = 4
     task, run, best = _mean_estimation(private, public, Regulariser("ridge", convexity), schedule, 1.0, "reshuffled")
     _, found = convergence_constants(task, run, best, noise_std=0.0, radius=1.0).epoch_terms()
     sums = [np.cumsum(private[list(order[kept:])] - public[: n - kept]) for order in permutations(range(n))]

@@ -109,7 +109,9 @@ class Epoch:
         """5 η² L* (1/n) Σ_{n_d < i < n} |…|²; ``literal``: with the index f̃_i inside the sum over j < i."""
         terms = self.dissimilarities(self.point)[:-1]
         if literal:
-            z, rest, count = self.point, slice(self.private, self.n), self.n - self.private
+            z = self.point
+            rest = slice(self.private, self.n)
+            count = self.n - self.private
             private = np.cumsum(self.curvatures[rest] * (z - self.optima[rest]))[:-1]
             public = self.public_curvatures[:count] * (z - self.public_optima[:count])
             terms = np.arange(1, count) * public[1:] - private
@@ -333,7 +335,7 @@ QUADRATIC = {"curvatures": vector(log_scale(1e-3, 1), 5), "share": log_scale(1e-
     mutants=[{"sign": -1.0}],
 )
 def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign: float = 1.0) -> Sides:
-    """Of no use: under the rule of the theorem the left side is negative, and it needs the opposite sign.
+    """It is of no use: under the rule of the theorem the left side is negative, and it needs the opposite sign.
 
     n = 4 losses x²/2, η = 10: 1640 d σ² > 400 d σ².
     """
@@ -457,7 +459,8 @@ def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = 
 )
 def lemma_d12_drift(curvatures: Array, share: float, factor: float = 1.0) -> Sides:
     """5 η² (1/n) Σ L_i (i − 1) d σ², by Lemma D.11, against what the bound has beside η d σ²."""
-    n, eta = curvatures.size, share / (curvatures.size * math.sqrt(10 * curvatures.mean() * curvatures.max()))
+    n = curvatures.size
+    eta = share / (curvatures.size * math.sqrt(10 * curvatures.mean() * curvatures.max()))
     constants = ConvergenceConstants(
         samples=n,
         epochs=1,

@@ -110,7 +110,8 @@ def _folded(mean: float, deviation: float) -> float:
 )
 def part_and_full(private: Array, public: Array, kept: int, factor: float = 1.0) -> Sides:
     """Mean estimation with D = P = {0, 1}, n_d = 1: the part is 1, the full dissimilarity 0."""
-    rows, others = private[:, np.newaxis], public[:, np.newaxis]
+    rows = private[:, np.newaxis]
+    others = public[:, np.newaxis]
     part, _ = worst_order_dissimilarity_bounds(rows, others[: private.size - kept])
     full, _ = worst_order_dissimilarity_bounds(rows, others)
     return part, factor * full
@@ -127,12 +128,13 @@ def part_and_full(private: Array, public: Array, kept: int, factor: float = 1.0)
     mutants=[{"shift": 1}],
 )
 def interleaving(samples: int, epochs: int, part: float, shift: int = 0) -> Sides:
-    """Of composed epochs.  Over the whole run DP-ShuffleG is amplified too: n = 1000, n_d = 500, K = 50 has 1/20.6.
+    """It holds for composed epochs.  Over the whole run DP-ShuffleG is amplified too: n = 1000, n_d = 500, K = 50 has 1/20.6.
 
     One draw of noise at the end of an epoch spends what n draws do and needs no public records.
     """
     count = 1 + int(part * (samples - 1))
-    mixed, private = interleaved(samples, epochs=epochs, private_per_epoch=count), dp_shuffled(samples, epochs=epochs)
+    mixed = interleaved(samples, epochs=epochs, private_per_epoch=count)
+    private = dp_shuffled(samples, epochs=epochs)
     ratio = epoch_amplification_sums(mixed).max() / epoch_amplification_sums(private).max()
     return ratio, 1 / (samples + 1 + shift - count)
 
@@ -322,9 +324,13 @@ def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, di
 
     Private records are all alike at ``distance`` from 0, public ones ``shift`` further on at a right angle.
     """
-    n, spread = schedule.samples, 100.0 * (_multiplier(schedule, epsilon) ** 2 if schedule.private.any() else 0.0)
-    here, aside, variance = np.full(GRID.size, -distance), np.zeros(GRID.size), np.zeros(GRID.size)
-    keep, fresh = np.log1p(-GRID), {}
+    n = schedule.samples
+    spread = 100.0 * (_multiplier(schedule, epsilon) ** 2 if schedule.private.any() else 0.0)
+    here = np.full(GRID.size, -distance)
+    aside = np.zeros(GRID.size)
+    variance = np.zeros(GRID.size)
+    keep = np.log1p(-GRID)
+    fresh = {}
     for count in np.unique(schedule.private).tolist():
         later = n - 1 - np.nonzero(schedule.noisy_steps(count))[0]
         fresh[count] = np.square(GRID) * np.exp(2 * later[:, np.newaxis] * keep).sum(axis=0)
@@ -352,7 +358,10 @@ def figure_2(distance: float, shift: float, little: float, placement: Placement 
     of public records alone in few (none for ε = 1); with noise at the end private records alone are ahead of it in all but
     one.
     """
-    n, epochs, epsilon, d = 1000, 50, 5.0, 784
+    n = 1000
+    epochs = 50
+    epsilon = 5.0
+    d = 784
     mixed, end = (
         interleaved(n, epochs=epochs, private_per_epoch=n // 2),
         dp_shuffled(n, epochs=epochs, placement=placement),

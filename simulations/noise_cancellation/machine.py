@@ -221,7 +221,8 @@ class Machine:
     def _correction(self, request: Request) -> tuple[Array, MachineState]:
         """What the machine would send without noise, guarded, from its next example, and the state without noise."""
         state, protocol = self.state, self.protocol
-        a, y = self._features[state.used], float(self._targets[state.used])
+        a = self._features[state.used]
+        y = float(self._targets[state.used])
         gradient = protocol.loss.gradient
         if protocol.algorithm == "gradients":
             return protocol.guarded(gradient(request.current, a, y), request), state
@@ -242,7 +243,8 @@ class Machine:
     def _noise(self, state: MachineState) -> tuple[Array, MachineState]:
         """The noise of the next message and the state after it."""
         k = state.participations + 1
-        protocol, noise = self.protocol, self.protocol.noise
+        protocol = self.protocol
+        noise = self.protocol.noise
         after = replace(state, participations=k)
         if protocol.std == 0.0 or protocol.algorithm == "trusted":
             return np.zeros(protocol.loss.dimension), after

@@ -84,7 +84,8 @@ def _no_targets(private: Array, public: Array) -> Split:
 
 def _digits() -> Split:
     digits = _sklearn("datasets").load_digits()
-    images, labels = digits.images / 16, digits.target
+    images = digits.images / 16
+    labels = digits.target
     private = images[labels == 6][:180].reshape(180, -1)
     public = images[labels == 9][:180, ::-1, ::-1].reshape(180, -1)
     return _no_targets(private, public)
@@ -93,7 +94,8 @@ def _digits() -> Split:
 def _diabetes() -> tuple[Array, Array, Array]:
     """Standardised features without sex, standardised responses, and sex."""
     data = _sklearn("datasets").load_diabetes()
-    features, sex = np.delete(data.data, 1, axis=1), data.data[:, 1]
+    features = np.delete(data.data, 1, axis=1)
+    sex = data.data[:, 1]
     return _standardised(features), _standardised(data.target[:, np.newaxis])[:, 0], sex
 
 
@@ -106,7 +108,8 @@ def _diabetes_by_sex() -> Split:
 def _halves(features: Array, targets: Array, most: int, rotation: float) -> Split:
     """Two random halves of at most ``most`` records, the features of the second turned by I + rotation N(0, 1)."""
     rng = np.random.default_rng(0)
-    order, half = rng.permutation(len(features)), min(len(features) // 2, most)
+    order = rng.permutation(len(features))
+    half = min(len(features) // 2, most)
     private, public = order[:half], order[half : 2 * half]
     turn = np.eye(features.shape[1]) + rotation * rng.standard_normal((features.shape[1],) * 2)
     return features[private], targets[private], features[public] @ turn, targets[public]
@@ -119,8 +122,10 @@ def _diabetes_rotated(rotation: float) -> Split:
 
 def _breast_cancer() -> Split:
     data = _sklearn("datasets").load_breast_cancer()
-    features, labels = _standardised(data.data), np.where(data.target == 1, 1.0, -1.0)
-    benign, malignant = np.nonzero(labels > 0)[0], np.nonzero(labels < 0)[0]
+    features = _standardised(data.data)
+    labels = np.where(data.target == 1, 1.0, -1.0)
+    benign = np.nonzero(labels > 0)[0]
+    malignant = np.nonzero(labels < 0)[0]
     private = np.concatenate([malignant[:100], benign[:100]])
     public = np.concatenate([malignant[100:110], benign[100:290]])
     return features[private], labels[private], features[public], labels[public]
@@ -142,14 +147,16 @@ def _openml(
         ) from error
     names = list(bunch.feature_names)
     kept = [k for k, column in enumerate(names) if column.lower() not in without]
-    features, targets = np.asarray(bunch.data)[:, kept].astype(float), np.asarray(bunch.target)
+    features = np.asarray(bunch.data)[:, kept].astype(float)
+    targets = np.asarray(bunch.target)
     complete = np.isfinite(features).all(axis=1)
     return features[complete], targets[complete], [names[k] for k in kept]
 
 
 def _mnist(cache: str | None) -> Split:
     features, targets, _ = _openml(554, "mnist_784", cache)
-    images, labels = features.reshape(-1, 28, 28) / 255, targets.astype(int)
+    images = features.reshape(-1, 28, 28) / 255
+    labels = targets.astype(int)
     private = images[labels == 6][:1000]
     public = images[labels == 9][:1000, ::-1, ::-1]
     return _no_targets(private.reshape(len(private), -1), public.reshape(len(public), -1))
@@ -184,7 +191,8 @@ def _compas(cache: str | None) -> Split:
 def _credit(cache: str | None) -> Split:
     features, targets, names = _openml(42477, "default-of-credit-card-clients", cache)
     column = names.index("x3")
-    education, rows = features[:, column], _standardised(np.delete(features, column, axis=1))
+    education = features[:, column]
+    rows = _standardised(np.delete(features, column, axis=1))
     labels = np.where(targets.astype(int) == 1, 1.0, -1.0)
 
     def chosen(group: NDArray[np.bool_], defaults: int, others: int) -> NDArray[np.int64]:

@@ -80,10 +80,12 @@ def _epoch(  # type: ignore[no-untyped-def]
     gradient = np.empty(d)
     for i in range(order.size):
         if i < private:
-            record, step = order[i], rate
+            record = order[i]
+            step = rate
             _gradient(loss, x, rows[record], targets[record], clip, gradient)
         else:
-            record, step = i - private, public_rate
+            record = i - private
+            step = public_rate
             _gradient(loss, x, public_rows[record], public_targets[record], clip, gradient)
         if noisy[i]:
             for j in range(d):

@@ -146,7 +146,8 @@ def _in_processes(points: list[Point], jobs: int) -> Iterator[Result]:
     """Run the points in worker processes; when one dies, those under way are run again at the end, one by one."""
     from joblib import Parallel, delayed
 
-    left, running = deque(enumerate(points)), dict[int, Point]()
+    left = deque(enumerate(points))
+    running = dict[int, Point]()
 
     def tasks() -> Iterator[Any]:
         while left:
@@ -265,7 +266,8 @@ def sweep(
         found = {key: outcome for key, point in missing.items() if (outcome := _stored(directory, point))}
     _warn_of_heavy_tails(missing.values())
     left = [point for key, point in missing.items() if key not in found]
-    start, failed = perf_counter(), 0
+    start = perf_counter()
+    failed = 0
     with closing(_results(left, jobs, cluster)) as results, progress_line(progress) as show:
         if left:
             show(f"points 0/{len(left)}")

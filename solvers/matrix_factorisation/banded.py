@@ -275,7 +275,8 @@ def optimal_banded(
         found = _error(matrix, form, form.columns(state))
         return _lower_bound(matrix, form, found.root), found.value
 
-    start, iterations = form.start(), 0
+    start = form.start()
+    iterations = 0
 
     def stop_when_certified(intermediate_result: OptimizeResult) -> None:
         nonlocal iterations

@@ -269,7 +269,8 @@ def optimal_single_participation(
     def evaluate(logarithms: Array) -> Evaluation[tuple[Array, Array]]:
         v, u = weights(logarithms)
         roots = _roots_of_prefix_sums(v, u) if fast else _roots_of_matrix(matrix, v, u)
-        trace, both = math.fsum(roots.steps), math.fsum(v) * math.fsum(u)
+        trace = math.fsum(roots.steps)
+        both = math.fsum(v) * math.fsum(u)
         sensitivity = roots.steps / v
         errors = roots.rows / u if objective == "max" else np.array([trace / math.fsum(u)])
         lower = trace**2 / both * (1 - roots.slack) ** 2 * (1 - 16 * UNIT)

@@ -254,7 +254,8 @@ def optimal_fixed_epochs(
 
     start = np.concatenate([np.zeros(b), np.tile(np.eye(k), (b, 1, 1)).ravel()])
     found = bracket_optimum(evaluate, start, tolerance=2 * tolerance, max_iterations=max_iterations)
-    lower, rigorous = found.low.lower, n <= LARGEST_CERTIFIED
+    lower = found.low.lower
+    rigorous = n <= LARGEST_CERTIFIED
     if rigorous:
         lower = _lower_bound(workload.matrix(), found.low.point, places)
     return FixedEpochsOptimum(

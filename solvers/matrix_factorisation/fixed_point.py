@@ -56,7 +56,8 @@ def bracket_optimum(
     evaluate: Callable[[Array], Evaluation[Point]], start: Array, *, tolerance: float, max_iterations: int
 ) -> Bracket[Point]:
     """Iterate until upper <= lower (1 + ``tolerance``) or ``max_iterations`` points are evaluated."""
-    trial, now = start, evaluate(start)
+    trial = start
+    now = evaluate(start)
     low = high = now
     points, images = [start], [now.plain]
     iterations = 1

@@ -139,7 +139,8 @@ def lower_bound(strategy: Array, participation: Participation, objective: Object
     participation, objective
         As in ``optimal_toeplitz``; with several participations p <= min_sep.
     """
-    n, p = participation.steps, strategy.size
+    n = participation.steps
+    p = strategy.size
     gamma = _gamma_of_largest(strategy, n) if objective == "max" else _gamma_of_mean(strategy, n)
     scale = np.sqrt(_participations_followed(participation, p))
     largest = float(eigvalsh(gamma / np.outer(scale, scale), subset_by_index=[p - 1, p - 1])[0])

@@ -22,7 +22,8 @@ def condensed(places: Array, weights: Array) -> tuple[Array, Array]:
     octaves = np.floor(np.log2(places))
     new: list[tuple[Array, Array]] = []
     for octave in np.unique(octaves):
-        s, w = places[octaves == octave], weights[octaves == octave]
+        s = places[octaves == octave]
+        w = weights[octaves == octave]
         if s.size > _GAUSS:
             nodes, w = _gauss(s / 2.0**octave, w)
             s = 2.0**octave * nodes

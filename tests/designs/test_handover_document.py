@@ -124,12 +124,12 @@ def added_and_independent(heading: str, code: str, names: dict[str, Any], jax: A
 
 
 def correlation(values: np.ndarray) -> float:
-    """Of neighbouring steps."""
+    """The correlation of neighbouring steps."""
     return float((values[1:] * values[:-1]).mean() / np.square(values).mean())
 
 
 def largest_error(values: np.ndarray) -> float:
-    """Of the variance 1 and the correlation 0: the mean of n squares or products has sqrt(2/n) at most.
+    """The variance is 1 and the correlation 0: the mean of n squares or products has sqrt(2/n) at most.
 
     Six of these standard deviations are exceeded once in 5e8 runs.
     """

@@ -177,12 +177,14 @@ class CepstralNoise(ToeplitzNoise):
         first, second = np.maximum(near_one, 1e-305), np.maximum(near_minus_one, 1e-305)
         with np.errstate(divide="ignore"):
             power = grid / 2 * np.log1p(-np.minimum(np.minimum(first, second), 1.0))
-        even, odd = -np.expm1(power), 1 + np.exp(power)
+        even = -np.expm1(power)
+        odd = 1 + np.exp(power)
         total = np.empty(first.size)
         rows = max(_BLOCK // values.size, 1)
         for start in range(0, first.size, rows):
             part = slice(start, start + rows)
-            x, y = first[part, np.newaxis], second[part, np.newaxis]
+            x = first[part, np.newaxis]
+            y = second[part, np.newaxis]
             modulus = np.hypot(x * cosine, y * sine)
             weights = x / modulus
             weights[:, ::2] *= even[part, np.newaxis]
@@ -192,7 +194,8 @@ class CepstralNoise(ToeplitzNoise):
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
         x = checks.reals("rates", rates, RATES)
-        a, flat = self.warp, np.ravel(x)
+        a = self.warp
+        flat = np.ravel(x)
         scale = (1 - a) + a * flat if a > 0 else (1 + a) - a * (2 - flat)
         return self._mean(1, (1 + a) * flat / scale, (1 - a) * (2 - flat) / scale)[0].reshape(x.shape)
 

@@ -58,7 +58,8 @@ def row_bounds(sizes, min_sep, count, saturated):  # type: ignore[no-untyped-def
                 before[a, j + 1] = max(before[a, j], sizes[i, j] + before[fewer, max(j + 1 - min_sep, 0)])
             for j in range(n - 1, i + min_sep - 1, -1):
                 after[a, j] = max(after[a, j + 1], sizes[i, j] + after[fewer, min(j + min_sep, n)])
-        first, last = max(i - min_sep + 1, 0), min(i + min_sep, n)
+        first = max(i - min_sep + 1, 0)
+        last = min(i + min_sep, n)
         best = 0.0
         for a in range(states):
             best = max(best, before[a, first] + after[states - 1 - a, last])

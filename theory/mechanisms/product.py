@@ -253,7 +253,8 @@ class AntiPGD(ProductNoise):
         return min(1, checks.integer("steps", steps, 1) - 1)
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
-        x, a = checks.reals("rates", rates, RATES), self.damping
+        x = checks.reals("rates", rates, RATES)
+        a = self.damping
         return np.asarray(a * a + 2 * (1 - a) * x if a <= 1 else (2 - a) ** 2 + 2 * (a - 1) * (2 - x))
 
     def _limiting(self) -> tuple[float, float]:

@@ -241,7 +241,7 @@ class CepstralSpectrum(Spectrum):
         self._error = math.expm1(2 * (UNIT * (phases + sums) + interpolation)) + 16 * UNIT
 
     def _interpolation_error(self, sizes: Array) -> float:
-        """Of Σ c_n cos nφ; in the middle Π |u − k| is (½ · 3/2 ⋯ 15/2)²."""
+        """Bound for Σ c_n cos nφ; in the middle Π |u − k| is (½ · 3/2 ⋯ 15/2)²."""
         largest = math.prod(k / 2 for k in range(1, 2 * _SIDE, 2)) ** 2 / math.factorial(2 * _SIDE)
         steps = np.arange(1, sizes.size + 1) * (2 * math.pi / self._grid)
         return 1.001 * largest * float((sizes * steps ** (2 * _SIDE)).sum())

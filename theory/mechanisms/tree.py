@@ -93,7 +93,8 @@ class BinaryTree(Mechanism):
         z = self._rows(draws)
         estimates: dict[tuple[int, int], tuple[Array, float]] = {}
         for row, (first, end) in enumerate(_intervals(self.steps)):
-            noise, variance = z[row], 1.0
+            noise = z[row]
+            variance = 1.0
             middle = (first + end) // 2
             if self.decoder == "online" and middle > first:
                 (left, of_half), (right, _) = estimates[first, middle], estimates[middle, end]

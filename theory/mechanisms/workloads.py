@@ -86,12 +86,14 @@ class RecursiveWorkload(Workload):
         pass
 
     def apply(self, values: ArrayLike) -> Array:
-        bands, x = self.inverse_bands(), self._columns("values", values, self.steps)
+        bands = self.inverse_bands()
+        x = self._columns("values", values, self.steps)
         flat = solve_banded((bands.shape[0] - 1, 0), bands, x.reshape(self.steps, -1))
         return np.asarray(flat.reshape(x.shape))
 
     def apply_transposed(self, values: ArrayLike) -> Array:
-        bands, y = self.inverse_bands(), self._columns("values", values, self.steps)
+        bands = self.inverse_bands()
+        y = self._columns("values", values, self.steps)
         size = bands.shape[0] - 1
         upper = np.zeros_like(bands)  # of the transposed matrix, in the storage of LAPACK
         for i, band in enumerate(bands):

@@ -168,7 +168,8 @@ def _reshuffled_level(level: int, numbers: range, steps: int, examples: int, alp
     best = {0.0: 0.0}  # weight so far of the node that the next epoch shares -> largest sum of squares, it included
     for start in range(0, steps, examples):  # the epoch of the steps start + 1, …, end
         end = min(start + examples, steps)
-        first, shared = start // size, end // size if end % size else None
+        first = start // size
+        shared = end // size if end % size else None
         after: dict[float, float] = {}
         for number in _nodes_met(start, end, size, numbers):
             released = number in numbers

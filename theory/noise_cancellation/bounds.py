@@ -189,7 +189,9 @@ class FederatedRun(Record):
         return min(self._private_rate(2.0 * (1 + math.log(self.rounds)) * self.machines), self._smooth_rate(8))
 
     def _private_rate(self, factor: float) -> float:
-        m, t, s = self.participants, self.rounds, self.family.published_norm
+        m = self.participants
+        t = self.rounds
+        s = self.family.published_norm
         return self._mu * self.family.diameter * m / (2 * s * t * math.sqrt(factor * self.dimension))
 
     def _smooth_rate(self, factor: float) -> float:
@@ -353,7 +355,8 @@ class FederatedRun(Record):
         return unit * scale * factor, factor
 
     def _assembled(self, learning_rate: float, noise_term: float, factor: float, cap: int) -> Bound:
-        t, diameter = self.rounds, self.family.diameter
+        t = self.rounds
+        diameter = self.family.diameter
         weight = t * (t + 1.0)
         refused = 0.0 if cap >= t else self.refusals(cap) * self.family.lipschitz * diameter
         distance = 2 * diameter**2 / (learning_rate * weight)

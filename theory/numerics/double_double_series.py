@@ -182,12 +182,14 @@ def step_down(coefficients):  # type: ignore[no-untyped-def]
 @_jit
 def _reflections(coefficients, reflections, reflections_low):  # type: ignore[no-untyped-def]
     """Fill in k_1, …, k_n from index 1 on, and return ‖1/B‖²."""
-    a, a_low = coefficients.copy(), np.zeros(coefficients.size)
+    a = coefficients.copy()
+    a_low = np.zeros(coefficients.size)
     total, total_low = _two_product(coefficients[0], coefficients[0])
     for i in range(a.size):
         a[i], a_low[i] = _over(coefficients[i], 0.0, coefficients[0])
     for m in range(a.size - 1, 0, -1):
-        k, k_low = a[m], a_low[m]
+        k = a[m]
+        k_low = a_low[m]
         reflections[m], reflections_low[m] = k, k_low
         square, square_low = _product(k, k_low, k, k_low)
         rest, rest_low = _add(1.0, 0.0, -square, -square_low)
@@ -196,7 +198,10 @@ def _reflections(coefficients, reflections, reflections_low):  # type: ignore[no
         total, total_low = _product(total, total_low, rest, rest_low)
         for i in range(1, m // 2 + 1):
             j = m - i
-            x, x_low, y, y_low = a[i], a_low[i], a[j], a_low[j]
+            x = a[i]
+            x_low = a_low[i]
+            y = a[j]
+            y_low = a_low[j]
             u, u_low = _product(y, y_low, -k, -k_low)
             u, u_low = _add(x, x_low, u, u_low)
             a[i], a_low[i] = _quotient(u, u_low, rest, rest_low)
@@ -244,7 +249,8 @@ def autoregressive_averages(coefficients, rates, variances):  # type: ignore[no-
         for m in range(1, coefficients.size):
             for sign in range(2):
                 q, q_low = (k[m], k_low[m]) if sign == 1 else (-k[m], -k_low[m])
-                u, u_low = values[sign, 0], lows[sign, 0]
+                u = values[sign, 0]
+                u_low = lows[sign, 0]
                 v, v_low = _product(values[sign, 1], lows[sign, 1], s, s_low)
                 y, y_low = _product(v, v_low, q, q_low)
                 values[sign, 0], lows[sign, 0] = _add(u, u_low, y, y_low)

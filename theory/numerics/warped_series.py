@@ -55,7 +55,8 @@ def _gather(weights, values, values_low, sums, sums_low):  # type: ignore[no-unt
 @_jit
 def unwarped(series, warp, coefficients):  # type: ignore[no-untyped-def]
     """Fill ``coefficients`` with those of Σ_m series[m] ζᵐ in powers of z, O(len(series) × len(coefficients))."""
-    count, steps = series.size, coefficients.size
+    count = series.size
+    steps = coefficients.size
     x, low = np.zeros((3, count)), np.zeros((3, count))  # three antidiagonals, d − 2, d − 1 and d, indexed by m
     sums, sums_low = np.zeros(steps), np.zeros(steps)  # in reverse order of time
     x[0, 0] = 1.0
@@ -67,9 +68,12 @@ def unwarped(series, warp, coefficients):  # type: ignore[no-untyped-def]
         x[k, 0] = low[k, 0] = 0.0
         m = max(1, d - steps + 1)
         n = min(d + 1, count)
-        new, new_low = x[k, m:n], low[k, m:n]
-        left, left_low = x[j, m - 1 : n - 1], low[j, m - 1 : n - 1]
-        before, before_low = x[i, m - 1 : n - 1], low[i, m - 1 : n - 1]
+        new = x[k, m:n]
+        new_low = low[k, m:n]
+        left = x[j, m - 1 : n - 1]
+        left_low = low[j, m - 1 : n - 1]
+        before = x[i, m - 1 : n - 1]
+        before_low = low[i, m - 1 : n - 1]
         _advance(x[j, m:n], low[j, m:n], left, left_low, before, before_low, new, new_low, warp)
         first = m + steps - 1 - d
         _gather(series[m:n], new, new_low, sums[first : first + n - m], sums_low[first : first + n - m])

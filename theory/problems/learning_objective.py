@@ -124,7 +124,8 @@ class LearningObjective(Record):
         steps = np.arange(self.steps)
         with np.errstate(under="ignore"):
             decays = (1 - self.problem.rates[:, np.newaxis]) ** steps
-        later, lags = np.maximum.outer(steps, steps), np.abs(np.subtract.outer(steps, steps))
+        later = np.maximum.outer(steps, steps)
+        lags = np.abs(np.subtract.outer(steps, steps))
         return np.asarray((adjoints[: self.steps] @ decays)[later, lags])
 
     def tail_weights(self) -> Array:

@@ -31,7 +31,8 @@ def second_moments(rates, kurtosis, coefficients, step_noise, residual, initial,
     the first overflow and leaves ``inf`` from there on.
     """
     d = rates.size
-    v, v_low = initial.copy(), np.zeros(d)
+    v = initial.copy()
+    v_low = np.zeros(d)
     y, squares, squares_low = np.zeros(d), np.zeros(d), np.zeros(d)
     for t in range(errors.size):
         total = 0.0

@@ -203,7 +203,8 @@ class Accountant(Record):
         top = privacy.gaussian_epsilon(rho, delta)
         if self.delta(0.0, noise_multiplier=noise_multiplier) <= delta:
             return 0.0
-        low, high = 0.0, top
+        low = 0.0
+        high = top
         while high - low > 1e-13 * high:
             middle = (low + high) / 2
             low, high = (
@@ -268,7 +269,8 @@ class Accountant(Record):
                 return self.delta(epsilon, noise_multiplier=z) <= delta
             return self.epsilon(delta, noise_multiplier=z, conversion=conversion) <= epsilon
 
-        high, factor = worst, 2.0
+        high = worst
+        factor = 2.0
         low = max(high / factor, _SMALLEST)
         while suffices(low):
             if low == _SMALLEST:
@@ -293,7 +295,8 @@ def published_epsilon(rho: float, delta: float) -> float:
     delta
         0 < δ < 1.
     """
-    budget, log = checks.real("rho", rho, "[0, inf)"), -math.log(checks.real("delta", delta, "(0, 1)"))
+    budget = checks.real("rho", rho, "[0, inf)")
+    log = -math.log(checks.real("delta", delta, "(0, 1)"))
     return (budget + 2 * math.sqrt(budget) * math.sqrt(log)) * (1 + _ROUNDING)
 
 
@@ -311,7 +314,8 @@ def published_rho(epsilon: float, delta: float) -> float:
     -------
     (sqrt(log(1/δ) + ε) − sqrt(log(1/δ)))², without its cancellation.
     """
-    budget, log = checks.real("epsilon", epsilon, "[0, inf)"), -math.log(checks.real("delta", delta, "(0, 1)"))
+    budget = checks.real("epsilon", epsilon, "[0, inf)")
+    log = -math.log(checks.real("delta", delta, "(0, 1)"))
     return (budget / (math.sqrt(log + budget) + math.sqrt(log))) ** 2 * (1 - _ROUNDING)
 
 

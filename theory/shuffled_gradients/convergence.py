@@ -234,7 +234,9 @@ class ConvergenceConstants(Record):
         return np.asarray((eta + 5 * eta**2 * n * np.asarray(self.smoothness)) * energy)
 
     def _dissimilarity_terms(self, printed: bool) -> Array:
-        eta, n, total = self.learning_rate, self.samples, np.asarray(self.total_dissimilarity)
+        eta = self.learning_rate
+        n = self.samples
+        total = np.asarray(self.total_dissimilarity)
         vanishing = np.asarray(self.largest_smoothness) * np.asarray(self.partial_dissimilarity)
         if printed and self.regulariser == "projection":
             vanishing = vanishing + np.square(total)

@@ -39,7 +39,8 @@ def reshuffled_dissimilarity(private_gradients: ArrayLike, public_gradients: Arr
     Shape (m,); the last entry is C_n² at z, and (1/n) times the sum of the others the partial dissimilarity.
     """
     g, p = _gradients(private_gradients, public_gradients)
-    n, m = len(g), np.arange(1.0, len(p) + 1)
+    n = len(g)
+    m = np.arange(1.0, len(p) + 1)
     mean = g.mean(axis=0)
     variance = float(np.square(g - mean).sum()) / n
     bias = np.cumsum(p - mean, axis=0)
@@ -62,7 +63,8 @@ def worst_order_dissimilarity_bounds(private_gradients: ArrayLike, public_gradie
     """
     g, p = _gradients(private_gradients, public_gradients)
     n, m = len(g), len(p)
-    total, mean = p.sum(axis=0), g.mean(axis=0)
+    total = p.sum(axis=0)
+    mean = g.mean(axis=0)
     if m == n:
         exact = float(np.linalg.norm(total - g.sum(axis=0)))
         return exact, exact

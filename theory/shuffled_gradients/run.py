@@ -291,7 +291,8 @@ class ShuffledGradients(Record):
 
     def _refusal(self, method: Method) -> str | None:
         """Why the accountant does not hold for this run; None if it does."""
-        schedule, order = self.schedule, _SECRET_ORDERS.get(method, self.order)
+        schedule = self.schedule
+        order = _SECRET_ORDERS.get(method, self.order)
         if self.order != order:
             return f"order must be {order!r}, got {self.order!r}"
         if method != "per-step" and self.released == "every iterate":

@@ -58,7 +58,8 @@ def table_amplification(
         Whether amplification by iteration covers the whole run, or epochs are composed as published.
     """
     name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
-    n, k = checks.integer("samples", samples, 1), checks.real("epochs", epochs, "[1, 1e100]")
+    n = checks.integer("samples", samples, 1)
+    k = checks.real("epochs", epochs, "[1, 1e100]")
     p = checks.real("private_share", private_share, "(0, 1]")
     if name == "Noise at the end":
         return k
@@ -160,7 +161,8 @@ def leading_rate(
         As for ``bound_coefficients``.
     """
     name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
-    n, p = checks.integer("samples", samples, 1), checks.real("private_share", private_share, "(0, 1]")
+    n = checks.integer("samples", samples, 1)
+    p = checks.real("private_share", private_share, "(0, 1]")
     ratio = math.sqrt(checks.integer("dimension", dimension, 1)) / checks.real("epsilon", epsilon, _POSITIVE)
     used = p if name in ("Priv-Pub", "Pub-Priv") else 1.0
     _require_accounting(name, accounting)

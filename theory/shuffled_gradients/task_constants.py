@@ -52,9 +52,11 @@ def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> fl
     radius
         r >= 0.
     """
-    r, b = checks.real("radius", radius, "[0, 1e100]"), checks.reals("vector", vector, ndim=1)
+    r = checks.real("radius", radius, "[0, 1e100]")
+    b = checks.reals("vector", vector, ndim=1)
     eigenvalues, basis = np.linalg.eigh(checks.symmetric("matrix", matrix, b.size))
-    beta, top = basis.T @ b, max(float(eigenvalues[-1]), 0.0)
+    beta = basis.T @ b
+    top = max(float(eigenvalues[-1]), 0.0)
     gaps = top - eigenvalues
 
     def dual(excess: float) -> float:
@@ -141,7 +143,8 @@ def _public_squares(task: Task, count: int) -> Iterator[tuple[int, Array, Array]
 
 def _given_squares(task: Task, count: int) -> Iterator[tuple[Array, Array, float]]:
     """Q, b and c of ‖v_i(z)‖² = zᵀQz + 2bᵀz + c, for the last ``count`` private records in their order."""
-    a, y = task.features[-count:], task.targets[-count:]
+    a = task.features[-count:]
+    y = task.targets[-count:]
     for m, slope, offset in _public_squares(task, count):
         tilt, level = slope - 2 * a[:m].T @ a[:m], offset - 2 * a[:m].T @ y[:m]
         yield tilt.T @ tilt, -(tilt.T @ level), float(level @ level)
@@ -149,7 +152,9 @@ def _given_squares(task: Task, count: int) -> Iterator[tuple[Array, Array, float
 
 def _reshuffled_squares(task: Task, count: int) -> Iterator[tuple[Array, Array, float]]:
     """Q, b and c of E ‖v_i(z)‖² over a permutation: the bias, and m (n − m)/(n − 1) times the variance."""
-    a, y, n = task.features, task.targets, len(task.features)
+    a = task.features
+    y = task.targets
+    n = len(task.features)
     mean, shift = 2 / n * a.T @ a, 2 / n * a.T @ y
     squares = 4 / n * np.square(a).sum(axis=1)
     variance = (a.T * squares) @ a - mean @ mean
@@ -189,7 +194,8 @@ def difference_smoothness(task: Task, private_samples: int) -> float:
     n = len(task.features)
     if task.loss.name == "mean" or count == 0:
         return 0.0
-    a, p = task.features, task.public_features[:count]
+    a = task.features
+    p = task.public_features[:count]
     if task.loss.name == "ridge" and count == n:
         return task.loss.curvature / n * float(np.linalg.norm(a.T @ a - p.T @ p, 2))
     largest = max(float(np.linalg.norm(rows, 2)) ** 2 for rows in (a, p))

@@ -227,7 +227,8 @@ def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, A
 
 def _averages(setting: Setting, outcomes: Sequence[Outcome]) -> list[str]:
     """One row of the printed table: the plain estimator, averaged over the seeds that did not fail."""
-    exact, found = _exact(outcomes[0]), [outcome.simulation for outcome in outcomes if outcome.simulation]
+    exact = _exact(outcomes[0])
+    found = [outcome.simulation for outcome in outcomes if outcome.simulation]
     start = [f"{value:g}" for value in setting[:3]] + [setting[3], f"{len(found)}/{len(outcomes)}", f"{exact:.6g}"]
     if not found:
         return [*start, "-", "-", "-"]

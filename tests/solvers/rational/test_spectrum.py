@@ -32,7 +32,7 @@ def factorised(product: ProductNoise) -> CepstralNoise:
 
 
 def worst_error(noise, exact) -> float:
-    """Of γ_∞ and of b(x) at rates from the narrowest feature on, between those that the reduction looks at."""
+    """Errors of γ_∞ and of b(x) at rates from the narrowest feature on, between those that the reduction looks at."""
     ends = np.concatenate([exact.gaps, 2 - exact.gaps, [0.5]])
     rates = np.geomspace(ends.min(), 1.0, 173)
     variances = noise.averaged_variance(rates) / exact.averaged_variance(rates)
