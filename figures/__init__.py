@@ -27,6 +27,7 @@ _HOMES = {
     "noise_cancellation": "noise_cancellation.noise",
     "error_memory": "finite_runs.error_memory",
     "error_memory_long": "finite_runs.error_memory",
+    "learning_memory": "finite_runs.learning_memory",
     "table3": "finite_runs.table3",
 }
 NAMES = tuple(_HOMES)
