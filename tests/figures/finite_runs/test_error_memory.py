@@ -100,6 +100,15 @@ def test_the_report_has_the_points_that_none_beats(drawn: Data) -> None:
     assert "2.1277" not in figure.report((better, *drawn))
 
 
+def test_the_report_names_searches_that_did_not_move(drawn: Data) -> None:
+    assert figure.unmoved(drawn) == []
+    found = {(s.panel, s.method): s for s in drawn}
+    stuck = found["one epoch", "best Toeplitz"]
+    start = dataclasses.replace(found["one epoch", "BSR"], x=stuck.x, y=np.where(stuck.x == 7, stuck.y, 9.0))
+    said = "- one epoch, memory 7: the search of best Toeplitz did not leave its start."
+    assert figure.unmoved((stuck, start)) == [said]
+
+
 def test_long_runs_leave_out_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     who = figure.participations(16)["one epoch"]
     assert {name for name, _ in figure.mechanisms(who)} == set(figure.LOOKS)
