@@ -28,6 +28,7 @@ _HOMES = {
     "noise_cancellation_digits": "noise_cancellation.digits",
     "error_memory": "finite_runs.error_memory",
     "error_memory_long": "finite_runs.error_memory",
+    "learning_memory": "finite_runs.learning_memory",
     "table3": "finite_runs.table3",
 }
 NAMES = tuple(_HOMES)

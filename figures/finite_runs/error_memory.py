@@ -9,7 +9,7 @@ strategies.  In four epochs it is that of data in the same order in every epoch,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -33,10 +33,12 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism, column_normalised
 from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
 from corrnoise.theory.mechanisms.workloads import PrefixSums
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 STEPS, EPOCHS = 1024, 4
@@ -122,23 +124,50 @@ def floor(who: Participation) -> float:
     ).lower_bound
 
 
-def panel(name: str, who: Participation) -> Iterator[Series]:
-    """The points of one panel; an upper bound where the sensitivity of the mechanism is only bounded."""
-    points = []
-    for family, mechanism in mechanisms(who):
-        sensitivity = mechanism.sensitivity_bracket(who)
-        error = sensitivity.upper * math.sqrt(float(mechanism.errors().mean()))
-        points.append((family, "exact" if sensitivity.exact else "upper bound", mechanism.memory, error))
-    for (family, kind), group in groupby(points, key=lambda point: point[:2]):
-        members = list(group)
-        x = np.array([float(memory) for _, _, memory, _ in members])
-        yield Series(name, family, kind, x, np.array([error for *_, error in members]))
-    yield Series(name, FLOOR, "lower bound", np.array([0.0, who.steps - 1.0]), np.full(2, floor(who)))
+def candidates(who: Participation) -> list[tuple[str, Mechanism, Sensitivity]]:
+    """Every mechanism with the name of its family and what is known of its sensitivity."""
+    return [(family, mechanism, mechanism.sensitivity_bracket(who)) for family, mechanism in mechanisms(who)]
+
+
+def panel(
+    name: str,
+    found: list[tuple[str, Mechanism, Sensitivity]],
+    judge: Callable[[Mechanism, float], float],
+    least: float,
+) -> Iterator[Series]:
+    """The points of one panel, and its floor.
+
+    Parameters
+    ----------
+    name
+        Of the panel.
+    found
+        ``candidates`` of its participation.
+    judge
+        The error of a mechanism at a sensitivity: an upper bound where that is one.
+    least
+        The floor.
+    """
+    for (family, exact), group in groupby(found, key=lambda one: (one[0], one[2].exact)):
+        points = [(float(mechanism.memory), judge(mechanism, known.upper)) for _, mechanism, known in group]
+        memory, errors = np.array(points).T
+        yield Series(name, family, "exact" if exact else "upper bound", memory, errors)
+    most = max(mechanism.memory for _, mechanism, _ in found)
+    yield Series(name, FLOOR, "lower bound", np.array([0.0, float(most)]), np.full(2, least))
+
+
+def prefix_error(mechanism: Mechanism, sensitivity: float) -> float:
+    """The root mean squared error of prefix sums."""
+    return sensitivity * math.sqrt(float(mechanism.errors().mean()))
 
 
 def data(steps: int = STEPS) -> Data:
     """The points of both panels for a run of ``steps`` steps, a multiple of four."""
-    return tuple(series for name, who in participations(steps).items() for series in panel(name, who))
+    return tuple(
+        series
+        for name, who in participations(steps).items()
+        for series in panel(name, candidates(who), prefix_error, floor(who))
+    )
 
 
 def floors(data: Data) -> dict[str, float]:
@@ -146,46 +175,60 @@ def floors(data: Data) -> dict[str, float]:
     return {s.panel: float(s.y[0]) for s in data if s.method == FLOOR}
 
 
-def draw(data: Data) -> Figure:
-    """Draw the panels side by side, errors as what they exceed the floor by."""
-    from matplotlib.figure import Figure
+def draw_panel(ax: Axes, series: list[Series]) -> None:
+    """Draw the points of one panel by what they exceed its floor by."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    figure = Figure(figsize=(PAGE_WIDTH, 4.2), layout="constrained")
-    axes = dict(zip(("one epoch", "four epochs"), figure.subplots(1, 2), strict=True))
-    least = floors(data)
-    for s in data:
-        if s.method == FLOOR:
-            continue
-        look = {"linestyle": "-" if s.x.size > 1 else "none", **LOOKS[s.method]}
+    (least,) = floors(tuple(series)).values()
+    for method in dict.fromkeys(s.method for s in series if s.method != FLOOR):
+        members = [s for s in series if s.method == method]
+        x = np.concatenate([s.x for s in members])
+        y = 100 * (np.concatenate([s.y for s in members]) / least - 1)
+        hollow = np.concatenate([np.full(s.x.size, s.kind == "upper bound") for s in members])
+        look: dict[str, Any] = {"linestyle": "-" if x.size > 1 else "none", **LOOKS[method]}
         look["markersize"] = 6.5 if look["marker"] == "*" else 4.5
-        face = {"markerfacecolor": "white"} if s.kind == "upper bound" else {}
-        axes[s.panel].plot(s.x, 100 * (s.y / least[s.panel] - 1), label=s.method, **look, **face)
-    for letter, (name, ax) in zip("ab", axes.items(), strict=True):
-        most = max(s.x.max() for s in data if s.panel == name)
-        ax.set_xscale("symlog", linthresh=1, linscale=0.4)
-        ax.set_yscale("log")
-        ax.set(title=f"({letter}) {name}, floor {least[name]:.4f}", xlabel="Memory: arrays that a stream keeps")
-        ax.set(ylabel="Error above the floor [%]", xlim=(-0.25, 1.7 * most))
-        memories = [0, *(10**i for i in range(6) if 10**i <= most)]
-        ax.set_xticks(memories, [f"{memory}" for memory in memories])
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_major_formatter("{x:g}")
-        ax.yaxis.set_minor_locator(NullLocator())
+        ax.plot(x, y, label=method, **look)
+        if hollow.any():
+            ax.plot(x[hollow], y[hollow], **(look | {"linestyle": "none", "markerfacecolor": "white"}))
+    most = max(s.x.max() for s in series)
+    ax.set_xscale("symlog", linthresh=1, linscale=0.4)
+    ax.set_xlim(-0.25, 1.7 * most)
+    memories = [0, *(10**i for i in range(6) if 10**i <= 1.2 * most)]
+    ax.set_xticks(memories, [f"{memory}" for memory in memories])
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
+def draw_legend(figure: Figure) -> None:
+    """One legend below all panels."""
     shown: dict[str, Any] = {}
-    for ax in axes.values():
+    for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             shown.setdefault(label, handle)
     names = [NAMES.get(label, label) for label in shown]
     figure.legend(list(shown.values()), names, loc="outside lower center", ncols=4)
+
+
+def draw(data: Data) -> Figure:
+    """Draw the panels side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(PAGE_WIDTH, 4.2), layout="constrained")
+    for letter, (name, least), ax in zip("ab", floors(data).items(), figure.subplots(1, 2), strict=True):
+        draw_panel(ax, [s for s in data if s.panel == name])
+        ax.set(title=f"({letter}) {name}, floor {least:.4f}", xlabel="Memory: arrays that a stream keeps")
+        ax.set(ylabel="Error above the floor [%]")
+    draw_legend(figure)
     return figure
 
 
-def report(data: Data) -> str:
-    """The mechanisms that no other one beats in both memory and error."""
+def unbeaten(data: Data) -> list[str]:
+    """For each panel the mechanisms that no other one beats in both memory and error, a line each."""
     lines = []
     for name, least in floors(data).items():
-        lines += ["", f"{name[0].upper()}{name[1:]}: memory, error, excess over the floor of {least:.6f}", ""]
+        lines += ["", f"{name[0].upper()}{name[1:]}: memory, error, excess over the floor of {least:.6g}", ""]
         points = [
             (memory, error, s.method)
             for s in data
@@ -195,15 +238,36 @@ def report(data: Data) -> str:
         best = math.inf
         for memory, error, method in sorted(points):
             if error < best:
-                lines.append(f"  {memory:6.0f}  {error:10.6f}  {100 * (error / least - 1):8.2f} %   {method}")
+                lines.append(f"  {memory:6.0f}  {error:10.6g}  {100 * (error / least - 1):8.2f} %   {method}")
                 best = error
+    return lines
+
+
+#: Families whose search starts at a member of another family.
+STARTS = {"best Toeplitz": "BSR", "banded inverse": "damped root"}
+
+
+def unmoved(data: Data) -> list[str]:
+    """Points at which a search returned its start: a better one of that family may exist."""
+    found = {(s.panel, s.method, x): y for s in data for x, y in zip(s.x, s.y, strict=True)}
+    return [
+        f"- {panel}, memory {memory:.0f}: the search of {method} did not leave its start."
+        for (panel, method, memory), error in found.items()
+        if memory > 1 and method in STARTS
+        if math.isclose(error, found.get((panel, STARTS[method], memory), math.nan), rel_tol=1e-9)
+    ]
+
+
+def report(data: Data) -> str:
+    """The mechanisms that no other one beats in both memory and error, and where a search failed."""
     return "\n".join(
         [
             "Mechanisms that none with as little memory beats:",
-            *lines,
+            *unbeaten(data),
             "",
             "- The floor of four epochs is that of data in the same order in every epoch; it holds for any order.",
             "- Unit columns cost a stream nothing but a factor for each step; they need the length of the run.",
+            *unmoved(data),
         ]
     )
 

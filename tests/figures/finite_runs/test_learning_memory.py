@@ -1,0 +1,63 @@
+"""The error of learning against memory: two ways to the same numbers, nothing below the floor, nothing overlaps."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from matplotlib import rc_context
+
+from corrnoise.figures import COMPANIONS
+from corrnoise.figures.finite_runs import learning_memory as figure
+from corrnoise.figures.finite_runs.error_memory import FLOOR, floors
+from corrnoise.figures.publication import STYLE, Data
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from tests.figure_entries import check_entry
+
+STEPS = 32
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Data:
+    return figure.data(STEPS)
+
+
+def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
+    check_entry(figure.FIGURE, drawn)
+    assert "learning_memory" not in COMPANIONS
+
+
+@pytest.mark.parametrize("name", figure.SPECTRA)
+def test_errors_are_those_of_the_learning_curve(drawn: Data, name: str) -> None:
+    """One epoch: the mean of the last half of the exact curve from the minimum, without sampling noise."""
+    problem = figure.objective(figure.SPECTRA[name], STEPS).problem
+    found = {(s.panel, s.method): s.y[-1] for s in drawn}
+    for method, noise in (("independent noise", DPSGD()), ("BSR", NuFTRL(0))):
+        exact = problem.learning_curve(noise, STEPS, horizon=STEPS)[-STEPS // 2 :].mean()
+        assert found[f"{name}, one epoch", method] == pytest.approx(exact, rel=1e-9)
+    other = problem.learning_curve(NuFTRL(0), STEPS, horizon=STEPS)[-1]
+    assert found[f"{name}, one epoch", "BSR"] != pytest.approx(other, rel=1e-9)
+
+
+def test_no_mechanism_is_below_the_floor(drawn: Data) -> None:
+    least = floors(drawn)
+    assert set(least) == set(figure.FIGURE.panels)
+    for s in drawn:
+        if s.method != FLOOR:
+            assert (s.y >= least[s.panel] * (1 - 1e-9)).all(), (s.panel, s.method)
+
+
+def test_nothing_overlaps_or_leaves_the_page(drawn: Data) -> None:
+    with rc_context(fname=STYLE):
+        drawing = figure.draw(drawn)
+        drawing.draw_without_rendering()
+    boxes = [drawing.legends[0].get_window_extent(), *(ax.get_tightbbox() for ax in drawing.axes)]
+    assert len(boxes) == 7
+    for box in boxes:
+        assert box is not None
+        assert 0 <= box.x0 < box.x1 <= drawing.bbox.width
+        assert 0 <= box.y0 < box.y1 <= drawing.bbox.height
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2) if a is not None and b is not None)
+    for ax in drawing.axes:
+        labels = [label.get_window_extent() for label in ax.get_yticklabels() if label.get_text()]
+        assert not any(a.overlaps(b) for a, b in combinations(labels, 2))
+        assert np.isfinite(ax.get_ylim()).all()
