@@ -50,6 +50,7 @@ from corrnoise.theory.numerics.checks import Array
 _STARTS = 24  # of searches over one variable
 _RESTARTS = 10
 _STATIONARY = 1e-9  # gradient of the logarithm of the squared error
+_DIVERGED = 1e5  # log error of noise that exceeds the range of floats; finite, so that a line search can go on
 
 
 def optimal_nu(participation: Participation, *, objective: Objective = "mean") -> OptimisedNoise:
@@ -220,11 +221,11 @@ def optimal_banded_inverse(
         noising = np.concatenate([[1.0], tail])
         strategy = divided(impulse, noising)
         if not np.isfinite(strategy).all():
-            return math.inf, np.zeros(tail.size)
+            return _DIVERGED, np.zeros(tail.size)
         square, square_gradient = squared_sensitivity_bound(strategy, who)
         error, error_gradient = noising_error(noising, weights)
         if not math.isfinite(square):
-            return math.inf, np.zeros(tail.size)
+            return _DIVERGED, np.zeros(tail.size)
         gradient = error_gradient / error + gradient_in_noising(square_gradient / square, noising, strategy)
         return math.log(square) + math.log(error), gradient[1:]
 

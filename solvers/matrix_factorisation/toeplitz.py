@@ -42,6 +42,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 _STATIONARY = 3e-8  # gradient of the logarithm of the squared error at which the search ends
+_DIVERGED = 1e5  # log error of noise that exceeds the range of floats; finite, so that a line search can go on
 _CERTIFIED_OPERATIONS = 4e9  # n² p, up to which a certificate takes seconds
 _BLOCK = 256  # rows of a matrix that are handled at once
 
@@ -114,10 +115,11 @@ def _searched(participation: Participation, count: int, objective: Objective) ->
 
     def loss(tail: Array) -> tuple[float, Array]:
         strategy = np.concatenate([[1.0], tail])
-        error, gradient = strategy_error(strategy, weights)
+        with np.errstate(over="ignore", invalid="ignore"):
+            error, gradient = strategy_error(strategy, weights)
         square = multiplicity @ strategy**2
-        if not math.isfinite(error):
-            return math.inf, np.zeros(tail.size)
+        if not (math.isfinite(error) and np.isfinite(gradient).all()):
+            return _DIVERGED, np.zeros(tail.size)
         value = math.log(error) + math.log(square)
         return value, (gradient / error + 2 * multiplicity * strategy / square)[1:]
 

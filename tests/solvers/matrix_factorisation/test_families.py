@@ -132,3 +132,9 @@ def test_memory_and_runs_without_an_end():
 
 def test_examples():
     assert doctest.testmod(families).failed == 0
+
+
+def test_few_coefficients_in_long_runs():
+    """The search goes on after noise that exceeds the range of floats: it is better than its start, a damped root."""
+    run = Participation(30_000)
+    assert families.optimal_banded_inverse(run, bands=4).error < 0.8 * families.optimal_damped_root(run, bands=4).error

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrnoise.solvers.matrix_factorisation import toeplitz
+from corrnoise.solvers.matrix_factorisation.families import banded_square_root
 from corrnoise.solvers.matrix_factorisation.toeplitz import lower_bound, optimal_toeplitz
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.toeplitz_losses import OBJECTIVES, error_weights, squared_sensitivity, strategy_error
@@ -113,3 +114,11 @@ def test_more_bands_than_the_theorem_covers_are_refused():
 
 def test_examples():
     assert doctest.testmod(toeplitz).failed == 0
+
+
+@pytest.mark.parametrize(("steps", "error"), [(10_000, 35.5210796), (100_000, 111.9142295)])
+def test_few_bands_in_long_runs(steps, error):
+    """A step of the search leads to noise that exceeds the range of floats, and the search goes on."""
+    found = optimal_toeplitz(Participation(steps), bands=4, certify=False)
+    assert found.error == pytest.approx(error, rel=1e-8)
+    assert found.error < 0.95 * banded_square_root(Participation(steps), bands=4).error
