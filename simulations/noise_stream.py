@@ -373,6 +373,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         self.steps = None if steps is None else checks.integer("steps", steps, 1)
         self.method = _checked_method(method, self.steps, noise)
         self.dtype = _checked_dtype(dtype)
+        tolerance = checks.real("tolerance", tolerance, "[1e-12, 1)")
         self.position = 0
         self._rng = generator(rng)
         size = math.prod(self.shape)

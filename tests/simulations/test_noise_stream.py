@@ -885,6 +885,7 @@ def test_the_noise_that_is_really_made():
         ((NuFTRL(0.1), 3), {"steps": 10**11}, ValueError, "steps must be smaller, got 100000000000, which takes"),
         ((NuFTRL(0.1), 10**13), {}, ValueError, "shape must be smaller, got 10000000000000, which takes"),
         ((NuFTRL(0.1), 3), {"tolerance": 0.0}, ValueError, r"tolerance must lie in \[1e-12, 1\)"),
+        ((NuFTRL(0.1), 3), {"tolerance": math.nan, "steps": 5}, ValueError, r"tolerance must lie in \[1e-12, 1\)"),
         ((NuFTRL(0.0), 3), {}, ValueError, "no fractional zero"),
         ((ProductNoise([0.0], [-1.0]), 3), {}, ValueError, "no pole"),
         ((NuFTRL(0.1), 3), {"rng": -1}, ValueError, "rng must be an integer >= 0, .*, got -1"),

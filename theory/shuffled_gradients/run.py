@@ -159,7 +159,7 @@ class ShuffledGradients(Record):
         schedule = Schedule(n, np.full(epochs, n) if self.private is None else self.private, self.placement)
         if schedule.epochs != epochs:
             raise ValueError(f"private must have shape (epochs,) = ({epochs},), got {schedule.private.shape}")
-        if self.smoothness != math.inf:
+        if not (isinstance(self.smoothness, float) and self.smoothness == math.inf):
             self._set(smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"))
         if self.public_learning_rate is not None:
             self._set(public_learning_rate=checks.real("public_learning_rate", self.public_learning_rate, "(0, inf)"))
