@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from corrnoise.commands.options import names_as_typed, option
 
 if TYPE_CHECKING:
     from corrnoise.designs.covered_noise import Problem
@@ -86,7 +87,7 @@ def run(arguments: Namespace) -> int:
     from corrnoise.designs.make import design
     from corrnoise.support.progress import progress_line
 
-    with _names_as_typed(), progress_line() as show:
+    with names_as_typed(*_NAMES), _files_as_typed(), progress_line() as show:
         checked_folder(arguments.output, overwrite=arguments.force)
         problem, notes = _problem(arguments)
         found = design(
@@ -121,13 +122,9 @@ _NAMES = (
 )
 
 
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 @contextmanager
-def _names_as_typed() -> Iterator[None]:
-    """Replace ``clip_norm`` by ``--clip-norm`` in error messages, and add the options that help with files."""
+def _files_as_typed() -> Iterator[None]:
+    """Say ``--output`` in errors about the folder, and what to give to overwrite a design."""
     try:
         yield
     except OSError as error:
@@ -135,10 +132,6 @@ def _names_as_typed() -> Iterator[None]:
             raise
         text = str(error).replace("folder", "--output", 1).replace("overwrite it", "give --force to overwrite it")
         raise type(error)(text) from error
-    except ValueError as error:
-        names = "|".join(_NAMES)
-        text = re.sub(rf"(^|\bby |\band |\bwith )({names})\b", lambda m: m[1] + _option(m[2]), str(error))
-        raise ValueError(text) from error
 
 
 # -- the problem -------------------------------------------------------------------------------------------------------
@@ -170,7 +163,7 @@ def _problem(arguments: Namespace) -> tuple[Problem, tuple[str, ...]]:
     (source,) = sources
     for name, homes in _HOMES.items():
         if given(name) and source not in homes:
-            raise ValueError(f"{_option(name)} must come with {' or '.join(map(_option, homes))}")
+            raise ValueError(f"{option(name)} must come with {' or '.join(map(option, homes))}")
     if (arguments.learning_rate is None) != arguments.tune_learning_rate:
         raise ValueError("either --learning-rate or --tune-learning-rate must be given")
     tunable = source != "strong_convexity" and arguments.steps and arguments.initial_offset

@@ -15,13 +15,16 @@ def jobs(text: str) -> int:
     return int(text)
 
 
+def option(name: str) -> str:
+    """How an argument is typed: ``--clip-norm`` for ``clip_norm``."""
+    return "--" + name.replace("_", "-")
+
+
 @contextmanager
 def names_as_typed(*names: str) -> Iterator[None]:
-    """Say ``--clip-norm`` in errors that begin with ``clip_norm``, for each of ``names``."""
+    """Say ``--clip-norm`` in errors about ``clip_norm``, for each of ``names``."""
     try:
         yield
     except ValueError as error:
-        name, space, rest = str(error).partition(" ")
-        if name not in names:
-            raise
-        raise ValueError(f"--{name.replace('_', '-')}{space}{rest}") from error
+        pattern = rf"(^|\bby |\band |\bwith )({'|'.join(names)})\b"
+        raise ValueError(re.sub(pattern, lambda m: m[1] + option(m[2]), str(error))) from error
