@@ -44,8 +44,10 @@ from typing import Any, Literal
 
 import numpy as np
 from flint import arb, ctx
+from scipy import special
 
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
 
 _PRECISIONS = tuple(64 * 2**k for k in range(7))  # bits; 4096 suffice for exponents such as ε²/ρ of any two floats
 _LEAST = 5e-324
@@ -165,6 +167,28 @@ def _gaussian_curve(rho: float, epsilon: float) -> arb:
     centre = arb(epsilon) / (2 * root)
     x, y = centre - root / 2, centre + root / 2
     return (x.erfc() - (-x * x).exp() * _scaled_erfc(y)) / 2
+
+
+def gaussian_deltas(budgets: Array, epsilon: float) -> Array:
+    """The same curve for many budgets at once, in float64 and rounded up: Φ(a) (1 − e^{ε + log Φ(b) − log Φ(a)}).
+
+    Here a, b = ±μ/2 − ε/μ.  Mixtures of Gaussian mechanisms need it.
+
+    Parameters
+    ----------
+    budgets
+        ρ > 0, of any shape.
+    epsilon
+        ε >= 0.
+    """
+    mu = np.sqrt(2 * np.maximum(budgets, 1e-200))
+    with np.errstate(over="ignore"):
+        shift = epsilon / mu
+    # Beyond −1e150 the logarithm would overflow, and all is 0 long before.
+    above, below = (special.log_ndtr(np.maximum(half - shift, -1e150)) for half in (mu / 2, -mu / 2))
+    exponent = epsilon + below - above
+    error = 8 * 2.0**-53 * (np.abs(above) + np.abs(below) + epsilon + 1)
+    return np.asarray(np.exp(np.minimum(above + error, 0.0)) * -np.expm1(np.minimum(exponent - error, 0.0)))
 
 
 def _is_private(rho: float, epsilon: float, delta: float) -> bool:

@@ -23,6 +23,7 @@ from corrnoise.theory import privacy
 from corrnoise.theory.privacy import (
     approx_dp_to_zcdp,
     gaussian_delta,
+    gaussian_deltas,
     gaussian_epsilon,
     gaussian_noise_multiplier,
     gaussian_rho,
@@ -431,3 +432,12 @@ def test_bad_input(function: Callable) -> None:
 def test_results_are_floats() -> None:
     for function in FUNCTIONS:
         assert type(function(np.float64(0.5), 1 / 2)) is float
+
+
+@given(st.lists(log_uniform(1e-8, 1e4), min_size=1, max_size=5), st.floats(0, 30))
+def test_many_curves_are_the_one_curve_rounded_up(budgets: list[float], epsilon: float) -> None:
+    found = gaussian_deltas(np.array(budgets), epsilon)
+    for budget, delta in zip(budgets, found.tolist(), strict=True):
+        exact = gaussian_delta(budget, epsilon)
+        assert math.nextafter(exact, 0) <= delta
+        assert delta <= 1e-300 or delta <= exact * (1 + 1e-6)

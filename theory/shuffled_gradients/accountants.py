@@ -159,7 +159,7 @@ class Accountant(Record):
         if self._single:
             rho = self.zcdp(noise_multiplier)
             return privacy.gaussian_delta(rho, epsilon) if rho > 0 else 0.0
-        total = float((self.probabilities * _gaussian_delta(budgets, epsilon)).sum())
+        total = float((self.probabilities * privacy.gaussian_deltas(budgets, epsilon)).sum())
         return min(total * (1 + _MARGIN) + _LEAST, 1.0)
 
     @property
@@ -326,18 +326,6 @@ def _possibly_infinite(name: str, values: ArrayLike) -> Array:
     array = np.where(infinite, math.inf, checks.vector(name, np.where(infinite, 0.0, given).tolist(), "[0, inf]"))
     array.setflags(write=False)
     return array
-
-
-def _gaussian_delta(budgets: Array, epsilon: float) -> Array:
-    """δ(ε) of Gaussian mechanisms with budgets ρ > 0, rounded up: Φ(a) (1 − e^{ε + log Φ(b) − log Φ(a)})."""
-    mu = np.sqrt(2 * np.maximum(budgets, 1e-200))
-    with np.errstate(over="ignore"):
-        shift = epsilon / mu
-    # Beyond −1e150 the logarithm would overflow, and all is 0 long before.
-    above, below = (special.log_ndtr(np.maximum(half - shift, -1e150)) for half in (mu / 2, -mu / 2))
-    exponent = epsilon + below - above
-    error = 8 * 2.0**-53 * (np.abs(above) + np.abs(below) + epsilon + 1)
-    return np.asarray(np.exp(np.minimum(above + error, 0.0)) * -np.expm1(np.minimum(exponent - error, 0.0)))
 
 
 def accountant_of_nonexpansive_steps(
