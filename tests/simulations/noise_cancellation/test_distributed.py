@@ -46,6 +46,22 @@ def test_a_group_whose_states_are_gone_begins_new_noise(tmp_path):
         (tmp_path / "machine-2.npz").unlink()
 
 
+def test_a_machine_in_a_folder_that_has_refused_goes_on_refusing(tmp_path):
+    """A refusal is an answer: the state that made it is up to date, and no new segment lifts the cap."""
+    chosen = protocol(cap=3)
+    data = examples(4, 12)
+    prepare_folder(tmp_path, chosen, dict(enumerate(data)), seed=1)
+    server = Server(chosen, seed=[1, 0])
+    while not server.finished:
+        for reply in answer_from_folder(tmp_path, chosen, server.requests()).values():
+            server.receive(reply)
+        server.finish_round()
+    whole = simulate_federation(chosen, data, seed=1)
+    assert server.received.tolist() == whole.participations.tolist() == [3, 3, 3, 3]
+    assert server.refused == whole.refusals == 12
+    np.testing.assert_array_equal(server.output, whole.point)
+
+
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing():
     pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
