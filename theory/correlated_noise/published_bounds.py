@@ -2,8 +2,8 @@
 
 Every function takes a problem of ``theory.problems.quadratic`` with one example a step and returns a bound of
 F_∞ = lim E F(θ_t) − F*, always with F(θ) − F* = ½ ‖θ − θ*‖²_H.  The paper mixes two conventions.  Its equation (22)
-has no factor ½, and with it Theorem C.18 is true.  Its equations (6), (8) and (86) have the factor, and with them the printed bound of C.18 is twice
-too large.  Square roots lost in some electronic copies of the paper are restored.
+has no factor ½, and with it Theorem C.18 is true.  Its equations (6), (8) and (86) have the factor, and with them the
+printed bound of C.18 is twice too large.  Square roots lost in some electronic copies of the paper are restored.
 
 Notation: s² is the residual variance, σ² = G² γ_∞²/(2ρ), b_j the averaged variance of the noise at x_j = η λ_j, and R²
 is ``problem.moment_bound``.  Lemma C.4, made exact, says (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j) with
