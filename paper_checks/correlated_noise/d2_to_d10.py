@@ -179,10 +179,10 @@ def proposition_d5(dimension: int, steps: int, p: float, constant: float = 3.0) 
     proof=f"{SHORT}#proposition-d5",
     domain={"logarithm": log_scale(math.log(2), 1e6)},
     sharp="constant",
-    mutants=[{"constant": 0.9}, {"two": 1.9}],
+    mutants=[{"constant": 0.47}, {"two": 1.9}],
 )
 def proposition_d5_residuals(logarithm: float, constant: float = 2.0, two: float = 2.0) -> Sides:
-    """For Gaussian residuals: P(|ξ|² > 2σ² L) e^L <= 2 with L = log(2T/p), and 1 is enough.
+    """For Gaussian residuals: P(|ξ|² > 2σ² L) e^L <= 2 with L = log(2T/p) >= log 2; 0.479 is enough.
 
     (Sub-Gaussian residuals have 2 by definition.)  With a factor below 2 in the exponent no constant is enough.
     """
