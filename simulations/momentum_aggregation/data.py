@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.openml import openml_table, sklearn_module
+from corrnoise.simulations.data_sources import from_openml, scikit_learn
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, Link, MarginLoss, TwoLayerNetwork
@@ -36,27 +36,27 @@ class DataSet:
 
 
 def _breast_cancer(_: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    data = sklearn_module("datasets").load_breast_cancer()
+    data = scikit_learn().load_breast_cancer()
     return data.data, data.target == 1
 
 
 def _digits(_: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    data = sklearn_module("datasets").load_digits()
+    data = scikit_learn().load_digits()
     return data.data, data.target >= 5
 
 
 def _mnist(cache: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    features, targets, _ = openml_table(554, "mnist_784", cache)
+    features, targets, _ = from_openml(554, "mnist_784", cache)
     return features, targets.astype(int) >= 5
 
 
 def _electricity(cache: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    features, targets, _ = openml_table(151, "electricity", cache)
+    features, targets, _ = from_openml(151, "electricity", cache)
     return features, targets == "UP"
 
 
 def _magic(cache: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    features, targets, _ = openml_table(1120, "MagicTelescope", cache)
+    features, targets, _ = from_openml(1120, "MagicTelescope", cache)
     return features, targets == "g"
 
 

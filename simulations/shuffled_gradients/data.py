@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.openml import openml_table, sklearn_module
+from corrnoise.simulations.data_sources import from_openml, scikit_learn
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
@@ -75,7 +75,7 @@ def _no_targets(private: Array, public: Array) -> Split:
 
 
 def _digits() -> Split:
-    digits = sklearn_module("datasets").load_digits()
+    digits = scikit_learn().load_digits()
     images = digits.images / 16
     labels = digits.target
     private = images[labels == 6][:180].reshape(180, -1)
@@ -85,7 +85,7 @@ def _digits() -> Split:
 
 def _diabetes() -> tuple[Array, Array, Array]:
     """Standardised features without sex, standardised responses, and sex."""
-    data = sklearn_module("datasets").load_diabetes()
+    data = scikit_learn().load_diabetes()
     features = np.delete(data.data, 1, axis=1)
     sex = data.data[:, 1]
     return _standardised(features), _standardised(data.target[:, np.newaxis])[:, 0], sex
@@ -113,7 +113,7 @@ def _diabetes_rotated(rotation: float) -> Split:
 
 
 def _breast_cancer() -> Split:
-    data = sklearn_module("datasets").load_breast_cancer()
+    data = scikit_learn().load_breast_cancer()
     features = _standardised(data.data)
     labels = np.where(data.target == 1, 1.0, -1.0)
     benign = np.nonzero(labels > 0)[0]
@@ -127,7 +127,7 @@ def _breast_cancer() -> Split:
 
 
 def _mnist(cache: str | None) -> Split:
-    features, targets, _ = openml_table(554, "mnist_784", cache)
+    features, targets, _ = from_openml(554, "mnist_784", cache)
     images = features.reshape(-1, 28, 28) / 255
     labels = targets.astype(int)
     private = images[labels == 6][:1000]
@@ -136,7 +136,7 @@ def _mnist(cache: str | None) -> Split:
 
 
 def _cifar(cache: str | None) -> Split:
-    features, targets, _ = openml_table(40927, "CIFAR_10", cache)
+    features, targets, _ = from_openml(40927, "CIFAR_10", cache)
     labels = targets.astype(int)
     private = np.concatenate([np.nonzero(labels == c)[0][:100] for c in range(10)])
     public = np.concatenate([np.nonzero(labels == c)[0][100:350] for c in range(4)])
@@ -146,12 +146,12 @@ def _cifar(cache: str | None) -> Split:
 
 def _crime(cache: str | None, rotation: float) -> Split:
     """With the rotation that is printed, I + N(0, 1), which is not a small one."""
-    features, targets, _ = openml_table(42730, "us_crime", cache, _NOT_PREDICTIVE)
+    features, targets, _ = from_openml(42730, "us_crime", cache, _NOT_PREDICTIVE)
     return _halves(features, targets.astype(float), len(features), rotation)
 
 
 def _compas(cache: str | None) -> Split:
-    features, targets, names = openml_table(42193, "compas-two-years", cache)
+    features, targets, names = from_openml(42193, "compas-two-years", cache)
     race = [k for k, name in enumerate(names) if name.startswith("race")]
     caucasian = features[:, next(k for k in race if "Caucasian" in names[k])] == 1
     rows = _standardised(np.delete(features, race, axis=1))
@@ -162,7 +162,7 @@ def _compas(cache: str | None) -> Split:
 
 
 def _credit(cache: str | None) -> Split:
-    features, targets, names = openml_table(42477, "default-of-credit-card-clients", cache)
+    features, targets, names = from_openml(42477, "default-of-credit-card-clients", cache)
     column = names.index("x3")
     education = features[:, column]
     rows = _standardised(np.delete(features, column, axis=1))

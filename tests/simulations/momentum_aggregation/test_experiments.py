@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations import openml
+from corrnoise.simulations import data_sources
 from corrnoise.simulations.momentum_aggregation.data import BUNDLED, DATA_SETS, examples, momentum_risk
 from corrnoise.simulations.momentum_aggregation.experiments import (
     ALGORITHMS,
@@ -62,7 +62,7 @@ class Fetched:
     [("MNIST", ["4", "5", "9"]), ("electricity", ["UP", "DOWN", "UP"]), ("MAGIC telescope", ["g", "h", "h"])],
 )
 def test_fetched_data(name, target, monkeypatch):
-    monkeypatch.setattr(openml, "sklearn_module", lambda _: Fetched(target))
+    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Fetched(target))
     rows = examples(name, download=True)
     assert rows.shape == (3, 5)
     signs = {"MNIST": [-1, 1, 1], "electricity": [1, -1, 1], "MAGIC telescope": [1, -1, -1]}[name]
@@ -75,16 +75,16 @@ def test_a_server_that_cannot_be_reached_or_has_changed(monkeypatch):
         def fetch_openml(**_: Any) -> None:
             raise ConnectionError("no route")
 
-    monkeypatch.setattr(openml, "sklearn_module", lambda _: Offline)
-    with pytest.raises(OSError, match=r"electricity could not be fetched from OpenML \(no route\); without a conn"):
+    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Offline)
+    with pytest.raises(OSError, match=r"electricity could not be fetched from OpenML \(no route\); without a connec"):
         momentum_risk("electricity", download=True)
-    monkeypatch.setattr(openml, "sklearn_module", lambda _: Fetched(["up", "down"]))
+    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Fetched(["up", "down"]))
     with pytest.raises(ValueError, match="labels of 'electricity' must be of two kinds"):
         examples("electricity", download=True)
 
 
 def test_data_need_their_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(ImportError, match=r"pip install 'corrnoise\[data\]'"):
         examples("digits")
 
