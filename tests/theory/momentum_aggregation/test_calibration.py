@@ -45,6 +45,12 @@ def test_the_published_noise_is_private_and_more_than_enough():
     assert gaussian_epsilon((1.4 * 0.05) ** 2 * weights / (2 * std**2), 1e-5) < 1
 
 
+@pytest.mark.parametrize("examples", [49, 98, 103, 569])
+def test_one_over_n_is_admissible_although_it_is_rounded(examples):
+    run = {"steps": 2 * examples, "examples": examples, "alpha": 1 / examples, "lipschitz": 1.0}
+    assert published_node_std(**run, epsilon=1.0, delta=1e-5) > 0
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
