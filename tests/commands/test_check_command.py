@@ -419,6 +419,7 @@ def run(*arguments, **settings):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **settings)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     records = []
     for jobs in (1, 2):

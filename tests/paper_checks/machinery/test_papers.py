@@ -85,6 +85,7 @@ def test_more_that_is_refused():
     assert len(paper.claims) == 1
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_the_keywords_of_a_claim(tmp_path):
     """A misspelt keyword, a wrong type and a missing statement are errors before anything runs."""
     code = """
