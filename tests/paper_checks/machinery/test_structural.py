@@ -125,11 +125,11 @@ def test_a_frozen_quantity_keeps_its_first_value():
 def test_a_sharp_claim_kills_and_a_loose_one_does_not():
     sharp, loose = kills(SHARP, most=100), kills(LOOSE, most=100)
     assert sharp.of == sum(sharp.fates.values()) > 20
-    assert sharp.kinds["sum to maximum"] == 2 > loose.kinds["sum to maximum"]
+    assert sharp.kinds["sum to maximum"] > loose.kinds["sum to maximum"] == 0
     assert set(sharp.fates) <= set(machinery.FATES)
     assert sharp.killed > loose.killed
     assert any("eigenvalues.sum() → eigenvalues.max()" in mutant for mutant, _ in loose.survivors)
-    assert all(margin > 0 for _, margin in loose.survivors)
+    assert all(margin >= -LOOSE.tolerance for _, margin in loose.survivors)
     assert sharp.fates["weaker"] > 0  # larger right sides
 
 
@@ -163,7 +163,7 @@ def test_a_claim_that_changed_counts_as_not_tried(monkeypatch):
 def test_the_published_record_is_of_claims_of_the_ledger():
     known = {claim.identifier for claim in ledgers.claims()}
     record = published()
-    assert len(known & record.keys()) > 0.8 * len(record)
+    assert len(known & record.keys()) >= 0.8 * len(record)
 
 
 #: Claims that are sharp: each of them must kill most of what says more than it does.
