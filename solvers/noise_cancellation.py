@@ -1,4 +1,4 @@
-"""The best noise of a machine: of all noises, and of those with one vector of memory.
+"""The noises of a machine by name, and the best of them: of all noises, and of those with one vector of memory.
 
 Over its participations a machine releases prefix sums, so the mean variance of its noise is the squared mean error of
 ``PrefixSums`` in a run of n steps.  The regret energy 1ᵀΣ1 + tr Σ is that of the workload with one more row, the sum of
@@ -7,6 +7,7 @@ all prefix sums.  Both optima, with their rigorous lower bounds, are those of ``
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -14,8 +15,14 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize_scalar
 
 from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
+from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums, Workload
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, FactorisedNoise, MachineNoise
+from corrnoise.theory.noise_cancellation.machine_noise import (
+    CancellingNoise,
+    CorrelatedMachineNoise,
+    FactorisedNoise,
+    MachineNoise,
+)
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 
@@ -107,3 +114,24 @@ def best_cancelling_noise(participations: int, objective: Objective) -> Cancelli
     best = CancellingNoise(share=float(np.exp(found.x)))
     whole = CancellingNoise()
     return best if found.fun < objective_value(whole, n, objective) else whole
+
+
+#: Noises for a given number of participations, by the names under which commands and figures know them.
+NOISES: dict[str, Callable[[int], MachineNoise]] = {
+    "published": lambda participations: CancellingNoise(growth=1),
+    "constant": lambda participations: CancellingNoise(),
+    "nothing taken back": lambda participations: CancellingNoise(share=0),
+    "best share": lambda participations: best_cancelling_noise(participations, "regret_energy"),
+    "square root": lambda participations: CorrelatedMachineNoise(NuFTRL(0)),
+}
+
+
+def named_noise(name: str, participations: int) -> MachineNoise:
+    """One of ``NOISES``, made for so many participations of a machine.
+
+    Examples
+    --------
+    >>> named_noise("published", 10)
+    CancellingNoise(share=1.0, growth=1.0)
+    """
+    return NOISES[checks.choice("name", name, tuple(NOISES))](checks.integer("participations", participations, 1))

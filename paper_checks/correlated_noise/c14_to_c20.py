@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import published_bounds as bounds
@@ -25,6 +25,7 @@ HALF = LinearRegression([1.0], 0.01)
     printed=r"$F_\infty \le (1 + (1 - \sqrt{\eta R^2})^{-2}) \eta R^2 \sigma_{sgd}^2 + (1 + C_{kurt} (1 - \sqrt{\eta R^2})^{-2}) "
     r"\frac{\eta G^2 \gamma_\infty^2}{2 \rho} \langle \beta, T \beta \rangle$",
     transcription="square roots",
+    proof=f"{SHORT}#theorem-c14",
     domain=SIGNS,
     sharp="factor",
     mutants=[{"factor": 0.124}],
@@ -45,6 +46,7 @@ def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     printed=r"$F_\infty \le (1 + (1 - \sqrt{\eta R^2})^{-2}) \eta R^2 \sigma_{sgd}^2 + (1 + C_{kurt} (1 - \sqrt{\eta R^2})^{-2}) "
     r"\frac{\eta^2 G^2 \gamma_\infty^2}{2 \pi \rho} \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega$",
     transcription="square roots",
+    proof=f"{SHORT}#theorem-c14",
     domain=SIGNS,
     sharp="factor",
     mutants=[{"factor": 0.124}],
@@ -60,6 +62,7 @@ def theorem_c15(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     "Theorem C.15",
     part="(h)",
     printed=r"$\frac{1}{4} \mathrm{Tr}[H] \le h(\omega) \le \frac{\mathrm{Tr}[H^{-1}]}{\eta^2}$",
+    proof=f"{SHORT}#theorem-c15-h",
     domain={"problem": regressions(), "omega": linear(0, math.pi)},
     mutants=[{"four": 3.999}, {"one": 0.999}],
 )
@@ -99,6 +102,7 @@ def remark_c16(problem: LinearRegression, two: float = 2.0, constant: float | No
     printed=r"$F_\infty \ge \frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H]"
     r" + \frac{\eta^2 G^2 \gamma_\infty^2}{4 \pi \rho} \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega$",
     corrected=r"half of that, where $F(\theta) - F_* = \frac{1}{2} \|\theta - \theta_*\|_H^2$",
+    proof=f"{SHORT}#theorem-c18",
     domain=ANY,
     sharp="factor",
     as_printed={"factor": 2.0},
@@ -114,6 +118,7 @@ def theorem_c18_one_noise(problem: LinearRegression, noise: ToeplitzNoise, facto
     "Theorem C.18",
     part="(time domain)",
     printed=r"$\int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega \ge \frac{\pi}{\eta} \langle \beta, T \beta \rangle$",
+    proof=f"{SHORT}#theorem-c18",
     domain=ANY,
     mutants=[{"factor": 1.001}],
 )
@@ -128,6 +133,7 @@ def theorem_c18_time_domain(problem: LinearRegression, noise: ToeplitzNoise, fac
     part="(all noise)",
     printed=r"$\inf_\beta F_\infty(\beta) \ge \frac{1}{4} (2 \eta \sigma_{sgd}^2 + \frac{\eta^2 G^2}{2 \rho}) \mathrm{Tr}[H]$",
     corrected=r"$\frac{\eta}{4} \sigma_{sgd}^2 \mathrm{Tr}[H] + \frac{\eta^2 G^2}{4 \rho} \mathrm{Tr}[H]$",
+    proof=f"{SHORT}#theorem-c18",
     domain={"problem": regressions()},
     as_printed={"published": True},
     counterexample={"problem": LinearRegression([1.0], 0.01, 10.0)},

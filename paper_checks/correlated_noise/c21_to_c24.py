@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions
 from corrnoise.paper_checks.machinery.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -74,6 +74,7 @@ def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
 @PAPER.inequality(
     "Proposition C.22",
     printed=r"$F_\infty(\hat\beta_\nu) \le C \max\{1, C_{kurt}\} \eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(8/\nu) + \tilde O(\eta^3 R^2 \mu G^2 \rho^{-1})$",
+    proof=f"{SHORT}#proposition-c22",
     domain={"problem": regressions(kurtosis=1.0, residual_std=0.0), "share": log_scale(1e-6, 1)},
     sharp="constant",
     mutants=[{"constant": 0.0577}],

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import spectral_mean
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -47,6 +47,7 @@ def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: 
     "Property C.3",
     part="(R²)",
     printed=r"$R^2 \le 3 \mathrm{Tr}[H]$ for Gaussian inputs",
+    proof=f"{SHORT}#property-c3",
     domain={"eigenvalues": spectra()},
     sharp="three",
     mutants=[{"three": 2.999}],
@@ -60,6 +61,7 @@ def property_c3(eigenvalues: Array, three: float = 3.0) -> Sides:
     "Property C.3",
     part="(kurtosis)",
     printed=r"$C_{kurt} \le 3$ for Gaussian inputs",
+    proof=f"{SHORT}#property-c3",
     domain={"eigenvalues": vector(log_scale(1e-4, 1), 3), "weights": vector(log_scale(1e-6, 1), 3)},
     sharp="three",
     mutants=[{"three": 2.999}],
@@ -79,6 +81,7 @@ def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0)
     "Lemma C.4",
     printed=r"$\frac{1}{2} \langle \beta, T_j \beta \rangle \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} "
     r"\frac{|B(\omega)|^2 d\omega}{|1 - \eta \lambda_j - e^{i\omega}|^2} \le \langle \beta, T_j \beta \rangle$ for $\eta \lambda_j < 1$",
+    proof=f"{SHORT}#lemma-c4",
     domain={"rate": log_scale(1e-4, 0.999), "noise": noises(1e-3)},
     mutants=[{"low": 0.501}, {"high": 0.998}],
     tolerance=1e-9,
@@ -97,6 +100,7 @@ def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 
 @PAPER.inequality(
     "Corollary C.5",
     printed=r"$\frac{1}{2} \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta \lambda_j - e^{i\omega}|^2} \le 1$",
+    proof=f"{SHORT}#lemma-c4",
     domain={"rate": log_scale(1e-9, 0.999)},
     mutants=[{"low": 0.501}, {"high": 0.998}],
     tolerance=1e-9,
@@ -112,6 +116,7 @@ def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
     "Lemma C.6",
     part="(form)",
     printed=r"$T_j$ and $T$ are positive semi-definite for $\eta < 1/\max_j \lambda_j$",
+    proof=f"{SHORT}#lemma-c6",
     domain={"beta": vector(linear(-1, 1), 6), "rate": log_scale(1e-6, 0.999)},
     mutants=[{"factor": 1.01}],
 )
@@ -208,6 +213,7 @@ def property_c9(eigenvalue: float, eta: float, omega: float, beta: Array, one: f
 @PAPER.inequality(
     "Proposition C.10",
     printed=r"$E[\theta_t^{(0)} \otimes \theta_t^{(0)}] \preceq \eta \sigma_{sgd}^2 I + \eta \sigma^2 H^{-1/2} P_\beta H^{-1/2}$",
+    proof=f"{SHORT}#proposition-c10",
     domain=PROBLEM,
     sharp="factor",
     mutants=[{"factor": 0.99}],
@@ -234,6 +240,7 @@ def remaining_noise(problem: LinearRegression, noise: ToeplitzNoise) -> float:
     "Proposition C.11",
     printed=r"$E[\theta_0^{(r)} \otimes \theta_0^{(r)}] \preceq \eta (\eta R^2)^r (\sigma_{sgd}^2 + \frac{C_{kurt} \sigma^2}{R^2} \langle \beta, T \beta \rangle) I$",
     transcription="a fraction bar",
+    proof=f"{SHORT}#proposition-c11",
     domain={**PROBLEM, "order": integers(1, 4)},
     sharp="factor",
     mutants=[{"factor": 0.49}],
@@ -256,6 +263,7 @@ NOISES = {"weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)}
     "Lemma C.12",
     part="(a)",
     printed=r"$E[\zeta_t^{(r)} \otimes \zeta_t^{(r)}] \preceq (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) H$",
+    proof=f"{SHORT}#proposition-c11",
     domain={**SPECTRUM, **NOISES},
     sharp="factor",
     mutants=[{"factor": 0.999}],
@@ -272,6 +280,7 @@ def lemma_c12_a(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
     "Lemma C.12",
     part="(b)",
     printed=r"$E[\theta_t^{(r)} \otimes \theta_t^{(r)}] \preceq \eta (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) I$",
+    proof=f"{SHORT}#proposition-c11",
     domain={**SPECTRUM, **NOISES},
     sharp="factor",
     mutants=[{"factor": 0.99}],
@@ -289,6 +298,7 @@ def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
 @PAPER.inequality(
     "Proposition C.13",
     printed=r"$\lim_{m \to \infty} E[\delta_t^{(m)} \otimes \delta_t^{(m)}] = 0$",
+    proof=f"{SHORT}#proposition-c13",
     domain={**PROBLEM, "depth": integers(1, 12)},
     mutants=[{"power": 2}],
 )

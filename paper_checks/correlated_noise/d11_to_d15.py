@@ -13,7 +13,7 @@ from corrnoise.paper_checks.correlated_noise.d2_to_d10 import (
     second_moment,
     three_directions,
 )
-from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
+from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
 from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import noise_matrix
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, one_of, regressions, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -35,6 +35,7 @@ CURVE = {**SMALL, "offset": log_scale(1e-2, 1e2)}
     "Theorem D.11",
     printed=r"$E[F(\theta_t) - F_*] \le (\sqrt{\frac{L}{\mu} e^{-\eta \mu t} (F(\theta_0) - F_*)} + \sqrt{F_\infty(\beta)})^2$",
     transcription="square roots; without them the statement is false",
+    proof=f"{SHORT}#theorem-d11",
     domain=CURVE,
     mutants=[{"factor": 0.999}],
     evaluations=256,
@@ -225,6 +226,7 @@ def theorem_d13_learning_rate(
     "Theorem D.13",
     part="(c)",
     printed=r"$E[(F(\theta_t) - F_*) 1(\mathcal{E})] \le 2 \frac{L}{\mu} e^{-\eta \mu t} (F(\theta_0) - F_*) + 2 F_\infty(\beta)$",
+    proof=f"{SHORT}#theorem-d11",
     domain=CURVE,
     sharp="factor",
     mutants=[{"factor": 0.499}],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
-from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
+from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
 from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import noise_matrix
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, regressions, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -173,6 +173,7 @@ def proposition_d5(dimension: int, steps: int, p: float, constant: float = 3.0) 
 @PAPER.inequality(
     "Proposition D.6",
     printed=r"Under $0 \preceq Q_t \preceq I$: $\|\hat\theta_t\|_2 \le \|\theta_0'\|_2$",
+    proof=f"{SHORT}#proposition-d6",
     domain={"inputs": vector(linear(-1, 1), 8), "start": vector(linear(-1, 1), 2), "share": linear(0, 1)},
     mutants=[{"reach": 2.05}],
 )
@@ -254,6 +255,7 @@ def second_moment(beta: Array, eigenvalues: Array, eta: float) -> Array:
 @PAPER.inequality(
     "Lemma D.9",
     printed=r"$E\, \mathrm{Tr}[W_{t,\tau}] \le R^2 (1 - \eta \mu)^{t - 1 - \tau}$",
+    proof=f"{SHORT}#lemma-d9",
     domain={"eigenvalues": spectra(4, 1e3), "share": log_scale(1e-3, 1), "lag": integers(0, 20)},
     sharp="factor",
     mutants=[{"factor": 0.66}],
@@ -272,6 +274,7 @@ def lemma_d9(eigenvalues: Array, share: float, lag: int, factor: float = 1.0) ->
     part="(expectation)",
     printed=r"$E\, \mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le d (\sum_{k=0}^\tau |\beta_k| (1 - \eta \mu)^{(\tau - k)/2})$",
     corrected="the sum squared",
+    proof=f"{SHORT}#lemma-d10",
     domain={"eigenvalues": spectra(4, 1e3), "share": log_scale(1e-6, 1), "beta": vector(linear(-1, 1), 5)},
     as_printed={"power": 1},
     counterexample={"eigenvalues": np.ones(2), "share": 1e-6, "beta": np.ones(2)},
@@ -292,6 +295,7 @@ def lemma_d10(eigenvalues: Array, share: float, beta: Array, power: int = 2, fac
     "Lemma D.10",
     part="(event)",
     printed=r"Under $Q_t \succeq 0$: $\mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le d (\sum_{k=0}^\tau |\beta_k|)^2$",
+    proof=f"{SHORT}#lemma-d10",
     domain={"inputs": vector(linear(-1, 1), 8), "beta": vector(linear(-1, 1), 5), "share": linear(0, 1)},
     sharp="factor",
     mutants=[{"factor": 0.99}],

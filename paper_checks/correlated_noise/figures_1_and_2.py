@@ -7,7 +7,7 @@ import numpy as np
 
 from corrnoise.figures.correlated_noise import linear_regression, mean_estimation
 from corrnoise.figures.publication import Series
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import log_scale, one_of
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -17,6 +17,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
     "Figure 1",
     part="(never worse)",
     printed="DP-FTRL is never worse than DP-SGD for mean estimation",
+    proof=f"{SHORT}#figure-1",
     domain={"rate": log_scale(1e-12, 1)},
     mutants=[{"one": 0.99}],
 )
@@ -80,7 +81,7 @@ def fitted(panel: str, value: Callable[[LinearRegression], float]) -> float:
     part="(bounds)",
     printed="The slopes of the corresponding empirical and theoretical lines are nearly equal",
     corrected="They are for N1, the bound with its exact spectral factor, in place of the rate of Theorem 2.2",
-    proof="docs/exact-errors.md#n1-an-upper-bound-for-any-inputs",
+    proof="docs/exact-errors.md#n1-bounds-for-any-inputs",
     domain={"panel": one_of(*linear_regression.SETTINGS)},
     as_printed={"published": True},
     counterexample={"panel": "effective dimension"},

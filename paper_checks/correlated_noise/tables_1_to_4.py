@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import gaps, integers, linear, log_scale, one_of, regressions
 from corrnoise.paper_checks.machinery.enclosures import inverse_mean
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -29,6 +29,7 @@ QUIET = {"problem": regressions(residual_std=0.0)}
     "Table 1",
     part="(lower bound)",
     printed=r"$\Omega(\eta^2 G^2 \rho^{-1} d_{eff})$",
+    proof=f"{SHORT}#table-1",
     domain=QUIET,
     sharp="constant",
     mutants=[{"constant": 0.52}],
@@ -42,6 +43,7 @@ def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     "Table 1",
     part="(ν-Noisy-FTRL)",
     printed=r"$O(\eta^2 G^2 \rho^{-1} d_{eff} \log^2 \frac{1}{\eta \mu})$",
+    proof=f"{SHORT}#table-1",
     domain=QUIET,
     sharp="constant",
     mutants=[{"constant": 0.054}],
@@ -56,6 +58,7 @@ def table_1_ftrl(problem: LinearRegression, constant: float = 0.1157) -> Sides:
     "Table 1",
     part="(Noisy-SGD)",
     printed=r"$\Theta(\eta d G^2 \rho^{-1})$",
+    proof=f"{SHORT}#table-1",
     domain=QUIET,
     mutants=[{"low": 0.1251}, {"high": 0.245}],
 )
@@ -70,6 +73,7 @@ def table_1_sgd(problem: LinearRegression, low: float = 0.125, high: float = 0.2
     "Table 1",
     part="(stability)",
     printed=r"A learning rate $\eta \le 1$ is required for convergence ($\|H\|_2 = 1$)",
+    proof=f"{SHORT}#table-1",
     domain={"problem": regressions(largest=1.999), "gap": gaps(1e-3)},
     sharp="most",
     mutants=[{"most": 0.66}],
@@ -133,6 +137,7 @@ def table_2_nu_ftrl_steps(nu: float, steps: int, constant: float = 0.481) -> Sid
     "Table 2",
     part="(anti-PGD, sensitivity)",
     printed=r"$\gamma_T^2 = T$; with damping $1/\nu$ up to a constant",
+    proof=f"{SHORT}#table-2",
     domain={"damping": linear(0, 1), "steps": integers(1, 5000, log=True)},
     mutants=[{"more": 1}],
     evaluations=128,
@@ -147,6 +152,7 @@ def table_2_anti_pgd(damping: float, steps: int, more: int = 0) -> Sides:
     "Table 2",
     part="(ν = 0 and anti-PGD, error)",
     printed=r"$F_\infty = \infty$ for Fichtenberger et al. and for anti-PGD without damping",
+    proof=f"{SHORT}#table-2",
     domain={**QUIET, "kind": one_of("ν = 0", "anti-PGD")},
     mutants=[{"gap": 1e-9}],
     evaluations=64,
@@ -160,6 +166,7 @@ def table_2_infinite(problem: LinearRegression, kind: str, gap: float = 0.0) -> 
     "Table 2",
     part="(ν-Noisy-FTRL, error)",
     printed=r"$\eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(1/\nu)$ for $\nu \le \eta \mu$",
+    proof=f"{SHORT}#table-2",
     domain={**QUIET, "share": log_scale(1e-6, 1)},
     sharp="constant",
     mutants=[{"constant": 0.0546}],

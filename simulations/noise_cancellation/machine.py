@@ -209,6 +209,7 @@ class Machine:
         if request.round == state.last_round:
             return state.outbox
         if self.remaining <= 0:
+            self.state = replace(state, asked=request.asked)  # so that the state stays up to date
             return Refusal(self.protocol.run, self.index, request.round)
         correction, state = self._correction(request)
         noise, state = self._noise(state)

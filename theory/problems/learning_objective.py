@@ -52,7 +52,7 @@ class LearningObjective(Record):
         ϖ_s >= 0 of the errors after the steps s = 1, …, T, shape (steps,), not all 0; or ``"last"`` for the last one,
         or ``"second half"`` for the mean over s > T/2.
     batch_size
-        m >= 1: examples a step.
+        m >= 1: examples a step; None for that of the problem.
 
     Examples
     --------
@@ -71,8 +71,17 @@ class LearningObjective(Record):
     batch_size: int = 1
 
     def __init__(
-        self, problem: QuadraticProblem, steps: int, *, weights: ArrayLike | When = "last", batch_size: int = 1
+        self,
+        problem: QuadraticProblem,
+        steps: int,
+        *,
+        weights: ArrayLike | When = "last",
+        batch_size: int | None = None,
     ) -> None:
+        of_problem = checked_quadratic(problem).batch_size
+        size = of_problem if batch_size is None else checks.integer("batch_size", batch_size, 1)
+        if of_problem not in (1, size):
+            raise ValueError(f"batch_size must be that of the problem, {of_problem}, or None, got {size}")
         n = checks.integer("steps", steps, 1)
         if isinstance(weights, str):
             checks.choice("weights", weights, ("last", "second half"))
@@ -81,10 +90,10 @@ class LearningObjective(Record):
             if not weights.any():
                 raise ValueError("weights must not all be 0, got 0 in every step")
         self._set(
-            problem=checked_quadratic(problem),
+            problem=problem,
             steps=n,
             weights=weights,
-            batch_size=checks.integer("batch_size", batch_size, 1),
+            batch_size=size,
         )
 
     def step_weights(self) -> Array:

@@ -159,6 +159,7 @@ def _details(outcome: Outcome, width: int, coloured: bool) -> str:
         ("disagrees", outcome.reason),
         *notes,
         ("proof", claim.proof or ""),
+        ("rests on", ", ".join(claim.rests_on)),
         *wording.counterexample(outcome),
         *wording.check(outcome),
     ]

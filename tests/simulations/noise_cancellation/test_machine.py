@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.simulations.noise_cancellation.hosts import MachineHost, read_state, write_states
+from corrnoise.simulations.noise_cancellation.hosts import MachineHost
 from corrnoise.simulations.noise_cancellation.machine import Machine
 from corrnoise.simulations.noise_cancellation.protocol import Message, Refusal, Request
+from corrnoise.simulations.noise_cancellation.storage import read_state, write_states
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise, FactorisedNoise
 from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp
