@@ -52,6 +52,7 @@ CASES = {
     "kurtosis by coordinate": (LinearRegression(SPECTRUM, 0.25, kurtosis=[3, 3, 3]), DPSGD(), {}),
     "mean": (MeanEstimation(0.2, 0.7), NuFTRL(0.2), {}),
     "oscillating mean": (MeanEstimation(1.6, 0.3), AntiPGD(0.3), {}),
+    "batches": (LinearRegression(SPECTRUM, 0.5, 0.5, batch_size=3), NuFTRL(0.05), {"rho": 0.3}),
     "tiny scale": (LinearRegression(SPECTRUM, 0.25), DPSGD(), {"rho": 1e100, "clip_norm": 1e-80}),
     "huge scale": (LinearRegression(SPECTRUM, 0.25), DPSGD(), {"rho": 1e-100, "clip_norm": 1e90}),
 }
