@@ -10,7 +10,7 @@ from tests.figure_entries import check_entry
 
 
 def test_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure, "RATES", (1.0, 3.0))
+    monkeypatch.setattr(figure, "RATES", (0.3, 1.0))
     monkeypatch.setattr(figure, "CLIP_NORMS", (3.0,))
     shown = {name: figure.LOOKS[name] for name in ("published", "best share", "noisy SGD", "no privacy")}
     monkeypatch.setattr(figure, "LOOKS", shown)
