@@ -112,6 +112,7 @@ def test_steps_that_no_batch_length_divides_all_count():
     assert max(map(abs, z_scores(found, PROBLEM.stationary_error(DPSGD())).values())) < LIMIT
 
 
+@pytest.mark.slow
 def test_the_start_is_forgotten_in_the_default_burn_in():
     """Without burn-in the error is visibly too small; with the default one it is not, over 2 steps of 6000 chains."""
     p = LinearRegression([1.0, 0.1], 0.2, 0.5)
@@ -272,6 +273,7 @@ def test_relaxation_rate_of_equal_tiny_and_unstable_rates():
 # -- standard errors ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("p", "noise", "chains", "relaxations"),
     [

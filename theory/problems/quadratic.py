@@ -123,13 +123,23 @@ class QuadraticProblem(Record, ABC):
         variance
             σ², the variance of w_t in the sum over a batch.
         """
-        privacy = variance / self.batch_size**2 * noise.averaged_variance(self.rates)
+        rates, place = np.unique(self.rates, return_inverse=True)  # equal eigenvalues are common and cost nothing
+        privacy = variance / self.batch_size**2 * noise.averaged_variance(rates)[place]
         return self._residual_variance * self.eigenvalues + privacy
 
     @property
     def _residual_variance(self) -> float:
         """s²/m, of the mean over a batch."""
         return self.residual_std**2 / self.batch_size
+
+    def _root_spectrum_mean(self, weights: Array) -> float:
+        """(1/2π) ∫ sqrt(Σ_j weights_j x_j/|1 − x_j − e^{iω}|²) dω; equal rates are merged."""
+        order = np.argsort(self.rates)
+        rates, starts = np.unique(self.rates[order], return_index=True)
+        total = (
+            [part.sum() for part in np.split(weights[order], starts[1:])] if rates.size < order.size else weights[order]
+        )
+        return root_spectrum_mean(rates, np.asarray(total))
 
     # -- exact errors --------------------------------------------------------------------------------------------------
 
@@ -194,7 +204,7 @@ class QuadraticProblem(Record, ABC):
         if not self.instability() < 1:
             return math.inf
         residual = self.learning_rate / 2 * self._residual_variance * float((self.eigenvalues * self.gains).sum())
-        spectrum = root_spectrum_mean(self.rates, (2 - self.rates) * self.gains)
+        spectrum = self._root_spectrum_mean((2 - self.rates) * self.gains)
         privacy = self.learning_rate * unit_variance(rho, clip_norm) / (2 * self.batch_size**2) * spectrum**2
         return (residual + privacy) / (2 * (1 - self.instability()))
 
@@ -276,7 +286,7 @@ class QuadraticProblem(Record, ABC):
             unit = unit_variance(rho, clip_norm) / self.batch_size**2
             if not (self.rates < 2).all():
                 return math.inf
-            root = root_spectrum_mean(self.rates, np.ones_like(self.rates))
+            root = self._root_spectrum_mean(np.ones_like(self.rates))
             return self.learning_rate * (self._residual_variance * self.trace / 4 + unit / 2 * root**2)
         variance = noise_variance(noise, rho, clip_norm)
         if math.isinf(variance) or not (self.rates < 2).all():
