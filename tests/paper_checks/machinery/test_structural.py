@@ -57,6 +57,12 @@ def test_each_kind_of_change(expression, kind, after):
     assert after in changed(f"def f(x, d):\n    return {expression}")[kind]
 
 
+def test_what_is_assigned_to_is_left_alone():
+    found = changed("def f(x, d):\n    x, d[2] = d * x, 3\n    for x in d:\n        d.size = 5 * x\n    return d")
+    assert len(found["change a number"]) == 4
+    assert {"2.0", "4.5", "7.5"} <= found["change a number"]
+
+
 @pytest.mark.parametrize("line", ["x[2 + 3]", "x if 2 < 3 else d", "f'{2 + 3}'"])
 def test_what_states_no_formula_is_left_alone(line):
     assert set(changed(f"def f(x, d):\n    return {line}")) <= {"quantity to constant"}
