@@ -10,7 +10,7 @@ from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
     CorrelatedMachineNoise,
@@ -115,12 +115,14 @@ def participations(draw: st.DrawFn, most: int = 8, patterns: tuple = ("min-sep",
 
 
 @st.composite
-def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "momentum", "matrix")) -> Workload:
+def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "momentum", "average", "matrix")) -> Workload:
     """Workloads of runs of up to ``most`` steps."""
     n = draw(st.integers(1, most))
     kind = draw(st.sampled_from(kinds))
     if kind == "prefix":
         return PrefixSums(n)
+    if kind == "average":
+        return MomentumAverage(n, alpha=draw(log_uniform(1e-2, 1.0)))
     if kind == "matrix":
         rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
         return MatrixWorkload(rng.normal(size=(draw(st.integers(1, most)), n)))
