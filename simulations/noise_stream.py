@@ -29,11 +29,10 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal, Self, get_args
 
-import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy import fft
 
+from corrnoise.simulations.noise_engines import Cascade, DelayLine, Substitution, Transform, Tree
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.support.memory import fits_into_memory
@@ -43,7 +42,7 @@ from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, ToeplitzMechanism
 from corrnoise.theory.mechanisms.participation import Participation, Run, checked_run, participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, section_sensitivity
+from corrnoise.theory.mechanisms.rounding import Dtype, convolution_sensitivity, section_sensitivity
 from corrnoise.theory.mechanisms.rounding_of_mechanisms import (
     scaled_sensitivity,
     substitution_sensitivity,
@@ -64,9 +63,6 @@ _FIELDS = ("format", "noise", "shape", "scale", "steps", "method", "dtype", "pos
 _MECHANISMS: dict[str, type[Mechanism]] = {
     kind.__name__: kind for kind in (ToeplitzMechanism, ScaledNoise, MatrixNoise, BandedNoise, BinaryTree)
 }
-_BLOCK = 4096  # elements whose states stay in the first-level cache
-_COLUMNS = 2**22  # entries transformed at once
-
 _GENERATORS: dict[str, type[np.random.BitGenerator]] = {
     kind.__name__: kind
     for kind in (
@@ -79,168 +75,9 @@ _GENERATORS: dict[str, type[np.random.BitGenerator]] = {
 }
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _fill(rng, values):  # type: ignore[no-untyped-def]
-    """Standard normals, the same as ``rng.standard_normal`` gives and several times faster."""
-    for j in range(values.size):
-        values[j] = rng.standard_normal()
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _cascade(values, states, gains, poles):  # type: ignore[no-untyped-def]
-    """Send one step through the sections, in place: x → x + (a − q) u, u → u + (x − q u)."""
-    for first in range(0, values.size, _BLOCK):
-        last = min(first + _BLOCK, values.size)
-        for i in range(poles.size):
-            gain = gains[i]
-            pole = poles[i]
-            for j in range(first, last):
-                x = values[j]
-                u = states[i, j]
-                values[j] = x + gain * u
-                states[i, j] = u + (x - pole * u)
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _convolve(ring, newest, coefficients, values):  # type: ignore[no-untyped-def]
-    """Fill ``values`` with Σ β_τ w_{t−τ}, added in the order of τ, where w_t is row ``newest`` of the ring."""
-    rows = coefficients.size
-    for first in range(0, values.size, _BLOCK):
-        last = min(first + _BLOCK, values.size)
-        values[first:last] = 0.0
-        for age in range(rows):
-            beta = coefficients[age]
-            row = (newest + age) % rows
-            for j in range(first, last):
-                values[j] += beta * ring[row, j]
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _substitute(ring, step, entries, values):  # type: ignore[no-untyped-def]
-    """Solve for one step, in place: (z_t − Σ_{k>=1} entries_k y_{t−k})/entries_0, where y_s is row s mod (p − 1)."""
-    for first in range(0, values.size, _BLOCK):
-        last = min(first + _BLOCK, values.size)
-        for age in range(1, entries.size):
-            entry = entries[age]
-            row = (step - age) % len(ring)
-            for j in range(first, last):
-                values[j] -= entry * ring[row, j]
-        for j in range(first, last):
-            values[j] /= entries[0]
-        if len(ring):
-            ring[step % len(ring), first:last] = values[first:last]
-
-
-class _Cascade:
-    """Rational noise with real poles: the state of each section."""
-
-    def __init__(self, noise: PoleNoise, size: int) -> None:
-        self.noise = noise
-        zeros, self.poles = noise.sections()
-        self.gains = zeros - self.poles
-        self.states = np.zeros((self.poles.size, size))
-
-    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
-        _fill(rng, values)
-        _cascade(values, self.states, self.gains, self.poles)
-
-    @property
-    def memory(self) -> Array:
-        return self.states.copy()
-
-    @memory.setter
-    def memory(self, states: Array) -> None:
-        self.states[:] = states
-
-
-class _DelayLine:
-    """Finitely many coefficients: a ring of the last independent draws."""
-
-    def __init__(self, noise: FiniteNoise, size: int) -> None:
-        self.noise = noise
-        self.coefficients = noise.values
-        self.ring = np.zeros((noise.values.size, size))
-        self.newest = 0
-
-    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
-        self.newest = (self.newest - 1) % len(self.ring)
-        _fill(rng, self.ring[self.newest])
-        _convolve(self.ring, self.newest, self.coefficients, values)
-
-    @property
-    def memory(self) -> Array:
-        return np.roll(self.ring, -self.newest, axis=0)
-
-    @memory.setter
-    def memory(self, draws: Array) -> None:
-        self.ring[:], self.newest = draws, 0
-
-
-class _Substitution:
-    """A triangular strategy: a ring of the last p − 1 steps of noise."""
-
-    def __init__(self, noise: BandedNoise | MatrixNoise, size: int) -> None:
-        self.noise = noise
-        self.bands = noise.bands
-        self.memory = np.zeros((noise.memory, size))
-
-    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
-        ages = np.arange(min(self.bands, position + 1))
-        if isinstance(self.noise, BandedNoise):
-            entries = self.noise.diagonals[ages, position - ages]
-        else:
-            entries = self.noise.matrix[position, position - ages]
-        _fill(rng, values)
-        _substitute(self.memory, position, entries, values)
-
-
-class _Tree:
-    """A binary tree: the node of height h that ends with the binary digits of the step."""
-
-    def __init__(self, noise: BinaryTree, size: int) -> None:
-        self.noise = noise
-        self.memory = np.zeros((noise.memory, size))
-
-    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
-        """The new node minus those that it joins; a node of the decoder "online" weighs its two halves, too."""
-        joined = np.zeros(values.size)
-        node = np.empty(values.size)
-        _fill(rng, node)
-        height = 0
-        while position >> height & 1:
-            below = node + self.memory[height]
-            joined += self.memory[height]
-            _fill(rng, node)
-            if self.noise.decoder == "online":
-                most = 2.0 ** (height + 2) - 1
-                node *= 2.0 ** (height + 1) / most
-                below *= (2.0 ** (height + 1) - 1) / most
-                node += below
-            height += 1
-        self.memory[height] = node
-        values[:] = node - joined
-
-
-class _Transform:
-    """All steps at once: exact for any noise, O(steps × size) memory."""
-
-    memory = None
-
-    def __init__(self, noise: ToeplitzNoise, size: int, steps: int, rng: np.random.Generator) -> None:
-        self.noise = noise
-        self.start = rng.bit_generator.state
-        self.rows = np.empty((steps, size))
-        for row in self.rows:
-            _fill(rng, row)
-        length = fft.next_fast_len(2 * steps - 1, real=True)
-        response = fft.rfft(noise.coefficients(steps), length)[:, np.newaxis]
-        columns = max(_COLUMNS // length, 1)
-        for first in range(0, size, columns):
-            part = self.rows[:, first : first + columns]
-            part[:] = fft.irfft(response * fft.rfft(part, length, axis=0), length, axis=0)[:steps]
-
-
-def stream_sensitivity(noise: ToeplitzNoise | Mechanism, run: Run, method: Method) -> float:
+def stream_sensitivity(
+    noise: ToeplitzNoise | Mechanism, run: Run, method: Method, arithmetic: Dtype = "float64"
+) -> float:
     """Upper bound of the sensitivity of a run with a ``NoiseStream``, rounding errors of its arithmetic included.
 
     Parameters
@@ -252,6 +89,8 @@ def stream_sensitivity(noise: ToeplitzNoise | Mechanism, run: Run, method: Metho
         of a mechanism.
     method
         That of the stream.
+    arithmetic
+        ``"float32"`` for a cascade or delay line that runs in float32; a stream runs in float64.
 
     Returns
     -------
@@ -261,17 +100,21 @@ def stream_sensitivity(noise: ToeplitzNoise | Mechanism, run: Run, method: Metho
         who = participation_of(noise.steps if run is None else run)
         if who is None or who.steps != noise.steps:
             raise ValueError(f"run must have steps={noise.steps} as the mechanism has, got {run!r}")
-        return _mechanism_sensitivity(noise, who, method)
+        return _mechanism_sensitivity(noise, who, method, arithmetic)
     if method == "transform":
         return convolution_sensitivity(noise, run, "float64", by="transforms")
     if isinstance(noise, PoleNoise):
-        return section_sensitivity(noise, run)
-    return convolution_sensitivity(checks.instance("noise", noise, FiniteNoise), run, "float64")
+        return section_sensitivity(noise, run, arithmetic)
+    return convolution_sensitivity(checks.instance("noise", noise, FiniteNoise), run, arithmetic)
 
 
-def _mechanism_sensitivity(mechanism: Mechanism, participation: Participation, method: Method) -> float:
+def _mechanism_sensitivity(
+    mechanism: Mechanism, participation: Participation, method: Method, arithmetic: Dtype
+) -> float:
     if isinstance(mechanism, ToeplitzMechanism):
-        return stream_sensitivity(mechanism.noise, participation, method)
+        return stream_sensitivity(mechanism.noise, participation, method, arithmetic)
+    if arithmetic != "float64":
+        raise ValueError(f"arithmetic must be 'float64' for {type(mechanism).__name__}, got {arithmetic!r}")
     if isinstance(mechanism, ScaledNoise):
         program = stream_sensitivity(mechanism.noise, mechanism.steps, method)
         cascade = method == "recurrence" and isinstance(mechanism.noise, PoleNoise)
@@ -377,23 +220,23 @@ class NoiseStream(Iterator[NDArray[Any]]):
         self.position = 0
         self._rng = generator(rng)
         size = math.prod(self.shape)
-        self._engine: _Cascade | _DelayLine | _Substitution | _Tree | _Transform
+        self._engine: Cascade | DelayLine | Substitution | Tree | Transform
         self._scales: Array | None = None
         self.noise: ToeplitzNoise | Mechanism
         if isinstance(noise, MatrixNoise | BandedNoise | BinaryTree):
             fits_into_memory("shape", shape, 8 * size * (noise.memory + 1))
-            self._engine = _Tree(noise, size) if isinstance(noise, BinaryTree) else _Substitution(noise, size)
+            self._engine = Tree(noise, size) if isinstance(noise, BinaryTree) else Substitution(noise, size)
             self.noise = noise
             return
         plain = noise.noise if isinstance(noise, ToeplitzMechanism | ScaledNoise) else checked_noise(noise)
         if self.method == "transform":
             assert self.steps is not None
             fits_into_memory("steps", self.steps, 8 * self.steps * max(size, 1))
-            self._engine = _Transform(plain, size, self.steps, self._rng)
+            self._engine = Transform(plain, size, self.steps, self._rng)
         else:
             rational = plain if isinstance(plain, PoleNoise) else rational_approximation(plain, tolerance)
             fits_into_memory("shape", shape, 8 * size)
-            self._engine = _DelayLine(rational, size) if isinstance(rational, FiniteNoise) else _Cascade(rational, size)
+            self._engine = DelayLine(rational, size) if isinstance(rational, FiniteNoise) else Cascade(rational, size)
         self.noise = self._engine.noise
         if isinstance(noise, ToeplitzMechanism):
             self.noise = ToeplitzMechanism(self._engine.noise, noise.steps)
@@ -508,7 +351,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
     def __next__(self) -> NDArray[Any]:
         if self.position == self.steps:
             raise StopIteration(f"the stream has made its {self.steps} steps")
-        if isinstance(self._engine, _Transform):
+        if isinstance(self._engine, Transform):
             values = self._engine.rows[self.position]
         else:
             values = np.empty(math.prod(self.shape))
@@ -533,7 +376,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         TypeError
             The noise or the generator is of a kind of the user's own, which ``restore`` could not make again.
         """
-        drawn = self._engine.start if isinstance(self._engine, _Transform) else self._rng.bit_generator.state
+        drawn = self._engine.start if isinstance(self._engine, Transform) else self._rng.bit_generator.state
         if drawn["bit_generator"] not in _GENERATORS:
             raise TypeError(f"state() needs a generator out of {', '.join(_GENERATORS)}, got {drawn['bit_generator']}")
         return {
@@ -593,7 +436,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         stream.position = checks.integer("position", state["position"], 0)
         if stream.steps is not None and stream.position > stream.steps:
             raise ValueError(f"position must lie in [0, steps] = [0, {stream.steps}], got {stream.position}")
-        if not isinstance(stream._engine, _Transform):
+        if not isinstance(stream._engine, Transform):
             memory = np.array(state["memory"], dtype=np.float64)
             expected = stream._engine.memory
             if memory.size != expected.size:

@@ -21,7 +21,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import linalg, stats
 
-from corrnoise.simulations import noise_stream
+from corrnoise.simulations import noise_engines
 from corrnoise.simulations.noise_stream import Method, NoiseStream, stream_sensitivity
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -590,7 +590,7 @@ def test_several_participations_are_covered(noise, run, method, monkeypatch):
 def matrix_of_the_program(stream: NoiseStream, monkeypatch: pytest.MonkeyPatch) -> Values:
     """Fed with unit vectors in place of random numbers the program, which is linear, shows its own matrix."""
     inputs = iter(np.eye(stream.steps or 0))
-    monkeypatch.setattr(noise_stream, "_fill", lambda rng, values: values.__setitem__(slice(None), next(inputs)))
+    monkeypatch.setattr(noise_engines, "fill", lambda rng, values: values.__setitem__(slice(None), next(inputs)))
     return take(NoiseStream(stream.noise, stream.shape, steps=stream.steps, method=stream.method), stream.steps or 0)
 
 
@@ -740,7 +740,7 @@ def test_private_streams_of_mechanisms_are_covered(mechanism, method, count, mon
     several = {**RUN, "steps": None, "max_participations": run.count, "min_sep": 8}
     stream = NoiseStream.private(mechanism, mechanism.draws, method=method, **several)
     inputs = iter(np.eye(mechanism.draws))
-    monkeypatch.setattr(noise_stream, "_fill", lambda rng, values: values.__setitem__(slice(None), next(inputs)))
+    monkeypatch.setattr(noise_engines, "fill", lambda rng, values: values.__setitem__(slice(None), next(inputs)))
     program = take(NoiseStream(stream.noise, stream.shape, method=method), steps)
     factor = np.linalg.cholesky(program @ program.T)
     truth = strategy_sensitivity(linalg.solve_triangular(factor, np.eye(steps), lower=True), run, error=1e-9)

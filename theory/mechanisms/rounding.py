@@ -189,8 +189,8 @@ def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: 
     return toeplitz_sensitivity(coefficients, participation, error=error).upper
 
 
-def section_sensitivity(noise: PoleNoise, run: Run) -> float:
-    """Upper bound of the sensitivity of a run whose noise is a cascade of sections in float64.
+def section_sensitivity(noise: PoleNoise, run: Run, dtype: Dtype = "float64") -> float:
+    """Upper bound of the sensitivity of a run whose noise is a cascade of sections.
 
     The section with the gaps a and q turns x into y = x + (a − q) s and s into s + (x − q s).  Its strategy has the
     coefficients 1 and (q − a) (1 − a)^{k−1}.  Rounding moves 1 − a by at most η = ε_1 + ε_4 (q + |a − q|), the first
@@ -200,9 +200,16 @@ def section_sensitivity(noise: PoleNoise, run: Run) -> float:
     Parameters
     ----------
     noise
-        Its sections are run.
+        Its sections are run.  Their gaps must be numbers of ``dtype``; a − q may be rounded to it.
     run
         The number of steps, or the participation; None for any length.
+    dtype
+        ``"float64"`` or ``"float32"``, of all operations.
+
+    Raises
+    ------
+    ValueError
+        A gap is no number of ``dtype``.
     """
     who = participation_of(run)
     steps = None if who is None else who.steps
@@ -210,9 +217,11 @@ def section_sensitivity(noise: PoleNoise, run: Run) -> float:
     if math.isinf(exact):
         return exact
     zeros, poles = noise.sections()
+    if not all(np.array_equal(as_stored(gaps, dtype), gaps) for gaps in (zeros, poles)):
+        raise ValueError(f"noise must have gaps that are {dtype} numbers, got {noise!r}")
     with ctx.workprec(_CASCADE_BITS):
-        one = growth(1, "float64")
-        four = growth(4, "float64")
+        one = growth(1, dtype)
+        four = growth(4, dtype)
         weights: list[arb] = []
         decays: list[arb] = []
         raised: list[arb] = []
@@ -226,7 +235,7 @@ def section_sensitivity(noise: PoleNoise, run: Run) -> float:
             raised.append(_at_least(moved, raised[-1] * (1 + arb(_APART))) if raised else moved)
             below = decay
         nominal = _product_of_sections(arb(1), weights, decays)
-        perturbed = _product_of_sections(one, [weight * growth(5, "float64") for weight in weights], raised)
+        perturbed = _product_of_sections(one, [weight * growth(5, dtype) for weight in weights], raised)
         scales = perturbed + [-scale for scale in nominal]
         error = exponential_norm(one**zeros.size - 1, scales, raised + decays, steps)
         return _finite((exact + (1 if who is None else who.count) * error) * at_the_ends())

@@ -309,6 +309,28 @@ def test_equal_sections_and_one_section_of_no_effect() -> None:
     assert section_sensitivity(PoleNoise([0.0], [0.5]), 10) < 3
 
 
+def test_a_cascade_in_float32_is_covered_and_costs_little() -> None:
+    """The bound exceeds the sensitivity that the program has in float32, run on unit vectors, and by 1e-4 at most."""
+    zeros = np.array([0.001, 0.1], np.float32).astype(float)
+    poles = np.array([0.01, 0.3], np.float32).astype(float)
+    noise = PoleNoise(zeros, poles)
+    steps, run = 60, Participation(60, min_sep=20, max_participations=3)
+    program = np.zeros((steps, steps), np.float32)
+    states = np.zeros((2, steps), np.float32)
+    for t, draw in enumerate(np.eye(steps, dtype=np.float32)):
+        for i, (a, q) in enumerate(zip(*noise.sections(), strict=True)):
+            output = draw + np.float32(a - q) * states[i]
+            states[i] += draw - np.float32(q) * states[i]
+            draw = output
+        program[t] = draw
+    truth = strategy_sensitivity(np.linalg.inv(program.astype(float)), run, error=1e-12).lower
+    bound = section_sensitivity(noise, run, "float32")
+    assert truth <= bound <= truth * (1 + 1e-4)
+    assert section_sensitivity(noise, run) < bound
+    with pytest.raises(ValueError, match="gaps that are float32 numbers"):
+        section_sensitivity(PoleNoise([0.01], [0.1]), run, "float32")
+
+
 @given(gaps(1e-3), st.integers(1, 200))
 def test_short_runs_take_little_more_in_every_type(nu: float, steps: int) -> None:
     noise = NuFTRL(nu)

@@ -1,0 +1,451 @@
+"""A private training run: the batch of each step, and its noise, once each.
+
+    run = PrivateRun(cn.NuFTRL(0.02), size, order, epsilon=5.0, delta=1e-5, clip_norm=1.0, adjacency="zero-out")
+    for batch in run:
+        noisy = run.add_noise(sum_of_clipped_gradients(model, batch))
+        ...
+
+The run has the noise multiplier of the program that really makes the noise, under the participation of the order of the
+data.  It hands out a batch only for a step whose noise is still to come, and noise only for a batch that was handed
+out.  It ends with the last step that the multiplier covers.
+
+The noise vector is cut into parts of 65 536 coordinates.  Each has a generator of its own (``keys``), and the parts are
+made on several threads.  The state of the noise is a few arrays of the size of the model, one for each pole.
+
+A *state* (``run.state()``) lets the run go on.  It holds the key and the memory of the noise, from which all noise
+follows, past and to come: it is as secret as the data.  ``state(secret=False)`` leaves out both, for runs whose key is
+kept in a file; then resuming makes the noise of all earlier steps again.
+
+What must not happen is that a step is released twice.  With a ``journal`` a step that was begun is never begun again:
+after a clean end the run goes on bit for bit, after a crash it skips the steps that the journal knows to be begun.
+Without a journal a state is loaded only with ``discarded=True``, by which the user states that nothing that was
+computed after this state has been kept or shown.  Copies of a state that go on separately cannot be noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.simulations.training.journal import Journal
+from corrnoise.simulations.training.keys import Draws, GeneratorName, RunKey
+from corrnoise.simulations.training.order import FixedOrder
+from corrnoise.simulations.training.program import program
+from corrnoise.support.memory import fits_into_memory
+from corrnoise.support.serialise import digest, plain
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.rounding import Dtype
+from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.privacy import gaussian_epsilon, gaussian_rho, safe_multiplier
+
+_FORMAT = "corrnoise.PrivateRun 1"
+_PART = 65_536  # coordinates of a part of the noise vector
+_IN_USE: WeakValueDictionary[str, PrivateRun] = WeakValueDictionary()  # runs of this process by their key
+_CLAIMING = Lock()
+
+
+def budget(rho: float | None, epsilon: float | None, delta: float | None) -> float:
+    """The ρ of a run, given as ``rho`` or as ``epsilon`` and ``delta`` of the Gaussian mechanism that the run is."""
+    if rho is None:
+        if epsilon is None or delta is None:
+            raise ValueError("rho must be given, or epsilon and delta")
+        rho = gaussian_rho(epsilon, delta)
+    elif epsilon is not None or delta is not None:
+        raise ValueError("epsilon and delta must be left out where rho is given")
+    return checks.real("rho", rho, SCALES)
+
+
+class PrivateRun:
+    """The batches of a training run and its correlated noise.
+
+    Parameters
+    ----------
+    mechanism
+        Correlated noise, or a mechanism of as many steps as the order has.
+    size
+        Number of parameters of the model, over all arrays.
+    order
+        The fixed order of the data, which gives the participation.
+    rho
+        Budget of zero-concentrated differential privacy of the whole run, in [1e-100, 1e100]; or instead
+    epsilon, delta
+        the (ε, δ) of the whole run.
+    clip_norm
+        G: largest norm of the gradient of one example, over all parameters together, in [1e-100, 1e100].
+    adjacency
+        ``"zero-out"`` or ``"replace-one"``, which doubles the noise.
+    key
+        The secret key; None for a new one.
+    journal
+        File of the journal, or None for none.
+    journal_ahead
+        How many steps one note of the journal covers.
+    generator
+        ``"philox"``, or ``"aes"`` (the extra ``secure``).
+    arithmetic
+        ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.
+    tolerance
+        Of the rational approximation.
+    threads
+        How many threads make the noise; None for one a core.
+
+    Attributes
+    ----------
+    program
+        The noise that is really made, and the sensitivity that covers it.
+    position
+        Number of steps whose noise was made.
+    skipped
+        Number of steps that were skipped, because a crash had begun them.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, the mechanism has another length than the order, or its sensitivity is not
+        bounded.
+    """
+
+    def __init__(
+        self,
+        mechanism: ToeplitzNoise | Mechanism,
+        size: int,
+        order: FixedOrder,
+        *,
+        rho: float | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        clip_norm: float,
+        adjacency: str,
+        key: RunKey | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        journal_ahead: int = 1,
+        generator: GeneratorName = "philox",
+        arithmetic: Dtype | None = None,
+        tolerance: float = 1e-3,
+        threads: int | None = None,
+    ) -> None:
+        self._size = checks.integer("size", size, 1)
+        self._order = checks.instance("order", order, FixedOrder)
+        self._rho = budget(rho, epsilon, delta)
+        self._clip_norm = checks.real("clip_norm", clip_norm, SCALES)
+        self.program = program(mechanism, order.participation, tolerance=tolerance, arithmetic=arithmetic)
+        self._multiplier = safe_multiplier(self.program.sensitivity, self._rho, adjacency)
+        self._adjacency = adjacency
+        self._draws = Draws(RunKey.new() if key is None else key, generator)
+        rows = self.program.engine(1).memory.shape[0]
+        fits_into_memory("size", self._size, self._size * (4 + rows * np.dtype(self.program.arithmetic).itemsize))
+        self._ends = [*range(_PART, self._size, _PART), self._size]
+        self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
+        self._pool: ThreadPoolExecutor | None = None
+        self._journal_path = journal
+        self._journal_ahead = checks.integer("journal_ahead", journal_ahead, 1)
+        self._journal: Journal | None = None
+        self._process = os.getpid()
+        self._claim()
+        self._restart()
+        self.skipped = 0
+        self._settings = {
+            "format": _FORMAT,
+            "noise": digest(plain(self.program.noise)),
+            "order": digest(plain(self._order)),
+            "arithmetic": self.program.arithmetic,
+            "size": self._size,
+            "rho": self._rho,
+            "multiplier": self._multiplier,
+            "clip_norm": self._clip_norm,
+            "adjacency": self._adjacency,
+            "generator": self._draws.name,
+            "fingerprint": self._draws.fingerprint(),
+        }
+
+    def _claim(self) -> None:
+        """Refuse a key that another run of this process uses."""
+        with _CLAIMING:
+            if _IN_USE.setdefault(self._draws.key.identity, self) is not self:
+                raise ValueError(f"key must not be in use by another run, got {self._draws.key!r}")
+
+    def _restart(self) -> None:
+        """Put the noise before its first step."""
+        self._engines: list[Any] = []
+        self._engines = [self.program.engine(size) for size in np.diff(self._ends, prepend=0).tolist()]
+        self.position = 0
+        self._handed = 0
+        self._whole = True
+
+    # -- what the run guarantees ---------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return self._size
+
+    @property
+    def order(self) -> FixedOrder:
+        """The order of the data."""
+        return self._order
+
+    @property
+    def steps(self) -> int:
+        """Length of the run."""
+        return self._order.steps
+
+    @property
+    def clip_norm(self) -> float:
+        """Largest norm of the gradient of one example."""
+        return self._clip_norm
+
+    @property
+    def adjacency(self) -> str:
+        """``"zero-out"`` or ``"replace-one"``."""
+        return self._adjacency
+
+    @property
+    def multiplier(self) -> float:
+        """Standard deviation of the independent noise in units of the clip norm."""
+        return self._multiplier
+
+    @property
+    def scale(self) -> float:
+        """Standard deviation of the independent noise behind the correlated noise."""
+        return self._multiplier * self._clip_norm
+
+    @property
+    def rho(self) -> float:
+        """ρ of the whole run."""
+        return self._rho
+
+    def epsilon(self, delta: float) -> float:
+        """ε of the whole run, which is one Gaussian mechanism, rounded up.
+
+        Parameters
+        ----------
+        delta
+            In (0, 1).
+        """
+        return gaussian_epsilon(self._rho, delta)
+
+    # -- batches and noise ---------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Number of steps to come."""
+        return self.steps - self.position
+
+    def __iter__(self) -> Iterator[NDArray[np.int64]]:
+        """The batches of the steps to come: numbers of examples, shape (batch_size,)."""
+        self.start()
+        if self.position == self.steps:
+            raise RuntimeError(f"the run has made its {self.steps} steps: a further epoch is not covered by its noise")
+        while self.position < self.steps:
+            step = self.position
+            self.hand_out(step)
+            yield self._order.batch(step)
+            if self.position != step + 1:
+                raise RuntimeError(f"the batch of step {step} has got no noise, or another loop uses this run")
+
+    def hand_out(self, step: int) -> None:
+        """Note that the batch of a step is handed out by a loader of another library.
+
+        Parameters
+        ----------
+        step
+            Its number, at least ``position``.
+        """
+        self._handed = checks.integer("step", step, self.position, largest=self.steps - 1) + 1
+
+    def start(self) -> int:
+        """Open the journal, if there is one, skip the steps that a crash has begun, and return ``position``."""
+        if self._journal is None and self._journal_path is not None:
+            self._journal = Journal(self._journal_path, self._draws.key, ahead=self._journal_ahead)
+            behind = self._journal.free - self.position
+            if behind > 0:
+                self._advance(self._journal.free)
+                self.skipped += behind
+        return self.position
+
+    def noise(self) -> NDArray[np.float32]:
+        """The noise of the next step, to be added to the sum of its clipped gradients, shape (size,).
+
+        Raises
+        ------
+        RuntimeError
+            All steps were made, no batch was handed out for this step, or another process uses the run.
+        """
+        self.start()
+        self._check_whole()
+        if self.position == self.steps:
+            raise RuntimeError(f"the run has made its {self.steps} steps: a further step is not covered by its noise")
+        if self._handed <= self.position:
+            raise RuntimeError(f"no batch was handed out for step {self.position}: noise is added once to each batch")
+        if self._journal is not None:
+            self._journal.begin(self.position)
+        return self._made()
+
+    def add_noise(self, total: NDArray[Any]) -> NDArray[Any]:
+        """The sum of the clipped gradients of a step plus its noise.
+
+        Parameters
+        ----------
+        total
+            The sum over the batch that was handed out last, shape (size,).
+        """
+        values = np.asarray(total)
+        if values.shape != (self._size,) or values.dtype.kind != "f" or values.dtype.itemsize < 4:
+            raise ValueError(
+                f"total must be a vector of {self._size} floats of 32 bits or more, got shape {values.shape} of "
+                f"{values.dtype}"
+            )
+        return values + self.noise()
+
+    def _check_whole(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("a run must not be used by a copy of its process: both would add the same noise")
+        if not self._whole:
+            raise RuntimeError("making noise was interrupted: load the last state")
+
+    def _made(self) -> NDArray[np.float32]:
+        """The noise of the step ``position``, which is then past."""
+        step = self.position
+        scales = self.program.scales
+        scale = self.scale if scales is None else self.scale * float(scales[step])
+        made = np.empty(self._size, np.float32)
+        in_place = self.program.arithmetic == "float32"
+
+        def part(number: int) -> None:
+            end = self._ends[number]
+            target = made[number * _PART : end]
+            values = target if in_place else np.empty(target.size)
+            self._engines[number].step(self._draws.generator(step, number), values, step)
+            np.multiply(values, values.dtype.type(scale), out=target, casting="same_kind")
+
+        self._whole = False
+        if len(self._ends) == 1 or self._threads == 1:
+            for number in range(len(self._ends)):
+                part(number)
+        else:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._threads, "corrnoise-noise")
+            list(self._pool.map(part, range(len(self._ends))))
+        self.position = step + 1
+        self._whole = True
+        return made
+
+    def _advance(self, step: int) -> None:
+        """Bring the memory of the noise to a step; the noise in between is not used."""
+        while self.position < min(step, self.steps):
+            self._made()
+        self._handed = self.position
+
+    # -- states --------------------------------------------------------------------------------------------------------
+
+    def state(self, *, secret: bool = True) -> dict[str, Any]:
+        """All that ``load_state`` needs, as plain values and one array.
+
+        Parameters
+        ----------
+        secret
+            Whether the state holds the key and the memory of the noise, shape (rows, size).  Then it is as secret as
+            the data.  Without them it takes a run with the same key, which makes all earlier noise again.
+        """
+        self._check_whole()
+        state = self._settings | {"position": self.position, "key_identity": self._draws.key.identity}
+        if secret:
+            memory = np.concatenate([engine.memory for engine in self._engines], axis=1)
+            state |= {"key": self._draws.key.secret().hex(), "memory": memory}
+        return state
+
+    def load_state(self, state: dict[str, Any], *, discarded: bool = False) -> None:
+        """Go on where a state was taken, or after the steps that the journal knows to be begun.
+
+        Parameters
+        ----------
+        state
+            What ``state`` of a run with the same arguments returned.
+        discarded
+            True states that nothing that was computed after this state has been kept or shown.  It is needed where
+            there is no journal, or one that was begun later.
+
+        Raises
+        ------
+        ValueError
+            The state belongs to another run, or to one with other arguments; or there is no journal that knows the
+            steps after it, and ``discarded`` is False.
+        """
+        position, key = self._checked_state(state)
+        if self._journal is not None and key.identity != self._draws.key.identity:
+            raise ValueError("state must be loaded before the first step")
+        if key.identity != self._draws.key.identity:
+            with _CLAIMING:
+                _IN_USE.pop(self._draws.key.identity, None)
+            self._draws = Draws(key, self._draws.name)
+            self._claim()
+        journal = self._journal
+        if journal is None and self._journal_path is not None:
+            journal = Journal(self._journal_path, key, ahead=self._journal_ahead)
+        if not checks.boolean("discarded", discarded) and (journal is None or journal.free < position):
+            if journal is not self._journal and journal is not None:
+                journal.close()
+            raise ValueError(
+                f"discarded must be True to load a state of step {position} without a journal that knows it: whoever "
+                "keeps or shows anything that was computed after this state must not continue it"
+            )
+        self._restart()
+        if "memory" in state:
+            memory = np.asarray(state["memory"])
+            for engine, end in zip(self._engines, self._ends, strict=True):
+                part = memory[:, end - engine.memory.shape[1] : end]
+                engine.memory = np.array(part, engine.memory.dtype)
+            self.position = position
+            self._handed = position
+        self._advance(position)
+        self._journal = journal
+        if journal is not None and journal.free > self.position:
+            self.skipped += journal.free - self.position
+            self._advance(journal.free)
+
+    def _checked_state(self, state: object) -> tuple[int, RunKey]:
+        """The position and the key of a state of this run."""
+        if not isinstance(state, dict) or state.get("format") != _FORMAT:
+            raise ValueError(f"state must come from PrivateRun.state() of format {_FORMAT!r}, got {state!r:.80}")
+        for name, own in self._settings.items():
+            if state.get(name) != own:
+                raise ValueError(f"state must have {name}={own!r} as this run, got {state.get(name)!r:.80}")
+        position = checks.integer("position", state.get("position"), 0, largest=self.steps)
+        if "key" not in state:
+            if state.get("key_identity") != self._draws.key.identity:
+                raise ValueError(f"state must be that of the key {self._draws.key!r}, which it does not hold")
+            return position, self._draws.key
+        shape = (self._engines[0].memory.shape[0], self._size)
+        if (found := np.shape(state.get("memory", ()))) != shape:
+            raise ValueError(f"state must hold a memory of shape {shape}, got {found}")
+        return position, RunKey(bytes.fromhex(state["key"]))
+
+    def close(self) -> None:
+        """End cleanly: the next run with this key and journal goes on with the next step."""
+        if self._journal is not None:
+            self._journal.close()
+        if self._pool is not None:
+            self._pool.shutdown()
+        with _CLAIMING:
+            if _IN_USE.get(self._draws.key.identity) is self:
+                del _IN_USE[self._draws.key.identity]
+        self._whole = False
+
+    def __enter__(self) -> PrivateRun:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"PrivateRun({self.program.noise!r:.60}, size={self._size}, position={self.position} of {self.steps}, "
+            f"rho={self._rho!r}, multiplier={self._multiplier!r}, adjacency={self._adjacency!r})"
+        )
