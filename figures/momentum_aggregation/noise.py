@@ -169,7 +169,7 @@ Mean over the steps of the variance of the noise in the momentum, at equal zCDP:
 {listed}
 
 - The published tree calibrates its noise to a bound of each node, the exact tree to the sum over the nodes it reads.
-- The square root of a momentum is nu-DP-FTRL with nu = alpha. Buffers keep {BUFFERS} arrays or less, the tree one a level.
+- The square root of momentum is nu-DP-FTRL, nu = alpha. Buffers keep at most {BUFFERS} arrays, the tree one a level.
 - For reshuffled orders the sensitivities of the tree and of independent noise are exact. Those of the others are upper
   bounds, and the lower bound is that of one order."""
 
