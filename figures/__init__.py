@@ -26,6 +26,7 @@ _HOMES = {
     "shuffled_counterexample": "shuffled_gradients.counterexample",
     "noise_cancellation": "noise_cancellation.noise",
     "noise_cancellation_digits": "noise_cancellation.digits",
+    "momentum_rates": "momentum_aggregation.rates",
     "momentum_gradient_norms": "momentum_aggregation.gradient_norms",
     "error_memory": "finite_runs.error_memory",
     "error_memory_long": "finite_runs.error_memory",
