@@ -158,7 +158,11 @@ def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
     printed=r"$\mathrm{Tr}[(I - \eta x x^\top) M (I - \eta x x^\top)] \le (1 - \eta \mu) \mathrm{Tr}[M]$ for $\eta \le 1/R^2$",
     corrected=r"$E$ of the left side",
     proof=f"{SHORT}#lemma-f18",
-    domain={"eigenvalues": spectra(), "weights": vector(log_scale(1e-6, 1), 6), "share": linear(1e-3, 1)},
+    domain={
+        "eigenvalues": spectra(multiplicity=10_000),
+        "weights": vector(log_scale(1e-6, 1), 6),
+        "share": linear(1e-3, 1),
+    },
     as_printed={"input_square": 100.0},
     counterexample={"eigenvalues": np.ones(1), "weights": np.ones(6), "share": 1.0},
     mutants=[{"factor": 1.001}],
@@ -168,7 +172,7 @@ def lemma_f18(
 ) -> Sides:
     """True with 1 − ημ(2 − ηR²).  Without the expectation, d = 1: (1 − x²/3)² > 2/3 for an input with x² = 100."""
     problem = regression(eigenvalues, share)
-    m = weights[: eigenvalues.size]
+    m = np.resize(weights, eigenvalues.size)
     eta = problem.learning_rate
     slowest = float(problem.rates.min())
     if input_square is not None:

@@ -151,14 +151,18 @@ class LearningObjective(Record):
         mechanism
             Noise of a run of ``steps`` steps.  O(T d) for Toeplitz noise, O(T³) for any other.
         """
-        checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
-        if mechanism.steps != self.steps:
-            raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")
+        self._checked(mechanism)
         if isinstance(mechanism, ToeplitzMechanism):
             coefficients = mechanism.noise.coefficients(self.steps)
             return float(filtered_power(self.problem.rates, coefficients, self.tail_weights()))
         noising = mechanism.noising_matrix()
         return float((noising * (self.weight_matrix() @ noising)).sum())
+
+    def _checked(self, mechanism: Mechanism) -> Mechanism:
+        checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
+        if mechanism.steps != self.steps:
+            raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")
+        return mechanism
 
     def privacy_error(
         self, mechanism: Mechanism, participation: Participation, *, rho: float = 1.0, clip_norm: float = 1.0
@@ -179,6 +183,53 @@ class LearningObjective(Record):
         unit = unit_variance(rho, clip_norm) / self.batch_size**2
         gamma = mechanism.sensitivity_upper_bound(participation)
         return self.problem.learning_rate**2 / 2 * unit * gamma**2 * self.power(mechanism)
+
+    def privacy_curve(
+        self, mechanism: Mechanism, participation: Participation, *, rho: float = 1.0, clip_norm: float = 1.0
+    ) -> Array:
+        """What privacy costs at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
+
+        The objective is the sum of its entries 1, …, T with the weights ϖ.
+
+        Parameters
+        ----------
+        mechanism
+            Noise of a run of ``steps`` steps; O(T² d + T³).
+        participation
+            Who takes part when; γ is the sensitivity, or where this is not known exactly its upper bound.
+        rho
+            Budget of zero-concentrated differential privacy, > 0.
+        clip_norm
+            G > 0; adjacency is zero-out.
+
+        Examples
+        --------
+        >>> from corrnoise import LinearRegression, NuFTRL, Participation, ToeplitzMechanism
+        >>> problem = LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
+        >>> curve = LearningObjective(problem, 50).privacy_curve(ToeplitzMechanism(NuFTRL(0.01), 50), Participation(50))
+        >>> bool(np.allclose(curve, problem.learning_curve(NuFTRL(0.01), 50, horizon=50), rtol=1e-9, atol=0))
+        True
+        """
+        noising = self._checked(mechanism).noising_matrix()
+        covariance = noising @ noising.T
+        problem, m = self.problem, self.batch_size
+        rates, eigenvalues = problem.rates, problem.eigenvalues
+        kurtosis = np.broadcast_to(problem.kurtosis, rates.size)
+        unit = unit_variance(rho, clip_norm) * (mechanism.sensitivity_upper_bound(participation) / m) ** 2
+        contraction = (1 - rates) ** 2 + (kurtosis - 2) * rates**2 / m
+        sources = np.empty((self.steps, rates.size))
+        lags = np.subtract.outer(np.arange(self.steps), np.arange(self.steps))
+        for j, rate in enumerate(rates):
+            with np.errstate(under="ignore"):
+                seen = np.where(lags > 0, 2 * (1 - rate) ** np.maximum(lags, 0), 0.0)
+            sources[:, j] = (seen * covariance).sum(axis=1) + np.diagonal(covariance)
+        moments = np.zeros(rates.size)
+        curve = np.zeros(self.steps + 1)
+        for t in range(self.steps):
+            spread = problem.learning_rate**2 / m * eigenvalues * float(eigenvalues @ moments)
+            moments = contraction * moments + spread + problem.learning_rate**2 * unit * sources[t]
+            curve[t + 1] = float(eigenvalues @ moments) / 2
+        return curve
 
     def sampling_error(self) -> float:
         """What the residuals of the data cost, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise."""
