@@ -6,10 +6,12 @@ and number of epochs, with the noise of ``calibration``:
     R/(η T) + L η/2 + 2 (Lemma 11, averaged over the run, + the defect of Lemma 17 + the noise of the momentum)
 
 for a new random order in every epoch.  With N = 2^k and E = 2^j epochs the sums of squared weights have closed forms.
-A level of nodes of at most N steps counts 1 in every epoch that has such a node.  A node of 2^m epochs ends with an
-epoch and has the weight w_m = 1 + a + … + a^{2^m − 1}, a = (1 − α)^N.  So prefixes of Algorithm 1 have
+Nodes of at most N steps lie within an epoch.  An example at position p of it is in the prefix node of level b < k if the
+binary digit b of p − 1 is 0, and then 2^b − 1 − ((p − 1) mod 2^b) steps before its end.  The largest sum over these
+levels is c_0, by the recursion c_b = max(1 + (1 − α)^{2^{b+1}} c_{b+1}, c_{b+1}), c_k = 0, over the digits.  A node of
+2^m epochs has at most the weight w_m = 1 + a + … + a^{2^m − 1}, a = (1 − α)^N.  So prefixes of Algorithm 1 have
 
-    U = k E + Σ_{m=0}^j max(E/2^{m+1}, 1) w_m²,
+    U <= c_0 E + Σ_{m=0}^j max(E/2^{m+1}, 1) w_m²,
 
 all nodes of two epochs 2 (k + 1), and those of the others (E − 1)(k + 1).
 
@@ -28,7 +30,7 @@ import math
 
 from corrnoise.theory.momentum_aggregation.bounds import descent_upper_bound, momentum_error_upper_bound
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
-from corrnoise.theory.momentum_aggregation.trees import largest_decoder_variance
+from corrnoise.theory.momentum_aggregation.trees import largest_decoder_variance, power
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import safe_multiplier
@@ -110,7 +112,7 @@ class BoundedTask(Record):
         )
 
     def prefix_weights(self, log2_epochs: int, alpha: float) -> float:
-        """U of Algorithm 1 in closed form.
+        """Upper bound of U of Algorithm 1; in all cases computed at most twice the exact value.
 
         Parameters
         ----------
@@ -121,7 +123,10 @@ class BoundedTask(Record):
         """
         decay = 1 - self._forgotten(alpha)
         epochs = 2.0**log2_epochs
-        total = self.log2_examples * epochs
+        within = 0.0
+        for level in reversed(range(self.log2_examples)):
+            within = max(1 + power(alpha, 2 << level) * within, within)
+        total = within * epochs
         weight = 1.0
         for m in range(log2_epochs + 1):
             total += max(epochs / 2.0 ** (m + 1), 1.0) * weight**2

@@ -22,10 +22,10 @@ ORDER: Any = {"order": "reshuffled", "adjacency": "replace-one"}
 
 
 @given(k=st.integers(1, 5), j=st.integers(0, 5), alpha=log_uniform(1e-4, 1.0))
-def test_weights_of_prefixes_have_a_closed_form(k, j, alpha):
+def test_the_bound_of_the_weights_of_prefixes(k, j, alpha):
     task = BoundedTask(k, 3, 0.1, "zero-out")
     exact = squared_weights(2 ** (j + k), 2**k, alpha, order="reshuffled", nodes=PREFIX_NODES)
-    assert task.prefix_weights(j, alpha) == pytest.approx(exact, rel=1e-10)
+    assert exact * (1 - 1e-10) <= task.prefix_weights(j, alpha) <= 2 * exact
 
 
 @pytest.mark.parametrize(("k", "j", "alpha"), [(4, 0, 0.1), (5, 3, 0.03125), (6, 5, 0.004), (3, 4, 1.0)])
@@ -46,8 +46,9 @@ def test_bounds_are_those_of_the_lemmas_with_the_exact_noise(k, j, alpha):
     exact = descent_upper_bound(mean_error=drift / steps + mean_noise, **lemma)
     assert exact <= task.algorithm_1(log2_epochs=j, alpha=alpha, learning_rate=length) * (1 + 1e-9)
     largest = std * math.sqrt(5 * float(decoder_variance(steps, alpha).max()))
-    loose = descent_upper_bound(mean_error=drift / steps + largest, **lemma)
-    assert task.algorithm_1(log2_epochs=j, alpha=alpha, learning_rate=length) <= loose + 2 * 0.7 / (alpha * steps) + std
+    loose = descent_upper_bound(mean_error=drift / steps + math.sqrt(2) * largest, **lemma)
+    start = 2 * 0.7 / (alpha * steps)  # (1 − α)^T is left out
+    assert task.algorithm_1(log2_epochs=j, alpha=alpha, learning_rate=length) <= loose * (1 + 1e-9) + start
     gamma = 0.2
     stds = reduced_noise(gamma=gamma, learning_rate=length, **constants, **run)
     variances = mean_variances(steps, n, alpha, gamma)
