@@ -11,6 +11,7 @@ LONG = {
     "learning_memory",
     "learning_budget",
     "momentum_noise",
+    "momentum_rates",
     *COMPANIONS,
 }
 QUICK = tuple(name for name in NAMES if name not in LONG)
