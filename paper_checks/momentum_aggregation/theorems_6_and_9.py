@@ -46,6 +46,8 @@ LOG = 5 * math.log(10)
 
 @PAPER.inequality(
     "Theorem 6",
+    evidence="proved",
+    rests_on=("Lemma 5", "Lemma 11", "Lemma 12", "Lemma 12 (count)"),
     proof=GRADIENTS,
     printed=r"$E\|\nabla F(\hat{w})\| \le \frac{(\frac{3}{2} R + 6L \sqrt{\log_2 T \cdot l} + 12 G \sqrt{\log_2 T} l^{1/4}) d^{1/4}}{\sqrt{\epsilon N}} + "
     r"\frac{3 L (d l)^{1/4} \sqrt{\log_2 T}}{4 \sqrt{\epsilon} N^{3/2}} + \frac{6G}{\sqrt{N}} + \frac{6G \log_2 T \sqrt{d l}}{\epsilon N}$, "
@@ -107,6 +109,7 @@ def theorem_6(
 
 @PAPER.inequality(
     "Theorem 9",
+    rests_on=("Lemma 5", "Lemma 7", "Lemma 11", "Lemma 17"),
     proof=GRADIENTS,
     printed=r"$E\|\nabla F(\hat{w})\| \le \frac{(\frac{3}{2} R + 24 K (G + 2L) + 12L) d^{1/3}}{(\epsilon N)^{2/3}} + \frac{6G}{\sqrt{N}} + "
     r"\frac{36GK \sqrt{d}}{\epsilon N} + \frac{9KL \sqrt{d}}{\epsilon N}$, $K = 16 \log_2 T \log \frac{1}{\delta}$",
