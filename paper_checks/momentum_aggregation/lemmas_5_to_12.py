@@ -35,6 +35,7 @@ from corrnoise.theory.numerics.checks import Array
         "learning_rate": log_scale(1e-3, 10),
     },
     sharp="factor",
+    proved_constant=2 / 3,
     mutants=[{"factor": 0.66}],
 )
 def lemma_5(
