@@ -75,9 +75,10 @@ class PrivateRun:
     order
         The fixed order of the data, which gives the participation.
     rho
-        Budget of zero-concentrated differential privacy of the whole run, in [1e-100, 1e100]; or instead
+        Budget of zero-concentrated differential privacy of the whole run, in [1e-100, 1e100]; None for that of
+        ``epsilon`` and ``delta``.
     epsilon, delta
-        the (ε, δ) of the whole run.
+        The (ε, δ) of the whole run, in place of ``rho``.
     clip_norm
         G: largest norm of the gradient of one example, over all parameters together, in [1e-100, 1e100].
     adjacency
@@ -111,6 +112,19 @@ class PrivateRun:
     ValueError, TypeError
         An argument is out of its range, the mechanism has another length than the order, or its sensitivity is not
         bounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from corrnoise import NuFTRL, PrivateRun, fixed_order
+    >>> order = fixed_order(examples=100, batch_size=10, epochs=2, rng=0)
+    >>> run = PrivateRun(NuFTRL(0.05), 3, order, epsilon=2.0, delta=1e-6, clip_norm=1.0, adjacency="zero-out")
+    >>> model = np.zeros(3)
+    >>> for batch in run:
+    ...     total = np.zeros(3)  # the sum of the clipped gradients of the examples of the batch
+    ...     model -= 0.1 * run.add_noise(total) / order.batch_size
+    >>> run.position
+    20
     """
 
     def __init__(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.simulations.training.order import FixedOrder as FixedOrder
+    from corrnoise.simulations.training.order import fixed_order as fixed_order
+    from corrnoise.simulations.training.run import PrivateRun as PrivateRun
     from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers as optimal_buffers
     from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz as optimal_toeplitz
     from corrnoise.solvers.optimal_noise import optimal_noise as optimal_noise
@@ -112,6 +115,11 @@ _HOMES = {
     ),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
+    "simulations.training.order": (
+        "FixedOrder",
+        "fixed_order",
+    ),
+    "simulations.training.run": ("PrivateRun",),
     "designs.make": ("design",),
     "designs.record": ("Design",),
     "paper_checks": ("claims",),

@@ -18,6 +18,7 @@ from corrnoise.simulations.training.run import PrivateRun
 from corrnoise.simulations.training.torch_loop import clipped_sum, private_gradient, trainable_size
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from tests.simulations.training.pages import ran
 
 torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
@@ -329,3 +330,13 @@ def test_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opacus.validators", None)
     with pytest.raises(ImportError, match=r"corrnoise\[torch\]"):
         with_opacus()
+
+
+@pytest.mark.parametrize("heading", ["PyTorch", "Opacus"])
+def test_the_page_trains_a_model(heading: str) -> None:
+    """Its accuracy is 0.88 ± 0.02; an untrained model has 0.1."""
+    pytest.importorskip("sklearn")
+    names = ran(heading)
+    run = names["run"] if heading == "PyTorch" else names["optimizer"].run
+    assert run.position == 400
+    assert names["accuracy"] > 0.7
