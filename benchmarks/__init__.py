@@ -2,7 +2,7 @@
 
 Run from the root of a checkout, with corrnoise installed::
 
-    python -m benchmarks [--quick] [--only NAME] [--json FILE]
+    python -m benchmarks [--quick] [--only NAME | --peer] [--json FILE]
 
 A ratio is the CPU time that a value takes by the other method divided by the CPU time that it takes here: above 1,
 corrnoise is faster.  Both sides run in turns in one process, after a first call that compiles.  Every row compares the
@@ -22,5 +22,6 @@ A benchmark is a function in one of the modules named in ``core.SUBJECTS``::
 
 import os
 
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 for _library in ("OPENBLAS", "OMP", "MKL"):  # the variables are read when numpy is first imported
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")

@@ -6,6 +6,7 @@ This module holds the registration, the two settings (full and quick), the compa
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ SUBJECTS = (
     "simulations",
     "strongly_convex",
 )
+PEER = "against_jax_privacy"  #: the subject that needs jax-privacy
 
 T = TypeVar("T")
 
@@ -89,6 +91,7 @@ class Setting:
         where: Any = ...,
         exact: tuple[Any, ArrayLike] | None = None,
         in_norm: bool = False,
+        turns: int | None = None,
     ) -> Row:
         """Compare numbers, then time.
 
@@ -108,6 +111,8 @@ class Setting:
             An index into that part, and the exact values there.
         in_norm
             Differences are of the 2-norm, not of single entries.
+        turns
+            How often each side is timed; None for 7 times, or 3 times in the quick setting.
         """
         result = np.asarray(ours.run())[where]
         other_result = np.asarray(other.run())
@@ -116,7 +121,7 @@ class Setting:
             sample, values = exact
             error = relative_difference(result[sample], values, in_norm=in_norm)
             other_error = relative_difference(other_result[sample], values, in_norm=in_norm)
-        timing = measure(ours, other, turns=self.pick(7, 3), shortest=self.pick(0.05, 0.002))
+        timing = measure(ours, other, turns=turns or self.pick(7, 3), shortest=self.pick(0.05, 0.002))
         return Row(
             case=case,
             ours=ours.name,
@@ -149,10 +154,18 @@ def benchmark(function: Benchmark) -> Benchmark:
 
 
 def load() -> dict[str, Benchmark]:
-    """Import all subjects and return the benchmarks by name."""
+    """Import all subjects that need no other library, and return their benchmarks by name."""
     for subject in SUBJECTS:
         importlib.import_module(f"benchmarks.{subject}")
-    return REGISTRY
+    return {name: function for name, function in REGISTRY.items() if not name.startswith("peer-")}
+
+
+def load_peer() -> dict[str, Benchmark]:
+    """The benchmarks against jax-privacy by name; ``ModuleNotFoundError`` names the extra where it is missing."""
+    if importlib.util.find_spec("jax_privacy") is None:
+        raise ModuleNotFoundError("jax-privacy is not installed: pip install -e '.[jax]'")
+    importlib.import_module(f"benchmarks.{PEER}")
+    return {name: function for name, function in REGISTRY.items() if name.startswith("peer-")}
 
 
 def run(names: Iterable[str], setting: Setting) -> Iterator[tuple[str, Row]]:

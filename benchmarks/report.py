@@ -14,6 +14,7 @@ from benchmarks.core import Row
 from corrnoise.support.files import write_whole
 
 PACKAGES = ("corrnoise", "numpy", "scipy", "numba", "mpmath")
+PEERS = ("jax-privacy", "jax")
 
 
 def _processor() -> str:
@@ -26,19 +27,19 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def machine() -> dict[str, str]:
-    """Processor, system and versions."""
+def machine(peer: bool = False) -> dict[str, str]:
+    """Processor, system and versions, with those of jax-privacy for a comparison with this ``peer``."""
     return {
         "processor": f"{_processor()}, {os.cpu_count()} logical cores",
         "system": platform.platform(),
         "python": platform.python_version(),
-        **{package: version(package) for package in PACKAGES},
+        **{package: version(package) for package in PACKAGES + PEERS * peer},
     }
 
 
-def machine_line() -> str:
+def machine_line(peer: bool = False) -> str:
     """The same as two lines of text."""
-    facts = machine()
+    facts = machine(peer)
     where = f"{facts.pop('processor')}; {facts.pop('system')}"
     return where + "\n" + ", ".join(f"{name} {number}" for name, number in facts.items())
 
@@ -68,7 +69,7 @@ def line(row: Row) -> str:
     )
 
 
-def save(file: Path, rows: Iterable[tuple[str, Row]]) -> None:
+def save(file: Path, rows: Iterable[tuple[str, Row]], peer: bool = False) -> None:
     """Write machine and rows as JSON; the file is complete or not written."""
-    content = {"machine": machine(), "rows": [{"benchmark": name, **asdict(row)} for name, row in rows]}
+    content = {"machine": machine(peer), "rows": [{"benchmark": name, **asdict(row)} for name, row in rows]}
     write_whole(file, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -14,6 +14,7 @@ _PACKAGES = {
     "correlated-noise": "correlated_noise",
     "shuffled-gradients": "shuffled_gradients",
     "noise-cancellation": "noise_cancellation",
+    "momentum-aggregation": "momentum_aggregation",
     "corrnoise": "own_results",
 }
 NAMES = tuple(_PACKAGES)
@@ -39,7 +40,8 @@ def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Claim,
     ----------
     paper
         ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
-        ``"noise-cancellation"``, ``"corrnoise"`` for the results of this project; None for all of them.
+        ``"noise-cancellation"``, ``"momentum-aggregation"``, ``"corrnoise"`` for the results of this project; None for
+        all of them.
     name
         The claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
         None for all of them.

@@ -4,7 +4,8 @@ In the eigenbasis of the Hessian, with φ_j = sqrt(λ_j) (θ_j − θ*_j) and in
 
     φ_j ← φ_j − η λ_j z_j (⟨z, φ⟩ − ξ) c − η σ sqrt(λ_j) w̃_j,    F − F* = ½ ‖φ‖²,
 
-with c = 1, or with clipping the factor that brings the gradient's norm |⟨z, φ⟩ − ξ| sqrt(Σ λ_j z_j²) down to G.  The
+with c = 1, or with clipping the factor that brings the gradient's norm |⟨z, φ⟩ − ξ| sqrt(Σ λ_j z_j²) down to G.  With
+batches of m examples the first term is the mean over m draws of (z, ξ, c), and σ is divided by m.  The
 noise w̃ is rational (``rational_approximation``), and σ is computed from *its* sensitivity.
 
 Three estimators of the stationary error, all unbiased for the same mean.  Beside φ runs its linear part φ⁰, in which
@@ -85,13 +86,14 @@ class _Memory(NamedTuple):
 
 
 class _Dynamics(NamedTuple):
-    """A step: x_j = η λ_j and sqrt(λ_j), shape (d,); standard deviations of ξ and η w; the clip norm G or ``inf``."""
+    """A step: x_j = η λ_j and sqrt(λ_j), shape (d,); standard deviations of ξ and η w/m; G or ``inf``; m."""
 
     rates: Array
     roots: Array
     residual: float
     step_noise: float
     clip_norm: float
+    batch_size: int
 
 
 class _Iterates(NamedTuple):
@@ -215,6 +217,42 @@ def _advance(z, n, xi, error, seen_linear, dynamics, iterates, controls):  # typ
 
 
 @_jit
+def _advance_by_batch(rng, inputs, n, first, dynamics, iterates, controls, z, sums):  # type: ignore[no-untyped-def]
+    """As ``_advance``, for a batch whose ``first`` example, the gradient (z, ξ) before clipping, is drawn already.
+
+    ``z`` holds the inputs of the first example, ``sums`` (3, d) the means of the gradients at φ, at φ⁰ and of ξ z.
+    Returns how many gradients were clipped.
+    """
+    rates, roots, step_noise, m = dynamics.rates, dynamics.roots, dynamics.step_noise, dynamics.batch_size
+    phi, linear, second = iterates
+    sums[:] = 0.0
+    clipped = 0
+    for example in range(m):
+        xi = first
+        if example > 0:
+            _draw_inputs(rng, inputs, z)
+            xi = dynamics.residual * rng.standard_normal() if dynamics.residual > 0 else 0.0
+        seen, seen_linear = 0.0, 0.0
+        for j in range(z.size):
+            seen += z[j] * phi[j]
+            seen_linear += z[j] * linear[j]
+        factor = _clipping_factor(z, dynamics, seen - xi)
+        clipped += factor < 1
+        for j in range(z.size):
+            sums[0, j] += z[j] * (factor * (seen - xi)) / m
+            sums[1, j] += z[j] * seen_linear / m
+            sums[2, j] += z[j] * xi / m
+    for j in range(z.size):
+        x = rates[j]
+        drive = step_noise * roots[j] * n[j]
+        if controls:
+            second[j] += x * (linear[j] - second[j] - sums[1, j])
+            linear[j] += x * (sums[2, j] - linear[j]) - drive
+        phi[j] -= x * sums[0, j] + drive
+    return clipped
+
+
+@_jit
 def _chain(rng, inputs, rational, dynamics, start, controls, burn_in, edges, sums, stopped):  # type: ignore[no-untyped-def]
     """Run one chain; add ‖φ‖² and, with ``controls``, ‖φ − φ⁰‖², ‖φ − φ⁰ − φ¹‖² to ``sums`` (batches, 3).
 
@@ -222,7 +260,7 @@ def _chain(rng, inputs, rational, dynamics, start, controls, burn_in, edges, sum
     gradients over the recorded steps.  Sums are ``inf`` once φ exceeds the range of floats.  ``stopped`` ends the run.
     """
     d = start.size
-    z, n = np.empty(d), np.empty(d)
+    z, n, gradients = np.empty(d), np.empty(d), np.empty((3, d))
     iterates = _Iterates(start.copy(), start.copy(), np.zeros(d))
     memory = _Memory(np.zeros((rational.head.size, d)), np.zeros((rational.poles.size, d)))
     newest, batch, clipped = 0, 0, 0
@@ -239,14 +277,19 @@ def _chain(rng, inputs, rational, dynamics, start, controls, burn_in, edges, sum
             return math.inf, clipped
         if stopped[0]:
             return fourth_powers, clipped
-        factor = _clipping_factor(z, dynamics, found.seen - xi)
         if t >= 0:
             sums[batch, 0] += found.energy
             sums[batch, 1] += found.delta
             sums[batch, 2] += found.delta1
             fourth_powers += found.energy * found.energy
-            clipped += factor < 1
-        _advance(z, n, xi, factor * (found.seen - xi), found.seen_linear, dynamics, iterates, controls)
+        if dynamics.batch_size == 1:
+            factor = _clipping_factor(z, dynamics, found.seen - xi)
+            new = int(factor < 1)
+            _advance(z, n, xi, factor * (found.seen - xi), found.seen_linear, dynamics, iterates, controls)
+        else:
+            new = _advance_by_batch(rng, inputs, n, xi, dynamics, iterates, controls, z, gradients)
+        if t >= 0:
+            clipped += new
     return fourth_powers, clipped
 
 
@@ -318,13 +361,15 @@ def input_moments(problem: QuadraticProblem, inputs: str) -> InputMoments:
 def relaxation_rate(problem: QuadraticProblem) -> float:
     """The slowest rate at which second moments relax, 1 − the largest eigenvalue of their recursion; > 0 if stable.
 
-    It is the root ε below all y_j = x_j (2 − (k_j − 1) x_j) of Σ x_j²/(y_j − ε) = 1, here ε = min y − s Σ x_j².
+    It is the root ε below all y_j = x_j (2 − (1 + (k_j − 2)/m) x_j) of Σ x_j²/(m (y_j − ε)) = 1, here
+    ε = min y − s Σ x_j²/m.
     """
     x = problem.rates
-    own = x * (2 - (np.asarray(problem.kurtosis) - 1) * x)
-    total = float((x * x).sum())
+    m = problem.batch_size
+    own = x * (2 - (1 + (np.asarray(problem.kurtosis) - 2) / m) * x)
+    total = float((x * x).sum()) / m
     slowest = int(own.argmin())
-    weights, gaps = x * x / total, (own - own[slowest]) / total
+    weights, gaps = x * x / (m * total), (own - own[slowest]) / total
 
     def excess(s: float) -> float:
         return float((weights / (gaps + s)).sum()) - 1
@@ -399,10 +444,12 @@ def _run_chains(
     seeds = np.random.SeedSequence(entropy.tolist()).spawn(chains)
     sums, stopped = np.zeros((chains, edges.size - 1, 3)), np.zeros(1, np.bool_)
     roots = np.sqrt(problem.eigenvalues)
-    step_noise = problem.learning_rate * math.sqrt(variance)
+    step_noise = problem.learning_rate * math.sqrt(variance) / problem.batch_size
     # a power of two, so that squares stay in the range of floats and nothing is rounded
     unit = 2.0 ** math.frexp(max(problem.residual_std, step_noise * roots.max(), np.abs(start).max()))[1]
-    dynamics = _Dynamics(problem.rates, roots, problem.residual_std / unit, step_noise / unit, clip_norm / unit)
+    dynamics = _Dynamics(
+        problem.rates, roots, problem.residual_std / unit, step_noise / unit, clip_norm / unit, problem.batch_size
+    )
 
     def one(index: int) -> tuple[float, int]:
         squares, clipped = _chain(
@@ -493,7 +540,8 @@ def simulate(
     Warns
     -----
     RuntimeWarning
-        The fourth moments diverge: the mean converges, but its standard error means nothing.
+        The fourth moments diverge: the mean converges, but its standard error means nothing.  With batches of several
+        examples this is not checked.
 
     Examples
     --------
@@ -551,7 +599,7 @@ def simulate(
         error,
         estimators,
         min(draws, float(recorded)),
-        found.clipped / recorded,
+        found.clipped / (recorded * problem.batch_size),
         engine.noise,
         burn_in,
         steps,
@@ -570,7 +618,7 @@ def _refuse_unstable(problem: QuadraticProblem, moments: InputMoments) -> None:
         raise ValueError(
             f"learning_rate must keep second moments finite: instability must be below 1, got {problem.instability()!r}"
         )
-    if not fourth_moments_are_finite(problem.rates, moments):
+    if problem.batch_size == 1 and not fourth_moments_are_finite(problem.rates, moments):
         warnings.warn(
             "the fourth moments of the iterates diverge at this learning rate: standard errors mean nothing",
             RuntimeWarning,
@@ -583,7 +631,7 @@ def _linear_errors(problem: QuadraticProblem, noise: ToeplitzNoise, variance: fl
     x = problem.rates
     k = np.asarray(problem.kurtosis)
     first = problem.learning_rate * problem.drive(noise, variance) / (2 - x)
-    second = x * ((k - 2) * first + first.sum()) / (2 - x)
+    second = x * ((k - 2) * first + first.sum()) / (problem.batch_size * (2 - x))
     return float(first.sum()), float(second.sum())
 
 

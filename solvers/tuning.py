@@ -315,7 +315,7 @@ def best_learning_rate(
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _final_error(rates, weights, kurtosis, coefficients, step_noise, residual, initial):  # type: ignore[no-untyped-def]
+def _final_error(rates, weights, kurtosis, coefficients, batch_size, step_noise, residual, initial):  # type: ignore[no-untyped-def]
     """½ Σ_j w_j v_j after all steps of formula E2, where the rate x_j has the multiplicity w_j."""
     d = rates.size
     v = initial.copy()
@@ -332,7 +332,8 @@ def _final_error(rates, weights, kurtosis, coefficients, step_noise, residual, i
             average[j] += beta - x * average[j]
             squares[j] += average[j] * average[j]
             variance = x * (2 - x) * squares[j] + (1 - x) ** 2 * average[j] * average[j]
-            v[j] += x * (x * (total + residual) - (2 - (kurtosis - 1) * x) * v[j] + step_noise * variance)
+            spread = x * (total + residual) / batch_size
+            v[j] += x * (spread - (2 - (1 + (kurtosis - 2) / batch_size) * x) * v[j] + step_noise * variance)
     total = 0.0
     for j in range(d):
         total += weights[j] * v[j]
@@ -380,7 +381,8 @@ class _Shortened:
                 self.weights,
                 float(tuned.kurtosis),
                 coefficients,
-                tuned.learning_rate * self.unit * sensitivity**2,
+                float(tuned.batch_size),
+                tuned.learning_rate * self.unit * sensitivity**2 / tuned.batch_size**2,
                 tuned.residual_std**2,
                 self.initial,
             )

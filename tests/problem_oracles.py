@@ -10,6 +10,7 @@ deviation and kurtosis; gaps and exponents, or coefficients.  Also here: what ra
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,13 +103,14 @@ def squared_sensitivity(noise: FiniteNoise | ProductNoise) -> Any:
 
 
 def _ingredients(problem: QuadraticProblem) -> tuple[Any, ...]:
-    """η, s², the λ_j, x_j, gains g_j, and A."""
-    eta, s2 = mpf(float(problem.learning_rate)), mpf(float(problem.residual_std)) ** 2
+    """η, the residual variance s²/m of a mean over a batch, the λ_j, x_j, gains g_j, and A."""
+    m = mpf(problem.batch_size)
+    eta, s2 = mpf(float(problem.learning_rate)), mpf(float(problem.residual_std)) ** 2 / m
     eigenvalues = [mpf(float(v)) for v in problem.eigenvalues]
     kurtosis = [mpf(float(k)) for k in np.broadcast_to(problem.kurtosis, len(eigenvalues))]
     rates = [eta * v for v in eigenvalues]
-    gains = [1 / (1 - (k - 1) * x / 2) for k, x in zip(kurtosis, rates, strict=True)]
-    return eta, s2, eigenvalues, rates, gains, mp.fdot(rates, gains) / 2
+    gains = [1 / (1 - (1 + (k - 2) / m) * x / 2) for k, x in zip(kurtosis, rates, strict=True)]
+    return eta, s2, eigenvalues, rates, gains, mp.fdot(rates, gains) / (2 * m)
 
 
 @workdps(DIGITS)
@@ -119,12 +121,13 @@ def stability_margin(problem: QuadraticProblem) -> Any:
 
 @workdps(DIGITS)
 def contributions(problem: QuadraticProblem, noise: Any, rho: float = 1.0, clip_norm: float = 1.0) -> list[Any]:
-    """Formula E1, one eigendirection each: (η/4) ((q + s²) λ_j + σ² b_j) g_j."""
+    """Formula E1, one eigendirection each: (η/4) ((q + s²) λ_j/m + σ² b_j/m²) g_j."""
     eta, s2, eigenvalues, rates, gains, a = _ingredients(problem)
-    variance = mpf(clip_norm) ** 2 / (2 * mpf(rho)) * squared_sensitivity(noise)
+    m = mpf(problem.batch_size)
+    variance = mpf(clip_norm) ** 2 / (2 * mpf(rho) * m**2) * squared_sensitivity(noise)
     directions = list(zip(eigenvalues, averaged_variances(noise, rates), gains, strict=True))
     q = eta / 2 * mp.fsum((s2 * v + variance * b) * g for v, b, g in directions) / (1 - a)
-    return [eta / 4 * ((q + s2) * v + variance * b) * g for v, b, g in directions]
+    return [eta / 4 * ((q / m + s2) * v + variance * b) * g for v, b, g in directions]
 
 
 @workdps(DIGITS)
@@ -146,7 +149,7 @@ def optimal_error(problem: QuadraticProblem, rho: float = 1.0, clip_norm: float 
     """Formula E3."""
     eta, s2, eigenvalues, rates, gains, a = _ingredients(problem)
     j = root_mean(rates, [v * (2 - x) * g for v, x, g in zip(eigenvalues, rates, gains, strict=True)])
-    privacy = (eta * mpf(clip_norm) * j) ** 2 / (4 * mpf(rho))
+    privacy = (eta * mpf(clip_norm) * j / problem.batch_size) ** 2 / (4 * mpf(rho))
     return (eta / 2 * s2 * mp.fdot(eigenvalues, gains) + privacy) / (2 * (1 - a))
 
 
@@ -247,24 +250,26 @@ def second_moment_map(run: Run, laws: Sequence[Law]) -> Array:
     return total
 
 
-def enumerated_curve(run: Run, laws: Sequence[Law], steps: int) -> Array:
-    """E F(θ_t) − F* by listing all sequences of inputs; initial value, residuals and noise enter linearly."""
-    d, eta = run.eigenvalues.size, run.learning_rate
-    errors, choices = np.zeros(steps + 1), list(inputs(run, laws))
+def enumerated_curve(run: Run, laws: Sequence[Law], steps: int, batch_size: int = 1) -> Array:
+    """E F(θ_t) − F* by listing all sequences of batches; initial value, residuals and noise enter linearly."""
+    d, eta, m = run.eigenvalues.size, run.learning_rate, batch_size
+    errors, choices = np.zeros(steps + 1), list(itertools.product(inputs(run, laws), repeat=m))
 
     def walk(t: int, probability: float, theta: Array) -> None:
         """The columns of ``theta``: the initial value's part of θ − θ*, then each residual's, then each w_s's."""
         errors[t] += probability * np.einsum("ik,ij,jk", theta, run.hessian, theta) / 2
         if t == steps:
             return
-        for p, x in choices:
-            after = theta - eta * np.outer(x, x @ theta)
-            after[:, 1 + t] = eta * run.residual_std * x
-            noise = eta * run.noise_std * np.kron(run.coefficients[t::-1], np.eye(d))
-            after[:, 1 + steps : 1 + steps + noise.shape[1]] -= noise
-            walk(t + 1, probability * p, after)
+        for batch in choices:
+            after = theta.copy()
+            for i, (_, x) in enumerate(batch):
+                after -= eta / m * np.outer(x, x @ theta)
+                after[:, 1 + m * t + i] += eta / m * run.residual_std * x
+            noise = eta / m * run.noise_std * np.kron(run.coefficients[t::-1], np.eye(d))
+            after[:, 1 + m * steps : 1 + m * steps + noise.shape[1]] -= noise
+            walk(t + 1, probability * math.prod(p for p, _ in batch), after)
 
-    initial = np.zeros((d, 1 + steps + d * steps))
+    initial = np.zeros((d, 1 + (m + d) * steps))
     initial[:, 0] = run.basis @ run.offset
     walk(0, 1.0, initial)
     return errors

@@ -57,7 +57,7 @@ SIMULATED = {"simulator", "control-variates"}  # their sides agree as far as cha
 def test_every_benchmark_gives_finite_ratios_and_equal_numbers(quick, core):
     status, found = quick
     assert status == 0
-    assert {row["benchmark"] for row in found["rows"]} == set(core.REGISTRY)
+    assert {row["benchmark"] for row in found["rows"]} == set(core.load())
     assert len({(row["benchmark"], row["case"], row["other"]) for row in found["rows"]}) == len(found["rows"])
     for row in found["rows"]:
         assert 0 < row["low"] <= row["ratio"] <= row["high"] < math.inf, row
@@ -85,7 +85,7 @@ def test_errors_are_within_what_is_documented(quick):
 @pytest.mark.parametrize("factor", [1 + 1e-6, 2.0])
 def test_every_comparison_rejects_a_side_that_is_off(core, timing, monkeypatch, factor):
     """By a millionth, or simulated ones by a factor of two."""
-    names = SIMULATED if factor == 2.0 else set(core.REGISTRY) - SIMULATED
+    names = SIMULATED if factor == 2.0 else set(core.load()) - SIMULATED
     monkeypatch.setattr(core, "measure", lambda *_, **__: timing.Timing((1.0,), (1.0,)))
 
     class Wrong(core.Setting):
@@ -191,3 +191,29 @@ def test_the_command_runs_from_the_root_of_the_checkout():
         [sys.executable, "-m", "benchmarks", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "example: python -m benchmarks" in help_text.stdout
+
+
+def test_the_comparison_with_jax_privacy_names_the_extra(core, command, monkeypatch, capsys):
+    monkeypatch.setattr(core.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit) as stopped:
+        command.main(["--peer", "--quick"])
+    assert stopped.value.code == 2
+    assert "pip install -e '.[jax]'" in capsys.readouterr().err
+
+
+def test_only_goes_without_peer(command, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["--peer", "--only", "buffers"])
+    assert "--only" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_jax_privacy_returns_the_same_values(core, command, tmp_path):
+    pytest.importorskip("jax_privacy")
+    file = tmp_path / "peer.json"
+    assert command.main(["--peer", "--quick", "--json", str(file)]) == 0
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert "jax-privacy" in found["machine"]
+    exact = [row for row in found["rows"] if row["benchmark"] != "peer-dense-optimum"]
+    assert len(exact) == 4
+    assert all(row["difference"] <= 1e-9 for row in exact)

@@ -60,6 +60,7 @@ def test_the_sample_is_seeded(root: Path, mutation: ModuleType) -> None:
     assert len(set(mutation.sample(found, 6, 0))) == 6
 
 
+@pytest.mark.slow
 def test_what_is_noticed_is_killed_and_kept(
     root: Path, mutation: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,6 +75,7 @@ def test_what_is_noticed_is_killed_and_kept(
     assert (root / "theory/demo.py").read_text() == MODULE
 
 
+@pytest.mark.slow
 def test_what_is_not_noticed_survives_and_needs_a_reason(
     root: Path, mutation: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

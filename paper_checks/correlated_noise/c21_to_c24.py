@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions
 from corrnoise.paper_checks.machinery.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -74,12 +74,16 @@ def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
 @PAPER.inequality(
     "Proposition C.22",
     printed=r"$F_\infty(\hat\beta_\nu) \le C \max\{1, C_{kurt}\} \eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(8/\nu) + \tilde O(\eta^3 R^2 \mu G^2 \rho^{-1})$",
-    domain={"problem": regressions(kurtosis=1.0, residual_std=0.0), "share": log_scale(1e-6, 1)},
+    proof=f"{SHORT}#proposition-c22",
+    domain={
+        "problem": regressions(kurtosis=(1, 1000), residual_std=0.0, multiplicity=10_000),
+        "share": log_scale(1e-6, 1),
+    },
     sharp="constant",
     mutants=[{"constant": 0.0577}],
 )
 def proposition_c22(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
-    """True without the last term with C = 0.058, for all inputs, by N3, sharpened.  Checked for random signs, where C_kurt = 1.
+    """True without the last term with C = 0.058, for all inputs, by N3, sharpened.  Checked for inputs of any kurtosis without the factor C_kurt.
 
     Its proof needs more than η R² < 1: the constant of Theorem C.15 diverges as η R² → 1, and the condition ηλ_j <= ¼
     of Lemma C.21 does not follow.  The statement is true in both cases.
@@ -109,7 +113,7 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     "Proposition C.24",
     part="(rate)",
     printed=r"$F_\infty(\beta) = \Theta(\eta G^2 \rho^{-1} (\nu d + \frac{\eta \mathrm{Tr}[H]}{\nu}))$ for $\beta = (1, -(1 - \nu), 0, \ldots)$",
-    domain={"problem": regressions(residual_std=0.0), "nu": log_scale(1e-6, 1)},
+    domain={"problem": regressions(residual_std=0.0, multiplicity=10_000), "nu": log_scale(1e-6, 1)},
     mutants=[{"low": 0.063}, {"high": 0.249}],
 )
 def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, high: float = 0.25) -> Sides:

@@ -8,7 +8,7 @@ from mpmath import mp, workdps
 
 from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
 from corrnoise.paper_checks.correlated_noise.d2_to_d10 import averaged
-from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, spectra, vector
 from corrnoise.paper_checks.machinery.enclosures import first_kind
@@ -140,6 +140,7 @@ def lemma_f16(a: float, b: float, two: float = 2.0) -> Sides:
 @PAPER.inequality(
     "Lemma F.17",
     printed=r"$\sum_t \sum_\tau \beta_t \beta_\tau c^{|t - \tau|} \le \frac{1 + c}{1 - c} \|\beta\|_2^2$ for $0 \le c < 1$",
+    proof=f"{SHORT}#lemma-c6",
     domain={"beta": vector(linear(-1, 1), 5), "rate": log_scale(1e-3, 1)},
     mutants=[{"factor": 0.999}],
 )
@@ -156,7 +157,12 @@ def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
     "Lemma F.18",
     printed=r"$\mathrm{Tr}[(I - \eta x x^\top) M (I - \eta x x^\top)] \le (1 - \eta \mu) \mathrm{Tr}[M]$ for $\eta \le 1/R^2$",
     corrected=r"$E$ of the left side",
-    domain={"eigenvalues": spectra(), "weights": vector(log_scale(1e-6, 1), 6), "share": linear(1e-3, 1)},
+    proof=f"{SHORT}#lemma-f18",
+    domain={
+        "eigenvalues": spectra(multiplicity=10_000),
+        "weights": vector(log_scale(1e-6, 1), 6),
+        "share": linear(1e-3, 1),
+    },
     as_printed={"input_square": 100.0},
     counterexample={"eigenvalues": np.ones(1), "weights": np.ones(6), "share": 1.0},
     mutants=[{"factor": 1.001}],
@@ -166,7 +172,7 @@ def lemma_f18(
 ) -> Sides:
     """True with 1 − ημ(2 − ηR²).  Without the expectation, d = 1: (1 − x²/3)² > 2/3 for an input with x² = 100."""
     problem = regression(eigenvalues, share)
-    m = weights[: eigenvalues.size]
+    m = np.resize(weights, eigenvalues.size)
     eta = problem.learning_rate
     slowest = float(problem.rates.min())
     if input_square is not None:
@@ -178,6 +184,7 @@ def lemma_f18(
 @PAPER.inequality(
     "Lemma F.19",
     printed=r"$|\mathrm{Tr}[A_1 \cdots A_k]| \le d$ for $0 \preceq A_i \preceq I$",
+    proof=f"{SHORT}#lemma-f19",
     domain={"eigenvalues": vector(linear(0, 1), 9), "angles": vector(linear(0, math.pi), 9)},
     mutants=[{"dimension": 2.999}],
 )
@@ -218,6 +225,7 @@ def _f20(a: float, log_inverse: float, time: int) -> float:
     "Lemma F.20",
     part="(bound)",
     printed=r"$f(\hat\tau) \le \frac{1}{a} (1 + \log(1/\rho))$",
+    proof=f"{SHORT}#lemma-f20",
     domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(1, 200, log=True)},
     mutants=[{"one": 0.999}],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER
+from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
 from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, vector
 from corrnoise.paper_checks.machinery.enclosures import first_kind, scaled_third_kind
@@ -42,7 +42,8 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
 @PAPER.inequality(
     "Theorem F.3",
     printed=r"$E[\delta_t \otimes \delta_t] \preceq \frac{\eta \sigma^2}{1 - \eta R^2} I$ for $\eta < 1/R^2$",
-    domain={"problem": regressions(residual_std=1.0)},
+    proof=f"{SHORT}#theorem-f3",
+    domain={"problem": regressions(residual_std=1.0, kurtosis=(1, 1000), multiplicity=10_000)},
     mutants=[{"two": 2.01}],
 )
 def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
@@ -58,6 +59,7 @@ def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Property F.5",
     printed=r"A strictly sub-Gaussian $X$ has $E[X^3] = 0$ and $E[X^4] \le 3 \sigma^4$",
+    proof=f"{SHORT}#property-f5",
     domain={"share": linear(0.01, 1), "sigma": log_scale(0.1, 10)},
     mutants=[{"constant": 2.999}],
     evaluations=128,
@@ -221,6 +223,7 @@ def property_f9(m: float, alpha: float, root: float = 0.5, cut: float = 1.0) -> 
     part="(lower)",
     printed=r"$\log \frac{4}{\sqrt{1 - k^2}} \le K(k)$",
     transcription="a square root",
+    proof=f"{SHORT}#property-f10",
     domain={"complement": log_scale("0.1", "1")},
     evidence="certified",
     outside="K = Σ ((½)_m/m!)² k'^{2m} (log(1/k') + d_m) with d_0 = log 4 > d_1 > … > 0 has positive terms.",
@@ -237,6 +240,7 @@ def property_f10_lower(complement: Any, four: str = "4") -> Sides:
     part="(upper)",
     printed=r"$K(k) \le (1 + \frac{1 - k^2}{4}) \log \frac{4}{\sqrt{1 - k^2}}$",
     transcription="a square root",
+    proof=f"{SHORT}#property-f10",
     domain={"complement": log_scale("0.1", "1")},
     evidence="certified",
     outside="The series of the lower bound: the terms from m = 1 on are at most (k'²/4) log(4/k') in all.",
@@ -254,6 +258,7 @@ def property_f10_upper(complement: Any, quarter: str = "0.25") -> Sides:
     part="(constant)",
     printed=r"$K(k) \le \frac{5}{4} \log \frac{4}{\sqrt{1 - k^2}}$",
     transcription="a square root",
+    proof=f"{SHORT}#property-f10",
     domain={"complement": log_scale("1e-300", "1")},
     evidence="certified",
     outside="Below 1e-300 by the part (upper).",

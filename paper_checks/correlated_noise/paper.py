@@ -2,6 +2,7 @@
 
 from corrnoise.paper_checks.machinery.papers import Paper, numbered
 
+SHORT = "docs/short-proofs.md"
 NO_PRIVACY = 1e30  #: a budget ρ so large that the privacy noise is lost in rounding
 
 PAPER = Paper(

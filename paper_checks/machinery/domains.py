@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -126,33 +127,52 @@ def gaps(low: float = 1e-9) -> Axis:
     return Axis(1, value, f"[{low:g}, 2 − {low:g}]")
 
 
-def spectra(most: int = 6, condition: float = 1e6) -> Axis:
-    """Eigenvalues with maximum 1: dimension 1 to ``most``, each 1 or on a logarithmic scale down to 1/condition."""
+def spectra(most: int = 6, condition: float = 1e6, multiplicity: int = 1) -> Axis:
+    """Eigenvalues with maximum 1: up to ``most`` values, each 1 or on a logarithmic scale down to 1/condition.
+
+    With ``multiplicity`` M > 1 one of the values occurs 1 to M times, so the dimension is at most ``most`` + M − 1.
+    """
 
     def value(u: Sequence[float], _: Mapping[str, Any]) -> Array:
         d = min(1 + int(u[0] * most), most)
-        return np.concatenate([[1.0], condition ** -np.asarray(u[1:d], dtype=float)])
+        values = np.concatenate([[1.0], condition ** -np.asarray(u[1:d], dtype=float)])
+        if multiplicity == 1:
+            return values
+        repeated = min(int(u[most] * d), d - 1)
+        times = min(int((multiplicity + 1) ** u[most + 1]), multiplicity)
+        return np.insert(values, repeated, np.full(times - 1, values[repeated]))
 
-    return Axis(most, value, f"spectra with d <= {most} and condition <= {condition:g}")
+    largest = most + multiplicity - 1
+    size = most if multiplicity == 1 else most + 2
+    return Axis(size, value, f"spectra with d <= {largest} and condition <= {condition:g}")
 
 
 def regressions(
     most: int = 6,
     condition: float = 1e6,
     largest: float = 0.999,
-    kurtosis: float = 3.0,
+    kurtosis: float | tuple[float, float] = 3.0,
     residual_std: float | None = None,
+    multiplicity: int = 1,
 ) -> Axis:
-    """Linear regression with 1e-6 <= η R²/``largest`` <= 1 and residual deviation 0 or 1e-3 … 1e3 (or as given)."""
-    spectrum = spectra(most, condition)
+    """Linear regression with 1e-6 <= η R²/``largest`` <= 1 and residual deviation 0 or 1e-3 … 1e3 (or as given).
+
+    The kurtosis is a number, or between two numbers on a logarithmic scale.  ``multiplicity`` is that of ``spectra``.
+    """
+    spectrum = spectra(most, condition, multiplicity)
+    shape = log_scale(*kurtosis) if isinstance(kurtosis, tuple) else one_of(kurtosis)
+    free = isinstance(kurtosis, tuple)
 
     def value(u: Sequence[float], earlier: Mapping[str, Any]) -> LinearRegression:
-        eigenvalues = spectrum.value(u[2:], earlier)
-        eta = largest * 1e-6 ** (1 - u[0]) / (eigenvalues.sum() + (kurtosis - 1) * eigenvalues.max())
+        eigenvalues = spectrum.value(u[2 : 2 + spectrum.size], earlier)
+        k = float(shape.value(u[-1:], earlier))
+        eta = largest * 1e-6 ** (1 - u[0]) / (eigenvalues.sum() + (k - 1) * eigenvalues.max())
         s = residual_std if residual_std is not None else (0.0 if u[1] < 0.25 else 10 ** (8 * u[1] - 5))
-        return LinearRegression(eigenvalues, eta, s, kurtosis=kurtosis)
+        return LinearRegression(eigenvalues, eta, s, kurtosis=k)
 
-    return Axis(2 + most, value, f"linear regression, {spectrum.range}, η R² <= {largest:g}")
+    inputs = f", kurtosis in {shape.range}" if free else ""
+    size = 2 + spectrum.size + free
+    return Axis(size, value, f"linear regression, {spectrum.range}, η R² <= {largest:g}{inputs}")
 
 
 def mean_estimations(low: float = 1e-9, high: float = 1.0, sample_std: float | None = None) -> Axis:
@@ -167,18 +187,23 @@ def mean_estimations(low: float = 1e-9, high: float = 1.0, sample_std: float | N
 
 
 def noises(low: float = 1e-6) -> Axis:
-    """Correlated noise of finite sensitivity: independent, ν-DP-FTRL, anti-PGD, products, minimum-phase polynomials."""
+    """Correlated noise of finite sensitivity.
+
+    Independent noise, ν-DP-FTRL, anti-PGD, products of two factors, minimum-phase polynomials and their inverses.
+    """
     gap = gaps(low)
 
     def value(u: Sequence[float], earlier: Mapping[str, Any]) -> ToeplitzNoise:
         a, b = (float(gap.value([v], earlier)) for v in u[1:3])
         e, f = (2 * v - 1 for v in u[3:5])
+        polynomial = np.convolve([1, -0.95 * e], [1, -1.9 * f * np.cos(np.pi * u[1]), (0.95 * f) ** 2])
         kinds: tuple[Callable[[], ToeplitzNoise], ...] = (
             DPSGD,
             lambda: NuFTRL(a),
             lambda: AntiPGD(a),
             lambda: ProductNoise([a, b], [e, f]),
-            lambda: FiniteNoise(np.convolve([1, -0.95 * e], [1, -1.9 * f * np.cos(np.pi * u[1]), (0.95 * f) ** 2])),
+            lambda: FiniteNoise(polynomial),
+            lambda: BandedStrategyNoise(polynomial),
         )
         return kinds[min(int(u[0] * len(kinds)), len(kinds) - 1)]()
 

@@ -43,13 +43,16 @@ from typing import Any, Literal
 import numpy as np
 
 from corrnoise.paper_checks.machinery.certification import Certificate, certify
+from corrnoise.paper_checks.machinery.confidence import margin_of_runs
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.margins import agreement, margin
 from corrnoise.paper_checks.machinery.names import spelled
-from corrnoise.paper_checks.machinery.search import Worst, equality, worst_case
+from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier, choices
+from corrnoise.paper_checks.machinery.search import Worst, worst_case
+from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
 from corrnoise.theory.numerics.checks import Array
 
-Evidence = Literal["certified", "exact", "searched", "simulated"]
+Evidence = Literal["proved", "certified", "exact", "searched", "simulated"]
 Relation = Literal["<=", "="]
 
 HOLDS = "holds"
@@ -69,6 +72,7 @@ VERDICTS = {
 }
 #: The kinds of evidence and their meaning, strongest first.
 EVIDENCE: dict[Evidence, str] = {
+    "proved": "a proof is written down in the place named; a search over the domain found nothing against it",
     "certified": "proved over the stated domain by ball arithmetic; the note gives the argument outside of it",
     "exact": "an identity or an enumeration, to rounding",
     "searched": "a search for the worst case over the domain found no violation",
@@ -85,11 +89,12 @@ Point = Sequence[float] | Array
 
 @dataclass(frozen=True, eq=False)
 class Counterexample:
-    """Where a printed statement fails: the arguments, and both sides there."""
+    """Where a printed statement fails: the arguments, and both sides there; of a family the weakest member."""
 
     arguments: Mapping[str, Any]
     sides: Sides
     margin: float
+    choice: Mapping[str, float] = field(default_factory=dict)  #: of the constants that may be chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +120,8 @@ class Outcome:
         The answer of ball arithmetic, if the evidence is ``certified``.
     sharp
         The value of the constant in question at which the worst case found is an equality; None if there is none.
+    interval
+        The interval that holds the sharp constant: one end is ``sharp``, the other the constant that is proved.
     counterexample
         The recomputed counterexample to the printed statement; None if the statement is true.
     mutants
@@ -133,6 +140,7 @@ class Outcome:
     accepted: int = 0
     certificate: Certificate | None = None
     sharp: float | None = None
+    interval: Interval | None = None
     counterexample: Counterexample | None = None
     mutants: tuple[tuple[str, bool], ...] = ()
     seconds: float = 0.0
@@ -155,15 +163,22 @@ class Claim:
     relation: Relation
     domain: Domain = field(repr=False)
     evidence: Evidence
+    place: str | None = None
+    reading: str | None = None
     corrected: str | None = None
     as_printed: Mapping[str, Any] = field(default_factory=dict)
-    counterexample: Mapping[str, Any] | None = None
+    constants: Mapping[str, Quantifier] = field(default_factory=dict)
+    probability: str | None = None
+    counterexample: Mapping[str, Any] | Family | None = None
     unverifiable: str | None = None
     sharp: str | None = None
+    proved_constant: Any = None
     mutants: tuple[Mapping[str, Any], ...] = ()
     transcription: str | None = None
     outside: str | None = None
     proof: str | None = None
+    rests_on: tuple[str, ...] = ()
+    independent: str | None = None
     conjecture: bool = False
     tolerance: float = 1e-11
     evaluations: int = 512
@@ -214,6 +229,8 @@ class Claim:
         """The margin at ``arguments``; nan if the function rejects them as outside the domain."""
         nudge = constants.pop("_nudge", 0.0)
         smaller, larger = self.sides(arguments, **constants)
+        if self.probability is not None:
+            return margin_of_runs(smaller, larger, float(arguments[self.probability]), self.tolerance)
         if self.relation == INEQUALITY:
             return margin(smaller, larger, self.tolerance)
         return agreement(np.asarray(smaller, dtype=float) * (1 + nudge), larger, self.tolerance)
@@ -253,13 +270,44 @@ class Claim:
     @property
     def stated(self) -> Any:
         """The constant in question as it is stated."""
-        return inspect.signature(self.function).parameters[str(self.sharp)].default
+        return self.default(str(self.sharp))
 
-    def _sharp(self, worst: Mapping[str, Any]) -> float | None:
-        """The value of the constant at which the worst case found is an equality."""
+    def default(self, name: str) -> Any:
+        """The value of a constant with which the statement is checked."""
+        return inspect.signature(self.function).parameters[name].default
+
+    def _sharp(self, worst: Mapping[str, Any]) -> tuple[float | None, Interval | None]:
+        """The value of the constant at which the worst case found is an equality, and the interval of the sharp one."""
         if self.sharp is None:
+            return None, None
+
+        def at_worst(value: float) -> float:
+            return self.margin(worst, **self.constant(value))
+
+        found = equality(at_worst, float(self.stated))
+        bounds = None if found is None else interval(at_worst, found, self.proved)
+        return (None, None) if bounds is None else (bounds.found, bounds)
+
+    @property
+    def proved(self) -> float | None:
+        """The constant in question for which the statement is proved, if it is."""
+        if self.proved_constant is not None:
+            return float(self.proved_constant)
+        return float(self.stated) if self.sharp and self.evidence in ("proved", "certified") else None
+
+    # -- the printed statement -----------------------------------------------------------------------------------------
+
+    def _refutation(self) -> Counterexample | None:
+        """The recomputed counterexample; of a family the one with the largest margin over all choices."""
+        if self.counterexample is None:
             return None
-        return equality(lambda value: self.margin(worst, **self.constant(value)), float(self.stated))
+        found = []
+        for choice in choices(self.constants):
+            arguments = self.counterexample(**choice) if callable(self.counterexample) else self.counterexample
+            constants = {**self.as_printed, **choice}
+            sides = self.sides(arguments, **constants)
+            found.append(Counterexample(arguments, sides, self.margin(arguments, **constants), choice))
+        return max(found, key=lambda one: math.inf if math.isnan(one.margin) else one.margin)
 
     # -- the check -----------------------------------------------------------------------------------------------------
 
@@ -281,20 +329,21 @@ class Claim:
         worst = self._worst(evaluations)
         found = not np.isnan(worst.margin)
         arguments = self.domain.arguments(worst.point) if found else {}
-        certificate = None
-        if self.evidence == "certified":
-            certificate = certify(lambda u: self.sides(self.domain.arguments(u)), self.domain.size)
+        certificate = self._certificate()
         true = worst.margin >= -self.tolerance and not (certificate and certificate.answer == "refuted")
-        false_at = None
-        if self.counterexample is not None:
-            sides = self.sides(self.counterexample, **self.as_printed)
-            false_at = Counterexample(self.counterexample, sides, self.margin(self.counterexample, **self.as_printed))
-        verdict = self._verdict(true, false_at is not None and false_at.margin < -self.tolerance)
+        false_at = self._refutation()
+        refuted = false_at is not None and false_at.margin < -self.tolerance
+        verdict = self._verdict(true, refuted)
         mutants = tuple(
             (_shown(mutant), self.rejects(mutant, evaluations, worst.point if found else None))
             for mutant in self.all_mutants()
         )
+        sharp, bounds = self._sharp(arguments) if true else (None, None)
         reason = self._disagreement(verdict, true, worst, certificate, mutants)
+        if not reason and false_at is not None and not refuted:
+            reason = f"the counterexample does not violate the printed statement (margin {false_at.margin:.3g})"
+        if not reason and bounds is not None:
+            reason = self._overstated(bounds, evaluations)
         return Outcome(
             claim=self,
             verdict=verdict,
@@ -305,10 +354,29 @@ class Claim:
             tried=worst.tried,
             accepted=worst.accepted,
             certificate=certificate,
-            sharp=self._sharp(arguments) if true else None,
+            sharp=sharp,
+            interval=bounds,
             counterexample=false_at,
             mutants=mutants,
         )
+
+    def _certificate(self) -> Certificate | None:
+        if self.evidence != "certified":
+            return None
+        given = {} if self.proved_constant is None else {str(self.sharp): self.proved_constant}
+        return certify(lambda u: self.sides(self.domain.arguments(u), **given), self.domain.size)
+
+    def _overstated(self, bounds: Interval, evaluations: int) -> str:
+        """Why the constant that is said to be proved cannot be; empty if nothing speaks against it."""
+        said = f"the constant {self.proved:g} is said to be proved" if self.proved is not None else ""
+        if not bounds.low <= bounds.high:
+            return f"{said}, and {bounds.found:g} is needed"
+        if self.proved_constant is None:
+            return ""
+        if (float(self.proved_constant) > float(self.stated)) == bounds.above:
+            return f"{said}, which is weaker than the stated one"
+        against = self._worst(evaluations, **{str(self.sharp): self.proved_constant})
+        return f"{said}, and fails (margin {against.margin:.3g})" if against.margin < -self.tolerance else ""
 
     def _verdict(self, true: bool, printed_false: bool) -> str:
         """The verdict, from whether the function's statement is true and the printed one is known to be false."""

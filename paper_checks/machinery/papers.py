@@ -25,6 +25,7 @@ from corrnoise.paper_checks.machinery.ledger import (
     Relation,
     Sides,
 )
+from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier, faults
 
 Register = Callable[[Callable[..., Sides]], Claim]
 
@@ -32,19 +33,28 @@ Register = Callable[[Callable[..., Sides]], Claim]
 class Fields(TypedDict, total=False):
     """The keywords with which a claim is written; only ``printed`` is required.  Texts hold LaTeX between dollars."""
 
-    printed: Required[str]  #: the statement as published
+    printed: Required[str]  #: the statement as published, word for word
+    place: str  #: where it stands, if not under its number: a section, a table, an equation
+    reading: str  #: the statement as it is understood, where the printed one needs it
     part: str  #: in parentheses, where a statement makes several claims
     domain: Mapping[str, Axis]  #: an axis for each argument of the function, in order
+    constants: Mapping[str, Quantifier]  #: the quantifier of each constant of the statement; see quantifiers.py
+    probability: str  #: the argument p of a statement that holds with probability 1 − p; see confidence.py
     evidence: Evidence  #: by default "searched" for an inequality, "exact" for an identity
     mutants: Sequence[Mapping[str, Any]]  #: false neighbours: constants with which the check must fail
     sharp: str  #: the constant whose sharp value is found
-    counterexample: Mapping[str, Any]  #: arguments at which the printed statement fails
+    proved_constant: (
+        float | str
+    )  #: the constant for which there is a proof or certificate, where it is not the stated one
+    independent: str  #: what the two sides are computed by, where they share code
+    counterexample: Mapping[str, Any] | Family  #: arguments at which the printed statement fails, or a family of them
     as_printed: Mapping[str, Any]  #: the constants with which the function is the printed statement
     corrected: str  #: the true statement, where the printed one is false
     unverifiable: str  #: why the statement cannot be checked, and what is checked instead
     transcription: str | None  #: which signs an electronic copy lost and were restored
-    outside: str  #: the argument outside the certified domain
-    proof: str  #: the file and heading of a proof
+    outside: str  #: which part of the statement's domain is left out, and the argument there
+    proof: str  #: the file and heading of a proof, or the section of the paper
+    rests_on: Sequence[str]  #: the claims that the proof uses: "N1", or "corrnoise: N1" of another paper
     conjecture: bool  #: not proved
     tolerance: float  #: of rounding, relative
     evaluations: int  #: budget of the search
@@ -150,6 +160,7 @@ class Paper:
                 "part": fields.get("part", ""),
                 "domain": Domain(fields.get("domain", {})),
                 "mutants": tuple(fields.get("mutants", ())),
+                "rests_on": tuple(fields.get("rests_on", ())),
             }
             claim = Claim(
                 paper=self.name,
@@ -177,6 +188,7 @@ class Paper:
         certifiable = claim.relation == INEQUALITY and claim.domain.ball and axes
         false = claim.counterexample is not None
         unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
+        proved = claim.proof is not None or claim.evidence == "certified"
         listed = not self.statements or claim.number in self.statements.get(self._module(claim), ())
         for wrong, why in (
             (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
@@ -190,8 +202,17 @@ class Paper:
             (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),
             (claim.unverifiable is not None and false, "a claim that is not checkable has no counterexample"),
             ((claim.corrected or claim.as_printed) and not false, "a correction needs a counterexample"),
-            (false and set(claim.counterexample or ()) != axes, "a counterexample has the arguments of the domain"),
+            (
+                isinstance(claim.counterexample, Mapping) and set(claim.counterexample) != axes,
+                "a counterexample has the arguments of the domain",
+            ),
             (claim.identifier in {other.identifier for other in self._claims}, "there are two claims of that name"),
+            (claim.evidence == "proved" and not claim.proof, "what is proved needs the place of its proof"),
+            (claim.proved_constant is not None and not claim.sharp, "proved_constant needs the name of it in sharp"),
+            (claim.proved_constant is not None and not proved, "proved_constant needs a proof or a certificate"),
+            (claim.probability is not None and claim.probability not in axes, "probability must be an argument"),
+            (claim.probability is not None and claim.relation == IDENTITY, "only an inequality has a probability"),
+            *((True, fault) for fault in faults(claim.constants, axes, names, claim.counterexample)),
             (not listed, f"the inventory of {self.name} does not list it under {self._module(claim)}"),
         ):
             if wrong:

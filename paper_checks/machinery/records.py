@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+from corrnoise.paper_checks.machinery.mathematics import plain as plain_text
 from corrnoise.support.serialise import plain
 
 _CLAIM = (
     *("paper", "source", "name", "number", "part", "identifier"),
-    *("printed", "corrected", "unverifiable", "note", "proof", "transcription", "outside"),
+    *("printed", "place", "reading", "transcription", "corrected", "unverifiable", "note"),
+    *("proof", "rests_on", "outside", "independent", "constants", "probability", "proved_constant"),
     *("conjecture", "relation", "evidence", "recorded", "tolerance", "evaluations"),
 )
 _OUTCOME = ("verdict", "agrees", "reason", "margin", "tried", "accepted", "sharp", "seconds")
@@ -32,7 +35,7 @@ def _arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def claim_record(claim: Claim) -> dict[str, Any]:
     """A claim as it is written, without its function."""
-    record = {name: getattr(claim, name) for name in _CLAIM}
+    record = {name: _described(getattr(claim, name)) for name in _CLAIM}
     mutants = [_arguments(mutant) for mutant in claim.mutants]
     return record | {"domain": str(claim.domain), "as_printed": _arguments(claim.as_printed), "mutants": mutants}
 
@@ -44,12 +47,15 @@ def outcome_record(outcome: Outcome) -> dict[str, Any]:
     return {
         "claim": claim_record(outcome.claim),
         **{name: _described(getattr(outcome, name)) for name in _OUTCOME},
+        "why": plain_text(wording.reason(outcome)),
         "sharp_constant": outcome.claim.sharp,
+        "sharp_interval": outcome.interval and [_described(outcome.interval.low), _described(outcome.interval.high)],
         "worst": _arguments(outcome.worst),
         "certificate": certificate and _arguments(vars(certificate)),
         "counterexample": found
         and {
             "arguments": _arguments(found.arguments),
+            "choice": _arguments(found.choice),
             "sides": [_described(np.asarray(side, dtype=float)) for side in found.sides],
             "margin": _described(found.margin),
         },

@@ -12,7 +12,6 @@ valley with wide slopes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -74,6 +73,15 @@ def _faces(dimension: int, points: int, seed: int) -> Iterator[Array]:
             face, end = divmod(2 * dimension * k // len(chosen), 2)
             point[face] = end
             yield point
+
+
+def sample_points(dimension: int, points: int, seed: int = 0) -> list[Array]:
+    """The middle of the cube, its corners, and as many points on the faces as inside, about ``points`` of each."""
+    if dimension == 0:
+        return [np.empty(0)]
+    middle = np.full(dimension, 0.5)
+    faces = _faces(dimension, points, seed + 2)
+    return [middle, *_corners(dimension, seed + 3), *faces, *_sample(dimension, points, seed)]
 
 
 class _Search:
@@ -182,27 +190,3 @@ def worst_case(
                 search.descend(value, point, spacing, budget, rng)
     value, point = search.best() or (np.nan, np.full(dimension, np.nan))
     return Worst(value, point, search.tried, len(search.found), share)
-
-
-def equality(margin: Callable[[float], float], value: float) -> float | None:
-    """The constant at which ``margin``, a function of one constant with ``value`` as default, is 0; None if not found.
-
-    A constant that is a factor of one side is found at once.  Any other is searched between e⁻³² and e³² times the
-    default.
-    """
-    least = margin(value)
-    if least == 0:
-        return value
-    for guess in (value * (1 - least), value / (1 - least)) if least < 1 else ():
-        if abs(margin(guess)) <= 1e-6 * abs(least) + 1e-15:
-            return guess
-
-    def scaled(exponent: float) -> float:
-        return margin(value * math.exp(exponent))
-
-    from scipy.optimize import brentq
-
-    for end in (sign * 2.0**k for k in range(-3, 6) for sign in (1, -1)):
-        if least * scaled(end) < 0:
-            return value * math.exp(brentq(scaled, 0, end, xtol=1e-12))
-    return None

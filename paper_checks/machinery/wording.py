@@ -14,6 +14,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
+from corrnoise.paper_checks.machinery.quantifiers import chosen
 from corrnoise.theory.numerics.records import Record
 
 Line = tuple[str, str]  #: a title, and a text that may be empty
@@ -68,9 +69,17 @@ def reason(outcome: Outcome) -> str:
         left, right = _violated(found, claim)
         sign = "=" if claim.relation == IDENTITY else "≤"
         where = listed({**found.arguments, **claim.as_printed})
-        return f"as printed it says {left:.6g} {sign} {right:.6g}" + (f" at {where}" if where else "")
+        said = f"as printed it says {left:.6g} {sign} {right:.6g}" + (f" at {where}" if where else "")
+        return f"for every choice of constants; {said}, {listed(found.choice)}" if found.choice else said
     constant = f"; sharp: {sharp(outcome)}" if outcome.sharp is not None else ""
-    return _found(outcome) + constant
+    proof = f"proved in {claim.proof}; " if claim.evidence == "proved" else ""
+    return proof + _found(outcome) + _choice(claim) + constant
+
+
+def _choice(claim: Claim) -> str:
+    """The choice of constants for which the statement was checked."""
+    values = {name: claim.default(name) for name in chosen(claim.constants)}
+    return f", with {listed(values)}" if values else ""
 
 
 def _first_clause(text: str) -> str:
@@ -101,10 +110,10 @@ def _difference(outcome: Outcome) -> float:
 
 
 def sharp(outcome: Outcome) -> str:
-    """The sharp value of the constant in question and the stated one; empty if there is none."""
+    """Where the sharp value of the constant in question lies, and the stated one; empty if there is none."""
     if outcome.sharp is None:
         return ""
-    return f"``{outcome.claim.sharp} = {outcome.sharp:.5g}``, stated {float(outcome.claim.stated):.5g}"
+    return f"``{outcome.claim.sharp}`` {outcome.interval}, stated {float(outcome.claim.stated):.5g}"
 
 
 # -- in full -----------------------------------------------------------------------------------------------------------
@@ -113,10 +122,14 @@ def sharp(outcome: Outcome) -> str:
 def statement(claim: Claim) -> list[Line]:
     """The statement, as printed and as corrected."""
     restored = claim.transcription and f"restored after conversion: {claim.transcription}"
+    quantifiers = "; ".join(f"``{name}``: {quantifier}" for name, quantifier in claim.constants.items())
     return [
         ("as printed", claim.printed),
-        ("as corrected", claim.corrected or ""),
+        ("place", claim.place or ""),
         ("transcription", restored or ""),
+        ("read as", claim.reading or ""),
+        ("constants", quantifiers),
+        ("as corrected", claim.corrected or ""),
         ("not checkable", claim.unverifiable or ""),
     ]
 
@@ -128,7 +141,7 @@ def counterexample(outcome: Outcome) -> list[Line]:
         return []
     names = ("left side", "right side") if outcome.claim.relation == IDENTITY else ("smaller side", "larger side")
     sides = [(name, f"``{shown(side)}``") for name, side in zip(names, found.sides, strict=True)]
-    return [("counterexample", listed({**found.arguments, **outcome.claim.as_printed})), *sides]
+    return [("counterexample", listed({**found.arguments, **outcome.claim.as_printed, **found.choice})), *sides]
 
 
 def check(outcome: Outcome) -> list[Line]:
@@ -145,8 +158,10 @@ def check(outcome: Outcome) -> list[Line]:
     return [
         ("evidence", claim.evidence),
         ("certificate", f"{certificate.answer}, {_counted(certificate.boxes, 'box', 'boxes')}" if certificate else ""),
+        ("independent", claim.independent or ""),
+        ("searched", domain or "no arguments"),
         ("outside of it", claim.outside or ""),
-        ("domain", domain or "no arguments"),
+        ("probability", f"at least 1 − ``{claim.probability}``" if claim.probability else ""),
         margin_line,
         ("worst case", listed(outcome.worst)),
         ("sharp constant", sharp(outcome)),

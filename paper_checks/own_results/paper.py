@@ -13,5 +13,6 @@ PAPER = Paper(
             *("E1", "E2", "E3", "N1", "N2", "N3", "N3, sharpened", "γ", "I(a, b)", "Anti-PGD"),
             *("Theorem D.11, sharpened", "Conjecture"),
         ),
+        "momentum": ("M1", "M2", "M3"),
     },
 )

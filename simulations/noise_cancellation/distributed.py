@@ -1,33 +1,40 @@
-"""The same run over processes, on this machine or on a cluster, by Dask.
-
-    python -m corrnoise.simulations.noise_cancellation.distributed
-    python -m corrnoise.simulations.noise_cancellation.distributed --cluster tcp://address:8786 --folder /shared/folder
+"""The same run over processes, on this machine or on a cluster, by Dask: ``corrnoise federate``.
 
 The server is this process.  The machines are in groups, each with a folder, and in every round each group that is asked
 is a task: read the states, answer, write the states.  Tasks and not actors, because a task of this kind can be
 repeated: Dask itself runs the tasks of a killed worker again elsewhere, and they give the same messages.  An actor
 would be lost with its worker, and with it the noise of its machines.  The folders must be visible to all workers.
 
+The server is written to disk after every round.  A run that was killed goes on from there: it repeats the requests of
+the round that was cut off, and machines that had answered them answer the same.
+
 For equal seeds the result is that of ``simulate_federation``, bit by bit among processors of one kind.
 """
 
 from __future__ import annotations
 
-import argparse
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from corrnoise.simulations.noise_cancellation.hosts import Examples, answer_from_folder, prepare_folder
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import FederatedResult, check_examples, result_of
 from corrnoise.simulations.noise_cancellation.server import Server
+from corrnoise.simulations.noise_cancellation.storage import SERVER_FILE, read_server, read_state, write_server
+from corrnoise.support.serialise import plain
 from corrnoise.theory.numerics import checks
 
 _PATIENCE = 60.0  # seconds for a scheduler and its first worker to answer
 _KILLS = 100  # workers that may die under one task before it counts as failed
+_MACHINES = "machines"
+_RECORD = "run.json"
 
 
 @contextmanager
@@ -50,39 +57,109 @@ def _connected(cluster: str | None, workers: int) -> Iterator[Any]:
             return
         try:
             client = Client(cluster, timeout=_PATIENCE, set_as_default=False)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise OSError(f"cluster must be the address of a Dask scheduler, none answers at {cluster!r}") from error
         with client:
-            client.wait_for_workers(1, timeout=_PATIENCE)
+            try:
+                client.wait_for_workers(1, timeout=_PATIENCE)
+            except OSError as error:
+                raise OSError(f"cluster must have workers, the scheduler at {cluster!r} has none") from error
             yield client
+
+
+# -- the folder of a run -----------------------------------------------------------------------------------------------
+
+
+def _fingerprint(protocol: Protocol, examples: Sequence[Examples], seed: int | None) -> str:
+    """What tells one run from another: protocol, data and seed."""
+    state = hashlib.sha256(json.dumps([plain(protocol), seed], sort_keys=True).encode())
+    for features, targets in examples:
+        for array in (features, targets):
+            state.update(np.ascontiguousarray(array, dtype=float).tobytes())
+    return state.hexdigest()
+
+
+def _homes(folder: Path, count: int) -> list[Path]:
+    return [folder / _MACHINES / f"group-{group}" for group in range(count)]
+
+
+def _prepare(folder: Path, protocol: Protocol, examples: Sequence[Examples], seed: int | None, count: int) -> None:
+    """Make the folders of all groups; they appear together, when they are complete."""
+    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as staging:
+        for group, home in enumerate(_homes(Path(staging), count)):
+            prepare_folder(home, protocol, {i: examples[i] for i in range(group, protocol.machines, count)}, seed=seed)
+        record = {"fingerprint": _fingerprint(protocol, examples, seed), "groups": count}
+        Path(staging, _MACHINES, _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
+        Path(staging, _MACHINES).chmod(0o700)
+        Path(staging, _MACHINES).rename(folder / _MACHINES)
+
+
+def _opened(
+    folder: Path, protocol: Protocol, examples: Sequence[Examples], seed: int | None, count: int
+) -> tuple[list[Path], Server]:
+    """The groups of a run and its server, new or as they were when the run was stopped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    held = read_server(folder)
+    if not (folder / _MACHINES).exists():
+        if held is not None:
+            raise ValueError(f"folder must have the machines of its run, got {folder} with {SERVER_FILE} alone")
+        _prepare(folder, protocol, examples, seed, count)
+    try:
+        record = json.loads((folder / _MACHINES / _RECORD).read_text(encoding="utf-8"))
+        fingerprint, count = str(record["fingerprint"]), int(record["groups"])
+    except (KeyError, OSError, TypeError, ValueError) as error:
+        raise ValueError(f"folder must be new or that of a run, got {folder} with other files") from error
+    if fingerprint != _fingerprint(protocol, examples, seed):
+        raise ValueError(
+            f"folder must be new or of the same protocol, data and seed, got that of another run, {folder}"
+        )
+    homes = _homes(folder, count)
+    if held is not None:
+        return homes, Server.restored(protocol, held)
+    states = [read_state(home, i) for group, home in enumerate(homes) for i in range(group, protocol.machines, count)]
+    if any(state is None or state.asked for state in states):
+        raise ValueError(
+            f"folder must have the {SERVER_FILE} of its run once a machine has answered, got {folder} without it:"
+            " to begin again would use examples again"
+        )
+    server = Server(protocol, seed=None if seed is None else [seed, 0])
+    write_server(folder, server.state())  # before the first request, which a run that is cut off must repeat
+    return homes, server
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
 
 
 def run_distributed(
     protocol: Protocol,
     examples: Sequence[Examples],
     *,
-    seed: int,
+    seed: int | None,
     folder: str | Path | None = None,
     cluster: str | None = None,
     workers: int = 2,
     groups: int | None = None,
     after_round: Callable[[Server, Any], None] | None = None,
 ) -> FederatedResult:
-    """Run a protocol on data, with the machines in other processes.
+    """Run a protocol on data, with the machines in other processes, or go on with such a run.
 
     Parameters
     ----------
-    protocol, examples, seed
+    protocol, examples
         As in ``simulate_federation``.
+    seed
+        Of the schedule and of all noise, an integer >= 0, which makes the run a simulation: who knows it can take the
+        noise off.  None draws both from the operating system.
     folder
-        Where the groups keep their data and states, visible to all workers, without states of another run; None for a
-        temporary folder of this machine.
+        Where the groups keep their data and states and the server its own, visible to all workers: a new one, or that
+        of the same run, which goes on after its last finished round.  None for a temporary folder of this machine.
     cluster
         The address of a Dask scheduler; None starts ``workers`` processes on this machine.
     workers
         Processes to start, >= 1.
     groups
-        Groups of machines, each one task a round, >= 1; None for as many as ``workers``.
+        Groups of machines, each one task a round, >= 1; None for as many as ``workers``.  A run that goes on keeps
+        those that it has.
     after_round
         Called with the server and the Dask client after each round.
 
@@ -94,50 +171,44 @@ def run_distributed(
     Raises
     ------
     ValueError
-        The folder has states of another run, or the data are refused as by ``simulate_federation``.
+        The folder is that of another run, or the data are refused as by ``simulate_federation``.
+    OSError
+        The scheduler does not answer or has no workers, or too many workers died; finished rounds are kept.
     """
     check_examples(protocol, examples)
     workers = checks.integer("workers", workers, 1)
     count = min(protocol.machines, workers if groups is None else checks.integer("groups", groups, 1))
-    server = Server(protocol, seed=[checks.seed("seed", seed), 0])
-    with TemporaryDirectory() as temporary, _connected(cluster, workers) as client:
-        homes = [Path(temporary if folder is None else folder, f"group-{group}") for group in range(count)]
-        for group, home in enumerate(homes):
-            prepare_folder(home, protocol, {i: examples[i] for i in range(group, protocol.machines, count)}, seed=seed)
-        while not server.finished:
-            requests = server.requests()
-            tasks = [
-                client.submit(answer_from_folder, home, protocol, asked, pure=False)
-                for group, home in enumerate(homes)
-                if (asked := {index: request for index, request in requests.items() if index % count == group})
-            ]
-            replies = {index: reply for answered in client.gather(tasks) for index, reply in answered.items()}
-            for index in requests:
-                server.receive(replies[index])
-            server.finish_round()
-            if after_round is not None:
-                after_round(server, client)
+    seed = None if seed is None else checks.seed("seed", seed)
+    if cluster is not None and folder is None:
+        raise ValueError(f"folder must be one that all workers of the cluster can see, got None with {cluster!r}")
+    with TemporaryDirectory() as temporary:
+        home = Path(temporary if folder is None else folder).resolve()
+        homes, server = _opened(home, protocol, examples, seed, count)
+        if not server.finished:
+            with _connected(cluster, workers) as client:
+                while not server.finished:
+                    _round(server, homes, client)
+                    write_server(home, server.state())
+                    if after_round is not None:
+                        after_round(server, client)
     return result_of(server, ())
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train softmax regression on the digits of scikit-learn, with or without a cluster, and print its accuracy."""
-    from corrnoise.simulations.noise_cancellation.digits import digits, digits_protocol
+def _round(server: Server, homes: Sequence[Path], client: Any) -> None:
+    """One round: a task for each group that is asked."""
+    from distributed import KilledWorker
 
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cluster", help="address of a Dask scheduler; without it, processes on this machine")
-    parser.add_argument("--folder", help="folder for the states of the machines, visible to all workers")
-    parser.add_argument("--workers", type=int, default=2, help="processes to start without a cluster")
-    parser.add_argument("--rho", type=float, default=8.0, help="budget of zero-concentrated differential privacy")
-    parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args(arguments)
-    data = digits(machines=20)
-    protocol = digits_protocol(data, participants=10, rho=chosen.rho)
-    result = run_distributed(
-        protocol, data.training, seed=chosen.seed, folder=chosen.folder, cluster=chosen.cluster, workers=chosen.workers
-    )
-    print(f"accuracy {protocol.loss.accuracy(result.point, *data.test):.3f} after {protocol.rounds} rounds")
-
-
-if __name__ == "__main__":
-    main()
+    requests = server.requests()
+    tasks = [
+        client.submit(answer_from_folder, home, server.protocol, asked, pure=False)
+        for group, home in enumerate(homes)
+        if (asked := {index: request for index, request in requests.items() if index % len(homes) == group})
+    ]
+    try:
+        answered = client.gather(tasks)
+    except KilledWorker as error:
+        raise OSError(f"round {server.round} has no answer, because too many workers died: {error}") from error
+    replies = {index: reply for group in answered for index, reply in group.items()}
+    for index in requests:
+        server.receive(replies[index])
+    server.finish_round()

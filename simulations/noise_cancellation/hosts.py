@@ -10,61 +10,19 @@ The folder is the machines' own.  It holds their data and secrets in the clear, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from corrnoise.simulations.noise_cancellation.machine import Machine, MachineState
+from corrnoise.simulations.noise_cancellation.machine import Machine
 from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol, Refusal, Request
+from corrnoise.simulations.noise_cancellation.storage import read_state, write_states
 from corrnoise.support.files import whole_files
 from corrnoise.theory.numerics.checks import Array
 
 Examples = tuple[Array, Array]  # features and targets of one machine
 Replies = dict[int, "tuple[Message, ...] | Refusal"]
-
-
-def write_states(folder: str | Path, states: Sequence[MachineState]) -> None:
-    """Write machine states to ``folder``, one file a machine, each whole or not at all."""
-    with whole_files(folder) as staging:
-        for state in states:
-            values: dict[str, Any] = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "outbox"}
-            values = {name: value for name, value in values.items() if value is not None}
-            values["outbox_numbers"] = np.array([[m.number, m.round] for m in state.outbox], dtype=np.int64)
-            values["outbox_corrections"] = np.array([m.correction for m in state.outbox])
-            np.savez(staging / _name(state.machine), **values)
-
-
-def _name(machine: int) -> str:
-    return f"machine-{machine}.npz"
-
-
-def read_state(folder: str | Path, machine: int) -> MachineState | None:
-    """The state of a machine as it was written last; None where there is none.
-
-    Raises
-    ------
-    ValueError
-        The file is damaged.
-    """
-    path = Path(folder, _name(machine))
-    if not path.exists():
-        return None
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            values = {name: held[name] for name in held.files}
-        numbers, corrections = values.pop("outbox_numbers"), values.pop("outbox_corrections")
-        run, secret = str(values.pop("run")), str(values.pop("secret"))
-        given: dict[str, Any] = {name: int(value) if value.ndim == 0 else value for name, value in values.items()}
-        outbox = tuple(
-            Message(run, given["machine"], int(number), int(t), correction)
-            for (number, t), correction in zip(numbers.reshape(-1, 2), corrections, strict=True)
-        )
-        return MachineState(run=run, secret=secret, outbox=outbox, **given)
-    except Exception as error:
-        raise ValueError(f"state must be one that write_states wrote, got the damaged file {path}") from error
 
 
 class MachineHost:

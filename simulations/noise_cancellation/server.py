@@ -44,12 +44,12 @@ class Server:
     protocol
         The public parameters.
     seed
-        Of the schedule, and of the noise of a trusted server.
+        Of the schedule, and of the noise of a trusted server; None for one of the operating system.
     start
         x_1 = w_1 in the ball, shape (d,); None for 0.
     """
 
-    def __init__(self, protocol: Protocol, *, seed: int | Sequence[int], start: Array | None = None) -> None:
+    def __init__(self, protocol: Protocol, *, seed: int | Sequence[int] | None, start: Array | None = None) -> None:
         self.protocol = checks.instance("protocol", protocol, Protocol)
         d = protocol.loss.dimension
         first = np.zeros(d) if start is None else checks.shaped("start", start, (d,))
@@ -91,8 +91,14 @@ class Server:
 
         A round that had begun begins again: machines that had answered it answer the same.
         """
-        if checks.instance("state", state, ServerState).run != protocol.run:
-            raise ValueError(f"state must be of run {protocol.run!r}, got a state of run {state.run!r}")
+        checks.instance("state", state, ServerState)
+        for name, theirs, ours in (
+            ("run", state.run, protocol.run),
+            ("dimension", state.current.size, protocol.loss.dimension),
+            ("machines", state.asked.size, protocol.machines),
+        ):
+            if theirs != ours:
+                raise ValueError(f"state must be of {name} {ours!r}, got a state of {name} {theirs!r}")
         server = cls(protocol, seed=0)
         server._rng.bit_generator.state, server._noise_rng.bit_generator.state = state.generators
         server.round, server.refused = state.round, state.refused

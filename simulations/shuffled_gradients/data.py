@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.simulations.data_sources import from_openml, scikit_learn
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
@@ -60,15 +61,6 @@ class DataSet:
         return max(float(task.loss.smoothness(np.array([[self.feature_norm]]))[0]), public)
 
 
-def _sklearn(module: str) -> Any:
-    try:
-        from importlib import import_module
-
-        return import_module(f"sklearn.{module}")
-    except ImportError as error:
-        raise ImportError("data sets need scikit-learn: pip install 'corrnoise[data]'") from error
-
-
 def _standardised(features: Array) -> Array:
     """Columns with mean 0 and variance 1; constant ones become 0."""
     spread = features.std(axis=0)
@@ -83,7 +75,7 @@ def _no_targets(private: Array, public: Array) -> Split:
 
 
 def _digits() -> Split:
-    digits = _sklearn("datasets").load_digits()
+    digits = scikit_learn().load_digits()
     images = digits.images / 16
     labels = digits.target
     private = images[labels == 6][:180].reshape(180, -1)
@@ -93,7 +85,7 @@ def _digits() -> Split:
 
 def _diabetes() -> tuple[Array, Array, Array]:
     """Standardised features without sex, standardised responses, and sex."""
-    data = _sklearn("datasets").load_diabetes()
+    data = scikit_learn().load_diabetes()
     features = np.delete(data.data, 1, axis=1)
     sex = data.data[:, 1]
     return _standardised(features), _standardised(data.target[:, np.newaxis])[:, 0], sex
@@ -121,7 +113,7 @@ def _diabetes_rotated(rotation: float) -> Split:
 
 
 def _breast_cancer() -> Split:
-    data = _sklearn("datasets").load_breast_cancer()
+    data = scikit_learn().load_breast_cancer()
     features = _standardised(data.data)
     labels = np.where(data.target == 1, 1.0, -1.0)
     benign = np.nonzero(labels > 0)[0]
@@ -134,27 +126,8 @@ def _breast_cancer() -> Split:
 # -- from OpenML -------------------------------------------------------------------------------------------------------
 
 
-def _openml(
-    identifier: int, name: str, cache: str | None, without: tuple[str, ...] = ()
-) -> tuple[NDArray[Any], NDArray[Any], list[str]]:
-    """Features, targets and names of columns, ``without`` some columns, and then without rows that miss a value."""
-    datasets = _sklearn("datasets")
-    try:
-        bunch = datasets.fetch_openml(data_id=identifier, data_home=cache, as_frame=False, parser="liac-arff")
-    except Exception as error:  # scikit-learn raises errors of many kinds here
-        raise OSError(
-            f"{name} could not be fetched from OpenML ({error}); without a connection use its bundled stand-in"
-        ) from error
-    names = list(bunch.feature_names)
-    kept = [k for k, column in enumerate(names) if column.lower() not in without]
-    features = np.asarray(bunch.data)[:, kept].astype(float)
-    targets = np.asarray(bunch.target)
-    complete = np.isfinite(features).all(axis=1)
-    return features[complete], targets[complete], [names[k] for k in kept]
-
-
 def _mnist(cache: str | None) -> Split:
-    features, targets, _ = _openml(554, "mnist_784", cache)
+    features, targets, _ = from_openml(554, "mnist_784", cache)
     images = features.reshape(-1, 28, 28) / 255
     labels = targets.astype(int)
     private = images[labels == 6][:1000]
@@ -163,7 +136,7 @@ def _mnist(cache: str | None) -> Split:
 
 
 def _cifar(cache: str | None) -> Split:
-    features, targets, _ = _openml(40927, "CIFAR_10", cache)
+    features, targets, _ = from_openml(40927, "CIFAR_10", cache)
     labels = targets.astype(int)
     private = np.concatenate([np.nonzero(labels == c)[0][:100] for c in range(10)])
     public = np.concatenate([np.nonzero(labels == c)[0][100:350] for c in range(4)])
@@ -173,12 +146,12 @@ def _cifar(cache: str | None) -> Split:
 
 def _crime(cache: str | None, rotation: float) -> Split:
     """With the rotation that is printed, I + N(0, 1), which is not a small one."""
-    features, targets, _ = _openml(42730, "us_crime", cache, _NOT_PREDICTIVE)
+    features, targets, _ = from_openml(42730, "us_crime", cache, _NOT_PREDICTIVE)
     return _halves(features, targets.astype(float), len(features), rotation)
 
 
 def _compas(cache: str | None) -> Split:
-    features, targets, names = _openml(42193, "compas-two-years", cache)
+    features, targets, names = from_openml(42193, "compas-two-years", cache)
     race = [k for k, name in enumerate(names) if name.startswith("race")]
     caucasian = features[:, next(k for k in race if "Caucasian" in names[k])] == 1
     rows = _standardised(np.delete(features, race, axis=1))
@@ -189,7 +162,7 @@ def _compas(cache: str | None) -> Split:
 
 
 def _credit(cache: str | None) -> Split:
-    features, targets, names = _openml(42477, "default-of-credit-card-clients", cache)
+    features, targets, names = from_openml(42477, "default-of-credit-card-clients", cache)
     column = names.index("x3")
     education = features[:, column]
     rows = _standardised(np.delete(features, column, axis=1))

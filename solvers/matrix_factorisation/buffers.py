@@ -65,22 +65,36 @@ def optimal_buffers(participation: Participation, *, buffers: int = 4, objective
     most = min(count, who.steps // 2)  # so many have the n − 1 parameters of any strategy
     for used in range(most, 0, -1):
         zeros, poles = _searched(who, used, objective)
-        if _separate(zeros, poles):
+        if separate(zeros, poles):
             return _evaluated(zeros, poles, who, objective)
     return _evaluated(np.empty(0), np.empty(0), who, objective)
 
 
-def _gaps(variables: Array) -> tuple[buffered.Numbers, buffered.Numbers]:
-    """Gaps of zeros and poles, ascending."""
+def gaps_of(variables: buffered.Numbers) -> tuple[buffered.Numbers, buffered.Numbers]:
+    """Gaps of zeros and poles, ascending, of the logarithms of the increments; shapes (…, 2d) and (…, d)."""
     ordered = np.exp(-np.cumsum(np.exp(variables), axis=-1))[..., ::-1]
     return ordered[..., ::2], ordered[..., 1::2]
 
 
-def _separate(zeros: Array, poles: Array) -> bool:
+def variables_of(zeros: Array, poles: Array) -> Array:
+    """The variables with these gaps, shape (2d,)."""
+    ordered = np.column_stack([zeros, poles]).ravel()
+    return np.asarray(np.log(np.diff(-np.log(ordered[::-1]), prepend=0.0)))
+
+
+def separate(zeros: Array, poles: Array) -> bool:
     """Whether no two neighbouring gaps have merged; the largest pole may have reached 1, where it has no effect."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithms = np.log(np.column_stack([zeros, poles]).ravel())
     return bool(np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGED).all())
+
+
+def thinned(zeros: Array, poles: Array) -> tuple[Array, Array]:
+    """The gaps without the zero and the pole that are nearest to each other, or without those that are not finite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distances = np.abs(np.diff(np.log(np.column_stack([zeros, poles]).ravel())))
+    place = int(np.argmin(np.where(np.isfinite(distances), distances, -1.0)))
+    return np.delete(zeros, (place + 1) // 2), np.delete(poles, place // 2)
 
 
 def _searched(participation: Participation, count: int, objective: Objective) -> tuple[Array, Array]:
@@ -88,7 +102,7 @@ def _searched(participation: Participation, count: int, objective: Objective) ->
     directions = 1j * _STEP * np.eye(2 * count)
 
     def loss(variables: Array) -> tuple[float, Array]:
-        zeros, poles = _gaps(variables + directions)
+        zeros, poles = gaps_of(variables + directions)
         square = buffered.squared_sensitivity(zeros, buffered.scales(zeros, poles), participation)
         value = square * buffered.squared_error(zeros, poles, steps=participation.steps, objective=objective)
         if not (np.isfinite(value).all() and value[0].real > 0):
@@ -96,14 +110,14 @@ def _searched(participation: Participation, count: int, objective: Objective) ->
         return math.log(value[0].real), np.asarray(value.imag / _STEP / value.real)
 
     def stop_if_merged(variables: Array) -> None:
-        if not _separate(*_gaps(variables)):
+        if not separate(*gaps_of(variables)):
             raise StopIteration
 
     smallest = max(_REACH * math.log(participation.steps), 2 * _FIRST)
     start = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
     with np.errstate(all="ignore"):
         found = minimize(loss, start, jac=True, method="BFGS", callback=stop_if_merged, options={"gtol": _STATIONARY})
-        return _gaps(found.x)
+        return gaps_of(found.x)
 
 
 def _evaluated(zeros: Array, poles: Array, participation: Participation, objective: Objective) -> OptimisedNoise:

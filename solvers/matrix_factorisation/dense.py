@@ -45,7 +45,7 @@ from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_squar
 from corrnoise.theory.numerics.records import record
 
 LARGEST_DENSE = 4096  #: steps for which n × n matrices are made
-_REGULARISATION = 1e-12
+REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
 _FINEST = 1e-15
 _LEAST_LOGARITHM = -46.0  # of a weight, relative to the largest: where a weight tends to 0, errors stay below 1e-19
 
@@ -171,7 +171,7 @@ def workload_of_weights(weights: ArrayLike) -> MatrixWorkload:
     n = array.shape[0]
     matrix = checks.symmetric("weights", array, n)
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    added = _REGULARISATION * float(np.trace(matrix)) / n
+    added = REGULARISATION * float(np.trace(matrix)) / n
     if values[0] < -max(added, 1e-10 * values[-1]) or values[-1] <= 0:
         raise ValueError(f"weights must be positive semidefinite and not 0, got the eigenvalue {float(values[0])!r}")
     roots = np.sqrt(np.maximum(values, 0.0) + added) * math.sqrt(n)

@@ -18,12 +18,21 @@ if TYPE_CHECKING:
     from corrnoise.designs.make import design as design
     from corrnoise.designs.record import Design as Design
     from corrnoise.paper_checks import claims as claims
+    from corrnoise.simulations.audit import audit as audit
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
     from corrnoise.simulations.training.order import FixedOrder as FixedOrder
     from corrnoise.simulations.training.order import fixed_order as fixed_order
     from corrnoise.simulations.training.run import PrivateRun as PrivateRun
+    from corrnoise.solvers.matrix_factorisation.banded import optimal_banded as optimal_banded
     from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers as optimal_buffers
+    from corrnoise.solvers.matrix_factorisation.dense import (
+        optimal_single_participation as optimal_single_participation,
+    )
+    from corrnoise.solvers.matrix_factorisation.dense import workload_of_weights as workload_of_weights
+    from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs as optimal_fixed_epochs
+    from corrnoise.solvers.matrix_factorisation.learning import optimal_for_learning as optimal_for_learning
+    from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers as optimal_scaled_buffers
     from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz as optimal_toeplitz
     from corrnoise.solvers.optimal_noise import optimal_noise as optimal_noise
     from corrnoise.solvers.rational.approximation import rational_approximation as rational_approximation
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism as ToeplitzMechanism
     from corrnoise.theory.mechanisms.matrix import column_normalised as column_normalised
     from corrnoise.theory.mechanisms.participation import Participation as Participation
+    from corrnoise.theory.mechanisms.participation import fixed_epochs as fixed_epochs
     from corrnoise.theory.mechanisms.product import DPSGD as DPSGD
     from corrnoise.theory.mechanisms.product import AntiPGD as AntiPGD
     from corrnoise.theory.mechanisms.product import NuFTRL as NuFTRL
@@ -72,7 +82,10 @@ _HOMES = {
         "ToeplitzMechanism",
         "column_normalised",
     ),
-    "theory.mechanisms.participation": ("Participation",),
+    "theory.mechanisms.participation": (
+        "Participation",
+        "fixed_epochs",
+    ),
     "theory.mechanisms.tree": (
         "BinaryTree",
         "fourier_mechanism",
@@ -104,7 +117,15 @@ _HOMES = {
     "theory.problems.strongly_convex": ("StronglyConvex",),
     "theory.shuffled_gradients.run": ("ShuffledGradients",),
     "solvers.strongly_convex.alternating_minimisation": ("minimise_strongly_convex_bound",),
+    "solvers.matrix_factorisation.banded": ("optimal_banded",),
     "solvers.matrix_factorisation.buffers": ("optimal_buffers",),
+    "solvers.matrix_factorisation.dense": (
+        "optimal_single_participation",
+        "workload_of_weights",
+    ),
+    "solvers.matrix_factorisation.fixed_epochs": ("optimal_fixed_epochs",),
+    "solvers.matrix_factorisation.learning": ("optimal_for_learning",),
+    "solvers.matrix_factorisation.scaled_buffers": ("optimal_scaled_buffers",),
     "solvers.matrix_factorisation.toeplitz": ("optimal_toeplitz",),
     "solvers.optimal_noise": ("optimal_noise",),
     "solvers.rational.approximation": ("rational_approximation",),
@@ -113,6 +134,7 @@ _HOMES = {
         "strongly_convex_bound",
         "strongly_convex_certificate",
     ),
+    "simulations.audit": ("audit",),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
     "simulations.training.order": (

@@ -13,13 +13,15 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 from corrnoise import __version__
-from corrnoise.commands import check, design, figures, report, simulate
+from corrnoise.commands import audit, check, design, federate, figures, report, simulate
 
 COMMANDS = {
     "figures": figures,
     "check": check,
     "design": design,
     "simulate": simulate,
+    "federate": federate,
+    "audit": audit,
     "report": report,
 }
 

@@ -52,6 +52,7 @@ CASES = {
     "kurtosis by coordinate": (LinearRegression(SPECTRUM, 0.25, kurtosis=[3, 3, 3]), DPSGD(), {}),
     "mean": (MeanEstimation(0.2, 0.7), NuFTRL(0.2), {}),
     "oscillating mean": (MeanEstimation(1.6, 0.3), AntiPGD(0.3), {}),
+    "batches": (LinearRegression(SPECTRUM, 0.5, 0.5, batch_size=3), NuFTRL(0.05), {"rho": 0.3}),
     "tiny scale": (LinearRegression(SPECTRUM, 0.25), DPSGD(), {"rho": 1e100, "clip_norm": 1e-80}),
     "huge scale": (LinearRegression(SPECTRUM, 0.25), DPSGD(), {"rho": 1e-100, "clip_norm": 1e90}),
 }
@@ -111,6 +112,7 @@ def test_steps_that_no_batch_length_divides_all_count():
     assert max(map(abs, z_scores(found, PROBLEM.stationary_error(DPSGD())).values())) < LIMIT
 
 
+@pytest.mark.slow
 def test_the_start_is_forgotten_in_the_default_burn_in():
     """Without burn-in the error is visibly too small; with the default one it is not, over 2 steps of 6000 chains."""
     p = LinearRegression([1.0, 0.1], 0.2, 0.5)
@@ -271,6 +273,7 @@ def test_relaxation_rate_of_equal_tiny_and_unstable_rates():
 # -- standard errors ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("p", "noise", "chains", "relaxations"),
     [

@@ -272,6 +272,7 @@ def test_shorter_sums_are_exact_to_1e_9(problem, steps, noise, offset):
         shortened.weights = shortened.weights / 1.0001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [lambda p: DPSGD(), optimal_noise])
 def test_long_runs_are_searched_by_shorter_sums(noise, monkeypatch):
     problem = LinearRegression(1 / np.arange(1.0, 201), 0.02)

@@ -151,6 +151,7 @@ def not_largest_zcdp_rho() -> Iterator[tuple[float, float]]:
 CHECKS = [not_smallest_delta, not_smallest_epsilon, not_largest_rho, not_smallest_zcdp_epsilon, not_largest_zcdp_rho]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failures", CHECKS, ids=lambda check: check.__name__)
 def test_values_are_the_nearest_floats_on_the_safe_side(failures: Callable[[], Iterator]) -> None:
     assert list(failures()) == []

@@ -30,7 +30,7 @@ from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.problems.quadratic import LinearRegression, QuadraticProblem
+from corrnoise.theory.problems.quadratic import LinearRegression, QuadraticProblem, single_examples
 
 # -- the decay of noise coefficients -----------------------------------------------------------------------------------
 
@@ -157,6 +157,7 @@ def theorem_d11_upper_bound(
     """
     t = checks.reals("times", times, "[0, inf)")
     start = checks.real("initial_error", initial_error, "[0, inf)")
+    single_examples(problem)
     stationary = problem.stationary_error(noise, rho=rho, clip_norm=clip_norm)
     if not problem.learning_rate * problem.moment_bound < 1 or math.isinf(stationary):
         return np.full(t.shape, math.inf)
@@ -217,6 +218,7 @@ class FiniteRun(Record):
     def __post_init__(self) -> None:
         if not isinstance(self.problem, LinearRegression):
             raise TypeError(f"problem must be LinearRegression, got {self.problem!r}")
+        single_examples(self.problem)
         size = self.problem.eigenvalues.size
         offset = checks.scalar_or_vector("initial_offset", self.initial_offset, "(-inf, inf)", size)
         self._set(

@@ -1,9 +1,9 @@
 """Bounds of the stationary error of linear regression and mean estimation, as published, corrected and sharpened.
 
-Every function takes a problem of ``theory.problems.quadratic`` and returns a bound of F_∞ = lim E F(θ_t) − F*, always
-with F(θ) − F* = ½ ‖θ − θ*‖²_H.  The paper mixes two conventions.  Its equation (22) has no factor ½, and with it
-Theorem C.18 is true.  Its equations (6), (8) and (86) have the factor, and with them the printed bound of C.18 is twice
-too large.  Square roots lost in some electronic copies of the paper are restored.
+Every function takes a problem of ``theory.problems.quadratic`` with one example a step and returns a bound of
+F_∞ = lim E F(θ_t) − F*, always with F(θ) − F* = ½ ‖θ − θ*‖²_H.  The paper mixes two conventions.  Its equation (22)
+has no factor ½, and with it Theorem C.18 is true.  Its equations (6), (8) and (86) have the factor, and with them the
+printed bound of C.18 is twice too large.  Square roots lost in some electronic copies of the paper are restored.
 
 Notation: s² is the residual variance, σ² = G² γ_∞²/(2ρ), b_j the averaged variance of the noise at x_j = η λ_j, and R²
 is ``problem.moment_bound``.  Lemma C.4, made exact, says (η/2π) ∫ |B|² h dω = Σ b_j/(2 − x_j) with
@@ -23,7 +23,7 @@ import numpy as np
 
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks, elliptic
-from corrnoise.theory.problems.quadratic import MeanEstimation, QuadraticProblem
+from corrnoise.theory.problems.quadratic import MeanEstimation, QuadraticProblem, single_examples
 
 # -- one noise ---------------------------------------------------------------------------------------------------------
 
@@ -65,6 +65,7 @@ def _c14(
     *,
     frequency_domain: bool,
 ) -> float:
+    single_examples(problem)
     variance = noise_variance(noise, rho, clip_norm)
     c = checks.real("kurtosis_constant", kurtosis_constant, "[0, inf)")
     r2 = problem.learning_rate * problem.moment_bound
@@ -90,6 +91,7 @@ def theorem_c18_lower_bound(
     Counterexample: for d = 1, λ = 1, η = 0.01, independent noise and s = 0, F_∞ is 0.00126904 and the printed bound
     0.00251256.
     """
+    single_examples(problem)
     variance = noise_variance(noise, rho, clip_norm)
     x = problem.rates
     eta = problem.learning_rate
@@ -112,6 +114,7 @@ def theorem_c18_universal_lower_bound(
     ``optimal_error``).  ``printed=True`` gives the published last line ¼ (2 η s² + η² G²/(2ρ)) Tr H.  Its residual term
     is twice too large for the F with the factor ½.
     """
+    single_examples(problem)
     if not printed:
         return problem.lower_bound(rho=rho, clip_norm=clip_norm)
     eta = problem.learning_rate
@@ -124,6 +127,7 @@ def average_log_lower_bound(problem: QuadraticProblem, *, rho: float = 1.0, clip
     The privacy term is at least (η²G²/(4π²ρ)) Tr H (avg_λ log(8/x_j))², with the average over weights λ_j.  So the log²
     that Theorem 2.2 has in its upper bound only is unavoidable.  N2 follows from C.18 by the concavity of the root.
     """
+    single_examples(problem)
     eta = problem.learning_rate
     trace = problem.trace
     x = problem.rates
@@ -144,6 +148,7 @@ def nu_ftrl_upper_bound(problem: QuadraticProblem, nu: float, *, rho: float = 1.
     This is Theorem 2.2 and Proposition C.22 with explicit constants.  The second term of the minimum shows that only
     one of the two logarithms depends on ν.  The bound is ``inf`` outside the stated range of η.
     """
+    single_examples(problem)
     eta = problem.learning_rate
     x = problem.rates
     trace = problem.trace
@@ -164,6 +169,7 @@ def dp_sgd_error_bounds(problem: QuadraticProblem, *, rho: float = 1.0, clip_nor
 
     For η R² <= 1; beyond that the upper bound is ``inf``.
     """
+    single_examples(problem)
     eta = problem.learning_rate
     privacy = eta * problem.eigenvalues.size * unit_variance(rho, clip_norm) / 4
     lower = privacy + eta / 4 * problem.residual_std**2 * problem.trace
@@ -178,6 +184,7 @@ def mean_estimation_optimal_error_bounds(
     The bounds are (1, (π/log 16)²) × (η²G²/(π²ρ)) log²(4/sqrt(η (2 − η))), with η s²/(2 (2 − η)) added to both.  The
     published Θ(η² ρ⁻¹ log²(1/η)) is wrong as η → 1, where it tends to 0 while the optimum tends to G²/(4ρ).
     """
+    single_examples(problem)
     eta = problem.learning_rate
     if not eta < 2:
         return math.inf, math.inf

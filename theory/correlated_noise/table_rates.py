@@ -27,7 +27,7 @@ import numpy as np
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, unit_variance
 from corrnoise.theory.numerics import checks, elliptic
-from corrnoise.theory.problems.quadratic import QuadraticProblem
+from corrnoise.theory.problems.quadratic import QuadraticProblem, single_examples
 
 _KNOWN = "DPSGD, NuFTRL or AntiPGD"
 
@@ -40,6 +40,7 @@ def _log_inverse(value: float, printed: bool) -> float:
 
 
 def _stable(problem: QuadraticProblem, printed: bool) -> bool:
+    single_examples(problem)
     return bool(problem.rates.max() <= 1) if printed else problem.instability() < 1
 
 

@@ -52,7 +52,7 @@ class LearningObjective(Record):
         ϖ_s >= 0 of the errors after the steps s = 1, …, T, shape (steps,), not all 0; or ``"last"`` for the last one,
         or ``"second half"`` for the mean over s > T/2.
     batch_size
-        m >= 1: examples a step.
+        m >= 1: examples a step; None for that of the problem.
 
     Examples
     --------
@@ -71,8 +71,17 @@ class LearningObjective(Record):
     batch_size: int = 1
 
     def __init__(
-        self, problem: QuadraticProblem, steps: int, *, weights: ArrayLike | When = "last", batch_size: int = 1
+        self,
+        problem: QuadraticProblem,
+        steps: int,
+        *,
+        weights: ArrayLike | When = "last",
+        batch_size: int | None = None,
     ) -> None:
+        of_problem = checked_quadratic(problem).batch_size
+        size = of_problem if batch_size is None else checks.integer("batch_size", batch_size, 1)
+        if of_problem not in (1, size):
+            raise ValueError(f"batch_size must be that of the problem, {of_problem}, or None, got {size}")
         n = checks.integer("steps", steps, 1)
         if isinstance(weights, str):
             checks.choice("weights", weights, ("last", "second half"))
@@ -81,10 +90,10 @@ class LearningObjective(Record):
             if not weights.any():
                 raise ValueError("weights must not all be 0, got 0 in every step")
         self._set(
-            problem=checked_quadratic(problem),
+            problem=problem,
             steps=n,
             weights=weights,
-            batch_size=checks.integer("batch_size", batch_size, 1),
+            batch_size=size,
         )
 
     def step_weights(self) -> Array:
@@ -142,14 +151,18 @@ class LearningObjective(Record):
         mechanism
             Noise of a run of ``steps`` steps.  O(T d) for Toeplitz noise, O(T³) for any other.
         """
-        checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
-        if mechanism.steps != self.steps:
-            raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")
+        self._checked(mechanism)
         if isinstance(mechanism, ToeplitzMechanism):
             coefficients = mechanism.noise.coefficients(self.steps)
             return float(filtered_power(self.problem.rates, coefficients, self.tail_weights()))
         noising = mechanism.noising_matrix()
         return float((noising * (self.weight_matrix() @ noising)).sum())
+
+    def _checked(self, mechanism: Mechanism) -> Mechanism:
+        checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
+        if mechanism.steps != self.steps:
+            raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")
+        return mechanism
 
     def privacy_error(
         self, mechanism: Mechanism, participation: Participation, *, rho: float = 1.0, clip_norm: float = 1.0
@@ -170,6 +183,53 @@ class LearningObjective(Record):
         unit = unit_variance(rho, clip_norm) / self.batch_size**2
         gamma = mechanism.sensitivity_upper_bound(participation)
         return self.problem.learning_rate**2 / 2 * unit * gamma**2 * self.power(mechanism)
+
+    def privacy_curve(
+        self, mechanism: Mechanism, participation: Participation, *, rho: float = 1.0, clip_norm: float = 1.0
+    ) -> Array:
+        """What privacy costs at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
+
+        The objective is the sum of its entries 1, …, T with the weights ϖ.
+
+        Parameters
+        ----------
+        mechanism
+            Noise of a run of ``steps`` steps; O(T² d + T³).
+        participation
+            Who takes part when; γ is the sensitivity, or where this is not known exactly its upper bound.
+        rho
+            Budget of zero-concentrated differential privacy, > 0.
+        clip_norm
+            G > 0; adjacency is zero-out.
+
+        Examples
+        --------
+        >>> from corrnoise import LinearRegression, NuFTRL, Participation, ToeplitzMechanism
+        >>> problem = LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
+        >>> curve = LearningObjective(problem, 50).privacy_curve(ToeplitzMechanism(NuFTRL(0.01), 50), Participation(50))
+        >>> bool(np.allclose(curve, problem.learning_curve(NuFTRL(0.01), 50, horizon=50), rtol=1e-9, atol=0))
+        True
+        """
+        noising = self._checked(mechanism).noising_matrix()
+        covariance = noising @ noising.T
+        problem, m = self.problem, self.batch_size
+        rates, eigenvalues = problem.rates, problem.eigenvalues
+        kurtosis = np.broadcast_to(problem.kurtosis, rates.size)
+        unit = unit_variance(rho, clip_norm) * (mechanism.sensitivity_upper_bound(participation) / m) ** 2
+        contraction = (1 - rates) ** 2 + (kurtosis - 2) * rates**2 / m
+        sources = np.empty((self.steps, rates.size))
+        lags = np.subtract.outer(np.arange(self.steps), np.arange(self.steps))
+        for j, rate in enumerate(rates):
+            with np.errstate(under="ignore"):
+                seen = np.where(lags > 0, 2 * (1 - rate) ** np.maximum(lags, 0), 0.0)
+            sources[:, j] = (seen * covariance).sum(axis=1) + np.diagonal(covariance)
+        moments = np.zeros(rates.size)
+        curve = np.zeros(self.steps + 1)
+        for t in range(self.steps):
+            spread = problem.learning_rate**2 / m * eigenvalues * float(eigenvalues @ moments)
+            moments = contraction * moments + spread + problem.learning_rate**2 * unit * sources[t]
+            curve[t + 1] = float(eigenvalues @ moments) / 2
+        return curve
 
     def sampling_error(self) -> float:
         """What the residuals of the data cost, ½ (η² s²/m) Σ_t λ·a^{(t)}; the same for every noise."""

@@ -4,16 +4,23 @@ With noise coefficients β, learning rate η and stochastic gradients g_t, a run
 
     θ_{t+1} = θ_t − η (g_t + Σ_τ β_τ w_{t−τ}),    w_t ~ N(0, σ² I),   σ² = G² γ²/(2ρ).
 
-No gradient is clipped (the paper calls this Noisy-FTRL), and F(θ) − F* = ½ ‖θ − θ*‖²_H.  We work in the eigenbasis of
-the Hessian H with eigenvalues λ_j, write x_j = η λ_j, and assume inputs of independent coordinates with kurtosis k_j.
-Then the error depends on the noise only through γ and the averaged variances b_j = b(x_j).  Let s² be the residual
-variance, g_j = 1/(1 − (k_j − 1) x_j/2) and A = (η/2) Σ λ_j g_j.  The stationary error is given by
+with batches of one example.  No gradient is clipped (the paper calls this Noisy-FTRL), and F(θ) − F* = ½ ‖θ − θ*‖²_H.
+We work in the eigenbasis of the Hessian H with eigenvalues λ_j, write x_j = η λ_j, and assume inputs of independent
+coordinates with kurtosis k_j.  Then the error depends on the noise only through γ and the averaged variances
+b_j = b(x_j).  Let s² be the residual variance, g_j = 1/(1 − (k_j − 1) x_j/2) and A = (η/2) Σ λ_j g_j.  The stationary
+error is given by
 
     E1   q (1 − A) = (η/2) Σ (s² λ_j + σ² b_j) g_j,   lim E F(θ_t) − F* = q/2.
 
-It is finite if and only if A < 1 and (k_j − 1) x_j < 2 for all j.  Gaussian inputs have k_j = 3.  The proof uses that
-all cross terms between different sources vanish.  ``learning_curve`` (formula E2) is the recursion whose limit is E1.
-Minimising E1 over all noise gives ``optimal_error`` (formula E3).  Mean estimation is the case d = 1, λ = k = 1.
+It is finite if and only if A < 1 and (k_j − 1) x_j < 2 for all j.  Gaussian inputs have k_j = 3.
+
+With batches of m examples g_t is the *mean* of their gradients, and the noise of standard deviation σ is added to the
+*sum*: the step takes the noise w̃_t/m, and γ, σ and the noise multiplier are what they are for m = 1.  In all formulas
+s² becomes s²/m, σ² becomes σ²/m², k_j − 2 becomes (k_j − 2)/m, and A becomes (η/(2m)) Σ λ_j g_j.
+
+The proof uses that all cross terms between different sources vanish.  ``learning_curve`` (formula E2) is the recursion
+whose limit is E1.  Minimising E1 over all noise gives ``optimal_error`` (formula E3).
+Mean estimation is the case d = 1, λ = k = 1.
 
 E1 to E3 are results of this project.  Theorems 2.1, 2.2 and C.14 to C.18 of Choquette-Choo et al., arXiv 2310.06771,
 bound the same quantities; they are in ``corrnoise.theory.correlated_noise.published_bounds``.
@@ -23,6 +30,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC
+from dataclasses import field
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +66,14 @@ class QuadraticProblem(Record, ABC):
     learning_rate: float
     residual_std: float
     kurtosis: float | Array
+    batch_size: int
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that rebuild this problem; a batch of one example, the default, is left out."""
+        found = super().arguments()
+        if self.batch_size == 1:
+            del found["batch_size"]
+        return found
 
     # -- derived quantities --------------------------------------------------------------------------------------------
 
@@ -83,30 +100,46 @@ class QuadraticProblem(Record, ABC):
     def instability(self) -> float:
         """A, the gain of the feedback of the error on itself: second moments converge if and only if A < 1.
 
-        ``inf`` where an eigendirection is unstable by itself, (k_j − 1) x_j >= 2.
+        ``inf`` where an eigendirection is unstable by itself, (1 + (k_j − 2)/m) x_j >= 2 with batches of m examples.
         """
         damping = self._damping()
-        return float((self.rates / damping).sum() / 2) if (damping > 0).all() else math.inf
+        return float((self.rates / damping).sum() / (2 * self.batch_size)) if (damping > 0).all() else math.inf
 
     def _damping(self) -> Array:
-        return 1 - (np.asarray(self.kurtosis) - 1) * self.rates / 2
+        return 1 - (1 + (np.asarray(self.kurtosis) - 2) / self.batch_size) * self.rates / 2
 
     @property
     def gains(self) -> Array:
-        """g_j = 1/(1 − (k_j − 1) x_j/2), the weights of the eigendirections where A < 1, shape (d,)."""
+        """g_j = 1/(1 − (1 + (k_j − 2)/m) x_j/2), the weights of the eigendirections where A < 1, shape (d,)."""
         return 1 / self._damping()
 
     def drive(self, noise: ToeplitzNoise, variance: float) -> Array:
-        """s² λ_j + σ² b_j with σ² = ``variance``, the second moments that a step adds, shape (d,).
+        """s² λ_j/m + σ² b_j/m² with σ² = ``variance``, the second moments that a step adds, shape (d,).
 
         Parameters
         ----------
         noise
             Correlated noise.
         variance
-            σ², the variance of w_t.
+            σ², the variance of w_t in the sum over a batch.
         """
-        return self.residual_std**2 * self.eigenvalues + variance * noise.averaged_variance(self.rates)
+        rates, place = np.unique(self.rates, return_inverse=True)  # equal eigenvalues are common and cost nothing
+        privacy = variance / self.batch_size**2 * noise.averaged_variance(rates)[place]
+        return self._residual_variance * self.eigenvalues + privacy
+
+    @property
+    def _residual_variance(self) -> float:
+        """s²/m, of the mean over a batch."""
+        return self.residual_std**2 / self.batch_size
+
+    def _root_spectrum_mean(self, weights: Array) -> float:
+        """(1/2π) ∫ sqrt(Σ_j weights_j x_j/|1 − x_j − e^{iω}|²) dω; equal rates are merged."""
+        order = np.argsort(self.rates)
+        rates, starts = np.unique(self.rates[order], return_index=True)
+        total = (
+            [part.sum() for part in np.split(weights[order], starts[1:])] if rates.size < order.size else weights[order]
+        )
+        return root_spectrum_mean(rates, np.asarray(total))
 
     # -- exact errors --------------------------------------------------------------------------------------------------
 
@@ -129,7 +162,7 @@ class QuadraticProblem(Record, ABC):
         if not self.instability() < 1 or math.isinf(variance):
             return np.full(self.eigenvalues.size, math.inf)
         weighted = self.learning_rate / 2 * self.drive(noise, variance) * self.gains
-        feedback = self.rates / 2 * self.gains
+        feedback = self.rates / (2 * self.batch_size) * self.gains
         return (weighted + feedback * (weighted.sum() / (1 - self.instability()))) / 2
 
     def stationary_error(
@@ -170,9 +203,9 @@ class QuadraticProblem(Record, ABC):
         """
         if not self.instability() < 1:
             return math.inf
-        residual = self.learning_rate / 2 * self.residual_std**2 * float((self.eigenvalues * self.gains).sum())
-        spectrum = root_spectrum_mean(self.rates, (2 - self.rates) * self.gains)
-        privacy = self.learning_rate * unit_variance(rho, clip_norm) / 2 * spectrum**2
+        residual = self.learning_rate / 2 * self._residual_variance * float((self.eigenvalues * self.gains).sum())
+        spectrum = self._root_spectrum_mean((2 - self.rates) * self.gains)
+        privacy = self.learning_rate * unit_variance(rho, clip_norm) / (2 * self.batch_size**2) * spectrum**2
         return (residual + privacy) / (2 * (1 - self.instability()))
 
     def learning_curve(
@@ -221,7 +254,8 @@ class QuadraticProblem(Record, ABC):
             self.rates,
             np.broadcast_to(self.kurtosis, self.eigenvalues.shape).astype(np.float64),
             noise.coefficients(max(steps, 1)),
-            self.learning_rate * variance if math.isfinite(variance) else 0.0,
+            float(self.batch_size),
+            self.learning_rate * variance / self.batch_size**2 if math.isfinite(variance) else 0.0,
             self.residual_std**2,
             initial,
             errors if math.isfinite(variance) else errors[:1],
@@ -249,11 +283,11 @@ class QuadraticProblem(Record, ABC):
             G, the norm to which gradients are clipped.
         """
         if noise is None:
-            unit = unit_variance(rho, clip_norm)
+            unit = unit_variance(rho, clip_norm) / self.batch_size**2
             if not (self.rates < 2).all():
                 return math.inf
-            root = root_spectrum_mean(self.rates, np.ones_like(self.rates))
-            return self.learning_rate * (self.residual_std**2 * self.trace / 4 + unit / 2 * root**2)
+            root = self._root_spectrum_mean(np.ones_like(self.rates))
+            return self.learning_rate * (self._residual_variance * self.trace / 4 + unit / 2 * root**2)
         variance = noise_variance(noise, rho, clip_norm)
         if math.isinf(variance) or not (self.rates < 2).all():
             return math.inf
@@ -271,7 +305,8 @@ class QuadraticProblem(Record, ABC):
 
         It holds for any inputs with E ‖x‖² x xᵀ ⪯ R² H, dependent coordinates included.  Neither the kurtosis constant
         nor the series of Theorem C.14 is needed.  The proof takes the trace of the stationary second-moment equation.
-        It is an equality for isotropic Gaussian inputs.  R² is ``moment_bound``, by default that of the problem.
+        It is an equality for isotropic Gaussian inputs.  R² is ``moment_bound``, by default that of the problem.  With
+        batches of m examples R² becomes (R² + (m − 1) max λ)/m.
 
         Parameters
         ----------
@@ -286,10 +321,17 @@ class QuadraticProblem(Record, ABC):
         """
         variance = noise_variance(noise, rho, clip_norm)
         r2 = self.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
+        r2 = r2 / self.batch_size + (1 - 1 / self.batch_size) * float(self.eigenvalues.max())
         eta = self.learning_rate
         if math.isinf(variance) or not eta * r2 < 2 or not (self.rates < 2).all():
             return math.inf
         return float(eta * self.drive(noise, variance).sum() / (2 * (2 - eta * r2)))
+
+
+def single_examples(problem: QuadraticProblem) -> None:
+    """Refuse batches of several examples, for what is known for one example a step only."""
+    if problem.batch_size != 1:
+        raise ValueError(f"problem must have batch_size=1, for which this is proved, got {problem.batch_size}")
 
 
 def checked_quadratic(problem: object) -> QuadraticProblem:
@@ -314,6 +356,8 @@ class MeanEstimation(QuadraticProblem):
         η > 0, stable below 2.
     sample_std
         Standard deviation of z, >= 0.
+    batch_size
+        m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum.
 
     Notes
     -----
@@ -333,11 +377,13 @@ class MeanEstimation(QuadraticProblem):
 
     learning_rate: float
     sample_std: float = 0.0
+    batch_size: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         self._set(
             learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
             sample_std=checks.real("sample_std", self.sample_std, _STD),
+            batch_size=checks.integer("batch_size", self.batch_size, 1),
         )
         _checked_rates(self.eigenvalues, self.learning_rate)
 
@@ -372,6 +418,8 @@ class LinearRegression(QuadraticProblem):
     kurtosis
         k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3 for
         Gaussian inputs, 1 for signs, 1.8 for uniform ones.
+    batch_size
+        m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum.
 
     Notes
     -----
@@ -392,12 +440,15 @@ class LinearRegression(QuadraticProblem):
     array([0.8   , 0.2405, 0.0136])
     >>> round(problem.lower_bound(noise), 5), round(problem.upper_bound(noise), 5)
     (0.01193, 0.014)
+    >>> round(cn.LinearRegression([1.0, 0.5, 0.1], 0.1, batch_size=8).stationary_error(noise), 7)
+    0.0001892
     """
 
     eigenvalues: Array
     learning_rate: float
     residual_std: float = 0.0
     kurtosis: float | Array = 3.0
+    batch_size: int = 1
 
     def __init__(
         self,
@@ -406,6 +457,7 @@ class LinearRegression(QuadraticProblem):
         residual_std: float = 0.0,
         *,
         kurtosis: ArrayLike = 3.0,
+        batch_size: int = 1,
     ) -> None:
         spectrum = checks.reals("eigenvalues", eigenvalues, "(0, 1e300]", ndim=1)
         k = checks.scalar_or_vector("kurtosis", kurtosis, "[1, 1e6]", spectrum.size)
@@ -414,5 +466,6 @@ class LinearRegression(QuadraticProblem):
             learning_rate=checks.real("learning_rate", learning_rate, "(0, inf)"),
             residual_std=checks.real("residual_std", residual_std, _STD),
             kurtosis=k if k.ndim else float(k),
+            batch_size=checks.integer("batch_size", batch_size, 1),
         )
         _checked_rates(spectrum, self.learning_rate)

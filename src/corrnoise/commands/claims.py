@@ -86,22 +86,31 @@ def selected(arguments: Namespace) -> tuple[Claim, ...]:
 
 
 def checked(claims: Sequence[Claim], arguments: Namespace) -> list[Outcome]:
-    """The outcomes of the checks, in the order of the claims; a bar shows the progress."""
-    from corrnoise.paper_checks.machinery import running
+    """The outcomes of the checks, in the order of the claims; a bar shows the progress.
 
+    What the claims rest on is checked too, and a foundation that is not as recorded shows in their outcomes.
+    """
+    from corrnoise.paper_checks import papers
+    from corrnoise.paper_checks.machinery import running
+    from corrnoise.paper_checks.machinery.foundations import Foundations
+
+    foundations = Foundations(papers())
+    wanted = claims
+    claims = (*wanted, *(claim for claim in foundations.below(wanted) if claim not in set(wanted)))
     found: dict[int, Outcome] = {}
     with (
         progress_line() as show,
         running.outcomes(claims, thorough=arguments.thorough, jobs=arguments.jobs) as results,
     ):
-        show(_bar(0, len(claims)))
+        show(bar(0, len(claims)))
         for index, outcome in results:
             found[index] = outcome
-            show(f"{_bar(len(found), len(claims))} {outcome.claim.name}")
-    return [found[index] for index in range(len(claims))]
+            show(f"{bar(len(found), len(claims))} {outcome.claim.name}")
+    return foundations.applied(found[index] for index in range(len(claims)))[: len(wanted)]
 
 
-def _bar(done: int, total: int) -> str:
+def bar(done: int, total: int) -> str:
+    """A bar that shows how much is done."""
     filled = 20 * done // total
     return f"{'█' * filled}{'░' * (20 - filled)} {done}/{total}"
 

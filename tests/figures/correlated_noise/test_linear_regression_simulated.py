@@ -127,6 +127,7 @@ def test_repetitions_are_averaged(short: None) -> None:
     assert linear_regression._average([(1.0, 0.3), (2.0, 0.4)]) == pytest.approx((1.5, 0.25))
 
 
+@pytest.mark.slow
 def test_a_seed_decides_everything(short: None, tmp_path: Path) -> None:
     data = simulate(SimulationRun()).data
     assert simulate(SimulationRun(directory=tmp_path)).data == data

@@ -158,6 +158,27 @@ def test_regressions_are_stable_and_as_stated(u):
 
 
 @given(CUBE)
+def test_one_value_of_a_spectrum_is_repeated(u):
+    eigenvalues = domains.spectra(4, 1e4, multiplicity=1000).value(u[:6], {})
+    distinct, times = np.unique(eigenvalues, return_counts=True)
+    assert eigenvalues.max() == 1.0
+    assert distinct.min() >= 1e-4 * (1 - 1e-12)
+    assert eigenvalues.size <= 1003
+    assert sorted(times)[-2:][0] <= 4 or distinct.size == 1
+
+
+def test_dimensions_and_kurtosis_reach_their_ends():
+    axis = domains.regressions(4, kurtosis=(1.0, 100.0), multiplicity=10_000)
+    assert axis.size == 9
+    smallest, largest = (axis.value([u] * 9, {}) for u in (0.0, 1.0))
+    assert (smallest.eigenvalues.size, largest.eigenvalues.size) == (1, 10_003)
+    assert (smallest.kurtosis, largest.kurtosis) == (1.0, 100.0)
+    assert largest.learning_rate * largest.moment_bound == pytest.approx(0.999, rel=1e-12)
+    assert "d <= 10003" in axis.range
+    assert "kurtosis in [1.0, 100.0]" in axis.range
+
+
+@given(CUBE)
 def test_mean_estimations_are_as_stated(u):
     problem = domains.mean_estimations(1e-6, 0.5).value(u[:2], {})
     assert 1e-6 <= problem.learning_rate <= 0.5
@@ -169,12 +190,12 @@ def test_mean_estimations_are_as_stated(u):
 def test_noises_have_finite_sensitivity(u):
     noise = domains.noises(1e-6).value(u[:5], {})
     assert noise.coefficients(1)[0] == 1.0
-    assert 1 <= noise.limiting_sensitivity() < np.inf
+    assert 1 - 1e-14 <= noise.limiting_sensitivity() < np.inf
 
 
 def test_every_kind_of_noise_is_met():
     kinds = {type(domains.noises().value([u, 0.3, 0.4, 0.6, 0.7], {})).__name__ for u in np.linspace(0, 1, 41)}
-    assert kinds == {"DPSGD", "NuFTRL", "AntiPGD", "ProductNoise", "FiniteNoise"}
+    assert kinds == {"DPSGD", "NuFTRL", "AntiPGD", "ProductNoise", "FiniteNoise", "BandedStrategyNoise"}
 
 
 def test_finitely_many_arguments_are_all_reached():

@@ -38,7 +38,10 @@ def register(relation="inequality", function=below, number="Lemma 1", paper=None
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"evidence": "proved"}, "evidence must be one of certified, exact, searched, simulated, got 'proved'"),
+        ({"evidence": "sure"}, "evidence must be one of proved, certified, exact, searched, simulated, got 'sure'"),
+        ({"evidence": "proved"}, "what is proved needs the place of its proof"),
+        ({"proved_constant": 2.0}, "proved_constant needs the name of it in sharp"),
+        ({"proved_constant": 2.0, "sharp": "c"}, "proved_constant needs a proof or a certificate"),
         ({"evidence": "certified", "domain": {"x": integers(1, 3)}}, "only an inequality over scalar axes"),
         ({"printed": " "}, "it needs the statement as printed"),
         ({"mutants": []}, "it needs a mutant that its check rejects"),
@@ -82,6 +85,7 @@ def test_more_that_is_refused():
     assert len(paper.claims) == 1
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_the_keywords_of_a_claim(tmp_path):
     """A misspelt keyword, a wrong type and a missing statement are errors before anything runs."""
     code = """
@@ -89,7 +93,7 @@ from corrnoise.paper_checks.machinery.papers import Paper
 paper = Paper("x", source="", title="", authors="")
 paper.inequality("Lemma 1", printed="x", evidence="searched", tolerance=1e-9)
 paper.inequality("Lemma 1", printed="x", evidense="searched")
-paper.inequality("Lemma 1", printed="x", evidence="proved")
+paper.inequality("Lemma 1", printed="x", evidence="sure")
 paper.identity("Lemma 1", printed="x", tolerance="small")
 paper.identity("Lemma 1", part="(i)")
 """

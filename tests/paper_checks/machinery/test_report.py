@@ -163,7 +163,7 @@ def test_every_verdict_and_counterexample_is_shown(page):
     ]
     assert "as printed it says 0.660156 ≤ 0.40625 at <code>x = 0.8125</code>, <code>factor = 0.5</code>" in page
     assert "<code>0.66015625</code>" in page  # 0.8125², in full
-    assert "sharp: <code>c = " in page
+    assert "sharp: <code>c</code> at least " in page
     assert "A &lt;small&gt; paper" in page
     assert "<code>code</code> &amp; a sum <math" in page
     assert "also σ<sub>sgd</sub>." in page

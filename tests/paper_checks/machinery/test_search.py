@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from corrnoise.paper_checks.machinery.search import equality, worst_case
+from corrnoise.paper_checks.machinery.search import worst_case
 from corrnoise.theory.numerics.checks import Array
 
 Margin = Callable[[Array], float]
@@ -170,26 +170,3 @@ def test_given_points_are_all_that_is_evaluated():
 
 def test_infinite_margins_are_ordered():
     assert worst_case(lambda u: np.inf if u[0] > 0 else -np.inf, 1).margin == -np.inf
-
-
-# -- the sharp constant ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("margin", "value", "sharp"),
-    [
-        (lambda c: 1 - 3.0 / c, 5.0, 3.0),  # a factor of the larger side
-        (lambda c: 1 - c / 7.0, 2.0, 7.0),  # of the smaller side
-        (lambda c: 1 - 3.0 / c, 3.0 * (1 + 1e-9), 3.0),
-        (lambda c: 1 - 0.5**c / 0.25, 3.0, 2.0),  # an exponent
-        (lambda c: 1 - 10.0 / c**2, 40.0, 10.0**0.5),
-        (lambda c: 1 + 3.0 / c if c < -3 else -1 - c / 3.0, -5.0, -3.0),  # negative
-        (lambda c: 1 - 1e-11 / (c * 1e-11), 5.0, 1.0),
-        (lambda c: 0.0, 4.0, 4.0),
-        (lambda c: 0.5, 4.0, None),
-    ],
-)
-def test_the_constant_of_equality(margin, value, sharp):
-    got = equality(margin, value)
-    assert got == (None if sharp is None else pytest.approx(sharp, rel=1e-9))
-    assert got is None or type(got) is float

@@ -67,7 +67,7 @@ def test_arguments_are_listed_as_code():
 def test_the_reason_of_each_kind_of_verdict():
     held = outcome(lambda x, c=2.0: (x, c * (x + 1e-9)), sharp="c")
     assert reason(held).startswith("no violation at ")
-    assert reason(held).endswith(" points, smallest margin 0.5; sharp: ``c = 1``, stated 2")
+    assert reason(held).endswith(" points, smallest margin 0.5; sharp: ``c`` at least 0.99999, stated 2")
     same = outcome(lambda x: (x + 1, 1 + x), "identity")
     assert reason(same) == f"relative difference 0 at {same.accepted} points"
     simulated = outcome(lambda x, c=1.0: (0.25, c), evidence="simulated", domain={"x": linear(1, 1)})
@@ -122,27 +122,30 @@ def test_a_disagreement_comes_first():
 
 
 def test_lines_of_a_claim_and_of_its_check():
-    found = outcome(lambda x, c=1.0: (x * x, c * x), corrected="better", transcription="a root", sharp="c", **FALSE)
+    found = outcome(lambda x, c=1.0: (x + 0 * c, c), corrected="better", transcription="a root", sharp="c", **FALSE)
     assert wording.statement(found.claim) == [
         ("as printed", "$x$"),
-        ("as corrected", "better"),
+        ("place", ""),
         ("transcription", "restored after conversion: a root"),
+        ("read as", ""),
+        ("constants", ""),
+        ("as corrected", "better"),
         ("not checkable", ""),
     ]
     assert wording.counterexample(found) == [
         ("counterexample", "``x = 0.75``, ``c = 0.5``"),
-        ("smaller side", "``0.5625``"),
-        ("larger side", "``0.375``"),
+        ("smaller side", "``0.75``"),
+        ("larger side", "``0.5``"),
     ]
     lines = dict(wording.check(found))
     assert lines["evidence"] == "searched"
-    assert lines["domain"] == "``x``: [0, 1]"
+    assert lines["searched"] == "``x``: [0, 1]"
     assert lines["smallest margin"] == f"0 ({found.accepted} of {found.tried} points lie in the domain)"
-    assert lines["sharp constant"] == "``c = 1``, stated 1"
+    assert lines["sharp constant"] == "``c`` at least 1, stated 1"
     assert lines["false neighbours"] == "``c = -1.0`` (rejected)"
     assert lines["certificate"] == lines["outside of it"] == ""
     same = outcome(lambda: (1.0, 1.0), "identity", domain={})
     lines = dict(wording.check(same))
     assert lines["difference"] == "0, relative (1 of 1 points lie in the domain)"
-    assert lines["domain"] == "no arguments"
+    assert lines["searched"] == "no arguments"
     assert wording.counterexample(same) == []

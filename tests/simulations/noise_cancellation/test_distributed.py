@@ -2,16 +2,19 @@
 
 import os
 import signal
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
 
-from corrnoise.simulations.noise_cancellation.digits import digits, digits_protocol
+from corrnoise.simulations.noise_cancellation import distributed
 from corrnoise.simulations.noise_cancellation.distributed import run_distributed
 from corrnoise.simulations.noise_cancellation.hosts import answer_from_folder, prepare_folder
+from corrnoise.simulations.noise_cancellation.images import digits
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.simulations.noise_cancellation.server import Server
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise
 from tests.simulations.noise_cancellation.federations import examples, protocol
 
 
@@ -46,15 +49,138 @@ def test_a_group_whose_states_are_gone_begins_new_noise(tmp_path):
         (tmp_path / "machine-2.npz").unlink()
 
 
+def test_a_machine_in_a_folder_that_has_refused_goes_on_refusing(tmp_path):
+    """A refusal is an answer: the state that made it is up to date, and no new segment lifts the cap."""
+    chosen = protocol(cap=3)
+    data = examples(4, 12)
+    prepare_folder(tmp_path, chosen, dict(enumerate(data)), seed=1)
+    server = Server(chosen, seed=[1, 0])
+    while not server.finished:
+        for reply in answer_from_folder(tmp_path, chosen, server.requests()).values():
+            server.receive(reply)
+        server.finish_round()
+    whole = simulate_federation(chosen, data, seed=1)
+    assert server.received.tolist() == whole.participations.tolist() == [3, 3, 3, 3]
+    assert server.refused == whole.refusals == 12
+    np.testing.assert_array_equal(server.output, whole.point)
+
+
+# -- the driver --------------------------------------------------------------------------------------------------------
+
+
+class Inline:
+    """A Dask client that runs every task at once, in this process."""
+
+    def submit(self, function, *arguments, pure):
+        return function(*arguments)
+
+    def gather(self, tasks):
+        return tasks
+
+
+@pytest.fixture
+def inline(monkeypatch):
+    pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
+    monkeypatch.setattr(distributed, "_connected", lambda *_: nullcontext(Inline()))
+
+
+def stopped_after(round_):
+    def stop(server, _):
+        if server.round == round_ + 1:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+@pytest.mark.parametrize("round_", [1, 5, 12])
+@pytest.mark.parametrize("noise", [CancellingNoise(share=0.5), CorrelatedMachineNoise(NuFTRL(0))], ids=repr)
+def test_a_driver_that_was_stopped_goes_on(noise, round_, tmp_path, inline):
+    chosen = protocol(noise=noise, cap=7)
+    data = examples(4, 12)
+    whole = simulate_federation(chosen, data, seed=3)
+    with pytest.raises(KeyboardInterrupt):
+        run_distributed(chosen, data, seed=3, folder=tmp_path, groups=3, after_round=stopped_after(round_))
+    rounds = []
+    again = {
+        "seed": 3,
+        "folder": tmp_path,
+        "groups": 2,
+        "after_round": lambda server, _: rounds.append(server.round - 1),
+    }
+    result = run_distributed(chosen, data, **again)
+    assert rounds == list(range(round_ + 1, 13))
+    for once_more in (result, run_distributed(chosen, data, **again)):  # a finished run is read again
+        np.testing.assert_array_equal(once_more.point, whole.point)
+        assert once_more.participations.tolist() == whole.participations.tolist()
+        assert once_more.refusals == whole.refusals
+    assert not list(tmp_path.glob(".unfinished*"))
+
+
+def test_a_round_that_was_cut_off_is_repeated(tmp_path, inline, monkeypatch):
+    """Stopped between the answers of the machines and the file of the server, in every round."""
+    chosen = protocol()
+    data = examples(4, 12)
+
+    def cut_off(*_):
+        raise KeyboardInterrupt
+
+    for _ in range(chosen.rounds):
+        with monkeypatch.context() as patched:
+            patched.setattr(Server, "finish_round", cut_off)
+            with pytest.raises(KeyboardInterrupt):
+                run_distributed(chosen, data, seed=3, folder=tmp_path)
+        with suppress(KeyboardInterrupt):
+            run_distributed(chosen, data, seed=3, folder=tmp_path, after_round=cut_off)
+    result = run_distributed(chosen, data, seed=3, folder=tmp_path)
+    np.testing.assert_array_equal(result.point, simulate_federation(chosen, data, seed=3).point)
+
+
+def test_secret_seeds_differ_and_go_on(tmp_path, inline):
+    chosen = protocol()
+    data = examples(4, 12)
+    points = [run_distributed(chosen, data, seed=None, folder=tmp_path / name).point for name in "ab"]
+    assert not np.array_equal(*points)
+    np.testing.assert_array_equal(run_distributed(chosen, data, seed=None, folder=tmp_path / "a").point, points[0])
+
+
+def test_folders_of_other_runs_are_refused(tmp_path, inline):
+    chosen = protocol()
+    data = examples(4, 12)
+    with pytest.raises(KeyboardInterrupt):
+        run_distributed(chosen, data, seed=3, folder=tmp_path, after_round=stopped_after(2))
+    other = "folder must be new or of the same protocol, data and seed"
+    for changed, seed in ((protocol(run="other"), 3), (protocol(rho=1.0), 3), (chosen, 4), (chosen, None)):
+        with pytest.raises(ValueError, match=other):
+            run_distributed(changed, data, seed=seed, folder=tmp_path)
+    with pytest.raises(ValueError, match=other):
+        run_distributed(chosen, examples(4, 12, seed=9), seed=3, folder=tmp_path)
+    server = (tmp_path / "server.npz").read_bytes()
+    (tmp_path / "server.npz").write_bytes(server[:100])
+    with pytest.raises(ValueError, match="damaged file"):
+        run_distributed(chosen, data, seed=3, folder=tmp_path)
+    (tmp_path / "server.npz").unlink()
+    with pytest.raises(ValueError, match="to begin again would use examples again"):
+        run_distributed(chosen, data, seed=3, folder=tmp_path)
+    (tmp_path / "machines").rename(tmp_path / "elsewhere")
+    (tmp_path / "server.npz").write_bytes(server)
+    with pytest.raises(ValueError, match="folder must have the machines of its run"):
+        run_distributed(chosen, data, seed=3, folder=tmp_path)
+    (tmp_path / "machines").mkdir()
+    with pytest.raises(ValueError, match=r"got .* with other files"):
+        run_distributed(chosen, data, seed=3, folder=tmp_path)
+    with pytest.raises(ValueError, match="folder must be one that all workers of the cluster can see, got None"):
+        run_distributed(chosen, data, seed=3, cluster="tcp://127.0.0.1:1")
+
+
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing():
     pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
-    chosen = protocol(machines=6, participants=4, rounds=8)
+    chosen = protocol(machines=6, participants=4, rounds=6)
     data = examples(6, 8)
     killed = []
 
     def kill(server, client):
-        if server.round == 4:
+        if server.round == 3:
             pids = client.run(os.getpid)
             address = sorted(pids)[0]
             os.kill(pids[address], signal.SIGKILL)
@@ -70,8 +196,8 @@ def test_a_killed_worker_changes_nothing():
 def test_the_digits_are_learned_in_a_single_pass():
     data = digits(machines=20)
     assert sum(len(targets) for _, targets in data.training) == 1077
-    quiet = digits_protocol(data, participants=10, rho=None)
-    noisy = digits_protocol(data, participants=10, rho=8.0)
+    quiet = data.protocol(participants=10, rho=None)
+    noisy = data.protocol(participants=10, rho=8.0)
     accuracies = [
         chosen.loss.accuracy(simulate_federation(chosen, data.training, seed=0).point, *data.test)
         for chosen in (quiet, noisy)

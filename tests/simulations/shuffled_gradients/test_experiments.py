@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from corrnoise.simulations.shuffled_gradients import data as shuffled_data
+from corrnoise.simulations import data_sources
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
 from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
@@ -55,7 +55,7 @@ def test_an_unreachable_server_is_reported(monkeypatch):
         def fetch_openml(**_):
             raise ConnectionError("no route")
 
-    monkeypatch.setattr(shuffled_data, "_sklearn", lambda _: Offline)
+    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Offline)
     with pytest.raises(OSError, match=r"mnist_784 could not be fetched from OpenML \(no route\)"):
         task("MNIST-69", download=True)
 
@@ -96,7 +96,7 @@ SERVED = {
 
 @pytest.mark.parametrize("name", SERVED)
 def test_fetched_data_sets_are_split_as_in_the_paper(name, monkeypatch):
-    monkeypatch.setattr(shuffled_data, "_sklearn", lambda _: SERVED[name])
+    monkeypatch.setattr(data_sources, "scikit_learn", lambda: SERVED[name])
     t = task(name, download=True)
     shapes = {
         "MNIST-69": ((20, 784), (20, 784)),
@@ -156,7 +156,7 @@ def test_a_rotation_is_a_parameter_of_the_sets_that_have_one(monkeypatch):
         task("digits-69 (stand-in)", rotation=0.5)
     with pytest.raises(ValueError, match=r"rotation must lie in \[0, inf\)"):
         task("diabetes rotated (stand-in)", rotation=-1.0)
-    monkeypatch.setattr(shuffled_data, "_sklearn", lambda _: SERVED["Crime"])
+    monkeypatch.setattr(data_sources, "scikit_learn", lambda: SERVED["Crime"])
     assert (task("Crime", download=True, rotation=0.0).public_features == 1.5).all()
     assert (task("Crime", download=True).public_features != 1.5).all()
 

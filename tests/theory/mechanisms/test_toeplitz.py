@@ -128,6 +128,7 @@ def test_mirror_symmetry(a):
 # -- averaged variance -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.one_of(st.just(DPSGD()), gaps(1e-12).map(NuFTRL), gaps(1e-12).map(AntiPGD), product_noises(1e-12)), rates())
 def test_averaged_variance_in_the_frequency_domain(noise, rate):

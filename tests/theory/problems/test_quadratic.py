@@ -374,7 +374,7 @@ def test_divergent_sensitivities(noise: ToeplitzNoise) -> None:
 
 def test_second_moments_stop_at_the_first_overflow() -> None:
     errors = np.zeros(6)
-    second_moments.second_moments(np.full(1, 1e100), np.full(1, 3.0), np.ones(6), 1.0, 0.0, np.ones(1), errors)
+    second_moments.second_moments(np.full(1, 1e100), np.full(1, 3.0), np.ones(6), 1.0, 1.0, 0.0, np.ones(1), errors)
     assert errors[0] == 0.5
     assert errors[1] == pytest.approx(1.5e200, rel=1e-12)  # r = 1 − 2x + 3x²
     assert (errors[2:] == math.inf).all()

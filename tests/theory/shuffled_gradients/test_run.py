@@ -243,6 +243,7 @@ def test_a_multiplier_for_a_budget_is_that_of_one_gaussian_mechanism():
 # -- which accountant --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_tightest_accountant_is_the_smallest_of_those_that_hold():
     small = cn.ShuffledGradients(**{**FACTS, "samples": 20, "epochs": 4})
     for run in (small, small.interleaved(10), small.noise_at("end"), small.private_then_public(2)):

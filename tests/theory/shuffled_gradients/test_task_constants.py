@@ -83,6 +83,7 @@ def test_dissimilarities_bound_every_point_of_the_ball(loss, seed, kept, radius)
             assert values != pytest.approx(1.05 * largest[order], rel=0.02, abs=1e-9) or not values.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @given(seeds, st.integers(0, 4))
 def test_smoothness_of_the_difference_and_of_epochs(loss, seed, kept):

@@ -1,0 +1,107 @@
+"""Foundations: which claims a claim rests on, as a graph, and what a broken one breaks.
+
+A claim names what its proof uses in ``rests_on``: ``"N1"`` of the same paper, ``"corrnoise: N1"`` of another one.  If a
+foundation is not as recorded, neither is anything above it, whatever its own check found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from graphlib import TopologicalSorter
+
+from corrnoise.paper_checks.machinery.ledger import FALSE, NOT_CHECKABLE, Claim, Outcome
+from corrnoise.paper_checks.machinery.papers import Paper
+
+#: The kinds of evidence that a proof may rest on.
+PROOFS = ("proved", "certified")
+
+
+class Foundations:
+    """The graph of the claims of some papers.
+
+    Parameters
+    ----------
+    papers
+        The papers in which foundations are found.
+    """
+
+    def __init__(self, papers: Sequence[Paper]) -> None:
+        self._papers = {paper.name: paper for paper in papers}
+        self._claims: dict[str, dict[str, Claim]] = {}
+
+    def of(self, claim: Claim) -> tuple[Claim, ...]:
+        """The claims that ``claim`` names as its foundations.
+
+        Raises
+        ------
+        ValueError
+            There is no claim of that name.
+        """
+        return tuple(self._named(claim, name) for name in claim.rests_on)
+
+    def _named(self, claim: Claim, name: str) -> Claim:
+        paper, _, rest = name.rpartition(": ")
+        found = self._of_paper(paper or claim.paper).get(rest)
+        if found is None:
+            raise ValueError(f"rests_on of {claim.name} must be names of claims, got {name!r}")
+        return found
+
+    def _of_paper(self, name: str) -> Mapping[str, Claim]:
+        if name not in self._papers:
+            return {}
+        if name not in self._claims:
+            self._claims[name] = {claim.name: claim for claim in self._papers[name].claims}
+        return self._claims[name]
+
+    @cached_property
+    def above(self) -> dict[Claim, tuple[Claim, ...]]:
+        """The claims that rest directly on each foundation; all claims are imported now."""
+        found: dict[Claim, list[Claim]] = {}
+        for paper in self._papers:
+            for claim in self._of_paper(paper).values():
+                for foundation in self.of(claim):
+                    found.setdefault(foundation, []).append(claim)
+        return {foundation: tuple(claims) for foundation, claims in found.items()}
+
+    def below(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
+        """``claims`` and everything they rest on, foundations first.
+
+        Raises
+        ------
+        ValueError
+            A claim rests on itself, or on a name that is no claim.
+        """
+        graph: dict[Claim, tuple[Claim, ...]] = {}
+        waiting = list(claims)
+        while waiting:
+            claim = waiting.pop()
+            if claim not in graph:
+                graph[claim] = self.of(claim)
+                waiting += graph[claim]
+        return tuple(TopologicalSorter(graph).static_order())
+
+    def faults(self, claim: Claim) -> Iterator[str]:
+        """Why the foundations of a claim cannot bear it: false, open, or weaker than a proof that rests on them."""
+        for foundation in self.of(claim):
+            if foundation.recorded in (FALSE, NOT_CHECKABLE):
+                yield f"{claim.name} rests on {foundation.name}, which is {foundation.recorded}"
+            if foundation.conjecture and not claim.conjecture:
+                yield f"{claim.name} rests on {foundation.name}, which is a conjecture"
+            if claim.evidence == "proved" and foundation.evidence not in PROOFS:
+                yield f"{claim.name} is proved and rests on {foundation.name}, which is {foundation.evidence}"
+
+    def applied(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
+        """The outcomes, where those that rest on one that is not as recorded are not as recorded either.
+
+        A foundation that was not checked counts as sound.
+        """
+        found = list(outcomes)
+        known = {outcome.claim: outcome for outcome in found}
+        for claim in self.below(known):
+            broken = [other for other in self.of(claim) if other in known and not known[other].agrees]
+            if claim in known and known[claim].agrees and broken:
+                reason = "; ".join(f"rests on {other.name} ({other.paper}): {known[other].reason}" for other in broken)
+                known[claim] = replace(known[claim], agrees=False, reason=reason)
+        return [known[outcome.claim] for outcome in found]

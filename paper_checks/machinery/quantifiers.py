@@ -1,0 +1,74 @@
+"""Quantifiers: what a statement says about its constants, and when it is thereby true or false.
+
+One rule decides alike everywhere.
+
+* A *universal* constant stands for every admissible value.  It is an axis of the domain, and one point refutes.
+* An *existential* constant may be chosen, once for the whole domain.  It is a keyword of the function, whose default is
+  the choice that is checked: one choice that works makes the statement true.  The statement is false only if no choice
+  works, so its counterexample is a *family*: a function from the choice to arguments that violate the statement.
+* An *unspecified* constant is one of which the paper does not say what it is (a constant of O(·), "up to constants").
+  It is read as existential, which is the weakest reading, so that a refutation survives every other reading.
+
+A statement is not checkable if it has neither a choice that was checked over its whole domain nor such a family.
+
+A family is evaluated for ``CHOICES`` of each constant.  That it violates the statement for all choices beyond them needs
+an argument, which the note of the claim gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import Any, Literal
+
+Quantifier = Literal["universal", "existential", "unspecified"]
+Family = Callable[..., Mapping[str, Any]]
+
+#: The quantifiers and their meaning.
+QUANTIFIERS: dict[Quantifier, str] = {
+    "universal": "the statement is claimed for every value; it is an argument of the domain",
+    "existential": "the statement is claimed for one value of the reader's choice, the same everywhere",
+    "unspecified": "the paper does not say which value is meant; read as existential",
+}
+#: The choices of an existential or unspecified constant that a family of counterexamples must survive.
+CHOICES = tuple(10.0**k for k in range(-12, 13, 3))
+
+
+def chosen(constants: Mapping[str, Quantifier]) -> tuple[str, ...]:
+    """The constants that may be chosen: those that are existential or unspecified."""
+    return tuple(name for name, quantifier in constants.items() if quantifier != "universal")
+
+
+def choices(constants: Mapping[str, Quantifier]) -> Iterator[dict[str, float]]:
+    """Every choice of the constants that may be chosen; one empty choice if there are none."""
+    names = chosen(constants)
+    for values in product(CHOICES, repeat=len(names)):
+        yield dict(zip(names, values, strict=True))
+
+
+def faults(
+    constants: Mapping[str, Any], axes: set[str], names: set[str], counterexample: Mapping[str, Any] | Family | None
+) -> Iterator[str]:
+    """What contradicts the rule in a claim.
+
+    Parameters
+    ----------
+    constants
+        The quantifier of each constant.
+    axes, names
+        The arguments of the domain, and all parameters of the function.
+    counterexample
+        As in the claim.
+    """
+    for name, quantifier in constants.items():
+        if quantifier not in QUANTIFIERS:
+            yield f"constants must be {', '.join(QUANTIFIERS)}, got {name}: {quantifier!r}"
+        elif quantifier == "universal" and name not in axes:
+            yield f"the universal constant {name} must be an argument of the domain"
+        elif quantifier != "universal" and name not in names - axes:
+            yield f"the {quantifier} constant {name} must be a keyword whose default is the choice that is checked"
+    free = chosen(constants)
+    if free and counterexample is not None and not callable(counterexample):
+        yield f"a counterexample must survive every choice of {', '.join(free)}: it is a function of them"
+    if not free and callable(counterexample):
+        yield "a family of counterexamples needs existential or unspecified constants"

@@ -1,0 +1,224 @@
+"""The loops of Algorithms 1 and 2' against their definitions."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corrnoise.simulations.momentum_aggregation.descent import (
+    ReducedMomentum,
+    ReducedNoise,
+    ReducedScales,
+    clipped_gradients,
+    direction,
+    draw_orders,
+    momentum_step,
+    recorded_steps,
+    run_steps,
+)
+from corrnoise.simulations.momentum_aggregation.noise import PrefixNoise
+from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, weighted_sum, window_weights
+from corrnoise.theory.momentum_aggregation.trees import decoder_variance
+from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
+from tests.simulations.momentum_aggregation.nodes import Draws, noise_of_sum, prefix_nodes, window_nodes
+
+N, D = 5, 3
+ALPHA = 0.23
+
+
+def risk(rows: np.ndarray | None = None) -> EmpiricalRisk:
+    if rows is None:
+        rows = np.random.default_rng(5).standard_normal((N, D))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return EmpiricalRisk(MarginLoss("sigmoid", D, 1.0), rows, 0.02)
+
+
+def column(*values: float) -> np.ndarray:
+    return np.array(values).reshape(-1, 1, 1)
+
+
+def iterates(step: Any, steps: int, settings: int, repetitions: int) -> np.ndarray:
+    return run_steps(step, np.zeros((settings, repetitions, D)), steps, steps, name="test").points
+
+
+def test_algorithm_1_by_its_definition():
+    steps, f = 23, risk()
+    orders = draw_orders(N, steps, "reshuffled", 2, np.random.default_rng(0))
+    draws: Any = Draws(3)
+    noise = PrefixNoise(steps, ALPHA, (2, D), draws)
+    lengths, scales = column(0.1, 0.3), column(0.05, 0.2)
+    step = momentum_step(f, orders, alpha=ALPHA, lengths=lengths, noise=noise, scales=scales, clip_norm=0.2)
+    found = iterates(step, steps, 2, 2)
+    by_node = dict(zip(prefix_nodes(steps), draws.kept, strict=True))
+    w = np.zeros((2, 2, D))
+    leaves: list[np.ndarray] = []
+    for t in range(1, steps + 1):
+        np.testing.assert_allclose(found[t - 1], w, atol=1e-12)
+        leaves.append(
+            clipped_gradients(f.loss, w, f.examples[orders[t - 1]], 0.2)
+            + 0.02 * w / np.sqrt(1 + (w**2).sum(-1))[..., None]
+        )
+        momentum = ALPHA * weighted_sum(np.stack(leaves), 1, t, ALPHA) + scales * noise_of_sum(by_node, 1, t, ALPHA)
+        w = w - lengths * momentum / np.linalg.norm(momentum, axis=-1, keepdims=True)
+    np.testing.assert_allclose(found[-1], w, atol=1e-12)
+
+
+def test_without_gradients_the_momentum_is_the_noise_of_the_theory():
+    """Examples that are 0 leave the noise alone: its sample variances are s² F(t), false alarms 1e-6 in all."""
+    steps, repetitions, std = 13, 4000, 0.7
+    f = EmpiricalRisk(MarginLoss("sigmoid", 1, 1.0), np.zeros((N, 1)))
+    orders = draw_orders(N, steps, "fixed", repetitions, np.random.default_rng(0))
+    seen: list[np.ndarray] = []
+
+    class Spy(PrefixNoise):
+        def __next__(self) -> np.ndarray:
+            seen.append(super().__next__())
+            return seen[-1]
+
+    noise = Spy(steps, ALPHA, (repetitions, 1), np.random.default_rng(1))
+    step = momentum_step(f, orders, alpha=ALPHA, lengths=column(1.0), noise=noise, scales=column(std))
+    moves = np.diff(run_steps(step, np.zeros((1, repetitions, 1)), steps, steps, name="test").points, axis=0)[
+        :, 0, :, 0
+    ]
+    np.testing.assert_array_equal(moves, -np.sign(np.stack(seen)[..., 0]))  # nothing but the noise decides
+    variances = np.square(std * np.stack(seen)[..., 0]).mean(axis=1)
+    exact = std**2 * decoder_variance(steps, ALPHA)
+    z = (variances / exact - 1) / math.sqrt(2 / repetitions)
+    assert np.abs(z).max() < 5.6  # 13 normal variables beyond it with probability 3e-7
+
+
+def brute_reduced(f, orders, gammas, lengths, scales, draws, steps):
+    """Algorithm 2' by its definition: leaves, nodes of three trees, and the sum over windows of Algorithm 4."""
+    repetitions = orders.shape[1]
+    settings = len(gammas)
+    w = np.zeros((settings, repetitions, D))
+    starts = [w]
+    leaves: dict[str, list[np.ndarray]] = {"G": [], "H": [], "r": []}
+    found = [w]
+    a = (1 - ALPHA) ** N
+
+    def gradient(at, t):
+        return f.loss.gradients(at, f.examples[orders[t - 1]]) + f.regulariser_gradients(at)
+
+    def noisy(kind, first, last):
+        scale = {"G": scales.gradients, "H": scales.combined, "r": scales.remainders}[kind]
+        return weighted_sum(np.stack(leaves[kind]), first, last, ALPHA) + scale * noise_of_sum(
+            draws[kind], first, last, ALPHA
+        )
+
+    for t in range(1, steps + 1):
+        q = (t - 1) // N
+        if len(starts) <= q:
+            starts.append(w)
+        leaf = gradient(starts[q], t)
+        change = leaf - gradient(starts[q - 1], t) if q else 0 * leaf
+        leaves["G"].append(leaf)
+        leaves["H"].append((1 - gammas) * change + gammas * leaf)
+        leaves["r"].append(gradient(w, t) - leaf)
+        q, r = divmod(t, N)
+        total = (1 - ALPHA) ** (q * N) * noisy("G", 1, r) if r else 0.0
+        if q:
+            for s, gamma in enumerate(gammas[:, 0, 0]):
+                weights = window_weights(q, epoch_decay=a, gamma=gamma)
+                part = weights[q] * noisy("G", r + 1, r + N)[s]
+                for i in range(1, q):
+                    part = part + weights[i] * noisy("H", t - i * N + 1, t - (i - 1) * N)[s]
+                total = total + part * (np.arange(settings) == s)[:, None, None]
+        momentum = ALPHA * (total + noisy("r", 1, t))
+        w = w - lengths * direction(momentum)
+        found.append(w)
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("order", ["fixed", "reshuffled"])
+def test_algorithm_2_by_its_definition(order):
+    steps, f = 33, risk()
+    orders = draw_orders(N, steps, order, 2, np.random.default_rng(0))
+    kept = [Draws(4), Draws(5), Draws(6)]
+
+    class Parent:
+        def spawn(self, count: int) -> list[Draws]:
+            return kept[:count]
+
+    parent: Any = Parent()
+    noise = ReducedNoise(steps, N, ALPHA, (2, D), parent)
+    gammas, lengths = column(0.3, 0.0, 0.8), column(0.1, 0.2, 0.3)
+    scales = ReducedScales(column(0.1, 0.2, 0.3), column(0.4, 0.5, 0.1), column(0.2, 0.1, 0.05))
+    step = ReducedMomentum(f, orders, alpha=ALPHA, gammas=gammas, lengths=lengths, noise=noise, scales=scales)
+    found = iterates(step, steps, 3, 2)
+    windows = window_nodes(steps, N)
+    draws = {
+        "G": dict(zip(windows, kept[0].kept, strict=True)),
+        "H": dict(zip(windows, kept[1].kept, strict=True)),
+        "r": dict(zip(prefix_nodes(steps), kept[2].kept, strict=True)),
+    }
+    expected = brute_reduced(f, orders, gammas, lengths, scales, draws, steps)
+    recorded = recorded_steps(steps, steps)
+    np.testing.assert_allclose(found, expected[recorded - 1], atol=1e-11)
+
+
+def test_without_noise_and_in_a_fixed_order_both_algorithms_are_the_same():
+    steps, f = 41, risk()
+    orders = draw_orders(N, steps, "fixed", 3, np.random.default_rng(0))
+    one = momentum_step(f, orders, alpha=ALPHA, lengths=column(0.1), noise=None, scales=column(0.0))
+    two = ReducedMomentum(f, orders, alpha=ALPHA, gammas=column(0.4), lengths=column(0.1))
+    np.testing.assert_allclose(iterates(one, steps, 1, 3), iterates(two, steps, 1, 3), atol=1e-12)
+
+
+def test_in_reshuffled_orders_the_repaired_identity_holds_along_the_run():
+    """M_t plus the defect is G_[1, t] for the points of the run itself; without it the two differ."""
+    steps, f, gamma = 34, risk(), 0.4
+    orders = draw_orders(N, steps, "reshuffled", 1, np.random.default_rng(0))
+    step = ReducedMomentum(f, orders, alpha=ALPHA, gammas=column(gamma), lengths=column(0.2))
+    w = np.zeros((1, 1, D))
+    points, sums = [], []
+    for t in range(1, steps + 1):
+        points.append(w[0, 0])
+        w = step(t, w)
+        sums.append(step.sums[t % N][0, 0].copy())
+
+    def gradient(at: np.ndarray, t: int) -> np.ndarray:
+        return f.loss.gradients(at, f.examples[orders[t - 1, 0]]) + f.regulariser_gradients(at)
+
+    starts = points[::N]
+    leaves = np.stack([gradient(starts[(t - 1) // N], t) for t in range(1, steps + 1)])
+    changes = np.zeros((steps, D))
+    for t in range(N + 1, steps + 1):
+        before = starts[(t - 1) // N - 1]
+        changes[t - 1] = gradient(before, t) - gradient(before, t - N)
+    worst = 0.0
+    for t in range(1, steps + 1):
+        defect = lemma_17_defect(changes[:t], t, examples=N, alpha=ALPHA, gamma=gamma)
+        exact = weighted_sum(leaves, 1, t, ALPHA)
+        np.testing.assert_allclose(sums[t - 1] + defect, exact, atol=1e-12)
+        worst = max(worst, float(np.abs(sums[t - 1] - exact).max()))
+    assert worst > 1e-3
+
+
+def test_orders_visit_every_example_once_an_epoch():
+    rng = np.random.default_rng(0)
+    fixed = draw_orders(7, 30, "fixed", 3, rng)
+    reshuffled = draw_orders(7, 30, "reshuffled", 3, rng)
+    for orders in (fixed, reshuffled):
+        assert orders.shape == (30, 3)
+        for epoch in range(4):
+            assert (np.sort(orders[7 * epoch : 7 * epoch + 7], axis=0) == np.arange(7)[:, None]).all()
+    assert (fixed[:23] == fixed[7:]).all()
+    assert not (reshuffled[:7] == reshuffled[7:14]).all()
+
+
+def test_clipping_shortens_long_gradients_only():
+    loss = MarginLoss("squares", 2, 1.0)
+    rows = np.array([[1.0, 0.0], [0.0, 0.5]])
+    points = np.zeros((2, 2))
+    found = clipped_gradients(loss, points, rows, 0.6)
+    np.testing.assert_allclose(found, [[-0.6, 0.0], [0.0, -0.5]])
+
+
+def test_what_is_recorded():
+    assert recorded_steps(8, 4).tolist() == [1, 3, 5, 7, 9]
+    assert recorded_steps(3, 100).tolist() == [1, 2, 3, 4]
+    with pytest.raises(FloatingPointError, match="test: an iterate is not finite"):
+        run_steps(lambda t, w: w * np.inf, np.ones((1, 1, 1)), 2, 1, name="test")
+    np.testing.assert_array_equal(direction(np.zeros((1, 2))), np.zeros((1, 2)))
