@@ -82,7 +82,7 @@ class CorrelatedNoise:
 
     @property
     def max_grad_norm(self) -> float:
-        """What gradients are clipped to, a millionth below the clip norm of the run."""
+        """What gradients are clipped to, slightly below the clip norm of the run."""
         return self.run.clip_norm * MARGIN
 
     @max_grad_norm.setter

@@ -169,7 +169,7 @@ class PrivateRun:
         self._settings = {
             "format": _FORMAT,
             "noise": digest(plain(self.program.noise)),
-            "order": digest(plain(self._order)),
+            "order": self._order.identity,
             "arithmetic": self.program.arithmetic,
             "size": self._size,
             "rho": self._rho,

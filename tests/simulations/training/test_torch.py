@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from corrnoise.simulations.training import torch_loop
 from corrnoise.simulations.training.keys import RunKey
 from corrnoise.simulations.training.opacus_optimizer import RunSampler, optimizer_class, private
 from corrnoise.simulations.training.order import fixed_order
@@ -87,13 +88,13 @@ def test_clipped_sums_against_one_example_at_a_time() -> None:
     for i in range(7):
         norm = np.sqrt(sum(float((each[i].double() ** 2).sum()) for each in samples))
         for total, each in zip(expected, samples, strict=True):
-            total += each[i].double().numpy() * min(1.0, 2.0 / norm)
+            total += each[i].double().numpy() * min(1.0, torch_loop.MARGIN * 2.0 / norm)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000, 300_000])
-@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e15, 1e30])
+@pytest.mark.parametrize("size", [1, 3, 1023, 1024, 1025, 300_000])
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e15])
 def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
     rng = np.random.default_rng(size)
     sample = torch.tensor(rng.normal(size=(1, size)) * scale, dtype=torch.float32)
@@ -101,7 +102,22 @@ def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
     norm = float(total.double().norm())
     assert norm <= 1e-3
     if float(sample.double().norm()) > 1e-3:
-        assert norm >= 1e-3 * (1 - 2e-6)
+        assert norm >= 1e-3 * (1 - 1.5e-4)
+
+
+def test_equal_gradients_are_clipped_where_a_plain_norm_in_float32_is_too_small() -> None:
+    """Sums of equal squares are the worst for float32; the norm by ``tensor.norm`` lets them exceed the clip norm."""
+    sample = torch.full((1, 3_000_000), 0.7, dtype=torch.float32)
+    (total,) = clipped_sum([sample], 1.0)
+    assert 1 - 1.4e-4 <= float(total.double().norm()) <= 1.0
+    plain = sample[0].double().norm() / sample[0].norm().double()
+    assert float(plain) > 1 + 1e-6
+
+
+def test_gradients_beyond_the_range_of_squares_count_as_zero_and_tiny_clip_norms_are_refused() -> None:
+    assert float(clipped_sum([torch.full((1, 3), 1e30)], 1.0)[0].abs().max()) == 0.0
+    with pytest.raises(ValueError, match="clip_norm must"):
+        clipped_sum([torch.ones(1, 3)], 1e-12)
 
 
 def test_gradients_that_are_not_finite_count_as_zero() -> None:
@@ -149,7 +165,7 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
         model.zero_grad()
         torch.nn.functional.cross_entropy(model(inputs[i : i + 1]), targets[i : i + 1]).backward()
         gradient = torch.cat([each.grad.reshape(-1) for each in model.parameters()]).double().numpy()
-        expected += gradient * min(1.0, 1 / np.linalg.norm(gradient))
+        expected += gradient * min(1.0, torch_loop.MARGIN / np.linalg.norm(gradient))
     np.testing.assert_allclose(found, expected / BATCH, atol=1e-6)
 
 
@@ -197,7 +213,7 @@ def test_opacus_and_torch_func_make_the_same_model() -> None:
         step(model, optimizer, inputs, targets)
     assert optimizer.run.position == 20
     optimizer.run.close()
-    np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=2e-6)
+    np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=5e-6)
     with pytest.raises(RuntimeError, match="further epoch"):
         next(iter(loader))
 
