@@ -163,6 +163,7 @@ class PrivateRun:
         self._journal_ahead = checks.integer("journal_ahead", journal_ahead, 1)
         self._journal: Journal | None = None
         self._process = os.getpid()
+        self._follows = False
         self._claim()
         self._restart()
         self.skipped = 0
@@ -274,9 +275,27 @@ class PrivateRun:
         """
         self._handed = checks.integer("step", step, self.position, largest=self.steps - 1) + 1
 
+    def follow(self, position: int) -> None:
+        """Leave the noise to another process of a distributed run, and take its position.
+
+        Parameters
+        ----------
+        position
+            What ``start`` returned in the process that makes the noise.
+        """
+        self.position = checks.integer("position", position, 0, largest=self.steps)
+        self._handed = self.position
+        self._follows = True
+
+    def pass_step(self) -> None:
+        """Note that another process has added the noise of the batch that was handed out last."""
+        if not self._follows or self._handed <= self.position:
+            raise RuntimeError("only a step of a run that follows another process can pass without noise")
+        self.position += 1
+
     def start(self) -> int:
         """Open the journal, if there is one, skip the steps that a crash has begun, and return ``position``."""
-        if self._journal is None and self._journal_path is not None:
+        if self._journal is None and self._journal_path is not None and not self._follows:
             self._journal = Journal(self._journal_path, self._draws.key, ahead=self._journal_ahead)
             behind = self._journal.free - self.position
             if behind > 0:
@@ -323,6 +342,8 @@ class PrivateRun:
             raise RuntimeError("a run must not be used by a copy of its process: both would add the same noise")
         if not self._whole:
             raise RuntimeError("making noise was interrupted: load the last state")
+        if self._follows:
+            raise RuntimeError("the noise and its state are those of the process that this run follows")
 
     def _made(self) -> NDArray[np.float32]:
         """The noise of the step ``position``, which is then past."""

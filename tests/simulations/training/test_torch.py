@@ -6,6 +6,10 @@ Skipped where they are not installed (``pip install '.[torch]'``).
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -346,6 +350,46 @@ def test_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opacus.validators", None)
     with pytest.raises(ImportError, match=r"corrnoise\[torch\]"):
         with_opacus()
+
+
+DISTRIBUTED = """
+import sys
+import torch
+torch.set_num_threads(1)
+from tests.simulations.training.test_torch import flat, step, with_opacus
+file, rank = sys.argv[1], int(sys.argv[2])
+torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
+model, optimizer, loader = with_opacus(distributed=True, rng=0 if rank == 0 else 99)
+for inputs, targets in loader:
+    assert len(inputs) == 6
+    step(model, optimizer, inputs, targets)
+assert optimizer.run.position == 20
+try:
+    optimizer.state_dict()
+except RuntimeError as error:
+    assert rank == 1 and "that this run follows" in str(error)
+else:
+    assert rank == 0
+torch.save(flat(model), file + str(rank))
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_make_the_model_of_one_and_noise_once(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    commands = [[sys.executable, "-c", DISTRIBUTED, str(tmp_path / "meet"), str(rank)] for rank in range(2)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    running = [subprocess.Popen(command, cwd=root, env=environment, **pipes) for command in commands]  # type: ignore[call-overload]
+    for each in running:
+        output, _ = each.communicate(timeout=300)
+        assert each.returncode == 0, output
+    model, optimizer, loader = with_opacus()
+    for inputs, targets in loader:
+        step(model, optimizer, inputs, targets)
+    for rank in range(2):
+        found = torch.load(f"{tmp_path}/meet{rank}", weights_only=True)
+        np.testing.assert_allclose(found.numpy(), flat(model).numpy(), atol=5e-6)
 
 
 @pytest.mark.parametrize("heading", ["PyTorch", "Opacus"])
