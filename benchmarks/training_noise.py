@@ -32,7 +32,7 @@ def _noise(run: PrivateRun) -> Callable[[], float]:
     """The noise of one more step; its root mean square in units of the independent noise."""
 
     def step() -> float:
-        run.hand_out(run.position)
+        run.next_batch()
         return float(np.sqrt(np.mean(np.square(run.noise())))) / run.scale
 
     return step
@@ -97,7 +97,7 @@ def _opacus_steps(setting: Setting) -> Iterator[Row]:
         def step() -> float:
             optimizer.zero_grad()
             if run := getattr(optimizer, "run", None):
-                run.hand_out(run.position)
+                run.next_batch()
             torch.nn.functional.cross_entropy(wrapped(inputs), targets).backward()
             optimizer.step()
             return size

@@ -187,7 +187,7 @@ def _only(parameter: Any) -> Any:
         samples = samples[0]
     if samples is None:
         raise RuntimeError("a parameter has no gradients of examples: was the model wrapped, and backward called?")
-    return samples
+    return samples.to(parameter.dtype)
 
 
 @cache
@@ -218,25 +218,50 @@ class RunSampler:
         The private run.
     distributed
         Whether each process of ``torch.distributed`` takes a share of each batch.
-
-    Notes
-    -----
-    Workers would fetch batches ahead of their steps, and a batch that is skipped would move the later ones.  So a batch
-    is handed out only when the noise of all earlier ones has been added, and loaders with workers are refused.
+    workers
+        Whether workers of a loader fetch batches ahead of their steps.  Then ``RunLoader`` hands them out.
     """
 
-    def __init__(self, run: PrivateRun, *, distributed: bool = False) -> None:
+    def __init__(self, run: PrivateRun, *, distributed: bool = False, workers: bool = False) -> None:
         self.run = run
         self._group = extra_module("torch.distributed", "torch") if distributed else None
+        self._workers = workers
 
     def __iter__(self) -> Iterator[list[int]]:
-        if self._group is None:
-            return (batch.tolist() for batch in self.run)
-        rank = self._group.get_rank()
-        first = _from_first(self._group, None if rank else self.run.start())
-        if rank:
-            self.run.follow(first)
-        return (batch[rank :: self._group.get_world_size()].tolist() for batch in self.run)
+        rank = self._group.get_rank() if self._group else 0
+        position = None if rank else self.run.start()
+        if self._group is not None:
+            position = _from_first(self._group, position)
+            if rank:
+                self.run.follow(position)
+        processes = self._group.get_world_size() if self._group else 1
+        order = self.run.order
+        batches = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
+        return (batch[rank::processes].tolist() for batch in batches)
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+
+class RunLoader:
+    """A loader whose workers fetch batches ahead, and which hands each out after the noise of the one before.
+
+    Parameters
+    ----------
+    loader
+        A ``DataLoader`` with workers over ``RunSampler(run, workers=True)``.
+    run
+        The private run.
+    """
+
+    def __init__(self, loader: Any, run: PrivateRun) -> None:
+        self.loader = loader
+        self.run = run
+
+    def __iter__(self) -> Iterator[Any]:
+        fetched = iter(self.loader)
+        for _ in self.run:
+            yield next(fetched)
 
     def __len__(self) -> int:
         return len(self.run)
@@ -260,6 +285,7 @@ def private(
     rng: Any = None,
     loss_reduction: str = "mean",
     distributed: bool = False,
+    workers: int = 0,
     **options: Any,
 ) -> tuple[Any, Any, Any]:
     """A model, an optimizer and a loader for private training with correlated noise.
@@ -285,6 +311,8 @@ def private(
     distributed
         Whether the processes of ``torch.distributed`` share each batch.  All call this function with the same
         arguments; the first one makes the noise, and saves and keeps its state.
+    workers
+        How many processes of the loader read the data ahead; 0 for none.
     options
         Of ``PrivateRun``: the budget, ``clip_norm``, ``adjacency``, ``key``, ``journal`` and so on.
 
@@ -316,5 +344,8 @@ def private(
     run = PrivateRun(mechanism, sum(each.numel() for each in trained), order, **options)
     model = wrapper(module, loss_reduction=loss_reduction)
     model.forbid_grad_accumulation()
-    loader = data.DataLoader(dataset, batch_sampler=RunSampler(run, distributed=distributed))
+    sampler = RunSampler(run, distributed=distributed, workers=workers > 0)
+    loader = data.DataLoader(dataset, batch_sampler=sampler, num_workers=workers)
+    if workers:
+        loader = RunLoader(loader, run)
     return model, optimizer_class(distributed=distributed)(optimizer, run, loss_reduction=loss_reduction), loader

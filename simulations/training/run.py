@@ -28,7 +28,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -255,25 +255,31 @@ class PrivateRun:
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:
         """The batches of the steps to come: numbers of examples, shape (batch_size,)."""
-        self.start()
-        if self.position == self.steps:
-            raise RuntimeError(f"the run has made its {self.steps} steps: a further epoch is not covered by its noise")
-        while self.position < self.steps:
+        self._handed = self.position  # a batch that an earlier loop left is handed out again
+        while True:
+            batch = self.next_batch()
             step = self.position
-            self.hand_out(step)
-            yield self._order.batch(step)
+            yield batch
             if self.position != step + 1:
                 raise RuntimeError(f"the batch of step {step} has got no noise, or another loop uses this run")
+            if self.position == self.steps:
+                return
 
-    def hand_out(self, step: int) -> None:
-        """Note that the batch of a step is handed out by a loader of another library.
+    def next_batch(self) -> NDArray[np.int64]:
+        """The batch of the next step, whose noise is then to be made: numbers of examples, shape (batch_size,).
 
-        Parameters
-        ----------
-        step
-            Its number, at least ``position``.
+        Raises
+        ------
+        RuntimeError
+            All steps were made, or the batch that was handed out last has got no noise.
         """
-        self._handed = checks.integer("step", step, self.position, largest=self.steps - 1) + 1
+        step = self.start()
+        if step == self.steps:
+            raise RuntimeError(f"the run has made its {self.steps} steps: a further epoch is not covered by its noise")
+        if self._handed > step:
+            raise RuntimeError(f"the batch of step {step} has got no noise: noise is added once to each batch")
+        self._handed = step + 1
+        return self._order.batch(step)
 
     def follow(self, position: int) -> None:
         """Leave the noise to another process of a distributed run, and take its position.
@@ -478,6 +484,10 @@ class PrivateRun:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refused, as two copies would add the same noise."""
+        raise TypeError("a private run must not be copied: both would add the same noise; state() saves it")
 
     def __repr__(self) -> str:
         return (

@@ -69,8 +69,15 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float) -> list[Any]:
     Returns
     -------
     The sums, one for each parameter.  Examples whose gradient is not finite count as zero.
+
+    Raises
+    ------
+    ValueError
+        PyTorch is set to multiply matrices in a shorter type than float32, which no margin covers.
     """
     torch = extra_module("torch", "torch")
+    if (precision := torch.get_float32_matmul_precision()) != "highest":
+        raise ValueError(f"torch.set_float32_matmul_precision must be 'highest' for clipping, got {precision!r}")
     device = samples[0].device
     checks.real("clip_norm", clip_norm, f"[{_LEAST}, inf)")
     squares = sum(_squared_norms(each.flatten(1)).to(device) for each in samples)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -205,6 +207,21 @@ def test_two_loops_over_one_run_are_an_error() -> None:
     run.noise()
     with pytest.raises(RuntimeError, match="another loop"):
         next(first)
+
+
+def test_batches_one_by_one() -> None:
+    run = private()
+    np.testing.assert_array_equal(run.next_batch(), ORDER.batch(0))
+    with pytest.raises(RuntimeError, match="batch of step 0 has got no noise"):
+        run.next_batch()
+    run.noise()
+    np.testing.assert_array_equal(run.next_batch(), ORDER.batch(1))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_run_is_not_copied(copied: Any) -> None:
+    with pytest.raises(TypeError, match="must not be copied"):
+        copied(private())
 
 
 def test_a_loop_that_was_left_goes_on_with_the_same_batch() -> None:

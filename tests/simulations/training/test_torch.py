@@ -325,11 +325,40 @@ def test_accumulated_gradients_are_refused() -> None:
         optimizer.step()
 
 
-def test_loaders_with_workers_are_refused() -> None:
+def test_workers_fetch_ahead_and_batches_come_in_step() -> None:
+    model, optimizer, loader = with_opacus(workers=2)
+    assert len(loader) == 20
+    for inputs, targets in loader:
+        step(model, optimizer, inputs, targets)
+        if optimizer.run.position == 3:
+            break
+    for inputs, targets in loader:
+        step(model, optimizer, inputs, targets)
+    assert optimizer.run.position == 20
+    optimizer.run.close()
+    np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=5e-6)
+
+
+def test_workers_ahead_of_the_noise_are_refused() -> None:
     _, optimizer, loader = with_opacus()
     ahead = torch.utils.data.DataLoader(loader.dataset, batch_sampler=RunSampler(optimizer.run), num_workers=1)
     with pytest.raises(RuntimeError, match="has got no noise"):
         next(iter(ahead))
+    optimizer.run.close()
+    _, optimizer, loader = with_opacus(workers=1)
+    batches = iter(loader)
+    next(batches)
+    with pytest.raises(RuntimeError, match="has got no noise"):
+        next(batches)
+
+
+def test_clipping_in_shorter_types_is_refused() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(ValueError, match="must be 'highest'"):
+            clipped_sum([torch.ones(2, 2)], 1.0)
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 def test_bad_data_sets_and_optimizers_are_refused() -> None:
