@@ -13,5 +13,6 @@ PAPER = Paper(
             *("E1", "E2", "E3", "N1", "N2", "N3", "N3, sharpened", "γ", "I(a, b)", "Anti-PGD"),
             *("Theorem D.11, sharpened", "Conjecture"),
         ),
+        "finite_runs": (*("S3", "S4", "P1", "P2", "P4", "P5", "T1", "Theorem 2", "L2", "S5", "S6", "Unit columns"),),
     },
 )
