@@ -26,6 +26,7 @@ _HOMES = {
     "shuffled_counterexample": "shuffled_gradients.counterexample",
     "noise_cancellation": "noise_cancellation.noise",
     "noise_cancellation_digits": "noise_cancellation.digits",
+    "momentum_gradient_norms": "momentum_aggregation.gradient_norms",
     "error_memory": "finite_runs.error_memory",
     "error_memory_long": "finite_runs.error_memory",
     "learning_memory": "finite_runs.learning_memory",
@@ -43,6 +44,7 @@ COMPANIONS = (
     "shuffled_three_quarters",
     "shuffled_two_rates",
     "noise_cancellation_digits",
+    "momentum_gradient_norms",
     "error_memory_long",
     "table3",
 )

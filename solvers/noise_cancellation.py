@@ -1,4 +1,4 @@
-"""The noises of a machine by name, and the best of them: of all noises, and of those with one vector of memory.
+"""The noises of a machine by name, and the best of them: of all noises, and of those with little memory.
 
 Over its participations a machine releases prefix sums, so the mean variance of its noise is the squared mean error of
 ``PrefixSums`` in a run of n steps.  The regret energy 1ᵀΣ1 + tr Σ is that of the workload with one more row, the sum of
@@ -12,9 +12,12 @@ from typing import Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
+from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
+from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums, Workload
 from corrnoise.theory.noise_cancellation.machine_noise import (
@@ -23,7 +26,9 @@ from corrnoise.theory.noise_cancellation.machine_noise import (
     FactorisedNoise,
     MachineNoise,
 )
+from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 
 Objective = Literal["mean_variance", "regret_energy"]
@@ -116,12 +121,59 @@ def best_cancelling_noise(participations: int, objective: Objective) -> Cancelli
     return best if found.fun < objective_value(whole, n, objective) else whole
 
 
+def best_buffered_noise(participations: int, objective: Objective, *, buffers: int = 2) -> CorrelatedMachineNoise:
+    """Noise of few zeros and poles, of which a machine keeps one vector each, with a small ``objective``.
+
+    Parameters
+    ----------
+    participations
+        n >= 1.
+    objective
+        ``"mean_variance"`` or ``"regret_energy"``.
+    buffers
+        The most vectors, 1 to 4; fewer where more do not help.
+
+    Notes
+    -----
+    For the mean variance these are the buffers of ``optimal_buffers``.  For the regret energy a local search starts
+    from them.  ``optimal_machine_noise`` bounds what is left to gain.
+
+    Examples
+    --------
+    >>> noise = best_buffered_noise(100, "mean_variance", buffers=2)
+    >>> noise.memory(100), round(noise.mean_variance(100), 2)
+    (2, 5.1)
+    """
+    n = checks.integer("participations", participations, 1)
+    count = checks.integer("buffers", buffers, 1, largest=4)
+    checks.choice("objective", objective, OBJECTIVES)
+    start = checks.instance("noise", optimal_buffers(Participation(n), buffers=count).noise, PoleNoise)
+    first = CorrelatedMachineNoise(start)
+    if objective == "mean_variance" or start.zeros.size == 0:
+        return first
+    gaps = np.sort(np.concatenate([start.zeros, start.poles]))[::-1]
+    increments = -np.diff(np.log(gaps), prepend=0.0)
+
+    def noise(logarithms: Array) -> CorrelatedMachineNoise:
+        ordered = np.exp(-np.cumsum(np.exp(np.clip(logarithms, -30.0, 4.0))))
+        return CorrelatedMachineNoise(PoleNoise(ordered[1::2], ordered[::2]))
+
+    def value(logarithms: Array) -> float:
+        return float(np.log(noise(logarithms).regret_energy(n)))
+
+    found = minimize(value, np.log(increments), method="Nelder-Mead", options={"xatol": 1e-5, "fatol": 1e-9})
+    best = noise(found.x)
+    return best if found.fun < np.log(first.regret_energy(n)) else first
+
+
 #: Noises for a given number of participations, by the names under which commands and figures know them.
 NOISES: dict[str, Callable[[int], MachineNoise]] = {
     "published": lambda participations: CancellingNoise(growth=1),
     "constant": lambda participations: CancellingNoise(),
     "nothing taken back": lambda participations: CancellingNoise(share=0),
     "best share": lambda participations: best_cancelling_noise(participations, "regret_energy"),
+    "two buffers": lambda participations: best_buffered_noise(participations, "regret_energy", buffers=2),
+    "binary tree": TreeNoise,
     "square root": lambda participations: CorrelatedMachineNoise(NuFTRL(0)),
 }
 

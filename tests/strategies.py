@@ -7,9 +7,10 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, ToeplitzMechanism
 from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
     CorrelatedMachineNoise,
@@ -17,6 +18,7 @@ from corrnoise.theory.noise_cancellation.machine_noise import (
     MachineNoise,
 )
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 
@@ -113,12 +115,14 @@ def participations(draw: st.DrawFn, most: int = 8, patterns: tuple = ("min-sep",
 
 
 @st.composite
-def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "momentum", "matrix")) -> Workload:
+def workloads(draw: st.DrawFn, most: int = 12, kinds: tuple = ("prefix", "momentum", "average", "matrix")) -> Workload:
     """Workloads of runs of up to ``most`` steps."""
     n = draw(st.integers(1, most))
     kind = draw(st.sampled_from(kinds))
     if kind == "prefix":
         return PrefixSums(n)
+    if kind == "average":
+        return MomentumAverage(n, alpha=draw(log_uniform(1e-2, 1.0)))
     if kind == "matrix":
         rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
         return MatrixWorkload(rng.normal(size=(draw(st.integers(1, most)), n)))
@@ -180,6 +184,10 @@ def machine_noises() -> st.SearchStrategy[MachineNoise]:
     return st.one_of(
         st.builds(CancellingNoise, st.floats(0, 1), st.floats(0, 2)),
         st.sampled_from([NuFTRL(0), DPSGD(), AntiPGD(0), ProductNoise([0.0], [0.75])]).map(CorrelatedMachineNoise),
+        st.sampled_from([PoleNoise([0.01, 0.2], [0.1, 0.5]), FiniteNoise([1.0, -0.5, -0.2])]).map(
+            CorrelatedMachineNoise
+        ),
+        st.sampled_from([TreeNoise(12), TreeNoise(12, decoder="binary")]),
         st.lists(st.floats(0.5, 2), min_size=12, max_size=12).map(lambda stds: FactorisedNoise(np.diag(stds))),
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.solvers.noise_cancellation import best_cancelling_noise, optimal_machine_noise
+from corrnoise.solvers.noise_cancellation import NOISES, named_noise, optimal_machine_noise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
 from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise, MachineNoise
@@ -35,6 +35,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "constant": {"color": "C1", "linestyle": "-"},
     "nothing taken back": {"color": "C4", "linestyle": "-."},
     "best share": {"color": "C2", "linestyle": "-"},
+    "two buffers": {"color": "C6", "linestyle": "-"},
+    "binary tree": {"color": "C7", "linestyle": "-."},
     "square root": {"color": "C3", "linestyle": "--"},
     "least possible": {"color": "black", "linestyle": ":"},
 }
@@ -42,13 +44,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 def noises(participations: int) -> dict[str, MachineNoise]:
     """The noises that are compared, for a machine with that many participations."""
-    return {
-        "published": CancellingNoise(growth=1),
-        "constant": CancellingNoise(),
-        "nothing taken back": CancellingNoise(share=0),
-        "best share": best_cancelling_noise(participations, "regret_energy"),
-        "square root": CorrelatedMachineNoise(NuFTRL(0)),
-    }
+    return {name: named_noise(name, participations) for name in NOISES}
 
 
 def server_panel(rounds: int) -> list[Series]:
@@ -61,7 +57,8 @@ def server_panel(rounds: int) -> list[Series]:
         scale = calibrated_scale(noise, cap, FAMILY, rho=RHO, losses="convex")
         if name == "published":
             scale = published_scale(FAMILY, rounds, rho=RHO) * FAMILY.radius / FAMILY.published_norm
-        series.append(Series("server", name, "exact", t, run.server_variances(noise, scale)))
+        variances = run.server_variances(noise, scale, cap=None if name == "published" else cap)
+        series.append(Series("server", name, "exact", t, variances))
     return series
 
 
@@ -128,20 +125,23 @@ def report(data: Data) -> str:
     """The values at the last round, and at the largest number of participations."""
     curves = {(s.panel, s.method): s for s in data}
     published = curves["server", "published"].y[-1]
-    lines = "\n".join(
-        f"  {name:<20} {curves['server', name].y[-1]:10.2f}  ({published / curves['server', name].y[-1]:6.1f}x less)"
-        f"   J/n^2 = {curves['machine', name].y[-1]:.3f}"
-        for name in noises(2)
-    )
     least = curves["machine", "least possible"]
+    count = int(least.x[-1])
+    lines = "\n".join(
+        f"  {name:<20} {noise.memory(count):>7} {last:10.2f}  ({published / last:6.1f}x less)"
+        f"   J/n^2 = {curves['machine', name].y[-1]:.3f}"
+        for name, noise in noises(count).items()
+        for last in [curves["server", name].y[-1]]
+    )
     return f"""\
 Variance of the noise in the server's estimate after {int(curves["server", "published"].x[-1])} rounds, and J/n^2 after
-{int(least.x[-1])} participations, at equal privacy:
+{count} participations, at equal privacy; a machine keeps so many vectors over the latter:
 
+  {"":<20} vectors
 {lines}
-  {"least possible":<20} {"":10}  {"":15} J/n^2 >= {least.y[-1]:.3f}
+  {"least possible":<20} {"":>7} {"":10}  {"":15} J/n^2 >= {least.y[-1]:.3f}
 
-- Taking back a part of the last noise keeps one vector a machine, as published.
+- Taking back a part of the last noise keeps one vector a machine, as published; two buffers keep two.
 - The published bound is drawn dotted where its proof fails and no other is known; it is not refuted there."""
 
 

@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
-from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import noise_matrix
-from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, regressions, spectra, vector
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import finite_time
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.quadratic import LinearRegression
 
 # -- D.1: a path of Noisy-FTRL and its parts, in one dimension -----------------------------------------------------------
 
@@ -84,7 +83,8 @@ def property_d2_indices(extra: int = 0, factor: float = 1.0, **run: Any) -> Side
 
 @PAPER.inequality(
     "Definition D.3",
-    printed=r"The coefficients of $\nu$-DP-FTRL satisfy $\sum_{k \le \tau} |\beta_k| (1 - \nu)^{(\tau - k)/2} \le C (1 - \nu)^{\tau/2}$ for a universal $C$",
+    printed=r"Half-Expo Decay with parameter $\nu$: $|\beta_0| (1 - \nu)^{\tau/2} + |\beta_1| (1 - \nu)^{(\tau-1)/2} + \cdots + |\beta_\tau| \le C (1 - \nu)^{\tau/2}$ "
+    r"for a universal constant $C > 0$; used for $\nu$-DP-FTRL",
     domain={"nu": log_scale(1e-9, 0.999), "share": linear(0, 1), "steps": integers(1, 3000, log=True)},
     sharp="constant",
     mutants=[{"constant": 1.99}, {"reach": 1.01}],
@@ -157,17 +157,104 @@ def theorem_d4(seed: int, correlated: bool, constant: float = 1.0) -> Sides:
 
 @PAPER.inequality(
     "Proposition D.5",
-    printed=r"The six events of the proof hold together with probability at least $1 - 6p$",
-    unverifiable=OPEN + "the first of them for H = I: max_t ‖x_t‖² <= 3 R² log(T/p), by exact chi-square tails",
+    printed=r"$P(\mathcal{E}_1 \cap \mathcal{E}_2 \cap \mathcal{E}_1^{sgd} \cap \mathcal{E}_2^{sgd} \cap \mathcal{E}_1^{dp} \cap \mathcal{E}_2^{dp}) \ge 1 - 6p$",
+    unverifiable=OPEN
+    + "(71) for H = I: max_t ‖x_t‖² <= 3 R² log(T/p), by exact chi-square tails. The next parts have the "
+    "events with explicit constants",
     domain={"dimension": integers(1, 1000, log=True), "steps": integers(1, 10**6, log=True), "p": log_scale(1e-6, 0.3)},
     mutants=[{"constant": 0.3}],
 )
 def proposition_d5(dimension: int, steps: int, p: float, constant: float = 3.0) -> Sides:
-    """T P(χ²_d > 3 (d + 2) log(T/p)) <= p, in logarithms.  The sixth event, (78), lacks the square of Lemma D.10."""
+    """T P(χ²_d > 3 (d + 2) log(T/p)) <= p, in logarithms."""
     from scipy.stats import chi2
 
     tail = float(chi2.logsf(constant * (dimension + 2) * math.log(steps / p), dimension))
     return math.log(steps) - math.log(p), -tail
+
+
+@PAPER.inequality(
+    "Proposition D.5",
+    part="(72)",
+    printed=r"$P(|\xi_t|^2 \le 2 \sigma_{sgd}^2 \log \frac{2T}{p} \text{ for } t < T) \ge 1 - p$",
+    proof=f"{SHORT}#proposition-d5",
+    domain={"logarithm": log_scale(math.log(2), 1e6)},
+    sharp="constant",
+    mutants=[{"constant": 0.47}, {"two": 1.9}],
+)
+def proposition_d5_residuals(logarithm: float, constant: float = 2.0, two: float = 2.0) -> Sides:
+    """For Gaussian residuals: P(|ξ|² > 2σ² L) e^L <= 2 with L = log(2T/p) >= log 2; 0.479 is enough.
+
+    (Sub-Gaussian residuals have 2 by definition.)  With a factor below 2 in the exponent no constant is enough.
+    """
+    from scipy.special import log_ndtr
+
+    return 2 * math.exp(min(log_ndtr(-math.sqrt(two * logarithm)) + logarithm, 600.0)), constant
+
+
+def union_bound(terms: Array, steps: int) -> float:
+    """Σ_{t<T} Σ_{τ<t} ``terms`` at the lag t − 1 − τ, divided by T²."""
+    lags = np.arange(steps - 1)
+    return float(((steps - 1 - lags) * terms[: steps - 1]).sum()) / steps**2
+
+
+EVENTS = {"eigenvalues": spectra(3, 1e3, multiplicity=1000), "share": log_scale(1e-3, 1), "kurtosis": log_scale(1, 100)}
+
+
+@PAPER.inequality(
+    "Proposition D.5",
+    part="(76)",
+    printed=r"$P(\mathrm{Tr}[W_{t,\tau}] \le \frac{T^2 R^2}{p} (1 - \eta\mu)^{t-1-\tau} \text{ for } \tau < t < T) \ge 1 - p$",
+    proof=f"{SHORT}#proposition-d5",
+    domain={**EVENTS, "steps": integers(2, 60, log=True)},
+    sharp="factor",
+    mutants=[{"factor": 0.4}],
+    evaluations=128,
+)
+def proposition_d5_traces(eigenvalues: Array, share: float, kurtosis: float, steps: int, factor: float = 1.0) -> Sides:
+    """The sum over all pairs of E Tr W, exactly, divided by the threshold, is at most p (both sides are divided by p).
+
+    By Markov's inequality it bounds the probability that the event fails.  Half of p is enough.
+    """
+    problem = regression(eigenvalues, share, kurtosis)
+    m = eigenvalues
+    traces = []
+    for _ in range(steps - 1):
+        traces.append(float(m.sum()))
+        m = averaged(m, eigenvalues, problem.learning_rate, kurtosis)
+    decay = (1 - float(problem.rates.min())) ** np.arange(steps - 1.0)
+    if not decay.all():
+        return math.nan, math.nan
+    return union_bound(np.array(traces) / (problem.moment_bound * decay), steps), factor
+
+
+@PAPER.inequality(
+    "Proposition D.5",
+    part="(78)",
+    printed=r"$P(\mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le \frac{T^2 d}{p} \sum_{k=0}^\tau |\beta_k| (1 - \eta\mu)^{(\tau-k)/2} \text{ for } \tau < t < T) \ge 1 - p$",
+    unverifiable="it depends on the constant C of Half-Expo Decay: true for C <= 2, which ν-DP-FTRL has, and false for C > T²/p; "
+    "checked instead: with the sum squared, as the proof of Proposition D.8 uses it",
+    proof=f"{SHORT}#proposition-d5",
+    domain={**EVENTS, "beta": vector(linear(-2, 2), 4)},
+    sharp="factor",
+    mutants=[{"power": 1}, {"factor": 0.4}],
+    evaluations=128,
+)
+def proposition_d5_noise(
+    eigenvalues: Array, share: float, kurtosis: float, beta: Array, power: int = 2, factor: float = 1.0
+) -> Sides:
+    """As (76), for β = (1, …) with four more coefficients and T = 6; half of p is enough.
+
+    Without the square: for d = 1, η → 0 and β = (1, 0, M, 0, 0) the trace is M² for sure, and the threshold 36 M/p.
+    """
+    problem = regression(eigenvalues, share, kurtosis)
+    beta = np.append(1.0, beta)
+    root = math.sqrt(1 - float(problem.rates.min()))
+    sums = np.array([float(np.abs(beta[: k + 1]) @ root ** np.arange(k, -1.0, -1)) for k in range(5)])
+    moments = [
+        float(second_moment(beta[: k + 1], eigenvalues, problem.learning_rate, kurtosis).sum()) for k in range(5)
+    ]
+    ratios = np.array(moments) / (eigenvalues.size * sums**power)
+    return union_bound(ratios, 6), factor
 
 
 @PAPER.inequality(
@@ -187,50 +274,72 @@ def proposition_d6(inputs: Array, start: Array, share: float, reach: float = 1.0
     return 1e-9 + float(np.linalg.norm(theta)), 1e-9 + float(np.linalg.norm(start))
 
 
+def summed(level: float, start: float, decay: float, steps: int) -> float:
+    """Σ_{k<T} min{level, start e^{−decay k}} for start >= level, to rounding."""
+    first = min(max(math.ceil(math.log(start / level) / decay), 0), steps)
+    tail = -math.expm1(-decay * (steps - first)) / -math.expm1(-decay)
+    return level * first + start * math.exp(-decay * first) * tail
+
+
+SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate": log_scale(1e-9, 0.99)}
+
+
 @PAPER.inequality(
     "Proposition D.7",
-    printed=r"$\|\tilde\theta_t^{sgd}\|_2^2 \le C \frac{\eta R^2}{\mu} \log^3(T/p)$",
+    printed=r"Under $\mathcal{E}_1$, $\mathcal{E}_1^{sgd}$, $\mathcal{E}_2^{sgd}$ and for $\eta \le (C R^2 \log(T/p))^{-1}$: $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$",
     corrected=r"$C \frac{\eta R^2 \sigma_{sgd}^2}{\mu} \log^3(T/p)$",
-    domain={"problem": regressions(residual_std=1.0), "scale": log_scale(1e-3, 1e3)},
+    domain={**SUM, "constant": log_scale(1, 1e6), "scale": log_scale(1e-3, 1e3)},
     as_printed={"published": True},
-    counterexample={"problem": LinearRegression([1.0], 0.1, 1.0), "scale": 1e9},
+    counterexample={"steps": 2, "p": 0.5, "rate": 0.5, "constant": 1.0, "scale": 1e9},
     sharp="factor",
-    mutants=[{"factor": 0.74}],
+    mutants=[{"factor": 2.3}, {"published": True}],
 )
-def proposition_d7(problem: LinearRegression, scale: float, factor: float = 1.0, published: bool = False) -> Sides:
-    """The left side scales with the residuals, the printed right side does not, so it is false for every C and every log³ (1e6 here).
+def proposition_d7(
+    steps: int, p: float, rate: float, constant: float, scale: float, factor: float = 3.0, published: bool = False
+) -> Sides:
+    """Both sides divided by η R²/μ.  σ_sgd = ``scale`` is on the left side only, so the printed one is false for every C.
 
-    Checked in expectation, E ‖θ̃‖² <= factor · η R² σ²/μ with σ = ``scale``.
+    Under the events ‖θ̃‖² <= C η² σ² ℓ Σ_k min{C R² ℓ, (T² R²/p) (1 − ημ)^k}, ℓ = log(T/p), for T >= 2.  The search looks for the largest
+    ratio to C² (η R² σ²/μ) ℓ³; 3 is enough.
     """
-    moment = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
-    bound = problem.learning_rate * problem.moment_bound / float(problem.eigenvalues.min())
-    return scale**2 * float(moment.sum()), factor * bound * (1e6 if published else scale**2)
+    ell = math.log(steps) - math.log(p)
+    decay = -math.log1p(-rate)
+    first = steps**2 / p
+    level = min(constant * ell, first)
+    total = summed(level, first, decay, steps)
+    return scale**2 * ell * rate * total, factor * constant * ell**3 * (1 if published else scale**2)
 
 
 @PAPER.inequality(
     "Proposition D.8",
-    printed=r"a copy of Proposition D.7: $\|\tilde\theta_t^{sgd}\|_2^2 \le C \frac{\eta R^2}{\mu} \log^3(T/p)$",
+    printed=r"Under $\mathcal{E}_1$, $\mathcal{E}_1^{dp}$, $\mathcal{E}_2^{dp}$ and for $\eta \le (C R^2 \log(T/p))^{-1}$: $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$",
     corrected=r"$\|\tilde\theta_t^{dp}\|_2^2 \le C \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu} \log^2(T/p)$, as the proof shows",
-    domain={"problem": regressions(residual_std=0.0), "share": log_scale(1e-3, 1), "scale": log_scale(1e-3, 1e3)},
+    domain={**SUM, "norm": log_scale(1, 2), "constant": log_scale(1, 1e3), "scale": log_scale(1e-3, 1e3)},
     as_printed={"published": True},
-    counterexample={"problem": LinearRegression([1.0], 0.1), "share": 1.0, "scale": 1e9},
+    counterexample={"steps": 2, "p": 0.5, "rate": 0.5, "norm": 1.0, "constant": 1.0, "scale": 1e9},
     sharp="factor",
-    mutants=[{"factor": 0.3}],
+    mutants=[{"factor": 2.0}, {"published": True}],
 )
 def proposition_d8(
-    problem: LinearRegression, share: float, scale: float, factor: float = 1.0, published: bool = False
+    steps: int,
+    p: float,
+    rate: float,
+    norm: float,
+    constant: float,
+    scale: float,
+    factor: float = 3.0,
+    published: bool = False,
 ) -> Sides:
-    """The left side is the part due to the privacy noise.  It scales with σ, and the printed right side does not.
+    """Both sides divided by η² d; ``scale`` is σ, ``rate`` ν.  The printed side (with R²/(ημd) = 1) does not scale with σ, so no C makes it true.
 
-    Checked in expectation for ν-DP-FTRL, ν <= ημ, σ = ``scale``.
+    Under the events ‖θ̃‖² <= η² σ² ℓ Σ_k min{‖β‖₁² d, C (T² d/p) (1 − ν)^k}, for T >= 2.  The search looks for the largest ratio to
+    (η² σ² d ‖β‖₁²/ν) ℓ² (1 + log C); 3 is enough.
     """
-    nu = share * float(problem.rates.min())
-    noise = NuFTRL(nu)
-    eta = problem.learning_rate
-    moment = float((2 * problem.contributions(noise) / problem.eigenvalues).sum()) / noise_variance(noise, 1.0, 1.0)
-    bound = (scale * eta * finite_time.absolute_sum(noise)) ** 2 * problem.eigenvalues.size / nu
-    printed = 1e6 * eta * problem.moment_bound / float(problem.eigenvalues.min())
-    return scale**2 * moment, factor * (printed if published else bound)
+    ell = math.log(steps) - math.log(p)
+    decay = -math.log1p(-rate)
+    total = summed(norm**2, max(constant * steps**2 / p, norm**2), decay, steps)
+    right = ell**3 if published else scale**2 * norm**2 * ell**2
+    return scale**2 * ell * rate * total, factor * right * (1 + math.log(constant))
 
 
 # -- D.2.4: helper lemmas, for Gaussian inputs by exact recursions -------------------------------------------------------
@@ -242,31 +351,39 @@ def averaged(m: Array, eigenvalues: Array, eta: float, kurtosis: float = 3.0) ->
     return (1 - 2 * x + (kurtosis - 1) * x * x) * m + eta * x * float((eigenvalues * m).sum())
 
 
-def second_moment(beta: Array, eigenvalues: Array, eta: float) -> Array:
+def second_moment(beta: Array, eigenvalues: Array, eta: float, kurtosis: float = 3.0) -> Array:
     """The diagonal of E V Vᵀ: A_0 = β_0 I, A_{k+1} = β_{k+1} I + Q A_k."""
     mean = np.full(eigenvalues.size, beta[0])
     square = np.full(eigenvalues.size, beta[0] ** 2)
     for b in beta[1:]:
-        square = b * b + 2 * b * (1 - eta * eigenvalues) * mean + averaged(square, eigenvalues, eta)
+        square = b * b + 2 * b * (1 - eta * eigenvalues) * mean + averaged(square, eigenvalues, eta, kurtosis)
         mean = b + (1 - eta * eigenvalues) * mean
     return square
 
 
 @PAPER.inequality(
     "Lemma D.9",
-    printed=r"$E\, \mathrm{Tr}[W_{t,\tau}] \le R^2 (1 - \eta \mu)^{t - 1 - \tau}$",
+    printed=r"$E[\mathrm{Tr}[W_{t,\tau}]] \le R^2 (1 - \eta \mu)^{t - 1 - \tau}$",
     proof=f"{SHORT}#lemma-d9",
-    domain={"eigenvalues": spectra(4, 1e3), "share": log_scale(1e-3, 1), "lag": integers(0, 20)},
+    domain={
+        "eigenvalues": spectra(4, 1e3, multiplicity=10_000),
+        "share": log_scale(1e-3, 1),
+        "kurtosis": log_scale(1, 1000),
+        "lag": integers(0, 20),
+    },
     sharp="factor",
-    mutants=[{"factor": 0.66}],
+    mutants=[{"factor": 0.99}, {"moment": 4.0}],
 )
-def lemma_d9(eigenvalues: Array, share: float, lag: int, factor: float = 1.0) -> Sides:
-    """True also with Tr H in place of R², where it is sharp: 4/6 of R² for H = I in four dimensions."""
-    problem = regression(eigenvalues, share)
+def lemma_d9(
+    eigenvalues: Array, share: float, kurtosis: float, lag: int, factor: float = 1.0, moment: float | None = None
+) -> Sides:
+    """True also with Tr H in place of R², where it is an equality at lag 0."""
+    problem = regression(eigenvalues, share, kurtosis)
     m = eigenvalues
     for _ in range(lag):
-        m = averaged(m, eigenvalues, problem.learning_rate)
-    return float(m.sum()), factor * problem.moment_bound * (1 - float(problem.rates.min())) ** lag
+        m = averaged(m, eigenvalues, problem.learning_rate, kurtosis)
+    bound = problem.moment_bound if moment is None else moment
+    return float(m.sum()), factor * bound * (1 - float(problem.rates.min())) ** lag
 
 
 @PAPER.inequality(
@@ -275,7 +392,11 @@ def lemma_d9(eigenvalues: Array, share: float, lag: int, factor: float = 1.0) ->
     printed=r"$E\, \mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le d (\sum_{k=0}^\tau |\beta_k| (1 - \eta \mu)^{(\tau - k)/2})$",
     corrected="the sum squared",
     proof=f"{SHORT}#lemma-d10",
-    domain={"eigenvalues": spectra(4, 1e3), "share": log_scale(1e-6, 1), "beta": vector(linear(-1, 1), 5)},
+    domain={
+        "eigenvalues": spectra(4, 1e3, multiplicity=1000),
+        "share": log_scale(1e-6, 1),
+        "beta": vector(linear(-1, 1), 5),
+    },
     as_printed={"power": 1},
     counterexample={"eigenvalues": np.ones(2), "share": 1e-6, "beta": np.ones(2)},
     sharp="factor",

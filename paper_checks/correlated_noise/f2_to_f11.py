@@ -43,7 +43,7 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
     "Theorem F.3",
     printed=r"$E[\delta_t \otimes \delta_t] \preceq \frac{\eta \sigma^2}{1 - \eta R^2} I$ for $\eta < 1/R^2$",
     proof=f"{SHORT}#theorem-f3",
-    domain={"problem": regressions(residual_std=1.0)},
+    domain={"problem": regressions(residual_std=1.0, kurtosis=(1, 1000), multiplicity=10_000)},
     mutants=[{"two": 2.01}],
 )
 def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
+from corrnoise.paper_checks.machinery.kills import MOST, Kills, kills
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+
+Result = TypeVar("Result")
 
 FEW = 16  #: up to this many claims are checked in less time than it takes to start processes
 
@@ -17,6 +21,13 @@ def _check(index: int, claim: Claim, thorough: bool) -> tuple[int, Outcome]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tests turn them into errors
         return index, claim.check(thorough)
+
+
+def _kills(index: int, claim: Claim, most: int) -> tuple[int, Kills]:
+    """Try the structural mutants of one claim, here or in another process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return index, kills(claim, most)
 
 
 @contextmanager
@@ -42,21 +53,40 @@ def outcomes(
     """
     if jobs is None:
         jobs = -1 if thorough or len(claims) > FEW else 1
+    with _results(_check, claims, thorough, jobs) as found:
+        yield found
+
+
+@contextmanager
+def all_kills(
+    claims: Sequence[Claim], *, most: int = MOST, jobs: int | None = None
+) -> Iterator[Iterator[tuple[int, Kills]]]:
+    """Indices of ``claims`` and the fates of at most ``most`` structural mutants of each; see ``outcomes``."""
+    with _results(_kills, claims, most, -1 if jobs is None else jobs) as found:
+        yield found
+
+
+@contextmanager
+def _results(
+    work: Callable[[int, Claim, Any], tuple[int, Result]], claims: Sequence[Claim], option: Any, jobs: int
+) -> Iterator[Iterator[tuple[int, Result]]]:
     jobs = min(jobs if jobs > 0 else os.cpu_count() or 1, len(claims))
     if jobs <= 1:
-        yield (_check(index, claim, thorough) for index, claim in enumerate(claims))
+        yield (work(index, claim, option) for index, claim in enumerate(claims))
     else:
-        with _in_processes(claims, thorough, jobs) as results:
+        with _in_processes(work, claims, option, jobs) as results:
             yield results
 
 
 @contextmanager
-def _in_processes(claims: Sequence[Claim], thorough: bool, jobs: int) -> Iterator[Iterator[tuple[int, Outcome]]]:
+def _in_processes(
+    work: Callable[[int, Claim, Any], tuple[int, Result]], claims: Sequence[Claim], option: Any, jobs: int
+) -> Iterator[Iterator[tuple[int, Result]]]:
     from concurrent.futures.process import BrokenProcessPool
 
     from joblib import Parallel, delayed, parallel_config
 
-    tasks = (delayed(_check)(index, claim, thorough) for index, claim in enumerate(claims))
+    tasks = (delayed(work)(index, claim, option) for index, claim in enumerate(claims))
     with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
         results = Parallel(return_as="generator_unordered", batch_size=1)(tasks)
         try:

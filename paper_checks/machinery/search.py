@@ -75,6 +75,15 @@ def _faces(dimension: int, points: int, seed: int) -> Iterator[Array]:
             yield point
 
 
+def sample_points(dimension: int, points: int, seed: int = 0) -> list[Array]:
+    """The middle of the cube, its corners, and as many points on the faces as inside, about ``points`` of each."""
+    if dimension == 0:
+        return [np.empty(0)]
+    middle = np.full(dimension, 0.5)
+    faces = _faces(dimension, points, seed + 2)
+    return [middle, *_corners(dimension, seed + 3), *faces, *_sample(dimension, points, seed)]
+
+
 class _Search:
     """The points evaluated so far, and whether a margin below ``enough`` is among them."""
 

@@ -69,7 +69,7 @@ def _lower(first_column: Array) -> Array:
     domain={"a": log_scale(0.05, 1), "b": log_scale(0.05, 1), "c": log_scale(0.05, 1)},
     mutants=[{"collinear": True}],
     tolerance=1e-7,
-    evaluations=64,
+    evaluations=32,
 )
 def s3(a: float, b: float, c: float, collinear: bool = False) -> Sides:
     """Compared with ascent over the gradients from several starts.  With collinear gradients, signs, the maximum is smaller."""
@@ -102,7 +102,7 @@ def s3_equal(a: float, slope: float = 3.0) -> Sides:
     domain={"entries": vector(linear(-1, 1), 10), "offsets": vector(linear(-2, 2), 4)},
     mutants=[{"times": 3.0}],
     tolerance=1e-9,
-    evaluations=128,
+    evaluations=48,
 )
 def s4(entries: Array, offsets: Array, times: float = 4.0) -> Sides:
     """The left side is what ascent over the gradients attains, k = 4.  For X = 11ᵀ and y = 0 the two sides are equal."""
@@ -125,7 +125,7 @@ def s4(entries: Array, offsets: Array, times: float = 4.0) -> Sides:
     domain={**RUNS, "c": vector(linear(-1, 1), 6)},
     mutants=[{"low": 1.001}, {"high": 0.999}, {"majorant": False}],
     tolerance=1e-9,
-    evaluations=256,
+    evaluations=96,
 )
 def p1(
     steps: int, min_sep: int, most: int, c: Array, low: float = 1.0, high: float = 1.0, majorant: bool = True
@@ -147,7 +147,7 @@ def p1(
     domain={**RUNS, "first": vector(linear(0, 1), 6), "ratios": vector(linear(0, 1), 6)},
     mutants=[{"rise": 3.0}],
     tolerance=1e-9,
-    evaluations=256,
+    evaluations=96,
 )
 def p1_exact(steps: int, min_sep: int, most: int, first: Array, ratios: Array, rise: float = 1.0) -> Sides:
     """The first b coefficients may have any order, and the next one may be larger.  If the last one rises the formula is too small."""
@@ -168,7 +168,7 @@ def p1_exact(steps: int, min_sep: int, most: int, first: Array, ratios: Array, r
     domain={**RUNS, "entries": vector(linear(-1, 1), 21), "bands": integers(1, "steps")},
     mutants=[{"share": 0.999}, {"containing": False}],
     tolerance=1e-9,
-    evaluations=256,
+    evaluations=96,
 )
 def p2(
     steps: int, min_sep: int, most: int, entries: Array, bands: int, share: float = 1.0, containing: bool = True
@@ -197,7 +197,7 @@ def p2(
     },
     mutants=[{"longer": 1}],
     tolerance=1e-9,
-    evaluations=256,
+    evaluations=96,
 )
 def p4(steps: int, min_sep: int, entries: Array, weights: Array, longer: int = 0) -> Sides:
     """Compared with brute force over strategies of b bands and any signs.  Windows of b + 1 steps allow too much."""
@@ -218,7 +218,7 @@ def p4(steps: int, min_sep: int, entries: Array, weights: Array, longer: int = 0
     domain={**RUNS, "c": vector(linear(-1, 1), 6), "size": log_scale(1e-6, 1), "error": vector(linear(-1, 1), 6)},
     mutants=[{"root": 0.4}, {"times": 0.5}],
     tolerance=1e-9,
-    evaluations=256,
+    evaluations=96,
 )
 def p5(
     steps: int, min_sep: int, most: int, c: Array, size: float, error: Array, root: float = 1.0, times: float = 1.0
@@ -250,7 +250,7 @@ def p5(
     },
     mutants=[{"factor": 1.001}],
     tolerance=1e-9,
-    evaluations=128,
+    evaluations=48,
 )
 def t1(steps: int, bands: int, c: Array, x: Array, factor: float = 1.0) -> Sides:
     """For the mean and for the largest squared error of prefix sums, one participation.  With one band the sides are equal."""
@@ -277,7 +277,7 @@ def t1(steps: int, bands: int, c: Array, x: Array, factor: float = 1.0) -> Sides
     },
     mutants=[{"factor": 1.001}],
     tolerance=1e-9,
-    evaluations=128,
+    evaluations=48,
 )
 def theorem_2(steps: int, min_sep: int, entries: Array, dual: Array, factor: float = 1.0) -> Sides:
     """For prefix sums; γ² is what brute force over gradients attains.  For a single step the sides are equal."""
@@ -318,7 +318,7 @@ def _objective(problem: LinearRegression, steps: int, batch_size: int, last: int
     independent="the left side runs the second moments of L1 forwards in time, the right side its adjoint backwards",
     domain={**LEARNERS, "entries": vector(linear(-1, 1), 21)},
     tolerance=1e-9,
-    evaluations=64,
+    evaluations=32,
     mutants=[{"kurtosis": 3.001}],
 )
 def l2(
@@ -344,7 +344,7 @@ def l2(
     evidence="proved",
     domain=LEARNERS,
     tolerance=1e-11,
-    evaluations=128,
+    evaluations=48,
     mutants=[{"shift": 1e-3}],
 )
 def l2_sign(problem: LinearRegression, steps: int, batch_size: int, last: int, shift: float = 0.0) -> Sides:
@@ -367,7 +367,7 @@ def l2_sign(problem: LinearRegression, steps: int, batch_size: int, last: int, s
     },
     mutants=[{"crossed": False}],
     tolerance=1e-9,
-    evaluations=128,
+    evaluations=48,
 )
 def s5(steps: int, min_sep: int, nu: float, scales: Array, crossed: bool = True) -> Sides:
     """Compared with brute force, for ν-DP-FTRL with scales.  Without the terms i ≠ j it is too small."""
@@ -394,7 +394,7 @@ def s5(steps: int, min_sep: int, nu: float, scales: Array, crossed: bool = True)
     },
     mutants=[{"factor": 0.999}, {"schur": False}],
     tolerance=1e-9,
-    evaluations=128,
+    evaluations=48,
 )
 def s6(
     problem: LinearRegression,
@@ -428,7 +428,7 @@ def s6(
     domain={"noise": noises(), "steps": integers(1, 40)},
     mutants=[{"whole": True}],
     tolerance=1e-9,
-    evaluations=64,
+    evaluations=32,
 )
 def unit_columns(noise: ToeplitzNoise, steps: int, whole: bool = False) -> Sides:
     """So its sensitivity for one participation is 1, and d costs a stream one multiplication a step."""

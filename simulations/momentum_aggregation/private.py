@@ -186,10 +186,11 @@ def published_momentum(
     steps: int,
     alpha: float,
     learning_rate: ArrayLike,
-    epsilon: float,
+    epsilon: ArrayLike,
     delta: float,
+    order: Order,
+    adjacency: str,
     height: int | None = None,
-    order: Order = "reshuffled",
     clip_norm: float | None = None,
     start: ArrayLike | None = None,
     repetitions: int = 1,
@@ -197,38 +198,44 @@ def published_momentum(
     rng: Seed = None,
     progress: bool | None = False,
 ) -> Trajectories:
-    """Algorithm 1 with its published noise, (ε, δ)-private for replace-one adjacency; refused where that is not sound.
+    """Algorithm 1 with its published noise, which is (ε, δ)-private; refused where that is not sound.
 
     Parameters
     ----------
     risk, steps, alpha, learning_rate, order, clip_norm, start, repetitions, records, rng, progress
         As for ``private_momentum``.
     epsilon, delta, height
-        As for ``calibration.published_node_std``.
+        As for ``calibration.published_node_std``; ε may be an array that is broadcast with η.
+    adjacency
+        ``"replace-one"`` as published; for ``"zero-out"`` half the noise, since a gradient changes by G, not 2 G.
 
     Raises
     ------
     ValueError
         The number of examples does not divide ``steps``, α is below 1/N, δ > e^{−ε}, or the height is too small.
     """
-    lengths, _, shape = _settings(learning_rate, None)
+    lengths, budgets, shape = _settings(learning_rate, epsilon, name="epsilon")
     plan = _plan(risk, steps, alpha, order, clip_norm, start, repetitions, records, rng)
-    std = published_node_std(
-        steps=plan.steps,
-        examples=plan.examples,
-        alpha=plan.alpha,
-        lipschitz=plan.bound,
-        epsilon=epsilon,
-        delta=delta,
-        height=height,
-    )
+    factor = {"replace-one": 1.0, "zero-out": 0.5}[checks.choice("adjacency", adjacency, ("replace-one", "zero-out"))]
+    stds = [
+        published_node_std(
+            steps=plan.steps,
+            examples=plan.examples,
+            alpha=plan.alpha,
+            lipschitz=plan.bound * factor,
+            epsilon=budget,
+            delta=delta,
+            height=height,
+        )
+        for budget in budgets
+    ]
     step = momentum_step(
         risk,
         plan.orders,
         alpha=plan.alpha,
         lengths=lengths,
         noise=PrefixNoise(plan.steps, plan.alpha, plan.shape, plan.noise),
-        scales=np.full_like(lengths, std),
+        scales=np.array(stds).reshape(-1, 1, 1),
         clip_norm=plan.clip,
     )
     return plan.run(step, len(lengths), shape, "published momentum", progress)
@@ -382,11 +389,13 @@ def starting_points(loss: SmoothLoss, start: ArrayLike | None, repetitions: int)
     return np.broadcast_to(first, (repetitions, loss.dimension)).copy()
 
 
-def _settings(learning_rate: ArrayLike, rho: ArrayLike | None) -> tuple[Array, list[float], tuple[int, ...]]:
-    """η of shape (settings, 1, 1), the budget of each setting, and the shape of the settings."""
+def _settings(
+    learning_rate: ArrayLike, budget: ArrayLike | None, *, name: str = "rho"
+) -> tuple[Array, list[float], tuple[int, ...]]:
+    """η of shape (settings, 1, 1), the budget of each setting (1 for none), and the shape of the settings."""
     rates, budgets = np.broadcast_arrays(
         checks.reals("learning_rate", learning_rate, "(0, inf)"),
-        checks.reals("rho", 1.0 if rho is None else rho, "(0, inf)"),
+        checks.reals(name, 1.0 if budget is None else budget, "(0, inf)"),
     )
     return rates.reshape(-1, 1, 1).astype(float), budgets.ravel().tolist(), rates.shape
 

@@ -28,7 +28,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol, Refusal, Request
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
@@ -50,7 +49,7 @@ class MachineState:
     asked, last_round
         How many rounds the machine had been asked for, and the last one that it answered.
     noise
-        What the next noise needs: the last prefix noise, shape (1, d), or all z of the segment, shape (k, d).
+        What the next noise needs, at unit scale: ``MachineNoise.memory`` says how many vectors, shape (vectors, d).
     outbox
         Messages that the server has not acknowledged.
     own_round, own_point, own_sum
@@ -109,7 +108,6 @@ class Machine:
             raise ValueError(f"index must be below the number of machines, {protocol.machines}, got {index}")
         self._features, self._targets = protocol.loss.checked_examples(features, targets)
         self._secret = json.dumps(np.random.SeedSequence(seed).entropy)
-        self._factor: Array | None = None
         self.state = self._beginning(0, 0, 0) if state is None else self._own(state)
 
     @classmethod
@@ -171,8 +169,6 @@ class Machine:
         return state
 
     def _beginning(self, segment: int, asked: int, last_round: int) -> MachineState:
-        d = self.protocol.loss.dimension
-        kept = 1 if isinstance(self.protocol.noise, CancellingNoise) else 0
         return MachineState(
             run=self.protocol.run,
             machine=self.index,
@@ -181,7 +177,7 @@ class Machine:
             participations=0,
             asked=asked,
             last_round=last_round,
-            noise=np.zeros((kept, d)),
+            noise=self.protocol.noise.start(self.protocol.loss.dimension),
         )
 
     @property
@@ -236,27 +232,20 @@ class Machine:
         before = (t - 1) * gradient(request.previous, a, y) if t > 1 else 0.0
         return protocol.guarded(t * gradient(request.current, a, y) - before, request), state
 
-    def _fresh(self, participation: int) -> Array:
+    def _fresh(self, participation: int, draws: int) -> Array:
         key = (self.index, self.state.segment, participation)
         sequence = np.random.SeedSequence(json.loads(self.state.secret), spawn_key=key)
-        return np.random.Generator(np.random.PCG64(sequence)).standard_normal(self.protocol.loss.dimension)
+        shape = (draws, self.protocol.loss.dimension)
+        return np.random.Generator(np.random.PCG64(sequence)).standard_normal(shape)
 
     def _noise(self, state: MachineState) -> tuple[Array, MachineState]:
         """The noise of the next message and the state after it."""
         k = state.participations + 1
         protocol = self.protocol
-        noise = self.protocol.noise
         after = replace(state, participations=k)
         if protocol.std == 0.0 or protocol.algorithm == "trusted":
             return np.zeros(protocol.loss.dimension), after
-        fresh = protocol.std * self._fresh(k)
         if protocol.algorithm == "gradients":
-            return fresh, after
-        if isinstance(noise, CancellingNoise):
-            last = state.noise[0]
-            prefix = (1 - noise.share) * last + k ** (noise.growth / 2) * fresh
-            return prefix - last, replace(after, noise=prefix[np.newaxis])
-        if self._factor is None:
-            self._factor = noise.message_factor(protocol.uses)
-        history = np.vstack([state.noise, fresh])
-        return self._factor[k - 1, :k] @ history, replace(after, noise=history)
+            return protocol.std * self._fresh(k, 1)[0], after
+        noise, kept = protocol.noise.step(state.noise, self._fresh(k, protocol.noise.draws(k)), k)
+        return protocol.std * noise, replace(after, noise=kept)

@@ -25,6 +25,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from corrnoise.simulations.noise_engines import fill
+from corrnoise.simulations.training.extras import extra_module
 from corrnoise.theory.numerics import checks
 
 GeneratorName = Literal["philox", "aes"]
@@ -172,10 +173,4 @@ class Draws:
 
 
 def _bit_generator(name: GeneratorName) -> Any:
-    if name == "philox":
-        return np.random.Philox
-    try:
-        from randomgen import AESCounter
-    except ImportError as error:
-        raise ImportError("generator='aes' needs randomgen: pip install 'corrnoise[secure]'") from error
-    return AESCounter
+    return np.random.Philox if name == "philox" else extra_module("randomgen", "secure").AESCounter

@@ -93,7 +93,7 @@ class FixedOrder(Record):
         Their numbers, shape (batch_size,).
         """
         number = checks.integer("step", step, 0, largest=self.steps - 1) % self.steps_per_epoch
-        return self.permutation[number * self.batch_size : (number + 1) * self.batch_size]
+        return self.permutation[number * self.batch_size : (number + 1) * self.batch_size].copy()
 
 
 def fixed_order(examples: int, batch_size: int, epochs: int, rng: Seed = None) -> FixedOrder:

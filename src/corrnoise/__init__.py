@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from corrnoise.designs.make import design as design
     from corrnoise.designs.record import Design as Design
     from corrnoise.paper_checks import claims as claims
+    from corrnoise.simulations.audit import audit as audit
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
     from corrnoise.solvers.matrix_factorisation.banded import optimal_banded as optimal_banded
@@ -130,6 +131,7 @@ _HOMES = {
         "strongly_convex_bound",
         "strongly_convex_certificate",
     ),
+    "simulations.audit": ("audit",),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
     "designs.make": ("design",),

@@ -13,7 +13,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 from corrnoise import __version__
-from corrnoise.commands import check, design, federate, figures, report, simulate
+from corrnoise.commands import audit, check, design, federate, figures, report, simulate
 
 COMMANDS = {
     "figures": figures,
@@ -21,6 +21,7 @@ COMMANDS = {
     "design": design,
     "simulate": simulate,
     "federate": federate,
+    "audit": audit,
     "report": report,
 }
 

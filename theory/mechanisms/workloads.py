@@ -3,6 +3,7 @@
 A workload is a matrix A with a column for each step.  The noise N z of a mechanism reaches what is released, or what
 is learned, as A N z: the error of row t is (A N Nᵀ Aᵀ)_tt.  Sums of all gradients so far (``PrefixSums``) are the
 iterates of SGD with a constant learning rate; ``MomentumSGD`` has momentum, weight decay and a schedule.
+``MomentumAverage`` is the momentum itself, which is what normalised steps and methods like Adam read.
 
 A workload of a run that can be undone, from iterates back to gradients, has a banded inverse, and everything about it
 takes O(n).
@@ -210,6 +211,41 @@ class MomentumSGD(RecursiveWorkload):
     def toeplitz_coefficients(self) -> Array | None:
         rates = self._rates()
         return self.apply(np.eye(self.steps, 1)[:, 0]) if np.all(rates == rates[0]) else None
+
+
+@record
+class MomentumAverage(RecursiveWorkload):
+    """The momentum m_t = (1 − α) m_{t−1} + α g_t with m_0 = 0, A_ts = α (1 − α)^{t−s} for s <= t.
+
+    Parameters
+    ----------
+    steps
+        n >= 1.
+    alpha
+        0 < α <= 1.
+
+    Examples
+    --------
+    >>> MomentumAverage(3, alpha=0.5).matrix()
+    array([[0.5  , 0.   , 0.   ],
+           [0.25 , 0.5  , 0.   ],
+           [0.125, 0.25 , 0.5  ]])
+    """
+
+    steps: int
+    _: KW_ONLY
+    alpha: float
+
+    def __post_init__(self) -> None:
+        self._set(steps=checks.integer("steps", self.steps, 1), alpha=checks.real("alpha", self.alpha, "(0, 1]"))
+
+    def inverse_bands(self) -> Array:
+        bands = np.array([np.full(self.steps, 1 / self.alpha), np.full(self.steps, 1 - 1 / self.alpha)])
+        bands[1, -1] = 0.0
+        return bands[: self.steps]
+
+    def toeplitz_coefficients(self) -> Array:
+        return self.apply(np.eye(self.steps, 1)[:, 0])
 
 
 @record

@@ -109,7 +109,7 @@ def published_node_std(
     if steps % examples:
         raise ValueError(f"steps must be a multiple of examples={examples} for the published noise, got {steps}")
     alpha = checks.real("alpha", alpha, "(0, 1]")
-    if alpha * examples < 1:
+    if alpha < 1 / examples:
         raise ValueError(
             f"alpha must lie in [1/examples, 1] = [{1 / examples!r}, 1] for the published noise, got {alpha!r}"
         )

@@ -243,7 +243,7 @@ class FederatedRun(Record):
 
     # -- as corrected --------------------------------------------------------------------------------------------------
 
-    def server_variances(self, noise: MachineNoise, scale: float) -> Array:
+    def server_variances(self, noise: MachineNoise, scale: float, *, cap: int | None = None) -> Array:
         """E ‖Y_t‖²/d for t = 1, …, T, shape (T,): the variance of the noise in the server's estimate q̃_t.
 
         (M/m²) σ² E Var y_N with N ~ Bin(t, p), the participations of a machine until t; y_0 = 0.  For the published
@@ -252,11 +252,14 @@ class FederatedRun(Record):
         Parameters
         ----------
         noise, scale
-            The noise of each machine, without a cap on its participations.
+            The noise of each machine.
+        cap
+            The participations after which a machine refuses, and its last noise stays; None for T.
         """
         scale = checks.real("scale", scale, "[0, 1e100]")
-        variances = np.concatenate([[0.0], noise.variances(self.rounds)])
+        cap = self.rounds if cap is None else min(self.rounds, checks.integer("cap", cap, 1))
         counts = np.arange(self.rounds + 1)
+        variances = np.concatenate([[0.0], noise.variances(cap)])[np.minimum(counts, cap)]
         mean = [binom.pmf(counts[: t + 1], t, self.probability) @ variances[: t + 1] for t in counts[1:]]
         return np.array(mean) * (scale**2 * self.machines / self.participants**2)
 

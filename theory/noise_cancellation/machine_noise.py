@@ -10,6 +10,9 @@ coefficient matrix.  In particular
 * noise that is never taken back (Alternative 2) is DP-SGD, W = I;
 * square-root noise is ν-DP-FTRL with ν = 0, W the Toeplitz matrix of (1 − z)^½.
 
+A machine makes the noise message by message: ``step`` takes what it has kept and the fresh draws of a participation,
+and returns the noise of the message and what to keep.  ``memory`` says how many vectors that is.
+
 Three numbers decide how good a noise is:
 
 * the energy of a participation, the squared norm of its column of the strategy W⁻¹, which sets how much noise privacy
@@ -30,12 +33,17 @@ import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
 from scipy.signal import lfilter
 
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
+from corrnoise.theory.mechanisms.rounding import section_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 
 _ROUNDING = 1e-9  #: relative, which outweighs the rounding of every sum and solution here
+_SHORT = (FiniteNoise, DPSGD, AntiPGD)  #: noise whose coefficients vanish beyond its memory
 _CONDITION = 1e6  #: with which n eps cond(P) is below a tenth of that
 
 
@@ -47,30 +55,65 @@ class MachineNoise(Record, ABC):
         """The largest number of participations that the noise is made for; None for any number."""
         return None
 
-    @property
     @abstractmethod
-    def memory(self) -> int | None:
-        """Vectors that a machine must keep between its participations; None for one vector a participation."""
+    def memory(self, participations: int) -> int:
+        """The most vectors that a machine keeps between its participations, the first ``participations`` of them."""
+
+    def draws(self, participation: int) -> int:
+        """How many fresh draws the ``participation``-th message takes, participations counted from 1."""
+        return 1
+
+    def start(self, dimension: int) -> Array:
+        """What a machine keeps before its first participation, shape (vectors, dimension)."""
+        return np.zeros((0, dimension))
+
+    @abstractmethod
+    def step(self, kept: Array, fresh: Array, participation: int) -> tuple[Array, Array]:
+        """The noise of a message, and what the machine keeps after it.
+
+        Parameters
+        ----------
+        kept
+            What it kept, shape (vectors, d); of ``start`` before the first message.
+        fresh
+            Independent standard normal numbers, shape (``draws(participation)``, d).
+        participation
+            k >= 1, of this message.
+
+        Returns
+        -------
+        (W z)_k at unit scale, shape (d,), and a new array of kept vectors.  Arguments are not changed.
+        """
 
     @abstractmethod
     def _prefix_factor(self, participations: int) -> Array:
         """P."""
 
-    @abstractmethod
+    def _strategy(self, participations: int) -> Array:
+        """W⁻¹ = P⁻¹A."""
+        ones = np.tril(np.ones((participations, participations)))
+        strategy: Array = solve_triangular(self._prefix_factor(participations), ones, lower=True)
+        return strategy
+
     def _energies(self, participations: int) -> Array:
         """Squared column norms of the strategy."""
+        return np.square(self._strategy(participations)).sum(axis=0)
 
-    @abstractmethod
     def _largest_energies(self, participations: int) -> Array:
         """The largest energy of a participation that is followed by at most 0, 1, … others."""
+        sums = np.cumsum(np.square(self._strategy(participations)), axis=0)
+        column = np.arange(participations)
+        last = np.minimum(column + column[:, np.newaxis], participations - 1)
+        largest: Array = sums[last, column].max(axis=1)
+        return largest
 
-    @abstractmethod
     def _variances(self, participations: int) -> Array:
         """Diagonal of PPᵀ."""
+        return np.square(self._prefix_factor(participations)).sum(axis=1)
 
-    @abstractmethod
     def _column_sums(self, participations: int) -> Array:
         """Pᵀ1."""
+        return self._prefix_factor(participations).sum(axis=0)
 
     def _checked(self, participations: int) -> int:
         n = checks.integer("participations", participations, 1)
@@ -168,9 +211,17 @@ class CancellingNoise(MachineNoise):
     def __post_init__(self) -> None:
         self._set(share=checks.real("share", self.share, "[0, 1]"), growth=checks.real("growth", self.growth, "[0, 4]"))
 
-    @property
-    def memory(self) -> int | None:
+    def memory(self, participations: int) -> int:
+        self._checked(participations)
         return 1
+
+    def start(self, dimension: int) -> Array:
+        return np.zeros((1, dimension))
+
+    def step(self, kept: Array, fresh: Array, participation: int) -> tuple[Array, Array]:
+        last = kept[0]
+        prefix = (1 - self.share) * last + participation ** (self.growth / 2) * fresh[0]
+        return prefix - last, prefix[np.newaxis]
 
     def _squares(self, participations: int) -> Array:
         return np.arange(1.0, participations + 1) ** self.growth
@@ -211,7 +262,8 @@ class CorrelatedMachineNoise(MachineNoise):
 
     Notes
     -----
-    The machine keeps or makes again every z_j, unless ``noise`` is a sum of few poles.
+    The machine keeps one vector for each pole of a ``PoleNoise`` (its buffers), as many z_j as there are coefficients,
+    less one, of noise with few of them, and all z_j of any other noise.
     """
 
     noise: ToeplitzNoise
@@ -219,9 +271,26 @@ class CorrelatedMachineNoise(MachineNoise):
     def __post_init__(self) -> None:
         checked_noise(self.noise)
 
-    @property
-    def memory(self) -> int | None:
-        return None
+    def memory(self, participations: int) -> int:
+        n = self._checked(participations)
+        return self.noise.memory(n) if isinstance(self.noise, (PoleNoise, *_SHORT)) else n - 1
+
+    def start(self, dimension: int) -> Array:
+        return np.zeros((self.noise.memory(1) if isinstance(self.noise, PoleNoise) else 0, dimension))
+
+    def step(self, kept: Array, fresh: Array, participation: int) -> tuple[Array, Array]:
+        if not isinstance(self.noise, PoleNoise):
+            drawn = np.vstack([kept, fresh])
+            last = self.noise.coefficients(len(drawn))[::-1] @ drawn
+            forgotten = len(drawn) - self.memory(participation + 1)
+            return last, drawn[forgotten:]
+        value = fresh[0]
+        after = np.empty_like(kept)
+        for i, (zero, pole) in enumerate(zip(*self.noise.sections(), strict=True)):
+            state = kept[i]
+            after[i] = state + (value - pole * state)
+            value = value + (zero - pole) * state
+        return value, after
 
     def _prefix(self, participations: int) -> Array:
         return np.cumsum(self.noise.coefficients(participations))
@@ -231,7 +300,11 @@ class CorrelatedMachineNoise(MachineNoise):
 
     def rounding(self, participations: int) -> float:
         n = self._checked(participations)
-        return max(1 + _ROUNDING, (self.noise.sensitivity_upper_bound(n) / self.noise.sensitivity(n)) ** 2 + _ROUNDING)
+        if isinstance(self.noise, PoleNoise):
+            bound = section_sensitivity(self.noise, n)  # of the arithmetic of ``step``
+        else:
+            bound = self.noise.sensitivity_upper_bound(n)
+        return max(1 + _ROUNDING, (bound / self.noise.sensitivity(n)) ** 2 + _ROUNDING)
 
     def _energies(self, participations: int) -> Array:
         return self._largest_energies(participations)[::-1]
@@ -276,31 +349,16 @@ class FactorisedNoise(MachineNoise):
     def longest(self) -> int | None:
         return int(self.factor.shape[0])
 
-    @property
-    def memory(self) -> int | None:
-        return None
+    def memory(self, participations: int) -> int:
+        return self._checked(participations) - 1
+
+    def step(self, kept: Array, fresh: Array, participation: int) -> tuple[Array, Array]:
+        drawn = np.vstack([kept, fresh])
+        k = self._checked(participation) - 1
+        row = self.factor[k, : k + 1].copy()
+        if k:
+            row -= self.factor[k - 1, : k + 1]
+        return row @ drawn, drawn
 
     def _prefix_factor(self, participations: int) -> Array:
         return self.factor[:participations, :participations].copy()
-
-    def _strategy(self, participations: int) -> Array:
-        """W⁻¹ = P⁻¹A."""
-        ones = np.tril(np.ones((participations, participations)))
-        strategy: Array = solve_triangular(self._prefix_factor(participations), ones, lower=True)
-        return strategy
-
-    def _energies(self, participations: int) -> Array:
-        return np.square(self._strategy(participations)).sum(axis=0)
-
-    def _largest_energies(self, participations: int) -> Array:
-        sums = np.cumsum(np.square(self._strategy(participations)), axis=0)
-        column = np.arange(participations)
-        last = np.minimum(column + column[:, np.newaxis], participations - 1)
-        largest: Array = sums[last, column].max(axis=1)
-        return largest
-
-    def _variances(self, participations: int) -> Array:
-        return np.square(self._prefix_factor(participations)).sum(axis=1)
-
-    def _column_sums(self, participations: int) -> Array:
-        return self._prefix_factor(participations).sum(axis=0)

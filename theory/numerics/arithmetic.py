@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class Arithmetic:
     between: Callable[[Any, Any], Any]
 
 
+@cache
 def _float() -> Arithmetic:
     from scipy.special import elliprc, poch
 

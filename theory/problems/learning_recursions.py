@@ -45,3 +45,20 @@ def filtered_power(rates, coefficients, tails):  # type: ignore[no-untyped-def]
             y[j] += coefficients[s] - rates[j] * y[j]
             total += tails[s, j] * y[j] * y[j]
     return total
+
+
+@_jit
+def filtered_gradient(rates, coefficients, tails, gradient):  # type: ignore[no-untyped-def]
+    """Fill ``gradient`` with the derivatives of ``filtered_power`` in the coefficients, shape (steps,)."""
+    steps, d = tails.shape
+    gradient[:] = 0.0
+    y = np.empty(steps)
+    for j in range(d):
+        last = 0.0
+        for s in range(steps):
+            last += coefficients[s] - rates[j] * last
+            y[s] = last
+        carried = 0.0
+        for s in range(steps - 1, -1, -1):
+            carried += 2 * tails[s, j] * y[s] - rates[j] * carried
+            gradient[s] += carried

@@ -102,14 +102,15 @@ def checked(claims: Sequence[Claim], arguments: Namespace) -> list[Outcome]:
         progress_line() as show,
         running.outcomes(claims, thorough=arguments.thorough, jobs=arguments.jobs) as results,
     ):
-        show(_bar(0, len(claims)))
+        show(bar(0, len(claims)))
         for index, outcome in results:
             found[index] = outcome
-            show(f"{_bar(len(found), len(claims))} {outcome.claim.name}")
+            show(f"{bar(len(found), len(claims))} {outcome.claim.name}")
     return foundations.applied(found[index] for index in range(len(claims)))[: len(wanted)]
 
 
-def _bar(done: int, total: int) -> str:
+def bar(done: int, total: int) -> str:
+    """A bar that shows how much is done."""
     filled = 20 * done // total
     return f"{'█' * filled}{'░' * (20 - filled)} {done}/{total}"
 

@@ -34,7 +34,15 @@ NAMES = (
     "seed",
     "cluster",
 )
-NOISES = ("published", "constant", "nothing-taken-back", "best-share", "square-root")
+NOISES = (
+    "published",
+    "constant",
+    "nothing-taken-back",
+    "best-share",
+    "two-buffers",
+    "binary-tree",
+    "square-root",
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -163,6 +171,7 @@ def _summary(data: Images, protocol: Protocol, result: FederatedResult) -> dict[
         "machines": protocol.machines,
         "noise": repr(protocol.noise),
         "noise_std": protocol.std,
+        "vectors_kept": protocol.noise.memory(protocol.uses),
         "participations": f"{took_part.min()} to {took_part.max()}",
         "refusals": result.refusals,
     }

@@ -83,10 +83,12 @@ def test_every_kind_of_noise_runs():
 
 
 def test_the_published_noise_and_its_refusals(loops):
-    published = RUN | {"epsilon": 1.0, "delta": 1e-5}
+    published = RUN | {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace-one"}
     published_momentum(risk(), **published)
     std = published_node_std(steps=4 * N, examples=N, alpha=1 / N, lipschitz=0.25, epsilon=1.0, delta=1e-5)
     assert loops[0]["scales"].item() == std
+    published_momentum(risk(), **published | {"adjacency": "zero-out"})
+    assert loops[1]["scales"].item() == std / 2
     for change, message in (
         ({"steps": 4 * N + 1}, "steps must be a multiple of examples=16"),
         ({"alpha": 0.9 / N}, r"alpha must lie in \[1/examples, 1\]"),
@@ -190,8 +192,15 @@ def test_the_multiplier_of_sampled_batches():
     alone = poisson_noise_multiplier(epsilon=1.0, delta=1e-5, sampling_rate=1.0, steps=4)
     exact = math.sqrt(4 / (2 * gaussian_rho(1.0, 1e-5)))
     assert exact <= alone < 1.1 * exact  # Rényi divergences of Gaussians, not their exact curve
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
     sampled = poisson_noise_multiplier(epsilon=1.0, delta=1e-5, sampling_rate=0.05, steps=4)
     assert sampled < alone / 2
+    for multiplier, enough in ((sampled, True), (0.99 * sampled, False)):
+        accountant = RdpAccountant(range(2, 200))
+        accountant.compose(SelfComposedDpEvent(PoissonSampledDpEvent(0.05, GaussianDpEvent(multiplier)), 4))
+        assert (accountant.get_epsilon(1e-5) <= 1.0) == enough
 
 
 def test_amplification_needs_its_extra(monkeypatch):

@@ -12,9 +12,13 @@ from corrnoise.simulations.noise_cancellation.hosts import MachineHost
 from corrnoise.simulations.noise_cancellation.machine import Machine
 from corrnoise.simulations.noise_cancellation.protocol import Message, Refusal, Request
 from corrnoise.simulations.noise_cancellation.storage import read_state, write_states
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise, FactorisedNoise
 from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp
+from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
 from tests.simulations.noise_cancellation.federations import LOSS, examples, protocol
 
 NOISES = (
@@ -23,6 +27,10 @@ NOISES = (
     CancellingNoise(share=0.3),
     CancellingNoise(share=0),
     CorrelatedMachineNoise(NuFTRL(0)),
+    CorrelatedMachineNoise(PoleNoise([0.01, 0.2], [0.1, 0.5])),
+    CorrelatedMachineNoise(FiniteNoise([1.0, -0.5, -0.2])),
+    TreeNoise(12),
+    TreeNoise(12, decoder="binary"),
     FactorisedNoise(np.diag(np.arange(1.0, 13.0))),
 )
 
@@ -35,6 +43,13 @@ def request(t, asked, acknowledged=0, run="test", x=0.1):
 def machine(chosen, **options):
     a, y = examples(chosen.machines, 12)[0]
     return Machine(chosen, 0, a, y, **{"seed": 7, **options})
+
+
+def messages_of(noise, n):
+    """The noise of n messages, a column for each draw; the theory's factor where each message has one draw."""
+    if isinstance(noise, TreeNoise):
+        return BinaryTree(n, decoder=noise.decoder).noising_matrix()
+    return noise.message_factor(n)
 
 
 def sent(one, rounds, first=1):
@@ -53,11 +68,12 @@ def test_messages_carry_the_noise_of_the_theory(noise):
     private = protocol(noise=noise)
     plain = protocol(noise=noise, rho=None)
     one = machine(private)
-    z = np.array([one._fresh(k) for k in range(1, 7)])
+    draws = [noise.draws(k) for k in range(1, 7)]
+    z = np.vstack([one._fresh(k, count) for k, count in enumerate(draws, 1)])
     noisy = np.array([m.correction for m in sent(one, rounds)])
     exact = np.array([m.correction for m in sent(machine(plain), rounds)])
-    np.testing.assert_allclose(noisy - exact, private.std * noise.message_factor(6) @ z, atol=1e-12 * private.std)
-    assert not np.allclose(noisy - exact, private.std * z) or noise == CancellingNoise(share=0)
+    np.testing.assert_allclose(noisy - exact, private.std * messages_of(noise, 6) @ z, atol=1e-12 * private.std)
+    assert not np.allclose(noisy - exact, private.std * z[:6]) or noise == CancellingNoise(share=0)
 
 
 def test_nothing_but_the_message_leaves_a_machine():
@@ -130,8 +146,8 @@ def test_a_lost_or_outdated_state_begins_a_new_segment(kept):
     assert again.remaining == 4
     messages = sent(again, [5, 6], first=asked + 1)
     assert messages[0].number == asked + 1
-    fresh = np.array([again._fresh(k) for k in (1, 2)])
-    old = np.array([machine(chosen)._fresh(k) for k in (1, 2, 3, 4)])
+    fresh = np.array([again._fresh(k, 1)[0] for k in (1, 2)])
+    old = np.array([machine(chosen)._fresh(k, 1)[0] for k in (1, 2, 3, 4)])
     assert np.abs(fresh[:, np.newaxis] - old).min() > 1e-6
     first, second = (chosen.noise.covariance(n) for n in (3, 2))
     both = chosen.std**2 * np.block([[first, np.zeros((3, 2))], [np.zeros((2, 3)), second]])

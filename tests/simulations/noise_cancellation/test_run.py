@@ -82,7 +82,7 @@ def test_lemma_41_also_when_messages_are_lost_and_arrive_late(noise, dropped):
         for index, machine in host.machines.items():
             k = int(server.received[index])
             if k:
-                z = np.array([machine._fresh(j) for j in range(1, k + 1)])
+                z = np.array([machine._fresh(j, 1)[0] for j in range(1, k + 1)])
                 noise_now += chosen.std * noise.prefix_factor(k)[-1] @ z / chosen.participants
         np.testing.assert_allclose(server.estimate, plain_server.estimate + noise_now, atol=1e-9)
         assert dropped or np.array_equal(server.received, server.asked)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
 from tests.strategies import workloads
 
 
@@ -67,6 +67,16 @@ def test_errors_of_independent_noise(arguments, rmse):
     assert np.sqrt((matrix**2).sum() / 64) == pytest.approx(rmse, abs=6e-9)
 
 
+@given(workloads(kinds=("average",)), st.integers(0, 2**32 - 1))
+def test_the_average_is_the_recursion(work, seed):
+    gradients = np.random.default_rng(seed).normal(size=work.steps)
+    for mutant in (0.0, 1e-6):
+        m = 0.0
+        exact = [m := (1 - work.alpha * (1 + mutant)) * m + work.alpha * (1 + mutant) * g for g in gradients]
+        wrong = np.abs(work.apply(gradients) - exact).max() > 1e-12 * np.abs(gradients).max()
+        assert wrong == (mutant > 0)
+
+
 def test_prefix_sums_are_momentum_without_momentum():
     np.testing.assert_array_equal(PrefixSums(9).matrix(), MomentumSGD(9, momentum=0.0).matrix())
     assert PrefixSums(1).matrix().tolist() == MomentumSGD(1, momentum=0.5).matrix().tolist() == [[1.0]]
@@ -80,6 +90,8 @@ def test_refusals():
         MomentumSGD(3, momentum=0.9, learning_rates=[1.0, 1.0])
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
         MomentumSGD(3, momentum=1.0)
+    with pytest.raises(ValueError, match=r"alpha must lie in \(0, 1\]"):
+        MomentumAverage(3, alpha=0.0)
     with pytest.raises(ValueError, match=r"weight_decay must lie in \[0, 0.5\]"):
         MomentumSGD(2, momentum=0.0, weight_decay=0.6, learning_rates=[1.0, 2.0])
     with pytest.raises(ValueError, match=r"matrix must have shape \(rows, steps\)"):

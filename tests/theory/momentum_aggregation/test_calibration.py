@@ -45,6 +45,12 @@ def test_the_published_noise_is_private_and_more_than_enough():
     assert gaussian_epsilon((1.4 * 0.05) ** 2 * weights / (2 * std**2), 1e-5) < 1
 
 
+@pytest.mark.parametrize("examples", [49, 98, 103, 569, 1797])
+def test_the_smallest_admissible_alpha_is_admitted_though_it_is_rounded(examples):
+    change = {"steps": 2 * examples, "examples": examples, "alpha": 1 / examples}
+    assert published_node_std(**RUN | change, epsilon=1.0, delta=1e-5) > 0
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

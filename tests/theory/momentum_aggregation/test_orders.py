@@ -57,6 +57,18 @@ def test_the_fixed_order_would_not_cover_reshuffling():
     assert brute_force(mechanism, 4, fixed=False) > 1.05 * order_sensitivity(mechanism, 4, "fixed")
 
 
+@pytest.mark.parametrize(("alpha", "epochs"), [(1 / 16, 4), (0.2, 5), (1 / 16, 12)])
+def test_the_bound_is_nearly_attained_by_pairs_of_close_occurrences(alpha, epochs):
+    """The last step of an epoch and the first one of the next, in turns; all at once as close is impossible."""
+    steps = 16 * epochs
+    mechanism = ToeplitzMechanism(NuFTRL(alpha), steps)
+    strategy = mechanism.strategy()
+    places = [16 * e + (15 if e % 2 == 0 else 0) for e in range(epochs)]
+    attained = float(np.linalg.norm(strategy[:, places].sum(axis=1)))
+    bound = order_sensitivity(mechanism, 16, "reshuffled")
+    assert attained <= bound < 1.06 * attained
+
+
 def test_one_epoch_has_no_order():
     mechanism = ToeplitzMechanism(NuFTRL(0.1), 7)
     found = [order_sensitivity(mechanism, 7, order) for order in ("fixed", "reshuffled")]

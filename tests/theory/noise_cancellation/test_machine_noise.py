@@ -5,12 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
     CorrelatedMachineNoise,
     FactorisedNoise,
 )
+from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
 from tests.strategies import machine_noises
 
 
@@ -48,8 +52,51 @@ def test_the_published_noises_are_noises_of_this_project():
     for mine, theirs in ((CancellingNoise(), AntiPGD(0)), (CancellingNoise(share=0), DPSGD())):
         np.testing.assert_allclose(mine.prefix_factor(6), CorrelatedMachineNoise(theirs).prefix_factor(6))
     np.testing.assert_allclose(CancellingNoise(growth=1).variances(5), [1, 2, 3, 4, 5])
-    assert CancellingNoise().memory == 1
-    assert CorrelatedMachineNoise(NuFTRL(0)).memory is None
+
+
+@given(machine_noises(), st.integers(1, 12))
+def test_messages_made_one_by_one_have_the_covariance_of_the_theory(noise, n):
+    """Every draw a column of the identity, so that the messages are the matrix of the noise; memory as it is stated."""
+    draws = [noise.draws(k) for k in range(1, n + 1)]
+    units = np.split(np.eye(sum(draws)), np.cumsum(draws)[:-1])
+    kept = noise.start(sum(draws))
+    messages = []
+    for k, fresh in enumerate(units, 1):
+        before = kept.copy()
+        message, after = noise.step(kept, fresh, k)
+        assert np.array_equal(kept, before)
+        kept = after
+        assert k == n or kept.any(axis=1).sum() <= noise.memory(k + 1)
+        messages.append(message)
+    prefix = np.cumsum(messages, axis=0)
+    np.testing.assert_allclose(prefix @ prefix.T, noise.covariance(n), atol=1e-12 * noise.variances(n).max())
+
+
+def test_memory_of_a_machine():
+    for noise, vectors in (
+        (CancellingNoise(), 1),
+        (CorrelatedMachineNoise(PoleNoise([0.01, 0.2], [0.1, 0.5])), 2),
+        (CorrelatedMachineNoise(FiniteNoise([1.0, -0.5, -0.2])), 2),
+        (TreeNoise(1000), 10),
+        (CorrelatedMachineNoise(NuFTRL(0)), 999),
+        (CorrelatedMachineNoise(DPSGD()), 0),
+        (CorrelatedMachineNoise(AntiPGD(0)), 1),
+        (FactorisedNoise(np.eye(1000)), 999),
+    ):
+        assert noise.memory(1000) == vectors
+
+
+@pytest.mark.parametrize("decoder", ["binary", "online"])
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 100])
+def test_tree_noise_has_the_known_variances_and_no_more_energy_than_its_nodes(n, decoder):
+    """A node of height h has the variance 1, or 2^h/(2^{h+1} − 1) estimated from below; a path has a node a height."""
+    noise = TreeNoise(n, decoder=decoder)
+    heights = [[h for h in range(k.bit_length()) if k >> h & 1] for k in range(1, n + 1)]
+    node = (lambda h: 1.0) if decoder == "binary" else (lambda h: 2**h / (2 ** (h + 1) - 1))
+    np.testing.assert_allclose(noise.variances(n), [sum(map(node, digits)) for digits in heights], rtol=1e-9)
+    nodes = np.linalg.norm(BinaryTree(n).strategy(), axis=0) ** 2
+    assert (noise.energies(n) <= nodes * (1 + 1e-9)).all()
+    assert TreeNoise(n).mean_variance(n) <= TreeNoise(n, decoder="binary").mean_variance(n) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_zcdp_is_the_divergence_of_the_messages_rounded_up(noise, scale, rounds,
     shifts = family.shifts(rounds, losses=losses)
     exact = divergence_of_messages(noise, scale, shifts)
     spent = machine_zcdp(noise, scale, rounds, family, losses=losses)
-    assert exact * (1 - 1e-10) <= spent <= exact * (1 + 1e-7)
+    assert exact * (1 - 1e-10) <= spent <= exact * (1 + 1e-6)  # buffers cover rounding to float32
     assert covariance_zcdp(scale**2 * noise.covariance(len(rounds)), shifts) == pytest.approx(exact, rel=1e-9)
     assert not spent <= exact * (1 - 1e-6)
 

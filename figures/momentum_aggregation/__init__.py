@@ -1,0 +1,1 @@
+"""Figures of momentum aggregation (Tran and Cutkosky, 2022)."""

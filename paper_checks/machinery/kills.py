@@ -1,0 +1,181 @@
+"""Kills: how the structural mutants of a claim fare in its check, and the record of that.
+
+The record is a file in JSON.  A claim whose source has changed since it was recorded counts as not yet tried.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import random
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from corrnoise.paper_checks.machinery.ledger import FALSE, INEQUALITY, Claim
+from corrnoise.paper_checks.machinery.search import sample_points, worst_case
+from corrnoise.paper_checks.machinery.structural import Mutant, caches, functions_of, in_place, mutants_of
+
+#: What may become of a mutant.
+FATES = {
+    "killed": "the check finds it to be false",
+    "survived": "it says more than the claim, or something else, and the check finds nothing against it",
+    "weaker": "no margin is smaller than that of the claim",
+    "equal": "no margin differs from that of the claim",
+    "undefined": "it has no value at most points of the domain",
+}
+MOST = 12  #: mutants of one claim, a seeded sample in which all kinds have equal parts
+_POINTS = 16  #: points at which a mutant is compared with its claim
+_SAME = 1e-12
+
+
+@dataclass(frozen=True)
+class Kills:
+    """How the structural mutants of one claim fared.
+
+    ``source`` identifies the text of the claim's function.  ``survivors`` are the mutants that survived, each with its
+    smallest margin; ``of`` is the number of all mutants, of which ``fates`` counts those that were tried.
+    """
+
+    source: str
+    of: int
+    fates: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    survivors: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def killed(self) -> int:
+        return self.fates.get("killed", 0)
+
+    @property
+    def telling(self) -> int:
+        """The number of mutants that say more than the claim, or something else."""
+        return self.killed + self.fates.get("survived", 0)
+
+
+def source_of(claim: Claim) -> str:
+    """What identifies the text of a claim's function, whatever stands around it."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(claim.function)))
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+
+
+def _sample(mutants: Sequence[Mutant], most: int) -> list[Mutant]:
+    """At most ``most`` mutants, taken in turn from those of each kind in a seeded order."""
+    rng = random.Random(0)
+    kinds: dict[str, list[Mutant]] = {}
+    for mutant in mutants:
+        kinds.setdefault(mutant.kind, []).append(mutant)
+    for found in kinds.values():
+        rng.shuffle(found)
+    chosen: list[Mutant] = []
+    while len(chosen) < most and any(kinds.values()):
+        chosen += [found.pop() for found in kinds.values() if found]
+    return chosen[:most]
+
+
+def _margin(claim: Claim, point: Any) -> float:
+    """The margin at a point; nan where a mutant has no value."""
+    try:
+        return claim.margin_at(point)
+    except Exception:  # a mutant may do anything
+        return np.nan
+
+
+def fate(
+    claim: Claim, mutant: Mutant, points: Sequence[Any], margins: Sequence[float], kept: Sequence[Any] = ()
+) -> tuple[str, float]:
+    """What becomes of a mutant, and its smallest margin.
+
+    Parameters
+    ----------
+    points, margins
+        Points of the domain's cube, a typical one first, and the margins of the claim there.
+    kept
+        The caches to empty.
+    """
+    with in_place(mutant, kept):
+        found = []
+        for point in points:
+            found.append(_margin(claim, point))
+            if found[-1] < -claim.tolerance:
+                return "killed", found[-1]
+        least = float(np.fmin.reduce(found))
+        if np.isnan(found).sum() > np.isnan(margins).sum() + len(points) / 2:
+            return "undefined", least
+        change = np.asarray(found) - np.asarray(margins)
+        if np.nanmax(np.abs(change), initial=0.0) <= _SAME:
+            return "equal", least
+        if claim.relation == INEQUALITY and np.nanmin(change, initial=0.0) >= -_SAME:
+            return "weaker", least
+        worst = worst_case(
+            lambda point: _margin(claim, point),
+            claim.domain.size,
+            evaluations=claim.evaluations,
+            enough=-claim.tolerance,
+            points=claim.domain.all_points(max(claim.evaluations, _POINTS)),
+        )
+        return ("killed" if worst.margin < -claim.tolerance else "survived"), worst.margin
+
+
+def kills(claim: Claim, most: int = MOST) -> Kills:
+    """Try the structural mutants of a claim; of a claim that is false there are none."""
+    source = source_of(claim)
+    if claim.recorded == FALSE:
+        return Kills(source, 0)
+    points = sample_points(claim.domain.size, _POINTS)
+    margins = [_margin(claim, point) for point in points]
+    start = next((k for k, value in enumerate(margins) if not np.isnan(value)), 0)
+    points = [points[start], *points[:start], *points[start + 1 :]]
+    margins = [margins[start], *margins[:start], *margins[start + 1 :]]
+    functions = functions_of(claim, claim.domain.arguments(points[0]))
+    found = [mutant for function in functions for mutant in mutants_of(function)]
+    kept = caches()
+    fates: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    survivors = []
+    for mutant in _sample(found, most):
+        end, least = fate(claim, mutant, points, margins, kept)
+        fates[end] += 1
+        kinds[mutant.kind] += end == "killed"
+        if end == "survived":
+            survivors.append((str(mutant), float(f"{least:.3g}")))
+    return Kills(source, len(found), dict(fates), dict(kinds), tuple(survivors))
+
+
+# -- the record --------------------------------------------------------------------------------------------------------
+
+
+def written(record: Mapping[str, Kills]) -> str:
+    """A record as JSON, one claim a line, in the order of their identifiers."""
+    lines = (f"{json.dumps(name)}: {json.dumps(asdict(record[name]), ensure_ascii=False)}" for name in sorted(record))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def read(text: str) -> dict[str, Kills]:
+    """A record from JSON."""
+    found = {}
+    for name, fields in json.loads(text).items():
+        survivors = tuple((mutant, margin) for mutant, margin in fields.pop("survivors"))
+        found[name] = Kills(survivors=survivors, **fields)
+    return found
+
+
+@cache
+def published() -> Mapping[str, Kills]:
+    """The record of this version of the project."""
+    path = files("corrnoise.paper_checks") / "mutants.json"
+    return read(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def published_for(claim: Claim) -> Kills | None:
+    """The record of a claim; None if there is none, or if the source of the claim has changed since."""
+    found = published().get(claim.identifier)
+    return found if found is not None and found.source == source_of(claim) else None

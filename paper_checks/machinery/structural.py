@@ -1,0 +1,388 @@
+"""Structural mutants: a claim with its formulas changed by machine, which the check must reject where they are false.
+
+The mutants change the syntax tree of the claim's function, and of the paper's formulas that it calls: a term or factor
+is dropped, a sum becomes a maximum, a quantity becomes a constant (its value at the middle of the domain), a quantity or
+number is scaled, two arguments change places, an exponent or a logarithm changes.  ``kills`` says how each of them
+fares.
+
+A mutant of a true inequality may be true as well.  So the fates are told apart, by the margins at points of the domain:
+a mutant is *weaker* if no margin is smaller than that of the claim, and *equal* if none differs.  The others say more
+than the claim, or something else, and are either killed or survive.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import gc
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+
+from corrnoise.paper_checks.machinery.ledger import Claim
+
+#: The rooms of ``theory`` that hold formulas of papers.
+ROOMS = ("correlated_noise", "shuffled_gradients", "momentum_aggregation", "noise_cancellation")
+_FROZEN = "__frozen__"  #: the name under which changed code finds the function that freezes a quantity
+_LIBRARIES = {"np", "math", "m", "linalg", "special"}
+_TO_MAXIMUM = {"sum": "max", "fsum": "max", "max": "min", "min": "max", "maximum": "minimum", "minimum": "maximum"}
+_SYMMETRIC = {"max", "min", "maximum", "minimum", "hypot", "agm"}
+_LONGEST = 60  #: characters of an expression in a description
+_BUILTINS = {"float", "int", "abs", "len", "range", "bool", "str", "tuple", "list", "zip", "enumerate", "isinstance"}
+
+
+class Change(NamedTuple):
+    """One change of a syntax tree: the kind, the number of the node in the order of ``ast.walk``, and its successor."""
+
+    kind: str
+    node: int
+    after: ast.expr
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A changed function: its name, the kind of the change, and what became of what."""
+
+    function: FunctionType
+    kind: str
+    before: str
+    after: str
+    code: CodeType
+
+    def __str__(self) -> str:
+        return f"{self.function.__name__}: {self.before} → {self.after}"
+
+
+# -- changes of expressions --------------------------------------------------------------------------------------------
+
+
+def _number(value: float) -> ast.expr:
+    return ast.Constant(value) if value >= 0 else ast.UnaryOp(ast.USub(), ast.Constant(-value))
+
+
+def _times(factor: float, node: ast.expr) -> ast.expr:
+    return ast.BinOp(_number(factor), ast.Mult(), node)
+
+
+def _power(node: ast.expr, exponent: float) -> ast.expr:
+    return ast.BinOp(node, ast.Pow(), _number(exponent))
+
+
+def _name(node: ast.expr) -> str:
+    """The last name of what is called."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _of_library(call: ast.Call) -> bool:
+    """Whether a function of a library is called, or one of the language, or a class."""
+    first = call.func
+    while isinstance(first, ast.Attribute):
+        first = first.value
+    name = _name(call.func)
+    known = isinstance(first, ast.Name) and first.id in _LIBRARIES | _BUILTINS
+    return known or name in _TO_MAXIMUM or name[:1].isupper() or name in ("number", "astype", "any", "all", "items")
+
+
+def _sums(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
+    minus = isinstance(node.op, ast.Sub)
+    yield "drop a term", node.left
+    yield "drop a term", ast.UnaryOp(ast.USub(), node.right) if minus else node.right
+    yield "change a sign", ast.BinOp(node.left, ast.Add() if minus else ast.Sub(), node.right)
+
+
+def _products(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
+    quotient = isinstance(node.op, ast.Div)
+    if not isinstance(node.right, ast.Constant):
+        yield "drop a factor", node.left
+    if not isinstance(node.left, ast.Constant):
+        yield "drop a factor", ast.BinOp(ast.Constant(1.0), ast.Div(), node.right) if quotient else node.right
+
+
+def _powers(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node.right, ast.Constant) and isinstance(node.right.value, int | float):
+        exponent = node.right.value
+        for other in (exponent - 1, exponent + 1) if abs(exponent) > 1 else (exponent / 2, exponent * 1.5):
+            yield "change an exponent", _power(node.left, other)
+    else:
+        for factor in (0.95, 1.05):
+            yield "change an exponent", ast.BinOp(node.left, ast.Pow(), _times(factor, node.right))
+
+
+def _inner_products(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
+    product = ast.BinOp(node.left, ast.Mult(), node.right)
+    yield "sum to maximum", ast.Call(ast.Attribute(product, "max", ast.Load()), [], [])
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[ast.BinOp], Iterator[tuple[str, ast.expr]]]] = {
+    ast.Add: _sums,
+    ast.Sub: _sums,
+    ast.Mult: _products,
+    ast.Div: _products,
+    ast.Pow: _powers,
+    ast.MatMult: _inner_products,
+}
+
+
+def _calls(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    name = _name(node.func)
+
+    def with_arguments(arguments: list[ast.expr], function: ast.expr = node.func) -> ast.expr:
+        return ast.Call(function, arguments, node.keywords)
+
+    if name in _TO_MAXIMUM:
+        other = _TO_MAXIMUM[name]
+        function = (
+            ast.Attribute(node.func.value, "max" if name == "fsum" else other, ast.Load())
+            if isinstance(node.func, ast.Attribute) and name != "fsum"
+            else ast.Name(other, ast.Load())
+        )
+        yield (
+            ("sum to maximum" if "sum" in name else "exchange maximum and minimum"),
+            with_arguments(node.args, function),
+        )
+        if name in ("max", "min", "maximum", "minimum") and len(node.args) > 1:
+            for argument in node.args:
+                yield "drop a term", argument
+    if name == "sqrt" and node.args:
+        yield "change an exponent", _power(node.args[0], 0.45)
+        yield "change an exponent", _power(node.args[0], 0.55)
+    if name in ("log", "log2") and len(node.args) == 1:
+        yield "drop a logarithm", ast.Constant(1.0)
+        yield "change an exponent", _power(node, 2.0)
+    if name == "exp" and len(node.args) == 1:
+        for factor in (0.95, 1.05):
+            yield "change an exponent", with_arguments([_times(factor, node.args[0])])
+    if not _of_library(node):
+        for factor in (0.9, 1.1):
+            yield "scale a quantity", _times(factor, node)
+        yield "quantity to constant", _frozen(node)
+    swappable = len(node.args) > 1 and not any(isinstance(argument, ast.Starred) for argument in node.args)
+    if swappable and name not in _SYMMETRIC and not _of_library(node):
+        yield "exchange arguments", with_arguments([node.args[1], node.args[0], *node.args[2:]])
+
+
+def _frozen(node: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name(_FROZEN, ast.Load()), [node], [])
+
+
+class _Freezer:
+    """Returns its first argument ever, if that is a number; other arguments are returned as they are."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+    def __call__(self, value: Any) -> Any:
+        scalar = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if self.value is None and scalar:
+            self.value = value
+        return self.value if scalar else value
+
+
+def _expressions(node: ast.expr, scalars: set[str]) -> Iterator[tuple[str, ast.expr]]:
+    """The changes of one expression; ``scalars`` are the names of arguments."""
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        yield from _OPERATORS[type(node.op)](node)
+    elif isinstance(node, ast.Call):
+        yield from _calls(node)
+    elif isinstance(node, ast.Attribute):
+        if isinstance(node.value, ast.Name) and node.value.id in scalars:
+            yield "quantity to constant", _frozen(node)
+            yield from (("scale a quantity", _times(factor, node)) for factor in (0.9, 1.1))
+    elif isinstance(node, ast.Name) and node.id in scalars:
+        yield "quantity to constant", _frozen(node)
+    elif isinstance(node, ast.Constant) and _tells(node.value):
+        yield from (("change a number", _number(node.value * factor)) for factor in (2 / 3, 1.5))
+
+
+def _tells(value: object) -> TypeGuard[float]:
+    """Whether a constant is a number other than 0 and 1."""
+    return isinstance(value, float | int) and not isinstance(value, bool) and value not in (0, 1)
+
+
+class _Places(ast.NodeVisitor):
+    """The expressions of a function that state a formula: not subscripts, conditions, texts, types or errors."""
+
+    def __init__(self) -> None:
+        self.found: list[ast.expr] = []
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if isinstance(getattr(node, "ctx", None), ast.Store):
+            return  # what is assigned to
+        if isinstance(node, ast.expr):
+            self.found.append(node)
+        super().generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """The function that is called is no expression of its own, but the object before the dot is."""
+        self.found.append(node)
+        if isinstance(node.func, ast.Attribute):
+            self.visit(node.func.value)
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            self.visit(argument)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        for statement in node.body:
+            self.visit(statement)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self.visit(node.value)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self.visit(node.body)
+        self.visit(node.orelse)
+
+    def visit_If(self, node: ast.If) -> None:
+        for statement in (*node.body, *node.orelse):
+            self.visit(statement)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def ignore(self, node: ast.AST) -> None:
+        """These hold no formula."""
+
+    visit_JoinedStr = visit_Raise = visit_Assert = visit_Import = visit_ImportFrom = visit_Compare = ignore  # noqa: N815
+
+
+def changes(function: ast.FunctionDef) -> Iterator[Change]:
+    """Every change of a function, in a fixed order."""
+    scalars = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
+    numbers = {id(node): number for number, node in enumerate(ast.walk(function))}
+    places = _Places()
+    places.visit(function)
+    for node in places.found:
+        for kind, after in _expressions(node, scalars):
+            yield Change(kind, numbers[id(node)], after)
+
+
+# -- code --------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _functions(path: str) -> Mapping[tuple[str, int], ast.FunctionDef]:
+    """The functions of a file by name and first line, decorators included."""
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return {(node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])): node for node in found}
+
+
+def _bare(function: ast.FunctionDef) -> ast.FunctionDef:
+    """The function without what is no part of its code: decorators, types and defaults."""
+    bare = copy.deepcopy(function)
+    bare.decorator_list = []
+    bare.returns = None
+    arguments = bare.args
+    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        argument.annotation = None
+    for starred in (arguments.vararg, arguments.kwarg):
+        if starred is not None:
+            starred.annotation = None
+    arguments.defaults = []
+    arguments.kw_defaults = [None] * len(arguments.kwonlyargs)
+    return bare
+
+
+def _changed(function: ast.FunctionDef, change: Change) -> tuple[str, ast.FunctionDef]:
+    """The expression before a change, and the function after it."""
+    changed = copy.deepcopy(function)
+    wanted = list(ast.walk(changed))[change.node]
+
+    class Exchange(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> Any:
+            return copy.deepcopy(change.after) if node is wanted else super().generic_visit(node)
+
+    before = ast.unparse(wanted)
+    return before, ast.fix_missing_locations(Exchange().visit(changed))
+
+
+def _compiled(function: ast.FunctionDef, path: str) -> CodeType:
+    code = compile(ast.Module([function], []), path, "exec")
+    return next(constant for constant in code.co_consts if isinstance(constant, CodeType))
+
+
+def _short(text: str) -> str:
+    text = text.replace(f"{_FROZEN}(", "constant(")
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def mutants_of(function: FunctionType) -> Iterator[Mutant]:
+    """Every structural mutant of one function; none if its code cannot be exchanged."""
+    tree = _functions(function.__code__.co_filename).get((function.__code__.co_name, function.__code__.co_firstlineno))
+    if tree is None:
+        return
+    bare = _bare(tree)
+    for change in changes(bare):
+        before, changed = _changed(bare, change)
+        code = _compiled(changed, function.__code__.co_filename)
+        if code.co_freevars == function.__code__.co_freevars:
+            yield Mutant(function, change.kind, _short(before), _short(ast.unparse(change.after)), code)
+
+
+# -- the functions of a claim ------------------------------------------------------------------------------------------
+
+
+def _states_formulas(code: CodeType, claim: Claim) -> bool:
+    """Whether code belongs to the module of the claim, or to a formula of a paper or a bound in ``theory``."""
+    if not code.co_name.isidentifier():
+        return False
+    path = Path(code.co_filename)
+    if path == Path(inspect.getfile(claim.function)):
+        return True
+    return "theory" in path.parts and (path.parent.name in ROOMS or "bound" in code.co_name)
+
+
+def caches() -> list[Any]:
+    """All functions of the project that keep their values."""
+    return [
+        found
+        for found in gc.get_objects()
+        if isinstance(found, functools._lru_cache_wrapper) and str(found.__module__).startswith("corrnoise.")
+    ]
+
+
+def functions_of(claim: Claim, arguments: Mapping[str, Any]) -> list[FunctionType]:
+    """The functions with formulas that run when the claim is evaluated, the claim's own first."""
+    for cache in caches():
+        cache.cache_clear()
+    codes: dict[CodeType, None] = {}
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            codes[frame.f_code] = None
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        claim.sides(arguments)
+    finally:
+        sys.setprofile(before)
+    wanted = [code for code in codes if _states_formulas(code, claim)]
+    owners = {found.__code__: found for found in gc.get_objects() if isinstance(found, FunctionType)}
+    return [owners[code] for code in wanted if code in owners]
+
+
+@contextmanager
+def in_place(mutant: Mutant, kept: Iterable[Any]) -> Iterator[None]:
+    """Run with the mutant's code in the place of its function's; ``kept`` are the caches to empty."""
+    function = mutant.function
+    original = function.__code__
+    function.__globals__[_FROZEN] = _Freezer()
+    function.__code__ = mutant.code
+    try:
+        for cache in kept:
+            cache.cache_clear()
+        yield
+    finally:
+        function.__code__ = original
+        del function.__globals__[_FROZEN]
+        for cache in kept:
+            cache.cache_clear()

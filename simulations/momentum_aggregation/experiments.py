@@ -1,0 +1,191 @@
+"""Private algorithms on data at the same (ε, δ), each tuned on one half of its repetitions and judged on the other.
+
+A *candidate* is an algorithm with its number of epochs and its momentum; it runs at all budgets, path lengths η T and
+values of γ at once.  Repetition k has the same order of the examples in every run of momentum, so that differences
+between them are paired.  All guarantees are for zero-out adjacency, where amplification by Poisson sampling is known,
+at fixed parameters: no accountant covers the tuning, which looks at the data, as usual.
+
+``DP-GD`` is full-batch descent and ``DP-SGD`` Poisson-sampled descent, both with normalised steps.  ``published tree``,
+``exact tree`` and ``square root`` are Algorithm 1 with the published noise, with tree noise of the exact calibration,
+and with ``NuFTRL(alpha)``.  ``no noise`` is Algorithm 1 without noise, which is not private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.simulations.momentum_aggregation.baselines import (
+    poisson_noise_multiplier,
+    private_gradient_descent,
+    private_sgd,
+)
+from corrnoise.simulations.momentum_aggregation.descent import Trajectories
+from corrnoise.simulations.momentum_aggregation.private import (
+    private_momentum,
+    private_reduced_momentum,
+    published_momentum,
+)
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import gaussian_rho
+from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
+
+MOMENTUM = ("published tree", "exact tree", "square root", "no noise")
+ALGORITHMS = ("DP-GD", "DP-SGD", *MOMENTUM, "Algorithm 2'")
+JUDGED = ("last iterate", "random iterate")
+
+
+@record
+class Candidate(Record):
+    """An algorithm with the parameters that need a run of their own.
+
+    Parameters
+    ----------
+    algorithm
+        One of ``ALGORITHMS``.
+    passes
+        Epochs; for DP-GD the number of steps, each of which reads all examples.
+    alpha
+        α N for momentum, the sampling rate for DP-SGD, and not used by DP-GD.
+    paths
+        Path lengths η T that are tried.
+    gammas
+        Values of γ that are tried, for Algorithm 2'.
+    """
+
+    algorithm: str
+    passes: int
+    alpha: float
+    paths: tuple[float, ...]
+    gammas: tuple[float, ...] = (0.0,)
+
+    def __post_init__(self) -> None:
+        checks.choice("algorithm", self.algorithm, ALGORITHMS)
+        checks.integer("passes", self.passes, 1)
+
+
+def candidates(algorithm: str, *, thorough: bool = False) -> list[Candidate]:
+    """The grid of an algorithm."""
+    paths = (2.0, 4.0, 8.0, 16.0, 32.0) if thorough else (4.0, 8.0, 16.0)
+    gammas: tuple[float, ...] = (0.0,)
+    alphas = [1.0, 4.0, 16.0] if thorough else [1.0]
+    if checks.choice("algorithm", algorithm, ALGORITHMS) == "DP-GD":
+        passes = [1, 2, 4, 8, 16, 32, 64, 128] if thorough else [2, 8, 32, 128]
+        alphas = [1.0]
+    elif algorithm == "DP-SGD":
+        passes = [4, 16, 64] if thorough else [16, 64]
+        alphas = [1 / 4, 1 / 16]
+    elif algorithm == "Algorithm 2'":
+        passes = [4, 8, 16, 32] if thorough else [8]
+        gammas = (0.1, 0.3, 0.6, 0.9) if thorough else (0.3, 0.9)
+    else:
+        passes = [1, 2, 4, 8] if thorough else [2, 8]
+    return [Candidate(algorithm, k, alpha, paths, gammas) for k in passes for alpha in alphas]
+
+
+def gradient_norms(
+    risk: EmpiricalRisk,
+    candidate: Candidate,
+    *,
+    epsilons: Sequence[float],
+    delta: float,
+    repetitions: int,
+    seed: int,
+    start: Array | None = None,
+) -> Array:
+    """‖∇F‖ of all runs of a candidate.
+
+    Parameters
+    ----------
+    risk
+        F with its examples.
+    candidate
+        What runs.
+    epsilons, delta
+        The guarantees, zero-out adjacency.
+    repetitions, seed
+        Runs of each setting, and what determines their orders and noise.
+    start
+        As for ``private.private_momentum``.
+
+    Returns
+    -------
+    Shape (budgets, settings, 2, repetitions): of the last iterate, and on average over the run.  A setting is a pair of
+    γ and path length, γ slowest.
+
+    Raises
+    ------
+    ImportError
+        DP-SGD needs dp-accounting (extra ``amplification``).
+    """
+    budgets = checks.reals("epsilons", epsilons, "(0, inf)", ndim=1)
+    rho = np.array([gaussian_rho(epsilon, delta) for epsilon in budgets])[:, np.newaxis]
+    shared: dict[str, Any] = {"repetitions": repetitions, "rng": seed, "start": start}
+    n = len(risk.examples)
+    steps = candidate.passes * n
+    paths = np.array(candidate.paths)
+    if candidate.algorithm == "DP-GD":
+        full: dict[str, Any] = shared | {"steps": candidate.passes, "normalised": True, "adjacency": "zero-out"}
+        found = private_gradient_descent(risk, learning_rate=paths / candidate.passes, rho=rho, **full)
+    elif candidate.algorithm == "DP-SGD":
+        count = round(candidate.passes / candidate.alpha)
+        sampling: dict[str, Any] = {"sampling_rate": candidate.alpha, "steps": count}
+        multipliers = [poisson_noise_multiplier(epsilon=e, delta=delta, **sampling) for e in budgets]
+        column = np.array(multipliers)[:, np.newaxis]
+        sampling |= shared
+        found = private_sgd(risk, learning_rate=paths / count, noise_multiplier=column, normalised=True, **sampling)
+    else:
+        run: dict[str, Any] = shared | {"steps": steps, "alpha": min(candidate.alpha / n, 1.0), "order": "fixed"}
+        run |= {"adjacency": "zero-out"}
+        found = _momentum(risk, candidate, run, paths / steps, rho, budgets[:, np.newaxis], delta)
+    norms = found.gradient_norms(risk)  # (records + 1, budgets, …, repetitions)
+    last = norms[-1]
+    mean = norms[:-1].mean(axis=0)
+    pair = np.stack([last.reshape(len(budgets), -1, repetitions), mean.reshape(len(budgets), -1, repetitions)], axis=2)
+    return np.asarray(pair)
+
+
+def _momentum(
+    risk: EmpiricalRisk,
+    candidate: Candidate,
+    run: dict[str, Any],
+    rates: Array,
+    rho: Array,
+    epsilons: Array,
+    delta: float,
+) -> Trajectories:
+    if candidate.algorithm == "published tree":
+        return published_momentum(risk, learning_rate=rates, epsilon=epsilons, delta=delta, **run)
+    if candidate.algorithm == "Algorithm 2'":
+        gammas = np.array(candidate.gammas)[:, np.newaxis]
+        return private_reduced_momentum(risk, learning_rate=rates, gamma=gammas, rho=rho[..., np.newaxis], **run)
+    if candidate.algorithm == "no noise":  # the same at every budget
+        found = private_momentum(risk, learning_rate=rates, rho=None, **run)
+        points = np.repeat(found.points[:, np.newaxis], len(rho), axis=1)
+        return found._replace(points=points)
+    noise: Any = "tree" if candidate.algorithm == "exact tree" else NuFTRL(run["alpha"])
+    return private_momentum(risk, learning_rate=rates, rho=rho, noise=noise, **run)
+
+
+def tuned(norms: Array) -> tuple[NDArray[np.intp], Array]:
+    """Choose the setting with the smallest mean over the first half of the repetitions, and judge it by the others.
+
+    Parameters
+    ----------
+    norms
+        Of all candidates, shape (budgets, settings, 2, repetitions) with at least two repetitions.
+
+    Returns
+    -------
+    The chosen settings, shape (budgets, 2), and their norms, shape (budgets, 2, judged repetitions).
+    """
+    half = norms.shape[-1] // 2
+    chosen = norms[..., :half].mean(axis=-1).argmin(axis=1)
+    judged = np.take_along_axis(norms[..., half:], chosen[:, np.newaxis, :, np.newaxis], axis=1)[:, 0]
+    return chosen, judged

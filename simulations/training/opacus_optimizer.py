@@ -1,0 +1,275 @@
+"""Correlated noise in Opacus, which gives the gradients of the examples (the extra ``torch``).
+
+    model, optimizer, loader = private(
+        model, optimizer, dataset, cn.NuFTRL(0.02), batch_size=64, epochs=20, epsilon=5.0, delta=1e-5, clip_norm=1.0,
+        adjacency="zero-out",
+    )
+    for inputs, targets in loader:  # the steps of all epochs
+        optimizer.zero_grad()
+        loss(model(inputs), targets).backward()
+        optimizer.step()
+
+``optimizer`` is a ``DPOptimizer`` of Opacus that adds the noise of a ``PrivateRun`` once to each logical batch, also
+where ``BatchMemoryManager`` cuts batches into physical ones.  Opacus's engine takes no part: its loader samples anew in
+each epoch, and its accountants assume independent noise.  What the multiplier of the run does not cover is refused:
+other noise multipliers and clip norms, accumulated gradients, other batches than those of the order, accountants,
+parameters of half precision, Opacus's own generator and secure mode, per-layer and adaptive clipping.
+
+The state of the noise is in ``optimizer.state_dict()``, beside that of the wrapped optimizer, under ``"corrnoise"``.
+It holds the key: such a checkpoint is as secret as the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from corrnoise.simulations.training.extras import extra_module
+from corrnoise.simulations.training.order import fixed_order
+from corrnoise.simulations.training.run import PrivateRun
+from corrnoise.simulations.training.torch_loop import MARGIN, add_noise, check_parameters, clipped_sum
+
+_OURS = "corrnoise"
+
+
+class CorrelatedNoise:
+    """What is put before an optimizer class of Opacus, see ``optimizer_class``.
+
+    Parameters
+    ----------
+    optimizer
+        The optimizer of PyTorch that takes the steps.
+    run
+        The private run.
+    loss_reduction
+        ``"mean"`` or ``"sum"``, that of the loss function.
+
+    Attributes
+    ----------
+    run
+        The private run.
+    """
+
+    def __init__(self, optimizer: Any, run: PrivateRun, *, loss_reduction: str = "mean") -> None:
+        self.run = run
+        self._examples = 0
+        super().__init__(  # type: ignore[call-arg]
+            optimizer,
+            noise_multiplier=run.multiplier,
+            max_grad_norm=self.max_grad_norm,
+            expected_batch_size=run.order.batch_size,
+            loss_reduction=loss_reduction,
+        )
+        check_parameters(run, self._trained())
+
+    def _trained(self) -> list[Any]:
+        return list(self.params)  # type: ignore[attr-defined]
+
+    # -- numbers that privacy rests on ---------------------------------------------------------------------------------
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the independent noise in units of the clip norm; schedulers cannot change it."""
+        return self.run.multiplier
+
+    @noise_multiplier.setter
+    def noise_multiplier(self, value: float) -> None:
+        if value != self.noise_multiplier:
+            raise AttributeError(f"noise_multiplier must stay {self.noise_multiplier} in the whole run, got {value}")
+
+    @property
+    def max_grad_norm(self) -> float:
+        """What gradients are clipped to, a millionth below the clip norm of the run."""
+        return self.run.clip_norm * MARGIN
+
+    @max_grad_norm.setter
+    def max_grad_norm(self, value: float) -> None:
+        if value != self.max_grad_norm:
+            raise AttributeError(f"max_grad_norm must stay {self.max_grad_norm} in the whole run, got {value}")
+
+    @property
+    def rho(self) -> float:
+        """ρ of the whole run."""
+        return self.run.rho
+
+    def epsilon(self, delta: float) -> float:
+        """ε of the whole run, rounded up.
+
+        Parameters
+        ----------
+        delta
+            In (0, 1).
+        """
+        return self.run.epsilon(delta)
+
+    def attach_step_hook(self, fn: object) -> None:
+        """Refused: hooks are accountants of independent noise."""
+        raise RuntimeError(
+            "accountants of Opacus do not cover correlated noise: optimizer.epsilon(delta) is that of the run"
+        )
+
+    # -- a step --------------------------------------------------------------------------------------------------------
+
+    def clip_and_accumulate(self) -> None:
+        """Clip the gradients of the examples, and add them to those of the same logical batch."""
+        parameters = self._trained()
+        check_parameters(self.run, parameters)
+        samples = [_only(parameter) for parameter in parameters]
+        for parameter, total in zip(parameters, clipped_sum(samples, self.run.clip_norm), strict=True):
+            before = getattr(parameter, "summed_grad", None)
+            parameter.summed_grad = total if before is None or self._examples == 0 else before + total
+        self._examples += len(samples[0])
+
+    def add_noise(self) -> None:
+        """Add the noise of the step to the sum of the clipped gradients."""
+        expected = self.run.order.batch_size
+        if self._examples != expected:
+            raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
+        parameters = self._trained()
+        noisy = add_noise(self.run, [parameter.summed_grad for parameter in parameters])
+        for parameter, total in zip(parameters, noisy, strict=True):
+            parameter.grad = total.view_as(parameter)
+        self._examples = 0
+
+    # -- states --------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the wrapped optimizer, and that of the run: as secret as the data."""
+        if self._examples:
+            raise RuntimeError("a state must be taken between two logical batches")
+        torch = extra_module("torch", "torch")
+        state = self.run.state()
+        state["memory"] = torch.from_numpy(state["memory"])
+        return {**self.original_optimizer.state_dict(), _OURS: state}  # type: ignore[attr-defined]
+
+    def load_state_dict(self, state_dict: dict[str, Any], *, discarded: bool = False) -> None:
+        """Go on where a state was taken, see ``PrivateRun.load_state``.
+
+        Parameters
+        ----------
+        state_dict
+            What ``state_dict`` returned.
+        discarded
+            True states that nothing that was computed after this state has been kept or shown.
+        """
+        if _OURS not in state_dict:
+            raise ValueError("state_dict must hold the state of the correlated noise, got that of another optimizer")
+        ours = dict(state_dict[_OURS])
+        ours["memory"] = np.asarray(ours["memory"])
+        self.run.load_state(ours, discarded=discarded)
+        others = {name: value for name, value in state_dict.items() if name != _OURS}
+        self.original_optimizer.load_state_dict(others)  # type: ignore[attr-defined]
+        self._examples = 0
+
+
+def _only(parameter: Any) -> Any:
+    """The gradients of the examples of one backward pass."""
+    samples = getattr(parameter, "grad_sample", None)
+    if isinstance(samples, list):
+        if len(samples) != 1:
+            raise RuntimeError(f"gradients must not be accumulated over backward passes, got {len(samples)} passes")
+        samples = samples[0]
+    if samples is None:
+        raise RuntimeError("a parameter has no gradients of examples: was the model wrapped, and backward called?")
+    return samples
+
+
+@cache
+def optimizer_class() -> type[Any]:
+    """The optimizer class of Opacus with correlated noise; it takes (optimizer, run).
+
+    Raises
+    ------
+    ImportError
+        Opacus is not installed.
+    """
+    base = extra_module("opacus.optimizers", "torch").DPOptimizer
+    return type("CorrelatedDPOptimizer", (CorrelatedNoise, base), {})
+
+
+class RunSampler:
+    """The batches of the steps to come, for the argument ``batch_sampler`` of a ``DataLoader``.
+
+    Parameters
+    ----------
+    run
+        The private run.
+
+    Notes
+    -----
+    Workers would fetch batches ahead of their steps, and a batch that is skipped would move the later ones.  So a batch
+    is handed out only when the noise of all earlier ones has been added, and loaders with workers are refused.
+    """
+
+    def __init__(self, run: PrivateRun) -> None:
+        self.run = run
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (batch.tolist() for batch in self.run)
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+
+def private(
+    module: Any,
+    optimizer: Any,
+    dataset: Any,
+    mechanism: Any,
+    *,
+    batch_size: int,
+    epochs: int,
+    rng: Any = None,
+    loss_reduction: str = "mean",
+    **options: Any,
+) -> tuple[Any, Any, Any]:
+    """A model, an optimizer and a loader for private training with correlated noise.
+
+    Parameters
+    ----------
+    module
+        The model, a ``torch.nn.Module`` that Opacus's ``ModuleValidator`` accepts.
+    optimizer
+        An optimizer of PyTorch over its trained parameters.
+    dataset
+        A data set with a length and items by number.
+    mechanism
+        Correlated noise, or a mechanism of as many steps as the run.
+    batch_size
+        B; the last n mod B examples of the order are left out.
+    epochs
+        How often the data are passed through, in the same order.
+    rng
+        Of the order, which need not be secret.
+    loss_reduction
+        ``"mean"`` or ``"sum"``, that of the loss function.
+    options
+        Of ``PrivateRun``: the budget, ``clip_norm``, ``adjacency``, ``key``, ``journal`` and so on.
+
+    Returns
+    -------
+    The wrapped model, the optimizer with ``run``, ``rho`` and ``epsilon(delta)``, and a loader of all epochs.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, or the optimizer has other parameters than those of the model that are trained.
+    """
+    extra_module("opacus.validators", "torch").ModuleValidator.validate(module, strict=True)
+    wrapper = extra_module("opacus.grad_sample", "torch").GradSampleModule
+    data = extra_module("torch.utils.data", "torch")
+    if isinstance(dataset, data.IterableDataset):
+        raise TypeError("dataset must have items by number, got an IterableDataset, whose order is its own")
+    trained = [each for each in module.parameters() if each.requires_grad]
+    taken = [each for group in optimizer.param_groups for each in group["params"]]
+    if {id(each) for each in trained} != {id(each) for each in taken}:
+        raise ValueError("optimizer must have exactly the parameters of module that are trained")
+    order = fixed_order(len(dataset), batch_size, epochs, rng)
+    run = PrivateRun(mechanism, sum(each.numel() for each in trained), order, **options)
+    model = wrapper(module, loss_reduction=loss_reduction)
+    model.forbid_grad_accumulation()
+    loader = data.DataLoader(dataset, batch_sampler=RunSampler(run))
+    return model, optimizer_class()(optimizer, run, loss_reduction=loss_reduction), loader

@@ -1,0 +1,151 @@
+"""Private gradients in PyTorch, without another library (the extra ``torch``).
+
+    run = PrivateRun(cn.NuFTRL(0.02), trainable_size(model), order, epsilon=5, delta=1e-5, clip_norm=1, adjacency=...)
+    for batch in run:
+        private_gradient(run, model, loss, inputs[batch], targets[batch])
+        optimizer.step()
+
+``torch.func`` gives the gradient of each example.  Each is clipped to the clip norm over all parameters together; their
+sum gets the noise of the step, and is divided by the batch size.  ``optimizer`` is any optimizer of PyTorch: what it
+makes of the noisy gradients is post-processing.  On other devices than the CPU the noise is made on the CPU and sent.
+
+Norms are summed in float64, and gradients are clipped to (1 − 10⁻⁶) times the clip norm, more than float32 loses in the
+products.  The gradient of an example that is not finite counts as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from corrnoise.simulations.training.extras import extra_module
+from corrnoise.simulations.training.run import PrivateRun
+
+MARGIN = 1 - 1e-6  #: gradients are clipped to this part of the clip norm
+
+
+def trainable_size(model: Any) -> int:
+    """Number of parameters of a module that are trained.
+
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module``.
+    """
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def check_parameters(run: PrivateRun, parameters: Sequence[Any]) -> None:
+    """Refuse parameters that are not those of the run: another number of them, or a type shorter than float32.
+
+    Raises
+    ------
+    ValueError
+        The parameters are not covered by the noise of the run.
+    """
+    torch = extra_module("torch", "torch")
+    if short := [str(each.dtype) for each in parameters if each.dtype not in (torch.float32, torch.float64)]:
+        raise ValueError(f"parameters must be of float32 or float64, got {short[0]}")
+    if (found := sum(each.numel() for each in parameters)) != run.size:
+        raise ValueError(f"the trained parameters must be {run.size} numbers during the whole run, got {found}")
+
+
+def clipped_sum(samples: Sequence[Any], clip_norm: float) -> list[Any]:
+    """The sum of gradients of examples, each clipped to ``MARGIN`` times the clip norm.
+
+    Parameters
+    ----------
+    samples
+        For each parameter a tensor of shape (batch, …) with the gradient of each example.
+    clip_norm
+        Largest norm of the gradient of an example, over all parameters together.
+
+    Returns
+    -------
+    The sums, one for each parameter.  Examples whose gradient is not finite count as zero.
+    """
+    torch = extra_module("torch", "torch")
+    device = samples[0].device
+    squares = sum(
+        torch.linalg.vector_norm(each.flatten(1), dim=1, dtype=torch.float64).to(device).square() for each in samples
+    )
+    factors = (clip_norm * MARGIN / squares.sqrt()).clamp(max=1.0)
+    whole = torch.isfinite(squares)
+    factors = torch.where(whole, factors, 0.0)
+    sums = []
+    for each in samples:
+        kept = each if bool(whole.all()) else torch.nan_to_num(each, nan=0.0, posinf=0.0, neginf=0.0)
+        sums.append(torch.einsum("i,i...->...", factors.to(each), kept))
+    return sums
+
+
+def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
+    """The sums of a step, one tensor for each parameter, plus the noise of the step."""
+    torch = extra_module("torch", "torch")
+    parts = torch.from_numpy(run.noise()).split([each.numel() for each in sums])
+    return [each + part.to(each).view_as(each) for each, part in zip(sums, parts, strict=True)]
+
+
+def private_gradient(
+    run: PrivateRun,
+    model: Any,
+    loss: Callable[[Any, Any], Any],
+    inputs: Any,
+    targets: Any,
+    *,
+    chunk_size: int | None = None,
+) -> None:
+    """Set the gradients of a model to the mean of the clipped gradients of a batch, plus noise.
+
+    Parameters
+    ----------
+    run
+        The private run, which has handed out this batch.
+    model
+        A ``torch.nn.Module`` that treats each example by itself.
+    loss
+        A function of outputs and targets that returns a number, such as ``torch.nn.functional.cross_entropy``.  It is
+        called with batches of one example.
+    inputs, targets
+        Tensors with the examples of the batch along the first axis.
+    chunk_size
+        How many gradients are computed at once; None for all.
+
+    Raises
+    ------
+    ValueError
+        The parameters or the number of examples are not those of the run, or a layer mixes examples.
+    RuntimeError
+        No batch was handed out for this step, or the run is over.
+    """
+    func = extra_module("torch.func", "torch")
+    _check_layers(model)
+    trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+    check_parameters(run, list(trained.values()))
+    if not len(inputs) == len(targets) == run.order.batch_size:
+        raise ValueError(
+            f"inputs and targets must be the {run.order.batch_size} examples of the batch, got {len(inputs)} and "
+            f"{len(targets)}"
+        )
+
+    def one(parameters: Any, example: Any, target: Any) -> Any:
+        output = func.functional_call(model, parameters, (example.unsqueeze(0),))
+        return loss(output, target.unsqueeze(0))
+
+    each = func.vmap(func.grad(one), in_dims=(None, 0, 0), randomness="different", chunk_size=chunk_size)
+    samples = each(trained, inputs, targets)
+    noisy = add_noise(run, clipped_sum([samples[name] for name in trained], run.clip_norm))
+    by_name = dict(model.named_parameters())
+    for name, total in zip(trained, noisy, strict=True):
+        by_name[name].grad = total / run.order.batch_size
+
+
+def _check_layers(model: Any) -> None:
+    """Refuse layers whose output for an example depends on the other examples, or that keep such statistics."""
+    norms = extra_module("torch.nn.modules.batchnorm", "torch")
+    for name, layer in model.named_modules():
+        if isinstance(layer, norms._NormBase) and (layer.training or not layer.track_running_stats):
+            raise ValueError(
+                f"{name or 'model'} must treat each example by itself, got {type(layer).__name__} in training: use "
+                "GroupNorm or LayerNorm"
+            )

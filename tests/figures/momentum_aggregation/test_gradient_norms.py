@@ -1,0 +1,72 @@
+"""The figure of gradient norms, with fewer and shorter runs: resumed, drawn, reported."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corrnoise.figures.momentum_aggregation import gradient_norms as figure
+from corrnoise.figures.simulation import SimulationRun
+from corrnoise.simulations.momentum_aggregation.experiments import Candidate
+from tests.figure_entries import check_entry
+
+SHOWN: dict[str, Any] = {"names": ("breast cancer",), "algorithms": ("DP-GD", "exact tree"), "repetitions": 4}
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure, "candidates", lambda name, thorough: [Candidate(name, 1, 16.0, (4.0, 8.0))])
+
+
+def test_the_exact_part_is_the_start() -> None:
+    drawn = figure.data()
+    check_entry(figure.FIGURE, drawn)
+    assert {s.panel.split(",")[0]: round(float(s.y[0]), 4) for s in drawn} == {
+        "breast cancer": 0.1364,
+        "digits": 0.0371,
+    }
+    assert len(figure.draw(drawn).axes) == 4
+    assert max(map(len, figure.report(drawn).splitlines())) <= 140
+
+
+@pytest.mark.usefixtures("short")
+def test_small_runs_are_resumed_drawn_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = SimulationRun(tmp_path, seed=5, progress=False)
+    found = figure.simulate(run, **SHOWN)
+    assert not found.failures
+    assert len(list(tmp_path.glob("*.json"))) == 2
+    assert {(s.panel, s.method, s.kind) for s in found.data} == {
+        (f"breast cancer, {judged}", algorithm, kind)
+        for judged in ("last iterate", "random iterate")
+        for algorithm in ("DP-GD", "exact tree")
+        for kind in ("mean", "half width")
+    }
+    means = {s.method: s.y for s in found.data if s.kind == "mean" and "last" in s.panel}
+    assert all((y > 0).all() and (y < 0.136).all() for y in means.values())
+    assert means["exact tree"][-1] < means["exact tree"][0]
+    drawn = figure.data(("breast cancer",)) + found.data
+    figure.draw(drawn).draw_without_rendering()
+    assert "exact tree" in figure.report(drawn)
+    assert "DP-SGD is left out" not in figure.report(drawn)  # neither algorithm of its comparisons was asked for
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(figure, "gradient_norms", fail)
+    again = figure.simulate(run, **SHOWN)
+    assert all((a.y == b.y).all() for a, b in zip(again.data, found.data, strict=True))
+    other = figure.simulate(dataclasses.replace(run, seed=6), **SHOWN)
+    assert other.data == ()
+    assert all("AssertionError: computed again" in failure for failure in other.failures)
+
+
+@pytest.mark.usefixtures("short")
+def test_without_its_extra_a_curve_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any, **__: Any) -> np.ndarray:
+        raise ImportError("needs dp-accounting")
+
+    monkeypatch.setattr(figure, "gradient_norms", missing)
+    found = figure.simulate(SimulationRun(progress=False), names=("breast cancer",), algorithms=("DP-SGD",))
+    assert (found.data, found.failures) == ((), ())

@@ -1,0 +1,202 @@
+"""Structural mutants: which changes are made, that they run in place of the function, and how they fare."""
+
+import ast
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import corrnoise.paper_checks as ledgers
+from corrnoise.paper_checks.machinery import kills as machinery
+from corrnoise.paper_checks.machinery.domains import linear, vector
+from corrnoise.paper_checks.machinery.kills import Kills, fate, kills, published, read, source_of, written
+from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.search import sample_points
+from corrnoise.paper_checks.machinery.structural import changes, functions_of, in_place, mutants_of
+
+
+def changed(source):
+    """The kinds of all changes of a function's source, each with the new expressions."""
+    [function] = ast.parse(source).body
+    found = {}
+    for change in changes(function):
+        found.setdefault(change.kind, set()).add(ast.unparse(change.after))
+    return found
+
+
+def test_the_changes_of_formulas():
+    found = changed("def f(x, d):\n    return math.sqrt(x) + bound(x, d) * x.sum() ** 2 - math.exp(-3 * d)")
+    assert found["drop a term"] >= {"math.sqrt(x)", "bound(x, d) * x.sum() ** 2", "-math.exp(-3 * d)"}
+    assert found["drop a factor"] == {"bound(x, d)", "x.sum() ** 2", "-3", "d"}
+    assert found["sum to maximum"] == {"x.max()"}
+    assert found["scale a quantity"] == {"0.9 * bound(x, d)", "1.1 * bound(x, d)"}
+    assert found["quantity to constant"] == {"__frozen__(x)", "__frozen__(d)", "__frozen__(bound(x, d))"}
+    assert found["exchange arguments"] == {"bound(d, x)"}
+    assert {"x.sum() ** 1", "x.sum() ** 3", "x ** 0.45", "math.exp(1.05 * (-3 * d))"} <= found["change an exponent"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "after"),
+    [
+        ("x @ d", "sum to maximum", "(x * d).max()"),
+        ("math.fsum(x)", "sum to maximum", "max(x)"),
+        ("min(x, d)", "drop a term", "d"),
+        ("np.maximum(x, d)", "drop a term", "x"),
+        ("max(x, d)", "exchange maximum and minimum", "min(x, d)"),
+        ("np.minimum(x, d)", "exchange maximum and minimum", "np.maximum(x, d)"),
+        ("math.log(x)", "drop a logarithm", "1.0"),
+        ("x ** 0.5", "change an exponent", "x ** 0.25"),
+        ("x ** d", "change an exponent", "x ** (1.05 * d)"),
+        ("x / d", "drop a factor", "1.0 / d"),
+        ("x - d", "change a sign", "x + d"),
+        ("x.size", "scale a quantity", "1.1 * x.size"),
+        ("6 * x", "change a number", "9.0"),
+    ],
+)
+def test_each_kind_of_change(expression, kind, after):
+    assert after in changed(f"def f(x, d):\n    return {expression}")[kind]
+
+
+def test_what_is_assigned_to_is_left_alone():
+    found = changed("def f(x, d):\n    x, d[2] = d * x, 3\n    for x in d:\n        d.size = 5 * x\n    return d")
+    assert len(found["change a number"]) == 4
+    assert {"2.0", "4.5", "7.5"} <= found["change a number"]
+
+
+@pytest.mark.parametrize("line", ["x[2 + 3]", "x if 2 < 3 else d", "f'{2 + 3}'"])
+def test_what_states_no_formula_is_left_alone(line):
+    assert set(changed(f"def f(x, d):\n    return {line}")) <= {"quantity to constant"}
+
+
+def trace_bound(eigenvalues, eta, two=2.0):
+    """A formula in a function of its own, so that it is a mutant too."""
+    return eta * float(eigenvalues.sum()) / two
+
+
+def claim(function, **fields):
+    function.__doc__ = function.__doc__ or "A note."
+    domain = {"eigenvalues": vector(linear(0.5, 1), 5), "eta": linear(0.1, 1)}
+    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
+    fields = {"printed": "$x$", "domain": domain, "mutants": [{"two": 3.0}], **fields}
+    return paper.inequality("Lemma 1", **fields)(function)
+
+
+def sharp_trace(eigenvalues, eta, two=2.0):
+    """Equal sides, one of them a sum in another order."""
+    return math.fsum(eta * eigenvalues) / 2, trace_bound(eigenvalues, eta, two)
+
+
+def loose_trace(eigenvalues, eta, two=2.0):
+    """Loose by a factor of ten: a maximum in the place of the sum is true as well."""
+    return math.fsum(eta * eigenvalues) / 20, trace_bound(eigenvalues, eta, two)
+
+
+SHARP = claim(sharp_trace)
+LOOSE = claim(loose_trace)
+AT = {"eigenvalues": np.ones(5), "eta": 0.5}
+
+
+def test_the_functions_of_a_claim_are_its_own_and_those_with_formulas_of_papers():
+    assert functions_of(SHARP, AT) == [sharp_trace, trace_bound]
+    [written_claim] = ledgers.claims("correlated-noise", name="Theorem C.14")
+    point = written_claim.domain.arguments([0.5] * written_claim.domain.size)
+    names = [function.__name__ for function in functions_of(written_claim, point)]
+    assert "theorem_c14" in names
+    assert "theorem_c14_upper_bound" in names
+    assert not {"stationary_error", "averaged_variance"} & set(names)
+
+
+def test_a_mutant_runs_in_the_place_of_its_function_and_only_there():
+    [mutant] = [mutant for mutant in mutants_of(trace_bound) if mutant.kind == "sum to maximum"]
+    assert str(mutant) == "trace_bound: eigenvalues.sum() → eigenvalues.max()"
+    assert trace_bound(**AT) == 1.25
+    with in_place(mutant, ()):
+        assert trace_bound(**AT) == 0.25
+        assert SHARP.margin(AT) < 0
+    assert trace_bound(**AT) == 1.25
+    with pytest.raises(ZeroDivisionError), in_place(mutant, ()):
+        1 / 0  # noqa: B018
+    assert trace_bound(**AT) == 1.25
+
+
+def test_a_frozen_quantity_keeps_its_first_value():
+    [mutant] = [m for m in mutants_of(trace_bound) if m.kind == "quantity to constant" and m.before == "eta"]
+    with in_place(mutant, ()):
+        assert trace_bound(**AT) == 1.25
+        assert trace_bound(np.ones(5), 1.0) == 1.25
+    with in_place(mutant, ()):
+        assert trace_bound(np.ones(5), 1.0) == 2.5
+
+
+def test_a_sharp_claim_kills_and_a_loose_one_does_not():
+    sharp, loose = kills(SHARP, most=100), kills(LOOSE, most=100)
+    assert sharp.of == sum(sharp.fates.values()) > 20
+    assert sharp.kinds["sum to maximum"] > loose.kinds["sum to maximum"] == 0
+    assert set(sharp.fates) <= set(machinery.FATES)
+    assert sharp.killed > loose.killed
+    assert any("eigenvalues.sum() → eigenvalues.max()" in mutant for mutant, _ in loose.survivors)
+    assert all(margin >= -LOOSE.tolerance for _, margin in loose.survivors)
+    assert sharp.fates["weaker"] > 0  # larger right sides
+
+
+def test_the_sample_is_seeded_and_has_all_kinds():
+    first, second = kills(SHARP, most=9), kills(SHARP, most=9)
+    assert first == second
+    assert sum(first.fates.values()) == 9
+    assert len(first.kinds) >= 6
+
+
+def test_of_a_false_claim_there_are_no_mutants():
+    false = claim(lambda eigenvalues, eta, two=2.0: (1.0, 0.0 * two), counterexample=AT)
+    assert kills(false) == Kills(source_of(false), 0)
+
+
+def test_the_record_is_read_as_it_is_written():
+    record = {"b": kills(LOOSE, most=40), "a": Kills("0", 0)}
+    assert read(written(record)) == record
+    assert Counter(written(record))["\n"] == 4  # one line for each claim, so that changes can be compared
+
+
+def test_a_claim_that_changed_counts_as_not_tried(monkeypatch):
+    found = kills(SHARP, most=3)
+    monkeypatch.setattr(machinery, "published", lambda: {SHARP.identifier: found})
+    assert machinery.published_for(SHARP) == found
+    assert SHARP.identifier == LOOSE.identifier
+    assert source_of(SHARP) != source_of(LOOSE)
+    assert machinery.published_for(LOOSE) is None
+
+
+def test_the_published_record_is_of_claims_of_the_ledger():
+    known = {claim.identifier for claim in ledgers.claims()}
+    record = published()
+    assert len(known & record.keys()) >= 0.8 * len(record)
+
+
+#: Claims that are sharp: each of them must kill most of what says more than it does.
+TELLING = ["Property F.10 (constant)", "Lemma F.20 (bound)"]
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_claims_of_the_ledger_kill_structural_mutants(name):
+    [written_claim] = ledgers.claims("correlated-noise", name=name)
+    found = kills(written_claim, most=12)
+    assert found.killed > 0.5 * found.telling > 0
+
+
+def maxima(name, paper="correlated-noise"):
+    """The fates of the mutants of a claim in which a sum over directions has become a maximum."""
+    [found] = ledgers.claims(paper, name=name)
+    points = sample_points(found.domain.size, 8)
+    margins = [found.margin_at(point) for point in points]
+    functions = functions_of(found, found.domain.arguments(points[0]))
+    mutants = [m for function in functions for m in mutants_of(function) if m.kind == "sum to maximum"]
+    return [fate(found, mutant, points, margins)[0] for mutant in mutants]
+
+
+@pytest.mark.parametrize("name", ["Theorem 2.2 (ν-Noisy-FTRL)", "Table 1 (ν-Noisy-FTRL)", "Property C.3 (R²)"])
+def test_dimension_free_versions_of_statements_about_the_dimension_are_rejected(name):
+    """A maximum over directions in the place of a sum is true in few dimensions and false in many."""
+    fates = maxima(name)
+    assert "killed" in fates
+    assert "survived" not in fates

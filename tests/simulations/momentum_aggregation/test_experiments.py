@@ -1,0 +1,151 @@
+"""Data sets and experiments: what is read, what runs, and that tuning does not flatter."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corrnoise.simulations import data_sources
+from corrnoise.simulations.momentum_aggregation.data import BUNDLED, DATA_SETS, examples, momentum_risk
+from corrnoise.simulations.momentum_aggregation.experiments import (
+    ALGORITHMS,
+    Candidate,
+    candidates,
+    gradient_norms,
+    tuned,
+)
+from corrnoise.simulations.momentum_aggregation.private import private_momentum
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.privacy import gaussian_rho
+from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "start"), [("breast cancer", (569, 31), 0.1364496497), ("digits", (1797, 65), 0.0370832)]
+)
+def test_bundled_data(name, shape, start):
+    risk = momentum_risk(name)
+    assert risk.examples.shape == shape
+    np.testing.assert_allclose(np.linalg.norm(risk.examples, axis=1), 1, rtol=1e-12)
+    assert np.linalg.norm(risk.gradients(np.zeros(shape[1]))) == pytest.approx(start, rel=1e-3)
+
+
+def test_a_network_on_the_same_data():
+    risk = momentum_risk("breast cancer", link="logistic", hidden=3, regularisation=0.0)
+    assert isinstance(risk.loss, TwoLayerNetwork)
+    assert (risk.loss.dimension, risk.regularisation) == (96, 0.0)
+
+
+def test_nothing_is_fetched_without_leave():
+    for name in set(DATA_SETS) - set(BUNDLED):
+        with pytest.raises(ValueError, match="allow it with download=True"):
+            examples(name)
+    with pytest.raises(ValueError, match="name must be one of 'breast cancer'"):
+        examples("iris")
+
+
+class Fetched:
+    """A server that returns a made-up table."""
+
+    def __init__(self, target: Any) -> None:
+        self.data = np.random.default_rng(0).normal(size=(len(target), 4))
+        self.target = np.asarray(target)
+        self.feature_names = ["a", "b", "c", "d"]
+
+    def fetch_openml(self, **_: Any) -> "Fetched":
+        return self
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("MNIST", ["4", "5", "9"]), ("electricity", ["UP", "DOWN", "UP"]), ("MAGIC telescope", ["g", "h", "h"])],
+)
+def test_fetched_data(name, target, monkeypatch):
+    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Fetched(target))
+    rows = examples(name, download=True)
+    assert rows.shape == (3, 5)
+    signs = {"MNIST": [-1, 1, 1], "electricity": [1, -1, 1], "MAGIC telescope": [1, -1, -1]}[name]
+    assert np.sign(rows[:, -1]).tolist() == signs  # the constant shows the labels
+
+
+def test_a_server_that_cannot_be_reached_or_has_changed(monkeypatch):
+    class Offline:
+        @staticmethod
+        def fetch_openml(**_: Any) -> None:
+            raise ConnectionError("no route")
+
+    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Offline)
+    with pytest.raises(OSError, match=r"electricity could not be fetched from OpenML \(no route\); without a connec"):
+        momentum_risk("electricity", download=True)
+    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Fetched(["up", "down"]))
+    with pytest.raises(ValueError, match="labels of 'electricity' must be of two kinds"):
+        examples("electricity", download=True)
+
+
+def test_data_need_their_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ImportError, match=r"pip install 'corrnoise\[data\]'"):
+        examples("digits")
+
+
+# -- experiments -------------------------------------------------------------------------------------------------------
+
+RUN: dict[str, Any] = {"epsilons": (0.5, 8.0), "delta": 1e-5, "repetitions": 6, "seed": 3}
+
+
+def small_risk() -> EmpiricalRisk:
+    rows = np.random.default_rng(1).normal(size=(30, 3)) + 1.0
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return EmpiricalRisk(MarginLoss("sigmoid", 3, 1.0), rows, 0.02)
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "DP-SGD"])
+def test_every_algorithm_runs(algorithm):
+    candidate = Candidate(algorithm, 3, 1.0, (1.0, 3.0), (0.3, 0.9) if algorithm == "Algorithm 2'" else (0.0,))
+    norms = gradient_norms(small_risk(), candidate, **RUN)
+    assert norms.shape == (2, 4 if algorithm == "Algorithm 2'" else 2, 2, 6)
+    assert (norms > 0).all()
+    assert (norms < 0.27).all()
+
+
+def test_sampled_batches_run_with_their_extra():
+    pytest.importorskip("dp_accounting")
+    assert gradient_norms(small_risk(), Candidate("DP-SGD", 1, 0.25, (1.0,)), **RUN).shape == (2, 1, 2, 6)
+
+
+def test_what_a_candidate_means():
+    """The square root is Algorithm 1 with NuFTRL(α) for zero-out adjacency, at the ρ of each ε."""
+    risk = small_risk()
+    norms = gradient_norms(risk, Candidate("square root", 2, 2.0, (1.0, 3.0)), **RUN)
+    alone = private_momentum(
+        risk,
+        steps=60,
+        alpha=2 / 30,
+        learning_rate=3.0 / 60,
+        rho=gaussian_rho(8.0, 1e-5),
+        order="fixed",
+        adjacency="zero-out",
+        noise=NuFTRL(2 / 30),
+        repetitions=6,
+        rng=3,
+    ).gradient_norms(risk)
+    np.testing.assert_allclose(norms[1, 1, 0], alone[-1], rtol=1e-9)
+    np.testing.assert_allclose(norms[1, 1, 1], alone[:-1].mean(axis=0), rtol=1e-9)
+
+
+def test_grids_grow():
+    for algorithm in ALGORITHMS:
+        quick, thorough = candidates(algorithm), candidates(algorithm, thorough=True)
+        assert len(thorough) > len(quick) >= 1
+    with pytest.raises(ValueError, match="algorithm must be one of 'DP-GD'"):
+        candidates("SGD")
+
+
+def test_settings_are_chosen_on_one_half_and_judged_on_the_other():
+    norms = np.full((1, 3, 2, 4), 2.0)
+    norms[0, 1, 0] = [1.0, 1.0, 9.0, 7.0]  # looks best, is worst
+    norms[0, 2, 1] = [3.0, 0.0, 5.0, 6.0]
+    chosen, judged = tuned(norms)
+    assert chosen.tolist() == [[1, 2]]
+    assert judged.tolist() == [[[9.0, 7.0], [5.0, 6.0]]]

@@ -1,0 +1,100 @@
+"""How much noise a momentum needs: the square root mechanism, and what no mechanism can beat.
+
+A momentum shows the noise of gradients through the workload A_ts = α (1 − α)^{t−s} (``MomentumAverage``).  Its square
+root is ν-DP-FTRL with ν = α, and what decides about the noise is
+
+    S = (1/2π) ∫ |α/(1 − (1 − α) e^{iω})| dω = α/agm(1, sqrt(α (2 − α))) = (α/π) (log(8/α) + o(1)).
+
+At ρ = ½ and clip norm 1, every step of the square root has noise of standard deviation at most S if each example takes
+part once, in a run of any length; no mechanism has a smaller root mean square over T steps than
+S − (1 − α)/((2 − α) T).  In E epochs both are multiplied by sqrt(E), and the square root by at most
+sqrt((1 + a)/(1 − a)) more, a = (1 − α)^N, for one order in all epochs.  Proofs: docs/momentum-aggregation.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+from corrnoise.theory.momentum_aggregation.trees import power
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.elliptic import agm
+
+
+def noise_limit(alpha: float) -> float:
+    """S, the standard deviation of the least noise in a momentum of a long run at ρ = ½ and clip norm 1.
+
+    Parameters
+    ----------
+    alpha
+        Momentum parameter, 0 < α <= 1.
+
+    Returns
+    -------
+    Relative error below 1e-14.  The square root mechanism ``NuFTRL(alpha)`` attains it, if each example takes part
+    once.
+
+    Examples
+    --------
+    >>> round(noise_limit(1 / 256), 8), round(noise_limit(1.0), 8)
+    (0.00949656, 1.0)
+    """
+    alpha = checks.real("alpha", alpha, "(0, 1]")
+    return float(alpha / agm(1.0, math.sqrt(alpha * (2 - alpha))))
+
+
+def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float:
+    """No mechanism has less noise in a momentum: its root mean square over the steps, at ρ = ½ and clip norm 1.
+
+    Parameters
+    ----------
+    alpha
+        Momentum parameter, 0 < α <= 1.
+    steps
+        T >= 1.
+    epochs
+        E = T/N >= 1, how often each example takes part, in any order of each epoch.
+
+    Returns
+    -------
+    sqrt(E) (S − (1 − α)/((2 − α) T)); 0 where this is negative.
+
+    Examples
+    --------
+    >>> round(noise_lower_bound(1 / 64, steps=1024, epochs=16), 6)
+    0.122991
+    """
+    steps = checks.integer("steps", steps, 1)
+    epochs = checks.real("epochs", epochs, "[1, inf)")
+    limit = noise_limit(alpha)
+    return math.sqrt(epochs) * max(limit - (1 - alpha) / ((2 - alpha) * steps), 0.0)
+
+
+def square_root_upper_bound(alpha: float, *, examples: int, epochs: int = 1) -> float:
+    """The noise of the square root mechanism is at most this in every step, for one order in all epochs.
+
+    Parameters
+    ----------
+    alpha
+        Momentum parameter, 0 < α <= 1.
+    examples
+        N >= 1, the number of steps of an epoch.
+    epochs
+        E >= 1.
+
+    Returns
+    -------
+    sqrt(E) S for one epoch, sqrt(E (1 + a)/(1 − a)) S for more.  Standard deviation at ρ = ½ and clip norm 1.
+
+    Examples
+    --------
+    >>> round(square_root_upper_bound(1 / 64, examples=64, epochs=16), 6)
+    0.183162
+    """
+    limit = noise_limit(alpha)
+    examples = checks.integer("examples", examples, 1)
+    epochs = checks.integer("epochs", epochs, 1)
+    if epochs == 1:
+        return limit
+    kept = power(alpha, examples)
+    forgotten = 1.0 if alpha == 1.0 else -math.expm1(examples * math.log1p(-alpha))
+    return limit * math.sqrt(epochs * (1 + kept) / forgotten)

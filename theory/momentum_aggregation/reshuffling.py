@@ -1,0 +1,135 @@
+"""The worst orders: when an example has to occur in each epoch so that it changes the nodes of a tree most.
+
+The example occurs once in each epoch, at any step, and has a weight in every node that holds an occurrence
+(``sensitivity``).  What is wanted is the largest sum of squared weights over all nodes: a dynamic program over epochs.
+
+Nodes within one epoch depend on that epoch only.  A node that crosses the end of an epoch is *open* there: its weight
+so far, w, is all that the future needs to know, since an addition x to it adds 2 w x + x² to the sum.  A state
+therefore holds the weights of the open nodes, at most one a level, and the sum of squares so far, S.
+
+*Few states matter.*  Let x_k be the largest addition that open node k can still receive.  Whatever follows state B can
+follow state A instead, and then gains at most Σ_k 2 (w_k(B) − w_k(A))⁺ x_k less.  So dropping B in favour of A costs at
+most the *deficit* S(B) − S(A) + Σ_k 2 (w_k(B) − w_k(A))⁺ x_k, and nothing if it is negative.  Among the steps of an
+epoch that lie in the same open nodes only the last one matters, and earlier ones that count more in nodes within the
+epoch.  In all cases computed fewer than 20 states remain, and the result is exact.  If more than ``STATES`` do, the
+largest deficit of those that are dropped is added to the result, which then is an upper bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.theory.momentum_aggregation.trees import power, powers
+from corrnoise.theory.numerics.checks import Array
+
+STATES = 256  #: states that are kept after an epoch
+
+OpenNode = tuple[int, int]  #: level, and number of the node in it
+
+
+def largest_squared_weights(steps: int, examples: int, alpha: float, released: Sequence[range]) -> float:
+    """The largest sum of squared weights over all nodes, for any order of every epoch.
+
+    Parameters
+    ----------
+    steps, examples
+        T >= 1 and N >= 1.
+    alpha
+        0 < α <= 1.
+    released
+        For each level b the numbers s of the nodes [s 2^b + 1, (s + 1) 2^b] that are released.
+
+    Returns
+    -------
+    The maximum, up to rounding errors; an upper bound if some epoch leaves more than ``STATES`` states.
+    """
+    opened: list[OpenNode] = []
+    weights = np.zeros((1, 0))
+    totals = np.zeros(1)
+    missed = 0.0  # what all states that were dropped could have added
+    for start in range(0, steps, examples):
+        end = min(start + examples, steps)
+        following = _open_nodes(end, released) if end < steps else []
+        crossing = list(dict.fromkeys([*opened, *following]))
+        added, own = _occurrences(start, end, alpha, released, crossing)
+
+        before = np.zeros((totals.size, 1, len(crossing)))
+        before[:, 0, [crossing.index(node) for node in opened]] = weights
+        after = before + added
+        sums = totals[:, None] + own + (after**2 - before**2).sum(axis=2)
+        staying = [crossing.index(node) for node in following]
+        remaining = np.array([_remaining(node, end, steps, examples, alpha) for node in following])
+
+        weights, totals, cost = _needed(after.reshape(sums.size, -1)[:, staying], sums.ravel(), remaining)
+        missed += cost
+        opened = following
+    return float(totals.max()) + missed
+
+
+def _open_nodes(step: int, released: Sequence[range]) -> list[OpenNode]:
+    """The released nodes that hold this step and the next one."""
+    return [
+        (level, step >> level)
+        for level, numbers in enumerate(released)
+        if step % (1 << level) and step >> level in numbers
+    ]
+
+
+def _occurrences(
+    start: int, end: int, alpha: float, released: Sequence[range], crossing: Sequence[OpenNode]
+) -> tuple[Array, Array]:
+    """What an occurrence in the epoch of the steps ``start`` + 1, …, ``end`` adds, one row for each step that matters.
+
+    The weights that it adds to the nodes ``crossing``, and the sum of its squared weights in the other nodes.
+    """
+    t: NDArray[np.int64] = np.arange(start + 1, end + 1)
+    added = np.zeros((t.size, len(crossing)))
+    for column, (level, number) in enumerate(crossing):
+        inside = (t - 1) >> level == number
+        added[inside, column] = powers(alpha, ((number + 1) << level) - t[inside])
+    own = np.zeros(t.size)
+    for level, numbers in enumerate(released):
+        numbered = (t - 1) >> level
+        inside = (numbered >= numbers.start) & (numbered < numbers.stop)
+        inside &= (numbered - numbers.start) % numbers.step == 0
+        for open_level, open_number in crossing:
+            if open_level == level:
+                inside &= numbered != open_number
+        own[inside] += powers(alpha, 2 * (((numbered[inside] + 1) << level) - t[inside]))
+    most: dict[bytes, float] = {}  # in the nodes of the epoch, by the open nodes of the step; from the last step on
+    matters = []
+    for row, (key, value) in enumerate(zip(added[::-1] > 0, own[::-1], strict=True)):
+        if value > most.get(key.tobytes(), -1.0):
+            most[key.tobytes()] = value
+            matters.append(t.size - 1 - row)
+    return added[matters], own[matters]
+
+
+def _remaining(node: OpenNode, step: int, steps: int, examples: int, alpha: float) -> float:
+    """The largest weight that a node can still receive in the epochs after ``step``."""
+    level, number = node
+    last = (number + 1) << level
+    return math.fsum(power(alpha, last - min(end + examples, steps, last)) for end in range(step, last, examples))
+
+
+def _needed(weights: Array, totals: Array, remaining: Array) -> tuple[Array, Array, float]:
+    """The states that no other replaces, and what those that are dropped could add at most."""
+    order = np.argsort(-(totals + 2 * weights @ remaining), kind="stable")
+    weights = weights[order]
+    totals = totals[order]
+    deficits = np.full(totals.size, math.inf)
+    kept: list[int] = []
+    while len(kept) < STATES:
+        left = np.flatnonzero(deficits > 1e-15 * totals)
+        if not left.size:
+            break
+        best = left[0]
+        kept.append(int(best))
+        more = 2 * np.maximum(weights[left] - weights[best], 0.0) @ remaining
+        deficits[left] = np.minimum(deficits[left], totals[left] - totals[best] + more)
+    dropped = np.delete(deficits, kept)
+    return weights[kept], totals[kept], float(dropped.max(initial=0.0))
