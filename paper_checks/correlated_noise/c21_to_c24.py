@@ -101,6 +101,8 @@ def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
     "Proposition C.22",
     printed=r"$F_\infty(\hat\beta_\nu) \le C \max\{1, C_{kurt}\} \eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(8/\nu) + \tilde O(\eta^3 R^2 \mu G^2 \rho^{-1})$",
     proof=f"{SHORT}#proposition-c22",
+    evidence="proved",
+    rests_on=["corrnoise: N3, sharpened (error)"],
     domain={
         "problem": regressions(kurtosis=(1, 1000), residual_std=0.0, multiplicity=10_000),
         "share": log_scale(1e-6, 1),
@@ -156,6 +158,8 @@ def equation_51(
     "Equation (53)",
     printed=r"$F_\infty(\beta) = \Theta(\eta^2 \sigma^2 (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - e^{i\omega}|^2}) (\sum_j \lambda_j \int_{-\pi}^{\pi} \frac{|1 - \nu - e^{i\omega}|^2}{|1 - \eta\lambda_j - e^{i\omega}|^2} d\omega))$, $\sigma^2 = \frac{G^2}{2\rho}$",
     proof=f"{SHORT}#equation-20",
+    evidence="proved",
+    rests_on=["Equation (20)"],
     domain={
         "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
         "nu": log_scale(1e-6, 1),

@@ -45,6 +45,8 @@ CURVE = {**SMALL, "offset": log_scale(1e-2, 1e4)}
     printed=r"$E[F(\theta_t) - F_*] \le (\sqrt{\frac{L}{\mu} e^{-\eta \mu t} (F(\theta_0) - F_*)} + \sqrt{F_\infty(\beta)})^2$",
     transcription="square roots; without them the statement is false",
     proof=f"{SHORT}#theorem-d11",
+    evidence="proved",
+    rests_on=["corrnoise: Theorem D.11, sharpened"],
     domain=CURVE,
     mutants=[{"factor": 0.999}, {"speed": 1.05}],
     evaluations=128,
@@ -261,6 +263,8 @@ MASS = np.array([w / 2 for w in (1 / 6, 2 / 3, 1 / 6) for _ in range(2)])
     part="(c)",
     printed=r"$E[(F(\theta_t) - F_*) 1(\mathcal{E})] \le 2 \frac{L}{\mu} e^{-\eta \mu t} (F(\theta_0) - F_*) + 2 F_\infty(\beta)$",
     proof=f"{SHORT}#theorem-d11",
+    evidence="proved",
+    rests_on=["corrnoise: Theorem D.11, sharpened"],
     domain={
         "share": linear(0.05, 0.999),
         "residual_std": linear(0, 2),

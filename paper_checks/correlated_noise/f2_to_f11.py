@@ -43,6 +43,7 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
     "Theorem F.3",
     printed=r"$E[\delta_t \otimes \delta_t] \preceq \frac{\eta \sigma^2}{1 - \eta R^2} I$ for $\eta < 1/R^2$",
     proof=f"{SHORT}#theorem-f3",
+    evidence="proved",
     domain={"problem": regressions(residual_std=1.0, kurtosis=(1, 1000), multiplicity=10_000)},
     mutants=[{"two": 2.01}],
 )
@@ -60,6 +61,7 @@ def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
     "Property F.5",
     printed=r"A strictly sub-Gaussian $X$ has $E[X^3] = 0$ and $E[X^4] \le 3 \sigma^4$",
     proof=f"{SHORT}#property-f5",
+    evidence="proved",
     domain={"share": linear(0.01, 1), "sigma": log_scale(0.1, 10)},
     mutants=[{"constant": 2.999}],
     evaluations=128,

@@ -134,6 +134,8 @@ def equation_74(x: Array, share: float, largest: float = 1.0) -> Sides:
     "Equation (84)",
     printed=r"$E \|\hat\theta_t\|_H^2 \le L E \|\hat\theta_t\|_2^2 \le L \exp(-\eta \mu t) \|\theta_0'\|_2^2 \le \frac{L}{\mu} \exp(-\eta \mu t) \|\theta_0'\|_H^2$",
     proof=f"{SHORT}#lemma-f18",
+    evidence="proved",
+    rests_on=["Lemma F.18"],
     domain={
         "eigenvalues": spectra(4, 1e3, multiplicity=1000),
         "share": log_scale(1e-3, 1),
