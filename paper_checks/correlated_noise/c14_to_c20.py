@@ -94,19 +94,21 @@ def spectrum_of_the_problem(problem: LinearRegression, omega: float, four: float
     printed=r"For Noisy-SGD, $\mathrm{Err}_j = \int_{-\pi}^{\pi} \frac{\lambda_j |B(\omega)|^2}{|1 - e^{i\omega} - \eta \lambda_j|^2} d\omega = \Theta(1)$",
     corrected=r"$\frac{2 \pi}{\eta (2 - \eta \lambda_j)}$, constant in $\lambda_j$ up to a factor 2, not in $\eta$",
     domain={"problem": regressions(most=1)},
-    as_printed={"constant": 2 * math.pi},
-    counterexample={"problem": LinearRegression([1.0], 1e-3)},
+    as_printed={"published": True},
+    constants={"constant": "unspecified"},
+    counterexample=lambda constant: {"problem": LinearRegression([1.0], 0.1 / (1 + constant))},
     mutants=[{"two": 2.001}],
     evaluations=128,
 )
-def remark_c16(problem: LinearRegression, two: float = 2.0, constant: float | None = None) -> Sides:
+def remark_c16(
+    problem: LinearRegression, two: float = 2.0, constant: float = 2 * math.pi, published: bool = False
+) -> Sides:
     """For η = 1e-3 and λ = 1 it is 3143.  The remark uses only that it does not depend on λ_j, which is true up to a factor 2."""
     [x] = problem.rates
     [eigenvalue] = problem.eigenvalues
     eta = problem.learning_rate
     integral = 2 * math.pi * float(circle_mean(lambda c, s, w: (w / modulus(x, c, s) ** 2).sum(), near_zero=x))
-    exact = 2 * math.pi / (eta * (two - x)) if constant is None else constant
-    return eigenvalue * integral, exact
+    return eigenvalue * integral, constant * (1 if published else 1 / (eta * (two - x)))
 
 
 @PAPER.inequality(

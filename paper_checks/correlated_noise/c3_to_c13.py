@@ -146,7 +146,7 @@ def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Lemma C.6",
     part="(form)",
-    printed=r"$T_j$ and $T$ are positive semi-definite for $\eta < 1/\max_j \lambda_j$",
+    printed=r"The operators $T_j$ defined in (32) and $T$ defined in (31) are both positive semi-definite for $\eta < 1/\max_{j \in [d]} \lambda_j$",
     proof=f"{SHORT}#lemma-c6",
     evidence="proved",
     domain={"beta": vector(linear(-1, 1), 6), "rate": log_scale(1e-6, 0.999)},
@@ -162,7 +162,8 @@ def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Lemma C.6",
     part="(symbol)",
-    printed=r"$\langle \beta, T_j \beta \rangle \ge 0$, by its spectrum $\sum_\tau (1 - \eta \lambda_j)^{|\tau|} e^{i \tau \omega} \ge 0$",
+    printed=r"The operators $T_j$ defined in (32) and $T$ defined in (31) are both positive semi-definite for $\eta < 1/\max_{j \in [d]} \lambda_j$",
+    reading=r"the symbol of $T_j$, $\sum_\tau (1 - \eta \lambda_j)^{|\tau|} e^{i \tau \omega}$, is nonnegative",
     domain={"rate": log_scale("1e-300", "1"), "square": linear("0", "1")},
     evidence="certified",
     outside="Below 1e-300 all terms are positive too.",

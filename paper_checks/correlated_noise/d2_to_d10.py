@@ -85,6 +85,9 @@ def property_d2_indices(extra: int = 0, factor: float = 1.0, **run: Any) -> Side
     "Definition D.3",
     printed=r"Half-Expo Decay with parameter $\nu$: $|\beta_0| (1 - \nu)^{\tau/2} + |\beta_1| (1 - \nu)^{(\tau-1)/2} + \cdots + |\beta_\tau| \le C (1 - \nu)^{\tau/2}$ "
     r"for a universal constant $C > 0$; used for $\nu$-DP-FTRL",
+    proof=f"{SHORT}#definition-d3",
+    evidence="proved",
+    constants={"constant": "existential"},
     domain={"nu": log_scale(1e-9, 0.999), "share": linear(0, 1), "steps": integers(1, 3000, log=True)},
     sharp="constant",
     mutants=[{"constant": 1.99}, {"reach": 1.01}],
@@ -139,6 +142,7 @@ def largest_norms(run: FiniteRun, noise: ToeplitzNoise, seed: int, clip_norm: fl
     r"+ \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu}) \log^3(T/p)$ and $\max_t \|g_t\|^2 \le C R^4 (\ldots + \frac{\sigma_{sgd}^2}{R^2}) \log^5(T/p)$ for $\eta \le \frac{1}{c R^2 \log(T/p)}$",
     transcription="a fraction bar",
     unverifiable=OPEN + f"the 95 % quantiles of {RUNS} against both bounds with C = 1",
+    constants={"constant": "existential"},
     domain={"seed": integers(0, 3), "correlated": one_of(False, True)},
     evidence="simulated",
     mutants=[{"constant": 5e-4}],
@@ -161,6 +165,7 @@ def theorem_d4(seed: int, correlated: bool, constant: float = 1.0) -> Sides:
     unverifiable=OPEN
     + "(71) for H = I: max_t ‖x_t‖² <= 3 R² log(T/p), by exact chi-square tails. The next parts have the "
     "events with explicit constants",
+    constants={"constant": "unspecified"},
     domain={"dimension": integers(1, 1000, log=True), "steps": integers(1, 10**6, log=True), "p": log_scale(1e-6, 0.3)},
     mutants=[{"constant": 0.3}],
 )
@@ -294,7 +299,14 @@ SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate
     corrected=r"$C \frac{\eta R^2 \sigma_{sgd}^2}{\mu} \log^3(T/p)$",
     domain={**SUM, "constant": log_scale(1, 1e6), "scale": log_scale(1e-3, 1e3)},
     as_printed={"published": True},
-    counterexample={"steps": 2, "p": 0.5, "rate": 0.5, "constant": 1.0, "scale": 1e9},
+    constants={"factor": "existential"},
+    counterexample=lambda factor: {
+        "steps": 2,
+        "p": 0.5,
+        "rate": 0.5,
+        "constant": 1.0,
+        "scale": 1e3 * math.sqrt(1 + factor),
+    },
     sharp="factor",
     mutants=[{"factor": 2.3}, {"published": True}],
 )
@@ -320,7 +332,15 @@ def proposition_d7(
     corrected=r"$\|\tilde\theta_t^{dp}\|_2^2 \le C \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu} \log^2(T/p)$, as the proof shows",
     domain={**SUM, "norm": log_scale(1, 2), "constant": log_scale(1, 1e3), "scale": log_scale(1e-3, 1e3)},
     as_printed={"published": True},
-    counterexample={"steps": 2, "p": 0.5, "rate": 0.5, "norm": 1.0, "constant": 1.0, "scale": 1e9},
+    constants={"factor": "existential"},
+    counterexample=lambda factor: {
+        "steps": 2,
+        "p": 0.5,
+        "rate": 0.5,
+        "norm": 1.0,
+        "constant": 1.0,
+        "scale": 1e3 * math.sqrt(1 + factor),
+    },
     sharp="factor",
     mutants=[{"factor": 2.0}, {"published": True}],
 )
