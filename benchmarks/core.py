@@ -25,6 +25,7 @@ SUBJECTS = (
     "learning_curves",
     "simulations",
     "strongly_convex",
+    "training_noise",
 )
 PEER = "against_jax_privacy"  #: the subject that needs jax-privacy
 

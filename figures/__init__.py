@@ -27,6 +27,8 @@ _HOMES = {
     "noise_cancellation": "noise_cancellation.noise",
     "noise_cancellation_excess": "noise_cancellation.excess",
     "noise_cancellation_digits": "noise_cancellation.digits",
+    "momentum_noise": "momentum_aggregation.noise",
+    "momentum_rates": "momentum_aggregation.rates",
     "momentum_gradient_norms": "momentum_aggregation.gradient_norms",
     "error_memory": "finite_runs.error_memory",
     "error_memory_long": "finite_runs.error_memory",
