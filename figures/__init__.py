@@ -30,6 +30,7 @@ _HOMES = {
     "error_memory": "finite_runs.error_memory",
     "error_memory_long": "finite_runs.error_memory",
     "learning_memory": "finite_runs.learning_memory",
+    "learning_budget": "finite_runs.learning_budget",
     "table3": "finite_runs.table3",
 }
 NAMES = tuple(_HOMES)

@@ -82,6 +82,27 @@ def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0)
     return left, three * weights.sum() * eigenvalues
 
 
+@PAPER.identity(
+    "Equation (55)",
+    printed=r"$|B(\omega)|^2 = \sum_t \beta_t^2 + \sum_t \sum_{\tau < t} \beta_t \beta_\tau (e^{i \omega (t - \tau)} + e^{- i \omega (\tau - t)}) = \sum_t \sum_\tau \beta_t \beta_\tau \cos(\omega (t - \tau))$",
+    corrected=r"with $e^{- i \omega (t - \tau)}$ in the second term of the first line; the other lines are right",
+    domain={"beta": vector(linear(-1, 1), 5), "omega": linear(0, math.pi)},
+    as_printed={"sign": 1.0},
+    counterexample={"beta": np.array([1.0, 1.0, 0.0, 0.0, 0.0]), "omega": math.pi / 2},
+    mutants=[{"two": 2.001}],
+)
+def equation_55(beta: Array, omega: float, sign: float = -1.0, two: float = 2.0) -> Sides:
+    """β = (1, 1), ω = π/2: |B|² = 2, and the printed first line is 2 + 2i."""
+    lags = np.subtract.outer(np.arange(5), np.arange(5))
+    pairs = np.outer(beta, beta)
+    below = lags > 0
+    first = beta @ beta + (pairs * (np.exp(1j * omega * lags) + np.exp(sign * 1j * omega * lags)))[below].sum()
+    last = beta @ beta + two * (pairs * np.cos(omega * lags))[below].sum()
+    power = abs(np.exp(-1j * omega * np.arange(5)) @ beta) ** 2
+    found = np.array([first.real, first.imag, last])
+    return 1 + found, 1 + np.array([power, 0.0, power])
+
+
 @PAPER.inequality(
     "Lemma C.4",
     printed=r"$\frac{1}{2} \langle \beta, T_j \beta \rangle \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} "
@@ -303,6 +324,48 @@ def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
     p = np.resize(weights, problem.eigenvalues.size)
     bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
     return eta**2 * driven(problem, a + p / problem.eigenvalues) / (x * (2 - x)), factor * eta * bound
+
+
+@PAPER.inequality(
+    "Equation (42)",
+    printed=r"$|\langle \beta, T \beta \rangle| \le \sum_j |\sum_t \sum_\tau \beta_t \beta_\tau (1 - \eta\lambda_j)^{|t - \tau|}| \le \|\beta\|_2^2 \sum_j \frac{2}{\eta \lambda_j} < \infty$",
+    proof=f"{SHORT}#lemma-c6",
+    domain=PROBLEM,
+    sharp="two",
+    mutants=[{"two": 1.7}, {"power": 0.9}],
+    tolerance=1e-7,
+    evaluations=256,
+)
+def equation_42(two: float = 2.0, power: float = 1.0, *, noise: ToeplitzNoise, **inputs: Any) -> Sides:
+    """Approached by slowly varying noise as ηλ_j → 0.  ‖β‖₂² is the averaged variance of rate 1."""
+    problem = regression(**inputs)
+    seen = averages_by_quadrature(noise, problem.rates)
+    square = float(noise.averaged_variance(1.0))
+    return float(seen.sum()), square * float((two / problem.rates**power).sum())
+
+
+@PAPER.inequality(
+    "Equation (43)",
+    printed=r"$E \|\theta_0^{(0)}\|_H^2 \le \eta R^2 \sigma_{sgd}^2 + \eta \sigma^2 \langle \beta, T \beta \rangle$, and for $r \ge 1$: $E \|\theta_0^{(r)}\|_H^2 \le (\eta R^2)^{r+1} \sigma_{sgd}^2 + (\eta R^2)^r \eta C_{kurt} \sigma^2 \langle \beta, T \beta \rangle$",
+    proof=f"{SHORT}#proposition-c11",
+    domain={**PROBLEM, "order": integers(0, 3)},
+    sharp="factor",
+    mutants=[{"factor": 0.98}, {"largest": True}],
+    tolerance=1e-7,
+    evaluations=256,
+)
+def equation_43(
+    factor: float = 1.0, largest: bool = False, *, noise: ToeplitzNoise, order: int, **inputs: Any
+) -> Sides:
+    """By Propositions C.10 and C.11 and Tr H <= R²; the second display follows (43).  With max b_j for ⟨β, Tβ⟩ = Σ b_j it is false."""
+    problem = regression(**inputs)
+    b = noise.averaged_variance(problem.rates)
+    c_kurt = float(np.max(problem.kurtosis)) if order else 1.0
+    seen = c_kurt * noise_variance(noise, 1.0, 1.0) * float(b.max() if largest else b.sum())
+    gain = problem.learning_rate * problem.moment_bound
+    bound = gain ** (order + 1) * problem.residual_std**2 + gain**order * problem.learning_rate * seen
+    part = component_variances(problem, noise, order + 1)[order]
+    return float((problem.eigenvalues * part).sum()), factor * bound
 
 
 @PAPER.inequality(

@@ -6,8 +6,8 @@ of arrays of the size of the gradient that a stream keeps.
 
 ``select`` tunes each family for this form at several memories, adds to each the forms with a factor for each step (unit
 columns, and with several participations epoch weights), and lists all of them.  Epoch weights p_e are shares of the
-budget: with at most ``min_sep`` bands and columns of the squared norm p_e in epoch e the sensitivity is at most 1.  With
-Q_ef the parts of the form by pairs of epochs at unit columns, the best weights minimise (uᵀ Q u) Σ u_e⁻² over
+budget: with at most ``min_sep`` bands and columns of the squared norm p_e in epoch e the sensitivity is at most 1.
+With Q_ef the parts of the form by pairs of epochs at unit columns, the best weights minimise (uᵀ Q u) Σ u_e⁻² over
 u_e = p_e^{−1/2}.
 
 The floor is a lower bound for *every* strategy: the dual optimum of the form for fixed epochs.  Its patterns are
@@ -30,7 +30,6 @@ from corrnoise.solvers.matrix_factorisation.run_objectives import LARGEST_MATRIX
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_inverse, tuned_nu, tuned_poles
 from corrnoise.solvers.rational.approximation import rational_approximation
-from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import ScaledNoise, ToeplitzMechanism, column_norms
 from corrnoise.theory.mechanisms.participation import Participation
@@ -55,6 +54,7 @@ _MOST_BANDS = 64  # in runs of more than LARGEST_MATRIX steps, beside those that
 _MOST_EPOCHS = 64  # for which weights are sought
 _LONGEST_FLOOR = {True: 100_000, False: 20_000}  # steps for which the floor of prefix sums takes seconds, by ``single``
 _LONGEST_DENSE_FLOOR = 512  # the same for other objectives, at O(n³) an iteration
+_LARGEST_TREE = 1024  # steps, at O(n³)
 _TOLERANCE = 1e-6  # of rational noise in place of nu-DP-FTRL
 
 
@@ -139,10 +139,20 @@ class Selection(Record):
     options: tuple[Option, ...]
     floor: Floor | None
 
-    def best(self, allowed: Callable[[Option], bool] = lambda _: True) -> Option:
-        """The offered option with the smallest error, of equal ones that with less memory, among those ``allowed``."""
+    def best(self, allowed: Callable[[Option], bool] = lambda _: True, *, slack: float = 1.0) -> Option:
+        """The best offered option.
+
+        Parameters
+        ----------
+        allowed
+            Which options are.
+        slack
+            The option is that with the least memory whose squared error is at most ``slack`` times the smallest.
+        """
         offered = [option for option in self.options if option.offered and allowed(option)]
-        return min(offered, key=lambda option: (option.squared_error, option.memory))
+        least = min(option.squared_error for option in offered)
+        near = [option for option in offered if option.squared_error <= slack * least]
+        return min(near, key=lambda option: (option.memory, option.squared_error))
 
 
 def select(
@@ -225,7 +235,7 @@ def _options(
             yield _judged(family, noise, objective, who)
             if with_scales and family != "banded inverse":
                 yield from _with_scales(family, noise, objective, who)
-    if n <= LARGEST_MATRIX:
+    if n <= _LARGEST_TREE:
         show("mechanisms: binary tree")
         tree = BinaryTree(n, decoder="online")
         power = float((objective._weights * _covariance_of(tree)).sum())

@@ -24,7 +24,8 @@ from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.report import _drawing, report_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-VOID = {"meta", "input", "br", "hr", "img", "link", "wbr", "path", "use", "circle", "rect"}
+UNCLOSED = {"dt", "dd"}  # HTML closes them by itself
+VOID = UNCLOSED | {"meta", "input", "br", "hr", "img", "link", "wbr", "path", "use", "circle", "rect"}
 
 
 def small_paper():
