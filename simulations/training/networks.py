@@ -123,8 +123,9 @@ class Network(Record):
             parts.append(np.concatenate([weights, scaled.sum(axis=1, keepdims=True)], axis=1).reshape(len(scaled), -1))
         return np.concatenate(parts, axis=1)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def score(self, parameters: Floats, inputs: Floats, targets: Floats) -> NDArray[np.float64]:
-        """Accuracy, or the coefficient of determination of a regression; shape (runs,).
+        """Accuracy, or the coefficient of determination of a regression, which counts as −1 below −1; shape (runs,).
 
         Parameters
         ----------
@@ -134,10 +135,12 @@ class Network(Record):
         outputs = self.outputs(parameters, inputs)
         if self.task == "classification":
             return np.asarray((outputs.argmax(axis=2) == targets.argmax(axis=1)).mean(axis=1))
-        residuals = np.square(outputs - targets).mean(axis=(1, 2), dtype=float)
-        return np.asarray(1 - residuals / np.square(targets - targets.mean(axis=0)).mean(dtype=float))
+        residuals = np.square(outputs.astype(float) - targets).mean(axis=(1, 2))
+        found = 1 - residuals / np.square(targets - targets.mean(axis=0)).mean(dtype=float)
+        return np.asarray(np.maximum(np.nan_to_num(found, nan=-1.0), -1.0))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # too large learning rates diverge
 def trained(
     network: Network,
     inputs: Floats,
