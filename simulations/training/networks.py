@@ -107,7 +107,7 @@ class Network(Record):
             delta /= delta.sum(axis=2, keepdims=True)
         delta = delta - targets
         squares = np.zeros(delta.shape[:2], dtype=np.float32)
-        deltas = []
+        deltas: list[Floats] = []
         for k in reversed(range(len(layers))):
             deltas.insert(0, delta)
             squares += (np.square(activations[k]).sum(axis=2) + 1) * np.square(delta).sum(axis=2)
@@ -115,10 +115,15 @@ class Network(Record):
                 delta = (delta @ layers[k][:, :-1].transpose(0, 2, 1)) * (1 - np.square(activations[k]))
         limit = np.float32(clip_norm * (1 - _MARGIN))
         factors = np.minimum(1, limit / np.maximum(np.sqrt(squares), np.float32(1e-30)))
-        factors = np.where(np.isfinite(squares), factors, 0)[:, :, np.newaxis]
+        finite = np.isfinite(squares)[:, :, np.newaxis]
+        factors = factors[:, :, np.newaxis]
+        if not finite.all():
+            activations = [np.where(finite, values, 0) for values in activations]
+            deltas = [np.where(finite, values, 0) for values in deltas]
+            factors = np.where(finite, factors, 0)
         parts = []
         for inputs_of_layer, own in zip(activations, deltas, strict=False):
-            scaled = np.where(factors > 0, factors * own, 0).astype(np.float32)
+            scaled = factors * own
             weights = inputs_of_layer.transpose(0, 2, 1) @ scaled
             parts.append(np.concatenate([weights, scaled.sum(axis=1, keepdims=True)], axis=1).reshape(len(scaled), -1))
         return np.concatenate(parts, axis=1)
