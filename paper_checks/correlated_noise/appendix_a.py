@@ -24,7 +24,7 @@ from corrnoise.theory.problems.quadratic import MeanEstimation
     domain={"noise": noises(1e-2), "gradients": vector(linear(-1, 1), 5), "draws": vector(linear(-1, 1), 5)},
     mutants=[{"diagonal": 1.001}],
     tolerance=1e-9,
-    evaluations=128,
+    evaluations=64,
 )
 def equation_12(noise: ToeplitzNoise, gradients: Array, draws: Array, diagonal: float = 1.0) -> Sides:
     """The iterates of (11), θ_t = θ_{t−1} − η (B (C g + w))_{t−1}, step by step, against A B (C g + w); η = 1, θ_0 = 0."""
@@ -44,7 +44,7 @@ def equation_12(noise: ToeplitzNoise, gradients: Array, draws: Array, diagonal: 
     domain={"noise": noises(1e-2), "gradients": vector(linear(-1, 1), 5), "draws": vector(linear(-1, 1), 5)},
     mutants=[{"shift": 1}],
     tolerance=1e-9,
-    evaluations=128,
+    evaluations=64,
 )
 def section_a1_update(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int = 0) -> Sides:
     """Equation (13): what a step of (11) subtracts, against the convolution."""

@@ -112,6 +112,7 @@ def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
     },
     sharp="constant",
     mutants=[{"constant": 0.0577}],
+    evaluations=256,
 )
 def proposition_c22(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
     """True without the last term with C = 0.058, for all inputs, by N3, sharpened.  Checked for inputs of any kurtosis without the factor C_kurt.
@@ -141,6 +142,7 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     },
     sharp="constant",
     mutants=[{"constant": 0.0126}, {"scale": 1.9}],
+    evaluations=256,
 )
 def equation_51(
     problem: LinearRegression,
@@ -174,6 +176,7 @@ def equation_51(
         "nu": log_scale(1e-6, 1),
     },
     mutants=[{"low": 1.01}, {"high": 1.99}],
+    evaluations=256,
 )
 def equation_53(problem: LinearRegression, nu: float, low: float = 1.0, high: float = 2.0) -> Sides:
     """Between 1 and 2/(2 − ηR²) <= 2 times 1/(8π²) of it, for ηR² <= 1.  The integrals are computed by quadrature."""
@@ -225,6 +228,7 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": regressions(residual_std=0.0, multiplicity=10_000), "nu": log_scale(1e-6, 1)},
     mutants=[{"low": 0.063}, {"high": 0.249}],
+    evaluations=256,
 )
 def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, high: float = 0.25) -> Sides:
     """The error is between 1/16 and 1/4 of the rate for Gaussian inputs and η R² < 1."""

@@ -46,6 +46,7 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
     evidence="proved",
     domain={"problem": regressions(residual_std=1.0, kurtosis=(1, 1000), multiplicity=10_000)},
     mutants=[{"two": 2.01}],
+    evaluations=256,
 )
 def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
     """True.  With 2 − ηR² in place of 1 − ηR² it is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""

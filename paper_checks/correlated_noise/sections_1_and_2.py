@@ -323,6 +323,7 @@ ANY_INPUTS = regressions(kurtosis=(1, 1000), multiplicity=10_000)
     constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": ANY_INPUTS, "noise": noises()},
     mutants=[{"low": 1.001}, {"high": 0.99}],
+    evaluations=256,
 )
 def equation_20(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: float = 1.0) -> Sides:
     """F_∞ is 1 to 2/(2 − η R²) times the error (η/2) Σ (s² λ_j + σ² b_j)/(2 − x_j) with H in place of x xᵀ.
@@ -360,6 +361,7 @@ def equation_21(problem: LinearRegression, noise: ToeplitzNoise, two: float = 2.
     constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": STABLE},
     mutants=[{"low": 1.01}, {"high": 0.99}],
+    evaluations=256,
 )
 def theorem_22_sgd(problem: LinearRegression, low: float = 1.0, high: float = 1.0) -> Sides:
     """1 to 2 times η d G²/(8ρ) + η s² Tr H/4, for η R² <= 1."""
@@ -379,6 +381,7 @@ def theorem_22_sgd(problem: LinearRegression, low: float = 1.0, high: float = 1.
     domain={"problem": STABLE, "share": log_scale(1e-6, 1)},
     sharp="constant",
     mutants=[{"constant": 0.99}],
+    evaluations=256,
 )
 def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1.0) -> Sides:
     """Checked with the constants of N3 and log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1.
@@ -400,6 +403,7 @@ def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1
     domain={"problem": STABLE},
     sharp="constant",
     mutants=[{"constant": 0.26}],
+    evaluations=256,
 )
 def theorem_22_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     """True with C_2 = ¼.  A log² of the learning rate is missing (N2), so the upper bound of the theorem is closer to the error."""
