@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import ANY_INPUTS, averages_by_quadrature
+from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import ANY_INPUTS, averages_by_quadrature, spectral_mean
 from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import published_bounds as bounds
@@ -132,6 +132,30 @@ def remark_c16(
 def theorem_c18_one_noise(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
     """True as printed under the convention of equation (22), which has no ½; (6), (8) and (86) have it."""
     return factor * bounds.theorem_c18_lower_bound(problem, noise), problem.stationary_error(noise)
+
+
+@PAPER.inequality(
+    "Equation (47)",
+    printed=r"$F_\infty(B) \ge \frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H] + \frac{\eta^2 G^2}{8 \pi^2 \rho} (\int_{-\pi}^{\pi} \frac{d\omega}{|B(\omega)|^2}) (\int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega))$",
+    corrected=r"half of that, as in Theorem C.18; the product is at least $(\int \sqrt{h})^2$",
+    domain=FEW,
+    as_printed={"factor": 2.0},
+    counterexample={"problem": HALF, "noise": DPSGD()},
+    sharp="factor",
+    mutants=[{"factor": 1.001}, {"root": 1.01}],
+    tolerance=1e-7,
+    evaluations=128,
+)
+def equation_47(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0, root: float = 1.0) -> Sides:
+    """Both integrals by quadrature.  By Cauchy and Schwarz their product is at least that of the root of h, computed by ``optimal_error``'s rule."""
+    x = problem.rates
+    over = spectral_mean(noise, -1)
+    seen = float((averages_by_quadrature(noise, x) / (2 - x)).sum())  # (η/2π) ∫ |B|² h
+    private = problem.learning_rate / 4 * over * seen
+    residual = problem.learning_rate / 4 * problem.residual_std**2 * float(problem.eigenvalues.sum())
+    silent = LinearRegression(problem.eigenvalues, problem.learning_rate)
+    least = root * silent.lower_bound()
+    return np.array([least, factor * (residual + private)]), np.array([private, problem.stationary_error(noise)])
 
 
 @PAPER.inequality(

@@ -13,6 +13,7 @@ from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
+from corrnoise.theory.privacy import gaussian_delta
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence
 
@@ -86,16 +87,22 @@ def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_
     return gaussian_renyi_divergence(order, shift, covariance, np.zeros(steps), covariance), order * rho
 
 
-@PAPER.identity(
+@PAPER.inequality(
     "Remark 1.2",
-    printed="Noisy-FTRL, without clipping, is not differentially private",
-    domain={"scale": log_scale(1, 1e6)},
-    mutants=[{"power": 1.0}],
+    printed="Noisy-FTRL is not differentially private, because it does not clip the gradients",
+    reading="for every ε and δ < 1 there is an example whose gradient breaks (ε, δ)-DP",
+    domain={"epsilon": log_scale(1e-2, 100), "delta": linear(0, 0.999), "rho": log_scale(1e-3, 10)},
+    mutants=[{"clipped": True}],
+    evaluations=128,
 )
-def remark_12(scale: float, power: float = 2.0) -> Sides:
-    """For a gradient of norm s G the divergence is D_α = α ρ s², which is unbounded in s."""
-    covariance = np.array([[0.5]])
-    return gaussian_renyi_divergence(2.0, [scale], covariance, [0.0], covariance), 2 * scale**power
+def remark_12(epsilon: float, delta: float, rho: float, clipped: bool = False) -> Sides:
+    """An example with x = s and y = 0 has the gradient s² θ_0, here s = 10 sqrt((1 + ε)/sqrt(ρ)), θ_0 = G = 1.
+
+    Removing it is a Gaussian mechanism with the budget s⁴ ρ, whose exact δ at ε is above any δ < 1 for large s.  A clipped gradient
+    leaves the budget ρ.
+    """
+    gradient = 100 * (1 + epsilon) / math.sqrt(rho)
+    return delta, gaussian_delta(rho * (1.0 if clipped else gradient) ** 2, epsilon)
 
 
 @PAPER.identity(
