@@ -32,6 +32,7 @@ def modulus_integral(a: float, b: float, above: int = 1, below: int = 2) -> floa
     evidence="certified",
     outside="Below 1e-300: K(k) <= (1 + k'²/4) log(4/k') (Property F.10) gives I(a, a) <= 2.0001 log(8/a).",
     sharp="constant",
+    proved_constant="3.0216",
     mutants=[{"constant": "3.02"}],
 )
 def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
@@ -65,6 +66,7 @@ def equation_50(a: Any, two: str = "2") -> Sides:
     evidence="certified",
     outside="Below 8e-300 by the part (ii, proof).",
     sharp="constant",
+    proved_constant="2.206",
     mutants=[{"constant": "2.205"}],
 )
 def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244") -> Sides:

@@ -134,6 +134,7 @@ def chernoff(u: Any) -> Any:
     evidence="certified",
     outside=r"$\frac{1}{2} (u - \log(1 + u)) \ge \frac{u^2}{4} - \frac{u^3}{6}$ for small $u$; for large $u$ it is nearly $\frac{u}{2}$.",
     sharp="constant",
+    proved_constant="0.1534",
     mutants=[{"constant": "0.1535"}],
 )
 def remark_f7(u: Any, constant: str = "0.1457") -> Sides:
@@ -291,6 +292,7 @@ def property_f10_upper(complement: Any, quarter: str = "0.25") -> Sides:
     evidence="certified",
     outside="Below 1e-300 by the part (upper).",
     sharp="constant",
+    proved_constant="1.1332",
     mutants=[{"constant": "1.13"}],
 )
 def property_f10_constant(complement: Any, constant: str = "1.25") -> Sides:
