@@ -6,8 +6,8 @@ and number of epochs, with the noise of ``calibration``:
     R/(η T) + L η/2 + 2 (Lemma 11, averaged over the run, + the defect of Lemma 17 + the noise of the momentum)
 
 for a new random order in every epoch.  With N = 2^k and E = 2^j epochs the sums of squared weights have closed forms.
-Nodes of at most N steps lie within an epoch.  An example at position p of it is in the prefix node of level b < k if the
-binary digit b of p − 1 is 0, and then 2^b − 1 − ((p − 1) mod 2^b) steps before its end.  The largest sum over these
+Nodes of at most N steps lie within an epoch.  An example at position p of it is in the prefix node of level b < k if
+the binary digit b of p − 1 is 0, and then 2^b − 1 − ((p − 1) mod 2^b) steps before its end.  The largest sum over these
 levels is c_0, by the recursion c_b = max(1 + (1 − α)^{2^{b+1}} c_{b+1}, c_{b+1}), c_k = 0, over the digits.  A node of
 2^m epochs has at most the weight w_m = 1 + a + … + a^{2^m − 1}, a = (1 − α)^N.  So prefixes of Algorithm 1 have
 
