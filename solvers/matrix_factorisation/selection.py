@@ -6,11 +6,12 @@ of arrays of the size of the gradient that a stream keeps.
 
 ``select`` tunes each family for this form at several memories, adds to each the forms with a factor for each step (unit
 columns, and with several participations epoch weights), and lists all of them.  Epoch weights p_e are shares of the
-budget: with at most ``min_sep`` bands and columns of the squared norm p_e in epoch e the sensitivity is at most 1.  With
-Q_ef the parts of the form by pairs of epochs at unit columns, the best weights minimise (uᵀ Q u) Σ u_e⁻² over
+budget: with at most ``min_sep`` bands and columns of the squared norm p_e in epoch e the sensitivity is at most 1.
+With Q_ef the parts of the form by pairs of epochs at unit columns, the best weights minimise (uᵀ Q u) Σ u_e⁻² over
 u_e = p_e^{−1/2}.
 
-The floor is a lower bound for *every* strategy: the dual optimum of the form for fixed epochs.  Its patterns are
+The floor is a lower bound for *every* strategy: a dual bound of the form for fixed epochs (``fixed_epochs`` for prefix
+sums, ``coarse_floor`` for the rest).  Its patterns are
 patterns of any participation with the same count k and a separation of at most ceil(n/k), so that it bounds these too.
 """
 
@@ -23,14 +24,14 @@ import numpy as np
 from scipy.optimize import minimize
 
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation, workload_of_weights
+from corrnoise.solvers.matrix_factorisation.coarse_floor import coarse_lower_bound
+from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
 from corrnoise.solvers.matrix_factorisation.families import optimal_banded_inverse, optimal_nu
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
+from corrnoise.solvers.matrix_factorisation.fixed_epochs import LARGEST_CERTIFIED, optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.run_objectives import LARGEST_MATRIX, RunObjective, run_objective
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_inverse, tuned_nu, tuned_poles
 from corrnoise.solvers.rational.approximation import rational_approximation
-from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import ScaledNoise, ToeplitzMechanism, column_norms
 from corrnoise.theory.mechanisms.participation import Participation
@@ -53,8 +54,9 @@ MOST_POLES = 6
 _MOST_COEFFICIENTS = 64  # of noise with few coefficients, whose search takes O(p²) memory
 _MOST_BANDS = 64  # in runs of more than LARGEST_MATRIX steps, beside those that are asked for
 _MOST_EPOCHS = 64  # for which weights are sought
+_LONGEST_RIGOROUS = 1024  # steps up to which the decomposition of a rigorous floor takes a second
 _LONGEST_FLOOR = {True: 100_000, False: 20_000}  # steps for which the floor of prefix sums takes seconds, by ``single``
-_LONGEST_DENSE_FLOOR = 512  # the same for other objectives, at O(n³) an iteration
+_LARGEST_TREE = 1024  # steps, at O(n³)
 _TOLERANCE = 1e-6  # of rational noise in place of nu-DP-FTRL
 
 
@@ -139,10 +141,20 @@ class Selection(Record):
     options: tuple[Option, ...]
     floor: Floor | None
 
-    def best(self, allowed: Callable[[Option], bool] = lambda _: True) -> Option:
-        """The offered option with the smallest error, of equal ones that with less memory, among those ``allowed``."""
+    def best(self, allowed: Callable[[Option], bool] = lambda _: True, *, slack: float = 1.0) -> Option:
+        """The best offered option.
+
+        Parameters
+        ----------
+        allowed
+            Which options are.
+        slack
+            The option is that with the least memory whose squared error is at most ``slack`` times the smallest.
+        """
         offered = [option for option in self.options if option.offered and allowed(option)]
-        return min(offered, key=lambda option: (option.squared_error, option.memory))
+        least = min(option.squared_error for option in offered)
+        near = [option for option in offered if option.squared_error <= slack * least]
+        return min(near, key=lambda option: (option.memory, option.squared_error))
 
 
 def select(
@@ -225,7 +237,7 @@ def _options(
             yield _judged(family, noise, objective, who)
             if with_scales and family != "banded inverse":
                 yield from _with_scales(family, noise, objective, who)
-    if n <= LARGEST_MATRIX:
+    if n <= _LARGEST_TREE:
         show("mechanisms: binary tree")
         tree = BinaryTree(n, decoder="online")
         power = float((objective._weights * _covariance_of(tree)).sum())
@@ -342,20 +354,18 @@ def epoch_weights(powers: Array) -> Array:
 def lower_bound(what: Workload | LearningObjective, objective: RunObjective, who: Participation) -> Floor | None:
     """The dual optimum over all strategies; None where it would take too long."""
     n = who.steps
-    if isinstance(what, PrefixSums):
-        if n > _LONGEST_FLOOR[who.single] or n * who.count**2 > 10**7:
-            return None
-        workload: Workload = what
-        tolerance = 1e-3 if n <= 10_000 else 1e-2
-    else:
-        if n > _LONGEST_DENSE_FLOOR:
-            return None
-        workload = workload_of_weights(objective.weights())
-        tolerance = 1e-3
-    if who.single:
-        single = optimal_single_participation(workload, tolerance=tolerance)
-        return Floor(single.lower_bound**2, single.rigorous)
-    separation = max(who.min_sep, -(-n // who.count))
+    separation = n if who.single else max(who.min_sep, -(-n // who.count))
     epochs = Participation(n, min_sep=separation, max_participations=None, pattern="fixed epochs")
-    several = optimal_fixed_epochs(workload, epochs, tolerance=tolerance)
+    slow = _LONGEST_RIGOROUS < n <= LARGEST_CERTIFIED and not who.single
+    if not isinstance(what, PrefixSums) or slow:
+        if n > LARGEST_MATRIX:
+            return None
+        return Floor(coarse_lower_bound(objective.weights(), epochs), rigorous=False)
+    if n > _LONGEST_FLOOR[who.single] or n * who.count**2 > 10**7:
+        return None
+    tolerance = 1e-3 if n <= 10_000 else 1e-2
+    if who.single:
+        single = optimal_single_participation(what, tolerance=tolerance)
+        return Floor(single.lower_bound**2, single.rigorous)
+    several = optimal_fixed_epochs(what, epochs, tolerance=tolerance)
     return Floor(several.lower_bound**2, several.rigorous)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from corrnoise.simulations.momentum_aggregation.private import private_reduced_momentum as private_reduced_momentum
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.simulations.training.order import FixedOrder as FixedOrder
+    from corrnoise.simulations.training.order import fixed_order as fixed_order
+    from corrnoise.simulations.training.run import PrivateRun as PrivateRun
     from corrnoise.solvers.matrix_factorisation.banded import optimal_banded as optimal_banded
     from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers as optimal_buffers
     from corrnoise.solvers.matrix_factorisation.dense import (
@@ -148,6 +151,11 @@ _HOMES = {
     ),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
+    "simulations.training.order": (
+        "FixedOrder",
+        "fixed_order",
+    ),
+    "simulations.training.run": ("PrivateRun",),
     "designs.make": ("design",),
     "designs.record": ("Design",),
     "paper_checks": ("claims",),

@@ -33,6 +33,7 @@ FILES = {
     *("design.npz", "design.json", "report.txt", "coefficients.csv", "poles.csv"),
     *("comparison.pdf", "comparison.png", "comparison.csv"),
 }
+CHOSEN = {"design.npz", "design.json", "report.txt", "memory.pdf", "memory.png", "memory.csv"}
 
 
 @pytest.fixture
@@ -346,7 +347,7 @@ def test_the_example_is_understood(tmp_path: Path) -> None:
     program, command, *arguments = shlex.split(design_command.EXAMPLE)
     assert (program, command) == ("corrnoise", "design")
     parsed = parser_of_the_command().parse_args(arguments)
-    assert (parsed.dimension, parsed.steps, parsed.epsilon, parsed.initial_offset) == (128, 10000, 2.0, 0.3)
+    assert (parsed.steps, parsed.epochs, parsed.epsilon, parsed.memory) == (2000, 4, 2.0, 4)
 
 
 def test_help_says_what_the_budget_does_not_cover(capsys: pytest.CaptureFixture[str]) -> None:
@@ -393,3 +394,64 @@ def test_progress_is_shown_on_terminals_only(
     assert "the optimal noise" in shown
     assert "errors: DP-SGD" in shown
     assert shown.endswith("\r\x1b[K")
+
+
+# -- runs of which no spectrum is known --------------------------------------------------------------------------------
+
+EPOCHS = ("--rho", "0.5", "--steps", "40", "--epochs", "4")
+
+
+def test_a_design_without_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rates.txt").write_text("\n".join(["1.0"] * 30 + ["0.5"] * 10))
+    folder = tmp_path / "design"
+    options = ("--momentum", "0.9", "--learning-rates", str(tmp_path / "rates.txt"), "--batch-size", "8")
+    assert run(*EPOCHS, *options, "--memory", "2", "--output", str(folder)) == 0
+    made = Design.load(folder)
+    assert {path.name for path in folder.iterdir()} == CHOSEN | {"scales.csv"}
+    assert (made.problem, made.steps, made.min_sep, made.max_participations) == (None, 40, 10, 4)
+    assert made.choice is not None
+    assert made.choice.chosen.memory <= 2
+    assert made.metadata["batch_size"] == 8
+    output = capsys.readouterr().out
+    assert "SGD with momentum 0.9, learning rates from 0.5 to 1" in output
+    assert "no spectrum is known" in output
+    assert "what memory buys" in output
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_problem_with_a_limit(tmp_path: Path) -> None:
+    assert run(*FAMILY, *EPOCHS, "--poles", "1", "--no-scales", "--judged", "last", "--output", str(tmp_path)) == 0
+    made = Design.load(tmp_path)
+    assert made.scales is None
+    assert made.choice is not None
+    assert made.choice.chosen.memory <= 1
+    assert "after the last step" in made.choice.judged
+    assert made.buffers_multiplier is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*EPOCHS, "--min-sep", "3"), "--min-sep must not come with --epochs"),
+        (("--rho", "1", "--steps", "41", "--epochs", "4"), "--steps must be a multiple of epochs=4, got 41"),
+        ((*EPOCHS, "--learning-rate", "0.1"), "--learning-rate must come with a problem, such as --eigenvalues"),
+        ((*EPOCHS, "--tune-learning-rate"), "--tune-learning-rate must come with a problem"),
+        ((*EPOCHS, "--momentum", "1"), "--momentum must lie in"),
+        ((*FAMILY, *EPOCHS, "--momentum", "0.5"), "--momentum must not come with a problem"),
+        ((*EPOCHS, "--memory", "2", "--poles", "1"), "--memory must not come with --poles or bands"),
+        ((*EPOCHS, "--cool-down", "2"), "--cool-down must lie in"),
+        ((*EPOCHS, "--poles", "0"), "--poles must be an integer >= 1"),
+    ],
+)
+def test_contradictions_are_refused_in_the_words_of_the_command(
+    arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        run(*arguments, "--output", str(tmp_path / "none"))
+
+
+def test_a_memory_is_a_number_or_inf(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parser_of_the_command().parse_args(["--memory", "inf"]).memory == math.inf
+    with pytest.raises(SystemExit):
+        parser_of_the_command().parse_args(["--memory", "x"])
+    assert "'x' is no number of arrays" in capsys.readouterr().err

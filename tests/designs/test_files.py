@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corrnoise.designs.choice import Alternative, Choice
 from corrnoise.designs.files import NAMES, save, tables
 from corrnoise.designs.make import design
 from corrnoise.designs.record import Design
@@ -103,6 +104,8 @@ CHANGES: dict[str, Any] = {
     "initial_offset": np.array([0.5, 0.5, 0.5]),
     "notes": ("A sentence.", ""),
     "metadata": {"name": "small", "count": 3, "share": 0.1, "checked": 1},
+    "scales": np.array([1.0, 2.0, 3.0, 2.0, math.nextafter(1.0, 2)]),
+    "choice": Choice("an error", "any memory", Alternative("one", 2, 0.5), (Alternative("one", 2, 0.5),), None, "none"),
 }
 
 
@@ -197,7 +200,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("corrnoise.Design 4", "of the later format 4, which a later corrnoise reads"),
+        ("corrnoise.Design 5", "of the later format 5, which a later corrnoise reads"),
         ("corrnoise.Design 10", "of the later format 10"),
         ("corrnoise.Design one", "foreign"),
         ("corrnoise.NoiseStream 1", "foreign"),
@@ -249,7 +252,8 @@ def test_a_folder_holds_all_files_of_a_design(tmp_path: Path) -> None:
     saved = small()
     paths = saved.save(folder)
     assert paths == sorted(folder.iterdir())
-    assert {path.name for path in paths} == set(NAMES) - {"stream.csv"}
+    chosen = {"scales.csv", "memory.pdf", "memory.png", "memory.csv"}
+    assert {path.name for path in paths} == set(NAMES) - {"stream.csv"} - chosen
     assert Design.load(folder) == Design.load(folder / "design.npz") == saved
     assert (folder / "design.json").read_text() == saved.json()
     assert (folder / "report.txt").read_text() == saved.report()

@@ -119,7 +119,7 @@ def test_replace_one_takes_twice_the_noise_and_four_times_the_error() -> None:
 def test_json_says_everything_in_plain_numbers() -> None:
     d = small()
     described = json.loads(d.json())
-    assert described["format"] == "corrnoise.Design 3"
+    assert described["format"] == "corrnoise.Design 4"
     assert described["privacy"] == {
         "rho": 0.5,
         "clip_norm": 1.0,
@@ -156,7 +156,7 @@ def test_json_says_everything_in_plain_numbers() -> None:
     ("changes", "kind", "message"),
     [
         ({"noise": "nu"}, TypeError, "noise must be correlated noise"),
-        ({"stream": NuFTRL(0.1)}, TypeError, "stream must be PoleNoise, FiniteNoise or None"),
+        ({"stream": NuFTRL(0.1)}, TypeError, "stream must be PoleNoise, FiniteNoise, ScaledNoise, BandedNoise or None"),
         (
             {"problem": [1.0]},
             TypeError,

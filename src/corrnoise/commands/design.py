@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+import math
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,10 @@ from corrnoise.commands.options import names_as_typed, option
 if TYPE_CHECKING:
     from corrnoise.designs.covered_noise import Problem
     from corrnoise.designs.spectra import Spectrum
+    from corrnoise.theory.numerics.checks import Array
 
-SUMMARY = "design noise for a problem and a budget: coefficients, poles, noise multiplier, expected errors"
-EXAMPLE = (
-    "corrnoise design --dimension 128 --decay 1 --learning-rate 0.02 --epsilon 2 --delta 1e-6 --steps 10000"
-    " --initial-offset 0.3 --output my-design"
-)
+SUMMARY = "design noise for a run and a budget: the best mechanism, its noise multiplier, files for training programs"
+EXAMPLE = "corrnoise design --epsilon 2 --delta 1e-6 --steps 2000 --epochs 4 --memory 4 --output my-design"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -25,7 +24,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     number: dict[str, Any] = {"type": float, "metavar": "X"}
     count: dict[str, Any] = {"type": int, "metavar": "N"}
 
-    problem = parser.add_argument_group("the problem, in one of four ways")
+    problem = parser.add_argument_group(
+        "the problem, in one of four ways; none of them where no spectrum is known, which needs --steps or --epochs"
+    )
     problem.add_argument("--eigenvalues", metavar="FILE", help="eigenvalues of the Hessian, one a line, or .npy")
     problem.add_argument(
         "--data",
@@ -41,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--strong-convexity", **number, help="mu of a strongly convex loss, for which bounds are known"
     )
     problem.add_argument("--smoothness", **number, help="L of a strongly convex loss")
-    problem.add_argument("--learning-rate", **number, help="eta; a step has one example")
+    problem.add_argument("--learning-rate", **number, help="eta, of the mean gradient of a batch")
     problem.add_argument("--residual-std", **number, help="of the residuals of linear regression (default: 0)")
     problem.add_argument("--kurtosis", **number, help="of the inputs of linear regression (default: 3, Gaussian)")
     problem.add_argument("--gradient-noise-std", **number, help="of a strongly convex loss (default: 0)")
@@ -66,6 +67,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     run.add_argument(
         "--min-sep", **count, default=1, help="steps between two of them, j - i for the steps i and j (default: 1)"
     )
+    run.add_argument("--epochs", **count, help="times that the data are visited, in the SAME order every time")
+    run.add_argument("--steps-per-epoch", **count, help="length of an epoch, with --epochs")
+    run.add_argument("--examples", **count, help="number of examples of an epoch, with --epochs and --batch-size")
+    run.add_argument("--batch-size", **count, help="examples a step (default: 1)")
     run.add_argument(
         "--initial-offset", **number, help="distance of the start to the minimum, in each eigendirection (default: 0)"
     )
@@ -74,7 +79,28 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="find the learning rate with the smallest error after --steps steps from --initial-offset",
     )
+    run.add_argument(
+        "--judged",
+        choices=("second half", "last"),
+        default="second half",
+        help="errors of learning that count where a mechanism is chosen (default: the mean over the second half)",
+    )
     run.add_argument("--tolerance", **number, default=1e-6, help="of the noise by poles (default: %(default)s)")
+    optimiser = parser.add_argument_group("the optimiser, where no problem is given")
+    optimiser.add_argument("--momentum", **number, default=0.0, help="of the optimiser (default: 0)")
+    optimiser.add_argument("--weight-decay", **number, default=0.0, help="of the optimiser (default: 0)")
+    optimiser.add_argument("--cool-down", **number, help="share of the run in which the learning rate falls to 0")
+    optimiser.add_argument("--learning-rates", metavar="FILE", help="learning rates of all steps, one a line, or .npy")
+
+    limit = parser.add_argument_group("what a stream may keep, in arrays of the size of the gradient")
+    limit.add_argument("--memory", type=_memory, metavar="N", help="at most so many, of any kind (inf: no limit)")
+    limit.add_argument("--poles", **count, help="only noise with at most so many poles")
+    limit.add_argument("--bands", **count, help="only noise with at most so many bands; p bands keep p - 1 arrays")
+    limit.add_argument(
+        "--no-scales",
+        action="store_true",
+        help="no factor for each step, so that other libraries can run the noise, which is then a little worse",
+    )
     parser.add_argument(
         "--output", metavar="DIR", default="corrnoise-design", help="folder for the files (default: %(default)s)"
     )
@@ -100,6 +126,19 @@ def run(arguments: Namespace) -> int:
             max_participations=arguments.max_participations,
             clip_norm=arguments.clip_norm,
             adjacency=arguments.adjacency,
+            epochs=arguments.epochs,
+            steps_per_epoch=arguments.steps_per_epoch,
+            examples=arguments.examples,
+            batch_size=arguments.batch_size,
+            momentum=arguments.momentum,
+            weight_decay=arguments.weight_decay,
+            learning_rates=_learning_rates(arguments),
+            cool_down=arguments.cool_down,
+            memory=arguments.memory,
+            poles=arguments.poles,
+            bands=arguments.bands,
+            scales=not arguments.no_scales,
+            judged=arguments.judged,
             initial_offset=0.0 if arguments.initial_offset is None else arguments.initial_offset,
             tune_learning_rate=arguments.tune_learning_rate,
             tolerance=arguments.tolerance,
@@ -118,8 +157,26 @@ _NAMES = (
     *("eigenvalues", "data", "dimension", "decay", "strong_convexity", "smoothness", "learning_rate", "residual_std"),
     *("kurtosis", "gradient_noise_std", "rho", "epsilon", "delta", "clip_norm", "adjacency", "steps"),
     *("min_sep", "max_participations"),
-    *("initial_offset", "tune_learning_rate", "tolerance"),
+    *("initial_offset", "tune_learning_rate", "tolerance", "epochs", "steps_per_epoch", "examples", "batch_size"),
+    *("momentum", "weight_decay", "learning_rates", "cool_down", "memory", "poles", "bands"),
 )
+
+
+def _memory(text: str) -> float:
+    """A number of arrays, or ``inf``."""
+    if text == "inf":
+        return math.inf
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no number of arrays, which is 1, 2, ... or inf for any")
+    return int(text)
+
+
+def _learning_rates(arguments: Namespace) -> Array | None:
+    from corrnoise.designs.spectra import numbers_from_file
+
+    if arguments.learning_rates is None:
+        return None
+    return numbers_from_file(arguments.learning_rates, "--learning-rates")
 
 
 @contextmanager
@@ -149,17 +206,25 @@ _HOMES = {
 }
 
 
-def _problem(arguments: Namespace) -> tuple[Problem, tuple[str, ...]]:
-    """The problem, at any learning rate if that is to be tuned, and sentences about it."""
+def _problem(arguments: Namespace) -> tuple[Problem | None, tuple[str, ...]]:
+    """The problem, at any learning rate if that is to be tuned, and sentences about it; None where none is given."""
     from corrnoise.theory.problems.quadratic import LinearRegression
     from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
     def given(*names: str) -> dict[str, Any]:
-        return {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+        values = {name: getattr(arguments, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
 
     sources = list(given("strong_convexity") or given("eigenvalues", "data", "dimension"))
+    if not sources and given("steps", "epochs"):
+        for name in given(*_HOMES, "learning_rate", "initial_offset", "tune_learning_rate"):
+            raise ValueError(f"{option(name)} must come with a problem, such as --eigenvalues")
+        return None, ()
     if len(sources) != 1:
-        raise ValueError("the problem must be given by one of --eigenvalues, --data, --dimension, --strong-convexity")
+        raise ValueError(
+            "the problem must be given by one of --eigenvalues, --data, --dimension, --strong-convexity, or by none of "
+            "them where no spectrum is known, with --steps or --epochs"
+        )
     (source,) = sources
     for name, homes in _HOMES.items():
         if given(name) and source not in homes:

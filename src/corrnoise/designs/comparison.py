@@ -151,12 +151,16 @@ def compare(design: CoveredNoise, progress: Progress | None = None) -> Compariso
     Raises
     ------
     ValueError
-        The design has no problem.
+        The design has no problem, or its noise has a factor for each step.
     """
     show = progress or (lambda _: None)
     problem = design.problem
     if problem is None:
         raise ValueError(f"design must have a problem to be compared, got {design!r}")
+    if design.scales is not None:
+        raise ValueError(
+            "design must have no scales to be compared: noise with a factor for each step is never stationary"
+        )
     rows = (
         _quadratic_rows(design, problem, show)
         if isinstance(problem, QuadraticProblem)
@@ -198,6 +202,8 @@ def _quadratic_rows(design: CoveredNoise, problem: QuadraticProblem, show: Progr
         smallest = problem.stationary_error(design.noise, horizon=horizon, **budget)
     for method, noise_for in alternatives(budget, horizon).items():
         show(f"errors: {method}")
+        if method == DESIGN and design.choice is not None:
+            noise_for = _constant(design.noise)
         noise = design.noise if method == DESIGN else noise_for(problem)
         error = problem.stationary_error(noise, horizon=horizon, **budget)
         row: dict[str, Any] = {"noise": noise, "final_error": _final_error(design, problem, noise)}
@@ -205,7 +211,7 @@ def _quadratic_rows(design: CoveredNoise, problem: QuadraticProblem, show: Progr
         if tuned is not None:
             row |= {"best_learning_rate": tuned.learning_rate, "best_noise": tuned.noise, "best_error": tuned.error}
         rows.append(Row(method, "exact", error, error / smallest, **row))
-    if design.stream is not None:
+    if isinstance(design.stream, ToeplitzNoise):
         show(f"errors: {STREAM}")
         error = problem.stationary_error(design.stream, horizon=horizon, **budget)
         final = _final_error(design, problem, design.stream)
@@ -214,6 +220,10 @@ def _quadratic_rows(design: CoveredNoise, problem: QuadraticProblem, show: Progr
         least = problem.lower_bound(**budget)
         rows.append(Row(BOUND, "lower bound", least, least / smallest))
     return _with_ratios(rows)
+
+
+def _constant(noise: ToeplitzNoise) -> Callable[[QuadraticProblem], ToeplitzNoise]:
+    return lambda problem: noise
 
 
 def _final_error(design: CoveredNoise, problem: QuadraticProblem, noise: ToeplitzNoise) -> float | None:
@@ -277,7 +287,7 @@ def _bounds(design: CoveredNoise, problem: StronglyConvex, show: Progress) -> li
         BEST_FTRL: NuFTRL(best_nu(problem, **options)),
         DESIGN: design.noise,
     }
-    if design.stream is not None:
+    if isinstance(design.stream, ToeplitzNoise):
         noises[STREAM] = design.stream
     bounds = {}
     for method, noise in noises.items():

@@ -17,6 +17,9 @@ buffers, by a library that runs BLTs     ``buffers_multiplier``   γ_T or γ_∞
 ``multipliers(form)`` gives those of one form by type.  The standard deviation of the independent noise is the
 multiplier times the clip norm.  The correlated noise made of it is added to the *sum* of the clipped gradients of a
 step.
+
+Noise may have a factor for each step, ``scales``: the noise of step t is then scales_t times that of ``noise``.
+Streams apply the factors; other programs are not offered such noise, because their forms have no place for them.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.designs.choice import Choice
 from corrnoise.designs.handover import (
     FORMS,
     Handover,
@@ -41,7 +45,9 @@ from corrnoise.designs.handover import (
 )
 from corrnoise.simulations.noise_stream import stream_sensitivity
 from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, toeplitz_form
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
 from corrnoise.theory.mechanisms.participation import Participation, checked_run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import DTYPES
@@ -54,13 +60,14 @@ from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 Problem = LinearRegression | MeanEstimation | StronglyConvex
+Stream = PoleNoise | FiniteNoise | ScaledNoise | BandedNoise
 Value = str | int | float | bool
 
 PROBLEMS: dict[str, type[Problem]] = {
     kind.__name__: kind for kind in (LinearRegression, MeanEstimation, StronglyConvex)
 }
 FORMAT = "corrnoise.Design"
-VERSION = 3
+VERSION = 4
 
 
 @record
@@ -71,7 +78,7 @@ class CoveredNoise(Record):
     """
 
     noise: ToeplitzNoise
-    stream: PoleNoise | FiniteNoise | None = None
+    stream: Stream | None = None
     buffers: BufferForm | None = None
     rho: float = field(kw_only=True)
     steps: int | None = field(default=None, kw_only=True)
@@ -83,11 +90,15 @@ class CoveredNoise(Record):
     initial_offset: float | Array = field(default=0.0, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     metadata: Mapping[str, Value] = field(default_factory=dict, kw_only=True)
+    scales: Array | None = field(default=None, kw_only=True)
+    choice: Choice | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         checked_noise(self.noise)
-        if not isinstance(self.stream, PoleNoise | FiniteNoise | None):
-            raise TypeError(f"stream must be PoleNoise, FiniteNoise or None, got {self.stream!r}")
+        if not isinstance(self.stream, Stream | None):
+            raise TypeError(
+                f"stream must be PoleNoise, FiniteNoise, ScaledNoise, BandedNoise or None, got {self.stream!r}"
+            )
         if self.buffers is not None and checks.instance("buffers", self.buffers, BufferForm).matrix != "strategy":
             raise ValueError(f"buffers must be those of a strategy, got {self.buffers!r}")
         if not isinstance(self.problem, Problem | None):
@@ -102,16 +113,26 @@ class CoveredNoise(Record):
             initial_offset=checked_offset(self.initial_offset, self.problem),
             notes=checked_notes(self.notes),
             metadata=MappingProxyType(checked_metadata(self.metadata)),
+            scales=self._checked_scales(),
         )
+        if self.choice is not None:
+            checks.instance("choice", self.choice, Choice)
         checked_run(self.steps, self.min_sep, self.max_participations)
         for name, multiplier in (("noise", self.noise_multiplier), ("stream", self.stream_multiplier)):
             if not math.isfinite(multiplier or 0.0):
                 got = getattr(self, name)
                 raise ValueError(f"{name} must have a finite sensitivity for steps={self.steps!r}, got {got!r}")
 
+    def _checked_scales(self) -> Array | None:
+        if self.scales is None:
+            return None
+        if self.steps is None:
+            raise ValueError("steps must be given with scales, got None")
+        return checks.shaped("scales", self.scales, (self.steps,), "[1e-100, 1e100]")
+
     def _key(self) -> tuple[Any, ...]:
-        *rest, metadata = super()._key()
-        return (*rest, json.dumps(dict(metadata), sort_keys=True))
+        *rest, metadata, scales, choice = super()._key()
+        return (*rest, json.dumps(dict(metadata), sort_keys=True), scales, choice)
 
     @cached_property
     def run(self) -> Participation | None:
@@ -122,6 +143,11 @@ class CoveredNoise(Record):
     def participation_in_words(self) -> str:
         """How often one example takes part, as it stands in reports."""
         return (self.run or Participation(1)).in_words()
+
+    @property
+    def mechanism(self) -> ToeplitzNoise | Mechanism:
+        """The noise with its factors for each step, if it has any."""
+        return self.noise if self.scales is None else ScaledNoise(self.noise, self.scales)
 
     # -- noise multipliers ---------------------------------------------------------------------------------------------
 
@@ -134,7 +160,7 @@ class CoveredNoise(Record):
         """
         if self.run is None:
             return self.noise.noise_multiplier(self.rho, adjacency=self.adjacency)
-        return self._multiplier(stream_sensitivity(self.noise, self.run, "transform"))
+        return self._multiplier(stream_sensitivity(self.mechanism, self.run, "transform"))
 
     @cached_property
     def stream_multiplier(self) -> float | None:
@@ -146,6 +172,9 @@ class CoveredNoise(Record):
     @cached_property
     def handover(self) -> tuple[Handover, ...]:
         """Every form in every type: whether it holds, the sensitivity that is covered, or why it is refused."""
+        if self.scales is not None:
+            reason = "the noise has a factor for each step, for which this form has no place"
+            return tuple(Handover(form, dtype, None, reason) for form in FORMS for dtype in DTYPES)
         held: list[Handover] = []
         for dtype in DTYPES:
             held.append(buffer_handover(self.buffers, dtype, self.reference))
@@ -211,8 +240,7 @@ class CoveredNoise(Record):
     def budget(self) -> dict[str, Any]:
         """``rho`` and ``clip_norm`` for the errors of problems, which mean zero-out adjacency.
 
-        A step has one example.  With batches of B examples the noise of the *mean* gradient is smaller by B, which for
-        errors due to privacy is a clip norm of G/B; batches belong here once problems know the variance of theirs.
+        The problem knows the size of its batches: ``clip_norm`` is that of one example.
         """
         return {"rho": zero_out_rho(self.rho, self.adjacency), "clip_norm": self.clip_norm}
 

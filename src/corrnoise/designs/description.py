@@ -10,8 +10,13 @@ from corrnoise.designs.covered_noise import FORMAT, VERSION, CoveredNoise
 from corrnoise.solvers.rational.exchange import CONVENTIONS
 from corrnoise.support.serialise import plain
 from corrnoise.support.version import __version__
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.privacy import gaussian_noise_multiplier
+
+_LONG = 10**9  # steps, more than any stream keeps
 
 
 def description(design: CoveredNoise, comparison: Comparison | None) -> dict[str, Any]:
@@ -30,6 +35,7 @@ def description(design: CoveredNoise, comparison: Comparison | None) -> dict[str
         },
         "buffers": _buffers(design),
         "comparison": None if comparison is None else comparison.description(),
+        "choice": None if design.choice is None else design.choice.description(),
         "notes": list(design.notes),
         "metadata": dict(design.metadata),
         "conventions": CONVENTIONS,
@@ -55,11 +61,23 @@ def _stream(design: CoveredNoise) -> dict[str, Any] | None:
     stream = design.stream
     if stream is None:
         return None
-    if isinstance(stream, PoleNoise):
-        numbers = {"zero_gaps": stream.zeros.tolist(), "pole_gaps": stream.poles.tolist()}
-    else:
-        numbers = {"coefficients": stream.values.tolist()}
-    return {**numbers, "noise_multiplier": design.stream_multiplier}
+    toeplitz = stream.noise if isinstance(stream, ScaledNoise) else stream
+    numbers: dict[str, Any] = {"memory": stream_memory(design)}
+    if isinstance(toeplitz, PoleNoise):
+        numbers |= {"zero_gaps": toeplitz.zeros.tolist(), "pole_gaps": toeplitz.poles.tolist()}
+    elif isinstance(toeplitz, FiniteNoise):
+        numbers |= {"coefficients": toeplitz.values.tolist()}
+    elif isinstance(stream, BandedNoise):
+        numbers |= {"strategy_bands": design.noise.inverse_coefficients(stream.bands).tolist()}
+    return {**numbers, "scales": design.scales is not None, "noise_multiplier": design.stream_multiplier}
+
+
+def stream_memory(design: CoveredNoise) -> int | None:
+    """Arrays of the size of the gradient that the stream keeps; None without a stream."""
+    stream = design.stream
+    if stream is None:
+        return None
+    return stream.memory if isinstance(stream, Mechanism) else stream.memory(design.steps or _LONG)
 
 
 def _buffers(design: CoveredNoise) -> dict[str, Any]:

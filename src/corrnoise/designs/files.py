@@ -2,7 +2,8 @@
 
 NumPy reads the ``.npz`` file without pickles.  It holds the arguments of the design, its multipliers, and the arrays
 that other programs run; a checksum covers all of it.  Format 1 derived the buffers from the stream, kept the initial
-offset in the metadata, and had no participation and no notes; it is still read.
+offset in the metadata, and had no participation and no notes.  Formats up to 3 had no factors for each step and no
+alternatives.  All are still read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from corrnoise.designs.choice import Choice
 from corrnoise.designs.comparison import Comparison
 from corrnoise.designs.covered_noise import FORMAT, PROBLEMS, VERSION, CoveredNoise
 from corrnoise.designs.description import as_json
@@ -30,23 +32,24 @@ from corrnoise.support.serialise import rebuilt
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.kinds import KINDS
+from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.numerics.records import Record
 
 #: All names of files.  A design need not have all of them; those of an earlier design are removed.
 NAMES = (
-    *("design.npz", "design.json", "report.txt", "coefficients.csv", "poles.csv", "stream.csv"),
-    *("comparison.pdf", "comparison.png", "comparison.csv"),
+    *("design.npz", "design.json", "report.txt", "coefficients.csv", "poles.csv", "stream.csv", "scales.csv"),
+    *("comparison.pdf", "comparison.png", "comparison.csv", "memory.pdf", "memory.png", "memory.csv"),
 )
 _MAIN = "design.npz"
 
 _PARTS: dict[str, Mapping[str, type[Any]]] = {
     "noise": KINDS,
-    "stream": {kind.__name__: kind for kind in (PoleNoise, FiniteNoise)},
+    "stream": {kind.__name__: kind for kind in (PoleNoise, FiniteNoise, ScaledNoise, BandedNoise)},
     "buffers": {"BufferForm": BufferForm},
     "problem": PROBLEMS,
 }
-_VALUES = ("rho", "steps", "min_sep", "max_participations", "clip_norm", "adjacency", "initial_offset")
+_VALUES = ("rho", "steps", "min_sep", "max_participations", "clip_norm", "adjacency", "initial_offset", "scales")
 _MULTIPLIERS = ("noise_multiplier", "stream_multiplier", "toeplitz_multiplier", "buffers_multiplier")
 
 
@@ -68,6 +71,10 @@ def save(
             from corrnoise.designs.figure import write_picture
 
             write_picture(design, comparison, staging)
+        if design.choice is not None:
+            from corrnoise.designs.memory_figure import write_memory_picture
+
+            write_memory_picture(design, design.choice, staging)
         return [folder / path.name for path in sorted(staging.iterdir())]
 
 
@@ -126,6 +133,8 @@ def _entries(design: CoveredNoise) -> dict[str, Any]:
             entries |= _part_entries(part, record, kinds)
     entries |= {name: getattr(design, name) for name in _VALUES}
     entries["notes"] = json.dumps(list(design.notes))
+    if design.choice is not None:
+        entries["choice"] = json.dumps(design.choice.description(), allow_nan=False)
     entries["metadata"] = json.dumps(dict(design.metadata), allow_nan=False)
     entries |= {name: getattr(design, name) for name in _MULTIPLIERS}
     if design.toeplitz is not None and design.toeplitz_multiplier is not None:
@@ -141,7 +150,11 @@ def _part_entries(part: str, record: Record, kinds: Mapping[str, type[Any]]) -> 
     kind = type(record).__name__
     if kinds.get(kind) is not type(record):
         raise TypeError(f"{part} must be one of {', '.join(kinds)} to be saved, got {record!r}")
-    return {f"{part}.kind": kind} | {f"{part}.{name}": value for name, value in record.arguments().items()}
+    entries: dict[str, Any] = {f"{part}.kind": kind}
+    for name, value in record.arguments().items():
+        nested = isinstance(value, Record)
+        entries |= _part_entries(f"{part}.{name}", value, KINDS) if nested else {f"{part}.{name}": value}
+    return entries
 
 
 def _checksum(entries: Mapping[str, Any]) -> str:
@@ -182,7 +195,8 @@ def _arguments(version: int, values: dict[str, Any]) -> dict[str, Any]:
     if version < 3:
         values |= {"min_sep": values.get("participation.min_sep", 1), "max_participations": 1}
     arguments |= {name: values.get(name) for name in _VALUES}
-    return {**arguments, "notes": tuple(json.loads(values["notes"])), "metadata": metadata}
+    choice = Choice.of_description(json.loads(values["choice"])) if "choice" in values else None
+    return {**arguments, "notes": tuple(json.loads(values["notes"])), "metadata": metadata, "choice": choice}
 
 
 def _rebuilt(part: str, kinds: Mapping[str, type[Any]], values: Mapping[str, Any]) -> Any:
@@ -190,7 +204,10 @@ def _rebuilt(part: str, kinds: Mapping[str, type[Any]], values: Mapping[str, Any
     if f"{part}.kind" not in values:
         return None
     described = {name.removeprefix(f"{part}."): v for name, v in values.items() if name.startswith(f"{part}.")}
-    return rebuilt(described, kinds)
+    nested = [name.removesuffix(".kind") for name in described if name.endswith(".kind")]
+    inner = {name: _rebuilt(name, KINDS, described) for name in nested}
+    own = {name: v for name, v in described.items() if not name.startswith(tuple(f"{one}." for one in nested))}
+    return rebuilt(own | inner, kinds)
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any]]:
@@ -234,6 +251,12 @@ def tables(design: CoveredNoise) -> dict[str, str]:
         ]
         zeros, poles = (part.tolist() for part in design.stream.sections())
         found["poles.csv"] = table_text(["zero_gap", "pole_gap"], zip(zeros, poles, strict=True), comments)
+    if design.scales is not None:
+        comments = [
+            "factors of the steps: the noise of step t is scale_t times the Toeplitz noise of step t",
+            f"noise multiplier of the stream: {design.stream_multiplier!r}",
+        ]
+        found["scales.csv"] = table_text(["t", "scale"], enumerate(design.scales.tolist()), comments)
     if isinstance(design.stream, FiniteNoise):
         comments = ["all noise coefficients of the stream", f"noise multiplier: {design.stream_multiplier!r}"]
         found["stream.csv"] = table_text(["t", "noising_coef"], enumerate(design.stream.values.tolist()), comments)

@@ -21,7 +21,8 @@ class Design(CoveredNoise):
     noise
         Correlated noise, with finite sensitivity for the horizon.
     stream
-        Rational noise in its place, for streams; None where there is none.
+        What a ``NoiseStream`` runs in its place, with its factors for each step: ``PoleNoise``, ``FiniteNoise``,
+        ``ScaledNoise`` or ``BandedNoise``; None where there is none.
     buffers
         A strategy in buffered linear Toeplitz form in its place, for libraries that run BLTs; None where there is none.
     rho
@@ -43,6 +44,11 @@ class Design(CoveredNoise):
         Sentences that the report repeats.
     metadata
         Other data to keep: strings, finite numbers and booleans by name.
+    scales
+        A factor > 0 for each step, shape (steps,), which needs a horizon: the noise of step t is scales_t times that of
+        ``noise``.  None for none.
+    choice
+        The alternatives, the floor, and what more memory would buy; None where nothing was chosen.
 
     Raises
     ------
@@ -68,8 +74,8 @@ class Design(CoveredNoise):
         return compare(self)
 
     def _known_comparison(self) -> Comparison | None:
-        """The comparison, or None without a problem."""
-        return None if self.problem is None else self.comparison
+        """The comparison, or None without a problem, or with factors for each step."""
+        return None if self.problem is None or self.scales is not None else self.comparison
 
     # -- words and files -----------------------------------------------------------------------------------------------
 
@@ -96,7 +102,8 @@ class Design(CoveredNoise):
 
         The folder is made if it is missing.  Its files are ``design.npz``, which ``load`` and ``numpy.load`` read;
         ``design.json``; ``report.txt``; ``coefficients.csv`` with a horizon; ``poles.csv`` or ``stream.csv``; and, for
-        a known problem, the comparison as ``comparison.pdf``, ``.png`` and ``.csv``.
+        a known problem, the comparison as ``comparison.pdf``, ``.png`` and ``.csv``; ``scales.csv`` with factors for
+        each step; and, for a mechanism that was chosen, the alternatives as ``memory.pdf``, ``.png`` and ``.csv``.
 
         Parameters
         ----------

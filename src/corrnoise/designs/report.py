@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from corrnoise.designs import choice as choices
 from corrnoise.designs.comparison import BOUND, SGD, Comparison
 from corrnoise.designs.covered_noise import CoveredNoise
+from corrnoise.designs.description import stream_memory
+from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
@@ -24,7 +27,10 @@ _USES = {
 
 def report(design: CoveredNoise, comparison: Comparison | None) -> str:
     """The text of ``report.txt``."""
-    parts = [heading(design), *design.notes, what_to_run(design)]
+    parts = [heading(design), *design.notes]
+    if design.choice is not None:
+        parts.append(choices.in_words(design.choice))
+    parts.append(what_to_run(design))
     if comparison is not None:
         parts.append(in_words(comparison))
     return "\n\n".join(parts) + "\n"
@@ -46,12 +52,14 @@ def heading(design: CoveredNoise) -> str:
 
 def _problem(design: CoveredNoise) -> str:
     problem = design.problem
+    if problem is None:
+        return "no spectrum is known"
     if isinstance(problem, LinearRegression):
         return (
             f"linear regression, {problem.eigenvalues.size} eigenvalues from {problem.eigenvalues.min():.6g} to"
             f" {problem.eigenvalues.max():.6g},\n          residual std {problem.residual_std:g}, kurtosis"
             f" {problem.kurtosis if isinstance(problem.kurtosis, float) else 'of each direction'}, learning rate"
-            f" {problem.learning_rate!r}"
+            f" {problem.learning_rate!r}{_batch(problem.batch_size)}"
         )
     if isinstance(problem, StronglyConvex):
         return (
@@ -62,15 +70,15 @@ def _problem(design: CoveredNoise) -> str:
     return repr(problem)
 
 
+def _batch(size: int) -> str:
+    return "" if size == 1 else f",\n          batches of {size} examples, the step is their mean gradient"
+
+
 def what_to_run(design: CoveredNoise) -> str:
     """The noise multipliers, each beside the numbers and the arithmetic that it belongs to, and what is refused."""
     rows = []
-    if isinstance(design.stream, PoleNoise):
-        rows.append(
-            ("poles.csv", "float64", design.stream_multiplier, f"{design.stream.poles.size} poles, NoiseStream")
-        )
-    elif design.stream is not None:
-        rows.append(("stream.csv", "float64", design.stream_multiplier, "a delay line, NoiseStream"))
+    if design.stream is not None:
+        rows.append((*_place_of_stream(design), design.stream_multiplier, _use_of_stream(design)))
     for form, place in _PLACES.items():
         rows += [(place, dtype, value, _USES[form]) for dtype, value in design.multipliers(form).items()]
     lines = [f"  {place:<28}{dtype:<9}{value!r:<22}{use}" for place, dtype, value, use in rows if value is not None]
@@ -90,8 +98,27 @@ def what_to_run(design: CoveredNoise) -> str:
     return "\n".join(lines)
 
 
+def _place_of_stream(design: CoveredNoise) -> tuple[str, str]:
+    stream = design.stream
+    if isinstance(stream, ScaledNoise | BandedNoise):
+        return "stream in design.npz", "float64"
+    return "poles.csv" if isinstance(stream, PoleNoise) else "stream.csv", "float64"
+
+
+def _use_of_stream(design: CoveredNoise) -> str:
+    stream = design.stream
+    if isinstance(stream, PoleNoise):
+        return f"{stream.poles.size} poles, NoiseStream"
+    if isinstance(stream, ScaledNoise | BandedNoise):
+        scaled = ", a factor for each step" if design.scales is not None else ""
+        return f"{stream_memory(design)} arrays{scaled}, NoiseStream"
+    return "a delay line, NoiseStream"
+
+
 def _refused(design: CoveredNoise) -> list[str]:
     """A line for every form that is not offered, with the reason."""
+    if design.scales is not None:
+        return [f"  {'other libraries':<28}{'':<9}{design.handover[0].reason} (scales=False finds noise without)"]
     rows = [(_PLACES[one.form], one.dtype, one.reason) for one in design.handover if one.reason]
     if design.steps is None:
         rows = [row for row in rows if row[0] == _PLACES["buffers"]]
@@ -138,7 +165,7 @@ def _stationary_in_words(comparison: Comparison) -> str:
             "",
             *_table(table),
             "",
-            "Errors are F - F*, with the factor 1/2 of F, for steps with one example each, without clipping, at this",
+            "Errors are F - F*, with the factor 1/2 of F, for the batches of the problem, without clipping, at this",
             *limits,
         ]
     )

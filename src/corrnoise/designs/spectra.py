@@ -48,10 +48,15 @@ def eigenvalues_from_file(path: str | os.PathLike[str], name: str = "path") -> S
     OSError
         It cannot be read.
     """
+    return Spectrum(numbers_from_file(path, name))
+
+
+def numbers_from_file(path: str | os.PathLike[str], name: str = "path") -> Array:
+    """Read positive numbers, one a line, as ``eigenvalues_from_file``."""
     table = read_table(path, name)
     if 1 not in table.shape:
         raise ValueError(f"{name} must hold one number a line, got shape {table.shape}")
-    return Spectrum(checks.reals(name, table.ravel(), "(0, 1e300]", ndim=1))
+    return checks.reals(name, table.ravel(), "(0, 1e300]", ndim=1)
 
 
 def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> Spectrum:
