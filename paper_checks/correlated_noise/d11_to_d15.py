@@ -67,6 +67,7 @@ def theorem_d11(
     "Lemma D.12",
     part="(monotone)",
     printed=r"$S_t \preceq S_{t+1}$, and $S_t$ converges, from $\tilde\theta_0 = \theta_*$",
+    independent="the curve is compared with itself one step later, and with the limit by formula E1",
     domain=SMALL,
     mutants=[{"tilt": 1e-3}],
     evaluations=128,

@@ -71,6 +71,7 @@ def n1(
     printed="N1 for inputs of which one coordinate is not 0, the $j$th with probability $p_j$",
     proof=f"{PROOFS}#n1-bounds-for-any-inputs",
     evidence="proved",
+    independent="both sides weight the same drive, and the statement holds for any drive",
     domain={
         "eigenvalues": spectra(4, 1e4, multiplicity=1000),
         "weights": vector(log_scale(1e-3, 1), 4),
