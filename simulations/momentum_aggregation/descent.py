@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,31 +160,63 @@ def momentum_step(
     return step
 
 
-class ReducedScales(NamedTuple):
-    """Standard deviations of the noise in the nodes of the three trees of Algorithm 2', shape (settings, 1, 1)."""
-
-    gradients: Array
-    combined: Array
-    remainders: Array
-
-
 class ReducedNoise:
-    """The noise of Algorithm 2': windows of the trees of gradients and of combined leaves, prefixes of the third."""
+    """The noise of Algorithm 2': windows of the trees of gradients and of combined leaves, prefixes of the third.
+
+    ``scales`` are the standard deviations in the nodes of the three trees, shape (settings, 1, 1) each.
+    """
 
     def __init__(
-        self, steps: int, examples: int, alpha: float, shape: tuple[int, ...], rng: np.random.Generator
+        self,
+        steps: int,
+        examples: int,
+        alpha: float,
+        shape: tuple[int, ...],
+        scales: tuple[Array, Array, Array],
+        rng: np.random.Generator,
     ) -> None:
         streams = rng.spawn(3)
-        self.gradients = WindowNoise(examples, alpha, shape, streams[0])
-        self.combined = WindowNoise(examples, alpha, shape, streams[1])
-        self.remainders = PrefixNoise(steps, alpha, shape, streams[2])
-        self.remainder = np.zeros(shape)
+        self.trees = [WindowNoise(examples, alpha, shape, stream) for stream in streams[:2]]
+        self.prefixes = PrefixNoise(steps, alpha, shape, streams[2])
+        self.prefix = np.zeros(shape)
+        self.scales = scales
 
     def advance(self) -> None:
         """Go on to the next step."""
-        self.gradients.advance()
-        self.combined.advance()
-        self.remainder = next(self.remainders)
+        for tree in self.trees:
+            tree.advance()
+        self.prefix = next(self.prefixes)
+
+    def gradients(self, first: int) -> Array:
+        """Noise of G over [first, t]."""
+        return self.scales[0] * self.trees[0].window(first)
+
+    def combined(self, first: int) -> Array:
+        """Noise of (1 − γ) D + γ G over [first, t]."""
+        return self.scales[1] * self.trees[1].window(first)
+
+    def remainders(self) -> Array:
+        """Noise of r over [1, t]."""
+        return self.scales[2] * self.prefix
+
+
+class PublishedReducedNoise(ReducedNoise):
+    """The noise of Algorithm 2 as published: trees of G, of D and of r.
+
+    Nodes of G have another standard deviation, ``late``, if they end after step 2N.  ``scales`` are those of earlier
+    nodes of G, of D and of r; γ has the shape of the scales.
+    """
+
+    def __init__(self, *arguments: Any, gammas: Array, late: Array, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.gammas = gammas
+        self.late = late
+
+    def combined(self, first: int) -> Array:
+        tree = self.trees[0]
+        after = tree.window(first, after=2 * tree.length)
+        gradients = self.scales[0] * (tree.window(first) - after) + self.late * after
+        return (1 - self.gammas) * super().combined(first) + self.gammas * gradients
 
 
 class ReducedMomentum:
@@ -207,8 +239,8 @@ class ReducedMomentum:
         As for ``momentum_step``; at least two examples.
     gammas
         γ, shape (settings, 1, 1).
-    noise, scales
-        Noise of the nodes and its scales; None for none.
+    noise
+        Noise of the nodes; None for none.
     """
 
     def __init__(
@@ -220,7 +252,6 @@ class ReducedMomentum:
         gammas: Array,
         lengths: Array,
         noise: ReducedNoise | None = None,
-        scales: ReducedScales | None = None,
         clip_norm: float = math.inf,
     ) -> None:
         self.risk = risk
@@ -229,7 +260,6 @@ class ReducedMomentum:
         self.gammas = gammas
         self.lengths = lengths
         self.noise = noise
-        self.scales = scales
         self.clip_norm = clip_norm
         self.examples = len(risk.examples)
         shape = (max(len(gammas), len(lengths)), orders.shape[1], risk.loss.dimension)
@@ -253,8 +283,8 @@ class ReducedMomentum:
         leaf = self._gradients(self.first, t)
         self.remainders = (1 - self.alpha) * self.remainders + (self._gradients(w, t) - leaf)
         total = self._sum(t, leaf) + self.remainders
-        if self.noise is not None and self.scales is not None:
-            total = total + self.scales.remainders * self.noise.remainder
+        if self.noise is not None:
+            total = total + self.noise.remainders()
         return w - self.lengths * direction(self.alpha * total)
 
     def _sum(self, t: int, leaf: Array) -> Array:
@@ -267,26 +297,19 @@ class ReducedMomentum:
         if t > n:
             change = leaf - (1 - self.gammas) * self._gradients(self.previous, t)
             self.running = (1 - self.alpha) * self.running + change
+        noise = self.noise
         if t < n:
-            sums = self.gradients + self._noise_of_gradients(1)
+            sums = self.gradients + (0.0 if noise is None else noise.gradients(1))
         else:
             if t < 2 * n:
-                held = self.gradients - decay * self.past[place] + self._noise_of_gradients(t - n + 1)
+                held = self.gradients - decay * self.past[place]
+                held = held + (0.0 if noise is None else noise.gradients(t - n + 1))
             else:
-                window = self.running - decay * self.past[place] + self._noise_of_combined(t - n + 1)
+                window = self.running - decay * self.past[place]
+                window = window + (0.0 if noise is None else noise.combined(t - n + 1))
                 held = (1 - self.gammas) * self.held[place] + window
             sums = decay * self.sums[place] + held
             self.held[place] = held
         self.past[place] = self.gradients if t < n else self.running
         self.sums[place] = sums
         return np.asarray(sums)
-
-    def _noise_of_gradients(self, first: int) -> Array | float:
-        if self.noise is None or self.scales is None:
-            return 0.0
-        return self.scales.gradients * self.noise.gradients.window(first)
-
-    def _noise_of_combined(self, first: int) -> Array | float:
-        if self.noise is None or self.scales is None:
-            return 0.0
-        return self.scales.combined * self.noise.combined.window(first)

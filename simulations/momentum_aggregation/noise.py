@@ -62,12 +62,14 @@ class WindowNoise:
                 break
             self.rng.standard_normal(out=nodes[(self.step >> level) % len(nodes)])
 
-    def window(self, first: int) -> Array:
-        """Noise of the sum over [first, t], where t is the present step."""
+    def window(self, first: int, after: int = 0) -> Array:
+        """Noise of the sum over [first, t], t the present step; only of nodes that end after step ``after``."""
         if not self.step - self.length < first <= self.step:
             raise ValueError(f"first must lie in ({self.step - self.length}, {self.step}], got {first}")
         total = np.zeros(self.nodes[0].shape[1:])
         for node in compose(first, self.step):
+            if node.last <= after:
+                continue
             level = (node.last - node.first + 1).bit_length() - 1
             nodes = self.nodes[level]
             total += power(self.alpha, self.step - node.last) * nodes[(node.last >> level) % len(nodes)]

@@ -1,9 +1,9 @@
 """Private runs with momentum: the noise that covers what runs, for a budget, and the run.
 
 ``private_momentum`` is Algorithm 1 with tree-aggregated noise, or with any other noise of this project in the same
-loop; ``published_momentum`` has the noise of the paper; ``private_reduced_momentum`` is Algorithm 2 with the repaired
-accounting of ``theory.momentum_aggregation.calibration`` (Algorithm 2').  What is not covered is refused: losses whose
-gradients have no bound without clipping, orders other than stated, the published noise where it is not sound.
+loop.  ``private_reduced_momentum`` is Algorithm 2 with a repaired accounting (Algorithm 2').  ``published_momentum``
+and ``published_reduced_momentum`` have the noise of the paper.  What is not covered is refused: losses whose gradients have
+no bound without clipping, orders other than stated, the published noise where it is not sound.
 
 Learning rates and budgets may be arrays, which are broadcast: all combinations run together, with the same orders and
 starts.  A run covers the examples of ``risk``, for a start, learning rates and parameters that do not depend on them.
@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.momentum_aggregation.descent import (
+    PublishedReducedNoise,
     ReducedMomentum,
     ReducedNoise,
-    ReducedScales,
     Trajectories,
     draw_orders,
     momentum_step,
@@ -38,6 +38,7 @@ from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.momentum_aggregation.calibration import node_std, published_node_std, reduced_noise
 from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
+from corrnoise.theory.momentum_aggregation.published_reduced_noise import published_reduced_noise
 from corrnoise.theory.momentum_aggregation.sensitivity import ORDERS, Order
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -294,7 +295,7 @@ def private_reduced_momentum(
         raise ValueError(f"loss must have a finite smoothness, got {risk.loss!r}")
     column = (-1, 1, 1)
     lengths = rates.reshape(column)
-    noise, scales = None, None
+    noise = None
     if rho is not None:
         found = [
             reduced_noise(
@@ -311,13 +312,10 @@ def private_reduced_momentum(
             )
             for eta, budget, g in zip(rates.flat, budgets.flat, gammas.flat, strict=True)
         ]
-        noise = ReducedNoise(plan.steps, plan.examples, plan.alpha, plan.shape, plan.noise)
-        scales = ReducedScales(
-            *(
-                np.array([getattr(one, name) for one in found]).reshape(column)
-                for name in ("gradients", "combined", "remainders")
-            )
-        )
+        stds = [(one.gradients, one.combined, one.remainders) for one in found]
+        first, second, third = (np.array(tree).reshape(column) for tree in zip(*stds, strict=True))
+        scales = (first, second, third)
+        noise = ReducedNoise(plan.steps, plan.examples, plan.alpha, plan.shape, scales, plan.noise)
     step = ReducedMomentum(
         risk,
         plan.orders,
@@ -325,10 +323,89 @@ def private_reduced_momentum(
         gammas=gammas.reshape(column),
         lengths=lengths,
         noise=noise,
-        scales=scales,
         clip_norm=plan.clip,
     )
     return plan.run(step, len(lengths), rates.shape, "reduced momentum", progress)
+
+
+def published_reduced_momentum(
+    risk: EmpiricalRisk,
+    *,
+    steps: int,
+    alpha: float,
+    gamma: ArrayLike,
+    learning_rate: ArrayLike,
+    epsilon: ArrayLike,
+    delta: float,
+    order: Order,
+    adjacency: str,
+    clip_norm: float | None = None,
+    start: ArrayLike | None = None,
+    repetitions: int = 1,
+    records: int = 32,
+    rng: Seed = None,
+    progress: bool | None = False,
+) -> Trajectories:
+    """Algorithm 2 with its published noise and L restored, which is (ε, δ)-private; refused where that is not sound.
+
+    Parameters
+    ----------
+    risk, steps, alpha, gamma, learning_rate, order, clip_norm, start, repetitions, records, rng, progress
+        As for ``private_reduced_momentum``; γ may be 1 here.
+    epsilon, delta
+        As for ``published_reduced_noise``; ε may be an array that is broadcast with η and γ.
+    adjacency
+        ``"replace-one"`` as published; for ``"zero-out"`` half the noise.
+
+    Raises
+    ------
+    ValueError
+        What ``published_reduced_noise`` refuses.
+    """
+    rates, budgets, gammas = np.broadcast_arrays(
+        checks.reals("learning_rate", learning_rate, "(0, inf)"),
+        checks.reals("epsilon", epsilon, "(0, inf)"),
+        checks.reals("gamma", gamma, "[0, 1]"),
+    )
+    plan = _plan(risk, steps, alpha, order, clip_norm, start, repetitions, records, rng, least=2)
+    factor = {"replace-one": 1.0, "zero-out": 0.5}[checks.choice("adjacency", adjacency, ("replace-one", "zero-out"))]
+    found = [
+        published_reduced_noise(
+            steps=plan.steps,
+            examples=plan.examples,
+            alpha=plan.alpha,
+            learning_rate=rate,
+            lipschitz=plan.bound,
+            smoothness=risk.loss.smoothness,
+            epsilon=budget,
+            delta=delta,
+            order=order,
+        )
+        for rate, budget in zip(rates.flat, budgets.flat, strict=True)
+    ]
+    column = (-1, 1, 1)
+    stds = [(one.early, one.differences, one.remainders, one.late) for one in found]
+    early, differences, remainders, late = (factor * np.array(tree).reshape(column) for tree in zip(*stds, strict=True))
+    noise = PublishedReducedNoise(
+        plan.steps,
+        plan.examples,
+        plan.alpha,
+        plan.shape,
+        (early, differences, remainders),
+        plan.noise,
+        gammas=gammas.reshape(column),
+        late=late,
+    )
+    step = ReducedMomentum(
+        risk,
+        plan.orders,
+        alpha=plan.alpha,
+        gammas=gammas.reshape(column),
+        lengths=rates.reshape(column),
+        noise=noise,
+        clip_norm=plan.clip,
+    )
+    return plan.run(step, rates.size, rates.shape, "published reduced momentum", progress)
 
 
 class _Plan:
