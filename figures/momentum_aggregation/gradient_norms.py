@@ -52,7 +52,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "published tree": {"color": "C3", "marker": "x", "label": "Algorithm 1, published noise"},
     "exact tree": {"color": "C1", "marker": "s", "label": "Algorithm 1, exact tree noise"},
     "square root": {"color": "C2", "marker": "^", "label": r"Algorithm 1, $\nu$-DP-FTRL noise"},
-    "published trees": {"color": "C6", "marker": "+", "label": "Algorithm 2, published noise"},
+    "published trees": {"color": "C5", "marker": "+", "linestyle": "--", "label": "Algorithm 2, published noise"},
     "Algorithm 2'": {"color": "C5", "marker": "D", "label": "Algorithm 2, repaired"},
     "no noise": {"color": "0.3", "linestyle": ":", "label": "momentum without noise"},
 }

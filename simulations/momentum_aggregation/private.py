@@ -2,8 +2,8 @@
 
 ``private_momentum`` is Algorithm 1 with tree-aggregated noise, or with any other noise of this project in the same
 loop.  ``private_reduced_momentum`` is Algorithm 2 with a repaired accounting (Algorithm 2').  ``published_momentum``
-and ``published_reduced_momentum`` have the noise of the paper.  What is not covered is refused: losses whose gradients have
-no bound without clipping, orders other than stated, the published noise where it is not sound.
+and ``published_reduced_momentum`` have the noise of the paper.  What is not covered is refused: losses whose gradients
+have no bound without clipping, orders other than stated, the published noise where it is not sound.
 
 Learning rates and budgets may be arrays, which are broadcast: all combinations run together, with the same orders and
 starts.  A run covers the examples of ``risk``, for a start, learning rates and parameters that do not depend on them.
