@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.momentum_aggregation.noise import PrefixNoise, WindowNoise
+from corrnoise.simulations.momentum_aggregation.noise import ReducedTrees
 from corrnoise.support.progress import progress_line
 from corrnoise.theory.momentum_aggregation.sensitivity import Order
 from corrnoise.theory.momentum_aggregation.trees import power
@@ -160,65 +160,6 @@ def momentum_step(
     return step
 
 
-class ReducedNoise:
-    """The noise of Algorithm 2': windows of the trees of gradients and of combined leaves, prefixes of the third.
-
-    ``scales`` are the standard deviations in the nodes of the three trees, shape (settings, 1, 1) each.
-    """
-
-    def __init__(
-        self,
-        steps: int,
-        examples: int,
-        alpha: float,
-        shape: tuple[int, ...],
-        scales: tuple[Array, Array, Array],
-        rng: np.random.Generator,
-    ) -> None:
-        streams = rng.spawn(3)
-        self.trees = [WindowNoise(examples, alpha, shape, stream) for stream in streams[:2]]
-        self.prefixes = PrefixNoise(steps, alpha, shape, streams[2])
-        self.prefix = np.zeros(shape)
-        self.scales = scales
-
-    def advance(self) -> None:
-        """Go on to the next step."""
-        for tree in self.trees:
-            tree.advance()
-        self.prefix = next(self.prefixes)
-
-    def gradients(self, first: int) -> Array:
-        """Noise of G over [first, t]."""
-        return self.scales[0] * self.trees[0].window(first)
-
-    def combined(self, first: int) -> Array:
-        """Noise of (1 − γ) D + γ G over [first, t]."""
-        return self.scales[1] * self.trees[1].window(first)
-
-    def remainders(self) -> Array:
-        """Noise of r over [1, t]."""
-        return self.scales[2] * self.prefix
-
-
-class PublishedReducedNoise(ReducedNoise):
-    """The noise of Algorithm 2 as published: trees of G, of D and of r.
-
-    Nodes of G have another standard deviation, ``late``, if they end after step 2N.  ``scales`` are those of earlier
-    nodes of G, of D and of r; γ has the shape of the scales.
-    """
-
-    def __init__(self, *arguments: Any, gammas: Array, late: Array, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.gammas = gammas
-        self.late = late
-
-    def combined(self, first: int) -> Array:
-        tree = self.trees[0]
-        after = tree.window(first, after=2 * tree.length)
-        gradients = self.scales[0] * (tree.window(first) - after) + self.late * after
-        return (1 - self.gammas) * super().combined(first) + self.gammas * gradients
-
-
 class ReducedMomentum:
     """The steps of Algorithm 2', which reads Lemma 17 as a recursion over epochs.
 
@@ -251,7 +192,7 @@ class ReducedMomentum:
         alpha: float,
         gammas: Array,
         lengths: Array,
-        noise: ReducedNoise | None = None,
+        noise: ReducedTrees | None = None,
         clip_norm: float = math.inf,
     ) -> None:
         self.risk = risk

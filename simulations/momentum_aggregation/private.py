@@ -22,15 +22,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.momentum_aggregation.descent import (
-    PublishedReducedNoise,
     ReducedMomentum,
-    ReducedNoise,
     Trajectories,
     draw_orders,
     momentum_step,
     run_steps,
 )
-from corrnoise.simulations.momentum_aggregation.noise import FilteredNoise, PrefixNoise
+from corrnoise.simulations.momentum_aggregation.noise import (
+    FilteredNoise,
+    PrefixNoise,
+    PublishedTrees,
+    ReducedTrees,
+)
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -315,7 +318,7 @@ def private_reduced_momentum(
         stds = [(one.gradients, one.combined, one.remainders) for one in found]
         first, second, third = (np.array(tree).reshape(column) for tree in zip(*stds, strict=True))
         scales = (first, second, third)
-        noise = ReducedNoise(plan.steps, plan.examples, plan.alpha, plan.shape, scales, plan.noise)
+        noise = ReducedTrees(plan.steps, plan.examples, plan.alpha, plan.shape, scales, plan.noise)
     step = ReducedMomentum(
         risk,
         plan.orders,
@@ -386,7 +389,7 @@ def published_reduced_momentum(
     column = (-1, 1, 1)
     stds = [(one.early, one.differences, one.remainders, one.late) for one in found]
     early, differences, remainders, late = (factor * np.array(tree).reshape(column) for tree in zip(*stds, strict=True))
-    noise = PublishedReducedNoise(
+    noise = PublishedTrees(
         plan.steps,
         plan.examples,
         plan.alpha,

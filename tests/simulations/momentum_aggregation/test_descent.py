@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.momentum_aggregation.descent import (
-    PublishedReducedNoise,
     ReducedMomentum,
-    ReducedNoise,
     clipped_gradients,
     direction,
     draw_orders,
@@ -17,7 +15,7 @@ from corrnoise.simulations.momentum_aggregation.descent import (
     recorded_steps,
     run_steps,
 )
-from corrnoise.simulations.momentum_aggregation.noise import PrefixNoise
+from corrnoise.simulations.momentum_aggregation.noise import PrefixNoise, PublishedTrees, ReducedTrees
 from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, weighted_sum, window_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance
 from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
@@ -144,7 +142,7 @@ def test_algorithm_2_by_its_definition(order):
     parent: Any = Parent()
     gammas, lengths = column(0.3, 0.0, 0.8), column(0.1, 0.2, 0.3)
     scales = (column(0.1, 0.2, 0.3), column(0.4, 0.5, 0.1), column(0.2, 0.1, 0.05))
-    noise = ReducedNoise(steps, N, ALPHA, (2, D), scales, parent)
+    noise = ReducedTrees(steps, N, ALPHA, (2, D), scales, parent)
     step = ReducedMomentum(f, orders, alpha=ALPHA, gammas=gammas, lengths=lengths, noise=noise)
     found = iterates(step, steps, 3, 2)
     windows = window_nodes(steps, N)
@@ -169,7 +167,7 @@ def test_the_published_noise_of_windows():
     parent: Any = Parent()
     steps, gamma = 23, 0.3
     scales = (column(2.0), column(0.5), column(1.0))
-    noise = PublishedReducedNoise(steps, N, ALPHA, (1, D), scales, parent, gammas=column(gamma), late=column(7.0))
+    noise = PublishedTrees(steps, N, ALPHA, (1, D), scales, parent, gammas=column(gamma), late=column(7.0))
     found = {}
     for t in range(1, steps + 1):
         noise.advance()
