@@ -27,6 +27,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, SmoothLoss
 
 Orders = NDArray[np.int64]
+Step = Callable[[int, Array], Array]  #: w_{t+1} from t and w_t
 
 
 class Trajectories(NamedTuple):
@@ -87,7 +88,7 @@ def direction(vectors: Array) -> Array:
 
 
 def run_steps(
-    step: Callable[[int, Array], Array],
+    step: Step,
     start: Array,
     steps: int,
     records: int,
@@ -128,7 +129,7 @@ def momentum_step(
     noise: Iterator[Array] | None,
     scales: Array,
     clip_norm: float = math.inf,
-) -> Callable[[int, Array], Array]:
+) -> Step:
     """One step of Algorithm 1.
 
     Parameters

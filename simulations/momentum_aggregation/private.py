@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.momentum_aggregation.descent import (
+    Orders,
     ReducedMomentum,
+    Step,
     Trajectories,
     draw_orders,
     momentum_step,
@@ -411,26 +414,26 @@ def published_reduced_momentum(
     return plan.run(step, rates.size, rates.shape, "published reduced momentum", progress)
 
 
+@dataclass(frozen=True)
 class _Plan:
-    """What the runs share: checked arguments, the orders, the start, and a generator of noise."""
+    """What the runs share: checked arguments, the orders, the starts, and the generator of the noise."""
 
-    def __init__(self, risk: EmpiricalRisk, *, bound: float, clip: float, steps: int, alpha: float, records: int):
-        self.examples = len(risk.examples)
-        self.bound = bound
-        self.clip = clip
-        self.steps = steps
-        self.alpha = alpha
-        self.records = records
+    examples: int
+    bound: float  # of the gradients of examples
+    clip: float
+    steps: int
+    alpha: float
+    records: int
+    orders: Orders
+    start: Array
+    noise: np.random.Generator
 
-    def drawn(self, order: Order, start: Array, rng: np.random.Generator) -> _Plan:
-        """Draw the orders; ``start`` has shape (repetitions, d)."""
-        orders, self.noise = rng.spawn(2)
-        self.orders = draw_orders(self.examples, self.steps, order, len(start), orders)
-        self.start = start
-        self.shape = start.shape
-        return self
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(repetitions, d)."""
+        return self.start.shape
 
-    def run(self, step: Any, settings: int, shape: tuple[int, ...], name: str, progress: bool | None) -> Trajectories:
+    def run(self, step: Step, settings: int, shape: tuple[int, ...], name: str, progress: bool | None) -> Trajectories:
         """Run all settings from the start; their axis gets the shape that was asked for."""
         start = np.broadcast_to(self.start, (settings, *self.shape)).copy()
         found = run_steps(step, start, self.steps, self.records, name=name, progress=progress)
@@ -450,21 +453,25 @@ def _plan(
     *,
     least: int = 1,
 ) -> _Plan:
-    checks.instance("risk", risk, EmpiricalRisk)
-    if len(risk.examples) < least:
-        raise ValueError(f"risk must have at least {least} examples, got {len(risk.examples)}")
+    n = len(checks.instance("risk", risk, EmpiricalRisk).examples)
+    if n < least:
+        raise ValueError(f"risk must have at least {least} examples, got {n}")
     bound, clip = gradient_bound(risk.loss, clip_norm)
-    plan = _Plan(
-        risk,
+    t = checks.integer("steps", steps, 1)
+    kind = checks.choice("order", order, ORDERS)
+    first = starting_points(risk.loss, start, checks.integer("repetitions", repetitions, 1))
+    orders, noise = generator(rng).spawn(2)
+    return _Plan(
+        examples=n,
         bound=bound,
         clip=clip,
-        steps=checks.integer("steps", steps, 1),
+        steps=t,
         alpha=checks.real("alpha", alpha, "(0, 1]"),
         records=checks.integer("records", records, 1),
+        orders=draw_orders(n, t, kind, len(first), orders),
+        start=first,
+        noise=noise,
     )
-    checks.choice("order", order, ORDERS)
-    first = starting_points(risk.loss, start, checks.integer("repetitions", repetitions, 1))
-    return plan.drawn(order, first, generator(rng))
 
 
 def starting_points(loss: SmoothLoss, start: ArrayLike | None, repetitions: int) -> Array:
