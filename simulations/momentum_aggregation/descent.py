@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.momentum_aggregation.noise import ReducedTrees
+from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.progress import progress_line
 from corrnoise.theory.momentum_aggregation.sensitivity import Order
 from corrnoise.theory.momentum_aggregation.trees import power
@@ -205,6 +206,7 @@ class ReducedMomentum:
         self.clip_norm = clip_norm
         self.examples = len(risk.examples)
         shape = (max(len(gammas), len(lengths)), orders.shape[1], risk.loss.dimension)
+        fits_into_memory("settings and repetitions", shape[:2], 24 * self.examples * math.prod(shape))
         self.first = self.previous = np.zeros(shape)  # u_q and u_{q−1}
         self.running = np.zeros(shape)  # S of G in the first epoch, and of the combined leaves later
         self.gradients = np.zeros(shape)  # S of G, in the first two epochs

@@ -41,6 +41,7 @@ from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
 MOMENTUM = ("published tree", "exact tree", "square root", "no noise")
 REDUCED = ("published trees", "Algorithm 2'")
 ALGORITHMS = ("DP-GD", "DP-SGD", *MOMENTUM, *REDUCED)
+_MEMORY = 2**29  #: bytes that the runs of a candidate may keep from step to step
 JUDGED = ("last iterate", "random iterate")
 
 
@@ -128,6 +129,11 @@ def gradient_norms(
         DP-SGD needs dp-accounting (extra ``amplification``).
     """
     budgets = checks.reals("epsilons", epsilons, "(0, inf)", ndim=1)
+    together = _budgets_together(risk, candidate, repetitions)
+    if together < len(budgets):  # runs of one seed do not depend on what runs beside them
+        parts = [budgets[first : first + together] for first in range(0, len(budgets), together)]
+        named: dict[str, Any] = {"delta": delta, "repetitions": repetitions, "seed": seed, "start": start}
+        return np.concatenate([gradient_norms(risk, candidate, epsilons=part.tolist(), **named) for part in parts])
     rho = np.array([gaussian_rho(epsilon, delta) for epsilon in budgets])[:, np.newaxis]
     shared: dict[str, Any] = {"repetitions": repetitions, "rng": seed, "start": start}
     n = len(risk.examples)
@@ -152,6 +158,14 @@ def gradient_norms(
     mean = norms[:-1].mean(axis=0)
     pair = np.stack([last.reshape(len(budgets), -1, repetitions), mean.reshape(len(budgets), -1, repetitions)], axis=2)
     return np.asarray(pair)
+
+
+def _budgets_together(risk: EmpiricalRisk, candidate: Candidate, repetitions: int) -> int:
+    """How many budgets run at a time: Algorithm 2 keeps three arrays for each of the last N steps."""
+    if candidate.algorithm not in REDUCED:
+        return 10**6
+    settings = len(candidate.paths) * len(candidate.gammas)
+    return max(1, _MEMORY // (24 * len(risk.examples) * risk.loss.dimension * settings * repetitions))
 
 
 def _momentum(

@@ -268,3 +268,9 @@ def test_the_smallest_runs(change):
     assert np.isfinite(private_momentum(risk(), **PRIVATE | change).points).all()
     assert np.isfinite(private_momentum(risk(count=1), **PRIVATE | change).points).all()
     assert np.isfinite(private_reduced_momentum(risk(count=2), **PRIVATE | change, gamma=0.0).points).all()
+
+
+def test_more_than_fits_into_memory_is_refused():
+    change = {"gamma": 0.5, "learning_rate": np.full(10**5, 0.1), "rho": None, "repetitions": 10**5}
+    with pytest.raises(ValueError, match=r"settings and repetitions must be smaller, got \(100000, 100000\)"):
+        private_reduced_momentum(risk(), **PRIVATE | change | {"steps": 2})
