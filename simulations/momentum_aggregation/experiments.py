@@ -86,8 +86,9 @@ def candidates(algorithm: str, *, thorough: bool = False) -> list[Candidate]:
         passes = [4, 16, 64] if thorough else [16, 64]
         alphas = [1 / 4, 1 / 16]
     elif algorithm in REDUCED:
-        passes = [4, 8, 16, 32] if thorough else [8]
-        gammas = (0.1, 0.3, 0.6, 0.9) if thorough else (0.3, 0.9)
+        passes = [4, 8, 16] if thorough else [8]
+        alphas = [1.0, 4.0] if thorough else [1.0]
+        gammas = (0.3, 0.9)
     else:
         passes = [1, 2, 4, 8] if thorough else [2, 8]
     return [Candidate(algorithm, k, alpha, paths, gammas) for k in passes for alpha in alphas]
