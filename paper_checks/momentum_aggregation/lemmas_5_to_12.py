@@ -180,7 +180,7 @@ def printed_noise(
 @PAPER.inequality(
     "Lemma 7",
     evidence="proved",
-    rests_on=("Proposition 18",),
+    rests_on=("Proposition 18", "corrnoise: M5"),
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"$E\|\hat{m}_t - m_t\| \le \frac{192 G \alpha \log_2 T \sqrt{d l}}{\epsilon} + \frac{128 (G + 2L) \alpha \sqrt{\eta d T l} \log_2 T}{\epsilon} + "
     r"\frac{16 \eta L \alpha \log_2 T \sqrt{3 d T N l}}{\epsilon}$, $l = \log \frac{1}{\delta}$, for $\alpha \ge \frac{1}{N}$, $\gamma \le \frac{1}{2}$",
