@@ -12,6 +12,7 @@ from corrnoise.theory.mechanisms.participation import Participation, fixed_epoch
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.workloads import MomentumAverage
 from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise_lower_bound, square_root_upper_bound
+from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound, lemma_17_defect
 from corrnoise.theory.momentum_aggregation.sensitivity import Nodes, Order, printed_node_count, squared_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
@@ -90,6 +91,33 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
     who = fixed_epochs(steps, epochs=epochs)
     error = square_root.max_error(who, MomentumAverage(steps, alpha=alpha))
     return error, float(factor) * square_root_upper_bound(alpha, examples=examples, epochs=epochs)
+
+
+@PAPER.inequality(
+    "M2",
+    part="(reshuffled)",
+    evidence="proved",
+    proof=PROOF,
+    printed=r"For a new order in every epoch it has at most $S \sqrt{E (1 + \frac{2 (1 - \alpha)}{1 - a})}$",
+    domain={
+        "examples": integers(1, 100, log=True),
+        "load": log_scale(0.1, "examples"),
+        "epochs": integers(1, 16, log=True),
+    },
+    mutants=[{"factor": 0.95}],
+    tolerance=1e-8,
+    evaluations=96,
+)
+def m2_reshuffled(examples: int, load: float, epochs: int, factor: float = 1.0) -> Sides:
+    r"""The smaller side has the upper bound of the sensitivity that a run uses.  At $\alpha \ge \frac{1}{N}$ the factor of S is at most
+    $2.041 \sqrt{E}$.
+    """
+    alpha = load / examples
+    steps = examples * epochs
+    noise = ToeplitzMechanism(NuFTRL(alpha), steps)
+    largest = noise.errors(MomentumAverage(steps, alpha=alpha)).max() ** 0.5
+    bound = square_root_upper_bound(alpha, examples=examples, epochs=epochs, order="reshuffled")
+    return order_sensitivity(noise, examples, "reshuffled") * largest, float(factor) * bound
 
 
 @PAPER.inequality(
