@@ -7,10 +7,11 @@ from corrnoise.figures.publication import Data, PaperFigure, SimulatedSeries
 LONG = {
     "strongly_convex",
     "shuffled_experiments",
-    "momentum_noise",
     "error_memory",
     "learning_memory",
     "learning_budget",
+    "momentum_noise",
+    "momentum_rates",
     *COMPANIONS,
 }
 QUICK = tuple(name for name in NAMES if name not in LONG)

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from corrnoise.designs.record import Design as Design
     from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.audit import audit as audit
+    from corrnoise.simulations.momentum_aggregation.private import private_momentum as private_momentum
+    from corrnoise.simulations.momentum_aggregation.private import private_reduced_momentum as private_reduced_momentum
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.simulations.training.order import FixedOrder as FixedOrder
+    from corrnoise.simulations.training.order import fixed_order as fixed_order
+    from corrnoise.simulations.training.run import PrivateRun as PrivateRun
     from corrnoise.solvers.matrix_factorisation.banded import optimal_banded as optimal_banded
     from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers as optimal_buffers
     from corrnoise.solvers.matrix_factorisation.dense import (
@@ -64,6 +69,9 @@ if TYPE_CHECKING:
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
     from corrnoise.theory.privacy import gaussian_rho as gaussian_rho
     from corrnoise.theory.privacy import zcdp_to_approx_dp as zcdp_to_approx_dp
+    from corrnoise.theory.problems.bounded_losses import EmpiricalRisk as EmpiricalRisk
+    from corrnoise.theory.problems.bounded_losses import MarginLoss as MarginLoss
+    from corrnoise.theory.problems.bounded_losses import TwoLayerNetwork as TwoLayerNetwork
     from corrnoise.theory.problems.learning_objective import LearningObjective as LearningObjective
     from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
     from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
@@ -102,6 +110,11 @@ _HOMES = {
         "gaussian_rho",
         "zcdp_to_approx_dp",
     ),
+    "theory.problems.bounded_losses": (
+        "EmpiricalRisk",
+        "MarginLoss",
+        "TwoLayerNetwork",
+    ),
     "theory.problems.learning_objective": ("LearningObjective",),
     "theory.problems.quadratic": (
         "LinearRegression",
@@ -134,8 +147,17 @@ _HOMES = {
         "strongly_convex_certificate",
     ),
     "simulations.audit": ("audit",),
+    "simulations.momentum_aggregation.private": (
+        "private_momentum",
+        "private_reduced_momentum",
+    ),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
+    "simulations.training.order": (
+        "FixedOrder",
+        "fixed_order",
+    ),
+    "simulations.training.run": ("PrivateRun",),
     "designs.make": ("design",),
     "designs.record": ("Design",),
     "paper_checks": ("claims",),
