@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from corrnoise.theory.mechanisms.tree import fourier_mechanism as fourier_mechanism
     from corrnoise.theory.mechanisms.tree import full_honaker as full_honaker
     from corrnoise.theory.mechanisms.workloads import MatrixWorkload as MatrixWorkload
+    from corrnoise.theory.mechanisms.workloads import MomentumAverage as MomentumAverage
     from corrnoise.theory.mechanisms.workloads import MomentumSGD as MomentumSGD
     from corrnoise.theory.mechanisms.workloads import PrefixSums as PrefixSums
     from corrnoise.theory.privacy import approx_dp_to_zcdp as approx_dp_to_zcdp
@@ -98,6 +99,7 @@ _HOMES = {
     ),
     "theory.mechanisms.workloads": (
         "MatrixWorkload",
+        "MomentumAverage",
         "MomentumSGD",
         "PrefixSums",
     ),
