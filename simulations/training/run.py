@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from corrnoise.simulations.training.journal import Journal
 from corrnoise.simulations.training.keys import Draws, GeneratorName, RunKey
 from corrnoise.simulations.training.order import FixedOrder
-from corrnoise.simulations.training.program import program
+from corrnoise.simulations.training.program import Program, program
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -98,15 +98,6 @@ class PrivateRun:
     threads
         How many threads make the noise; None for one a core.
 
-    Attributes
-    ----------
-    program
-        The noise that is really made, and the sensitivity that covers it.
-    position
-        Number of steps whose noise was made.
-    skipped
-        Number of steps that were skipped, because a crash had begun them.
-
     Raises
     ------
     ValueError, TypeError
@@ -150,12 +141,12 @@ class PrivateRun:
         self._order = checks.instance("order", order, FixedOrder)
         self._rho = budget(rho, epsilon, delta)
         self._clip_norm = checks.real("clip_norm", clip_norm, SCALES)
-        self.program = program(mechanism, order.participation, tolerance=tolerance, arithmetic=arithmetic)
-        self._multiplier = safe_multiplier(self.program.sensitivity, self._rho, adjacency)
+        self._program = program(mechanism, order.participation, tolerance=tolerance, arithmetic=arithmetic)
+        self._multiplier = safe_multiplier(self._program.sensitivity, self._rho, adjacency)
         self._adjacency = adjacency
         self._draws = Draws(RunKey.new() if key is None else key, generator)
-        rows = self.program.engine(1).memory.shape[0]
-        fits_into_memory("size", self._size, self._size * (4 + rows * np.dtype(self.program.arithmetic).itemsize))
+        rows = self._program.engine(1).memory.shape[0]
+        fits_into_memory("size", self._size, self._size * (4 + rows * np.dtype(self._program.arithmetic).itemsize))
         self._ends = [*range(_PART, self._size, _PART), self._size]
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
@@ -166,12 +157,12 @@ class PrivateRun:
         self._follows = False
         self._claim()
         self._restart()
-        self.skipped = 0
+        self._skipped = 0
         self._settings = {
             "format": _FORMAT,
-            "noise": digest(plain(self.program.noise)),
+            "noise": digest(plain(self._program.noise)),
             "order": self._order.identity,
-            "arithmetic": self.program.arithmetic,
+            "arithmetic": self._program.arithmetic,
             "size": self._size,
             "rho": self._rho,
             "multiplier": self._multiplier,
@@ -189,13 +180,28 @@ class PrivateRun:
 
     def _restart(self) -> None:
         """Put the noise before its first step."""
-        self._engines: list[Any] = []
-        self._engines = [self.program.engine(size) for size in np.diff(self._ends, prepend=0).tolist()]
-        self.position = 0
+        self._engines: list[Any] = []  # the memory of earlier ones is free before new ones are made
+        self._engines = [self._program.engine(size) for size in np.diff(self._ends, prepend=0).tolist()]
+        self._position = 0
         self._handed = 0
         self._whole = True
 
     # -- what the run guarantees ---------------------------------------------------------------------------------------
+
+    @property
+    def program(self) -> Program:
+        """The noise that is really made, and the sensitivity that covers it."""
+        return self._program
+
+    @property
+    def position(self) -> int:
+        """Number of steps whose noise was made."""
+        return self._position
+
+    @property
+    def skipped(self) -> int:
+        """Number of steps that were skipped, because a crash had begun them."""
+        return self._skipped
 
     @property
     def size(self) -> int:
@@ -289,7 +295,7 @@ class PrivateRun:
         position
             What ``start`` returned in the process that makes the noise.
         """
-        self.position = checks.integer("position", position, 0, largest=self.steps)
+        self._position = checks.integer("position", position, 0, largest=self.steps)
         self._handed = self.position
         self._follows = True
 
@@ -297,7 +303,7 @@ class PrivateRun:
         """Note that another process has added the noise of the batch that was handed out last."""
         if not self._follows or self._handed <= self.position:
             raise RuntimeError("only a step of a run that follows another process can pass without noise")
-        self.position += 1
+        self._position += 1
 
     def start(self) -> int:
         """Open the journal, if there is one, skip the steps that a crash has begun, and return ``position``."""
@@ -306,7 +312,7 @@ class PrivateRun:
             behind = self._journal.free - self.position
             if behind > 0:
                 self._advance(self._journal.free)
-                self.skipped += behind
+                self._skipped += behind
         return self.position
 
     def noise(self) -> NDArray[np.float32]:
@@ -354,10 +360,10 @@ class PrivateRun:
     def _made(self) -> NDArray[np.float32]:
         """The noise of the step ``position``, which is then past."""
         step = self.position
-        scales = self.program.scales
+        scales = self._program.scales
         scale = self.scale if scales is None else self.scale * float(scales[step])
         made = np.empty(self._size, np.float32)
-        in_place = self.program.arithmetic == "float32"
+        in_place = self._program.arithmetic == "float32"
 
         def part(number: int) -> None:
             end = self._ends[number]
@@ -374,7 +380,7 @@ class PrivateRun:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._threads, "corrnoise-noise")
             list(self._pool.map(part, range(len(self._ends))))
-        self.position = step + 1
+        self._position = step + 1
         self._whole = True
         return made
 
@@ -443,12 +449,12 @@ class PrivateRun:
             for engine, end in zip(self._engines, self._ends, strict=True):
                 part = memory[:, end - engine.memory.shape[1] : end]
                 engine.memory = np.array(part, engine.memory.dtype)
-            self.position = position
+            self._position = position
             self._handed = position
         self._advance(position)
         self._journal = journal
         if journal is not None and journal.free > self.position:
-            self.skipped += journal.free - self.position
+            self._skipped += journal.free - self.position
             self._advance(journal.free)
 
     def _checked_state(self, state: object) -> tuple[int, RunKey]:
@@ -491,6 +497,6 @@ class PrivateRun:
 
     def __repr__(self) -> str:
         return (
-            f"PrivateRun({self.program.noise!r:.60}, size={self._size}, position={self.position} of {self.steps}, "
+            f"PrivateRun({self._program.noise!r:.60}, size={self._size}, position={self.position} of {self.steps}, "
             f"rho={self._rho!r}, multiplier={self._multiplier!r}, adjacency={self._adjacency!r})"
         )

@@ -267,7 +267,7 @@ def test_a_key_has_one_run_and_the_numbers_of_privacy_are_read_only() -> None:
     run = private(key=key)
     with pytest.raises(ValueError, match="in use by another run"):
         private(key=RunKey(key.secret()))
-    for name in ("multiplier", "clip_norm", "rho", "scale", "adjacency", "steps", "order", "size"):
+    for name in ("multiplier", "clip_norm", "rho", "scale", "adjacency", "order", "size", "position", "program"):
         with pytest.raises(AttributeError):
             setattr(run, name, 1)
     run.close()
