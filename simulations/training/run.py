@@ -44,7 +44,7 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.rounding import Dtype
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.privacy import gaussian_epsilon, gaussian_rho, safe_multiplier
+from corrnoise.theory.privacy import gaussian_epsilon, gaussian_rho
 
 _FORMAT = "corrnoise.PrivateRun 1"
 _PART = 65_536  # coordinates of a part of the noise vector
@@ -80,11 +80,12 @@ class PrivateRun:
     epsilon, delta
         The (ε, δ) of the whole run, in place of ``rho``.
     clip_norm
-        G: largest norm of the gradient of one example, over all parameters together, in [1e-100, 1e100].
+        G: largest norm of the gradient of one example, over all parameters together.  The standard deviation of the
+        independent noise must lie in [1e-30, 1e30], because noise is float32.
     adjacency
         ``"zero-out"`` or ``"replace-one"``, which doubles the noise.
     key
-        The secret key; None for a new one.
+        The secret key; None for a new one.  One from a file needs a journal.
     journal
         File of the journal, or None for none.
     journal_ahead
@@ -140,9 +141,9 @@ class PrivateRun:
         self._size = checks.integer("size", size, 1)
         self._order = checks.instance("order", order, FixedOrder)
         self._rho = budget(rho, epsilon, delta)
-        self._clip_norm = checks.real("clip_norm", clip_norm, SCALES)
+        self._clip_norm = checks.real("clip_norm", clip_norm, "(0, inf)")
         self._program = program(mechanism, order.participation, tolerance=tolerance, arithmetic=arithmetic)
-        self._multiplier = safe_multiplier(self._program.sensitivity, self._rho, adjacency)
+        self._multiplier = self._program.multiplier(self._rho, self._clip_norm, adjacency)
         self._adjacency = adjacency
         self._draws = Draws(RunKey.new() if key is None else key, generator)
         rows = self._program.engine(1).memory.shape[0]
@@ -150,6 +151,10 @@ class PrivateRun:
         self._ends = [*range(_PART, self._size, _PART), self._size]
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
+        if key is not None and key.path is not None and journal is None:
+            raise ValueError(
+                f"journal must be given for the key in {key.path}: the script, started again, would make the same noise"
+            )
         self._journal_path = journal
         self._journal_ahead = checks.integer("journal_ahead", journal_ahead, 1)
         self._journal: Journal | None = None

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from corrnoise.simulations.audit import audit as audit
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.simulations.training.keys import RunKey as RunKey
     from corrnoise.simulations.training.order import FixedOrder as FixedOrder
     from corrnoise.simulations.training.order import fixed_order as fixed_order
     from corrnoise.simulations.training.run import PrivateRun as PrivateRun
@@ -137,6 +138,7 @@ _HOMES = {
     "simulations.audit": ("audit",),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
+    "simulations.training.keys": ("RunKey",),
     "simulations.training.order": (
         "FixedOrder",
         "fixed_order",

@@ -247,6 +247,8 @@ def test_totals_of_another_shape_or_type_are_refused(total: np.ndarray) -> None:
         ({"rho": 0.0}, ValueError, "rho must"),
         ({"clip_norm": math.inf}, ValueError, "clip_norm must"),
         ({"clip_norm": 0.0}, ValueError, "clip_norm must"),
+        ({"clip_norm": 1e-40}, ValueError, "range of float32"),
+        ({"clip_norm": 1e38}, ValueError, "range of float32"),
         ({"adjacency": "add-remove"}, ValueError, "adjacency must"),
         ({"order": Participation(12)}, TypeError, "order must be a FixedOrder"),
         ({"generator": "device"}, ValueError, "generator must"),
@@ -404,6 +406,24 @@ def test_a_run_that_begins_again_skips_what_its_journal_knows(tmp_path: Path) ->
         assert run.skipped == 5
 
 
+def test_a_script_that_is_started_again_does_not_make_the_same_noise(tmp_path: Path) -> None:
+    """Its key is in a file: without the journal, or with a new one, it would begin with the first step again."""
+    with pytest.raises(ValueError, match="journal must be given for the key in"):
+        private(key=RunKey.kept_in(tmp_path / "key"))
+    with private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "journal") as run:
+        noise_of(run, 2)
+    other = private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "other")
+    with pytest.raises(ValueError, match="must be the journal of the key"):
+        other.start()
+    other.close()
+    with private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "journal") as run:
+        assert run.start() == 2
+    (tmp_path / "journal").unlink()
+    lost = private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "journal")
+    with pytest.raises(ValueError, match="must be the journal of the key"):
+        lost.start()
+
+
 CRASHES = """
 import os, signal, sys
 import numpy as np
@@ -448,7 +468,7 @@ def test_a_process_that_kills_itself_uses_nothing_twice(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     used = [line.split() for line in (tmp_path / "used").read_text().splitlines()]
     assert [int(step) for step, _ in used] == list(range(STEPS))
-    whole = noise_of(private(AntiPGD(0.3), size=3, key=RunKey.kept_in(tmp_path / "key")))
+    whole = noise_of(private(AntiPGD(0.3), size=3, key=RunKey(RunKey.kept_in(tmp_path / "key").secret())))
     assert [noise for _, noise in used] == [step.tobytes().hex() for step in whole]
 
 
