@@ -19,6 +19,7 @@ from benchmarks.timing import Side, measure
 SUBJECTS = (
     "closed_forms",
     "coefficients",
+    "federation",
     "finite_optimum",
     "finite_runs",
     "learning_curves",

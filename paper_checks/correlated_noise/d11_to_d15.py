@@ -45,6 +45,8 @@ CURVE = {**SMALL, "offset": log_scale(1e-2, 1e4)}
     printed=r"$E[F(\theta_t) - F_*] \le (\sqrt{\frac{L}{\mu} e^{-\eta \mu t} (F(\theta_0) - F_*)} + \sqrt{F_\infty(\beta)})^2$",
     transcription="square roots; without them the statement is false",
     proof=f"{SHORT}#theorem-d11",
+    evidence="proved",
+    rests_on=["corrnoise: Theorem D.11, sharpened"],
     domain=CURVE,
     mutants=[{"factor": 0.999}, {"speed": 1.05}],
     evaluations=128,
@@ -83,6 +85,7 @@ def lemma_d12(problem: LinearRegression, noise: ToeplitzNoise, tilt: float = 0.0
     domain={"problem": regressions(), "noise": noises(1e-3)},
     sharp="factor",
     mutants=[{"factor": 0.82}],
+    evaluations=256,
 )
 def lemma_d12_trace(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
     """Checked with Tr S_∞ from formula E1.  The search finds 5/6: (2 − x)/(2 (2 − 3x)) at x = 1/3, one dimension, slowly varying noise."""
@@ -158,7 +161,7 @@ def lemma_d12_sum(problem: LinearRegression, beta: Array, twice: float = 0.0) ->
     domain={"problem": regressions(most=4, condition=1e3), "beta": vector(linear(-0.3, 0.3), 5)},
     mutants=[{"kurtosis": 3.01}],
     tolerance=1e-10,
-    evaluations=256,
+    evaluations=128,
 )
 def lemma_d12_recursion(problem: LinearRegression, beta: Array, kurtosis: float = 3.0) -> Sides:
     """The curve from this recursion is compared with S_6 = η² Σ_τ (T_τ + σ² T'_τ) with the sums of (81) and (82) as corrected."""
@@ -203,6 +206,7 @@ def theorem_d13_privacy(noise: ToeplitzNoise, steps: int, rho: float, two: float
     printed=r"With $G = c R^2 \max\{\|\theta_0 - \theta_*\|, \sqrt{\eta R^2 \sigma_{sgd}^2/\mu}, \sigma_{sgd}/R\} \log^{5/2}(T/p)$ no gradient is clipped, with probability $1 - p$",
     transcription="a square root",
     unverifiable=OPEN + f"the 95 % quantile of max_t ‖g_t‖ in {RUNS} against G with c = 1",
+    constants={"constant": "existential"},
     domain={"seed": integers(0, 3), "offset": one_of(0.1, 1.0, 10.0)},
     evidence="simulated",
     mutants=[{"constant": 5e-3}],
@@ -231,6 +235,7 @@ def theorem_d13_clip_norm(seed: int, offset: float, constant: float = 1.0) -> Si
     },
     sharp="quarter",
     mutants=[{"quarter": 0.249}],
+    evaluations=256,
 )
 def theorem_d13_learning_rate(
     eigenvalue: float,
@@ -261,6 +266,8 @@ MASS = np.array([w / 2 for w in (1 / 6, 2 / 3, 1 / 6) for _ in range(2)])
     part="(c)",
     printed=r"$E[(F(\theta_t) - F_*) 1(\mathcal{E})] \le 2 \frac{L}{\mu} e^{-\eta \mu t} (F(\theta_0) - F_*) + 2 F_\infty(\beta)$",
     proof=f"{SHORT}#theorem-d11",
+    evidence="proved",
+    rests_on=["corrnoise: Theorem D.11, sharpened"],
     domain={
         "share": linear(0.05, 0.999),
         "residual_std": linear(0, 2),
@@ -348,7 +355,8 @@ def left_over(run: FiniteRun) -> float:
     corrected=r"with $F(\theta_0) - F_*$ in the first term, and for $T \ge c N$, $N = \max\{\kappa d_{eff} \log(T/p), \kappa^2 d_{eff}^2 d \log^5(T/p)/\rho\}$, which is also in the exponent",
     domain=GUARANTEE,
     as_printed={"published": True},
-    counterexample={"eigenvalues": np.array([1.0, 1e-4]), "steps": 10, "rho": 1e100, **EXTREME},
+    constants={"constant": "unspecified"},
+    counterexample=lambda constant: {"eigenvalues": np.array([1.0, 1e-4]), "steps": 10, "rho": 1e100, **EXTREME},
     sharp="factor",
     mutants=[{"power": 3}, {"factor": 0.005}],
     evaluations=128,
@@ -385,10 +393,11 @@ def corollary_d14(
     corrected=r"with $F(\theta_0) - F_*$ in the first term, and for $T \ge c N$, $N = \max\{\kappa d_{eff} \log(T/p), Y \log^7(T/p) \max\{1, \log Y\}\}$, which is also in the exponent",
     domain=GUARANTEE,
     as_printed={"published": True},
-    counterexample={"eigenvalues": np.array([1.0, 1e-50]), "steps": 10**45, "rho": 1e100, **EXTREME},
+    constants={"constant": "unspecified"},
+    counterexample=lambda constant: {"eigenvalues": np.array([1.0, 1e-50]), "steps": 10**45, "rho": 1e100, **EXTREME},
     sharp="factor",
     mutants=[{"power": 3}, {"factor": 0.02}],
-    evaluations=128,
+    evaluations=64,
 )
 def corollary_d15(
     eigenvalues: Array,

@@ -86,8 +86,8 @@ class Program(Record):
         low, high = _FLOAT32
         if not low <= multiplier * clip_norm <= high:
             raise ValueError(
-                f"clip_norm must keep multiplier × clip_norm in [{low}, {high}], the range of float32, got {clip_norm!r} "
-                f"with the multiplier {multiplier!r}"
+                f"clip_norm must keep multiplier × clip_norm in the range of float32, [{low}, {high}], got {clip_norm} "
+                f"with the multiplier {multiplier}"
             )
         return multiplier
 
