@@ -24,8 +24,8 @@ import numpy as np
 
 from corrnoise.simulations.training.extras import extra_module
 from corrnoise.simulations.training.order import FixedOrder
-from corrnoise.simulations.training.program import Program, program
-from corrnoise.simulations.training.run import PrivateRun, budget
+from corrnoise.simulations.training.program import Program, budget, program
+from corrnoise.simulations.training.run import PrivateRun
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise

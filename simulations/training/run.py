@@ -37,30 +37,19 @@ from numpy.typing import NDArray
 from corrnoise.simulations.training.journal import Journal
 from corrnoise.simulations.training.keys import Draws, GeneratorName, RunKey
 from corrnoise.simulations.training.order import FixedOrder
-from corrnoise.simulations.training.program import Program, program
+from corrnoise.simulations.training.program import Program, budget, program
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.rounding import Dtype
-from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.privacy import gaussian_epsilon, gaussian_rho
+from corrnoise.theory.privacy import gaussian_epsilon
 
 _FORMAT = "corrnoise.PrivateRun 1"
 _PART = 65_536  # coordinates of a part of the noise vector
 _IN_USE: WeakValueDictionary[str, PrivateRun] = WeakValueDictionary()  # runs of this process by their key
 _CLAIMING = Lock()
-
-
-def budget(rho: float | None, epsilon: float | None, delta: float | None) -> float:
-    """The ρ of a run, given as ``rho`` or as ``epsilon`` and ``delta`` of the Gaussian mechanism that the run is."""
-    if rho is None:
-        if epsilon is None or delta is None:
-            raise ValueError("rho must be given, or epsilon and delta")
-        rho = gaussian_rho(epsilon, delta)
-    elif epsilon is not None or delta is not None:
-        raise ValueError("epsilon and delta must be left out where rho is given")
-    return checks.real("rho", rho, SCALES)
 
 
 class PrivateRun:
@@ -258,6 +247,14 @@ class PrivateRun:
         """
         return gaussian_epsilon(self._rho, delta)
 
+    def in_words(self) -> str:
+        """What the run guarantees, in a sentence."""
+        return (
+            f"The noisy sums of all {self.steps} steps are {self._rho:.4g}-zCDP as one Gaussian mechanism, for "
+            f"{self._adjacency} adjacency and gradients clipped to norm {self._clip_norm:.4g}, with "
+            f"{self._order.participation.in_words()}; the noise multiplier is {self._multiplier:.4g}."
+        )
+
     # -- batches and noise ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -314,11 +311,15 @@ class PrivateRun:
         """Open the journal, if there is one, skip the steps that a crash has begun, and return ``position``."""
         if self._journal is None and self._journal_path is not None and not self._follows:
             self._journal = Journal(self._journal_path, self._draws.key, ahead=self._journal_ahead)
-            behind = self._journal.free - self.position
-            if behind > 0:
-                self._advance(self._journal.free)
-                self._skipped += behind
+            self._skip()
         return self.position
+
+    def _skip(self) -> None:
+        """Go on with the first step that the journal does not know to be begun."""
+        before = self.position
+        if self._journal is not None:
+            self._advance(self._journal.free)
+        self._skipped += self.position - before
 
     def noise(self) -> NDArray[np.float32]:
         """The noise of the next step, to be added to the sum of its clipped gradients, shape (size,).
@@ -358,7 +359,7 @@ class PrivateRun:
         if os.getpid() != self._process:
             raise RuntimeError("a run must not be used by a copy of its process: both would add the same noise")
         if not self._whole:
-            raise RuntimeError("making noise was interrupted: load the last state")
+            raise RuntimeError("the run is closed, or making noise was interrupted: load the last state")
         if self._follows:
             raise RuntimeError("the noise and its state are those of the process that this run follows")
 
@@ -458,9 +459,7 @@ class PrivateRun:
             self._handed = position
         self._advance(position)
         self._journal = journal
-        if journal is not None and journal.free > self.position:
-            self._skipped += journal.free - self.position
-            self._advance(journal.free)
+        self._skip()
 
     def _checked_state(self, state: object) -> tuple[int, RunKey]:
         """The position and the key of a state of this run."""

@@ -136,6 +136,12 @@ def test_epsilon_and_rho() -> None:
     assert run.scale == run.multiplier * 2.0
 
 
+def test_the_guarantee_in_words() -> None:
+    words = private(rho=0.125).in_words()
+    for part in ("12 steps", "0.125-zCDP", "zero-out", "norm 2", "each of 3 epochs of 4 steps, in the same order"):
+        assert part in words
+
+
 def test_the_noise_is_the_mechanism_times_its_scale() -> None:
     """The draws are made again from the key; parts have generators of their own."""
     size = 70_000
@@ -295,7 +301,7 @@ def test_interrupted_noise_is_not_continued(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(KeyboardInterrupt):
             run.noise()
     for use in (run.noise, run.state):
-        with pytest.raises(RuntimeError, match="was interrupted"):
+        with pytest.raises(RuntimeError, match="was interrupted: load"):
             use()
     run.load_state(state, discarded=True)
     assert noise_of(run).shape == (STEPS, 5)
@@ -394,6 +400,9 @@ def test_a_clean_end_loses_nothing_and_a_crash_skips_what_was_begun(tmp_path: Pa
         run.load_state(state)
         assert (run.position, run.skipped) == (6, 4)
         third = noise_of(run)
+    with private(journal=tmp_path / "journal", journal_ahead=4) as run:
+        run.load_state(state)
+        assert (run.position, run.skipped) == (12, 10)
     np.testing.assert_array_equal(np.vstack([first, second, third]), whole[[0, 1, 2, *range(6, 12)]])
 
 
