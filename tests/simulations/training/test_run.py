@@ -18,6 +18,7 @@ from scipy import linalg, stats
 
 from corrnoise.simulations import noise_engines
 from corrnoise.simulations.audit import audit
+from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.simulations.training import run as run_module
 from corrnoise.simulations.training.keys import Draws, RunKey
 from corrnoise.simulations.training.order import FixedOrder, fixed_order
@@ -84,6 +85,17 @@ def test_the_multiplier_covers_the_program_that_runs(mechanism: Any, monkeypatch
     whole = made if isinstance(made, Mechanism) else ToeplitzMechanism(made, STEPS)
     assert run.multiplier <= whole.sensitivity_upper_bound(ORDER.participation) * (1 + 2e-3)
     assert strategy_sensitivity(strategy, Participation(STEPS), error=1e-6).upper < run.multiplier * 0.9
+
+
+RAISED = ScaledNoise(PoleNoise([0.02], [0.4]), np.linspace(1.0, 2.0, STEPS))
+
+
+@pytest.mark.parametrize("noise", [PoleNoise([0.02], [0.4]), RAISED], ids=["Toeplitz", "scaled"])
+def test_the_multiplier_is_that_of_a_stream(noise: Any) -> None:
+    """In float64 both make the same noise; a design hands over its stream with this multiplier."""
+    promise: dict[str, Any] = {"rho": 0.5, "clip_norm": 2.0, "steps": STEPS, "min_sep": 4, "max_participations": 3}
+    stream = NoiseStream.private(noise, 5, **promise)
+    assert private(noise, arithmetic="float64").scale == pytest.approx(stream.scale, rel=1e-12)
 
 
 def test_epsilon_by_another_accountant() -> None:
