@@ -324,6 +324,8 @@ class NoiseStream(Iterator[NDArray[Any]]):
         if not math.isfinite(sensitivity):
             raise ValueError(f"noise must have a finite sensitivity for steps={steps!r}, got {stream.noise!r}")
         stream.scale = safe_multiplier(sensitivity, rho, adjacency) * clip_norm
+        if stream.dtype.itemsize < 8 and not 1e-30 <= stream.scale <= 1e30:
+            raise ValueError(f"dtype must be float64 for noise of the standard deviation {stream.scale}, got {dtype!r}")
         return stream
 
     def sensitivity(self, participation: Participation | None = None) -> float:

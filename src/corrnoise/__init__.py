@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from corrnoise.simulations.momentum_aggregation.private import private_reduced_momentum as private_reduced_momentum
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.simulations.training.keys import RunKey as RunKey
     from corrnoise.simulations.training.order import FixedOrder as FixedOrder
     from corrnoise.simulations.training.order import fixed_order as fixed_order
     from corrnoise.simulations.training.run import PrivateRun as PrivateRun
@@ -153,6 +154,7 @@ _HOMES = {
     ),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
+    "simulations.training.keys": ("RunKey",),
     "simulations.training.order": (
         "FixedOrder",
         "fixed_order",

@@ -224,7 +224,7 @@ def added_by_a(make: Any, parameters: list[Any], optimizer: Any, fives: Callable
     """Each parameter has its own part of one array of the stream."""
     stream, same = (NoiseStream(FiniteNoise([1.0, -0.5]), 30, rng=4, dtype="float32") for _ in range(2))
     correlated = make(optimizer(parameters), stream, clip_norm=2.0, expected_batch_size=8)
-    assert correlated.max_grad_norm == pytest.approx(2.0, rel=2e-6)
+    assert correlated.max_grad_norm == pytest.approx(2.0, rel=2e-4)
     assert correlated.max_grad_norm < 2.0
     for _ in range(2):
         for p in parameters:
