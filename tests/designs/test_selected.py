@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import toeplitz
 
 from corrnoise.designs.choice import Alternative, Choice, in_words
 from corrnoise.designs.make import design
@@ -14,7 +15,10 @@ from corrnoise.designs.memory_figure import FLOOR, choice_data, draw
 from corrnoise.designs.record import Design
 from corrnoise.designs.selected import USUAL_MEMORY, Limit, checked_limit
 from corrnoise.simulations.noise_stream import NoiseStream
+from corrnoise.solvers.rational.exchange import BufferForm
 from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.rounding import Dtype
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
@@ -121,7 +125,48 @@ def test_all_of_it_is_saved_and_said(designs: dict[str, Design], name: str, tmp_
     assert "<- this design" in report
     assert "no mechanism of any form is below" in report
     assert ("no spectrum is known" in report) == (made.problem is None)
-    assert (made.buffers_multiplier is None) or made.scales is None
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ["usual", "any memory", "a problem"])
+def test_other_programs_with_factors_are_covered(designs: dict[str, Design], name: str, dtype: Dtype) -> None:
+    """The noise of each program, in its arithmetic, times the factors: the strategy of this matrix."""
+    made = designs[name]
+    assert made.scales is not None
+    assert made.toeplitz is not None
+    factors = made.scales.astype(dtype)
+    made_by: dict[str, np.ndarray] = {}
+    beta, c = (v.astype(dtype) for v in (made.toeplitz.noising_coef, made.toeplitz.strategy_coef))
+    made_by["noising_coef"] = toeplitz(beta, np.zeros(STEPS, dtype))
+    columns = np.zeros((STEPS, STEPS), dtype)
+    for t in range(STEPS):  # the recurrence, for all unit vectors at once
+        columns[t] = (np.eye(STEPS, dtype=dtype)[t] - c[1 : t + 1] @ columns[:t][::-1]) / c[0]
+    made_by["strategy_coef"] = columns
+    if made.buffers is not None:
+        made_by["buffers"] = np.array([made.buffers.noise_as_run(row, dtype=dtype) for row in np.eye(STEPS)]).T
+    for form, matrix in made_by.items():
+        multiplier = made.multipliers(form)[dtype]
+        assert multiplier is not None
+        run = (factors[:, np.newaxis] * matrix.astype(dtype)).astype(np.float64)
+        needed = strategy_sensitivity(np.linalg.inv(np.tril(run)), Participation(STEPS, **RUN)).lower
+        assert needed * (1 - 1e-12) <= multiplier <= 1.03 * needed
+        without = np.linalg.inv(np.tril(matrix.astype(np.float64)))  # a program that forgets the factors
+        assert strategy_sensitivity(without, Participation(STEPS, **RUN)).lower > 1.1 * multiplier
+
+
+def test_long_runs_with_factors_and_buffers_of_mixed_signs_are_not_offered(designs: dict[str, Design]) -> None:
+    made = designs["usual"]
+    mixed = Design(**{**made.arguments(), "buffers": BufferForm([0.5, 0.9], [-0.1, 0.2])})
+    assert mixed.buffers_multiplier is None
+    assert "scales and decays >= 0" in mixed.report()
+    steps = 2049
+    long = Design(NuFTRL(0.1), rho=0.5, steps=steps, scales=np.ones(steps))
+    assert {one.sensitivity for one in long.handover} == {None}
+    assert "for at most 2048 steps" in long.report()
+    with pytest.raises(ValueError, match="steps must be given with scales, got None"):
+        Design(NuFTRL(0.1), rho=0.5, scales=np.ones(4))
+    with pytest.raises(ValueError, match=r"scales must have shape \(5,\)"):
+        Design(NuFTRL(0.1), rho=0.5, steps=5, scales=np.ones(4))
 
 
 def test_where_no_limit_is_given_memory_is_saved() -> None:

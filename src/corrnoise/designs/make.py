@@ -23,6 +23,7 @@ from corrnoise.designs.selected import Limit, Selected, checked_limit, selected_
 from corrnoise.simulations.noise_stream import stream_sensitivity
 from corrnoise.support.memory import memory
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import ScaledNoise
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
@@ -118,7 +119,8 @@ def design(
     poles, bands
         In place of ``memory``: only noise with at most so many poles, or with at most so many bands; with both, either.
     scales
-        Whether the noise may have a factor for each step.  Such noise is better, and other libraries do not run it.
+        Whether the noise may have a factor for each step.  Such noise is better; a program that runs another form than
+        the stream multiplies the noise of each step by its factor.
     judged
         Where a mechanism is chosen for a problem: ``"second half"``, the mean error of the second half of the run, or
         ``"last"``, that after the last step.
@@ -227,8 +229,10 @@ def design(
         stream = _stream(noise, tolerance, run)
     show("buffers for other libraries")
     buffers = None
-    if isinstance(stream, PoleNoise | FiniteNoise):
-        buffers = fitted_buffers(stream, reference(noise, run, None if problem is None else problem.rates), tolerance)
+    plain = stream.noise if isinstance(stream, ScaledNoise) else stream
+    if isinstance(plain, PoleNoise | FiniteNoise):
+        rates = None if problem is None else problem.rates
+        buffers = fitted_buffers(plain, reference(noise, run, rates, factors), tolerance)
     made = Design(
         noise,
         stream,
