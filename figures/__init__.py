@@ -25,11 +25,15 @@ _HOMES = {
     "shuffled_privacy": "shuffled_gradients.privacy",
     "shuffled_counterexample": "shuffled_gradients.counterexample",
     "noise_cancellation": "noise_cancellation.noise",
+    "noise_cancellation_excess": "noise_cancellation.excess",
     "noise_cancellation_digits": "noise_cancellation.digits",
+    "momentum_noise": "momentum_aggregation.noise",
+    "momentum_rates": "momentum_aggregation.rates",
     "momentum_gradient_norms": "momentum_aggregation.gradient_norms",
     "error_memory": "finite_runs.error_memory",
     "error_memory_long": "finite_runs.error_memory",
     "learning_memory": "finite_runs.learning_memory",
+    "learning_budget": "finite_runs.learning_budget",
     "table3": "finite_runs.table3",
 }
 NAMES = tuple(_HOMES)
@@ -42,6 +46,7 @@ COMPANIONS = (
     "shuffled_quarter",
     "shuffled_three_quarters",
     "shuffled_two_rates",
+    "noise_cancellation_excess",
     "noise_cancellation_digits",
     "momentum_gradient_norms",
     "error_memory_long",

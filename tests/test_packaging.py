@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FACE = ROOT / "src/corrnoise"
 FLOORS = ("theory", "solvers", "simulations", "figures", "paper_checks")
-DATA = {".py", ".mplstyle", ".css", ".html", ".js"}
+DATA = {".py", ".mplstyle", ".css", ".html", ".js", ".csv", ".json"}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -6,13 +6,22 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, spectra
 from corrnoise.paper_checks.machinery.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.machinery.quadrature import circle_integral, modulus_at
 from corrnoise.theory.correlated_noise.table_rates import stationary_error_rate
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL
 from corrnoise.theory.numerics.arithmetic import arithmetic
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.quadratic import LinearRegression, power_law
+
+
+def modulus_integral(a: float, b: float, above: int = 1, below: int = 2) -> float:
+    """∫_{−π}^{π} |1 − a − e^{iω}|^above/|1 − b − e^{iω}|^below dω by quadrature; I(a, b) by default."""
+    return circle_integral(
+        lambda cosine, sine: modulus_at(a, cosine, sine) ** above / modulus_at(b, cosine, sine) ** below
+    )
 
 
 @PAPER.inequality(
@@ -29,6 +38,23 @@ def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
     """I(a, a) = 2π/agm(a, 2 − a).  The sharp constant is 2π/log 8 = 3.0216, attained as a → 1; as a → 0 the ratio tends to 2."""
     m = arithmetic(a)
     return 2 * m.pi * inverse_mean(a), m.number(constant) * m.log(8 / a)
+
+
+@PAPER.inequality(
+    "Equation (50)",
+    printed=r"$I(a, a) = \frac{4}{2 - a} K(\frac{\sqrt{1 - a}}{1 - a/2}) \le \frac{5}{2 - a} \log \frac{4 (2 - a)}{a} \le 5 \log \frac{8}{a}$",
+    transcription="square roots and fraction bars",
+    proof=f"{SHORT}#property-f10",
+    domain={"a": log_scale("1e-300", "0.999999")},
+    evidence="certified",
+    outside="Below 1e-300 the left side is at most 0.51 times the right one.  At a = 1 the difference falls to log 4 − log 8 < 0.",
+    mutants=[{"two": "0.99"}],
+)
+def equation_50(a: Any, two: str = "2") -> Sides:
+    """The equality is Lemma F.15 and the first inequality Property F.10 with k' = a/(2 − a); checked is the last one, divided by 5."""
+    m = arithmetic(a)
+    logarithm = m.log(m.number(4)) + m.log(2 - a) - m.log(a)
+    return logarithm / (m.number(two) - a), m.log(m.number(8)) - m.log(a)
 
 
 @PAPER.inequality(
@@ -49,7 +75,9 @@ def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244
 @PAPER.inequality(
     "Lemma C.21",
     part="(ii, proof)",
-    printed=r"$I(a, b) \le \frac{128}{49} \log(8/a)$, by $|1 - a - e^{i\omega}| \le \frac{2 - a}{2 - b} |1 - b - e^{i\omega}|$",
+    printed=r"$I(a, b) = \frac{2 a^2}{b^2 (1 - a/2)} \Pi(\frac{b^2 (1-a) - a^2 (1-b)}{b^2 (1 - a/2)^2}, \frac{\sqrt{1-a}}{1 - a/2}) \le \frac{2 (1 - a/2)}{(1 - b/2)^2} \log(\frac{4 (2 - a)}{a}) (1 + O(a)) \le \frac{128}{49} \log(\frac{8}{a}) (1 + O(a))$",
+    reading=r"the statement is proved in another way, without $1 + O(a)$: by $|1 - a - e^{i\omega}| \le \frac{2 - a}{2 - b} |1 - b - e^{i\omega}|$",
+    transcription="square roots and fraction bars",
     domain={"a": log_scale("1e-300", "0.25")},
     evidence="certified",
     outside="Below 1e-300 the left side is negative and the right side positive.",
@@ -75,6 +103,9 @@ def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
     "Proposition C.22",
     printed=r"$F_\infty(\hat\beta_\nu) \le C \max\{1, C_{kurt}\} \eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(8/\nu) + \tilde O(\eta^3 R^2 \mu G^2 \rho^{-1})$",
     proof=f"{SHORT}#proposition-c22",
+    evidence="proved",
+    rests_on=["corrnoise: N3, sharpened (error)"],
+    constants={"constant": "existential"},
     domain={
         "problem": regressions(kurtosis=(1, 1000), residual_std=0.0, multiplicity=10_000),
         "share": log_scale(1e-6, 1),
@@ -93,8 +124,86 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
 
 
 @PAPER.inequality(
+    "Equation (51)",
+    printed=r"$F_\infty(\hat\beta_\nu) \le C \max\{1, C_{kurt}\} I(\nu, \nu) \sum_j \lambda_j I(\nu, \eta\lambda_j)$",
+    corrected=r"with the factor $\eta^2 G^2 \rho^{-1}$; $C = \frac{1}{8 \pi^2}$ is enough, without $C_{kurt}$",
+    domain={
+        "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
+        "share": log_scale(1e-6, 1),
+        "clip_norm": log_scale(1e-3, 1e3),
+    },
+    as_printed={"scale": 0.0},
+    constants={"constant": "unspecified"},
+    counterexample=lambda constant: {
+        "problem": LinearRegression([1.0], 0.1),
+        "share": 1.0,
+        "clip_norm": 1e4 * math.sqrt(1 + constant),
+    },
+    sharp="constant",
+    mutants=[{"constant": 0.0126}, {"scale": 1.9}],
+)
+def equation_51(
+    problem: LinearRegression,
+    share: float,
+    clip_norm: float,
+    constant: float = 1 / (8 * math.pi**2),
+    scale: float = 2.0,
+) -> Sides:
+    """By N1, for ηR² <= 1.  The printed right side does not depend on G, so it is false for every C.
+
+    The integrals are computed by quadrature.
+    """
+    nu = share * float(problem.rates.min())
+    rates, times = np.unique(problem.rates, return_counts=True)
+    weights = times * rates / problem.learning_rate
+    integrals = [modulus_integral(nu, float(x)) for x in rates]
+    units = (problem.learning_rate * clip_norm) ** scale
+    right = modulus_integral(nu, nu) * float(weights @ integrals) * units
+    return problem.stationary_error(NuFTRL(nu), clip_norm=clip_norm), constant * right
+
+
+@PAPER.inequality(
+    "Equation (53)",
+    printed=r"$F_\infty(\beta) = \Theta(\eta^2 \sigma^2 (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - e^{i\omega}|^2}) (\sum_j \lambda_j \int_{-\pi}^{\pi} \frac{|1 - \nu - e^{i\omega}|^2}{|1 - \eta\lambda_j - e^{i\omega}|^2} d\omega))$, $\sigma^2 = \frac{G^2}{2\rho}$",
+    proof=f"{SHORT}#equation-20",
+    evidence="proved",
+    rests_on=["Equation (20)"],
+    constants={"low": "unspecified", "high": "unspecified"},
+    domain={
+        "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
+        "nu": log_scale(1e-6, 1),
+    },
+    mutants=[{"low": 1.01}, {"high": 1.99}],
+)
+def equation_53(problem: LinearRegression, nu: float, low: float = 1.0, high: float = 2.0) -> Sides:
+    """Between 1 and 2/(2 − ηR²) <= 2 times 1/(8π²) of it, for ηR² <= 1.  The integrals are computed by quadrature."""
+    rates, times = np.unique(problem.rates, return_counts=True)
+    seen = [modulus_integral(nu, float(x), 2, 2) for x in rates]
+    integrals = modulus_integral(nu, nu, 0, 2) * float(times * rates @ seen)
+    rate = problem.learning_rate / 2 * integrals / (8 * math.pi**2)
+    error = problem.stationary_error(AntiPGD(nu))
+    return np.array([low * rate, error]), np.array([error, high * rate])
+
+
+@PAPER.identity(
+    "Equation (53)",
+    part="(integrals)",
+    printed=r"$\frac{1}{2\pi} \int_{-\pi}^{\pi} \frac{|1 - \nu - e^{i\omega}|^2}{|1 - \eta\lambda_j - e^{i\omega}|^2} d\omega = \frac{1 + (1 - \nu)^2}{\eta\lambda_j (2 - \eta\lambda_j)} - \frac{2 (1 - \nu)(1 - \eta\lambda_j)}{\eta\lambda_j (2 - \eta\lambda_j)}$, $\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - e^{i\omega}|^2} = \frac{2\pi}{\nu (2 - \nu)}$",
+    domain={"nu": log_scale(1e-3, 1), "rate": log_scale(1e-3, 1)},
+    mutants=[{"two": 2.001}],
+    tolerance=1e-11,
+)
+def equation_53_integrals(nu: float, rate: float, two: float = 2.0) -> Sides:
+    """In floats (ν² + 2 (1 − ν) ηλ)/(ηλ (2 − ηλ)) has no cancellation.  It is between 1/4 and 2 times ν²/(ηλ) + 1."""
+    first = modulus_integral(nu, rate, 2, 2) / (2 * math.pi)
+    closed = (nu**2 + two * (1 - nu) * rate) / (rate * (two - rate))
+    return np.array([first, modulus_integral(nu, nu, 0, 2)]), np.array([closed, 2 * math.pi / (nu * (two - nu))])
+
+
+@PAPER.inequality(
     "Remark C.23",
     printed=r"$\mathrm{Err}_j = \lambda_j I(\nu, \eta \lambda_j) \le O(\lambda_j \log(1/\nu))$ for $\nu \le \eta \mu$",
+    constants={"constant": "unspecified"},
     domain={"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)},
     evidence="certified",
     outside=r"For $\nu$ below 8e-300: Lemma C.21 (ii) if $\eta \lambda_j \le \frac{1}{4}$, else $I(\nu, x) \le \frac{4\pi}{x (2 - x)} < 29$.",
@@ -113,6 +222,7 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     "Proposition C.24",
     part="(rate)",
     printed=r"$F_\infty(\beta) = \Theta(\eta G^2 \rho^{-1} (\nu d + \frac{\eta \mathrm{Tr}[H]}{\nu}))$ for $\beta = (1, -(1 - \nu), 0, \ldots)$",
+    constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": regressions(residual_std=0.0, multiplicity=10_000), "nu": log_scale(1e-6, 1)},
     mutants=[{"low": 0.063}, {"high": 0.249}],
 )
@@ -141,3 +251,20 @@ def proposition_c24_dimension(dimension: int, decay: float, c: float, exponent: 
     error = problem.stationary_error(AntiPGD(dimension**-exponent))
     rate = (c**0.5 + c**-0.5) * problem.learning_rate**1.5 * math.sqrt(dimension * trace) / 2
     return np.array([rate / 16, error]), np.array([error, 2 * rate])
+
+
+@PAPER.identity(
+    "Section C.6",
+    printed=r"$d_{eff}(H) = \mathrm{srank}(H^{1/2})$, $\mathrm{srank}(A) = \|A\|_F^2/\sigma_{max}(A)^2$",
+    transcription="a square root",
+    domain={"eigenvalues": spectra(6, 1e6), "angle": linear(0, math.pi)},
+    mutants=[{"exponent": 0.501}],
+)
+def section_c6(eigenvalues: Array, angle: float, exponent: float = 0.5) -> Sides:
+    """For matrices H in a basis that is not that of the coordinates, by singular values."""
+    d = eigenvalues.size
+    skew = np.triu(np.full((d, d), math.sin(angle)), 1)
+    basis = np.linalg.solve(np.eye(d) + skew - skew.T, np.eye(d) - skew + skew.T)
+    root = (basis * eigenvalues**exponent) @ basis.T
+    stable_rank = float(np.linalg.norm(root)) ** 2 / float(np.linalg.norm(root, 2)) ** 2
+    return LinearRegression(eigenvalues, 0.1).effective_dimension(), stable_rank

@@ -53,6 +53,7 @@ def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: 
     part="(R²)",
     printed=r"$R^2 \le 3 \mathrm{Tr}[H]$ for Gaussian inputs",
     proof=f"{SHORT}#property-c3",
+    evidence="proved",
     domain={"eigenvalues": spectra(multiplicity=10_000)},
     sharp="three",
     mutants=[{"three": 2.999}],
@@ -67,6 +68,7 @@ def property_c3(eigenvalues: Array, three: float = 3.0) -> Sides:
     part="(kurtosis)",
     printed=r"$C_{kurt} \le 3$ for Gaussian inputs",
     proof=f"{SHORT}#property-c3",
+    evidence="proved",
     domain={"eigenvalues": vector(log_scale(1e-4, 1), 3), "weights": vector(log_scale(1e-6, 1), 3)},
     sharp="three",
     mutants=[{"three": 2.999}],
@@ -82,11 +84,33 @@ def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0)
     return left, three * weights.sum() * eigenvalues
 
 
+@PAPER.identity(
+    "Equation (55)",
+    printed=r"$|B(\omega)|^2 = \sum_t \beta_t^2 + \sum_t \sum_{\tau < t} \beta_t \beta_\tau (e^{i \omega (t - \tau)} + e^{- i \omega (\tau - t)}) = \sum_t \sum_\tau \beta_t \beta_\tau \cos(\omega (t - \tau))$",
+    corrected=r"with $e^{- i \omega (t - \tau)}$ in the second term of the first line; the other lines are right",
+    domain={"beta": vector(linear(-1, 1), 5), "omega": linear(0, math.pi)},
+    as_printed={"sign": 1.0},
+    counterexample={"beta": np.array([1.0, 1.0, 0.0, 0.0, 0.0]), "omega": math.pi / 2},
+    mutants=[{"two": 2.001}],
+)
+def equation_55(beta: Array, omega: float, sign: float = -1.0, two: float = 2.0) -> Sides:
+    """β = (1, 1), ω = π/2: |B|² = 2, and the printed first line is 2 + 2i."""
+    lags = np.subtract.outer(np.arange(5), np.arange(5))
+    pairs = np.outer(beta, beta)
+    below = lags > 0
+    first = beta @ beta + (pairs * (np.exp(1j * omega * lags) + np.exp(sign * 1j * omega * lags)))[below].sum()
+    last = beta @ beta + two * (pairs * np.cos(omega * lags))[below].sum()
+    power = abs(np.exp(-1j * omega * np.arange(5)) @ beta) ** 2
+    found = np.array([first.real, first.imag, last])
+    return 1 + found, 1 + np.array([power, 0.0, power])
+
+
 @PAPER.inequality(
     "Lemma C.4",
     printed=r"$\frac{1}{2} \langle \beta, T_j \beta \rangle \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} "
     r"\frac{|B(\omega)|^2 d\omega}{|1 - \eta \lambda_j - e^{i\omega}|^2} \le \langle \beta, T_j \beta \rangle$ for $\eta \lambda_j < 1$",
     proof=f"{SHORT}#lemma-c4",
+    evidence="proved",
     domain={"rate": log_scale(1e-4, 0.999), "noise": noises(1e-3)},
     mutants=[{"low": 0.501}, {"high": 0.998}],
     tolerance=1e-9,
@@ -106,6 +130,8 @@ def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 
     "Corollary C.5",
     printed=r"$\frac{1}{2} \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta \lambda_j - e^{i\omega}|^2} \le 1$",
     proof=f"{SHORT}#lemma-c4",
+    evidence="proved",
+    rests_on=["Lemma C.4"],
     domain={"rate": log_scale(1e-9, 0.999)},
     mutants=[{"low": 0.501}, {"high": 0.998}],
     tolerance=1e-9,
@@ -120,8 +146,9 @@ def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Lemma C.6",
     part="(form)",
-    printed=r"$T_j$ and $T$ are positive semi-definite for $\eta < 1/\max_j \lambda_j$",
+    printed=r"The operators $T_j$ defined in (32) and $T$ defined in (31) are both positive semi-definite for $\eta < 1/\max_{j \in [d]} \lambda_j$",
     proof=f"{SHORT}#lemma-c6",
+    evidence="proved",
     domain={"beta": vector(linear(-1, 1), 6), "rate": log_scale(1e-6, 0.999)},
     mutants=[{"factor": 1.01}],
 )
@@ -135,7 +162,8 @@ def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Lemma C.6",
     part="(symbol)",
-    printed=r"$\langle \beta, T_j \beta \rangle \ge 0$, by its spectrum $\sum_\tau (1 - \eta \lambda_j)^{|\tau|} e^{i \tau \omega} \ge 0$",
+    printed=r"The operators $T_j$ defined in (32) and $T$ defined in (31) are both positive semi-definite for $\eta < 1/\max_{j \in [d]} \lambda_j$",
+    reading=r"the symbol of $T_j$, $\sum_\tau (1 - \eta \lambda_j)^{|\tau|} e^{i \tau \omega}$, is nonnegative",
     domain={"rate": log_scale("1e-300", "1"), "square": linear("0", "1")},
     evidence="certified",
     outside="Below 1e-300 all terms are positive too.",
@@ -219,6 +247,7 @@ def property_c9(eigenvalue: float, eta: float, omega: float, beta: Array, one: f
     "Proposition C.10",
     printed=r"$E[\theta_t^{(0)} \otimes \theta_t^{(0)}] \preceq \eta \sigma_{sgd}^2 I + \eta \sigma^2 H^{-1/2} P_\beta H^{-1/2}$",
     proof=f"{SHORT}#proposition-c10",
+    evidence="proved",
     domain=PROBLEM,
     sharp="factor",
     mutants=[{"factor": 0.99}, {"power": 2.0}],
@@ -248,6 +277,8 @@ def remaining_noise(problem: LinearRegression, noise: ToeplitzNoise, power: floa
     printed=r"$E[\theta_0^{(r)} \otimes \theta_0^{(r)}] \preceq \eta (\eta R^2)^r (\sigma_{sgd}^2 + \frac{C_{kurt} \sigma^2}{R^2} \langle \beta, T \beta \rangle) I$",
     transcription="a fraction bar",
     proof=f"{SHORT}#proposition-c11",
+    evidence="proved",
+    rests_on=["Proposition C.10", "Lemma C.12 (a)", "Lemma C.12 (b)"],
     domain={**PROBLEM, "order": integers(1, 4)},
     sharp="factor",
     mutants=[{"factor": 0.48}, {"power": 2.0}],
@@ -274,6 +305,7 @@ NOISES = {"weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)}
     part="(a)",
     printed=r"$E[\zeta_t^{(r)} \otimes \zeta_t^{(r)}] \preceq (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) H$",
     proof=f"{SHORT}#proposition-c11",
+    evidence="proved",
     domain={**SPECTRUM, **NOISES},
     sharp="factor",
     mutants=[{"factor": 0.999}],
@@ -291,6 +323,7 @@ def lemma_c12_a(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
     part="(b)",
     printed=r"$E[\theta_t^{(r)} \otimes \theta_t^{(r)}] \preceq \eta (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) I$",
     proof=f"{SHORT}#proposition-c11",
+    evidence="proved",
     domain={**SPECTRUM, **NOISES},
     sharp="factor",
     mutants=[{"factor": 0.99}],
@@ -306,9 +339,56 @@ def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
 
 
 @PAPER.inequality(
+    "Equation (42)",
+    printed=r"$|\langle \beta, T \beta \rangle| \le \sum_j |\sum_t \sum_\tau \beta_t \beta_\tau (1 - \eta\lambda_j)^{|t - \tau|}| \le \|\beta\|_2^2 \sum_j \frac{2}{\eta \lambda_j} < \infty$",
+    proof=f"{SHORT}#lemma-c6",
+    evidence="proved",
+    domain=PROBLEM,
+    sharp="two",
+    mutants=[{"two": 1.7}, {"power": 0.9}],
+    tolerance=1e-7,
+    evaluations=256,
+)
+def equation_42(two: float = 2.0, power: float = 1.0, *, noise: ToeplitzNoise, **inputs: Any) -> Sides:
+    """Approached by slowly varying noise as ηλ_j → 0.  ‖β‖₂² is the averaged variance of rate 1."""
+    problem = regression(**inputs)
+    seen = averages_by_quadrature(noise, problem.rates)
+    square = float(noise.averaged_variance(1.0))
+    return float(seen.sum()), square * float((two / problem.rates**power).sum())
+
+
+@PAPER.inequality(
+    "Equation (43)",
+    printed=r"$E \|\theta_0^{(0)}\|_H^2 \le \eta R^2 \sigma_{sgd}^2 + \eta \sigma^2 \langle \beta, T \beta \rangle$, and for $r \ge 1$: $E \|\theta_0^{(r)}\|_H^2 \le (\eta R^2)^{r+1} \sigma_{sgd}^2 + (\eta R^2)^r \eta C_{kurt} \sigma^2 \langle \beta, T \beta \rangle$",
+    proof=f"{SHORT}#proposition-c11",
+    evidence="proved",
+    rests_on=["Proposition C.10", "Proposition C.11"],
+    domain={**PROBLEM, "order": integers(0, 3)},
+    sharp="factor",
+    mutants=[{"factor": 0.98}, {"largest": True}],
+    tolerance=1e-7,
+    evaluations=256,
+)
+def equation_43(
+    factor: float = 1.0, largest: bool = False, *, noise: ToeplitzNoise, order: int, **inputs: Any
+) -> Sides:
+    """By Propositions C.10 and C.11 and Tr H <= R²; the second display follows (43).  With max b_j for ⟨β, Tβ⟩ = Σ b_j it is false."""
+    problem = regression(**inputs)
+    b = noise.averaged_variance(problem.rates)
+    c_kurt = float(np.max(problem.kurtosis)) if order else 1.0
+    seen = c_kurt * noise_variance(noise, 1.0, 1.0) * float(b.max() if largest else b.sum())
+    gain = problem.learning_rate * problem.moment_bound
+    bound = gain ** (order + 1) * problem.residual_std**2 + gain**order * problem.learning_rate * seen
+    part = component_variances(problem, noise, order + 1)[order]
+    return float((problem.eigenvalues * part).sum()), factor * bound
+
+
+@PAPER.inequality(
     "Proposition C.13",
     printed=r"$\lim_{m \to \infty} E[\delta_t^{(m)} \otimes \delta_t^{(m)}] = 0$",
     proof=f"{SHORT}#proposition-c13",
+    evidence="proved",
+    rests_on=["Proposition C.11"],
     domain={**PROBLEM, "depth": integers(1, 12)},
     mutants=[{"power": 2}],
     tolerance=1e-7,

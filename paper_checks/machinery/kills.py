@@ -32,8 +32,8 @@ FATES = {
     "equal": "no margin differs from that of the claim",
     "undefined": "it has no value at most points of the domain",
 }
-MOST = 32  #: mutants of one claim, a seeded sample in which all kinds have equal parts
-_POINTS = 32  #: points at which a mutant is compared with its claim
+MOST = 12  #: mutants of one claim, a seeded sample in which all kinds have equal parts
+_POINTS = 16  #: points at which a mutant is compared with its claim
 _SAME = 1e-12
 
 

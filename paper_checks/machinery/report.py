@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import gzip
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,9 +23,14 @@ from markupsafe import Markup
 
 from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.documents import Library
-from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS, Outcome
+from corrnoise.paper_checks.machinery.drawings import Drawings
+from corrnoise.paper_checks.machinery.foundations import Foundations
+from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
+from corrnoise.paper_checks.machinery.kills import FATES, published_for
+from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS, Claim, Outcome
 from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called, words
 from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.quantifiers import QUANTIFIERS
 from corrnoise.paper_checks.machinery.typesetting import paragraphs, prose
 from corrnoise.support.version import __version__, commit
 
@@ -49,6 +53,7 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         Figures to draw and embed.
     """
     library = Library()
+    drawings = Drawings()
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -56,6 +61,10 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
     environment.filters["paragraphs"] = lambda text: paragraphs(text, library.link)
     environment.filters["dashed"] = lambda text: text.replace(" ", "-")
     environment.globals["words"] = wording
+    environment.globals["kills"] = published_for
+    graph = _Graph(Foundations(papers), [outcome.claim for outcome in outcomes])
+    environment.globals["graph"] = graph
+    environment.globals["unclaimed"] = _unclaimed
     return environment.get_template("report.html").render(
         version=__version__,
         commit=commit(),
@@ -65,10 +74,13 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         names={"greek": GREEK, "abbreviations": ABBREVIATIONS},
         verdicts=_counted(VERDICTS, [outcome.verdict for outcome in outcomes]),
         evidence=_counted(EVIDENCE, [outcome.claim.evidence for outcome in outcomes]),
+        quantifiers=[(word, meaning, 0) for word, meaning in QUANTIFIERS.items()],
+        fates=[(word, meaning, 0) for word, meaning in FATES.items()],
         total=len(outcomes),
         keys=_keys,
         papers=[(paper, sections) for paper in papers if (sections := _sections(paper, outcomes))],
-        figures=[_figure(figure) for figure in figures],
+        figures=[_figure(figure, drawings) for figure in figures],
+        shapes=drawings.shapes,
         documents=library.mentioned,
     )
 
@@ -97,15 +109,55 @@ def _sections(paper: Paper, outcomes: Sequence[Outcome]) -> list[tuple[str, str,
     sections = []
     for module, group in groupby(own, key=lambda outcome: outcome.claim.module):
         found = list(group)
-        identifier = f"{paper.name}-{module.rpartition('.')[2].replace('_', '-')}"
+        identifier = f"section-{paper.name}-{module.rpartition('.')[2].replace('_', '-')}"
         sections.append((identifier, paper.section(found[0].claim), found))
     return sections
+
+
+class _Graph:
+    """What rests on what, as links for the claims that are on the page."""
+
+    def __init__(self, foundations: Foundations, shown: Sequence[Claim]) -> None:
+        self._foundations = foundations
+        self._shown = set(shown)
+        self.resting = [claim for claim in shown if claim.rests_on]
+
+    def below(self, claim: Claim) -> Markup:
+        """Links to the claims that ``claim`` rests on."""
+        return self._links(claim, self._foundations.of(claim))
+
+    def above(self, claim: Claim) -> Markup:
+        """Links to the claims that rest on ``claim``."""
+        return self._links(claim, self._foundations.above.get(claim, ()) if self._shown else ())
+
+    def _links(self, claim: Claim, others: Sequence[Claim]) -> Markup:
+        links = []
+        for other in others:
+            name = other.name if other.paper == claim.paper else f"{other.name} of {other.paper}"
+            link = Markup('<a href="#{}">{}</a>').format(other.identifier, name)
+            links.append(Markup("{} ({})").format(link if other in self._shown else name, other.evidence))
+        return Markup(", ").join(links)
+
+
+def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
+    """Everything numbered in a paper about which there is no claim, and why; equations of one reason are one entry."""
+    found = list(paper.no_claims.items())
+    if paper.package is None:
+        return found
+    said = {*paper.numbers, *paper.no_claims}
+    equations: dict[str, list[str]] = {}
+    for entry in inventory_of(paper.package):
+        if entry.kind == EQUATION and entry.label not in said:
+            reason = entry.word or f"it stands with {entry.after}"
+            equations.setdefault(reason, []).append(entry.label.removeprefix(f"{EQUATION} "))
+    several = (f"{EQUATION}{'s' * (len(numbers) > 1)} {', '.join(numbers)}" for numbers in equations.values())
+    return [*found, *zip(several, equations, strict=True)]
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
-def _figure(figure: PaperFigure) -> dict[str, Any]:
+def _figure(figure: PaperFigure, drawings: Drawings) -> dict[str, Any]:
     """A figure as the template needs it; ``missing`` says which extra it needs that is not installed."""
     from corrnoise.figures.publication import csv_text, svg_text
 
@@ -118,22 +170,6 @@ def _figure(figure: PaperFigure) -> dict[str, Any]:
     return {
         **shown,
         "table": base64.b64encode(table).decode(),
-        "drawing": _drawing(svg_text(figure, data), figure),
+        "drawing": drawings.add(svg_text(figure, data), figure.name, figure.title),
         "report": figure.report(data),
     }
-
-
-def _drawing(svg: str, figure: PaperFigure) -> Markup:
-    """A drawing for a page with several drawings: with a label, unique identifiers, and without invisible parts."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<g id=\"[^\"]*\">", "<g>", svg)  # only paths are referred to
-    svg = re.sub(r"(id=\"|href=\"#|url\(#)", rf"\g<1>{figure.name}-", svg)
-    svg = re.sub(r"(?<= d=\")[^\"]*", lambda path: _rounded(path[0]), svg)
-    label = Markup('<svg role="img" aria-label="{}"').format(figure.title)
-    return Markup(re.sub(r"\s*\n\s*", "\n", svg).replace("<svg", label, 1))
-
-
-def _rounded(numbers: str) -> str:
-    """Coordinates of a drawing 500 units wide with one decimal."""
-    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), numbers)

@@ -214,6 +214,8 @@ class _Places(ast.NodeVisitor):
         self.found: list[ast.expr] = []
 
     def generic_visit(self, node: ast.AST) -> None:
+        if isinstance(getattr(node, "ctx", None), ast.Store):
+            return  # what is assigned to
         if isinstance(node, ast.expr):
             self.found.append(node)
         super().generic_visit(node)

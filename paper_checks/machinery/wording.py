@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.machinery.kills import Kills
 from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
 from corrnoise.paper_checks.machinery.quantifiers import chosen
@@ -114,6 +115,20 @@ def sharp(outcome: Outcome) -> str:
     if outcome.sharp is None:
         return ""
     return f"``{outcome.claim.sharp}`` {outcome.interval}, stated {float(outcome.claim.stated):.5g}"
+
+
+# -- structural mutants ------------------------------------------------------------------------------------------------
+
+
+def kills(found: Kills) -> str:
+    """How the structural mutants of a claim fared, in one line."""
+    tried = sum(found.fates.values())
+    return f"Structural mutants: {found.killed} of {found.telling} that could be false killed ({tried} tried of {found.of})"
+
+
+def survivors(found: Kills) -> list[Line]:
+    """The structural mutants that survived, each with its smallest margin."""
+    return [(f"margin {margin:.3g}", f"``{mutant}``") for mutant, margin in found.survivors]
 
 
 # -- in full -----------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import pytest
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery import kills as machinery
 from corrnoise.paper_checks.machinery.domains import linear, vector
-from corrnoise.paper_checks.machinery.kills import Kills, kills, published, read, source_of, written
+from corrnoise.paper_checks.machinery.kills import Kills, fate, kills, published, read, source_of, written
 from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.search import sample_points
 from corrnoise.paper_checks.machinery.structural import changes, functions_of, in_place, mutants_of
 
 
@@ -55,6 +56,12 @@ def test_the_changes_of_formulas():
 )
 def test_each_kind_of_change(expression, kind, after):
     assert after in changed(f"def f(x, d):\n    return {expression}")[kind]
+
+
+def test_what_is_assigned_to_is_left_alone():
+    found = changed("def f(x, d):\n    x, d[2] = d * x, 3\n    for x in d:\n        d.size = 5 * x\n    return d")
+    assert len(found["change a number"]) == 4
+    assert {"2.0", "4.5", "7.5"} <= found["change a number"]
 
 
 @pytest.mark.parametrize("line", ["x[2 + 3]", "x if 2 < 3 else d", "f'{2 + 3}'"])
@@ -175,3 +182,21 @@ def test_claims_of_the_ledger_kill_structural_mutants(name):
     [written_claim] = ledgers.claims("correlated-noise", name=name)
     found = kills(written_claim, most=12)
     assert found.killed > 0.5 * found.telling > 0
+
+
+def maxima(name, paper="correlated-noise"):
+    """The fates of the mutants of a claim in which a sum over directions has become a maximum."""
+    [found] = ledgers.claims(paper, name=name)
+    points = sample_points(found.domain.size, 8)
+    margins = [found.margin_at(point) for point in points]
+    functions = functions_of(found, found.domain.arguments(points[0]))
+    mutants = [m for function in functions for m in mutants_of(function) if m.kind == "sum to maximum"]
+    return [fate(found, mutant, points, margins)[0] for mutant in mutants]
+
+
+@pytest.mark.parametrize("name", ["Theorem 2.2 (ν-Noisy-FTRL)", "Table 1 (ν-Noisy-FTRL)", "Property C.3 (R²)"])
+def test_dimension_free_versions_of_statements_about_the_dimension_are_rejected(name):
+    """A maximum over directions in the place of a sum is true in few dimensions and false in many."""
+    fates = maxima(name)
+    assert "killed" in fates
+    assert "survived" not in fates

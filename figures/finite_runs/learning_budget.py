@@ -1,0 +1,194 @@
+"""When noise that is optimal for learning uses its privacy budget, and what that does to the whole run.
+
+A run of four epochs in the same order, judged by the mean of F − F* over its second half.  Noise that is optimal for
+learning is drawn beside noise that is optimal for prefix sums: the best strategy of any form, and the best buffers.
+Panel (a) shows the budget of each step, its part of the squared sensitivity: the sum over an example's steps is 1 where
+the example is one with the largest sensitivity.  Panel (b) shows the noise of each step, panel (c) what privacy costs
+after each step.  Panel (d) judges mechanisms by prefix sums and by learning, from the floor of each.
+
+The eigenvalues are 1/k, k <= 32, and the learning rate is 1/2 over Σ λ + 2 max λ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from corrnoise.figures.finite_runs.learning_memory import DIMENSION, objective, privacy_error
+from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
+from corrnoise.solvers.matrix_factorisation.dense import workload_of_weights
+from corrnoise.solvers.matrix_factorisation.families import optimal_nu
+from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
+from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
+from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
+from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.mechanisms.workloads import PrefixSums, Workload
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.problems.learning_objective import LearningObjective
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STEPS, EPOCHS, BUFFERS = 256, 4, 2
+EXPONENT = 1.0
+BUDGET, NOISE, CURVE, BOTH = "budget", "noise", "curve", "prefix sums and learning"
+ANY_LEARNING, SCALED_LEARNING = "any strategy, for learning", "buffers with scales, for learning"
+ANY_PREFIX, SCALED_PREFIX = "any strategy, for prefix sums", "buffers with scales, for prefix sums"
+PLAIN = "buffers, for prefix sums"
+LOOKS = {
+    ANY_LEARNING: {"color": "C3", "marker": "o"},
+    SCALED_LEARNING: {"color": "C1", "marker": "s"},
+    ANY_PREFIX: {"color": "C0", "marker": "o"},
+    SCALED_PREFIX: {"color": "C0", "marker": "s"},
+    PLAIN: {"color": "C2", "marker": "^"},
+    "best Toeplitz, n/4 bands": {"color": "C4", "marker": "D"},
+    "nu-DP-FTRL": {"color": "C5", "marker": "v"},
+    "independent noise": {"color": "black", "marker": "x"},
+}
+DRAWN_BY_STEP = (ANY_LEARNING, SCALED_LEARNING, ANY_PREFIX, PLAIN)
+
+
+def mechanisms(who: Participation, of: LearningObjective) -> dict[str, Mechanism]:
+    """The mechanisms by name, for fixed epochs."""
+    apart = Participation(who.steps, min_sep=who.min_sep, max_participations=who.count)
+    sums, learning = PrefixSums(who.steps), workload_of_weights(of.weight_matrix())
+    return {
+        ANY_LEARNING: optimal_fixed_epochs(learning, who, tolerance=1e-5).mechanism(),
+        SCALED_LEARNING: optimal_scaled_buffers(learning, who, buffers=BUFFERS).mechanism,
+        ANY_PREFIX: optimal_fixed_epochs(sums, who, tolerance=1e-5).mechanism(),
+        SCALED_PREFIX: optimal_scaled_buffers(sums, who, buffers=BUFFERS).mechanism,
+        PLAIN: optimal_buffers(apart, buffers=BUFFERS).mechanism,
+        "best Toeplitz, n/4 bands": optimal_toeplitz(apart, certify=False).mechanism,
+        "nu-DP-FTRL": optimal_nu(apart).mechanism,
+        "independent noise": ToeplitzMechanism(DPSGD(), who.steps),
+    }
+
+
+def budget(run: Mechanism, who: Participation) -> Array:
+    """The part of each step in γ², Σ_j |X_ij| over the steps of the same example, in units of γ²; shape (steps,)."""
+    strategy = run.strategy()
+    same = np.equal.outer(np.arange(who.steps) % who.min_sep, np.arange(who.steps) % who.min_sep)
+    return np.asarray(np.abs(strategy.T @ strategy * same).sum(axis=1) / run.sensitivity_upper_bound(who) ** 2)
+
+
+def errors(run: Mechanism, who: Participation, of: LearningObjective) -> tuple[float, float]:
+    """The root mean squared error of prefix sums, and the error of learning."""
+    return run.mean_error(who), of.privacy_error(run, who)
+
+
+def floors(who: Participation, of: LearningObjective) -> tuple[float, float]:
+    """What no strategy is below in fixed epochs, by prefix sums and by learning."""
+
+    def bound(workload: Workload) -> float:
+        return optimal_fixed_epochs(workload, who, tolerance=1e-5).lower_bound
+
+    return bound(PrefixSums(who.steps)), privacy_error(of, bound(workload_of_weights(of.weight_matrix())) ** 2)
+
+
+def data(steps: int = STEPS) -> Data:
+    """The curves over the steps, and the two errors of each mechanism; ``steps`` is a multiple of four."""
+    who, of = fixed_epochs(steps, epochs=EPOCHS), objective(EXPONENT, steps)
+    found = mechanisms(who, of)
+    series: list[Series] = []
+    times = np.arange(1.0, steps + 1)
+    for method in DRAWN_BY_STEP:
+        run = found[method]
+        noise = run.sensitivity_upper_bound(who) * np.linalg.norm(run.noising_matrix(), axis=1)
+        series.append(Series(BUDGET, method, "exact", times, budget(run, who)))
+        series.append(Series(NOISE, method, "exact", times, noise))
+        series.append(Series(CURVE, method, "exact", times, of.privacy_curve(run, who)[1:]))
+    for method, run in found.items():
+        x, y = errors(run, who, of)
+        series.append(Series(BOTH, method, "exact", np.array([x]), np.array([y])))
+    x, y = floors(who, of)
+    series.append(Series(BOTH, "floor", "lower bound", np.array([x]), np.array([y])))
+    return tuple(series)
+
+
+def _excess(data: Data) -> dict[str, tuple[float, float, float, float]]:
+    """Both errors of each mechanism, and by how much they exceed their floors, in percent."""
+    (x, y) = next((float(s.x[0]), float(s.y[0])) for s in data if s.panel == BOTH and s.method == "floor")
+    points = {s.method: (float(s.x[0]), float(s.y[0])) for s in data if s.panel == BOTH and s.method != "floor"}
+    return {name: (p, q, 100 * (p / x - 1), 100 * (math.sqrt(q / y) - 1)) for name, (p, q) in points.items()}
+
+
+def draw(data: Data) -> Figure:
+    """Four panels with one legend."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure = Figure(figsize=(PAGE_WIDTH, 5.8), layout=ConstrainedLayoutEngine(w_pad=0.08))
+    grid = figure.subplots(2, 2)
+    labels = {
+        BUDGET: "Part of the squared sensitivity",
+        NOISE: "Standard deviation of the noise",
+        CURVE: r"$F - F_*$ that privacy causes",
+    }
+    for letter, (panel, label), ax in zip("abc", labels.items(), grid.flat, strict=False):
+        for s in data:
+            if s.panel == panel:
+                ax.plot(s.x, s.y, label=s.method, color=LOOKS[s.method]["color"])
+        ax.set(title=f"({letter})", xlabel="Step", ylabel=label, ylim=(0, None))
+    ax = grid[1, 1]
+    for method, (_, _, prefix, learning) in _excess(data).items():
+        ax.plot([prefix], [learning], linestyle="none", label=method, **LOOKS[method])
+    ticks = [0, 1, 3, 10, 30, 100, 300]
+    for axis in (ax.set_xscale, ax.set_yscale):
+        axis("symlog", linthresh=3, linscale=0.5)
+    ax.set_xticks(ticks, [f"{tick}" for tick in ticks])
+    ax.set_yticks(ticks, [f"{tick}" for tick in ticks])
+    ax.minorticks_off()
+    ax.set_title("(d)")
+    ax.set(xlabel="Prefix sums: error above the floor [%]", ylabel="Learning: root above the floor [%]")
+    shown = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=2)
+    return figure
+
+
+def report(data: Data) -> str:
+    """The table of both errors, and the budget of each epoch."""
+    lines = [
+        "Root mean squared error of prefix sums at rho = 1/2, and F - F* due to privacy at rho = 1. The first and the",
+        "square root of the second exceed what any strategy must have by so many percent:",
+        "",
+        f"  {'':38} {'prefix':>9} {'learning':>9} {'%':>8} {'%':>8}",
+    ]
+    for method, (prefix, learning, more_prefix, more_learning) in _excess(data).items():
+        lines.append(f"  {method:38} {prefix:9.4f} {learning:9.4f} {more_prefix:8.2f} {more_learning:8.2f}")
+    lines += ["", "Mean part of the squared sensitivity by epoch:", ""]
+    for s in data:
+        if s.panel == BUDGET:
+            shares = " ".join(f"{share:6.3f}" for share in s.y.reshape(EPOCHS, -1).mean(axis=1))
+            lines.append(f"  {s.method:38} {shares}")
+    return "\n".join([*lines, "", "- Noise for learning is large in the first epochs: F - F* is larger there, too."])
+
+
+FIGURE = PaperFigure(
+    name="learning_budget",
+    source="Beyond Table 3 of arXiv 2310.06771",
+    title=f"when noise that is optimal for learning uses its budget, n = {STEPS}, {EPOCHS} epochs",
+    panels={
+        BUDGET: "x = step; y = part of the squared sensitivity, in units of the largest of an example",
+        NOISE: "x = step; y = standard deviation of the noise at rho = 1/2 and clip norm 1",
+        CURVE: "x = step; y = F - F* due to privacy at rho = 1 and clip norm 1",
+        BOTH: "x = root mean squared error of prefix sums at rho = 1/2; y = F - F* due to privacy at rho = 1, the mean "
+        "over the second half",
+    },
+    parameters=(
+        f"linear regression, Gaussian inputs, {DIMENSION} eigenvalues 1/k, learning rate 0.5/(sum + 2 max)",
+        f"n = {STEPS} steps, {EPOCHS} epochs in the same order; zero-out adjacency",
+        f"buffers: at most {BUFFERS} arrays of memory; any strategy: all steps are kept",
+        "lower bound: the certified optimum over all strategies, from which panel (d) of the drawing measures",
+    ),
+    data=data,
+    draw=draw,
+    report=report,
+)
+
+FIGURES = {FIGURE.name: FIGURE}

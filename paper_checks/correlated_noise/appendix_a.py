@@ -1,0 +1,204 @@
+"""Appendices A and B: the matrix mechanism, differential privacy, and the linear system of mean estimation."""
+
+import math
+
+import numpy as np
+
+from corrnoise.paper_checks.correlated_noise.paper import PAPER
+from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import noise_matrix
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, vector
+from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.quadrature import circle_mean, modulus
+from corrnoise.theory.privacy import gaussian_epsilon
+from corrnoise.theory.problems.quadratic import MeanEstimation
+
+# -- A.1: the matrix mechanism -----------------------------------------------------------------------------------------
+
+
+@PAPER.identity(
+    "Equation (12)",
+    printed=r"(11) can also be written as $(\theta_t - \theta_0)_t = - \eta \tilde B (C g + w)$ with $\tilde B = A B$, $A$ the lower triangular matrix of ones",
+    domain={"noise": noises(1e-2), "gradients": vector(linear(-1, 1), 5), "draws": vector(linear(-1, 1), 5)},
+    mutants=[{"diagonal": 1.001}],
+    tolerance=1e-9,
+    evaluations=128,
+)
+def equation_12(noise: ToeplitzNoise, gradients: Array, draws: Array, diagonal: float = 1.0) -> Sides:
+    """The iterates of (11), θ_t = θ_{t−1} − η (B (C g + w))_{t−1}, step by step, against A B (C g + w); η = 1, θ_0 = 0."""
+    b = noise_matrix(noise, 5)
+    released = b @ (np.linalg.solve(b, gradients) + draws)
+    theta = [0.0]
+    for step in released:
+        theta.append(theta[-1] - step)
+    ones = np.tril(np.ones((5, 5)), -1) + diagonal * np.eye(5)
+    return 1 + np.array(theta[1:]), 1 - ones @ b @ (np.linalg.solve(b, gradients) + draws)
+
+
+@PAPER.identity(
+    "Section A.1",
+    part="(update)",
+    printed=r"With Toeplitz $B$ (11) is $\theta_{t+1} = \theta_t - \eta (g_t + \sum_{\tau=0}^t \beta_\tau w_{t-\tau})$",
+    domain={"noise": noises(1e-2), "gradients": vector(linear(-1, 1), 5), "draws": vector(linear(-1, 1), 5)},
+    mutants=[{"shift": 1}],
+    tolerance=1e-9,
+    evaluations=128,
+)
+def section_a1_update(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int = 0) -> Sides:
+    """Equation (13): what a step of (11) subtracts, against the convolution."""
+    b = noise_matrix(noise, 5)
+    convolved = np.convolve(noise.coefficients(5), np.roll(draws, shift))[:5]
+    return 1 + b @ (np.linalg.solve(b, gradients) + draws), 1 + gradients + convolved
+
+
+@PAPER.identity(
+    "Section A.1",
+    part="(sensitivity)",
+    printed=r"If one row of $G$ can change, the maximum sensitivity of $C G + W$ is $\max_t \|C_{:,t}\|_2^2$",
+    corrected=r"$\max_t \|C_{:,t}\|_2$ times the clip norm, without the square",
+    domain={"noise": noises(1e-2), "steps": integers(1, 12), "clip_norm": log_scale(0.1, 10)},
+    as_printed={"power": 2.0, "scale": 0.0},
+    counterexample={"noise": FiniteNoise([1.0, -0.5]), "steps": 2, "clip_norm": 1.0},
+    mutants=[{"power": 1.001}, {"scale": 0.999}],
+    tolerance=1e-9,
+    evaluations=128,
+)
+def section_a1_sensitivity(
+    noise: ToeplitzNoise, steps: int, clip_norm: float, power: float = 1.0, scale: float = 1.0
+) -> Sides:
+    """The largest ‖C (G − G')‖_F over zero-out neighbours, row by row.  B = (1, −½), T = 2: sqrt(1.25), and printed 1.25."""
+    c = np.linalg.inv(noise_matrix(noise, steps))
+    changes = (clip_norm * np.outer(np.eye(steps)[t], [0.6, 0.8]) for t in range(steps))  # rows of norm G
+    found = max(float(np.linalg.norm(c @ change)) for change in changes)
+    return found, float(np.linalg.norm(c, axis=0).max()) ** power * clip_norm**scale
+
+
+@PAPER.identity(
+    "Section A.1",
+    part="(objective)",
+    printed=r"The objective from (3) can equivalently be written as $\varphi(B) = \|\tilde B\|_F^2 = \|A B\|_F^2$",
+    corrected=r"$\varphi(B) = d\, \sigma_{dp}^2 G^2 \|A B\|_F^2$ (in (3), with $\tilde g_\tau$ for $\tilde g_t$ under the sum)",
+    domain={
+        "noise": noises(1e-2),
+        "steps": integers(1, 12),
+        "dimension": integers(1, 100, log=True),
+        "multiplier": log_scale(0.1, 10),
+        "clip_norm": log_scale(0.1, 10),
+    },
+    as_printed={"exponent": 0},
+    counterexample={
+        "noise": FiniteNoise([1.0]),
+        "steps": 1,
+        "dimension": 2,
+        "multiplier": 1.0,
+        "clip_norm": 1.0,
+    },
+    mutants=[{"exponent": 2}],
+    tolerance=1e-9,
+    evaluations=128,
+)
+def section_a1_objective(
+    noise: ToeplitzNoise, steps: int, dimension: int, multiplier: float, clip_norm: float, exponent: int = 1
+) -> Sides:
+    """Both have the same minimisers for a given σ_dp.  The left side is computed by the recursion of the variance of the prefix sums.
+
+    One step of independent noise in d = 2 dimensions: 2, and printed 1.
+    """
+    variance = multiplier**2 * clip_norm**2
+    impulse = np.cumsum(noise.coefficients(steps))  # of one draw in all later prefix sums
+    total = sum(float(np.square(impulse[: t + 1]).sum()) for t in range(steps))
+    norm = float(np.linalg.norm(np.tril(np.ones((steps, steps))) @ noise_matrix(noise, steps)) ** 2)
+    return dimension * variance * total, (dimension * variance) ** exponent * norm
+
+
+# -- A.2: differential privacy -----------------------------------------------------------------------------------------
+
+
+@PAPER.inequality(
+    "Section A.2",
+    part="(zCDP)",
+    printed=r"$\rho$-zCDP requires $D_\alpha(P_0 \| P_1) \le \rho \alpha$ for all $\alpha \in (0, \infty)$",
+    corrected=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
+    domain={"epsilon": log_scale(1e-2, 5), "order": log_scale(1.001, 100)},
+    as_printed={},
+    counterexample={"epsilon": 1.0, "order": 0.5},
+    mutants=[{"factor": 0.999}],
+)
+def section_a2_zcdp(epsilon: float, order: float, factor: float = 1.0) -> Sides:
+    """Randomised response with ε has ρ = ε tanh(ε/2), the limit of D_α/α as α → 1; for ε = 1, ρ = 0.4621 and D_½ = 0.2402 > ρ/2.
+
+    Gaussian mechanisms, and so DP-FTRL, have D_α <= ρ α for all α > 0.
+    """
+    p = 1 / (1 + math.exp(-epsilon))
+    q = 1 - p
+    powers = p**order * q ** (1 - order) + q**order * p ** (1 - order)
+    return math.log(powers) / (order - 1), factor * order * epsilon * math.tanh(epsilon / 2)
+
+
+@PAPER.inequality(
+    "Section A.2",
+    part="(approximate DP)",
+    printed=r"$\rho$-zCDP implies $(\varepsilon_\delta, \delta)$-DP with $\varepsilon_\delta \le \inf_{\alpha > 1} \{\rho \alpha + \frac{1}{\alpha - 1} \log \frac{1}{\alpha \delta} + \log(1 - \alpha^{-1})\}$",
+    domain={"rho": log_scale(1e-4, 100), "delta": log_scale(1e-15, 1e-2)},
+    mutants=[{"last": 2.0}, {"first": 0.9}],
+    evaluations=128,
+)
+def section_a2_epsilon(rho: float, delta: float, first: float = 1.0, last: float = 1.0) -> Sides:
+    """The exact ε of one Gaussian mechanism, which is ρ-zCDP, is at most this (a negative bound means ε = 0).
+
+    For every ρ-zCDP mechanism it is proved by Canonne, Kamath and Steinke (2020).
+    """
+    from scipy.optimize import minimize_scalar
+
+    def bound(u: float) -> float:
+        order = 1 + math.exp(u)
+        return first * rho * order - math.log(order * delta) / (order - 1) + last * math.log1p(-1 / order)
+
+    found = minimize_scalar(bound, bounds=(-8.0, 14.0), method="bounded").fun
+    return gaussian_epsilon(rho, delta), max(float(found), 0.0)
+
+
+# -- Appendix B --------------------------------------------------------------------------------------------------------
+
+
+@PAPER.identity(
+    "Equation (17)",
+    printed=r"For the inputs $(u_t; w_t)$ of (14), $u_t = (z_t - E[z])/\sigma_{sgd}$: $\Sigma = \mathrm{diag}(\sigma_{sgd}^2, G^2 \sigma_{dp}^2)$",
+    corrected=r"$\Sigma = I$, as (14) has the factors $\sigma_{sgd}$ and $\sigma_{dp} G$; or $z_t - E[z]$ and $\sigma_{dp} G w_t$ as inputs, which (16) takes",
+    domain={
+        "rate": log_scale(0.01, 1),
+        "noise": noises(1e-2),
+        "sample_std": log_scale(0.1, 10),
+        "clip_norm": log_scale(0.1, 10),
+    },
+    as_printed={"twice": True},
+    counterexample={"rate": 0.5, "noise": FiniteNoise([1.0]), "sample_std": 10.0, "clip_norm": 1.0},
+    mutants=[{"weight": 1.001}],
+    tolerance=1e-7,
+    evaluations=64,
+)
+def equation_17(
+    rate: float,
+    noise: ToeplitzNoise,
+    sample_std: float,
+    clip_norm: float,
+    twice: bool = False,
+    weight: float = 1.0,
+) -> Sides:
+    """E δ² = (1/2π) ∫ G Σ G* with the transfer function of (14) against the exact error, ρ = 1.  As printed the scales count twice.
+
+    η = ½, σ_sgd = 10, G = 1, independent noise: E δ² = 33.5, printed 3333.4.
+    """
+    sigma = clip_norm * noise.limiting_sensitivity() / math.sqrt(2)
+    covariance = (sample_std**2, sigma**2) if twice else (1.0, 1.0)
+
+    def density(c: Array, s: Array, w: Array) -> float:
+        power = noise.power_spectrum(2 * np.arctan2(s, c))
+        driven = sample_std**2 * covariance[0] + sigma**2 * power * covariance[1]
+        return float((w * driven / modulus(rate, c, s) ** 2).sum())
+
+    mean = float(circle_mean(density, near_zero=min(rate, 1e-3), near_pi=1e-3))
+    exact = 2 * MeanEstimation(rate, sample_std).stationary_error(noise, clip_norm=clip_norm)
+    return exact, weight * rate**2 * mean

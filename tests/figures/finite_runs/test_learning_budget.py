@@ -1,0 +1,76 @@
+"""The budget of noise for learning: the parts add up, the curve has the mean that was minimised, nothing is below."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from matplotlib import rc_context
+
+from corrnoise.figures.finite_runs import learning_budget as figure
+from corrnoise.figures.publication import STYLE, Data
+from corrnoise.theory.mechanisms.participation import fixed_epochs
+from tests.figure_entries import check_entry
+
+STEPS = 32
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Data:
+    return figure.data(STEPS)
+
+
+def of(drawn: Data, panel: str, method: str) -> np.ndarray:
+    return next(s.y for s in drawn if (s.panel, s.method) == (panel, method))
+
+
+def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
+    check_entry(figure.FIGURE, drawn)
+
+
+@pytest.mark.parametrize("method", figure.DRAWN_BY_STEP)
+def test_the_budget_of_the_worst_example_is_one(drawn: Data, method: str) -> None:
+    examples = [
+        of(drawn, figure.BUDGET, method)[steps].sum() for steps in fixed_epochs(STEPS, epochs=4).residue_classes()
+    ]
+    assert max(examples) == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", figure.DRAWN_BY_STEP)
+def test_the_curve_has_the_error_that_is_judged(drawn: Data, method: str) -> None:
+    curve = of(drawn, figure.CURVE, method)
+    assert curve[STEPS // 2 :].mean() == pytest.approx(of(drawn, figure.BOTH, method)[0], rel=1e-9)
+
+
+def test_each_optimum_is_best_at_its_own_task_and_none_is_below_the_floor(drawn: Data) -> None:
+    excess = figure._excess(drawn)
+    assert min(min(row[2:]) for row in excess.values()) > -1e-9
+    assert (
+        excess[figure.ANY_LEARNING][3]
+        < 0.01
+        < min(row[3] for name, row in excess.items() if name != figure.ANY_LEARNING)
+    )
+    assert (
+        excess[figure.ANY_PREFIX][2] < 0.01 < min(row[2] for name, row in excess.items() if name != figure.ANY_PREFIX)
+    )
+    assert excess[figure.SCALED_LEARNING][1] < excess[figure.PLAIN][1]
+
+
+def test_noise_for_learning_is_early_and_its_budget_late(drawn: Data) -> None:
+    for method in (figure.ANY_LEARNING, figure.SCALED_LEARNING):
+        half = STEPS // 2
+        noise, budget = of(drawn, figure.NOISE, method), of(drawn, figure.BUDGET, method)
+        assert noise[:half].mean() > noise[half:].mean()
+        assert budget[:half].mean() < budget[half:].mean()
+
+
+def test_nothing_overlaps_or_leaves_the_page(drawn: Data) -> None:
+    with rc_context(fname=STYLE):
+        drawing = figure.draw(drawn)
+        drawing.draw_without_rendering()
+    boxes = [drawing.legends[0].get_window_extent(), *(ax.get_tightbbox() for ax in drawing.axes)]
+    assert len(boxes) == 5
+    for box in boxes:
+        assert box is not None
+        assert 0 <= box.x0 < box.x1 <= drawing.bbox.width
+        assert 0 <= box.y0 < box.y1 <= drawing.bbox.height
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2) if a is not None and b is not None)

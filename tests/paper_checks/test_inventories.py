@@ -1,0 +1,66 @@
+"""The ledger against the inventories that were extracted from the papers' texts: nothing numbered is overlooked."""
+
+import pytest
+
+import corrnoise.paper_checks as ledgers
+from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
+
+PUBLISHED = [name for name in ledgers.NAMES if name != "corrnoise"]
+#: How many statements, tables, figures and algorithms, and how many equations a reader counts in each paper.
+NUMBERS = {
+    "correlated-noise": (76, 103),
+    "shuffled-gradients": (64, 87),
+    "momentum-aggregation": (24, 9),
+    "noise-cancellation": (23, 15),
+}
+
+
+def overlooked(paper, inventory):
+    """The entries about which there is neither a claim nor a word why not.
+
+    An equation in a statement, or between it and the next one in its section, stands with that statement.
+    """
+    said = {*paper.numbers, *paper.no_claims}
+    return [
+        entry.label
+        for entry in inventory
+        if not (entry.label in said or entry.word or (entry.kind == EQUATION and entry.after in said))
+    ]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_everything_numbered_is_a_claim_or_says_why_not(name):
+    inventory = inventory_of(f"corrnoise.paper_checks.{name.replace('-', '_')}")
+    equations = sum(entry.kind == EQUATION for entry in inventory)
+    assert (len(inventory) - equations, equations) == NUMBERS[name]
+    assert overlooked(ledgers.paper_ledger(name), inventory) == []
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_words_are_about_what_is_no_claim_and_begin_in_lower_case(name):
+    for entry in inventory_of(f"corrnoise.paper_checks.{name.replace('-', '_')}"):
+        assert not entry.word or (entry.word[0].islower() and not entry.word.endswith("."))
+
+
+def test_an_overlooked_statement_and_an_overlooked_equation_are_found():
+    paper = ledgers.paper_ledger("correlated-noise")
+    inventory = inventory_of("corrnoise.paper_checks.correlated_noise")
+    left_out = type(paper)(
+        paper.name,
+        source="",
+        title="",
+        authors="",
+        statements={k: [n for n in v if n != "Lemma C.21"] for k, v in paper.statements.items()},
+        no_claims=paper.no_claims,
+    )
+    assert overlooked(left_out, inventory) == ["Lemma C.21", "Equation (50)"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_what_the_ledger_calls_numbered_is_numbered_in_the_paper(name):
+    """Of the kinds that the extraction knows, apart from captions that the texts lost."""
+    inventory = {entry.label for entry in inventory_of(f"corrnoise.paper_checks.{name.replace('-', '_')}")}
+    kinds = {label.partition(" ")[0] for label in inventory} - {"Table", "Figure"}
+    paper = ledgers.paper_ledger(name)
+    named = {number for number in (*paper.numbers, *paper.no_claims) if number.partition(" ")[0] in kinds}
+    assert named - inventory == set()
