@@ -192,9 +192,9 @@ def select(
     >>> found = select(PrefixSums(256), Participation(256, min_sep=64, max_participations=4))
     >>> best = found.best(lambda option: option.memory <= 4)
     >>> best.family, best.memory
-    ('buffers, unit columns', 2)
+    ('buffers, epoch weights', 2)
     >>> round((best.squared_error / found.floor.squared_error) ** 0.5, 3)
-    1.091
+    1.085
     """
     show = progress or (lambda _: None)
     objective = run_objective(what)

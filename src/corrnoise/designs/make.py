@@ -163,9 +163,9 @@ def design(
 
     >>> design = cn.design(epsilon=2.0, delta=1e-6, steps=400, epochs=4, memory=4)
     >>> design.choice.chosen.family, design.choice.chosen.memory
-    ('buffers, epoch weights', 3)
+    ('buffers, epoch weights', 2)
     >>> print(f"{design.choice.chosen.error / design.choice.floor:.3f}")  # no mechanism of any form is below 1
-    1.082
+    1.084
     """
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function of a line of text, or None, got {progress!r}")
