@@ -11,13 +11,13 @@ from scipy.linalg import toeplitz
 
 from corrnoise.designs.choice import Alternative, Choice, in_words
 from corrnoise.designs.make import design
-from corrnoise.designs.memory_figure import FLOOR, choice_data, draw
+from corrnoise.designs.memory_figure import FLOOR, choice_data, curve_data, draw
 from corrnoise.designs.record import Design
 from corrnoise.designs.selected import USUAL_MEMORY, Limit, checked_limit
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.solvers.rational.exchange import BufferForm
 from corrnoise.theory.mechanisms.participation import Participation
-from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rounding import Dtype
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -232,18 +232,30 @@ def test_learning_in_too_many_dimensions_is_refused_or_left(monkeypatch: pytest.
     monkeypatch.setattr("corrnoise.designs.make.LARGEST_LEARNING", 100)
     with pytest.raises(ValueError, match="steps times the number of eigenvalues must be at most 100"):
         design(PROBLEM, rho=1.0, steps=STEPS, memory=4)
-    assert design(PROBLEM, rho=1.0, steps=STEPS, epochs=EPOCHS).choice is None
+    left = design(PROBLEM, rho=1.0, steps=STEPS, epochs=EPOCHS)
+    assert left.choice is None
+    assert "too long, or the dimension too large, to compare all mechanisms" in left.report()
 
 
 def test_the_picture_shows_every_family_and_the_floor(designs: dict[str, Design]) -> None:
     choice = designs["a problem"].choice
     assert choice is not None
+    curves = curve_data(designs["a problem"])
     data = choice_data(choice)
     drawn = {s.method for s in data}
     assert {one.family for one in choice.alternatives} | {FLOOR, "this design"} == drawn
-    figure = draw(data)
+    figure = draw(data + curves)
     (legend,) = figure.legends
     assert len(legend.get_texts()) == len(drawn)
+    assert len(figure.axes) == 2
+    assert len(draw(data).axes) == 1
+    assert curve_data(designs["usual"]) == ()
+    (made,) = (s for s in curves if s.method == "this design")
+    (independent,) = (s for s in curves if s.method == "independent noise")
+    second_half = made.x > STEPS / 2
+    assert made.y[second_half].mean() == pytest.approx(choice.chosen.error, rel=0.02)  # steps are not evenly spaced
+    expected = PROBLEM.learning_curve(DPSGD(), STEPS, horizon=designs["a problem"].run, **designs["a problem"].budget)
+    assert independent.y == pytest.approx(expected[independent.x.astype(int)], rel=1e-9)
 
 
 def test_words_of_a_choice_without_a_floor() -> None:

@@ -36,7 +36,7 @@ from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 LARGEST_DIMENSION = 1_000_000  #: largest dimension for which errors are computed, in about a minute each
-LARGEST_LEARNING = 20_000_000  #: largest product of steps and dimension for which learning is judged, in seconds
+LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for which learning is judged, in seconds
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 
@@ -216,6 +216,11 @@ def design(
         assert run is not None
         found = selected_for_learning(
             problem, run, limit, budget=budget, when=judged, scales=scales, tolerance=tolerance, show=show
+        )
+    elif isinstance(problem, QuadraticProblem) and several(run) is not None:
+        found_notes.append(
+            "The run is too long, or the dimension too large, to compare all mechanisms: the noise is the better of\n"
+            "the optimal noise for single participation and nu-DP-FTRL with the best nu for this participation."
         )
     stream: Stream
     if found is not None:

@@ -99,10 +99,20 @@ def what_to_run(design: CoveredNoise) -> str:
             "This noise has a factor for each step, in scales.csv.  The stream applies it.  With other programs divide",
             "the sum of the gradients by scale t before step t, and multiply what they return by it.",
             "(scales=False or --no-scales finds noise without factors, with a larger error.)",
+            *_without_comparison(design),
         ]
     if refused:
         lines += ["", "Not offered:", "", *refused]
     return "\n".join(lines)
+
+
+def _without_comparison(design: CoveredNoise) -> list[str]:
+    if design.problem is None:
+        return []
+    return [
+        "Stationary errors, and errors at the best learning rate of each noise, are compared for noise without factors",
+        "only.",
+    ]
 
 
 def _place_of_stream(design: CoveredNoise) -> tuple[str, str]:
