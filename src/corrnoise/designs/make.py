@@ -37,6 +37,7 @@ from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 LARGEST_DIMENSION = 1_000_000  #: largest dimension for which errors are computed, in about a minute each
 LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for which learning is judged, in seconds
+_ANY_LENGTH = "  Leave the number of steps out: the design then holds for any number of steps"
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 
@@ -344,8 +345,7 @@ def _check_size(problem: object, steps: int | None) -> None:
     if need > there:
         raise ValueError(
             f"steps must be at most {there // _BYTES_A_STEP} on this machine, got {steps}: its coefficients take about "
-            f"{need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB.  Leave the number of steps out: the design "
-            "then holds for any number of steps"
+            f"{need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB.{'' if problem is None else _ANY_LENGTH}"
         )
 
 
