@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import gzip
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from markupsafe import Markup
 
 from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.documents import Library
+from corrnoise.paper_checks.machinery.drawings import Drawings
 from corrnoise.paper_checks.machinery.foundations import Foundations
 from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
 from corrnoise.paper_checks.machinery.kills import FATES, published_for
@@ -53,6 +53,7 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         Figures to draw and embed.
     """
     library = Library()
+    drawings = Drawings()
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -78,7 +79,8 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         total=len(outcomes),
         keys=_keys,
         papers=[(paper, sections) for paper in papers if (sections := _sections(paper, outcomes))],
-        figures=[_figure(figure) for figure in figures],
+        figures=[_figure(figure, drawings) for figure in figures],
+        shapes=drawings.shapes,
         documents=library.mentioned,
     )
 
@@ -155,7 +157,7 @@ def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
-def _figure(figure: PaperFigure) -> dict[str, Any]:
+def _figure(figure: PaperFigure, drawings: Drawings) -> dict[str, Any]:
     """A figure as the template needs it; ``missing`` says which extra it needs that is not installed."""
     from corrnoise.figures.publication import csv_text, svg_text
 
@@ -168,22 +170,6 @@ def _figure(figure: PaperFigure) -> dict[str, Any]:
     return {
         **shown,
         "table": base64.b64encode(table).decode(),
-        "drawing": _drawing(svg_text(figure, data), figure),
+        "drawing": drawings.add(svg_text(figure, data), figure.name, figure.title),
         "report": figure.report(data),
     }
-
-
-def _drawing(svg: str, figure: PaperFigure) -> Markup:
-    """A drawing for a page with several drawings: with a label, unique identifiers, and without invisible parts."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<g id=\"[^\"]*\">", "<g>", svg)  # only paths are referred to
-    svg = re.sub(r"(id=\"|href=\"#|url\(#)", rf"\g<1>{figure.name}-", svg)
-    svg = re.sub(r"(?<= d=\")[^\"]*", lambda path: _rounded(path[0]), svg)
-    label = Markup('<svg role="img" aria-label="{}"').format(figure.title)
-    return Markup(re.sub(r"\s*\n\s*", "\n", svg).replace("<svg", label, 1))
-
-
-def _rounded(numbers: str) -> str:
-    """Coordinates of a drawing 500 units wide with one decimal."""
-    return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), numbers)
