@@ -66,6 +66,9 @@ LOOKS: dict[str, dict[str, Any]] = {
     "binary tree, online": {"color": "C2", "marker": "^"},
     "binary tree, full Honaker": {"color": "C2", "marker": "<"},
     "Fourier": {"color": "C3", "marker": "P"},
+}
+#: Of mechanisms that ``learning_memory`` draws as well.
+LOOKS_FOR_LEARNING: dict[str, dict[str, Any]] = {
     SCALED_BUFFERS: {"color": "black", "marker": "."},
     ANY_BANDS: {"color": "black", "marker": ".", "linestyle": "--"},
 }
@@ -188,7 +191,7 @@ def draw_panel(ax: Axes, series: list[Series]) -> None:
         x = np.concatenate([s.x for s in members])
         y = 100 * (np.concatenate([s.y for s in members]) / least - 1)
         hollow = np.concatenate([np.full(s.x.size, s.kind == "upper bound") for s in members])
-        look: dict[str, Any] = {"linestyle": "-" if x.size > 1 else "none", **LOOKS[method]}
+        look: dict[str, Any] = {"linestyle": "-" if x.size > 1 else "none", **(LOOKS | LOOKS_FOR_LEARNING)[method]}
         look["markersize"] = 6.5 if look["marker"] == "*" else 4.5
         ax.plot(x, y, label=method, **look)
         if hollow.any():
