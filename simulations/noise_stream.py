@@ -40,7 +40,7 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.kinds import KINDS, MECHANISMS
 from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, Run, checked_run, participation_of
+from corrnoise.theory.mechanisms.participation import Participation, Pattern, Run, checked_run, participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import Dtype, convolution_sensitivity, section_sensitivity
 from corrnoise.theory.mechanisms.rounding_of_mechanisms import (
@@ -250,6 +250,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         steps: int | None,
         max_participations: int,
         min_sep: int = 1,
+        pattern: Pattern = "min-sep",
         adjacency: str = "zero-out",
         method: Method | None = "recurrence",
         rng: np.random.Generator | None = None,
@@ -276,6 +277,9 @@ class NoiseStream(Iterator[NDArray[Any]]):
         min_sep
             b: any two of these steps i, j are at least so far apart, |i − j| >= b.  The data loader must keep this
             promise.  1 is no promise; data that are shuffled anew in every epoch have ``min_sep=1``.
+        pattern
+            ``"min-sep"``; or ``"fixed epochs"``, a stronger promise: the data are visited in the same order in every
+            epoch of ``min_sep`` steps.  It takes less noise for some mechanisms.
         adjacency
             ``"zero-out"`` or ``"replace-one"``, which doubles the scale.
         rng
@@ -309,7 +313,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
         checks.real("rho", rho, SCALES)
         checks.real("clip_norm", clip_norm, SCALES)
         steps = _checked_steps(noise, steps)
-        run = checked_run(steps, min_sep, checks.integer("max_participations", max_participations, 1))
+        run = checked_run(steps, min_sep, checks.integer("max_participations", max_participations, 1), pattern)
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise TypeError(
                 f"rng must be None or a Generator whose seed is secret in a private run, got {type(rng).__name__}: "
