@@ -17,6 +17,7 @@ from corrnoise.support.version import __version__
 if TYPE_CHECKING:
     from corrnoise.designs.make import design as design
     from corrnoise.designs.record import Design as Design
+    from corrnoise.designs.release import Release as Release
     from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.audit import audit as audit
     from corrnoise.simulations.momentum_aggregation.private import private_momentum as private_momentum
@@ -162,6 +163,7 @@ _HOMES = {
     "simulations.training.run": ("PrivateRun",),
     "designs.make": ("design",),
     "designs.record": ("Design",),
+    "designs.release": ("Release",),
     "paper_checks": ("claims",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
