@@ -130,7 +130,7 @@ def kills(claim: Claim, most: int = MOST) -> Kills:
     source = source_of(claim)
     if claim.recorded == FALSE:
         return Kills(source, 0)
-    points = sample_points(claim.domain.size, _POINTS)
+    points = sample_points(claim.domain.size, _POINTS)[: max(claim.evaluations // 2, 4)]
     margins = [_margin(claim, point) for point in points]
     start = next((k for k, value in enumerate(margins) if not np.isnan(value)), 0)
     points = [points[start], *points[:start], *points[start + 1 :]]

@@ -97,8 +97,9 @@ def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
     printed=r"The bound of Theorem D.14 up to a constant, noise term $\eta^2 L^* n d \sum_k \frac{(\sigma^{(k)})^2}{s+1-k}$",
     corrected=_CORRECTED + " up to a constant",
     domain={"smoothness": log_scale(1e-9, 1e-3), "epochs": integers(2, 12)},
-    as_printed={"printed": True, "factor": 1000.0},
-    counterexample={"smoothness": 1e-9, "epochs": 10},
+    constants={"factor": "unspecified"},
+    as_printed={"printed": True},
+    counterexample=lambda factor: {"smoothness": 1e-6 / max(factor, 1.0), "epochs": 10},
     sharp="factor",
     mutants=[{"factor": 0.05}, {"printed": True, "factor": 1000.0}],
     evaluations=64,
@@ -106,7 +107,7 @@ def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
 def theorem_37(smoothness: float, epochs: int, printed: bool = False, factor: float = 1.0) -> Sides:
     """n = 100 losses L x²/2, ψ = x²/2, x_1 = x* = 0, η = 0.01, σ = 1: exact/printed grows like 1/L, past any constant.
 
-    The counterexample is to a thousand times the printed bound; the corrected one needs no constant.
+    The corrected bound needs no constant.
     """
     run = ConvergenceConstants(
         samples=100,
@@ -248,15 +249,16 @@ def corollary_e1(samples: int, dimension: int, epochs: int, printed: bool = Fals
     printed=r"Corollary E.1 up to a constant, noise term $\eta^2 n d \sigma^2 L^* (1 + \log K)$",
     corrected=r"noise term $(\eta + \eta^2 n L) d \sigma^2 (1 + \log K)$, up to a constant",
     domain=NOISE_ONLY,
-    as_printed={"printed": True, "factor": 1000.0},
-    counterexample={"samples": 10, "dimension": 50, "epochs": 10**7},
+    constants={"factor": "unspecified"},
+    as_printed={"printed": True},
+    counterexample=lambda factor: {"samples": 10, "dimension": 50, "epochs": 10**6 * round(max(factor, 1.0))},
     sharp="factor",
     mutants=[{"factor": 0.0165}, {"printed": True, "factor": 1000.0}],
 )
 def corollary_41(samples: int, dimension: int, epochs: int, printed: bool = False, factor: float = 1.0) -> Sides:
     """η = 0.4/K: exact/printed grows like K/log K, past any constant.
 
-    The counterexample is to a thousand times the printed bound; checked is the corrected one of E.1, with its constants.
+    Checked is the corrected bound of E.1, with its constants.
     """
     return _corollary(printed, float(factor), samples, dimension, epochs)
 
