@@ -19,11 +19,13 @@ from benchmarks.timing import Side, measure
 SUBJECTS = (
     "closed_forms",
     "coefficients",
+    "federation",
     "finite_optimum",
     "finite_runs",
     "learning_curves",
     "simulations",
     "strongly_convex",
+    "training_noise",
 )
 PEER = "against_jax_privacy"  #: the subject that needs jax-privacy
 

@@ -4,7 +4,16 @@ from corrnoise.figures import COMPANIONS, NAMES
 from corrnoise.figures.publication import Data, PaperFigure, SimulatedSeries
 
 #: Figures whose tests compute them with smaller settings, in the files named after them.
-LONG = {"strongly_convex", "shuffled_experiments", "error_memory", "learning_memory", "learning_budget", *COMPANIONS}
+LONG = {
+    "strongly_convex",
+    "shuffled_experiments",
+    "error_memory",
+    "learning_memory",
+    "learning_budget",
+    "momentum_noise",
+    "momentum_rates",
+    *COMPANIONS,
+}
 QUICK = tuple(name for name in NAMES if name not in LONG)
 
 

@@ -121,7 +121,6 @@ def _excess(data: Data) -> dict[str, tuple[float, float, float, float]]:
 def draw(data: Data) -> Figure:
     """Four panels with one legend."""
     from matplotlib.figure import Figure
-
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure = Figure(figsize=(PAGE_WIDTH, 5.8), layout=ConstrainedLayoutEngine(w_pad=0.08))

@@ -29,7 +29,8 @@ BUDGETS = (4.0, 8.0, 12.0)
 PARTICIPANTS = (20, 50, 80)
 BUDGET = 8.0  #: of panel (b)
 RATES = (0.1, 0.3, 1.0, 3.0, 10.0)
-CLIP_NORMS = (0.3, 1.0, 3.0)
+CLIP_NORMS = (1.0, 3.0, 10.0)
+MOMENTUM = 10.0  #: unit of the learning rates over T, with momentum
 TUNING = (1000, 1001)  #: seeds
 SEEDS = tuple(range(8))
 LOOKS: dict[str, dict[str, Any]] = {
@@ -48,8 +49,8 @@ def settings(algorithm: str, rounds: int, uses: int) -> dict[str, Any]:
     if algorithm == "noisy SGD":
         return {"algorithm": "gradients", "learning_rate": 1.0}
     if algorithm == "no privacy":
-        return {"rho": None, "learning_rate": 1 / rounds}
-    return {"noise": named_noise(algorithm, uses), "learning_rate": 1 / rounds}
+        return {"rho": None, "learning_rate": MOMENTUM / rounds}
+    return {"noise": named_noise(algorithm, uses), "learning_rate": MOMENTUM / rounds}
 
 
 def accuracies(
@@ -172,7 +173,7 @@ def _figure(*, original: bool = False) -> PaperFigure:
         panels=panels,
         parameters=(
             f"M = {MACHINES}, {count} training images, each used once; pixels in [0, 1], diameter 10, clipping",
-            f"grid: learning rates {RATES} (over T with momentum), clip norms {CLIP_NORMS}",
+            f"grid: learning rates {RATES} (times {MOMENTUM:g}/T with momentum), clip norms {CLIP_NORMS}",
             f"tuned on validation images with {len(tuning)} seeds; error bars: two standard errors over {len(seeds)}",
         ),
         data=lambda: data(mnist(MACHINES, download=True) if original else None, tuning=tuning, seeds=seeds),

@@ -27,6 +27,8 @@ HALF = LinearRegression([1.0], 0.01)
     r"\frac{\eta G^2 \gamma_\infty^2}{2 \rho} \langle \beta, T \beta \rangle$",
     transcription="square roots",
     proof=f"{SHORT}#theorem-c14",
+    evidence="proved",
+    rests_on=["corrnoise: N1"],
     domain=ANY,
     sharp="factor",
     mutants=[{"factor": 0.1245}, {"largest": True}],
@@ -49,6 +51,8 @@ def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     r"\frac{\eta^2 G^2 \gamma_\infty^2}{2 \pi \rho} \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega$",
     transcription="square roots",
     proof=f"{SHORT}#theorem-c14",
+    evidence="proved",
+    rests_on=["corrnoise: N1", "Lemma C.4"],
     domain=FEW,
     sharp="factor",
     mutants=[{"factor": 0.1245}, {"largest": True}],
@@ -71,6 +75,7 @@ def theorem_c15(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     part="(h)",
     printed=r"$\frac{1}{4} \mathrm{Tr}[H] \le h(\omega) \le \frac{\mathrm{Tr}[H^{-1}]}{\eta^2}$",
     proof=f"{SHORT}#theorem-c15-h",
+    evidence="proved",
     domain={"problem": ANY_INPUTS, "omega": linear(0, math.pi)},
     mutants=[{"four": 3.999}, {"one": 0.999}],
 )
@@ -89,19 +94,21 @@ def spectrum_of_the_problem(problem: LinearRegression, omega: float, four: float
     printed=r"For Noisy-SGD, $\mathrm{Err}_j = \int_{-\pi}^{\pi} \frac{\lambda_j |B(\omega)|^2}{|1 - e^{i\omega} - \eta \lambda_j|^2} d\omega = \Theta(1)$",
     corrected=r"$\frac{2 \pi}{\eta (2 - \eta \lambda_j)}$, constant in $\lambda_j$ up to a factor 2, not in $\eta$",
     domain={"problem": regressions(most=1)},
-    as_printed={"constant": 2 * math.pi},
-    counterexample={"problem": LinearRegression([1.0], 1e-3)},
+    as_printed={"published": True},
+    constants={"constant": "unspecified"},
+    counterexample=lambda constant: {"problem": LinearRegression([1.0], 0.1 / (1 + constant))},
     mutants=[{"two": 2.001}],
     evaluations=128,
 )
-def remark_c16(problem: LinearRegression, two: float = 2.0, constant: float | None = None) -> Sides:
+def remark_c16(
+    problem: LinearRegression, two: float = 2.0, constant: float = 2 * math.pi, published: bool = False
+) -> Sides:
     """For η = 1e-3 and λ = 1 it is 3143.  The remark uses only that it does not depend on λ_j, which is true up to a factor 2."""
     [x] = problem.rates
     [eigenvalue] = problem.eigenvalues
     eta = problem.learning_rate
     integral = 2 * math.pi * float(circle_mean(lambda c, s, w: (w / modulus(x, c, s) ** 2).sum(), near_zero=x))
-    exact = 2 * math.pi / (eta * (two - x)) if constant is None else constant
-    return eigenvalue * integral, exact
+    return eigenvalue * integral, constant * (1 if published else 1 / (eta * (two - x)))
 
 
 @PAPER.inequality(
@@ -111,6 +118,8 @@ def remark_c16(problem: LinearRegression, two: float = 2.0, constant: float | No
     r" + \frac{\eta^2 G^2 \gamma_\infty^2}{4 \pi \rho} \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega$",
     corrected=r"half of that, where $F(\theta) - F_* = \frac{1}{2} \|\theta - \theta_*\|_H^2$",
     proof=f"{SHORT}#theorem-c18",
+    evidence="proved",
+    rests_on=["corrnoise: N1"],
     domain=ANY,
     sharp="factor",
     as_printed={"factor": 2.0},
@@ -127,6 +136,7 @@ def theorem_c18_one_noise(problem: LinearRegression, noise: ToeplitzNoise, facto
     part="(time domain)",
     printed=r"$\int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega \ge \frac{\pi}{\eta} \langle \beta, T \beta \rangle$",
     proof=f"{SHORT}#theorem-c18",
+    evidence="proved",
     domain=FEW,
     mutants=[{"factor": 1.001}, {"power": 0.9}],
     tolerance=1e-7,
@@ -147,6 +157,8 @@ def theorem_c18_time_domain(
     printed=r"$\inf_\beta F_\infty(\beta) \ge \frac{1}{4} (2 \eta \sigma_{sgd}^2 + \frac{\eta^2 G^2}{2 \rho}) \mathrm{Tr}[H]$",
     corrected=r"$\frac{\eta}{4} \sigma_{sgd}^2 \mathrm{Tr}[H] + \frac{\eta^2 G^2}{4 \rho} \mathrm{Tr}[H]$",
     proof=f"{SHORT}#theorem-c18",
+    evidence="proved",
+    rests_on=["corrnoise: N2"],
     domain={"problem": ANY_INPUTS},
     as_printed={"published": True},
     counterexample={"problem": LinearRegression([1.0], 0.01, 10.0)},

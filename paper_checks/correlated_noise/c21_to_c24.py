@@ -75,7 +75,9 @@ def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244
 @PAPER.inequality(
     "Lemma C.21",
     part="(ii, proof)",
-    printed=r"$I(a, b) \le \frac{128}{49} \log(8/a)$, by $|1 - a - e^{i\omega}| \le \frac{2 - a}{2 - b} |1 - b - e^{i\omega}|$",
+    printed=r"$I(a, b) = \frac{2 a^2}{b^2 (1 - a/2)} \Pi(\frac{b^2 (1-a) - a^2 (1-b)}{b^2 (1 - a/2)^2}, \frac{\sqrt{1-a}}{1 - a/2}) \le \frac{2 (1 - a/2)}{(1 - b/2)^2} \log(\frac{4 (2 - a)}{a}) (1 + O(a)) \le \frac{128}{49} \log(\frac{8}{a}) (1 + O(a))$",
+    reading=r"the statement is proved in another way, without $1 + O(a)$: by $|1 - a - e^{i\omega}| \le \frac{2 - a}{2 - b} |1 - b - e^{i\omega}|$",
+    transcription="square roots and fraction bars",
     domain={"a": log_scale("1e-300", "0.25")},
     evidence="certified",
     outside="Below 1e-300 the left side is negative and the right side positive.",
@@ -101,6 +103,9 @@ def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
     "Proposition C.22",
     printed=r"$F_\infty(\hat\beta_\nu) \le C \max\{1, C_{kurt}\} \eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(8/\nu) + \tilde O(\eta^3 R^2 \mu G^2 \rho^{-1})$",
     proof=f"{SHORT}#proposition-c22",
+    evidence="proved",
+    rests_on=["corrnoise: N3, sharpened (error)"],
+    constants={"constant": "existential"},
     domain={
         "problem": regressions(kurtosis=(1, 1000), residual_std=0.0, multiplicity=10_000),
         "share": log_scale(1e-6, 1),
@@ -127,8 +132,13 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
         "share": log_scale(1e-6, 1),
         "clip_norm": log_scale(1e-3, 1e3),
     },
-    as_printed={"constant": 1e6, "scale": 0.0},
-    counterexample={"problem": LinearRegression([1.0], 0.1), "share": 1.0, "clip_norm": 1e9},
+    as_printed={"scale": 0.0},
+    constants={"constant": "unspecified"},
+    counterexample=lambda constant: {
+        "problem": LinearRegression([1.0], 0.1),
+        "share": 1.0,
+        "clip_norm": 1e4 * math.sqrt(1 + constant),
+    },
     sharp="constant",
     mutants=[{"constant": 0.0126}, {"scale": 1.9}],
 )
@@ -156,6 +166,9 @@ def equation_51(
     "Equation (53)",
     printed=r"$F_\infty(\beta) = \Theta(\eta^2 \sigma^2 (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - e^{i\omega}|^2}) (\sum_j \lambda_j \int_{-\pi}^{\pi} \frac{|1 - \nu - e^{i\omega}|^2}{|1 - \eta\lambda_j - e^{i\omega}|^2} d\omega))$, $\sigma^2 = \frac{G^2}{2\rho}$",
     proof=f"{SHORT}#equation-20",
+    evidence="proved",
+    rests_on=["Equation (20)"],
+    constants={"low": "unspecified", "high": "unspecified"},
     domain={
         "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
         "nu": log_scale(1e-6, 1),
@@ -190,6 +203,7 @@ def equation_53_integrals(nu: float, rate: float, two: float = 2.0) -> Sides:
 @PAPER.inequality(
     "Remark C.23",
     printed=r"$\mathrm{Err}_j = \lambda_j I(\nu, \eta \lambda_j) \le O(\lambda_j \log(1/\nu))$ for $\nu \le \eta \mu$",
+    constants={"constant": "unspecified"},
     domain={"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)},
     evidence="certified",
     outside=r"For $\nu$ below 8e-300: Lemma C.21 (ii) if $\eta \lambda_j \le \frac{1}{4}$, else $I(\nu, x) \le \frac{4\pi}{x (2 - x)} < 29$.",
@@ -208,6 +222,7 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     "Proposition C.24",
     part="(rate)",
     printed=r"$F_\infty(\beta) = \Theta(\eta G^2 \rho^{-1} (\nu d + \frac{\eta \mathrm{Tr}[H]}{\nu}))$ for $\beta = (1, -(1 - \nu), 0, \ldots)$",
+    constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": regressions(residual_std=0.0, multiplicity=10_000), "nu": log_scale(1e-6, 1)},
     mutants=[{"low": 0.063}, {"high": 0.249}],
 )

@@ -85,6 +85,9 @@ def property_d2_indices(extra: int = 0, factor: float = 1.0, **run: Any) -> Side
     "Definition D.3",
     printed=r"Half-Expo Decay with parameter $\nu$: $|\beta_0| (1 - \nu)^{\tau/2} + |\beta_1| (1 - \nu)^{(\tau-1)/2} + \cdots + |\beta_\tau| \le C (1 - \nu)^{\tau/2}$ "
     r"for a universal constant $C > 0$; used for $\nu$-DP-FTRL",
+    proof=f"{SHORT}#definition-d3",
+    evidence="proved",
+    constants={"constant": "existential"},
     domain={"nu": log_scale(1e-9, 0.999), "share": linear(0, 1), "steps": integers(1, 3000, log=True)},
     sharp="constant",
     mutants=[{"constant": 1.99}, {"reach": 1.01}],
@@ -139,6 +142,7 @@ def largest_norms(run: FiniteRun, noise: ToeplitzNoise, seed: int, clip_norm: fl
     r"+ \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu}) \log^3(T/p)$ and $\max_t \|g_t\|^2 \le C R^4 (\ldots + \frac{\sigma_{sgd}^2}{R^2}) \log^5(T/p)$ for $\eta \le \frac{1}{c R^2 \log(T/p)}$",
     transcription="a fraction bar",
     unverifiable=OPEN + f"the 95 % quantiles of {RUNS} against both bounds with C = 1",
+    constants={"constant": "existential"},
     domain={"seed": integers(0, 3), "correlated": one_of(False, True)},
     evidence="simulated",
     mutants=[{"constant": 5e-4}],
@@ -161,6 +165,7 @@ def theorem_d4(seed: int, correlated: bool, constant: float = 1.0) -> Sides:
     unverifiable=OPEN
     + "(71) for H = I: max_t ‖x_t‖² <= 3 R² log(T/p), by exact chi-square tails. The next parts have the "
     "events with explicit constants",
+    constants={"constant": "unspecified"},
     domain={"dimension": integers(1, 1000, log=True), "steps": integers(1, 10**6, log=True), "p": log_scale(1e-6, 0.3)},
     mutants=[{"constant": 0.3}],
 )
@@ -177,6 +182,7 @@ def proposition_d5(dimension: int, steps: int, p: float, constant: float = 3.0) 
     part="(72)",
     printed=r"$P(|\xi_t|^2 \le 2 \sigma_{sgd}^2 \log \frac{2T}{p} \text{ for } t < T) \ge 1 - p$",
     proof=f"{SHORT}#proposition-d5",
+    evidence="proved",
     domain={"logarithm": log_scale(math.log(2), 1e6)},
     sharp="constant",
     mutants=[{"constant": 0.47}, {"two": 1.9}],
@@ -205,6 +211,8 @@ EVENTS = {"eigenvalues": spectra(3, 1e3, multiplicity=1000), "share": log_scale(
     part="(76)",
     printed=r"$P(\mathrm{Tr}[W_{t,\tau}] \le \frac{T^2 R^2}{p} (1 - \eta\mu)^{t-1-\tau} \text{ for } \tau < t < T) \ge 1 - p$",
     proof=f"{SHORT}#proposition-d5",
+    evidence="proved",
+    rests_on=["Lemma D.9"],
     domain={**EVENTS, "steps": integers(2, 60, log=True)},
     sharp="factor",
     mutants=[{"factor": 0.4}],
@@ -261,6 +269,7 @@ def proposition_d5_noise(
     "Proposition D.6",
     printed=r"Under $0 \preceq Q_t \preceq I$: $\|\hat\theta_t\|_2 \le \|\theta_0'\|_2$",
     proof=f"{SHORT}#proposition-d6",
+    evidence="proved",
     domain={"inputs": vector(linear(-1, 1), 8), "start": vector(linear(-1, 1), 2), "share": linear(0, 1)},
     mutants=[{"reach": 2.05}],
 )
@@ -290,7 +299,14 @@ SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate
     corrected=r"$C \frac{\eta R^2 \sigma_{sgd}^2}{\mu} \log^3(T/p)$",
     domain={**SUM, "constant": log_scale(1, 1e6), "scale": log_scale(1e-3, 1e3)},
     as_printed={"published": True},
-    counterexample={"steps": 2, "p": 0.5, "rate": 0.5, "constant": 1.0, "scale": 1e9},
+    constants={"factor": "existential"},
+    counterexample=lambda factor: {
+        "steps": 2,
+        "p": 0.5,
+        "rate": 0.5,
+        "constant": 1.0,
+        "scale": 1e3 * math.sqrt(1 + factor),
+    },
     sharp="factor",
     mutants=[{"factor": 2.3}, {"published": True}],
 )
@@ -316,7 +332,15 @@ def proposition_d7(
     corrected=r"$\|\tilde\theta_t^{dp}\|_2^2 \le C \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu} \log^2(T/p)$, as the proof shows",
     domain={**SUM, "norm": log_scale(1, 2), "constant": log_scale(1, 1e3), "scale": log_scale(1e-3, 1e3)},
     as_printed={"published": True},
-    counterexample={"steps": 2, "p": 0.5, "rate": 0.5, "norm": 1.0, "constant": 1.0, "scale": 1e9},
+    constants={"factor": "existential"},
+    counterexample=lambda factor: {
+        "steps": 2,
+        "p": 0.5,
+        "rate": 0.5,
+        "norm": 1.0,
+        "constant": 1.0,
+        "scale": 1e3 * math.sqrt(1 + factor),
+    },
     sharp="factor",
     mutants=[{"factor": 2.0}, {"published": True}],
 )
@@ -365,6 +389,8 @@ def second_moment(beta: Array, eigenvalues: Array, eta: float, kurtosis: float =
     "Lemma D.9",
     printed=r"$E[\mathrm{Tr}[W_{t,\tau}]] \le R^2 (1 - \eta \mu)^{t - 1 - \tau}$",
     proof=f"{SHORT}#lemma-d9",
+    evidence="proved",
+    rests_on=["Lemma F.18"],
     domain={
         "eigenvalues": spectra(4, 1e3, multiplicity=10_000),
         "share": log_scale(1e-3, 1),
@@ -392,6 +418,8 @@ def lemma_d9(
     printed=r"$E\, \mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le d (\sum_{k=0}^\tau |\beta_k| (1 - \eta \mu)^{(\tau - k)/2})$",
     corrected="the sum squared",
     proof=f"{SHORT}#lemma-d10",
+    evidence="proved",
+    rests_on=["Lemma F.18"],
     domain={
         "eigenvalues": spectra(4, 1e3, multiplicity=1000),
         "share": log_scale(1e-6, 1),
@@ -417,6 +445,7 @@ def lemma_d10(eigenvalues: Array, share: float, beta: Array, power: int = 2, fac
     part="(event)",
     printed=r"Under $Q_t \succeq 0$: $\mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le d (\sum_{k=0}^\tau |\beta_k|)^2$",
     proof=f"{SHORT}#lemma-d10",
+    evidence="proved",
     domain={"inputs": vector(linear(-1, 1), 8), "beta": vector(linear(-1, 1), 5), "share": linear(0, 1)},
     sharp="factor",
     mutants=[{"factor": 0.99}],

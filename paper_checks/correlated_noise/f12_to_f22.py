@@ -183,6 +183,7 @@ def equation_103(a: float, b: float, three: float = 3.0) -> Sides:
     "Lemma F.17",
     printed=r"$\sum_t \sum_\tau \beta_t \beta_\tau c^{|t - \tau|} \le \frac{1 + c}{1 - c} \|\beta\|_2^2$ for $0 \le c < 1$",
     proof=f"{SHORT}#lemma-c6",
+    evidence="proved",
     domain={"beta": vector(linear(-1, 1), 5), "rate": log_scale(1e-3, 1)},
     mutants=[{"factor": 0.999}],
 )
@@ -200,6 +201,7 @@ def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
     printed=r"$\mathrm{Tr}[(I - \eta x x^\top) M (I - \eta x x^\top)] \le (1 - \eta \mu) \mathrm{Tr}[M]$ for $\eta \le 1/R^2$",
     corrected=r"$E$ of the left side",
     proof=f"{SHORT}#lemma-f18",
+    evidence="proved",
     domain={
         "eigenvalues": spectra(multiplicity=10_000),
         "weights": vector(log_scale(1e-6, 1), 6),
@@ -227,6 +229,7 @@ def lemma_f18(
     "Lemma F.19",
     printed=r"$|\mathrm{Tr}[A_1 \cdots A_k]| \le d$ for $0 \preceq A_i \preceq I$",
     proof=f"{SHORT}#lemma-f19",
+    evidence="proved",
     domain={"eigenvalues": vector(linear(0, 1), 9), "angles": vector(linear(0, math.pi), 9)},
     mutants=[{"dimension": 2.999}],
 )
@@ -268,6 +271,7 @@ def _f20(a: float, log_inverse: float, time: int) -> float:
     part="(bound)",
     printed=r"$f(\hat\tau) \le \frac{1}{a} (1 + \log(1/\rho))$",
     proof=f"{SHORT}#lemma-f20",
+    evidence="proved",
     domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(1, 200, log=True)},
     mutants=[{"one": 0.999}],
 )

@@ -43,6 +43,7 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
     "Theorem F.3",
     printed=r"$E[\delta_t \otimes \delta_t] \preceq \frac{\eta \sigma^2}{1 - \eta R^2} I$ for $\eta < 1/R^2$",
     proof=f"{SHORT}#theorem-f3",
+    evidence="proved",
     domain={"problem": regressions(residual_std=1.0, kurtosis=(1, 1000), multiplicity=10_000)},
     mutants=[{"two": 2.01}],
 )
@@ -60,6 +61,7 @@ def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
     "Property F.5",
     printed=r"A strictly sub-Gaussian $X$ has $E[X^3] = 0$ and $E[X^4] \le 3 \sigma^4$",
     proof=f"{SHORT}#property-f5",
+    evidence="proved",
     domain={"share": linear(0.01, 1), "sigma": log_scale(0.1, 10)},
     mutants=[{"constant": 2.999}],
     evaluations=128,
@@ -81,6 +83,7 @@ def property_f5(share: float, sigma: float, constant: float = 3.0) -> Sides:
     r"\exp(-c \min\{\frac{t^2}{\sigma^4 \|A\|_F^2}, \frac{t}{\sigma^2 \|A\|_2}\})$, and its consequence for PSD $A$",
     unverifiable="the constants are unspecified; checked for Gaussian ξ and A = I with c = 1/8, by the exact tails; Remark "
     "F.7 has every A",
+    constants={"constant": "existential"},
     domain={"dimension": integers(1, 1000, log=True), "threshold": log_scale(0.01, 1e4)},
     sharp="constant",
     mutants=[{"constant": 0.158}],
@@ -137,11 +140,13 @@ def quantile(logarithm: Any, root: Any) -> Any:
     domain=QUANTILE,
     evidence="certified",
     outside="For ρ < exp(−1e9) the left side is less than 2.001 times the right side with C = 1, term by term.",
-    sharp="constant",
-    mutants=[{"constant": "2.46"}],
+    mutants=[{"constant": "1.9"}],
 )
 def remark_f7_sum(logarithm: Any, root: Any, constant: str = "8") -> Sides:
-    """By Tr A + 2 ‖A‖_F log^½(1/ρ) + 2 ‖A‖₂ log(1/ρ) (Laurent and Massart, 2000) and ‖A‖_F² <= ‖A‖₂ Tr A: C = 2.466."""
+    """By Tr A + 2 ‖A‖_F log^½(1/ρ) + 2 ‖A‖₂ log(1/ρ) (Laurent and Massart, 2000) and ‖A‖_F² <= ‖A‖₂ Tr A.
+
+    That bound needs C = 2.466.  The sharp constant is at least 2, by A of rank one and ρ → 0.
+    """
     m = arithmetic(logarithm)
     return quantile(logarithm, root), m.number(constant) * (m.sqrt(logarithm) + root * root * logarithm)
 
@@ -154,11 +159,10 @@ def remark_f7_sum(logarithm: Any, root: Any, constant: str = "8") -> Sides:
     domain=QUANTILE,
     evidence="certified",
     outside="For ρ < exp(−1e9) the left side is less than 2.001 log(1/ρ).",
-    sharp="constant",
-    mutants=[{"constant": "4.81"}],
+    mutants=[{"constant": "1.9"}],
 )
 def remark_f7_trace(logarithm: Any, root: Any, constant: str = "16") -> Sides:
-    """By the same bound: C' = 4.8184, at ρ = 1/3 and A of rank one.  (For ρ → 0 it is 2.)"""
+    """By the same bound, which needs C' = 4.819, at ρ = 1/3 and A of rank one.  The sharp constant is at least 2, as ρ → 0."""
     return quantile(logarithm, root), arithmetic(logarithm).number(constant) * logarithm
 
 

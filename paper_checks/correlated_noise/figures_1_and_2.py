@@ -20,6 +20,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
     part="(never worse)",
     printed="DP-FTRL is never worse than DP-SGD for mean estimation",
     proof=f"{SHORT}#figure-1",
+    evidence="proved",
     domain={"rate": log_scale(1e-12, 1)},
     mutants=[{"one": 0.99}],
 )

@@ -24,6 +24,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
     transcription="a square root",
     unverifiable="c and polylog are unspecified; checked instead is that for η <= 1/R² and η <= μ/R⁴ it is the bound of Theorem D.13 "
     "(b), with c = 3 and polylog = log^{5/2}",
+    constants={"constant": "unspecified"},
     domain={
         "eigenvalues": spectra(4, 1e3, multiplicity=10_000),
         "share": log_scale(1e-3, 1),
@@ -134,6 +135,8 @@ def equation_74(x: Array, share: float, largest: float = 1.0) -> Sides:
     "Equation (84)",
     printed=r"$E \|\hat\theta_t\|_H^2 \le L E \|\hat\theta_t\|_2^2 \le L \exp(-\eta \mu t) \|\theta_0'\|_2^2 \le \frac{L}{\mu} \exp(-\eta \mu t) \|\theta_0'\|_H^2$",
     proof=f"{SHORT}#lemma-f18",
+    evidence="proved",
+    rests_on=["Lemma F.18"],
     domain={
         "eigenvalues": spectra(4, 1e3, multiplicity=1000),
         "share": log_scale(1e-3, 1),
@@ -183,12 +186,13 @@ def equation_84(
         "rho": log_scale(1e-3, 1e3),
     },
     as_printed={"published": True},
-    counterexample={
+    constants={"constant": "unspecified"},
+    counterexample=lambda constant: {
         "eigenvalues": np.ones(1),
         "share": 0.1,
         "steps": 0,
         "residual_std": 0.0,
-        "offset": 1e20,
+        "offset": 1e3 * (1 + constant),
         "clip_norm": 1.0,
         "rho": 1e90,
     },
@@ -216,7 +220,9 @@ def equation_87(
     eta, r2 = problem.learning_rate, problem.moment_bound
     start = float(eigenvalues.max() / eigenvalues.min()) * math.exp(-nu * steps)
     noise = eta * residual_std**2 * r2 + eta**2 * r2 * clip_norm**2 / rho * math.log(8 / nu) ** 2
-    return curve[-1], start * (1 if published else curve[0]) + constant * noise
+    if published:
+        return curve[-1], constant * (start + noise)
+    return curve[-1], start * curve[0] + constant * noise
 
 
 @PAPER.identity(

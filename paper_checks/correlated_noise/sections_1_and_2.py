@@ -157,6 +157,7 @@ def equation_18(problem: QuadraticProblem, noise: ToeplitzNoise, half: float = 0
     printed=r"The product of the integrals of $|B|^{-2}$ and of $\frac{|B|^2}{|1 - \eta - e^{i\omega}|^2}$ is smallest for $|B^*(\omega)|^2 = |1 - \eta - e^{i\omega}|$",
     transcription="a square",
     proof=f"{SHORT}#equation-19",
+    evidence="proved",
     domain={"rate": log_scale(1e-4, 1), "noise": noises(1e-4)},
     mutants=[{"factor": 1.0001}],
     evaluations=256,
@@ -172,6 +173,8 @@ def equation_19(rate: float, noise: ToeplitzNoise, factor: float = 1.0) -> Sides
     part="(attained)",
     printed=r"The infimum is attained by $\beta_t^* = (-1)^t \binom{1/2}{t} (1 - \eta)^t$",
     proof=f"{SHORT}#theorem-21",
+    evidence="proved",
+    rests_on=["corrnoise: E3 (no noise is better)"],
     domain={"problem": mean_estimations()},
     mutants=[{"shift": 1e-3}],
 )
@@ -187,9 +190,12 @@ def theorem_21_attained(problem: QuadraticProblem, shift: float = 0.0) -> Sides:
     printed=r"$F_\infty(\beta_{sgd}) = \Theta(\eta \rho^{-1} + \eta \sigma_{sgd}^2)$",
     corrected=r"with the variance of a sample for $\sigma_{sgd}^2$, which $|z - E z| \le \sigma_{sgd}$ does not bound from below",
     proof=f"{SHORT}#theorem-21",
+    evidence="proved",
+    rests_on=["corrnoise: E1"],
     domain={"problem": mean_estimations()},
-    as_printed={"range_squared": 1.0, "rho": 1e6},
-    counterexample={"problem": MeanEstimation(0.5)},
+    as_printed={"range_squared": 1.0, "rho": 1e30},
+    constants={"low": "unspecified", "high": "unspecified"},
+    counterexample=lambda low, high: {"problem": MeanEstimation(0.5)},
     mutants=[{"low": 0.1251}, {"high": 0.499}],
 )
 def theorem_21_sgd(
@@ -199,7 +205,7 @@ def theorem_21_sgd(
     rho: float = 1.0,
     range_squared: float | None = None,
 ) -> Sides:
-    """η (1/(2ρ) + s²)/(2(2 − η)) exactly.  Constant samples, σ_sgd = 1, η = ½, ρ = 1e6: 8.3e-8, printed Θ(0.5)."""
+    """η (1/(2ρ) + s²)/(2(2 − η)) exactly.  Constant samples, σ_sgd = 1, η = ½, ρ → ∞: it tends to 0, printed Θ(0.5)."""
     variance = problem.residual_std**2 if range_squared is None else range_squared
     error = problem.stationary_error(DPSGD(), rho=rho)
     rate = problem.learning_rate * (1 / rho + variance)
@@ -213,19 +219,21 @@ def theorem_21_sgd(
     corrected=r"$\Theta(\eta^2 \rho^{-1} \log^2(8/\eta))$; between 1 and $(\frac{\pi}{\log 16})^2 = 1.284$ times "
     r"$\frac{\eta^2}{\pi^2 \rho} \log^2 \frac{4}{\sqrt{\eta (2 - \eta)}}$, besides $\frac{\eta \sigma^2}{2 (2 - \eta)}$ for samples of variance $\sigma^2$",
     proof=f"{SHORT}#theorem-21",
+    evidence="proved",
+    rests_on=["corrnoise: E3 (no noise is better)", "Property F.10 (lower)"],
     domain={"problem": mean_estimations()},
-    as_printed={"published": 1e6},
-    counterexample={"problem": MeanEstimation(1.0)},
+    as_printed={"published": True},
+    constants={"low": "unspecified", "high": "unspecified"},
+    counterexample=lambda low, high: {"problem": MeanEstimation(1.0)},
     mutants=[{"low": 1.01}, {"high": 0.99}],
 )
-def theorem_21_optimum(
-    problem: MeanEstimation, low: float = 1.0, high: float = 1.0, published: float | None = None
-) -> Sides:
+def theorem_21_optimum(problem: MeanEstimation, low: float = 1.0, high: float = 1.0, published: bool = False) -> Sides:
     """At η = 1 the optimum is G²/(4ρ), and the printed rate is 0, so it is false for every constant."""
     eta = problem.learning_rate
     error = problem.optimal_error()
-    if published is not None:
-        return error, published * eta**2 * math.log(1 / eta) ** 2
+    if published:
+        rate = eta**2 * math.log(1 / eta) ** 2
+        return np.array([low * rate, error]), np.array([error, high * rate])
     lower, upper = bounds.mean_estimation_optimal_error_bounds(problem)
     return np.array([low * lower, error]), np.array([error, high * upper])
 
@@ -236,6 +244,8 @@ def theorem_21_optimum(
     printed=r"The minimum is $\frac{\eta^2 G^2 \sigma_{dp}^2}{4 \pi^2} (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta - e^{i\omega}|})^2$",
     corrected=r"with $\frac{1}{2\rho}$ for $\sigma_{dp}^2$, and half of it for $F$ with the factor ½",
     proof=f"{SHORT}#theorem-21",
+    evidence="proved",
+    rests_on=["corrnoise: E3 (no noise is better)"],
     domain={"problem": SILENT_MEANS},
     as_printed={"published": True},
     counterexample={"problem": MeanEstimation(0.02)},
@@ -256,22 +266,23 @@ def theorem_21_minimum(problem: QuadraticProblem, half: float = 0.25, published:
     part="(coefficients)",
     printed=r"$|\beta_t^*| = \Theta(t^{-3/2} \exp(-\eta t))$",
     corrected=r"$|\beta_t^*| = \Theta(t^{-3/2} (1 - \eta)^t)$: between $\frac{1}{2\sqrt{\pi}}$ and $\frac{1}{2}$ times that",
+    proof=f"{SHORT}#theorem-21",
+    evidence="proved",
     domain={"rate": log_scale(1e-9, 0.9), "time": integers(1, 20_000, log=True)},
-    as_printed={"published": 1e-6},
-    counterexample={"rate": 0.5, "time": 100},
+    as_printed={"published": True},
+    constants={"low": "unspecified", "high": "unspecified"},
+    counterexample=lambda low, high: {"rate": 0.5, "time": 20 + math.ceil(6 * abs(math.log(low)))},
     mutants=[{"low": 0.2822}, {"high": 0.499}],
 )
 def theorem_21_coefficients(
-    rate: float, time: int, low: float = 0.5 / math.sqrt(math.pi), high: float = 0.5, published: float | None = None
+    rate: float, time: int, low: float = 0.5 / math.sqrt(math.pi), high: float = 0.5, published: bool = False
 ) -> Sides:
     """The false form is in the last remark of Appendix B; Section 2.1 has the corrected form.
 
     η = ½, t = 100: (1 − η)^t/e^{−ηt} = 4.1e-9.  t^{3/2} |β_t|/(1 − η)^t falls from ½ to 1/(2 sqrt π).
     """
     beta = -float(NuFTRL(rate).coefficients(time + 1)[-1])
-    if published is not None:
-        return published * time**-1.5 * math.exp(-rate * time), beta
-    scale = time**-1.5 * math.exp(time * math.log1p(-rate))
+    scale = time**-1.5 * math.exp(time * (-rate if published else math.log1p(-rate)))
     if scale < 1e-290:
         return math.nan, math.nan
     return np.array([low * scale, beta]), np.array([beta, high * scale])
@@ -281,6 +292,8 @@ def theorem_21_coefficients(
     "Theorem 2.1",
     part="(anti-correlation)",
     printed=r"$E \langle \tilde w_t, \tilde w_\tau \rangle < 0$ for $t \ne \tau$",
+    proof=f"{SHORT}#theorem-21",
+    evidence="proved",
     domain={"nu": log_scale(1e-6, 0.9), "time": integers(0, 60), "lag": integers(1, 60)},
     mutants=[{"lag_shift": -60}],
     evaluations=256,
@@ -305,6 +318,9 @@ ANY_INPUTS = regressions(kurtosis=(1, 1000), multiplicity=10_000)
     "Equation (20)",
     printed=r"$F_\infty(B) = \Theta(\eta \sigma_{sgd}^2 \mathrm{Tr}[H] + \eta^2 G^2 \rho^{-1} \gamma_\infty^2(B) \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega)$",
     proof=f"{SHORT}#equation-20",
+    evidence="proved",
+    rests_on=["corrnoise: N1"],
+    constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": ANY_INPUTS, "noise": noises()},
     mutants=[{"low": 1.001}, {"high": 0.99}],
 )
@@ -339,6 +355,9 @@ def equation_21(problem: LinearRegression, noise: ToeplitzNoise, two: float = 2.
     part="(Noisy-SGD)",
     printed=r"$F_\infty(\beta_{sgd}) = \Theta(\eta d G^2 \rho^{-1} + \eta \sigma_{sgd}^2 \mathrm{Tr}[H])$",
     proof=f"{SHORT}#theorem-22",
+    evidence="proved",
+    rests_on=["corrnoise: N1"],
+    constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": STABLE},
     mutants=[{"low": 1.01}, {"high": 0.99}],
 )
@@ -354,6 +373,9 @@ def theorem_22_sgd(problem: LinearRegression, low: float = 1.0, high: float = 1.
     part="(ν-Noisy-FTRL)",
     printed=r"$F_\infty(\hat\beta_\nu) \le C_1 (\eta^2 G^2 \rho^{-1} \log^2 \frac{1}{\nu} + \eta \sigma_{sgd}^2) \mathrm{Tr}[H]$ for $\nu \le \eta \mu$",
     proof=f"{SHORT}#theorem-22",
+    evidence="proved",
+    rests_on=["corrnoise: N3 (error)"],
+    constants={"constant": "existential"},
     domain={"problem": STABLE, "share": log_scale(1e-6, 1)},
     sharp="constant",
     mutants=[{"constant": 0.99}],
@@ -372,6 +394,9 @@ def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1
     part="(lower bound)",
     printed=r"$F_\infty(\beta) \ge C_2 (\eta^2 G^2 \rho^{-1} + \eta \sigma_{sgd}^2) \mathrm{Tr}[H]$ for all $\beta$",
     proof=f"{SHORT}#theorem-22",
+    evidence="proved",
+    rests_on=["corrnoise: N2"],
+    constants={"constant": "existential"},
     domain={"problem": STABLE},
     sharp="constant",
     mutants=[{"constant": 0.26}],

@@ -34,6 +34,9 @@ QUIET = {"problem": regressions(residual_std=0.0, largest=1.0, multiplicity=10_0
     part="(lower bound)",
     printed=r"$\Omega(\eta^2 G^2 \rho^{-1} d_{eff})$",
     proof=f"{SHORT}#table-1",
+    evidence="proved",
+    rests_on=["corrnoise: N2"],
+    constants={"constant": "unspecified"},
     domain=QUIET,
     sharp="constant",
     mutants=[{"constant": 0.52}],
@@ -48,6 +51,9 @@ def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     part="(ν-Noisy-FTRL)",
     printed=r"$O(\eta^2 G^2 \rho^{-1} d_{eff} \log^2 \frac{1}{\eta \mu})$",
     proof=f"{SHORT}#table-1",
+    evidence="proved",
+    rests_on=["corrnoise: N3, sharpened (error)"],
+    constants={"constant": "unspecified"},
     domain=QUIET,
     sharp="constant",
     mutants=[{"constant": 0.0546}, {"most": 3.0}],
@@ -67,6 +73,9 @@ def table_1_ftrl(problem: LinearRegression, constant: float = 0.058, most: float
     part="(Noisy-SGD)",
     printed=r"$\Theta(\eta d G^2 \rho^{-1})$",
     proof=f"{SHORT}#table-1",
+    evidence="proved",
+    rests_on=["corrnoise: N1"],
+    constants={"low": "unspecified", "high": "unspecified"},
     domain=QUIET,
     mutants=[{"low": 0.1251}, {"high": 0.2495}],
 )
@@ -82,6 +91,8 @@ def table_1_sgd(problem: LinearRegression, low: float = 0.125, high: float = 0.2
     part="(stability)",
     printed=r"A learning rate $\eta \le 1$ is required for convergence ($\|H\|_2 = 1$)",
     proof=f"{SHORT}#table-1",
+    evidence="proved",
+    rests_on=["corrnoise: E1"],
     domain={"problem": regressions(largest=1.999), "gap": gaps(1e-3)},
     sharp="most",
     mutants=[{"most": 0.66}],
@@ -114,6 +125,7 @@ def table_2_without_damping(steps: int, shift: float = 0.0) -> Sides:
     "Table 2",
     part="(ν-Noisy-FTRL, sensitivity)",
     printed=r"$\gamma_T^2 = O(\log(1/\nu))$",
+    constants={"constant": "unspecified"},
     domain={"nu": log_scale("1e-300", "0.5")},
     evidence="certified",
     outside=r"Below 1e-300: $\gamma_\infty^2 \le 0.3184 \log(8/\nu)$ (Property F.10).  At $\nu = 1$, where the rate is 0, the sensitivity is 1.",
@@ -130,6 +142,10 @@ def table_2_nu_ftrl(nu: Any, constant: str = "1.55") -> Sides:
     "Table 2",
     part="(ν-Noisy-FTRL, all T)",
     printed=r"$\gamma_T^2 = O(\log(1/\nu))$",
+    proof=f"{SHORT}#table-2",
+    evidence="proved",
+    rests_on=["corrnoise: γ (upper)"],
+    constants={"constant": "unspecified"},
     domain={"nu": log_scale(1e-12, 1), "steps": integers(1, 20_000, log=True)},
     sharp="constant",
     mutants=[{"constant": 0.48}],
@@ -161,14 +177,15 @@ def table_2_anti_pgd(damping: float, steps: int, more: int = 0) -> Sides:
     part="(ν = 0 and anti-PGD, error)",
     printed=r"$F_\infty = \infty$ for Fichtenberger et al. and for anti-PGD without damping",
     proof=f"{SHORT}#table-2",
+    evidence="proved",
     domain={**QUIET, "kind": one_of("ν = 0", "anti-PGD"), "steps": integers(1, 10**6, log=True)},
     mutants=[{"gap": 1e-3}, {"factor": 1.01}],
     evaluations=64,
 )
 def table_2_infinite(problem: LinearRegression, kind: str, steps: int, gap: float = 0.0, factor: float = 1.0) -> Sides:
-    """The error with the σ of a horizon of T steps is at least γ_T² >= (1/π) log T (ν = 0) and T (anti-PGD) times that with γ = 1."""
+    """The error with the σ of a horizon of T steps is at least γ_T² >= 1 + (1/π) log(T/1.5) (ν = 0) and T (anti-PGD) times that with γ = 1."""
     noise = NuFTRL(gap) if kind == "ν = 0" else AntiPGD(gap)
-    growth = math.log(steps) / math.pi + 1 if kind == "ν = 0" else steps
+    growth = math.log(steps / 1.5) / math.pi + 1 if kind == "ν = 0" else steps
     once = problem.stationary_error(noise, horizon=1)
     return factor * growth * once, problem.stationary_error(noise, horizon=steps)
 
@@ -178,6 +195,9 @@ def table_2_infinite(problem: LinearRegression, kind: str, steps: int, gap: floa
     part="(ν-Noisy-FTRL, error)",
     printed=r"$\eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(1/\nu)$ for $\nu \le \eta \mu$",
     proof=f"{SHORT}#table-2",
+    evidence="proved",
+    rests_on=["corrnoise: N3, sharpened (error)"],
+    constants={"constant": "unspecified"},
     domain={**QUIET, "share": log_scale(1e-6, 1)},
     sharp="constant",
     mutants=[{"constant": 0.0546}],
@@ -193,6 +213,7 @@ def table_2_error(problem: LinearRegression, share: float, constant: float = 0.0
     part="(damped anti-PGD, error)",
     printed=r"$\eta^{3/2} G^2 \rho^{-1} \sqrt{d\, \mathrm{Tr}[H]}$",
     transcription="a square root",
+    constants={"low": "unspecified", "high": "unspecified"},
     domain=QUIET,
     mutants=[{"low": 0.19}, {"high": 0.32}],
 )
@@ -207,6 +228,7 @@ def table_2_damped(problem: LinearRegression, low: float = 1 / 8, high: float = 
     "Table 3",
     part="(training, per step)",
     printed=r"DP-SGD: $O(1)$. Honaker/TreeAgg: $O(\log T)$. Optimal CC and $\nu$-DP-FTRL: $O(T)$. ME: $O(T^2)$",
+    constants={"constant": "unspecified"},
     domain={
         "row": one_of("DP-SGD", "Honaker/TreeAgg", "Optimal CC", "ν-DP-FTRL", "ME"),
         "steps": integers(1, 64, log=True),
@@ -366,20 +388,19 @@ def table_4_square(dimension: int, eta: float, power: float | None = 2.0) -> Sid
     printed=r"$d_{eff}$: $d$, $\sqrt{d}$, $\frac{d^{1-a}}{1-a}$, $\log d$, constant, $\frac{a}{a-1}$",
     corrected=r"$1 + \frac{d^{1-a} - 1}{1 - a}$ for all $a \ge 0$, with $1 + \log d$ at $a = 1$; the entries for $a \ne 1$ are upper bounds",
     domain={"exponent": linear(0, 5), "dimension": integers(1, 10_000, log=True)},
-    as_printed={"published": 1e-3},
-    counterexample={"exponent": 0.99999, "dimension": 64},
+    as_printed={"published": True},
+    constants={"low": "unspecified", "high": "unspecified"},
+    counterexample=lambda low, high: {"exponent": 1 - min(low / 10, 0.5), "dimension": 64},
     mutants=[{"low": 0.81}, {"high": 0.99}],
     evaluations=128,
 )
 def table_4_dimension(
-    exponent: float, dimension: int, low: float = 0.79, high: float = 1.0, published: float | None = None
+    exponent: float, dimension: int, low: float = 0.79, high: float = 1.0, published: bool = False
 ) -> Sides:
     """The exact Tr H/‖H‖ is 0.79 to 1 times the corrected entry.
 
     Printed as a rate it is not uniform in a: at a = 0.99999 and d = 64 it is 5e-5 of d^{1−a}/(1 − a), and for no constant a lower bound as a → 1.
     """
     exact = float(power_law(dimension, exponent).sum())
-    rate = decay_rates(exponent, dimension, 0.01, printed=published is not None).effective_dimension
-    if published is not None:
-        return published * rate, exact
+    rate = decay_rates(exponent, dimension, 0.01, printed=published).effective_dimension
     return np.array([low * rate, exact]), np.array([exact, high * rate])

@@ -24,6 +24,7 @@ from corrnoise.theory.numerics.checks import Array
 
 @PAPER.inequality(
     "Lemma 5",
+    evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"$E\|\nabla F(\hat{w})\| \le \frac{3 E(F(w_1) - F(w_{T+1}))}{2 \eta T} + \frac{3 L \eta}{4} + \frac{3}{T} \sum_t E\|\hat{\epsilon}_t\|$",
     domain={
@@ -34,6 +35,7 @@ from corrnoise.theory.numerics.checks import Array
         "learning_rate": log_scale(1e-3, 10),
     },
     sharp="factor",
+    proved_constant=2 / 3,
     mutants=[{"factor": 0.66}],
 )
 def lemma_5(
@@ -78,6 +80,7 @@ def fresh_order_error(slopes: Array, curvature: float, alpha: float, learning_ra
 
 @PAPER.inequality(
     "Lemma 11",
+    evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"$E\|\epsilon_t\| \le 2G\sqrt{\alpha} + 2 \eta N L + \frac{\eta L}{\alpha}$",
     corrected=r"$E\|\epsilon_t\| \le G \sqrt{\frac{\alpha}{2 - \alpha}} + 2 \eta (N - 1) L + \eta L \frac{1 - \alpha}{\alpha} + (1 - \alpha)^t G$",
@@ -128,6 +131,8 @@ def mean_norm(dimension: int) -> float:
 
 @PAPER.inequality(
     "Lemma 12",
+    evidence="proved",
+    proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"$E\|\hat{m}_t - m_t\| \le 4 \alpha G \sigma \sqrt{d V \log_2 T}$ for $\alpha \ge \frac{1}{N}$",
     corrected=r"with $\log_2(T + 1)$",
     domain={
@@ -174,6 +179,8 @@ def printed_noise(
 
 @PAPER.inequality(
     "Lemma 7",
+    evidence="proved",
+    rests_on=("Proposition 18",),
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"$E\|\hat{m}_t - m_t\| \le \frac{192 G \alpha \log_2 T \sqrt{d l}}{\epsilon} + \frac{128 (G + 2L) \alpha \sqrt{\eta d T l} \log_2 T}{\epsilon} + "
     r"\frac{16 \eta L \alpha \log_2 T \sqrt{3 d T N l}}{\epsilon}$, $l = \log \frac{1}{\delta}$, for $\alpha \ge \frac{1}{N}$, $\gamma \le \frac{1}{2}$",
@@ -246,6 +253,8 @@ def lemma_7(
 @PAPER.inequality(
     "Lemma 12",
     part="(count)",
+    evidence="proved",
+    proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"$V \le 4 \frac{T}{N} \log_2 T$, as the proof of Theorem 6 uses it",
     domain={"examples": integers(1, 10**4, log=True), "epochs": integers(1, 10**4, log=True)},
     corrected=r"for $T \ge 2$",

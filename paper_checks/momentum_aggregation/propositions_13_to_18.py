@@ -31,6 +31,8 @@ def geometric_sum(exponent: float) -> float:
 
 @PAPER.inequality(
     "Proposition 13",
+    evidence="proved",
+    proof="Appendix F",
     printed=r"$\sum_i (1 - \alpha)^{Ni} \le \frac{1}{1 - e^{-1}} \max(1, \frac{1}{\alpha N})$ for $\alpha \in (0, 1]$",
     domain=LOADS,
     sharp="constant",
@@ -47,6 +49,8 @@ CROSS_BATCH = {**LOADS, "gamma": linear(1e-6, 0.999)}
 
 @PAPER.inequality(
     "Proposition 14",
+    evidence="proved",
+    proof="Appendix F",
     printed=r"$\sum_i (1 - \gamma)^{-i} (1 - \alpha)^{Ni} \le \frac{1}{1 - e^{-1}} \max(1, \frac{1}{\alpha N - \ln \frac{1}{1 - \gamma}})$ for "
     r"$\frac{1}{N} \ln \frac{1}{1 - \gamma} \le \alpha \le 1$",
     domain=CROSS_BATCH,
@@ -68,6 +72,9 @@ def proposition_14(examples: int, load: float, gamma: float, constant: float = E
 @PAPER.inequality(
     "Proposition 14",
     part="(half)",
+    evidence="proved",
+    proof="Appendix F",
+    rests_on=("Proposition 14",),
     printed=r"$\sum_i (1 - \gamma)^{-i} (1 - \alpha)^{Ni} \le \frac{1}{1 - e^{-1}}$ for $\gamma \le \frac{1}{2}$ and $\alpha \ge \frac{1 + \ln 2}{N}$",
     domain={
         "examples": integers(2, 10**6, log=True),
@@ -84,6 +91,9 @@ def proposition_14_half(examples: int, load: float, gamma: float, constant: floa
 
 @PAPER.inequality(
     "Corollary 15",
+    evidence="proved",
+    proof="Appendix F",
+    rests_on=("Proposition 14",),
     printed=r"$\sum_{j < i} (1 - \gamma)^j (1 - \alpha)^{(i-1-j)N} \le \frac{(1 - \gamma)^{i-1}}{1 - e^{-1}} \max(1, "
     r"\frac{1}{\alpha N - \ln \frac{1}{1 - \gamma}})$",
     domain={**CROSS_BATCH, "index": integers(1, 200, log=True)},
@@ -103,6 +113,8 @@ def corollary_15(examples: int, load: float, gamma: float, index: int, constant:
 
 @PAPER.inequality(
     "Proposition 16",
+    evidence="proved",
+    proof="Appendix F",
     printed=r"$\sum_{i=0}^R b_i \gamma^{2(s \bmod 2^i)} \le 1 + \sum_{i=1}^R \gamma^{2^i}$ with the binary digits $b_i$ of s",
     domain={"number": integers(1, 4095, log=True), "gamma": linear(1e-3, 1)},
     mutants=[{"stretch": 1.001}],
@@ -121,7 +133,8 @@ def proposition_16(number: int, gamma: float, stretch: float = 1.0) -> Sides:
     "Proposition 18",
     printed=r"$|S| \le 2(1 + \lfloor \log_2(b - a + 1) \rfloor)$",
     domain={"first": integers(1, 64)},
-    evidence="exact",
+    evidence="proved",
+    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     sharp="constant",
     mutants=[{"constant": 0.49}],
 )
@@ -139,6 +152,8 @@ def proposition_18(first: int, constant: float = 1.0) -> Sides:
     part="(prefixes)",
     printed=r"$|S| \le 1 + \log_2 b$ for a = 1",
     domain={"last": integers(1, 4095, log=True)},
+    evidence="proved",
+    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     sharp="constant",
     mutants=[{"constant": 0.99}],
 )

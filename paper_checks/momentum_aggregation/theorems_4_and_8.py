@@ -25,6 +25,8 @@ PRIVACY = "docs/momentum-aggregation.md#what-one-example-changes"
 
 @PAPER.inequality(
     "Theorem 10",
+    evidence="proved",
+    proof="Appendix C, read from the last release to the first",
     printed=r"Algorithm 5 is $(\alpha, \frac{V \alpha \rho^2}{2})$-RDP for all α",
     domain={"order": log_scale(1.1, 10), "rho": log_scale(0.05, 1), "adaptivity": linear(0, 3)},
     sharp="factor",
@@ -53,6 +55,8 @@ BUDGETS = {"nodes": integers(1, 1000, log=True), "share": log_scale(1e-3, 1), "l
 @PAPER.inequality(
     "Theorem 10",
     part="(conversion)",
+    evidence="proved",
+    proof=PRIVACY,
     printed=r"$\alpha = 1 + \frac{\sqrt{l}}{\rho \sqrt{V}}$ gives $(V \rho^2 + \rho \sqrt{V l}, \delta)$-DP, $l = \log \frac{1}{\delta}$, for $\rho \le \sqrt{\frac{l}{V}}$",
     corrected=r"$(\frac{V \rho^2}{2} + \frac{3}{2} \rho \sqrt{V l}, \delta)$",
     domain=BUDGETS,
@@ -71,6 +75,9 @@ def theorem_10_conversion(nodes: int, share: float, log: float, square: float = 
 @PAPER.inequality(
     "Theorem 10",
     part="(final)",
+    evidence="proved",
+    proof=PRIVACY,
+    rests_on=("Theorem 10 (conversion)",),
     printed=r"$(2 \rho \sqrt{V l}, \delta)$-DP for $\rho \le \sqrt{\frac{l}{V}}$",
     domain=BUDGETS,
     sharp="constant",
@@ -94,6 +101,7 @@ def largest_weight(first: int, last: int, examples: int, alpha: float) -> float:
 @PAPER.inequality(
     "Theorem 4",
     part="(sensitivity)",
+    evidence="proved",
     proof=PRIVACY,
     printed=r"$f_{[y, z]}$ has sensitivity at most $4 \alpha G$ for all nodes and $\alpha \ge \frac{1}{N}$",
     corrected=r"at most $2 \alpha G (1 + \frac{1}{1 - e^{-1}}) = 5.164 \alpha G$",
@@ -126,6 +134,8 @@ def theorem_4_sensitivity(
 @PAPER.inequality(
     "Theorem 4",
     part="(count)",
+    evidence="proved",
+    proof=PRIVACY,
     printed=r"An index belongs to at most $V = (\min(R, \lfloor \log_2 N \rfloor) + 1) \frac{T}{N} + \sum_{j > \lfloor \log_2 N \rfloor}^R "
     r"\lfloor \frac{T}{2^j} \rfloor$ nodes",
     corrected="where N divides T",
@@ -150,6 +160,9 @@ def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True
 @PAPER.inequality(
     "Theorem 4",
     part="(RDP)",
+    reading="The noisy nodes are released, for any orders; the iterates are computed from them",
+    evidence="proved",
+    rests_on=("Theorem 4 (sensitivity)", "Theorem 10"),
     proof=PRIVACY,
     printed=r"Algorithm 1 is $(z, \frac{z}{2 \sigma^2})$-RDP for all z",
     corrected=r"where N divides T, $\alpha \ge \frac{1}{N}$ and $R \ge \lfloor \log_2 T \rfloor + 1$",
@@ -189,6 +202,8 @@ def theorem_4_rdp(
 @PAPER.inequality(
     "Theorem 4",
     part="(small alpha)",
+    evidence="proved",
+    rests_on=("Theorem 4 (RDP)",),
     proof=PRIVACY,
     printed=r"Algorithm 1 is $(z, \frac{z}{2 \sigma^2})$-RDP for all $\alpha \in (0, 1]$",
     corrected=r"for $\alpha \ge \frac{1}{N}$",
@@ -214,6 +229,9 @@ def theorem_4_small_alpha(exponent: int, epochs: int, load: float, least: float 
 @PAPER.inequality(
     "Theorem 4",
     part="(conversion)",
+    evidence="proved",
+    proof=PRIVACY,
+    rests_on=("Theorem 4 (threshold)",),
     printed=r"$(z, \frac{z}{2 \sigma^2})$-RDP with $\sigma \ge \frac{2 \sqrt{l}}{\epsilon}$, $l = \log \frac{1}{\delta}$, is $(\epsilon, \delta)$-DP if $\delta \ge e^{-\epsilon}$",
     corrected=r"if $\delta \le e^{-\epsilon}$",
     domain={"epsilon": log_scale(1e-2, 20), "excess": log_scale(1, 30)},
@@ -236,6 +254,8 @@ def theorem_4_conversion(epsilon: float, excess: float, factor: float = 1.0) -> 
 @PAPER.inequality(
     "Theorem 4",
     part="(threshold)",
+    evidence="proved",
+    proof=PRIVACY,
     printed=r"$\frac{1}{2 \sigma^2} + 2 \sqrt{\frac{l}{2 \sigma^2}} \le \epsilon$ with $\sigma = \frac{2 \sqrt{l}}{\epsilon}$ if $\delta \ge e^{-\epsilon}$",
     corrected=r"if $l \ge \frac{\epsilon}{8 (1 - \sqrt{\frac{1}{2}})} = 0.4268 \epsilon$, in particular if $\delta \le e^{-\epsilon}$",
     domain={"epsilon": log_scale(1e-3, 1e3), "excess": log_scale(1, 1e3)},
@@ -277,6 +297,7 @@ REDUCED = {
 @PAPER.inequality(
     "Theorem 8",
     part="(RDP)",
+    reading="The noisy nodes of all trees are released, for any orders",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"Algorithm 2, with $\delta_\Delta = \delta_r = 2 \eta N$, is $(z, \frac{3z}{2 \sigma^2})$-RDP for $\alpha \ge \frac{1}{N}$",
     corrected=r"with $\delta_\Delta = \delta_r = 2 \eta N L$, $N \ge 2$, $T \ge 2N$, N divides T",
@@ -312,6 +333,8 @@ def theorem_8_rdp(
 @PAPER.inequality(
     "Theorem 8",
     part="(conversion)",
+    evidence="proved",
+    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"$(z, \frac{3z}{2 \sigma^2})$-RDP with $\sigma \ge \frac{4 \sqrt{l}}{\epsilon}$, $l = \log \frac{1}{\delta}$, is $(\epsilon, \delta)$-DP",
     corrected=r"for $l \ge 0.2419 \epsilon$, in particular for $\delta \le e^{-\epsilon}$",
     domain={"epsilon": log_scale(1e-2, 20), "excess": log_scale(0.2419, 30)},
@@ -334,6 +357,8 @@ def theorem_8_conversion(epsilon: float, excess: float, factor: float = 1.0) -> 
 @PAPER.inequality(
     "Theorem 8",
     part="(first epochs)",
+    evidence="proved",
+    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"An index influences at most $1 + \lfloor \log_2 2N \rfloor \le 3 \log_2 N$ nodes in [1, 2N]",
     corrected=r"at most $3 \log_2 N$ for $N \ge 6$",
     domain={"examples": integers(6, 300, log=True)},
@@ -355,6 +380,8 @@ def theorem_8_first_epochs(examples: int, occurrences: int = 2, constant: float 
 @PAPER.inequality(
     "Theorem 8",
     part="(later epochs)",
+    evidence="proved",
+    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"An index influences at most $4 \frac{T}{N} \log_2 N$ nodes in [1, T]",
     corrected=r"for $N \ge 2$ and $T \ge 2N$",
     domain={"examples": integers(2, 40, log=True), "epochs": linear(2, 8)},

@@ -259,3 +259,37 @@ def appendix_g(rounds: int, probability: float, mean_gap: bool = False, factor: 
     """
     rate = 1 / probability if mean_gap else (2 - probability) / probability
     return delayed_error(rounds, probability), float(factor) * rate * rounds
+
+
+@PAPER.inequality(
+    "Appendix G",
+    part="(heterogeneity)",
+    printed=r"With heterogeneity, $\tilde{\sigma}^2 + \tilde{\xi}^2$ takes the place of $\tilde{\sigma}^2$ in the error of Alternative 1",
+    corrected=r"a term $t^2 \xi^2 \frac{M-m}{m(M-1)}$ is added, which no averaging over rounds makes smaller",
+    domain={
+        "machines": integers(2, 6),
+        "participants": integers(1, "machines"),
+        "gradients": vector(linear(-1, 1), 6),
+        "rounds": integers(1, 400, log=True),
+    },
+    as_printed={"averaged": True},
+    counterexample={"machines": 2, "participants": 1, "gradients": np.array([1.0, -1, 0, 0, 0, 0]), "rounds": 1200},
+    mutants=[{"averaged": True}, {"factor": 0.99}],
+    evaluations=96,
+)
+def appendix_g_heterogeneity(
+    machines: int, participants: int, gradients: Array, rounds: int, averaged: bool = False, factor: float = 1.0
+) -> Sides:
+    r"""Linear losses $\langle b_i, x \rangle$ without sampling noise, where $q_{t,i} = t b_i$ exactly: by all subsets.
+
+    M = 2, m = 1, b = ±1, t = 1200: 1 440 000, printed 2400.
+    """
+    b = gradients[:machines]
+    error = rounds**2 * enumerated_variance(b[:, np.newaxis], participants)
+    xi = float(b.std())
+    if averaged:
+        return error, machines / participants * xi**2 * rounds / participants
+    if xi < 1e-6 or participants == machines:
+        return math.nan, math.nan
+    exact = rounds**2 * sampling_variance(0.0, xi, machines=machines, participants=participants)
+    return error, float(factor) * exact * (1 + 1e-12)

@@ -46,6 +46,7 @@ QUIET = {"problem": regressions(residual_std=0.0)}
     "N1",
     printed=r"$\frac{a}{4} \le F_\infty \le \frac{a}{2 (2 - \eta R^2)}$, $a = \eta (\sigma_{sgd}^2 \mathrm{Tr}[H] + \sigma^2 \sum_j b_j)$, if $E \|x\|^2 x x^\top \preceq R^2 H$ and $\eta R^2 < 2$",
     proof=f"{PROOFS}#n1-bounds-for-any-inputs",
+    evidence="proved",
     domain={"problem": regressions(largest=1.9, kurtosis=(1, 1000), multiplicity=10_000), "noise": noises()},
     mutants=[{"low": 1.001}, {"high": 0.999}, {"gaussian": True}],
 )
@@ -68,6 +69,7 @@ def n1(
     part="(dependent coordinates)",
     printed="N1 for inputs of which one coordinate is not 0, the $j$th with probability $p_j$",
     proof=f"{PROOFS}#n1-bounds-for-any-inputs",
+    evidence="proved",
     domain={
         "eigenvalues": spectra(4, 1e4, multiplicity=1000),
         "weights": vector(log_scale(1e-3, 1), 4),
@@ -105,6 +107,8 @@ def n1_one_coordinate(
     "N2",
     printed=r"$\min_\beta F_\infty \ge \frac{\eta}{4} \sigma_{sgd}^2 \mathrm{Tr}[H] + \frac{\eta^2 G^2}{4 \rho} \frac{(\sum_j \lambda_j \gamma_\infty^2(x_j))^2}{\mathrm{Tr}[H]}$",
     proof=f"{PROOFS}#n2-a-lower-bound-for-all-noise",
+    evidence="proved",
+    rests_on=["N1"],
     domain={"problem": PROBLEMS},
     sharp="factor",
     mutants=[{"factor": 1.001}],
@@ -120,6 +124,8 @@ def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
     printed=r"For $\nu \le \eta \mu$ and all $x_j < 1$: $F_\infty \le \frac{1}{2 - \eta R^2} (\frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H] + \frac{\eta^2 G^2 \log(8/\nu)}{\rho \log^2 8} "
     r"\min\{\frac{1}{2} \mathrm{Tr}[H] \log(8/\nu), \frac{2}{\pi} \sum_j \lambda_j \log(8/x_j)\})$",
     proof=f"{PROOFS}#n3-ν-dp-ftrl-with-its-constants",
+    evidence="proved",
+    rests_on=["N3, sharpened (one direction)", "N1"],
     domain={
         "problem": regressions(largest=1.999, kurtosis=(1, 1000), multiplicity=10_000),
         "share": log_scale(1e-6, 1),
@@ -179,6 +185,8 @@ def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     printed=r"For $\nu \le \eta \mu$: $F_\infty \le \frac{1}{2 - \eta R^2} (\frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H] "
     r"+ 0.058 \frac{\eta^2 G^2}{\rho} \log(8/\nu) \sum_j \lambda_j \log(8/x_j))$ if all $x_j < 1$",
     proof=f"{PROOFS}#n3-sharpened",
+    evidence="proved",
+    rests_on=["N3, sharpened (one direction)", "N1"],
     domain={
         "problem": regressions(largest=1.999, kurtosis=1.0, residual_std=0.0, multiplicity=10_000),
         "share": log_scale(1e-6, 1),
@@ -205,6 +213,7 @@ def n3_sharpened_error(problem: LinearRegression, share: float, constant: float 
     part="(closed form)",
     printed=r"$\gamma_\infty^2(\nu) = \frac{1}{\mathrm{agm}(\nu, 2 - \nu)}$",
     proof=f"{PROOFS}#γ-the-sensitivity-of-ν-dp-ftrl",
+    evidence="proved",
     domain={"nu": log_scale(1e-3, 1)},
     mutants=[{"two": 2.001}],
     tolerance=1e-12,
@@ -256,6 +265,7 @@ def gamma_lower(nu: Any, constant: str = "1") -> Sides:
     "I(a, b)",
     printed=r"$I(a, b) = \int_{-\pi}^{\pi} \frac{|1 - a - e^{i\omega}|}{|1 - b - e^{i\omega}|^2} d\omega = \frac{4 A}{B^2} \mathrm{cel}(\frac{a}{A}, \frac{b^2}{B^2}, 1, \frac{a^2}{A^2})$, $A = 2 - a$, $B = 2 - b$",
     proof=f"{PROOFS}#ia-b-the-averaged-variance-of-ν-dp-ftrl",
+    evidence="proved",
     domain={"a": log_scale(1e-12, 0.999), "b": log_scale(1e-12, 0.999)},
     mutants=[{"nudge": 1e-6}],
     tolerance=1e-12,
@@ -294,6 +304,7 @@ def integral_by_carlson(a: float, b: float, three: float = 3.0) -> Sides:
     part="(any noise)",
     printed=r"$\gamma_\infty^2 \ge \frac{1}{2\pi} \int |B|^{-2} d\omega$ for all $\beta \in \ell^2$, with equality for outer $B$",
     proof=f"{PROOFS}#the-limit-of-the-sensitivity",
+    evidence="proved",
     domain={"zeros": vector(linear(-2, 2), 3)},
     mutants=[{"factor": 1.001}],
 )
@@ -314,6 +325,8 @@ def gamma_any_noise(zeros: Array, factor: float = 1.0) -> Sides:
     "Theorem D.11, sharpened",
     printed=r"$E[F(\theta_t) - F_*] \le \frac{L}{\mu} (1 - \eta \mu (2 - \eta R^2))^t (F(\theta_0) - F_*) + F_\infty(\beta)$ for $\eta R^2 < 2$",
     proof=f"{PROOFS}#theorem-d11-sharpened",
+    evidence="proved",
+    rests_on=["N1"],
     domain={
         "problem": regressions(most=4, condition=1e3, largest=1.9, kurtosis=(1, 1000), multiplicity=1000),
         "noise": noises(1e-3),

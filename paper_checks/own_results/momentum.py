@@ -19,6 +19,7 @@ PROOF = "docs/momentum-aggregation.md#the-least-noise-of-a-momentum"
 @PAPER.inequality(
     "M1",
     part="(upper)",
+    evidence="proved",
     proof=PROOF,
     printed=r"Momentum with the noise of ν-DP-FTRL, ν = α, has a standard deviation of at most $S = \frac{\alpha}{\mathrm{agm}(1, "
     r"\sqrt{\alpha (2 - \alpha)})}$ in every step, for one participation, $\rho = \frac{1}{2}$ and clip norm 1",
@@ -41,6 +42,7 @@ def m1_upper(alpha: float, steps: int, factor: float = 1.0) -> Sides:
 @PAPER.inequality(
     "M1",
     part="(lower)",
+    evidence="proved",
     proof=PROOF,
     printed=r"No mechanism has a smaller root mean square over T steps than $S - \frac{1 - \alpha}{(2 - \alpha) T}$",
     domain={"alpha": log_scale(1e-2, 0.9), "steps": integers(1, 60, log=True)},
@@ -60,6 +62,7 @@ def m1_lower(alpha: float, steps: int, deduction: float = 1.0) -> Sides:
 @PAPER.inequality(
     "M2",
     part="(upper)",
+    evidence="proved",
     proof=PROOF,
     printed=r"In E epochs of N steps of one order the same noise has at most $S \sqrt{E \frac{1 + a}{1 - a}}$, $a = (1 - \alpha)^N$",
     domain={
@@ -86,6 +89,8 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
 @PAPER.inequality(
     "M2",
     part="(lower)",
+    evidence="proved",
+    rests_on=("M1 (lower)",),
     proof=PROOF,
     printed=r"In $E = \frac{T}{N}$ epochs no mechanism has less than $\sqrt{E} (S - \frac{1 - \alpha}{(2 - \alpha) T})$, for one order or any",
     domain={

@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -163,10 +164,19 @@ class Machine:
             ("run", state.run, self.protocol.run),
             ("machine", state.machine, self.index),
             ("dimension", state.noise.shape[1], self.protocol.loss.dimension),
+            ("memory", state.noise.shape[0], self._kept(state.participations)),
         ):
             if theirs != ours:
                 raise ValueError(f"state must be of {name} {ours!r}, got a state of {name} {theirs!r}")
         return state
+
+    def _kept(self, participations: int) -> int:
+        """The vectors of noise in a state after so many participations of a segment."""
+        protocol = self.protocol
+        first = len(protocol.noise.start(1))
+        if first or protocol.std == 0.0 or protocol.algorithm in ("trusted", "gradients"):
+            return first
+        return protocol.noise.memory(participations + 1)
 
     def _beginning(self, segment: int, asked: int, last_round: int) -> MachineState:
         return MachineState(
@@ -195,42 +205,52 @@ class Machine:
         Raises
         ------
         ValueError
-            The request is of another run, or of a round before the last one that was answered.
+            The request is of another run, or of a round before the last one that was answered or after the run.
         """
         if request.run != self.protocol.run:
             raise ValueError(f"request must be of run {self.protocol.run!r}, got one of run {request.run!r}")
         state = self.state
-        if request.round < max(1, state.last_round):
-            raise ValueError(f"request must be of a round in [{max(1, state.last_round)}, inf), got {request.round}")
+        first, last = max(1, state.last_round), self.protocol.rounds
+        if not first <= request.round <= last:
+            raise ValueError(f"request must be of a round in [{first}, {last}], got {request.round}")
         if request.round == state.last_round:
             return state.outbox
         if self.remaining <= 0:
             self.state = replace(state, asked=request.asked)  # so that the state stays up to date
             return Refusal(self.protocol.run, self.index, request.round)
-        correction, state = self._correction(request)
-        noise, state = self._noise(state)
-        message = Message(self.protocol.run, self.index, state.used, request.round, correction + noise)
+        correction, own = self._correction(request)
+        k = state.participations + 1
+        noise, kept = self._noise(k)
+        message = Message(self.protocol.run, self.index, state.used + 1, request.round, correction + noise)
         message.correction.setflags(write=False)
-        unacknowledged = tuple(kept for kept in state.outbox if kept.number > request.acknowledged)
-        self.state = replace(state, asked=request.asked, last_round=request.round, outbox=(*unacknowledged, message))
+        unacknowledged = tuple(m for m in state.outbox if m.number > request.acknowledged)
+        self.state = replace(
+            state,
+            participations=k,
+            asked=request.asked,
+            last_round=request.round,
+            noise=kept,
+            outbox=(*unacknowledged, message),
+            **own,
+        )
         return self.state.outbox
 
-    def _correction(self, request: Request) -> tuple[Array, MachineState]:
-        """What the machine would send without noise, guarded, from its next example, and the state without noise."""
+    def _correction(self, request: Request) -> tuple[Array, dict[str, Any]]:
+        """What the machine would send without noise, guarded, from its next example, and what it keeps of it."""
         state, protocol = self.state, self.protocol
         a = self._features[state.used]
         y = float(self._targets[state.used])
         gradient = protocol.loss.gradient
         if protocol.algorithm == "gradients":
-            return protocol.guarded(gradient(request.current, a, y), request), state
+            return protocol.guarded(gradient(request.current, a, y), request), {}
         t = request.round
         if protocol.algorithm == "delayed":
             own = t * gradient(request.current, a, y)
             if state.own_point is not None and state.own_sum is not None:
                 own = state.own_sum + own - state.own_round * gradient(state.own_point, a, y)
-            return own, replace(state, own_round=t, own_point=request.current.copy(), own_sum=own)
+            return own, {"own_round": t, "own_point": request.current.copy(), "own_sum": own}
         before = (t - 1) * gradient(request.previous, a, y) if t > 1 else 0.0
-        return protocol.guarded(t * gradient(request.current, a, y) - before, request), state
+        return protocol.guarded(t * gradient(request.current, a, y) - before, request), {}
 
     def _fresh(self, participation: int, draws: int) -> Array:
         key = (self.index, self.state.segment, participation)
@@ -238,14 +258,13 @@ class Machine:
         shape = (draws, self.protocol.loss.dimension)
         return np.random.Generator(np.random.PCG64(sequence)).standard_normal(shape)
 
-    def _noise(self, state: MachineState) -> tuple[Array, MachineState]:
-        """The noise of the next message and the state after it."""
-        k = state.participations + 1
-        protocol = self.protocol
-        after = replace(state, participations=k)
+    def _noise(self, participation: int) -> tuple[Array, Array]:
+        """The noise of the next message, and the vectors to keep."""
+        protocol, kept = self.protocol, self.state.noise
         if protocol.std == 0.0 or protocol.algorithm == "trusted":
-            return np.zeros(protocol.loss.dimension), after
+            return np.zeros(protocol.loss.dimension), kept
         if protocol.algorithm == "gradients":
-            return protocol.std * self._fresh(k, 1)[0], after
-        noise, kept = protocol.noise.step(state.noise, self._fresh(k, protocol.noise.draws(k)), k)
-        return protocol.std * noise, replace(after, noise=kept)
+            return protocol.std * self._fresh(participation, 1)[0], kept
+        fresh = self._fresh(participation, protocol.noise.draws(participation))
+        noise, kept = protocol.noise.step(kept, fresh, participation)
+        return protocol.std * noise, kept

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -125,6 +125,9 @@ class Protocol(Record):
         ``"centred"``, or ``"norm"`` with ``clip_norm`` in (0, 1e100].
     scale
         σ of the noise; None for the least that the budget allows.  A smaller one is refused.
+    schedule
+        The m machines of each of the T rounds, numbered from 0, each machine in at least one of them.  It is public, so
+        it must not depend on the data.  None for uniform draws by the server.
     """
 
     run: str
@@ -141,7 +144,9 @@ class Protocol(Record):
     guard: Guard = "centred"
     clip_norm: float | None = None
     scale: float | None = None
+    schedule: tuple[tuple[int, ...], ...] | None = None
     _family: LossClass = field(init=False)
+    _radii: Array = field(init=False)
 
     def __post_init__(self) -> None:
         checks.instance("loss", self.loss, LinearLoss)
@@ -167,7 +172,10 @@ class Protocol(Record):
             )
         if self.clip_norm is not None:
             self._set(clip_norm=checks.real("clip_norm", self.clip_norm, "(0, 1e100]"))
-        self._set(_family=self.loss.family(self.diameter))
+        family = self.loss.family(self.diameter)
+        self._set(_family=family, _radii=family.correction_radius(np.arange(1, self.rounds + 1)))
+        if self.schedule is not None:
+            self._set(schedule=_checked_schedule(self.schedule, self.machines, self.participants, self.rounds))
         if self.rho is None:
             if self.scale not in (None, 0.0):
                 raise ValueError(f"scale must be None where rho is None, got {self.scale!r}")
@@ -202,8 +210,11 @@ class Protocol(Record):
 
     @property
     def uses(self) -> int:
-        """The most participations of a machine: the cap, or T."""
-        return min(self.rounds, self.rounds if self.cap is None else self.cap)
+        """The most participations of a machine: the cap, or T, or its rounds in the schedule."""
+        most = self.rounds
+        if self.schedule is not None:
+            most = int(np.bincount(np.concatenate(self.schedule)).max())
+        return most if self.cap is None else min(most, self.cap)
 
     @property
     def std(self) -> float:
@@ -232,11 +243,28 @@ class Protocol(Record):
             return _clipped(vector, family.lipschitz)
         t = request.round
         centre = family.smoothness / 2 * (t - 1) * (request.current - request.previous)
-        return centre + _clipped(vector - centre, float(family.correction_radius(t)))
+        return centre + _clipped(vector - centre, float(self._radii[t - 1]))
 
     def projected(self, w: Array) -> Array:
         """The nearest point of the ball."""
         return _clipped(w, self.diameter / 2)
+
+
+def _checked_schedule(schedule: Any, machines: int, participants: int, rounds: int) -> tuple[tuple[int, ...], ...]:
+    """``schedule``, if every round has its machines and every machine a round."""
+    if len(schedule) != rounds:
+        raise ValueError(f"schedule must have {rounds} rounds, got {len(schedule)}")
+    checked = tuple(tuple(sorted(checks.integer("schedule", i, 0) for i in chosen)) for chosen in schedule)
+    for t, chosen in enumerate(checked, 1):
+        if len(set(chosen)) != participants or len(chosen) != participants or chosen[-1] >= machines:
+            raise ValueError(
+                f"schedule must have {participants} different machines in [0, {machines - 1}] in each round, got "
+                f"{chosen} in round {t}"
+            )
+    absent = set(range(machines)) - {i for chosen in checked for i in chosen}
+    if absent:
+        raise ValueError(f"schedule must have every machine in at least one round, got none of machine {min(absent)}")
+    return checked
 
 
 def _clipped(vector: Array, norm: float) -> Array:

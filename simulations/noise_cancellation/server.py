@@ -117,10 +117,14 @@ class Server:
         return self.round > self.protocol.rounds
 
     def requests(self) -> dict[int, Request]:
-        """Draw m machines and return the request to each, by the number of the machine."""
+        """The request to each machine of the round, drawn or of the schedule, by the number of the machine."""
+        protocol = self.protocol
         if self.finished:
-            raise ValueError(f"round must lie in [1, {self.protocol.rounds}], got {self.round}: the run is over")
-        chosen = np.sort(self._rng.choice(self.protocol.machines, self.protocol.participants, replace=False))
+            raise ValueError(f"round must lie in [1, {protocol.rounds}], got {self.round}: the run is over")
+        if protocol.schedule is None:
+            chosen = np.sort(self._rng.choice(protocol.machines, protocol.participants, replace=False))
+        else:
+            chosen = np.array(protocol.schedule[self.round - 1])
         self.asked[chosen] += 1
         return {int(machine): self._request(int(machine)) for machine in chosen}
 

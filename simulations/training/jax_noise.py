@@ -206,9 +206,9 @@ def correlated_noise(
     order
         The fixed order of the data; the loop takes ``order.batch(step)``.
     rho
-        Budget of zero-concentrated differential privacy of the whole run; or instead
+        Budget of zero-concentrated differential privacy of the whole run; None for that of ``epsilon`` and ``delta``.
     epsilon, delta
-        its (ε, δ).
+        The (ε, δ) of the whole run, in place of ``rho``.
     clip_norm
         Largest norm of the gradient of one example in the sums.
     adjacency

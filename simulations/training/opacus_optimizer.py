@@ -53,6 +53,8 @@ class CorrelatedNoise:
         The private run.
     """
 
+    _distributed = False
+
     def __init__(self, optimizer: Any, run: PrivateRun, *, loss_reduction: str = "mean") -> None:
         self.run = run
         self._examples = 0
@@ -60,10 +62,17 @@ class CorrelatedNoise:
             optimizer,
             noise_multiplier=run.multiplier,
             max_grad_norm=self.max_grad_norm,
-            expected_batch_size=run.order.batch_size,
+            expected_batch_size=run.order.batch_size / self._processes(),
             loss_reduction=loss_reduction,
         )
         check_parameters(run, self._trained())
+
+    def _processes(self) -> int:
+        """The number W of processes; the process r has the examples r, r + W, … of a batch."""
+        return extra_module("torch.distributed", "torch").get_world_size() if self._distributed else 1
+
+    def _rank(self) -> int:
+        return extra_module("torch.distributed", "torch").get_rank() if self._distributed else 0
 
     def _trained(self) -> list[Any]:
         return list(self.params)  # type: ignore[attr-defined]
@@ -82,7 +91,7 @@ class CorrelatedNoise:
 
     @property
     def max_grad_norm(self) -> float:
-        """What gradients are clipped to, a millionth below the clip norm of the run."""
+        """What gradients are clipped to, slightly below the clip norm of the run."""
         return self.run.clip_norm * MARGIN
 
     @max_grad_norm.setter
@@ -124,12 +133,16 @@ class CorrelatedNoise:
         self._examples += len(samples[0])
 
     def add_noise(self) -> None:
-        """Add the noise of the step to the sum of the clipped gradients."""
-        expected = self.run.order.batch_size
+        """Add the noise of the step to the sum of the clipped gradients; in a distributed run, in the first process."""
+        expected = len(range(self._rank(), self.run.order.batch_size, self._processes()))
         if self._examples != expected:
             raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
         parameters = self._trained()
-        noisy = add_noise(self.run, [parameter.summed_grad for parameter in parameters])
+        noisy = [parameter.summed_grad for parameter in parameters]
+        if self._rank() == 0:
+            noisy = add_noise(self.run, noisy)
+        else:
+            self.run.pass_step()
         for parameter, total in zip(parameters, noisy, strict=True):
             parameter.grad = total.view_as(parameter)
         self._examples = 0
@@ -174,20 +187,26 @@ def _only(parameter: Any) -> Any:
         samples = samples[0]
     if samples is None:
         raise RuntimeError("a parameter has no gradients of examples: was the model wrapped, and backward called?")
-    return samples
+    return samples.to(parameter.dtype)
 
 
 @cache
-def optimizer_class() -> type[Any]:
+def optimizer_class(*, distributed: bool = False) -> type[Any]:
     """The optimizer class of Opacus with correlated noise; it takes (optimizer, run).
+
+    Parameters
+    ----------
+    distributed
+        Whether it sums gradients over the processes of ``torch.distributed``.
 
     Raises
     ------
     ImportError
         Opacus is not installed.
     """
-    base = extra_module("opacus.optimizers", "torch").DPOptimizer
-    return type("CorrelatedDPOptimizer", (CorrelatedNoise, base), {})
+    module = extra_module("opacus.optimizers", "torch")
+    base = module.DistributedDPOptimizer if distributed else module.DPOptimizer
+    return type("CorrelatedDPOptimizer", (CorrelatedNoise, base), {"_distributed": distributed})
 
 
 class RunSampler:
@@ -197,21 +216,62 @@ class RunSampler:
     ----------
     run
         The private run.
-
-    Notes
-    -----
-    Workers would fetch batches ahead of their steps, and a batch that is skipped would move the later ones.  So a batch
-    is handed out only when the noise of all earlier ones has been added, and loaders with workers are refused.
+    distributed
+        Whether each process of ``torch.distributed`` takes a share of each batch.
+    workers
+        Whether workers of a loader fetch batches ahead of their steps.  Then ``RunLoader`` hands them out.
     """
 
-    def __init__(self, run: PrivateRun) -> None:
+    def __init__(self, run: PrivateRun, *, distributed: bool = False, workers: bool = False) -> None:
         self.run = run
+        self._group = extra_module("torch.distributed", "torch") if distributed else None
+        self._workers = workers
 
     def __iter__(self) -> Iterator[list[int]]:
-        return (batch.tolist() for batch in self.run)
+        rank = self._group.get_rank() if self._group else 0
+        position = None if rank else self.run.start()
+        if self._group is not None:
+            position = _from_first(self._group, position)
+            if rank:
+                self.run.follow(position)
+        processes = self._group.get_world_size() if self._group else 1
+        order = self.run.order
+        batches = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
+        return (batch[rank::processes].tolist() for batch in batches)
 
     def __len__(self) -> int:
         return len(self.run)
+
+
+class RunLoader:
+    """A loader whose workers fetch batches ahead, and which hands each out after the noise of the one before.
+
+    Parameters
+    ----------
+    loader
+        A ``DataLoader`` with workers over ``RunSampler(run, workers=True)``.
+    run
+        The private run.
+    """
+
+    def __init__(self, loader: Any, run: PrivateRun) -> None:
+        self.loader = loader
+        self.run = run
+
+    def __iter__(self) -> Iterator[Any]:
+        fetched = iter(self.loader)
+        for _ in self.run:
+            yield next(fetched)
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+
+def _from_first(group: Any, value: Any) -> Any:
+    """The value that the first process has."""
+    values = [value]
+    group.broadcast_object_list(values)
+    return values[0]
 
 
 def private(
@@ -224,6 +284,8 @@ def private(
     epochs: int,
     rng: Any = None,
     loss_reduction: str = "mean",
+    distributed: bool = False,
+    workers: int = 0,
     **options: Any,
 ) -> tuple[Any, Any, Any]:
     """A model, an optimizer and a loader for private training with correlated noise.
@@ -246,6 +308,11 @@ def private(
         Of the order, which need not be secret.
     loss_reduction
         ``"mean"`` or ``"sum"``, that of the loss function.
+    distributed
+        Whether the processes of ``torch.distributed`` share each batch.  All call this function with the same
+        arguments; the first one makes the noise, and saves and keeps its state.
+    workers
+        How many processes of the loader read the data ahead; 0 for none.
     options
         Of ``PrivateRun``: the budget, ``clip_norm``, ``adjacency``, ``key``, ``journal`` and so on.
 
@@ -267,9 +334,18 @@ def private(
     taken = [each for group in optimizer.param_groups for each in group["params"]]
     if {id(each) for each in trained} != {id(each) for each in taken}:
         raise ValueError("optimizer must have exactly the parameters of module that are trained")
+    group = extra_module("torch.distributed", "torch") if distributed else None
     order = fixed_order(len(dataset), batch_size, epochs, rng)
+    if group is not None:
+        order = _from_first(group, order)
+        module = extra_module("opacus.distributed", "torch").DifferentiallyPrivateDistributedDataParallel(module)
+        if group.get_rank():  # which makes no noise
+            options = {name: value for name, value in options.items() if name not in ("key", "journal")}
     run = PrivateRun(mechanism, sum(each.numel() for each in trained), order, **options)
     model = wrapper(module, loss_reduction=loss_reduction)
     model.forbid_grad_accumulation()
-    loader = data.DataLoader(dataset, batch_sampler=RunSampler(run))
-    return model, optimizer_class()(optimizer, run, loss_reduction=loss_reduction), loader
+    sampler = RunSampler(run, distributed=distributed, workers=workers > 0)
+    loader = data.DataLoader(dataset, batch_sampler=sampler, num_workers=workers)
+    if workers:
+        loader = RunLoader(loader, run)
+    return model, optimizer_class(distributed=distributed)(optimizer, run, loss_reduction=loss_reduction), loader

@@ -9,6 +9,8 @@ The order may be known to everybody.  It must not depend on what the examples ho
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,6 +81,12 @@ class FixedOrder(Record):
     def participation(self) -> Participation:
         """Who takes part when, as sensitivities take it."""
         return fixed_epochs(self.steps, epochs=self.epochs)
+
+    @property
+    def identity(self) -> str:
+        """A name that two orders share only if they have the same batches: 32 hexadecimal digits."""
+        sizes = np.array([self.batch_size, self.epochs], "<i8").tobytes()
+        return hashlib.blake2b(sizes + self.permutation.astype("<i8").tobytes(), digest_size=16).hexdigest()
 
     def batch(self, step: int) -> NDArray[np.int64]:
         """The examples of a step.

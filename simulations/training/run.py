@@ -28,7 +28,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -75,9 +75,10 @@ class PrivateRun:
     order
         The fixed order of the data, which gives the participation.
     rho
-        Budget of zero-concentrated differential privacy of the whole run, in [1e-100, 1e100]; or instead
+        Budget of zero-concentrated differential privacy of the whole run, in [1e-100, 1e100]; None for that of
+        ``epsilon`` and ``delta``.
     epsilon, delta
-        the (ε, δ) of the whole run.
+        The (ε, δ) of the whole run, in place of ``rho``.
     clip_norm
         G: largest norm of the gradient of one example, over all parameters together, in [1e-100, 1e100].
     adjacency
@@ -111,6 +112,19 @@ class PrivateRun:
     ValueError, TypeError
         An argument is out of its range, the mechanism has another length than the order, or its sensitivity is not
         bounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from corrnoise import NuFTRL, PrivateRun, fixed_order
+    >>> order = fixed_order(examples=100, batch_size=10, epochs=2, rng=0)
+    >>> run = PrivateRun(NuFTRL(0.05), 3, order, epsilon=2.0, delta=1e-6, clip_norm=1.0, adjacency="zero-out")
+    >>> model = np.zeros(3)
+    >>> for batch in run:
+    ...     total = np.zeros(3)  # the sum of the clipped gradients of the examples of the batch
+    ...     model -= 0.1 * run.add_noise(total) / order.batch_size
+    >>> run.position
+    20
     """
 
     def __init__(
@@ -149,13 +163,14 @@ class PrivateRun:
         self._journal_ahead = checks.integer("journal_ahead", journal_ahead, 1)
         self._journal: Journal | None = None
         self._process = os.getpid()
+        self._follows = False
         self._claim()
         self._restart()
         self.skipped = 0
         self._settings = {
             "format": _FORMAT,
             "noise": digest(plain(self.program.noise)),
-            "order": digest(plain(self._order)),
+            "order": self._order.identity,
             "arithmetic": self.program.arithmetic,
             "size": self._size,
             "rho": self._rho,
@@ -240,29 +255,53 @@ class PrivateRun:
 
     def __iter__(self) -> Iterator[NDArray[np.int64]]:
         """The batches of the steps to come: numbers of examples, shape (batch_size,)."""
-        self.start()
-        if self.position == self.steps:
-            raise RuntimeError(f"the run has made its {self.steps} steps: a further epoch is not covered by its noise")
-        while self.position < self.steps:
+        self._handed = self.position  # a batch that an earlier loop left is handed out again
+        while True:
+            batch = self.next_batch()
             step = self.position
-            self.hand_out(step)
-            yield self._order.batch(step)
+            yield batch
             if self.position != step + 1:
                 raise RuntimeError(f"the batch of step {step} has got no noise, or another loop uses this run")
+            if self.position == self.steps:
+                return
 
-    def hand_out(self, step: int) -> None:
-        """Note that the batch of a step is handed out by a loader of another library.
+    def next_batch(self) -> NDArray[np.int64]:
+        """The batch of the next step, whose noise is then to be made: numbers of examples, shape (batch_size,).
+
+        Raises
+        ------
+        RuntimeError
+            All steps were made, or the batch that was handed out last has got no noise.
+        """
+        step = self.start()
+        if step == self.steps:
+            raise RuntimeError(f"the run has made its {self.steps} steps: a further epoch is not covered by its noise")
+        if self._handed > step:
+            raise RuntimeError(f"the batch of step {step} has got no noise: noise is added once to each batch")
+        self._handed = step + 1
+        return self._order.batch(step)
+
+    def follow(self, position: int) -> None:
+        """Leave the noise to another process of a distributed run, and take its position.
 
         Parameters
         ----------
-        step
-            Its number, at least ``position``.
+        position
+            What ``start`` returned in the process that makes the noise.
         """
-        self._handed = checks.integer("step", step, self.position, largest=self.steps - 1) + 1
+        self.position = checks.integer("position", position, 0, largest=self.steps)
+        self._handed = self.position
+        self._follows = True
+
+    def pass_step(self) -> None:
+        """Note that another process has added the noise of the batch that was handed out last."""
+        if not self._follows or self._handed <= self.position:
+            raise RuntimeError("only a step of a run that follows another process can pass without noise")
+        self.position += 1
 
     def start(self) -> int:
         """Open the journal, if there is one, skip the steps that a crash has begun, and return ``position``."""
-        if self._journal is None and self._journal_path is not None:
+        if self._journal is None and self._journal_path is not None and not self._follows:
             self._journal = Journal(self._journal_path, self._draws.key, ahead=self._journal_ahead)
             behind = self._journal.free - self.position
             if behind > 0:
@@ -309,6 +348,8 @@ class PrivateRun:
             raise RuntimeError("a run must not be used by a copy of its process: both would add the same noise")
         if not self._whole:
             raise RuntimeError("making noise was interrupted: load the last state")
+        if self._follows:
+            raise RuntimeError("the noise and its state are those of the process that this run follows")
 
     def _made(self) -> NDArray[np.float32]:
         """The noise of the step ``position``, which is then past."""
@@ -443,6 +484,10 @@ class PrivateRun:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refused, as two copies would add the same noise."""
+        raise TypeError("a private run must not be copied: both would add the same noise; state() saves it")
 
     def __repr__(self) -> str:
         return (

@@ -6,7 +6,7 @@ sum of X_ii over steps that are b or more apart.  Two choices of the column norm
 ``"window sums"``
     X_ii is the sum of the weights of all windows of b consecutive steps that contain i, for weights δ >= 0 of sum 1.
     Where the number of participations is limited by their separation alone, k = ceil(n/b), these are all strategies of
-    sensitivity 1 (theorem T6 of docs/certified-optimum.md).
+    sensitivity 1 (Theorem 3 of docs/certified-optimum.md).
 ``"unit"``
     All columns have norm 1, and the squared sensitivity is k.
 

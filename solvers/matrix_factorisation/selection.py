@@ -10,7 +10,8 @@ budget: with at most ``min_sep`` bands and columns of the squared norm p_e in ep
 With Q_ef the parts of the form by pairs of epochs at unit columns, the best weights minimise (uᵀ Q u) Σ u_e⁻² over
 u_e = p_e^{−1/2}.
 
-The floor is a lower bound for *every* strategy: the dual optimum of the form for fixed epochs.  Its patterns are
+The floor is a lower bound for *every* strategy: a dual bound of the form for fixed epochs (``fixed_epochs`` for prefix
+sums, ``coarse_floor`` for the rest).  Its patterns are
 patterns of any participation with the same count k and a separation of at most ceil(n/k), so that it bounds these too.
 """
 
@@ -23,9 +24,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation, workload_of_weights
+from corrnoise.solvers.matrix_factorisation.coarse_floor import coarse_lower_bound
+from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
 from corrnoise.solvers.matrix_factorisation.families import optimal_banded_inverse, optimal_nu
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
+from corrnoise.solvers.matrix_factorisation.fixed_epochs import LARGEST_CERTIFIED, optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.run_objectives import LARGEST_MATRIX, RunObjective, run_objective
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_inverse, tuned_nu, tuned_poles
@@ -52,8 +54,8 @@ MOST_POLES = 6
 _MOST_COEFFICIENTS = 64  # of noise with few coefficients, whose search takes O(p²) memory
 _MOST_BANDS = 64  # in runs of more than LARGEST_MATRIX steps, beside those that are asked for
 _MOST_EPOCHS = 64  # for which weights are sought
+_LONGEST_RIGOROUS = 1024  # steps up to which the decomposition of a rigorous floor takes a second
 _LONGEST_FLOOR = {True: 100_000, False: 20_000}  # steps for which the floor of prefix sums takes seconds, by ``single``
-_LONGEST_DENSE_FLOOR = 512  # the same for other objectives, at O(n³) an iteration
 _LARGEST_TREE = 1024  # steps, at O(n³)
 _TOLERANCE = 1e-6  # of rational noise in place of nu-DP-FTRL
 
@@ -352,20 +354,18 @@ def epoch_weights(powers: Array) -> Array:
 def lower_bound(what: Workload | LearningObjective, objective: RunObjective, who: Participation) -> Floor | None:
     """The dual optimum over all strategies; None where it would take too long."""
     n = who.steps
-    if isinstance(what, PrefixSums):
-        if n > _LONGEST_FLOOR[who.single] or n * who.count**2 > 10**7:
-            return None
-        workload: Workload = what
-        tolerance = 1e-3 if n <= 10_000 else 1e-2
-    else:
-        if n > _LONGEST_DENSE_FLOOR:
-            return None
-        workload = workload_of_weights(objective.weights())
-        tolerance = 1e-3
-    if who.single:
-        single = optimal_single_participation(workload, tolerance=tolerance)
-        return Floor(single.lower_bound**2, single.rigorous)
-    separation = max(who.min_sep, -(-n // who.count))
+    separation = n if who.single else max(who.min_sep, -(-n // who.count))
     epochs = Participation(n, min_sep=separation, max_participations=None, pattern="fixed epochs")
-    several = optimal_fixed_epochs(workload, epochs, tolerance=tolerance)
+    slow = _LONGEST_RIGOROUS < n <= LARGEST_CERTIFIED and not who.single
+    if not isinstance(what, PrefixSums) or slow:
+        if n > LARGEST_MATRIX:
+            return None
+        return Floor(coarse_lower_bound(objective.weights(), epochs), rigorous=False)
+    if n > _LONGEST_FLOOR[who.single] or n * who.count**2 > 10**7:
+        return None
+    tolerance = 1e-3 if n <= 10_000 else 1e-2
+    if who.single:
+        single = optimal_single_participation(what, tolerance=tolerance)
+        return Floor(single.lower_bound**2, single.rigorous)
+    several = optimal_fixed_epochs(what, epochs, tolerance=tolerance)
     return Floor(several.lower_bound**2, several.rigorous)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from corrnoise.simulations.audit import audit as audit
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.simulations.training.order import FixedOrder as FixedOrder
+    from corrnoise.simulations.training.order import fixed_order as fixed_order
+    from corrnoise.simulations.training.run import PrivateRun as PrivateRun
     from corrnoise.solvers.matrix_factorisation.banded import optimal_banded as optimal_banded
     from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers as optimal_buffers
     from corrnoise.solvers.matrix_factorisation.dense import (
@@ -134,6 +137,11 @@ _HOMES = {
     "simulations.audit": ("audit",),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
+    "simulations.training.order": (
+        "FixedOrder",
+        "fixed_order",
+    ),
+    "simulations.training.run": ("PrivateRun",),
     "designs.make": ("design",),
     "designs.record": ("Design",),
     "paper_checks": ("claims",),

@@ -143,8 +143,7 @@ def proof_of(claim):
 def names_it(text, claim):
     """Whether a text names a claim: its number, and in some place after it its part."""
     said = f" {' '.join(words(text))} "
-    number, part = (f" {' '.join(words(name))} " for name in (claim.number, claim.part))
-    return number in said and part in said
+    return all(f" {' '.join(words(name))} " in said for name in (claim.number, claim.part) if name)
 
 
 @of([claim for claim in CLAIMS if claim.proof and claim.proof.startswith("docs/")])

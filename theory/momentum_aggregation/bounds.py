@@ -27,6 +27,8 @@ from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
 from corrnoise.theory.momentum_aggregation.trees import largest_decoder_variance
 from corrnoise.theory.numerics import checks
 
+_MOST_EXAMPLES = 10**30  #: for the theorems, whose rates cross beyond all data sets
+
 
 def descent_upper_bound(
     *, decrease: float, smoothness: float, learning_rate: float, steps: int, mean_error: float, published: bool = False
@@ -183,7 +185,7 @@ def theorem_6_steps(*, examples: int, dimension: int, epsilon: float, delta: flo
     epsilon, delta
         ε > 0 and 0 < δ < 1.
     """
-    n = checks.integer("examples", examples, 1)
+    n = checks.integer("examples", examples, 1, largest=_MOST_EXAMPLES)
     d = checks.integer("dimension", dimension, 1)
     log = -math.log(checks.real("delta", delta, "(0, 1)"))
     right = checks.real("epsilon", epsilon, "(0, inf)") * n**2 / math.sqrt(d * log)
@@ -228,7 +230,7 @@ def theorem_6_upper_bound(
     >>> round(theorem_6_upper_bound(**run, published=True), 6), round(theorem_6_upper_bound(**run), 6)
     (1.622014, 2.661905)
     """
-    n = checks.integer("examples", examples, 2)
+    n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     epsilon = checks.real("epsilon", epsilon, "(0, inf)")
     delta = checks.real("delta", delta, "(0, 1)")
     g = checks.real("lipschitz", lipschitz, "[0, inf)")
@@ -259,7 +261,7 @@ def theorem_9_steps(*, examples: int, dimension: int, epsilon: float) -> float:
     epsilon
         ε > 0.
     """
-    n = checks.integer("examples", examples, 1)
+    n = checks.integer("examples", examples, 1, largest=_MOST_EXAMPLES)
     d = checks.integer("dimension", dimension, 1)
     return n ** (7 / 3) * checks.real("epsilon", epsilon, "(0, inf)") ** (4 / 3) / d ** (2 / 3)
 
@@ -284,7 +286,7 @@ def theorem_9_upper_bound(
     examples, dimension, epsilon, delta, lipschitz, smoothness, initial_error, published
         As for ``theorem_6_upper_bound``.
     """
-    n = checks.integer("examples", examples, 2)
+    n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     epsilon = checks.real("epsilon", epsilon, "(0, inf)")
     delta = checks.real("delta", delta, "(0, 1)")
     g = checks.real("lipschitz", lipschitz, "[0, inf)")

@@ -213,7 +213,7 @@ def defect_bound(
     learning_rate
         η >= 0; a step has length η.
     """
-    n = checks.integer("examples", examples, 2)
+    n = checks.integer("examples", examples, 2, largest=10**30)
     alpha = checks.real("alpha", alpha, "(0, 1]")
     gamma = checks.real("gamma", gamma, "(0, 1]")
     g = checks.real("lipschitz", lipschitz, "[0, inf)")

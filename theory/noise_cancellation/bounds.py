@@ -15,8 +15,7 @@ The published Theorem 5.2 follows, with its learning rate, wherever Φ(T, p, 1/(
 neither proved nor refuted.  A.6 in its proof needs losses that are convex and L-smooth on the whole space (or far
 enough beyond the set), not on the set only.
 
-The lower bounds of Section 2.3 are rates without constants: sqrt(d)/(εn) with a trusted server, sqrt(Md)/(εn) without,
-n = mT.
+The lower bounds of Section 2.3 are orders without constants: ``lower_bound_order``.
 
 References
 ----------
@@ -372,6 +371,17 @@ class FederatedRun(Record):
             learning_rate=learning_rate,
             factor=factor,
         )
+
+    def lower_bound_order(self, *, trusted: bool) -> float:
+        """1/sqrt(n) + sqrt(d)/(ρn), or sqrt(Md) for sqrt(d) with an untrusted server, n = mT: an order, not a bound.
+
+        Section 2.3 quotes lower bounds in ε of this order for G = D = 1, whose constants are not stated, and has the
+        paper's ρ = sqrt(2 ``rho``) for ε, which needs bounded ρ and a fixed δ.  For comparing how errors scale.
+        """
+        n = self.participants * self.rounds
+        held = self.dimension * (1 if checks.boolean("trusted", trusted) else self.machines)
+        scale = self.family.lipschitz * self.family.diameter
+        return scale * (1 / math.sqrt(n) + math.sqrt(held) / (self._mu * n))
 
     def break_even_rounds(self) -> float:
         """T at which the noise terms of Theorem 5.2 and of noisy SGD are equal: T/(1 + log T) = 32 (S/G)² M/m."""

@@ -195,7 +195,7 @@ class CancellingNoise(MachineNoise):
 
     Notes
     -----
-    The machine keeps one vector whatever a is.  With C = diag(k^{−g/2}) (I − (1−a)S) A, S the shift and A the ones on
+    The machine keeps one vector, none for a = 0.  With C = diag(k^{−g/2}) (I − (1−a)S) A, S the shift and A the ones on
     and below the diagonal, e_j = j^{−g} + a² Σ_{k>j} k^{−g}.  For g = 0 and n participations, e = 1 + a²(n−1) and Var
     y_k → 1/(a(2−a)), so a = n^{−½} has server noise of order sqrt(n), where a = 1 has n.
 
@@ -213,15 +213,17 @@ class CancellingNoise(MachineNoise):
 
     def memory(self, participations: int) -> int:
         self._checked(participations)
-        return 1
+        return 1 if self.share else 0
 
     def start(self, dimension: int) -> Array:
-        return np.zeros((1, dimension))
+        return np.zeros((self.memory(1), dimension))
 
     def step(self, kept: Array, fresh: Array, participation: int) -> tuple[Array, Array]:
-        last = kept[0]
-        prefix = (1 - self.share) * last + participation ** (self.growth / 2) * fresh[0]
-        return prefix - last, prefix[np.newaxis]
+        new = participation ** (self.growth / 2) * fresh[0]
+        if not self.share:
+            return new, kept
+        prefix = (1 - self.share) * kept[0] + new
+        return prefix - kept[0], prefix[np.newaxis]
 
     def _squares(self, participations: int) -> Array:
         return np.arange(1.0, participations + 1) ** self.growth

@@ -24,6 +24,7 @@ Reshef and Levy, ICML 2025: Theorems 5.1, 5.2, F.1.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -105,6 +106,37 @@ def machine_zcdp(
     scale = checks.real("scale", scale, "(0, 1e100]")
     energies = noise.energies(rounds.size) * noise.rounding(rounds.size)
     return float(((family.shifts(rounds, losses=losses) / scale) ** 2 * energies).max() / 2) * _UP
+
+
+def schedule_zcdp(
+    noise: MachineNoise,
+    scale: float,
+    schedule: Sequence[Sequence[int]],
+    family: LossClass,
+    *,
+    losses: Losses,
+) -> dict[int, float]:
+    """The ρ that each machine of a schedule spends, by its number; ``machine_zcdp`` of each.
+
+    Parameters
+    ----------
+    noise, scale, family, losses
+        As in ``machine_zcdp``.
+    schedule
+        The machines that take part in the rounds 1, 2, …
+
+    Examples
+    --------
+    >>> from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+    >>> spent = schedule_zcdp(CancellingNoise(), 4.0, [(0, 1), (1, 2)], LossClass(1.0, 1.0, 1.0), losses="convex")
+    >>> {machine: round(rho, 4) for machine, rho in spent.items()}
+    {0: 0.125, 1: 0.25, 2: 0.2222}
+    """
+    rounds: dict[int, list[int]] = {}
+    for t, chosen in enumerate(schedule, 1):
+        for machine in chosen:
+            rounds.setdefault(checks.integer("schedule", machine, 0), []).append(t)
+    return {i: machine_zcdp(noise, scale, rounds[i], family, losses=losses) for i in sorted(rounds)}
 
 
 def worst_schedule_zcdp(

@@ -5,7 +5,7 @@ nodes that the binary digits of k name.  With the decoder ``"online"`` each node
 too, which takes no further memory and about halves the variance (Honaker's estimate from below).
 
 The messages do not determine all nodes.  So the privacy here is not that of all nodes, one for each height, but the
-exact one of what is released, from the Cholesky factor P of the covariance of y: P z has the law of y, and whatever
+exact one of what is released, from the triangular P with the covariance of y: P z has the law of y, and whatever
 follows from the law of the noise alone follows for the tree.
 
 References
@@ -25,7 +25,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 
-_MOST = 4096  # participations, whose covariance is formed
+_MOST = 4096  # participations, of which matrices are made
 
 
 @record
@@ -83,4 +83,5 @@ class TreeNoise(MachineNoise):
 
     def _prefix_factor(self, participations: int) -> Array:
         nodes = np.cumsum(BinaryTree(participations, decoder=self.decoder).noising_matrix(), axis=0)
-        return np.asarray(np.linalg.cholesky(nodes @ nodes.T), dtype=float)
+        factor = np.asarray(np.linalg.qr(nodes.T, mode="r")).T  # not by the covariance, whose condition is the square
+        return np.asarray(factor * np.sign(np.diag(factor)), dtype=float)

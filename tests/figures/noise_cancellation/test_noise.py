@@ -20,7 +20,7 @@ def curves(drawn: Data) -> dict[tuple[str, str], Series]:
 
 def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
     check_entry(figure.FIGURE, drawn)
-    assert len(figure.draw(drawn).axes) == 3
+    assert len(figure.draw(drawn).axes) == 4
     assert "least possible" in figure.report(drawn)
 
 
@@ -34,9 +34,10 @@ def test_noise_at_the_server(curves: dict[tuple[str, str], Series]) -> None:
 
 
 def test_no_noise_is_below_the_least_possible(curves: dict[tuple[str, str], Series]) -> None:
-    least = curves["machine", "least possible"].y
-    for name in figure.noises(2):
-        assert (curves["machine", name].y >= least * (1 - 1e-12)).all(), name
+    for panel in ("variance", "machine"):
+        least = curves[panel, "least possible"].y
+        for name in figure.noises(2):
+            assert (curves[panel, name].y >= least * (1 - 1e-12)).all(), name
     assert (curves["machine", "best share"].y[1:] < curves["machine", "constant"].y[1:]).all()
 
 

@@ -196,6 +196,7 @@ def test_states_of_others_are_refused():
         (replace(one.state, run="other"), "state must be of run 'test', got a state of run 'other'"),
         (replace(one.state, machine=3), "state must be of machine 0, got a state of machine 3"),
         (replace(one.state, noise=np.zeros((1, 9))), "state must be of dimension 3, got a state of dimension 9"),
+        (replace(one.state, noise=np.zeros((4, 3))), "state must be of memory 1, got a state of memory 4"),
     ):
         with pytest.raises(ValueError, match=words):
             Machine(chosen, 0, a, y, seed=7, state=state)
@@ -217,7 +218,7 @@ def test_a_machine_that_is_asked_twice_sends_the_same_message():
     first = one.reply(request(1, 1))
     assert one.reply(request(1, 1)) is first
     assert one.state.used == 1
-    with pytest.raises(ValueError, match=r"request must be of a round in \[5, inf\), got 4"):
+    with pytest.raises(ValueError, match=r"request must be of a round in \[5, 12\], got 4"):
         sent(one, [5, 4], first=2)
 
 

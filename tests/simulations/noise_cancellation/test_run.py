@@ -11,7 +11,7 @@ from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.noise_cancellation.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise
-from corrnoise.theory.noise_cancellation.privacy import published_scale
+from corrnoise.theory.noise_cancellation.privacy import published_scale, schedule_zcdp
 from tests.simulations.noise_cancellation.federations import LOSS, examples, federation, protocol
 
 
@@ -165,6 +165,29 @@ def test_machines_with_few_examples_leave_early_and_one_machine_is_enough():
     assert alone.participations.tolist() == [12]
 
 
+def test_a_given_schedule_is_followed_and_accounted_for():
+    """What a machine that is asked twice can spend, in the noise that is calibrated to it."""
+    schedule = [(0, 1), (2, 3), (3, 1), (0, 3)]
+    chosen = protocol(rounds=4, schedule=schedule, noise=CancellingNoise(share=0.5))
+    assert chosen.uses == 3
+    assert chosen.std < protocol(rounds=4, noise=CancellingNoise(share=0.5)).std
+    assert chosen.schedule[2] == (1, 3)
+    server, _ = federation(chosen)
+    asked = []
+    while not server.finished:
+        asked.append(tuple(server.requests()))
+        server.finish_round()
+    assert tuple(asked) == chosen.schedule
+    result = simulate_federation(chosen, examples(4, 12), seed=0)
+    assert result.participations.tolist() == [2, 2, 1, 3]
+    spent = schedule_zcdp(chosen.noise, chosen.std, chosen.schedule, chosen.family, losses="convex")
+    assert set(spent) == {0, 1, 2, 3}
+    assert 0.3 * chosen.rho < max(spent.values()) <= chosen.rho
+    assert (
+        max(schedule_zcdp(chosen.noise, chosen.std / 2, schedule, chosen.family, losses="convex").values()) > chosen.rho
+    )
+
+
 def test_the_excess_loss_is_below_the_corrected_bound():
     """Mean of 40 runs plus six standard errors, a false alarm in 1e9; the bound is far above."""
     loss = LinearLoss("squares", 3, 1.0)
@@ -196,6 +219,15 @@ def test_bad_input_is_named():
         ({"guard": "norm"}, r"clip_norm must be a number in \(0, 1e100\] with guard 'norm'"),
         ({"algorithm": "delayed"}, "rho must be None for 'delayed', which no accountant here covers"),
         ({"rho": None, "scale": 1.0}, "scale must be None where rho is None"),
+        ({"schedule": [(0, 1)] * 11}, "schedule must have 12 rounds, got 11"),
+        ({"schedule": [(0, 1)] * 12}, "schedule must have every machine in at least one round, got none of machine 2"),
+        (
+            {"schedule": [(0, 1, 2)] * 12},
+            r"schedule must have 2 different machines in \[0, 3\] in each round, got \(0, 1, 2\)",
+        ),
+        ({"schedule": [(2, 2)] * 12}, r"got \(2, 2\) in round 1"),
+        ({"schedule": [(2, 4)] * 12}, r"got \(2, 4\) in round 1"),
+        ({"schedule": [(0, -1)] * 12}, "schedule must be an integer >= 0, got -1"),
         ({"rho": 0.0}, r"rho must lie in \(0, 1e100\]"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from scipy import linalg, stats
 
 from corrnoise.simulations import noise_engines
+from corrnoise.simulations.audit import audit
 from corrnoise.simulations.training import run as run_module
 from corrnoise.simulations.training.keys import Draws, RunKey
 from corrnoise.simulations.training.order import FixedOrder, fixed_order
@@ -80,6 +84,41 @@ def test_the_multiplier_covers_the_program_that_runs(mechanism: Any, monkeypatch
     whole = made if isinstance(made, Mechanism) else ToeplitzMechanism(made, STEPS)
     assert run.multiplier <= whole.sensitivity_upper_bound(ORDER.participation) * (1 + 2e-3)
     assert strategy_sensitivity(strategy, Participation(STEPS), error=1e-6).upper < run.multiplier * 0.9
+
+
+def test_epsilon_by_another_accountant() -> None:
+    """The whole run is one Gaussian mechanism of the sensitivity found by brute force."""
+    dp_accounting = pytest.importorskip("dp_accounting")
+    pld = pytest.importorskip("dp_accounting.pld")
+    run = private(rho=None, epsilon=2.0, delta=1e-5)
+    beta = run.program.noise.coefficients(STEPS)  # type: ignore[union-attr]
+    strategy = np.linalg.inv(linalg.toeplitz(beta, np.zeros(STEPS)))
+    truth = strategy_sensitivity(strategy, ORDER.participation, error=1e-12).lower
+    accountant = pld.PLDAccountant()
+    accountant.compose(dp_accounting.GaussianDpEvent(run.multiplier / truth))
+    assert accountant.get_epsilon(1e-5) == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(("share", "private_as_claimed"), [(1.0, True), (0.5, False)])
+def test_an_audit_of_the_loop(share: float, private_as_claimed: bool) -> None:
+    """Level 1e-6; noise that is halved behind the run is found."""
+    order = fixed_order(20, 1, epochs=4, rng=0)
+    claim = private(order=order, rho=1.0)
+
+    def loop(batches: Sequence[np.ndarray]) -> np.ndarray:
+        run = private(size=batches[0].shape[1], order=order, rho=1.0)
+        released = []
+        for gradients, _ in zip(batches, run, strict=False):
+            norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+            total = (gradients * np.minimum(1, 2.0 / np.maximum(norms, 1e-9))).sum(axis=0)
+            released.append(total + share * (run.add_noise(total) - total))
+        return np.array(released)
+
+    promise = {"rho": 1.0, "clip_norm": 2.0, "steps": 80, "min_sep": 20, "max_participations": 4}
+    noise = ToeplitzMechanism(claim.program.noise, 80)  # type: ignore[arg-type]
+    found = audit(loop, noise, delta=1e-5, noise_multiplier=claim.multiplier, level=1e-6, rng=1, **promise)  # type: ignore[arg-type]
+    assert found.private_as_claimed == private_as_claimed
+    assert found.noise_as_claimed == private_as_claimed
 
 
 def test_multipliers_of_known_answers() -> None:
@@ -168,6 +207,21 @@ def test_two_loops_over_one_run_are_an_error() -> None:
     run.noise()
     with pytest.raises(RuntimeError, match="another loop"):
         next(first)
+
+
+def test_batches_one_by_one() -> None:
+    run = private()
+    np.testing.assert_array_equal(run.next_batch(), ORDER.batch(0))
+    with pytest.raises(RuntimeError, match="batch of step 0 has got no noise"):
+        run.next_batch()
+    run.noise()
+    np.testing.assert_array_equal(run.next_batch(), ORDER.batch(1))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_run_is_not_copied(copied: Any) -> None:
+    with pytest.raises(TypeError, match="must not be copied"):
+        copied(private())
 
 
 def test_a_loop_that_was_left_goes_on_with_the_same_batch() -> None:

@@ -6,11 +6,16 @@ Skipped where they are not installed (``pip install '.[torch]'``).
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from corrnoise.simulations.training import torch_loop
 from corrnoise.simulations.training.keys import RunKey
 from corrnoise.simulations.training.opacus_optimizer import RunSampler, optimizer_class, private
 from corrnoise.simulations.training.order import fixed_order
@@ -18,6 +23,7 @@ from corrnoise.simulations.training.run import PrivateRun
 from corrnoise.simulations.training.torch_loop import clipped_sum, private_gradient, trainable_size
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from tests.simulations.training.pages import ran
 
 torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
@@ -86,13 +92,13 @@ def test_clipped_sums_against_one_example_at_a_time() -> None:
     for i in range(7):
         norm = np.sqrt(sum(float((each[i].double() ** 2).sum()) for each in samples))
         for total, each in zip(expected, samples, strict=True):
-            total += each[i].double().numpy() * min(1.0, 2.0 / norm)
+            total += each[i].double().numpy() * min(1.0, torch_loop.MARGIN * 2.0 / norm)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000, 300_000])
-@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e15, 1e30])
+@pytest.mark.parametrize("size", [1, 3, 1023, 1024, 1025, 300_000])
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e15])
 def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
     rng = np.random.default_rng(size)
     sample = torch.tensor(rng.normal(size=(1, size)) * scale, dtype=torch.float32)
@@ -100,7 +106,22 @@ def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
     norm = float(total.double().norm())
     assert norm <= 1e-3
     if float(sample.double().norm()) > 1e-3:
-        assert norm >= 1e-3 * (1 - 2e-6)
+        assert norm >= 1e-3 * (1 - 1.5e-4)
+
+
+def test_equal_gradients_are_clipped_where_a_plain_norm_in_float32_is_too_small() -> None:
+    """Sums of equal squares are the worst for float32; the norm by ``tensor.norm`` lets them exceed the clip norm."""
+    sample = torch.full((1, 3_000_000), 0.7, dtype=torch.float32)
+    (total,) = clipped_sum([sample], 1.0)
+    assert 1 - 1.4e-4 <= float(total.double().norm()) <= 1.0
+    plain = sample[0].double().norm() / sample[0].norm().double()
+    assert float(plain) > 1 + 1e-6
+
+
+def test_gradients_beyond_the_range_of_squares_count_as_zero_and_tiny_clip_norms_are_refused() -> None:
+    assert float(clipped_sum([torch.full((1, 3), 1e30)], 1.0)[0].abs().max()) == 0.0
+    with pytest.raises(ValueError, match="clip_norm must"):
+        clipped_sum([torch.ones(1, 3)], 1e-12)
 
 
 def test_gradients_that_are_not_finite_count_as_zero() -> None:
@@ -148,7 +169,7 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
         model.zero_grad()
         torch.nn.functional.cross_entropy(model(inputs[i : i + 1]), targets[i : i + 1]).backward()
         gradient = torch.cat([each.grad.reshape(-1) for each in model.parameters()]).double().numpy()
-        expected += gradient * min(1.0, 1 / np.linalg.norm(gradient))
+        expected += gradient * min(1.0, torch_loop.MARGIN / np.linalg.norm(gradient))
     np.testing.assert_allclose(found, expected / BATCH, atol=1e-6)
 
 
@@ -196,7 +217,7 @@ def test_opacus_and_torch_func_make_the_same_model() -> None:
         step(model, optimizer, inputs, targets)
     assert optimizer.run.position == 20
     optimizer.run.close()
-    np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=2e-6)
+    np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=5e-6)
     with pytest.raises(RuntimeError, match="further epoch"):
         next(iter(loader))
 
@@ -304,11 +325,40 @@ def test_accumulated_gradients_are_refused() -> None:
         optimizer.step()
 
 
-def test_loaders_with_workers_are_refused() -> None:
+def test_workers_fetch_ahead_and_batches_come_in_step() -> None:
+    model, optimizer, loader = with_opacus(workers=2)
+    assert len(loader) == 20
+    for inputs, targets in loader:
+        step(model, optimizer, inputs, targets)
+        if optimizer.run.position == 3:
+            break
+    for inputs, targets in loader:
+        step(model, optimizer, inputs, targets)
+    assert optimizer.run.position == 20
+    optimizer.run.close()
+    np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=5e-6)
+
+
+def test_workers_ahead_of_the_noise_are_refused() -> None:
     _, optimizer, loader = with_opacus()
     ahead = torch.utils.data.DataLoader(loader.dataset, batch_sampler=RunSampler(optimizer.run), num_workers=1)
     with pytest.raises(RuntimeError, match="has got no noise"):
         next(iter(ahead))
+    optimizer.run.close()
+    _, optimizer, loader = with_opacus(workers=1)
+    batches = iter(loader)
+    next(batches)
+    with pytest.raises(RuntimeError, match="has got no noise"):
+        next(batches)
+
+
+def test_clipping_in_shorter_types_is_refused() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(ValueError, match="must be 'highest'"):
+            clipped_sum([torch.ones(2, 2)], 1.0)
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 def test_bad_data_sets_and_optimizers_are_refused() -> None:
@@ -329,3 +379,53 @@ def test_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opacus.validators", None)
     with pytest.raises(ImportError, match=r"corrnoise\[torch\]"):
         with_opacus()
+
+
+DISTRIBUTED = """
+import sys
+import torch
+torch.set_num_threads(1)
+from tests.simulations.training.test_torch import flat, step, with_opacus
+file, rank = sys.argv[1], int(sys.argv[2])
+torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
+model, optimizer, loader = with_opacus(distributed=True, rng=0 if rank == 0 else 99)
+for inputs, targets in loader:
+    assert len(inputs) == 6
+    step(model, optimizer, inputs, targets)
+assert optimizer.run.position == 20
+try:
+    optimizer.state_dict()
+except RuntimeError as error:
+    assert rank == 1 and "that this run follows" in str(error)
+else:
+    assert rank == 0
+torch.save(flat(model), file + str(rank))
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_make_the_model_of_one_and_noise_once(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    commands = [[sys.executable, "-c", DISTRIBUTED, str(tmp_path / "meet"), str(rank)] for rank in range(2)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    running = [subprocess.Popen(command, cwd=root, env=environment, **pipes) for command in commands]  # type: ignore[call-overload]
+    for each in running:
+        output, _ = each.communicate(timeout=300)
+        assert each.returncode == 0, output
+    model, optimizer, loader = with_opacus()
+    for inputs, targets in loader:
+        step(model, optimizer, inputs, targets)
+    for rank in range(2):
+        found = torch.load(f"{tmp_path}/meet{rank}", weights_only=True)
+        np.testing.assert_allclose(found.numpy(), flat(model).numpy(), atol=5e-6)
+
+
+@pytest.mark.parametrize("heading", ["PyTorch", "Opacus"])
+def test_the_page_trains_a_model(heading: str) -> None:
+    """Its accuracy is 0.88 ± 0.02; an untrained model has 0.1."""
+    pytest.importorskip("sklearn")
+    names = ran(heading)
+    run = names["run"] if heading == "PyTorch" else names["optimizer"].run
+    assert run.position == 400
+    assert names["accuracy"] > 0.7

@@ -131,6 +131,22 @@ def test_the_trusted_server():
     assert RUN.trusted_std() == pytest.approx(2 * DIGITS.published_norm * 1200**0.5 / (mu * 50), rel=1e-9)
 
 
+def test_bounds_have_the_order_of_the_lower_bounds():
+    """As rounds grow, the bounds over the orders stay within constants and, without trust, the root of a logarithm."""
+    ratios = []
+    for rounds in (10**3, 10**5, 10**7):
+        run = FederatedRun(LossClass(1.0, 1.0, 1.0), 20, 10, rounds, 50, 0.5)
+        ratios.append(
+            (
+                run.trusted_upper_bound().total / run.lower_bound_order(trusted=True),
+                run.published_upper_bound().total / run.lower_bound_order(trusted=False) / (1 + np.log(rounds)) ** 0.5,
+            )
+        )
+        assert run.lower_bound_order(trusted=True) < run.lower_bound_order(trusted=False)
+    assert np.ptp(ratios, axis=0).max() < 20
+    assert min(map(min, ratios)) > 1
+
+
 def test_sampling_variance_of_all_machines_has_no_heterogeneity():
     assert sampling_variance(1.0, 5.0, machines=4, participants=4) == 0.25
     assert sampling_variance(0.0, 2.0, machines=4, participants=1) == 4.0

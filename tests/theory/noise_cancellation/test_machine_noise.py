@@ -75,6 +75,7 @@ def test_messages_made_one_by_one_have_the_covariance_of_the_theory(noise, n):
 def test_memory_of_a_machine():
     for noise, vectors in (
         (CancellingNoise(), 1),
+        (CancellingNoise(share=0), 0),
         (CorrelatedMachineNoise(PoleNoise([0.01, 0.2], [0.1, 0.5])), 2),
         (CorrelatedMachineNoise(FiniteNoise([1.0, -0.5, -0.2])), 2),
         (TreeNoise(1000), 10),
@@ -84,6 +85,12 @@ def test_memory_of_a_machine():
         (FactorisedNoise(np.eye(1000)), 999),
     ):
         assert noise.memory(1000) == vectors
+
+
+def test_the_largest_energy_of_a_tree_that_sums_nodes_is_its_height():
+    """One for each height; an integer, and so a check of the rounding."""
+    for n in (1, 5, 64, 300):
+        assert TreeNoise(n, decoder="binary").energies(n).max() == pytest.approx(n.bit_length(), rel=1e-12)
 
 
 @pytest.mark.parametrize("decoder", ["binary", "online"])

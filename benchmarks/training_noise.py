@@ -1,0 +1,119 @@
+"""Noise of training runs: against the floor of drawing its normals, and against PyTorch and Opacus where installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.core import Row, Setting, benchmark
+from benchmarks.timing import Side
+from corrnoise.simulations.noise_engines import fill
+from corrnoise.simulations.training.keys import Draws, RunKey
+from corrnoise.simulations.training.opacus_optimizer import optimizer_class
+from corrnoise.simulations.training.order import fixed_order
+from corrnoise.simulations.training.run import PrivateRun
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+
+_BATCH = 64
+_STEPS = 20_000  # more than are made
+_MECHANISMS: dict[str, ToeplitzNoise] = {"independent": DPSGD(), "4 poles": NuFTRL(1e-2), "6 poles": NuFTRL(1e-4)}
+
+
+def _run(mechanism: ToeplitzNoise, size: int) -> PrivateRun:
+    order = fixed_order(_BATCH * _STEPS, _BATCH, epochs=1, rng=0)
+    return PrivateRun(mechanism, size, order, rho=0.5, clip_norm=1.0, adjacency="zero-out", threads=1)
+
+
+def _noise(run: PrivateRun) -> Callable[[], float]:
+    """The noise of one more step; its root mean square in units of the independent noise."""
+
+    def step() -> float:
+        run.next_batch()
+        return float(np.sqrt(np.mean(np.square(run.noise())))) / run.scale
+
+    return step
+
+
+@benchmark
+def training_noise(setting: Setting) -> Iterator[Row]:
+    """One step of noise on one thread; the sides have the same spread, up to the correlation.
+
+    With PyTorch the other sides are its own independent noise, and a whole step of Opacus with independent noise.
+    """
+    size = setting.pick(10**6, 10**4)
+    draws = Draws(RunKey(bytes(32)))
+    values = np.empty(size, np.float32)
+
+    def floor() -> float:
+        fill(draws.generator(0, 0), values)
+        return float(np.sqrt(np.mean(np.square(values))))
+
+    others = [Side("its normals", floor, size)]
+    if importlib.util.find_spec("torch"):
+        others.append(Side("torch normal_", _torch_normals(size), size))
+    for name, mechanism in _MECHANISMS.items():
+        ours = Side("PrivateRun", _noise(_run(mechanism, size)), size)
+        for other in others:
+            yield setting.compare(f"{name}, {size} parameters", ours, other, item="parameter", tolerance=0.5)
+    if importlib.util.find_spec("opacus"):
+        yield from _opacus_steps(setting)
+
+
+def _torch_normals(size: int) -> Callable[[], float]:
+    import torch
+
+    torch.set_num_threads(1)
+    values = torch.empty(size)
+
+    def step() -> float:
+        values.normal_()
+        return float(values.square().mean().sqrt())
+
+    return step
+
+
+def _opacus_steps(setting: Setting) -> Iterator[Row]:
+    """A whole step at 64 examples: forward, backward, clipping, noise, update."""
+    import torch
+    from opacus.grad_sample import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    torch.set_num_threads(1)
+    width = setting.pick(950, 40)
+    inputs = torch.randn(_BATCH, 64)
+    targets = torch.randint(10, (_BATCH,))
+
+    def stepped(make: Callable[[Any, int], Any]) -> tuple[Callable[[], float], int]:
+        layers = [torch.nn.Linear(64, width), torch.nn.Tanh(), torch.nn.Linear(width, width), torch.nn.Tanh()]
+        model = torch.nn.Sequential(*layers, torch.nn.Linear(width, 10))
+        size = sum(each.numel() for each in model.parameters())
+        optimizer = make(torch.optim.SGD(model.parameters(), lr=1e-9), size)
+        wrapped = GradSampleModule(model)
+
+        def step() -> float:
+            optimizer.zero_grad()
+            if run := getattr(optimizer, "run", None):
+                run.next_batch()
+            torch.nn.functional.cross_entropy(wrapped(inputs), targets).backward()
+            optimizer.step()
+            return size
+
+        return step, size
+
+    independent, size = stepped(
+        lambda optimizer, size: DPOptimizer(
+            optimizer, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=_BATCH
+        )
+    )
+    other = Side("step of Opacus", independent, 1)
+    for name, mechanism in _MECHANISMS.items():
+
+        def correlated(optimizer: Any, size: int, mechanism: ToeplitzNoise = mechanism) -> Any:
+            return optimizer_class()(optimizer, _run(mechanism, size))
+
+        ours = Side("step with PrivateRun", stepped(correlated)[0], 1)
+        yield setting.compare(f"{name}, {size} parameters, batch {_BATCH}", ours, other, item="step", tolerance=0)

@@ -1,0 +1,196 @@
+"""The noise in a momentum at equal zCDP: the published tree, the tree with its exact sensitivity, and other mechanisms.
+
+(a) Variance of the noise in every step, if all epochs have one order; (b) the same for a new order in every epoch.  The
+dotted line is the certified least mean variance over the steps of any mechanism, for one order, which bounds any other
+order too.  (c) Root mean square over the steps in four epochs of one order, over the certified least one.
+
+Buffers and the best strategy with N bands are tuned for the momentum and one order in all epochs; a stream of buffers
+keeps as many arrays as there are, the tree one for each level.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
+from corrnoise.solvers.matrix_factorisation.run_objectives import run_objective
+from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_poles
+from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
+from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.mechanisms.workloads import MomentumAverage
+from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
+from corrnoise.theory.momentum_aggregation.sensitivity import (
+    ORDERS,
+    PREFIX_NODES,
+    Order,
+    printed_node_count,
+    squared_weights,
+)
+from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
+from corrnoise.theory.numerics.checks import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EXAMPLES = 60
+EPOCHS = 8
+FEWER_EPOCHS = 4  #: of panel (c)
+LOADS = (1.0, 2.0, 4.0, 8.0, 16.0)  #: N α in panel (c)
+BUFFERS = 3
+FLOOR = "any mechanism"
+LOOKS: dict[str, dict[str, Any]] = {
+    "published tree": {"color": "C3", "linestyle": "-"},
+    "exact tree": {"color": "C1", "linestyle": "-"},
+    "independent": {"color": "0.5", "linestyle": "--"},
+    "square root": {"color": "C0", "linestyle": "-"},
+    "buffers": {"color": "C4", "linestyle": "-."},
+    "best bands": {"color": "C2", "linestyle": "--"},
+    FLOOR: {"color": "black", "linestyle": ":"},
+}
+
+
+def toeplitz_noises(alpha: float, examples: int, epochs: int) -> dict[str, ToeplitzNoise]:
+    """The noises that are added to gradients."""
+    steps = examples * epochs
+    root = NuFTRL(alpha)
+    who = Participation(steps, min_sep=examples, max_participations=epochs)
+    objective = run_objective(MomentumAverage(steps, alpha=alpha))
+    return {
+        "independent": DPSGD(),
+        "square root": root,
+        "buffers": tuned_poles(objective, who, poles=BUFFERS),
+        "best bands": tuned_bands(objective, who, bands=examples, start=root),
+    }
+
+
+def tree_variances(alpha: float, examples: int, epochs: int, order: Order) -> dict[str, Array]:
+    """Variances at ρ = ½ and clip norm 1 of the tree: with the published count of nodes, and with the exact one."""
+    steps = examples * epochs
+    decoded = alpha**2 * decoder_variance(steps, alpha)
+    return {
+        "published tree": 4 * printed_node_count(steps, examples, levels(steps)) * decoded,
+        "exact tree": squared_weights(steps, examples, alpha, order=order, nodes=PREFIX_NODES) * decoded,
+    }
+
+
+def variances(
+    noises: dict[str, ToeplitzNoise], alpha: float, examples: int, epochs: int, order: Order
+) -> dict[str, Array]:
+    """The variance of the noise in the momentum of every step, at ρ = ½ and clip norm 1."""
+    steps = examples * epochs
+    found = tree_variances(alpha, examples, epochs, order)
+    for name, noise in noises.items():
+        run = ToeplitzMechanism(noise, steps)
+        found[name] = order_sensitivity(run, examples, order) ** 2 * run.errors(MomentumAverage(steps, alpha=alpha))
+    return found
+
+
+def least_error(alpha: float, examples: int, epochs: int) -> float:
+    """A certified lower bound of the root mean square over the steps, of any mechanism for one order."""
+    steps = examples * epochs
+    work = MomentumAverage(steps, alpha=alpha)
+    return optimal_fixed_epochs(work, fixed_epochs(steps, epochs=epochs), tolerance=1e-3).lower_bound
+
+
+def data(
+    examples: int = EXAMPLES,
+    epochs: int = EPOCHS,
+    fewer_epochs: int = FEWER_EPOCHS,
+    loads: tuple[float, ...] = LOADS,
+) -> Data:
+    """The curves of all panels."""
+    alpha = 1 / examples
+    steps = examples * epochs
+    t = np.arange(1.0, steps + 1)
+    noises = toeplitz_noises(alpha, examples, epochs)
+    least = least_error(alpha, examples, epochs) ** 2
+    series = []
+    for order in ORDERS:
+        found = variances(noises, alpha, examples, epochs, order)
+        series += [Series(order, name, "exact", t, values) for name, values in found.items()]
+        series.append(Series(order, FLOOR, "lower bound", t, np.full(steps, least)))
+    ratios: dict[str, list[float]] = {}
+    for load in loads:
+        rate = load / examples
+        floor = least_error(rate, examples, fewer_epochs)
+        found = variances(toeplitz_noises(rate, examples, fewer_epochs), rate, examples, fewer_epochs, "fixed")
+        for name, values in found.items():
+            ratios.setdefault(name, []).append(math.sqrt(values.mean()) / floor)
+    x = np.array(loads)
+    series += [Series("ratio", name, "exact", x, np.array(values)) for name, values in ratios.items()]
+    return (*series, Series("ratio", FLOOR, "lower bound", x, np.ones(x.size)))
+
+
+def draw(data: Data) -> Figure:
+    """Draw the panels side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(PAGE_WIDTH, 2.9), layout="constrained")
+    axes = dict(zip((*ORDERS, "ratio"), figure.subplots(1, 3), strict=True))
+    for s in data:
+        over_loads = s.panel == "ratio"
+        marker = "." if over_loads and s.method != FLOOR else None
+        width = 0.5 if not over_loads and s.method.endswith("tree") else 1.2
+        plot = axes[s.panel].loglog if over_loads else axes[s.panel].semilogy
+        plot(s.x, s.y, label=s.method, marker=marker, linewidth=width, **LOOKS[s.method])
+    axes["fixed"].set(title="(a) one order", xlabel="Step $t$", ylabel="Variance of the noise")
+    axes["reshuffled"].set(title="(b) reshuffled", xlabel="Step $t$")
+    axes["reshuffled"].sharey(axes["fixed"])
+    axes["ratio"].set(title="(c) one order", xlabel=r"$\alpha N$", ylabel="Standard deviation over least")
+    axes["ratio"].set_yticks([1, 1.5, 2, 3, 4, 5], ["1", "1.5", "2", "3", "4", "5"])
+    axes["ratio"].set_xticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
+    axes["ratio"].minorticks_off()
+    figure.legend(*axes["ratio"].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def report(data: Data) -> str:
+    """Mean variances, and what the published noise has above each."""
+    curves = {(s.panel, s.method): s.y for s in data}
+    lines = []
+    for order in ORDERS:
+        published = curves[order, "published tree"].mean()
+        lines.append(f"  {order}:")
+        for name in LOOKS:
+            mean = curves[order, name].mean()
+            lines.append(
+                f"    {name:<16} {mean:.5f}   published noise: {math.sqrt(published / mean):.2f} times the std"
+            )
+    listed = "\n".join(lines)
+    return f"""\
+Mean over the steps of the variance of the noise in the momentum, at equal zCDP:
+
+{listed}
+
+- The published tree calibrates its noise to a bound of each node, the exact tree to the sum over the nodes it reads.
+- The square root of momentum is nu-DP-FTRL, nu = alpha. Buffers keep at most {BUFFERS} arrays, the tree one a level.
+- For reshuffled orders the sensitivities of the tree and of independent noise are exact. Those of the others are upper
+  bounds, and the lower bound is that of one order."""
+
+
+FIGURE = PaperFigure(
+    name="momentum_noise",
+    source="Beyond Tran and Cutkosky, arXiv 2210.06328",
+    title="noise in a momentum: published tree, exact tree, square root, buffers, best bands, certified least",
+    panels={
+        "fixed": "x = step t; y = variance of each coordinate of the noise in the momentum, one order in all epochs",
+        "reshuffled": "x = step t; y = the same, a new order in every epoch",
+        "ratio": "x = alpha N; y = root mean square of the noise over the steps, over a certified lower bound",
+    },
+    parameters=(
+        "rho = 1/2 (zCDP), gradients clipped to 1, zero-out adjacency",
+        f"N = {EXAMPLES}; (a) and (b): T = {EXAMPLES * EPOCHS}, alpha = 1/N; (c): T = {EXAMPLES * FEWER_EPOCHS}",
+        f"at most {BUFFERS} buffers, and N bands, tuned for one order",
+    ),
+    data=data,
+    draw=draw,
+    report=report,
+)
+
+FIGURES = {FIGURE.name: FIGURE}

@@ -1,0 +1,18 @@
+"""The examples of ``docs/training.md`` that need a library."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+_PAGE = Path(__file__).parents[3] / "docs/training.md"
+
+
+def ran(heading: str) -> dict[str, Any]:
+    """The names after the example under a heading has run."""
+    section = _PAGE.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```py\n(.*?)```", section, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, heading, "exec"), names)
+    return names

@@ -1,0 +1,108 @@
+"""Bounds for any parameters: their closed forms against the exact accounting, and against runs."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corrnoise.simulations.momentum_aggregation.private import private_momentum, private_reduced_momentum
+from corrnoise.theory.momentum_aggregation.bounds import descent_upper_bound, momentum_error_upper_bound
+from corrnoise.theory.momentum_aggregation.calibration import mean_variances, node_std, reduced_noise
+from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
+from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
+from corrnoise.theory.momentum_aggregation.sensitivity import PREFIX_NODES, squared_weights
+from corrnoise.theory.momentum_aggregation.trees import decoder_variance
+from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
+from tests.strategies import log_uniform
+
+ORDER: Any = {"order": "reshuffled", "adjacency": "replace-one"}
+
+
+@given(k=st.integers(1, 5), j=st.integers(0, 5), alpha=log_uniform(1e-4, 1.0))
+def test_the_bound_of_the_weights_of_prefixes(k, j, alpha):
+    task = BoundedTask(k, 3, 0.1, "zero-out")
+    exact = squared_weights(2 ** (j + k), 2**k, alpha, order="reshuffled", nodes=PREFIX_NODES)
+    assert exact * (1 - 1e-10) <= task.prefix_weights(j, alpha) <= 2 * exact
+
+
+@pytest.mark.parametrize(("k", "j", "alpha"), [(4, 0, 0.1), (5, 3, 0.03125), (6, 5, 0.004), (3, 4, 1.0)])
+def test_bounds_are_those_of_the_lemmas_with_the_exact_noise(k, j, alpha):
+    """Algorithm 1 with its largest variance; Algorithm 2 with at least its exact noise, and not much more."""
+    n, steps = 2**k, 2 ** (k + j)
+    constants = {"lipschitz": 0.7, "smoothness": 1.3}
+    task = BoundedTask(k, 5, 0.4, "replace-one", initial_error=0.9, **constants)
+    run = {"steps": steps, "examples": n, "alpha": alpha, "rho": 0.4} | ORDER
+    length = 0.3 / n
+    drift = sum(
+        momentum_error_upper_bound(t, examples=n, alpha=alpha, learning_rate=length, **constants)
+        for t in range(1, steps + 1)
+    )
+    std = node_std(lipschitz=0.7, **run)
+    lemma = {"decrease": 0.9, "smoothness": 1.3, "learning_rate": length, "steps": steps}
+    mean_noise = std * np.sqrt(5 * decoder_variance(steps, alpha)).mean()
+    exact = descent_upper_bound(mean_error=drift / steps + mean_noise, **lemma)
+    assert exact <= task.algorithm_1(log2_epochs=j, alpha=alpha, learning_rate=length) * (1 + 1e-9)
+    largest = std * math.sqrt(5 * float(decoder_variance(steps, alpha).max()))
+    loose = descent_upper_bound(mean_error=drift / steps + math.sqrt(2) * largest, **lemma)
+    start = 2 * 0.7 / (alpha * steps)  # (1 − α)^T is left out
+    assert task.algorithm_1(log2_epochs=j, alpha=alpha, learning_rate=length) <= loose * (1 + 1e-9) + start
+    gamma = 0.2
+    stds = reduced_noise(gamma=gamma, learning_rate=length, **constants, **run)
+    variances = mean_variances(steps, n, alpha, gamma)
+    pairs = zip((stds.gradients, stds.combined, stds.remainders), variances, strict=True)
+    noise = alpha * math.sqrt(5 * sum(s**2 * v for s, v in pairs if v))
+    defect = defect_bound(examples=n, alpha=alpha, gamma=gamma, learning_rate=length, **constants)
+    below = descent_upper_bound(mean_error=drift / steps + noise + math.sqrt(alpha) * defect, **lemma)
+    bound = task.algorithm_2(log2_epochs=j, alpha=alpha, learning_rate=length, gamma=gamma)
+    assert below <= bound * (1 + 1e-9)
+    assert bound <= 5 * below
+
+
+def test_runs_are_below_their_bounds():
+    """Random orders and noise; the bounds are far above, as bounds for the worst loss are."""
+    k, j, rho = 4, 4, 200.0
+    rows = np.random.default_rng(0).standard_normal((2**k, 2))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), rows)
+    loss = {"lipschitz": 0.25, "smoothness": risk.loss.smoothness, "initial_error": 0.5}
+    task = BoundedTask(k, 2, rho, "replace-one", **loss)
+    run: dict[str, Any] = {"steps": 2 ** (k + j), "alpha": 0.1, "learning_rate": 0.01, "rho": rho, **ORDER}
+    run |= {"repetitions": 40, "records": 2 ** (k + j), "rng": 1}
+    shared = {"log2_epochs": j, "alpha": 0.1, "learning_rate": 0.01}
+    first = private_momentum(risk, **run).gradient_norms(risk)[:-1].mean()
+    assert first < task.algorithm_1(**shared)
+    second = private_reduced_momentum(risk, gamma=0.3, **run).gradient_norms(risk)[:-1].mean()
+    assert second < task.algorithm_2(**shared, gamma=0.3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"log2_examples": 0}, "log2_examples must be an integer >= 1, got 0"),
+        ({"log2_examples": 41}, r"log2_examples must be an integer in \[1, 40\]"),
+        ({"rho": 0.0}, "rho must lie in"),
+        ({"adjacency": "any"}, "adjacency must be one of"),
+        ({"initial_error": 0.0}, r"initial_error must lie in \(0, inf\)"),
+    ],
+)
+def test_bad_tasks(change, message):
+    good: dict[str, Any] = {"log2_examples": 5, "dimension": 2, "rho": 1.0, "adjacency": "zero-out"}
+    with pytest.raises(ValueError, match=message):
+        BoundedTask(**good | change)
+
+
+def test_bad_parameters():
+    task = BoundedTask(5, 2, 1.0, "zero-out")
+    good: dict[str, Any] = {"log2_epochs": 3, "alpha": 0.1, "learning_rate": 0.1}
+    for change, message in (
+        ({"alpha": 0.0}, "alpha must lie in"),
+        ({"log2_epochs": 996}, r"log2_epochs must be an integer in \[0, 995\]"),
+        ({"learning_rate": 0.0}, r"learning_rate must lie in \(0, inf\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            task.algorithm_1(**good | change)
+    with pytest.raises(ValueError, match=r"gamma must lie in \(0, 1\)"):
+        task.algorithm_2(**good, gamma=1.0)
