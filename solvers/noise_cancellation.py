@@ -142,7 +142,7 @@ def best_buffered_noise(participations: int, objective: Objective, *, buffers: i
     --------
     >>> noise = best_buffered_noise(100, "mean_variance", buffers=2)
     >>> noise.memory(100), round(noise.mean_variance(100), 2)
-    (2, 5.1)
+    (2, 5.39)
     """
     n = checks.integer("participations", participations, 1)
     count = checks.integer("buffers", buffers, 1, largest=4)

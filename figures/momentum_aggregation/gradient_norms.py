@@ -38,6 +38,9 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5
 REPETITIONS = 16  #: half of them to tune, half to judge
 START = "start"
+MEAN, HALF, DIFFERENCE = "mean", "half width of mean", "paired difference"
+REFERENCE = "exact tree"
+PAIRED = ("published tree", "square root", "Algorithm 2'")  #: compared with the reference in runs with the same order
 LOOKS: dict[str, dict[str, Any]] = {
     "DP-GD": {"color": "C0", "marker": "o", "label": "full-batch descent"},
     "DP-SGD": {"color": "C4", "marker": "v", "label": "sampled batches, amplified"},
@@ -93,6 +96,7 @@ def simulate(
     found = dict(zip(points, counted(results, len(points), run.progress), strict=True))
     series: list[Series] = []
     for name in names:
+        judged = {}
         for algorithm in algorithms:
             mine = [
                 norms
@@ -100,7 +104,11 @@ def simulate(
                 if n == name and c.algorithm == algorithm and isinstance(norms, np.ndarray)
             ]
             if mine:
-                series += _series(name, algorithm, np.concatenate(mine, axis=1))
+                _, judged[algorithm] = tuned(np.concatenate(mine, axis=1))
+        for algorithm, norms in judged.items():
+            series += _series(name, algorithm, MEAN, norms)
+            if REFERENCE in judged and algorithm in PAIRED:
+                series += _series(name, algorithm, DIFFERENCE, norms - judged[REFERENCE])
     return Simulated(tuple(series), tuple(sorted({norms for norms in found.values() if isinstance(norms, str)})))
 
 
@@ -133,17 +141,17 @@ def _norms(
     return flat.reshape(len(EPSILONS), -1, len(JUDGED), repetitions)
 
 
-def _series(name: str, algorithm: str, norms: Array) -> list[Series]:
+def _series(name: str, algorithm: str, kind: str, values: Array) -> list[Series]:
+    """Means of values of shape (budgets, 2, repetitions), and half widths of their intervals."""
     x = np.array(EPSILONS)
-    _, judged = tuned(norms)
-    repetitions = judged.shape[-1]
-    means = judged.mean(axis=-1)
-    half = stdtrit(repetitions - 1, 0.975) * judged.std(axis=-1, ddof=1) / math.sqrt(repetitions)
+    repetitions = values.shape[-1]
+    means = values.mean(axis=-1)
+    half = stdtrit(repetitions - 1, 0.975) * values.std(axis=-1, ddof=1) / math.sqrt(repetitions)
     series = []
     for k, column in enumerate(JUDGED):
         where = panel(name, column)
-        series.append(Series(where, algorithm, "mean", x, means[:, k]))
-        series.append(Series(where, algorithm, "half width", x, half[:, k]))
+        series.append(Series(where, algorithm, kind, x, means[:, k]))
+        series.append(Series(where, algorithm, f"half width of {kind}", x, half[:, k]))
     return series
 
 
@@ -162,10 +170,10 @@ def draw(data: Data) -> Figure:
             start = curves[where, START, "exact"]
             axes.loglog(start.x, start.y, color="black", linewidth=0.8, label=r"start, $\|\nabla F(w_1)\|$")
             for algorithm, look in LOOKS.items():
-                if (where, algorithm, "mean") not in curves:
+                if (where, algorithm, MEAN) not in curves:
                     continue
-                mean = curves[where, algorithm, "mean"]
-                half = curves[where, algorithm, "half width"].y
+                mean = curves[where, algorithm, MEAN]
+                half = curves[where, algorithm, HALF].y
                 axes.loglog(mean.x, mean.y, markersize=3.5, linewidth=1.2, **look)
                 low = np.maximum(mean.y - half, mean.y / 10)
                 axes.fill_between(mean.x, low, mean.y + half, color=look["color"], alpha=0.2, linewidth=0)
@@ -190,8 +198,8 @@ def report(data: Data) -> str:
         start = curves[where, START, "exact"].y[0]
         lines.append(f"  {where + f' (start {start:.4f})':<44}{head}")
         for algorithm in ALGORITHMS:
-            if (where, algorithm, "mean") in curves:
-                means, halves = (curves[where, algorithm, kind].y for kind in ("mean", "half width"))
+            if (where, algorithm, MEAN) in curves:
+                means, halves = (curves[where, algorithm, kind].y for kind in (MEAN, HALF))
                 cells = "".join(f"{f'{m:.4f} +- {h:.4f}':>17}" for m, h in zip(means, halves, strict=True))
                 lines.append(f"    {algorithm:<42}{cells}")
     table = "\n".join(lines)
@@ -206,22 +214,27 @@ Gradient norm, mean and half width of a 95 % interval, every algorithm tuned on 
 
 
 def _order(curves: dict[tuple[str, str, str], Series]) -> str:
-    """How often Algorithm 2' and the square root are ahead of the exact tree, if all were simulated."""
+    """How often each other run of momentum is ahead of the exact tree by its paired interval, or behind."""
     lines = []
-    for other in ("Algorithm 2'", "square root"):
+    for other in PAIRED:
         pairs = [
-            (curves[where, other, "mean"].y, curves[where, "exact tree", "mean"].y)
-            for where, method, kind in curves
-            if (method, kind) == (other, "mean") and (where, "exact tree", "mean") in curves
+            (s.y, curves[where, method, f"half width of {kind}"].y)
+            for (where, method, kind), s in curves.items()
+            if (method, kind) == (other, DIFFERENCE)
         ]
         if pairs:
-            ahead = sum(int((a < b).sum()) for a, b in pairs)
-            lines.append(
-                f"- {other}: smaller mean than the exact tree at {ahead} of {len(pairs) * len(EPSILONS)} points."
-            )
-    if lines and not any(method == "DP-SGD" for _, method, _ in curves):
+            ahead = sum(int((y + half < 0).sum()) for y, half in pairs)
+            behind = sum(int((y - half > 0).sum()) for y, half in pairs)
+            lines.append(f"- {other}: ahead at {ahead}, behind at {behind} of {len(pairs) * len(EPSILONS)} points.")
+    if not lines:
+        return ""
+    if not any(method == "DP-SGD" for _, method, _ in curves):
         lines.append("- DP-SGD is left out: it needs dp-accounting, pip install 'corrnoise[amplification]'.")
-    return "\n" + "\n".join(lines) if lines else ""
+    return (
+        "\nBeside the exact tree, by 95 % intervals of differences in runs with the same order:\n"
+        + "\n".join(lines)
+        + "\n"
+    )
 
 
 FIGURE = PaperFigure(
@@ -231,7 +244,8 @@ FIGURE = PaperFigure(
     panels={
         panel(
             name, judged
-        ): "x = epsilon; y = gradient norm of F: mean over the judged runs, half width of its interval"
+        ): "x = epsilon; y = gradient norm of F: mean over the judged runs, half width of its interval, "
+        "and the paired difference from the exact tree"
         for name in BUNDLED
         for judged in JUDGED
     },

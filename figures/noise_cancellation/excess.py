@@ -116,6 +116,7 @@ def data(
 def draw(data: Data) -> Figure:
     """Draw the panels side by side."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     figure = Figure(figsize=(PAGE_WIDTH, 3.0), layout="constrained")
     axes = dict(zip(("rounds", "budget", "ratio"), figure.subplots(1, 3, sharey=True), strict=True))
@@ -127,6 +128,7 @@ def draw(data: Data) -> Figure:
             axes[s.panel].errorbar(s.x, s.y, yerr=bars, label=label, color=COLOURS[s.method], **LOOKS[s.kind])
     for panel, title, label in (("rounds", "(a)", "$T$"), ("budget", "(b)", r"$\rho$"), ("ratio", "(c)", "$M/m$")):
         axes[panel].set(title=title, xlabel=label, xscale="log", yscale="log")
+        axes[panel].xaxis.set_minor_formatter(NullFormatter())
     axes["rounds"].set_ylabel("Excess loss")
     handles, labels = axes["ratio"].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)

@@ -35,8 +35,8 @@ LOOKS: dict[str, dict[str, Any]] = {
     "constant": {"color": "C1", "linestyle": "-"},
     "nothing taken back": {"color": "C4", "linestyle": "-."},
     "best share": {"color": "C2", "linestyle": "-"},
-    "two buffers": {"color": "C6", "linestyle": "-"},
-    "binary tree": {"color": "C7", "linestyle": "-."},
+    "two buffers": {"color": "C5", "linestyle": "-"},
+    "binary tree": {"color": "0.5", "linestyle": "-."},
     "square root": {"color": "C3", "linestyle": "--"},
     "least possible": {"color": "black", "linestyle": ":"},
 }

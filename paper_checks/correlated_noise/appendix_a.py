@@ -24,7 +24,7 @@ from corrnoise.theory.problems.quadratic import MeanEstimation
     domain={"noise": noises(1e-2), "gradients": vector(linear(-1, 1), 5), "draws": vector(linear(-1, 1), 5)},
     mutants=[{"diagonal": 1.001}],
     tolerance=1e-9,
-    evaluations=128,
+    evaluations=64,
 )
 def equation_12(noise: ToeplitzNoise, gradients: Array, draws: Array, diagonal: float = 1.0) -> Sides:
     """The iterates of (11), θ_t = θ_{t−1} − η (B (C g + w))_{t−1}, step by step, against A B (C g + w); η = 1, θ_0 = 0."""
@@ -38,16 +38,15 @@ def equation_12(noise: ToeplitzNoise, gradients: Array, draws: Array, diagonal: 
 
 
 @PAPER.identity(
-    "Section A.1",
-    part="(update)",
+    "Equation (13)",
     printed=r"With Toeplitz $B$ (11) is $\theta_{t+1} = \theta_t - \eta (g_t + \sum_{\tau=0}^t \beta_\tau w_{t-\tau})$",
     domain={"noise": noises(1e-2), "gradients": vector(linear(-1, 1), 5), "draws": vector(linear(-1, 1), 5)},
     mutants=[{"shift": 1}],
     tolerance=1e-9,
-    evaluations=128,
+    evaluations=64,
 )
-def section_a1_update(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int = 0) -> Sides:
-    """Equation (13): what a step of (11) subtracts, against the convolution."""
+def equation_13(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int = 0) -> Sides:
+    """What a step of (11) subtracts, against the convolution."""
     b = noise_matrix(noise, 5)
     convolved = np.convolve(noise.coefficients(5), np.roll(draws, shift))[:5]
     return 1 + b @ (np.linalg.solve(b, gradients) + draws), 1 + gradients + convolved

@@ -32,6 +32,7 @@ def modulus_integral(a: float, b: float, above: int = 1, below: int = 2) -> floa
     evidence="certified",
     outside="Below 1e-300: K(k) <= (1 + k'²/4) log(4/k') (Property F.10) gives I(a, a) <= 2.0001 log(8/a).",
     sharp="constant",
+    proved_constant="3.0216",
     mutants=[{"constant": "3.02"}],
 )
 def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
@@ -65,6 +66,7 @@ def equation_50(a: Any, two: str = "2") -> Sides:
     evidence="certified",
     outside="Below 8e-300 by the part (ii, proof).",
     sharp="constant",
+    proved_constant="2.206",
     mutants=[{"constant": "2.205"}],
 )
 def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244") -> Sides:
@@ -112,6 +114,7 @@ def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
     },
     sharp="constant",
     mutants=[{"constant": 0.0577}],
+    evaluations=256,
 )
 def proposition_c22(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
     """True without the last term with C = 0.058, for all inputs, by N3, sharpened.  Checked for inputs of any kurtosis without the factor C_kurt.
@@ -141,6 +144,7 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     },
     sharp="constant",
     mutants=[{"constant": 0.0126}, {"scale": 1.9}],
+    evaluations=256,
 )
 def equation_51(
     problem: LinearRegression,
@@ -174,6 +178,7 @@ def equation_51(
         "nu": log_scale(1e-6, 1),
     },
     mutants=[{"low": 1.01}, {"high": 1.99}],
+    evaluations=256,
 )
 def equation_53(problem: LinearRegression, nu: float, low: float = 1.0, high: float = 2.0) -> Sides:
     """Between 1 and 2/(2 − ηR²) <= 2 times 1/(8π²) of it, for ηR² <= 1.  The integrals are computed by quadrature."""
@@ -225,6 +230,7 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": regressions(residual_std=0.0, multiplicity=10_000), "nu": log_scale(1e-6, 1)},
     mutants=[{"low": 0.063}, {"high": 0.249}],
+    evaluations=256,
 )
 def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, high: float = 0.25) -> Sides:
     """The error is between 1/16 and 1/4 of the rate for Gaussian inputs and η R² < 1."""

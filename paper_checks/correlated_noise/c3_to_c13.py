@@ -283,7 +283,7 @@ def remaining_noise(problem: LinearRegression, noise: ToeplitzNoise, power: floa
     sharp="factor",
     mutants=[{"factor": 0.48}, {"power": 2.0}],
     tolerance=1e-7,
-    evaluations=512,
+    evaluations=256,
 )
 def proposition_c11(
     factor: float = 1.0, power: float = 1.0, *, noise: ToeplitzNoise, order: int, **inputs: Any
@@ -347,7 +347,7 @@ def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
     sharp="two",
     mutants=[{"two": 1.7}, {"power": 0.9}],
     tolerance=1e-7,
-    evaluations=256,
+    evaluations=128,
 )
 def equation_42(two: float = 2.0, power: float = 1.0, *, noise: ToeplitzNoise, **inputs: Any) -> Sides:
     """Approached by slowly varying noise as ηλ_j → 0.  ‖β‖₂² is the averaged variance of rate 1."""
@@ -367,7 +367,7 @@ def equation_42(two: float = 2.0, power: float = 1.0, *, noise: ToeplitzNoise, *
     sharp="factor",
     mutants=[{"factor": 0.98}, {"largest": True}],
     tolerance=1e-7,
-    evaluations=256,
+    evaluations=128,
 )
 def equation_43(
     factor: float = 1.0, largest: bool = False, *, noise: ToeplitzNoise, order: int, **inputs: Any
@@ -392,7 +392,7 @@ def equation_43(
     domain={**PROBLEM, "depth": integers(1, 12)},
     mutants=[{"power": 2}],
     tolerance=1e-7,
-    evaluations=256,
+    evaluations=128,
 )
 def proposition_c13(depth: int, power: int = 1, *, noise: ToeplitzNoise, **inputs: Any) -> Sides:
     """E ‖δ^{(m)}‖²_H, the part of the exact error beyond component m, is O((ηR²)^{m+1}), with the constants of the proof.

@@ -85,6 +85,7 @@ def lemma_d12(problem: LinearRegression, noise: ToeplitzNoise, tilt: float = 0.0
     domain={"problem": regressions(), "noise": noises(1e-3)},
     sharp="factor",
     mutants=[{"factor": 0.82}],
+    evaluations=256,
 )
 def lemma_d12_trace(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
     """Checked with Tr S_∞ from formula E1.  The search finds 5/6: (2 − x)/(2 (2 − 3x)) at x = 1/3, one dimension, slowly varying noise."""
@@ -160,7 +161,7 @@ def lemma_d12_sum(problem: LinearRegression, beta: Array, twice: float = 0.0) ->
     domain={"problem": regressions(most=4, condition=1e3), "beta": vector(linear(-0.3, 0.3), 5)},
     mutants=[{"kurtosis": 3.01}],
     tolerance=1e-10,
-    evaluations=256,
+    evaluations=128,
 )
 def lemma_d12_recursion(problem: LinearRegression, beta: Array, kurtosis: float = 3.0) -> Sides:
     """The curve from this recursion is compared with S_6 = η² Σ_τ (T_τ + σ² T'_τ) with the sums of (81) and (82) as corrected."""
@@ -234,6 +235,7 @@ def theorem_d13_clip_norm(seed: int, offset: float, constant: float = 1.0) -> Si
     },
     sharp="quarter",
     mutants=[{"quarter": 0.249}],
+    evaluations=256,
 )
 def theorem_d13_learning_rate(
     eigenvalue: float,
@@ -395,7 +397,7 @@ def corollary_d14(
     counterexample=lambda constant: {"eigenvalues": np.array([1.0, 1e-50]), "steps": 10**45, "rho": 1e100, **EXTREME},
     sharp="factor",
     mutants=[{"power": 3}, {"factor": 0.02}],
-    evaluations=128,
+    evaluations=64,
 )
 def corollary_d15(
     eigenvalues: Array,

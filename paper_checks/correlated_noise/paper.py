@@ -18,7 +18,7 @@ PAPER = Paper(
             *numbered("Equation", "(5)", "(18)", "(19)", "(20)", "(21)"),
             "Property C.1",
         ),
-        "appendix_a": ("Section A.1", "Section A.2", *numbered("Equation", "(12)", "(17)")),
+        "appendix_a": ("Section A.1", "Section A.2", *numbered("Equation", "(12)", "(13)", "(17)")),
         "tables_1_to_4": numbered("Table", "1", "2", "3", "4"),
         "figures_1_and_2": numbered("Figure", "1", "2"),
         "c3_to_c13": (
@@ -30,6 +30,7 @@ PAPER = Paper(
         ),
         "c14_to_c20": (
             *numbered("Theorem", "C.14", "C.15", "C.18"),
+            "Equation (47)",
             "Remark C.16",
             *numbered("Proposition", "C.19", "C.20"),
         ),

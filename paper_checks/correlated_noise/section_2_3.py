@@ -68,7 +68,7 @@ def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, 
         as_printed={"published": True},
         counterexample={"eigenvalues": eigenvalues_there, "steps": steps_there, "rho": 1e100, **EXTREME},
         mutants=[{"power": 3}],
-        evaluations=128,
+        evaluations=64,
     )
     def utility(
         eigenvalues: Array,

@@ -40,6 +40,7 @@ QUIET = {"problem": regressions(residual_std=0.0, largest=1.0, multiplicity=10_0
     domain=QUIET,
     sharp="constant",
     mutants=[{"constant": 0.52}],
+    evaluations=256,
 )
 def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     """The bound holds for all noise with the constant ¼ (‖H‖ = 1), by N2 with γ_∞ >= 1."""
@@ -57,6 +58,7 @@ def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     domain=QUIET,
     sharp="constant",
     mutants=[{"constant": 0.0546}, {"most": 3.0}],
+    evaluations=256,
 )
 def table_1_ftrl(problem: LinearRegression, constant: float = 0.058, most: float = math.inf) -> Sides:
     """Checked with log(8/·), for Gaussian inputs and η R² <= 1; the constant is that of N3, sharpened.
@@ -78,6 +80,7 @@ def table_1_ftrl(problem: LinearRegression, constant: float = 0.058, most: float
     constants={"low": "unspecified", "high": "unspecified"},
     domain=QUIET,
     mutants=[{"low": 0.1251}, {"high": 0.2495}],
+    evaluations=256,
 )
 def table_1_sgd(problem: LinearRegression, low: float = 0.125, high: float = 0.25) -> Sides:
     """The error is between 1/8 and 1/4 of the entry, for η R² <= 1."""
@@ -178,8 +181,8 @@ def table_2_anti_pgd(damping: float, steps: int, more: int = 0) -> Sides:
     printed=r"$F_\infty = \infty$ for Fichtenberger et al. and for anti-PGD without damping",
     proof=f"{SHORT}#table-2",
     evidence="proved",
-    domain={**QUIET, "kind": one_of("ν = 0", "anti-PGD"), "steps": integers(1, 10**6, log=True)},
-    mutants=[{"gap": 1e-3}, {"factor": 1.01}],
+    domain={**QUIET, "kind": one_of("ν = 0", "anti-PGD"), "steps": integers(1, 10**4, log=True)},
+    mutants=[{"gap": 1e-2}, {"factor": 1.01}],
     evaluations=64,
 )
 def table_2_infinite(problem: LinearRegression, kind: str, steps: int, gap: float = 0.0, factor: float = 1.0) -> Sides:
@@ -201,6 +204,7 @@ def table_2_infinite(problem: LinearRegression, kind: str, steps: int, gap: floa
     domain={**QUIET, "share": log_scale(1e-6, 1)},
     sharp="constant",
     mutants=[{"constant": 0.0546}],
+    evaluations=256,
 )
 def table_2_error(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
     """Checked with log(8/ν), for η R² < 1."""
@@ -216,6 +220,7 @@ def table_2_error(problem: LinearRegression, share: float, constant: float = 0.0
     constants={"low": "unspecified", "high": "unspecified"},
     domain=QUIET,
     mutants=[{"low": 0.19}, {"high": 0.32}],
+    evaluations=256,
 )
 def table_2_damped(problem: LinearRegression, low: float = 1 / 8, high: float = 0.5) -> Sides:
     """At the damping that balances both terms, the error is between 1/8 and 1/2 of the entry for Gaussian inputs and η R² <= 1."""

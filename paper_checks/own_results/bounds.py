@@ -49,6 +49,7 @@ QUIET = {"problem": regressions(residual_std=0.0)}
     evidence="proved",
     domain={"problem": regressions(largest=1.9, kurtosis=(1, 1000), multiplicity=10_000), "noise": noises()},
     mutants=[{"low": 1.001}, {"high": 0.999}, {"gaussian": True}],
+    evaluations=256,
 )
 def n1(
     problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: float = 1.0, gaussian: bool = False
@@ -112,6 +113,7 @@ def n1_one_coordinate(
     domain={"problem": PROBLEMS},
     sharp="factor",
     mutants=[{"factor": 1.001}],
+    evaluations=256,
 )
 def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
     """The privacy part has a log² of the learning rate, as the upper bound of Theorem 2.2 does."""
@@ -132,6 +134,7 @@ def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
     },
     sharp="factor",
     mutants=[{"factor": 0.999}],
+    evaluations=256,
 )
 def n3(problem: LinearRegression, share: float, factor: float = 1.0) -> Sides:
     """Only one of the two logarithms depends on ν.  (Residuals alone make it an equality; the part due to privacy is sharpened below.)"""
@@ -193,6 +196,7 @@ def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     },
     sharp="constant",
     mutants=[{"constant": 0.0578}],
+    evaluations=256,
 )
 def n3_sharpened_error(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
     """By N1 and the other part, 0.058 = 0.232/4.  The bound is at most half of N3.
@@ -356,7 +360,7 @@ def sharpened_d11(
     domain=QUIET,
     mutants=[{"factor": 0.97}],
     tolerance=1e-10,
-    evaluations=2048,
+    evaluations=1024,
 )
 def conjecture(problem: LinearRegression, factor: float = 1.0) -> Sides:
     """Not proved.  It is an equality for H = λ I, and no violation was found."""

@@ -103,7 +103,7 @@ def scaled_residuals(problem: LinearRegression, noise: FiniteNoise) -> tuple[Lin
     },
     mutants=[{"more": 1e-3}],
     tolerance=1e-9,
-    evaluations=64,
+    evaluations=32,
 )
 def e1(second: float, share: float, kurtosis: float, beta: Array, more: float = 0.0) -> Sides:
     """Compared with the fixed point of the recursion of all second moments of iterate and noise together."""
@@ -128,7 +128,7 @@ def e1(second: float, share: float, kurtosis: float, beta: Array, more: float = 
         "noise": noises(1e-2),
     },
     mutants=[{"scale": 0.8}],
-    evaluations=128,
+    evaluations=64,
 )
 def e1_instability(
     eigenvalues: Array, gain: float, residual_std: float, noise: ToeplitzNoise, scale: float = 1.0
@@ -172,7 +172,7 @@ def e1_exception(rate: float, steps: int, shift: float = 0.0) -> Sides:
         "steps": integers(1, 25),
     },
     mutants=[{"more": 1e-3}],
-    evaluations=64,
+    evaluations=32,
 )
 def e2(eigenvalues: Array, share: float, kurtosis: float, beta: Array, steps: int, more: float = 0.0) -> Sides:
     """Compared with the recursion of all second moments of iterate and noise together."""

@@ -274,6 +274,14 @@ def private_reduced_momentum(
     ------
     ValueError
         There is one example only, γ = 1, or the loss has no finite smoothness.
+
+    Examples
+    --------
+    >>> from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
+    >>> risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), np.eye(2))
+    >>> run = {"steps": 6, "alpha": 0.5, "gamma": 0.3, "learning_rate": 0.1, "order": "fixed", "adjacency": "zero-out"}
+    >>> private_reduced_momentum(risk, rho=[0.1, 1.0], **run, rng=1).points.shape
+    (7, 2, 1, 2)
     """
     rates, budgets, gammas = np.broadcast_arrays(
         checks.reals("learning_rate", learning_rate, "(0, inf)"),

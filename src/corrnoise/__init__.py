@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from corrnoise.designs.record import Design as Design
     from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.audit import audit as audit
+    from corrnoise.simulations.momentum_aggregation.private import private_momentum as private_momentum
+    from corrnoise.simulations.momentum_aggregation.private import private_reduced_momentum as private_reduced_momentum
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
     from corrnoise.simulations.training.order import FixedOrder as FixedOrder
@@ -66,6 +68,9 @@ if TYPE_CHECKING:
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
     from corrnoise.theory.privacy import gaussian_rho as gaussian_rho
     from corrnoise.theory.privacy import zcdp_to_approx_dp as zcdp_to_approx_dp
+    from corrnoise.theory.problems.bounded_losses import EmpiricalRisk as EmpiricalRisk
+    from corrnoise.theory.problems.bounded_losses import MarginLoss as MarginLoss
+    from corrnoise.theory.problems.bounded_losses import TwoLayerNetwork as TwoLayerNetwork
     from corrnoise.theory.problems.learning_objective import LearningObjective as LearningObjective
     from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
     from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
@@ -103,6 +108,11 @@ _HOMES = {
         "gaussian_rho",
         "zcdp_to_approx_dp",
     ),
+    "theory.problems.bounded_losses": (
+        "EmpiricalRisk",
+        "MarginLoss",
+        "TwoLayerNetwork",
+    ),
     "theory.problems.learning_objective": ("LearningObjective",),
     "theory.problems.quadratic": (
         "LinearRegression",
@@ -135,6 +145,10 @@ _HOMES = {
         "strongly_convex_certificate",
     ),
     "simulations.audit": ("audit",),
+    "simulations.momentum_aggregation.private": (
+        "private_momentum",
+        "private_reduced_momentum",
+    ),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
     "simulations.training.order": (

@@ -75,18 +75,48 @@ class SmoothLoss(Record, ABC):
 
     @abstractmethod
     def gradients(self, points: Array, examples: Array) -> Array:
-        """Gradients at points of shape (…, d) for examples of shape (…, features), which are broadcast; (…, d)."""
+        """Gradients, shape (…, d).
+
+        Parameters
+        ----------
+        points
+            w, shape (…, d).
+        examples
+            a, shape (…, features); broadcast with the points.
+        """
 
     @abstractmethod
     def mean_gradients(self, points: Array, examples: Array) -> Array:
-        """Mean gradients of examples of shape (n, features) at each of the points of shape (…, d); (…, d)."""
+        """Mean gradients of all examples at each point, shape (…, d).
+
+        Parameters
+        ----------
+        points
+            w, shape (…, d).
+        examples
+            a_1, …, a_n, shape (n, features).
+        """
 
     @abstractmethod
     def mean_values(self, points: Array, examples: Array) -> Array:
-        """Mean losses of examples of shape (n, features) at each of the points of shape (…, d); (…)."""
+        """Mean losses of all examples at each point, shape (…).
+
+        Parameters
+        ----------
+        points
+            w, shape (…, d).
+        examples
+            a_1, …, a_n, shape (n, features).
+        """
 
     def checked_examples(self, examples: object) -> Array:
-        """Return examples of this loss, shape (n, features), of norms at most ``feature_norm``."""
+        """Return examples of this loss, or refuse them.
+
+        Parameters
+        ----------
+        examples
+            Shape (n, features), of norms at most ``feature_norm``.
+        """
         rows = checks.reals("examples", examples)
         if rows.ndim != 2 or rows.shape[1] != self.features or not len(rows):
             raise ValueError(f"examples must have shape (n, {self.features}) with n >= 1, got {rows.shape}")
@@ -270,7 +300,7 @@ class EmpiricalRisk(Record):
 
     Examples
     --------
-    >>> risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), [[1.0, 0.0], [0.0, -1.0]], 0.02)
+    >>> risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), np.array([[1.0, 0.0], [0.0, -1.0]]), 0.02)
     >>> risk.gradients(np.zeros(2))
     array([-0.125,  0.125])
     """
@@ -297,16 +327,34 @@ class EmpiricalRisk(Record):
         return self.loss.smoothness + self.regularisation
 
     def regulariser_gradients(self, points: Array) -> Array:
-        """Gradients of the regulariser at points of shape (…, d), the same shape."""
+        """Gradients of the regulariser, the shape of the points.
+
+        Parameters
+        ----------
+        points
+            w, shape (…, d).
+        """
         squares = np.einsum("...d,...d->...", points, points)[..., np.newaxis]
         return np.asarray(self.regularisation * points / np.sqrt(1 + squares))
 
     def gradients(self, points: Array) -> Array:
-        """∇F at points of shape (…, d), the same shape."""
+        """∇F, the shape of the points.
+
+        Parameters
+        ----------
+        points
+            w, shape (…, d).
+        """
         return self.loss.mean_gradients(points, self.examples) + self.regulariser_gradients(points)
 
     def values(self, points: Array) -> Array:
-        """F at points of shape (…, d), shape (…)."""
+        """F, shape (…).
+
+        Parameters
+        ----------
+        points
+            w, shape (…, d).
+        """
         squares = np.einsum("...d,...d->...", points, points)
         penalty = self.regularisation * squares / (1 + np.sqrt(1 + squares))
         return np.asarray(self.loss.mean_values(points, self.examples) + penalty)

@@ -12,7 +12,11 @@ from corrnoise.figures.simulation import SimulationRun
 from corrnoise.simulations.momentum_aggregation.experiments import Candidate
 from tests.figure_entries import check_entry
 
-SHOWN: dict[str, Any] = {"names": ("breast cancer",), "algorithms": ("DP-GD", "exact tree"), "repetitions": 4}
+SHOWN: dict[str, Any] = {
+    "names": ("breast cancer",),
+    "algorithms": ("DP-GD", "exact tree", "square root"),
+    "repetitions": 4,
+}
 
 
 @pytest.fixture
@@ -36,12 +40,17 @@ def test_small_runs_are_resumed_drawn_and_reported(tmp_path: Path, monkeypatch: 
     run = SimulationRun(tmp_path, seed=5, progress=False)
     found = figure.simulate(run, **SHOWN)
     assert not found.failures
-    assert len(list(tmp_path.glob("*.json"))) == 2
-    assert {(s.panel, s.method, s.kind) for s in found.data} == {
+    assert len(list(tmp_path.glob("*.json"))) == 3
+    differences = [s for s in found.data if "paired difference" in s.kind]
+    assert {(s.method, s.kind) for s in differences} == {
+        ("square root", "paired difference"),
+        ("square root", "half width of paired difference"),
+    }
+    assert {(s.panel, s.method, s.kind) for s in found.data} - {(s.panel, s.method, s.kind) for s in differences} == {
         (f"breast cancer, {judged}", algorithm, kind)
         for judged in ("last iterate", "random iterate")
-        for algorithm in ("DP-GD", "exact tree")
-        for kind in ("mean", "half width")
+        for algorithm in ("DP-GD", "exact tree", "square root")
+        for kind in ("mean", "half width of mean")
     }
     means = {s.method: s.y for s in found.data if s.kind == "mean" and "last" in s.panel}
     assert all((y > 0).all() and (y < 0.136).all() for y in means.values())
@@ -49,7 +58,15 @@ def test_small_runs_are_resumed_drawn_and_reported(tmp_path: Path, monkeypatch: 
     drawn = figure.data(("breast cancer",)) + found.data
     figure.draw(drawn).draw_without_rendering()
     assert "exact tree" in figure.report(drawn)
-    assert "DP-SGD is left out" not in figure.report(drawn)  # neither algorithm of its comparisons was asked for
+    assert "- square root: ahead at " in figure.report(drawn)
+    assert "DP-SGD is left out" in figure.report(drawn)
+    by_kind = {(s.panel, s.method, s.kind): s.y for s in found.data}
+    where = "breast cancer, last iterate"
+    np.testing.assert_allclose(
+        by_kind[where, "square root", "paired difference"],
+        by_kind[where, "square root", "mean"] - by_kind[where, "exact tree", "mean"],
+        rtol=1e-9,
+    )
 
     def fail(*_: Any, **__: Any) -> None:
         raise AssertionError("computed again")

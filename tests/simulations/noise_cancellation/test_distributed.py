@@ -173,8 +173,9 @@ def test_folders_of_other_runs_are_refused(tmp_path, inline):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_changes_nothing():
-    pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
+@pytest.mark.parametrize("by_address", [False, True])
+def test_a_killed_worker_changes_nothing(by_address, tmp_path):
+    dask = pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
     chosen = protocol(machines=6, participants=4, rounds=6)
     data = examples(6, 8)
     killed = []
@@ -186,7 +187,10 @@ def test_a_killed_worker_changes_nothing():
             os.kill(pids[address], signal.SIGKILL)
             killed.append(address)
 
-    result = run_distributed(chosen, data, seed=3, workers=2, groups=3, after_round=kill)
+    started = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with dask.LocalCluster(**started) if by_address else nullcontext() as cluster:
+        where = {"cluster": cluster.scheduler_address} if cluster else {"workers": 2}
+        result = run_distributed(chosen, data, seed=3, folder=tmp_path, groups=3, after_round=kill, **where)
     whole = simulate_federation(chosen, data, seed=3)
     assert len(killed) == 1
     np.testing.assert_array_equal(result.point, whole.point)
