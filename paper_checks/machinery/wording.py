@@ -21,6 +21,7 @@ from corrnoise.theory.numerics.records import Record
 
 Line = tuple[str, str]  #: a title, and a text that may be empty
 
+_ROOM = 0.01  #: a mutant whose smallest margin is larger is true with room to spare
 _MOST_ENTRIES = 12  #: longer arrays are abbreviated
 
 
@@ -128,8 +129,15 @@ def kills(found: Kills) -> str:
 
 
 def survivors(found: Kills) -> list[Line]:
-    """The structural mutants that survived, each with its smallest margin."""
-    return [(f"margin {margin:.3g}", f"``{mutant}``") for mutant, margin in found.survivors]
+    """The structural mutants that survived, those first that leave least room, each with the reason as far as known."""
+    return [(_room(margin), f"``{mutant}``") for mutant, margin in sorted(found.survivors, key=lambda one: one[1])]
+
+
+def _room(margin: float) -> str:
+    """Why a mutant survives: it is true with room to spare, or differs only where the sides are nearly equal."""
+    if margin > _ROOM:
+        return f"true as far as searched, with a margin of {margin:.3g}: the statement is not sharp"
+    return f"not told apart: the smallest margin is {margin:.2g}"
 
 
 # -- in full -----------------------------------------------------------------------------------------------------------
