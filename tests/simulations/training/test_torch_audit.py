@@ -41,7 +41,7 @@ def through_opacus(batches: Any, *, clip_norm: float = 1.0) -> np.ndarray:
 
 
 def audited(release: Any, level: float = 1e-4) -> Any:
-    run = {"rho": RHO, "steps": 40, "min_sep": 10, "max_participations": 4}
+    run: dict[str, Any] = {"rho": RHO, "steps": 40, "min_sep": 10, "max_participations": 4}
     return cn.audit(release, NOISE, delta=1e-5, clip_norm=1.0, canaries=CANARIES, idle=100, rng=1, level=level, **run)
 
 
