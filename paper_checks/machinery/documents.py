@@ -16,6 +16,7 @@ from markupsafe import Markup
 from corrnoise.paper_checks.machinery.typesetting import scripts
 
 _MENTION = re.compile(r"docs/([\w-]+)\.md(?:#([\w-]+))?")
+_LINK = re.compile(r"\[([^\]]*)\]\(([\w-]+)\.md(?:#[^)]*)?\)")
 _UNDERSCORE = "\ue000"  #: a substitute for _, which Markdown would read as emphasis
 _DEEPER = 2  #: number of levels by which headings of a document are lowered on the page
 
@@ -63,6 +64,7 @@ class Library:
 
     def __init__(self) -> None:
         self._texts: dict[str, str | None] = {}  # in Markdown; None if a document is not installed
+        self._embedded: set[str] | None = None  # the names of the documents on the page, once they are known
 
     def link(self, mention: str) -> Markup:
         """A link to a document or to one of its headings; the title alone if the document is not installed.
@@ -80,6 +82,8 @@ class Library:
         if text is None:
             return Markup("the document <em>{}</em>").format(name.replace("-", " "))
         title, *others = headings(text)
+        if self._embedded is not None and name not in self._embedded:
+            return Markup("the document <em>{}</em>").format(title)
         if wanted is None:
             return Markup("<a href='#{}'>{}</a>").format(_identifier(name), title)
         by_anchor = {anchor(heading): heading for heading in others}
@@ -89,11 +93,9 @@ class Library:
         return link.format(_identifier(name), wanted, title, scripts(by_anchor[wanted]))
 
     def mentioned(self) -> list[Document]:
-        """All documents that were mentioned, also in other documents."""
-        rendered: dict[str, Document] = {}
-        while left := [name for name, text in self._texts.items() if text is not None and name not in rendered]:
-            rendered |= {name: self._document(name) for name in left}
-        return list(rendered.values())
+        """All documents that were mentioned so far; others that they mention are named only."""
+        self._embedded = {name for name, text in self._texts.items() if text is not None}
+        return [self._document(name) for name in list(self._texts) if name in self._embedded]
 
     def _text(self, name: str) -> str | None:
         if name not in self._texts:
@@ -103,8 +105,13 @@ class Library:
 
     def _document(self, name: str) -> Document:
         title, _, body = str(self._texts[name]).partition("\n")
-        html = self._markdown.render(body.replace("_", _UNDERSCORE), {"document": _identifier(name)})
+        body = _LINK.sub(self._target, body).replace("_", _UNDERSCORE)
+        html = self._markdown.render(body, {"document": _identifier(name)})
         return Document(_identifier(name), title.removeprefix("# "), Markup(html.replace(_UNDERSCORE, "_")))
+
+    def _target(self, link: re.Match[str]) -> str:
+        """A link of a document to another one: to its place on the page, or its text alone."""
+        return f"[{link[1]}](#{_identifier(link[2])})" if link[2] in (self._embedded or ()) else link[1]
 
     @cached_property
     def _markdown(self) -> Any:

@@ -38,6 +38,7 @@ class Drawings:
         svg = re.sub(r"(?<= d=\")[^\"]*", lambda path: _tight(_rounded(path[0])), svg)
         svg = re.sub(r"(?<=translate\()[^)]*|(?<= x=\")[^\"]*|(?<= y=\")[^\"]*", lambda at: _rounded(at[0]), svg)
         svg = re.sub(r"(?<=style=\")[^\"]*", lambda style: re.sub(r"([:;]) ", r"\1", style[0]), svg)
+        svg = re.sub(r'(<use [^>]*)transform="translate\(([^ )]+)(?: 0)?\)"', r'\1x="\2"', svg)
         known: dict[str, str] = {}
         svg = _SHAPE.sub(lambda shape: self._shared(shape, known), svg)
         svg = re.sub(r"<defs>\s*</defs>", "", svg)
@@ -49,7 +50,7 @@ class Drawings:
         return Markup(re.sub(r"\s*\n\s*", "\n", svg).replace("<svg", label, 1))
 
     def _shared(self, shape: re.Match[str], known: dict[str, str]) -> str:
-        known[shape[1]] = self._names.setdefault(shape[2], f"shape{len(self._names)}")
+        known[shape[1]] = self._names.setdefault(shape[2], f"s{len(self._names)}")
         return ""
 
     def shapes(self) -> Markup:

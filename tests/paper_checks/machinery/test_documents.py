@@ -34,12 +34,14 @@ Let x_t be (θ)_j w_{t−τ} and see `docs/two.md`; `code_here` stays, *this* is
 """
 
 
-def test_a_document_is_embedded_with_those_that_it_mentions(monkeypatch, tmp_path):
-    shelf = library(monkeypatch, tmp_path, one=ONE, two="# Two\n\nSee `docs/one.md#a-part`.\n", three="# Three\n")
-    assert shelf.mentioned() == []
+def test_documents_that_are_mentioned_are_embedded(monkeypatch, tmp_path):
+    two = "# Two\n\nSee `docs/one.md#a-part`, [one](one.md), [three](three.md#x) and `docs/three.md`.\n"
+    shelf = library(monkeypatch, tmp_path, one=ONE, two=two, three="# Three\n")
+    assert shelf.link("docs/two.md") == "<a href='#document-two'>Two</a>"
     assert shelf.link("docs/one.md") == "<a href='#document-one'>One: a title</a>"
     assert shelf.link("docs/one.md#a-part") == "<a href='#document-one-a-part'>One: a title, <em>A part</em></a>"
-    one, two = shelf.mentioned()
+    two, one = shelf.mentioned()
+    assert '<a href="#document-one">one</a>, three and the document <em>Three</em>' in two.html
     assert (one.identifier, one.title, two.title) == ("document-one", "One: a title", "Two")
     for piece in (
         "Let x<sub>t</sub> be (θ)<sub>j</sub> w<sub>t−τ</sub> and see <a href='#document-two'>Two</a>;",
