@@ -10,6 +10,7 @@ A claim gives the number of a statement, the statement as printed, and a functio
         evidence="certified",
         outside="Below 1e-300: K(k) <= (1 + k'²/4) log(4/k') (Property F.10) gives I(a, a) <= 2.0001 log(8/a).",
         sharp="constant",
+        proved_constant="3.0216",
         mutants=[{"constant": "3.02"}],
     )
     def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
