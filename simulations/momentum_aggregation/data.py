@@ -124,7 +124,8 @@ def momentum_risk(
     hidden
         Number of hidden units of a network; None for a linear classifier.
     regularisation
-        λ >= 0 of the pseudo-Huber regulariser, which keeps minima from running off to infinity.
+        λ >= 0 of the pseudo-Huber regulariser, which keeps minima from running off to infinity.  A network has a
+        stationary point at 0, which attracts runs if λ is as large as the default: take a tenth of it.
 
     Examples
     --------

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.momentum_aggregation.noise import PrefixNoise, WindowNoise
+from corrnoise.simulations.momentum_aggregation.noise import ReducedTrees
+from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.progress import progress_line
 from corrnoise.theory.momentum_aggregation.sensitivity import Order
 from corrnoise.theory.momentum_aggregation.trees import power
@@ -27,6 +28,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, SmoothLoss
 
 Orders = NDArray[np.int64]
+Step = Callable[[int, Array], Array]  #: w_{t+1} from t and w_t
 
 
 class Trajectories(NamedTuple):
@@ -87,7 +89,7 @@ def direction(vectors: Array) -> Array:
 
 
 def run_steps(
-    step: Callable[[int, Array], Array],
+    step: Step,
     start: Array,
     steps: int,
     records: int,
@@ -128,7 +130,7 @@ def momentum_step(
     noise: Iterator[Array] | None,
     scales: Array,
     clip_norm: float = math.inf,
-) -> Callable[[int, Array], Array]:
+) -> Step:
     """One step of Algorithm 1.
 
     Parameters
@@ -160,33 +162,6 @@ def momentum_step(
     return step
 
 
-class ReducedScales(NamedTuple):
-    """Standard deviations of the noise in the nodes of the three trees of Algorithm 2', shape (settings, 1, 1)."""
-
-    gradients: Array
-    combined: Array
-    remainders: Array
-
-
-class ReducedNoise:
-    """The noise of Algorithm 2': windows of the trees of gradients and of combined leaves, prefixes of the third."""
-
-    def __init__(
-        self, steps: int, examples: int, alpha: float, shape: tuple[int, ...], rng: np.random.Generator
-    ) -> None:
-        streams = rng.spawn(3)
-        self.gradients = WindowNoise(examples, alpha, shape, streams[0])
-        self.combined = WindowNoise(examples, alpha, shape, streams[1])
-        self.remainders = PrefixNoise(steps, alpha, shape, streams[2])
-        self.remainder = np.zeros(shape)
-
-    def advance(self) -> None:
-        """Go on to the next step."""
-        self.gradients.advance()
-        self.combined.advance()
-        self.remainder = next(self.remainders)
-
-
 class ReducedMomentum:
     """The steps of Algorithm 2', which reads Lemma 17 as a recursion over epochs.
 
@@ -207,8 +182,8 @@ class ReducedMomentum:
         As for ``momentum_step``; at least two examples.
     gammas
         γ, shape (settings, 1, 1).
-    noise, scales
-        Noise of the nodes and its scales; None for none.
+    noise
+        Noise of the nodes; None for none.
     """
 
     def __init__(
@@ -219,8 +194,7 @@ class ReducedMomentum:
         alpha: float,
         gammas: Array,
         lengths: Array,
-        noise: ReducedNoise | None = None,
-        scales: ReducedScales | None = None,
+        noise: ReducedTrees | None = None,
         clip_norm: float = math.inf,
     ) -> None:
         self.risk = risk
@@ -229,10 +203,10 @@ class ReducedMomentum:
         self.gammas = gammas
         self.lengths = lengths
         self.noise = noise
-        self.scales = scales
         self.clip_norm = clip_norm
         self.examples = len(risk.examples)
         shape = (max(len(gammas), len(lengths)), orders.shape[1], risk.loss.dimension)
+        fits_into_memory("settings and repetitions", shape[:2], 24 * self.examples * math.prod(shape))
         self.first = self.previous = np.zeros(shape)  # u_q and u_{q−1}
         self.running = np.zeros(shape)  # S of G in the first epoch, and of the combined leaves later
         self.gradients = np.zeros(shape)  # S of G, in the first two epochs
@@ -253,8 +227,8 @@ class ReducedMomentum:
         leaf = self._gradients(self.first, t)
         self.remainders = (1 - self.alpha) * self.remainders + (self._gradients(w, t) - leaf)
         total = self._sum(t, leaf) + self.remainders
-        if self.noise is not None and self.scales is not None:
-            total = total + self.scales.remainders * self.noise.remainder
+        if self.noise is not None:
+            total = total + self.noise.remainders()
         return w - self.lengths * direction(self.alpha * total)
 
     def _sum(self, t: int, leaf: Array) -> Array:
@@ -267,26 +241,19 @@ class ReducedMomentum:
         if t > n:
             change = leaf - (1 - self.gammas) * self._gradients(self.previous, t)
             self.running = (1 - self.alpha) * self.running + change
+        noise = self.noise
         if t < n:
-            sums = self.gradients + self._noise_of_gradients(1)
+            sums = self.gradients + (0.0 if noise is None else noise.gradients(1))
         else:
             if t < 2 * n:
-                held = self.gradients - decay * self.past[place] + self._noise_of_gradients(t - n + 1)
+                held = self.gradients - decay * self.past[place]
+                held = held + (0.0 if noise is None else noise.gradients(t - n + 1))
             else:
-                window = self.running - decay * self.past[place] + self._noise_of_combined(t - n + 1)
+                window = self.running - decay * self.past[place]
+                window = window + (0.0 if noise is None else noise.combined(t - n + 1))
                 held = (1 - self.gammas) * self.held[place] + window
             sums = decay * self.sums[place] + held
             self.held[place] = held
         self.past[place] = self.gradients if t < n else self.running
         self.sums[place] = sums
         return np.asarray(sums)
-
-    def _noise_of_gradients(self, first: int) -> Array | float:
-        if self.noise is None or self.scales is None:
-            return 0.0
-        return self.scales.gradients * self.noise.gradients.window(first)
-
-    def _noise_of_combined(self, first: int) -> Array | float:
-        if self.noise is None or self.scales is None:
-            return 0.0
-        return self.scales.combined * self.noise.combined.window(first)

@@ -7,7 +7,8 @@ at fixed parameters: no accountant covers the tuning, which looks at the data, a
 
 ``DP-GD`` is full-batch descent and ``DP-SGD`` Poisson-sampled descent, both with normalised steps.  ``published tree``,
 ``exact tree`` and ``square root`` are Algorithm 1 with the published noise, with tree noise of the exact calibration,
-and with ``NuFTRL(alpha)``.  ``no noise`` is Algorithm 1 without noise, which is not private.
+and with ``NuFTRL(alpha)``.  ``published trees`` and ``Algorithm 2'`` are Algorithm 2.  ``no noise`` is Algorithm 1
+without noise, which is not private.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from corrnoise.simulations.momentum_aggregation.private import (
     private_momentum,
     private_reduced_momentum,
     published_momentum,
+    published_reduced_momentum,
 )
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics import checks
@@ -37,7 +39,9 @@ from corrnoise.theory.privacy import gaussian_rho
 from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
 
 MOMENTUM = ("published tree", "exact tree", "square root", "no noise")
-ALGORITHMS = ("DP-GD", "DP-SGD", *MOMENTUM, "Algorithm 2'")
+REDUCED = ("published trees", "Algorithm 2'")
+ALGORITHMS = ("DP-GD", "DP-SGD", *MOMENTUM, *REDUCED)
+_MEMORY = 2**29  #: bytes that the runs of a candidate may keep from step to step
 JUDGED = ("last iterate", "random iterate")
 
 
@@ -56,7 +60,7 @@ class Candidate(Record):
     paths
         Path lengths η T that are tried.
     gammas
-        Values of γ that are tried, for Algorithm 2'.
+        Values of γ that are tried, for Algorithm 2.
     """
 
     algorithm: str
@@ -81,9 +85,10 @@ def candidates(algorithm: str, *, thorough: bool = False) -> list[Candidate]:
     elif algorithm == "DP-SGD":
         passes = [4, 16, 64] if thorough else [16, 64]
         alphas = [1 / 4, 1 / 16]
-    elif algorithm == "Algorithm 2'":
-        passes = [4, 8, 16, 32] if thorough else [8]
-        gammas = (0.1, 0.3, 0.6, 0.9) if thorough else (0.3, 0.9)
+    elif algorithm in REDUCED:
+        passes = [4, 8, 16] if thorough else [8]
+        alphas = [1.0, 4.0] if thorough else [1.0]
+        gammas = (0.3, 0.9)
     else:
         passes = [1, 2, 4, 8] if thorough else [2, 8]
     return [Candidate(algorithm, k, alpha, paths, gammas) for k in passes for alpha in alphas]
@@ -125,6 +130,11 @@ def gradient_norms(
         DP-SGD needs dp-accounting (extra ``amplification``).
     """
     budgets = checks.reals("epsilons", epsilons, "(0, inf)", ndim=1)
+    together = _budgets_together(risk, candidate, repetitions)
+    if together < len(budgets):  # runs of one seed do not depend on what runs beside them
+        parts = [budgets[first : first + together] for first in range(0, len(budgets), together)]
+        named: dict[str, Any] = {"delta": delta, "repetitions": repetitions, "seed": seed, "start": start}
+        return np.concatenate([gradient_norms(risk, candidate, epsilons=part.tolist(), **named) for part in parts])
     rho = np.array([gaussian_rho(epsilon, delta) for epsilon in budgets])[:, np.newaxis]
     shared: dict[str, Any] = {"repetitions": repetitions, "rng": seed, "start": start}
     n = len(risk.examples)
@@ -151,6 +161,14 @@ def gradient_norms(
     return np.asarray(pair)
 
 
+def _budgets_together(risk: EmpiricalRisk, candidate: Candidate, repetitions: int) -> int:
+    """How many budgets run at a time: Algorithm 2 keeps three arrays for each of the last N steps."""
+    if candidate.algorithm not in REDUCED:
+        return 10**6
+    settings = len(candidate.paths) * len(candidate.gammas)
+    return max(1, _MEMORY // (24 * len(risk.examples) * risk.loss.dimension * settings * repetitions))
+
+
 def _momentum(
     risk: EmpiricalRisk,
     candidate: Candidate,
@@ -162,8 +180,11 @@ def _momentum(
 ) -> Trajectories:
     if candidate.algorithm == "published tree":
         return published_momentum(risk, learning_rate=rates, epsilon=epsilons, delta=delta, **run)
+    gammas = np.array(candidate.gammas)[:, np.newaxis]
+    if candidate.algorithm == "published trees":
+        budgets = epsilons[..., np.newaxis]
+        return published_reduced_momentum(risk, learning_rate=rates, gamma=gammas, epsilon=budgets, delta=delta, **run)
     if candidate.algorithm == "Algorithm 2'":
-        gammas = np.array(candidate.gammas)[:, np.newaxis]
         return private_reduced_momentum(risk, learning_rate=rates, gamma=gammas, rho=rho[..., np.newaxis], **run)
     if candidate.algorithm == "no noise":  # the same at every budget
         found = private_momentum(risk, learning_rate=rates, rho=None, **run)

@@ -1,9 +1,9 @@
 """Private runs with momentum: the noise that covers what runs, for a budget, and the run.
 
 ``private_momentum`` is Algorithm 1 with tree-aggregated noise, or with any other noise of this project in the same
-loop; ``published_momentum`` has the noise of the paper; ``private_reduced_momentum`` is Algorithm 2 with the repaired
-accounting of ``theory.momentum_aggregation.calibration`` (Algorithm 2').  What is not covered is refused: losses whose
-gradients have no bound without clipping, orders other than stated, the published noise where it is not sound.
+loop.  ``private_reduced_momentum`` is Algorithm 2 with a repaired accounting (Algorithm 2').  ``published_momentum``
+and ``published_reduced_momentum`` have the noise of the paper.  What is not covered is refused: losses whose gradients
+have no bound without clipping, orders other than stated, the published noise where it is not sound.
 
 Learning rates and budgets may be arrays, which are broadcast: all combinations run together, with the same orders and
 starts.  A run covers the examples of ``risk``, for a start, learning rates and parameters that do not depend on them.
@@ -16,21 +16,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.momentum_aggregation.descent import (
+    Orders,
     ReducedMomentum,
-    ReducedNoise,
-    ReducedScales,
+    Step,
     Trajectories,
     draw_orders,
     momentum_step,
     run_steps,
 )
-from corrnoise.simulations.momentum_aggregation.noise import FilteredNoise, PrefixNoise
+from corrnoise.simulations.momentum_aggregation.noise import (
+    FilteredNoise,
+    PrefixNoise,
+    PublishedTrees,
+    ReducedTrees,
+)
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -38,6 +44,7 @@ from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.momentum_aggregation.calibration import node_std, published_node_std, reduced_noise
 from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
+from corrnoise.theory.momentum_aggregation.published_reduced_noise import published_reduced_noise
 from corrnoise.theory.momentum_aggregation.sensitivity import ORDERS, Order
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -294,7 +301,7 @@ def private_reduced_momentum(
         raise ValueError(f"loss must have a finite smoothness, got {risk.loss!r}")
     column = (-1, 1, 1)
     lengths = rates.reshape(column)
-    noise, scales = None, None
+    noise = None
     if rho is not None:
         found = [
             reduced_noise(
@@ -311,13 +318,10 @@ def private_reduced_momentum(
             )
             for eta, budget, g in zip(rates.flat, budgets.flat, gammas.flat, strict=True)
         ]
-        noise = ReducedNoise(plan.steps, plan.examples, plan.alpha, plan.shape, plan.noise)
-        scales = ReducedScales(
-            *(
-                np.array([getattr(one, name) for one in found]).reshape(column)
-                for name in ("gradients", "combined", "remainders")
-            )
-        )
+        stds = [(one.gradients, one.combined, one.remainders) for one in found]
+        first, second, third = (np.array(tree).reshape(column) for tree in zip(*stds, strict=True))
+        scales = (first, second, third)
+        noise = ReducedTrees(plan.steps, plan.examples, plan.alpha, plan.shape, scales, plan.noise)
     step = ReducedMomentum(
         risk,
         plan.orders,
@@ -325,32 +329,111 @@ def private_reduced_momentum(
         gammas=gammas.reshape(column),
         lengths=lengths,
         noise=noise,
-        scales=scales,
         clip_norm=plan.clip,
     )
     return plan.run(step, len(lengths), rates.shape, "reduced momentum", progress)
 
 
+def published_reduced_momentum(
+    risk: EmpiricalRisk,
+    *,
+    steps: int,
+    alpha: float,
+    gamma: ArrayLike,
+    learning_rate: ArrayLike,
+    epsilon: ArrayLike,
+    delta: float,
+    order: Order,
+    adjacency: str,
+    clip_norm: float | None = None,
+    start: ArrayLike | None = None,
+    repetitions: int = 1,
+    records: int = 32,
+    rng: Seed = None,
+    progress: bool | None = False,
+) -> Trajectories:
+    """Algorithm 2 with its published noise and L restored, which is (ε, δ)-private; refused where that is not sound.
+
+    Parameters
+    ----------
+    risk, steps, alpha, gamma, learning_rate, order, clip_norm, start, repetitions, records, rng, progress
+        As for ``private_reduced_momentum``; γ may be 1 here.
+    epsilon, delta
+        As for ``published_reduced_noise``; ε may be an array that is broadcast with η and γ.
+    adjacency
+        ``"replace-one"`` as published; for ``"zero-out"`` half the noise.
+
+    Raises
+    ------
+    ValueError
+        What ``published_reduced_noise`` refuses.
+    """
+    rates, budgets, gammas = np.broadcast_arrays(
+        checks.reals("learning_rate", learning_rate, "(0, inf)"),
+        checks.reals("epsilon", epsilon, "(0, inf)"),
+        checks.reals("gamma", gamma, "[0, 1]"),
+    )
+    plan = _plan(risk, steps, alpha, order, clip_norm, start, repetitions, records, rng, least=2)
+    factor = {"replace-one": 1.0, "zero-out": 0.5}[checks.choice("adjacency", adjacency, ("replace-one", "zero-out"))]
+    found = [
+        published_reduced_noise(
+            steps=plan.steps,
+            examples=plan.examples,
+            alpha=plan.alpha,
+            learning_rate=rate,
+            lipschitz=plan.bound,
+            smoothness=risk.loss.smoothness,
+            epsilon=budget,
+            delta=delta,
+            order=order,
+        )
+        for rate, budget in zip(rates.flat, budgets.flat, strict=True)
+    ]
+    column = (-1, 1, 1)
+    stds = [(one.early, one.differences, one.remainders, one.late) for one in found]
+    early, differences, remainders, late = (factor * np.array(tree).reshape(column) for tree in zip(*stds, strict=True))
+    noise = PublishedTrees(
+        plan.steps,
+        plan.examples,
+        plan.alpha,
+        plan.shape,
+        (early, differences, remainders),
+        plan.noise,
+        gammas=gammas.reshape(column),
+        late=late,
+    )
+    step = ReducedMomentum(
+        risk,
+        plan.orders,
+        alpha=plan.alpha,
+        gammas=gammas.reshape(column),
+        lengths=rates.reshape(column),
+        noise=noise,
+        clip_norm=plan.clip,
+    )
+    return plan.run(step, rates.size, rates.shape, "published reduced momentum", progress)
+
+
+@dataclass(frozen=True)
 class _Plan:
-    """What the runs share: checked arguments, the orders, the start, and a generator of noise."""
+    """What the runs share: checked arguments, the orders, the starts, and the generator of the noise."""
 
-    def __init__(self, risk: EmpiricalRisk, *, bound: float, clip: float, steps: int, alpha: float, records: int):
-        self.examples = len(risk.examples)
-        self.bound = bound
-        self.clip = clip
-        self.steps = steps
-        self.alpha = alpha
-        self.records = records
+    examples: int
+    bound: float  # of the gradients of examples
+    clip: float
+    steps: int
+    alpha: float
+    records: int
+    orders: Orders
+    start: Array
+    noise: np.random.Generator
 
-    def drawn(self, order: Order, start: Array, rng: np.random.Generator) -> _Plan:
-        """Draw the orders; ``start`` has shape (repetitions, d)."""
-        orders, self.noise = rng.spawn(2)
-        self.orders = draw_orders(self.examples, self.steps, order, len(start), orders)
-        self.start = start
-        self.shape = start.shape
-        return self
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(repetitions, d)."""
+        return self.start.shape
 
-    def run(self, step: Any, settings: int, shape: tuple[int, ...], name: str, progress: bool | None) -> Trajectories:
+    def run(self, step: Step, settings: int, shape: tuple[int, ...], name: str, progress: bool | None) -> Trajectories:
         """Run all settings from the start; their axis gets the shape that was asked for."""
         start = np.broadcast_to(self.start, (settings, *self.shape)).copy()
         found = run_steps(step, start, self.steps, self.records, name=name, progress=progress)
@@ -370,21 +453,25 @@ def _plan(
     *,
     least: int = 1,
 ) -> _Plan:
-    checks.instance("risk", risk, EmpiricalRisk)
-    if len(risk.examples) < least:
-        raise ValueError(f"risk must have at least {least} examples, got {len(risk.examples)}")
+    n = len(checks.instance("risk", risk, EmpiricalRisk).examples)
+    if n < least:
+        raise ValueError(f"risk must have at least {least} examples, got {n}")
     bound, clip = gradient_bound(risk.loss, clip_norm)
-    plan = _Plan(
-        risk,
+    t = checks.integer("steps", steps, 1)
+    kind = checks.choice("order", order, ORDERS)
+    first = starting_points(risk.loss, start, checks.integer("repetitions", repetitions, 1))
+    orders, noise = generator(rng).spawn(2)
+    return _Plan(
+        examples=n,
         bound=bound,
         clip=clip,
-        steps=checks.integer("steps", steps, 1),
+        steps=t,
         alpha=checks.real("alpha", alpha, "(0, 1]"),
         records=checks.integer("records", records, 1),
+        orders=draw_orders(n, t, kind, len(first), orders),
+        start=first,
+        noise=noise,
     )
-    checks.choice("order", order, ORDERS)
-    first = starting_points(risk.loss, start, checks.integer("repetitions", repetitions, 1))
-    return plan.drawn(order, first, generator(rng))
 
 
 def starting_points(loss: SmoothLoss, start: ArrayLike | None, repetitions: int) -> Array:

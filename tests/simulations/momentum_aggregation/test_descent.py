@@ -8,8 +8,6 @@ import pytest
 
 from corrnoise.simulations.momentum_aggregation.descent import (
     ReducedMomentum,
-    ReducedNoise,
-    ReducedScales,
     clipped_gradients,
     direction,
     draw_orders,
@@ -17,7 +15,7 @@ from corrnoise.simulations.momentum_aggregation.descent import (
     recorded_steps,
     run_steps,
 )
-from corrnoise.simulations.momentum_aggregation.noise import PrefixNoise
+from corrnoise.simulations.momentum_aggregation.noise import PrefixNoise, PublishedTrees, ReducedTrees
 from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, weighted_sum, window_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance
 from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
@@ -102,7 +100,7 @@ def brute_reduced(f, orders, gammas, lengths, scales, draws, steps):
         return f.loss.gradients(at, f.examples[orders[t - 1]]) + f.regulariser_gradients(at)
 
     def noisy(kind, first, last):
-        scale = {"G": scales.gradients, "H": scales.combined, "r": scales.remainders}[kind]
+        scale = dict(zip("GHr", scales, strict=True))[kind]
         return weighted_sum(np.stack(leaves[kind]), first, last, ALPHA) + scale * noise_of_sum(
             draws[kind], first, last, ALPHA
         )
@@ -142,10 +140,10 @@ def test_algorithm_2_by_its_definition(order):
             return kept[:count]
 
     parent: Any = Parent()
-    noise = ReducedNoise(steps, N, ALPHA, (2, D), parent)
     gammas, lengths = column(0.3, 0.0, 0.8), column(0.1, 0.2, 0.3)
-    scales = ReducedScales(column(0.1, 0.2, 0.3), column(0.4, 0.5, 0.1), column(0.2, 0.1, 0.05))
-    step = ReducedMomentum(f, orders, alpha=ALPHA, gammas=gammas, lengths=lengths, noise=noise, scales=scales)
+    scales = (column(0.1, 0.2, 0.3), column(0.4, 0.5, 0.1), column(0.2, 0.1, 0.05))
+    noise = ReducedTrees(steps, N, ALPHA, (2, D), scales, parent)
+    step = ReducedMomentum(f, orders, alpha=ALPHA, gammas=gammas, lengths=lengths, noise=noise)
     found = iterates(step, steps, 3, 2)
     windows = window_nodes(steps, N)
     draws = {
@@ -156,6 +154,34 @@ def test_algorithm_2_by_its_definition(order):
     expected = brute_reduced(f, orders, gammas, lengths, scales, draws, steps)
     recorded = recorded_steps(steps, steps)
     np.testing.assert_allclose(found, expected[recorded - 1], atol=1e-11)
+
+
+def test_the_published_noise_of_windows():
+    """Nodes of G have one standard deviation up to step 2N and another one later; D has its own tree."""
+    kept = [Draws(7), Draws(8), Draws(9)]
+
+    class Parent:
+        def spawn(self, count: int) -> list[Draws]:
+            return kept[:count]
+
+    parent: Any = Parent()
+    steps, gamma = 23, 0.3
+    scales = (column(2.0), column(0.5), column(1.0))
+    noise = PublishedTrees(steps, N, ALPHA, (1, D), scales, parent, gammas=column(gamma), late=column(7.0))
+    found = {}
+    for t in range(1, steps + 1):
+        noise.advance()
+        if t >= 2 * N:
+            found[t] = noise.combined(t - N + 1)
+    nodes = window_nodes(steps, N)
+    gradients = {
+        node: (2.0 if node.last <= 2 * N else 7.0) * draw for node, draw in zip(nodes, kept[0].kept, strict=True)
+    }
+    differences = {node: 0.5 * draw for node, draw in zip(nodes, kept[1].kept, strict=True)}
+    for t, row in found.items():
+        expected = gamma * noise_of_sum(gradients, t - N + 1, t, ALPHA)
+        expected = expected + (1 - gamma) * noise_of_sum(differences, t - N + 1, t, ALPHA)
+        np.testing.assert_allclose(row[0], expected, rtol=1e-12, atol=1e-13)
 
 
 def test_without_noise_and_in_a_fixed_order_both_algorithms_are_the_same():

@@ -17,6 +17,7 @@ from corrnoise.simulations.momentum_aggregation.private import (
     private_momentum,
     private_reduced_momentum,
     published_momentum,
+    published_reduced_momentum,
 )
 from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -99,6 +100,21 @@ def test_the_published_noise_and_its_refusals(loops):
             published_momentum(risk(), **published | change)
 
 
+def test_the_published_noise_of_algorithm_2(loops):
+    change = {"gamma": [0.2, 1.0], "epsilon": 1.0, "delta": 1e-5, "adjacency": "zero-out", "learning_rate": 0.01}
+    found = published_reduced_momentum(risk(), **RUN | change)
+    assert found.points.shape == (33, 2, 1, 3)
+    noise = loops[0]["noise"]
+    sigma = 4 * math.sqrt(math.log(1e5))
+    assert noise.scales[0].ravel()[0] == pytest.approx(2 * 0.25 * sigma * math.sqrt(3 * 4), rel=1e-12)
+    assert noise.late.ravel()[0] == pytest.approx(2 * 0.25 * sigma * math.sqrt(4 * 4 * 4), rel=1e-12)
+    smoothness = 1 / (6 * math.sqrt(3))
+    for tree in (1, 2):
+        assert noise.scales[tree].ravel()[0] == pytest.approx(0.01 * N * smoothness * sigma * 8, rel=1e-12)
+    with pytest.raises(ValueError, match="steps must be a multiple of examples=16"):
+        published_reduced_momentum(risk(), **RUN | change | {"steps": 4 * N + 1})
+
+
 def test_reduced_noise_is_that_of_the_run(loops):
     private_reduced_momentum(risk(), **PRIVATE | {"gamma": [0.2, 0.6], "learning_rate": [0.01, 0.03]})
     for k, (gamma, rate) in enumerate([(0.2, 0.01), (0.6, 0.03)]):
@@ -114,8 +130,8 @@ def test_reduced_noise_is_that_of_the_run(loops):
             order="fixed",
             adjacency="replace-one",
         )
-        for name in ("gradients", "combined", "remainders"):
-            assert getattr(loops[0]["scales"], name).ravel()[k] == getattr(expected, name)
+        for scales, name in zip(loops[0]["noise"].scales, ("gradients", "combined", "remainders"), strict=True):
+            assert scales.ravel()[k] == getattr(expected, name)
 
 
 def test_a_run_of_less_than_two_epochs_has_no_combined_tree():
@@ -252,3 +268,9 @@ def test_the_smallest_runs(change):
     assert np.isfinite(private_momentum(risk(), **PRIVATE | change).points).all()
     assert np.isfinite(private_momentum(risk(count=1), **PRIVATE | change).points).all()
     assert np.isfinite(private_reduced_momentum(risk(count=2), **PRIVATE | change, gamma=0.0).points).all()
+
+
+def test_more_than_fits_into_memory_is_refused():
+    change = {"gamma": 0.5, "learning_rate": np.full(10**5, 0.1), "rho": None, "repetitions": 10**5}
+    with pytest.raises(ValueError, match=r"settings and repetitions must be smaller, got \(100000, 100000\)"):
+        private_reduced_momentum(risk(), **PRIVATE | change | {"steps": 2})
