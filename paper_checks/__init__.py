@@ -40,8 +40,8 @@ def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Claim,
     ----------
     paper
         ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
-        ``"noise-cancellation"``, ``"momentum-aggregation"``, ``"corrnoise"`` for the results of this project; None for
-        all of them.
+        ``"noise-cancellation"``, ``"momentum-aggregation"`` or ``"2210.06328"``, ``"corrnoise"`` for the results of
+        this project; None for all of them.
     name
         The claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
         None for all of them.

@@ -10,7 +10,8 @@ the theory says beforehand, the error of prefix sums of each mechanism.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.figures.simulation import Simulated, SimulationRun, counted, kept
 from corrnoise.simulations.sweeps.running import told
 from corrnoise.simulations.training.comparison import (
+    CIFAR_10,
     CLIP_NORM,
     DELTA,
     EXPERIMENTS,
@@ -29,6 +31,7 @@ from corrnoise.simulations.training.comparison import (
     PUBLIC,
     RATES,
     SAMPLED,
+    STREAMED,
     Experiment,
     Run,
     grid,
@@ -41,13 +44,16 @@ from corrnoise.theory.numerics.checks import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SHOWN = {**EXPERIMENTS, CIFAR_10.name: CIFAR_10}
 EPSILONS = (2.0, 5.0, 10.0)
+PAPER = (2.0, 4.0, 6.0, 8.0, 10.0)  #: ε of the paper
 TUNING = 4  #: seeds to tune with
 JUDGING = 48  #: seeds to judge with
 SCORES = {"classification": "test accuracy", "regression": "coefficient of determination"}
 LOOKS: dict[str, dict[str, Any]] = {
     "independent noise": {"color": "C0", "marker": "o"},
     "binary tree": {"color": "C1", "marker": "s"},
+    "online tree": {"color": "C1", "marker": "s"},
     "square root": {"color": "C2", "marker": "^"},
     "ν-DP-FTRL": {"color": "C3", "marker": "D"},
     "damped root": {"color": "C4", "marker": "v"},
@@ -63,14 +69,21 @@ def panel(name: str, what: str) -> str:
     return f"{name}, {what}"
 
 
-def data(names: Sequence[str] = tuple(EXPERIMENTS)) -> Data:
+def data(
+    names: Sequence[str] = tuple(EXPERIMENTS),
+    *,
+    methods: Sequence[str] = METHODS,
+    epsilons: Sequence[float] = EPSILONS,
+) -> Data:
     """The errors of prefix sums; that of DP-SGD only where dp-accounting is installed."""
-    x = np.array(EPSILONS)
+    x = np.array(epsilons)
     found = []
     for name in names:
-        for method in (*MECHANISMS, SAMPLED):
+        for method in methods:
+            if method not in MECHANISMS and method != SAMPLED:
+                continue
             try:
-                y = np.array([prefix_error(EXPERIMENTS[name], method, epsilon) for epsilon in EPSILONS])
+                y = np.array([prefix_error(SHOWN[name], method, epsilon) for epsilon in epsilons])
             except ImportError:
                 continue
             found.append(Series(panel(name, "prefix sums"), method, "exact", x, y))
@@ -90,7 +103,7 @@ def simulate(
     series: list[Series] = []
     failures: list[str] = []
     for name in names:
-        experiment = EXPERIMENTS[name]
+        experiment = SHOWN[name]
         chosen = [method for method in methods if method != SAMPLED or _accounted(experiment, epsilons)]
         try:
             series += _compared(run, experiment, chosen, epsilons, tuning, judging * math.isqrt(run.repeats))
@@ -163,7 +176,15 @@ def _scored(
 
 def _one(experiment: Experiment, choices: tuple[Run, ...], seed: tuple[int, int, int], directory: Path | None) -> Array:
     described = ["training", experiment, [list(choice) for choice in choices], list(seed)]
-    return kept(directory, described, lambda: scores(experiment, choices, seed))
+    return kept(directory, described, lambda: _scores(experiment)(experiment, choices, seed))
+
+
+def _scores(experiment: Experiment) -> Callable[[Experiment, Sequence[Run], Sequence[int]], Array]:
+    if experiment.network is not None:
+        return scores
+    from corrnoise.simulations.training import cifar
+
+    return cifar.scores
 
 
 def draw(data: Data) -> Figure:
@@ -171,11 +192,11 @@ def draw(data: Data) -> Figure:
     from matplotlib.figure import Figure
 
     curves = {(s.panel, s.method, s.kind): s for s in data}
-    names = [name for name in EXPERIMENTS if any(s.panel.startswith(f"{name},") for s in data)]
+    names = [name for name in SHOWN if any(s.panel.startswith(f"{name},") for s in data)]
     figure = Figure(figsize=(PAGE_WIDTH, 0.9 + 1.9 * len(names)), layout="constrained")
     grid_of_axes = figure.subplots(len(names), 3, sharex=True, squeeze=False)
     for row, name in zip(grid_of_axes, names, strict=True):
-        task = EXPERIMENTS[name].network.task
+        task = SHOWN[name].task
         unit = 100 if task == "classification" else 1
         for k, method in enumerate(LOOKS):
             look = {"markersize": 4, "linewidth": 1, **LOOKS[method]}
@@ -193,8 +214,9 @@ def draw(data: Data) -> Figure:
             if exact is not None:
                 row[2].plot(exact.x, exact.y, label=method, **look)
         _finish(row, name, task)
+    ticks = data[0].x
     for axes in grid_of_axes[-1]:
-        axes.set(xscale="log", xlabel=r"$\varepsilon$", xticks=EPSILONS, xticklabels=[f"{e:g}" for e in EPSILONS])
+        axes.set(xscale="log", xlabel=r"$\varepsilon$", xticks=ticks, xticklabels=[f"{e:g}" for e in ticks])
         axes.minorticks_off()
     handles, labels = max(
         (axes.get_legend_handles_labels() for axes in grid_of_axes[0]), key=lambda found: len(found[1])
@@ -215,10 +237,11 @@ def report(data: Data) -> str:
     """Tables of scores and of paired differences, and what to read from them."""
     curves = {(s.panel, s.method, s.kind): s for s in data}
     blocks = []
-    for name, experiment in EXPERIMENTS.items():
-        unit = 100 if experiment.network.task == "classification" else 1
+    epsilons = data[0].x
+    for name, experiment in SHOWN.items():
+        unit = 100 if experiment.task == "classification" else 1
         lines = []
-        for method in METHODS:
+        for method in LOOKS:
             mean = curves.get((panel(name, "score"), method, "mean"))
             if mean is None:
                 continue
@@ -234,8 +257,8 @@ def report(data: Data) -> str:
                 ]
             lines.append(f"  {method:<24}" + "  ".join(f"{cell:<14}" for cell in cells))
         if lines:
-            head = ", ".join(f"{e:g}" for e in EPSILONS)
-            blocks.append(f"{name}, {SCORES[experiment.network.task]} at epsilon = {head}:\n" + "\n".join(lines))
+            head = ", ".join(f"{e:g}" for e in epsilons)
+            blocks.append(f"{name}, {SCORES[experiment.task]} at epsilon = {head}:\n" + "\n".join(lines))
     tuned = [s for s in data if s.kind == "tuned learning rate"]
     at_ends = sum(int(np.isin(s.y, (RATES[0], RATES[-1])).sum()) for s in tuned)
     count = sum(s.y.size for s in tuned)
@@ -245,43 +268,52 @@ Mean (standard error) over the judged seeds, then the paired difference to DP-SG
 
 {tables}
 
-- The data are small and stand in for the paper's CIFAR-10, so that differences between mechanisms are small too.
+- Small bundled data stand in for the paper's CIFAR-10; corrnoise figures private_training --download is for a GPU.
 - {at_ends} of the {count} tuned learning rates are at an end of the grid.
 - DP-SGD has Poisson sampling, counted by loss distributions for add-remove adjacency; all others have a fixed order and
   zero-out adjacency.  Without dp-accounting (pip install 'corrnoise[amplification]') it is left out.
 - Tuning looks at the data and is not covered by epsilon, nor is the standardisation of the tables."""
 
 
-def _parameters() -> tuple[str, ...]:
-    sizes = "; ".join(
-        f"{e.name}: n = {e.training}, B = {e.batch_size}, {e.epochs} epochs, layers {e.network.sizes}"
-        for e in EXPERIMENTS.values()
+def _figure(*, original: bool = False) -> PaperFigure:
+    """The figure on bundled data, or on CIFAR-10, which takes days on a GPU: fewer seeds, and one to tune with."""
+    shown = {CIFAR_10.name: CIFAR_10} if original else EXPERIMENTS
+    tuning = 1 if original else TUNING
+    judging = 12 if original else JUDGING
+    settings: dict[str, Any] = {
+        "methods": STREAMED if original else METHODS,
+        "epsilons": PAPER if original else EPSILONS,
+    }
+    sizes = "; ".join(f"{e.name}: n = {e.training}, B = {e.batch_size}, {e.epochs} epochs" for e in shown.values())
+    layers = ", ".join(
+        f"{e.name} {'the network of Appendix G' if e.network is None else e.network.sizes}" for e in shown.values()
     )
-    return (
-        sizes,
-        f"clip norm {CLIP_NORM:g}, delta = {DELTA:g}, learning rates {RATES[0]:g} to {RATES[-1]:g}, momentum {MOMENTA}",
-        f"tuned with {TUNING} seeds, judged with {JUDGING} others; error bars: two standard errors; paired: 95 %",
+    return PaperFigure(
+        name="private_training_cifar" if original else "private_training",
+        source="Figure 4 of arXiv 2310.06771" + ("" if original else ", on other data"),
+        title="private training under each mechanism, beside DP-SGD with sampled batches",
+        panels={
+            panel(name, what): text
+            for name, experiment in shown.items()
+            for what, text in (
+                ("score", f"x = epsilon; y = {SCORES[experiment.task]}, its standard error, tuned values"),
+                ("difference to DP-SGD", "x = epsilon; y = paired difference of the scores, its bootstrap interval"),
+                ("prefix sums", "x = epsilon; y = root mean square error of prefix sums, in units of the clip norm"),
+            )
+        },
+        parameters=(
+            sizes,
+            f"layers: {layers}",
+            f"clip norm {CLIP_NORM:g}, delta = {DELTA:g}; rates {RATES[0]:g} to {RATES[-1]:g}, momentum {MOMENTA}",
+            f"tuned with {tuning} seeds, judged with {judging} others; error bars: two standard errors; paired: 95 %",
+        ),
+        data=partial(data, tuple(shown), **settings),
+        draw=draw,
+        report=report,
+        simulate=lambda run: simulate(run, tuple(shown), tuning=tuning, judging=judging, **settings),
+        on_original_data=None if original else lambda: _figure(original=True),
     )
 
 
-FIGURE = PaperFigure(
-    name="private_training",
-    source="Figure 4 of arXiv 2310.06771, on other data",
-    title="private training of small networks under each mechanism, beside DP-SGD with sampled batches",
-    panels={
-        panel(name, what): text
-        for name, experiment in EXPERIMENTS.items()
-        for what, text in (
-            ("score", f"x = epsilon; y = {SCORES[experiment.network.task]}, its standard error, tuned values"),
-            ("difference to DP-SGD", "x = epsilon; y = paired difference of the scores, its bootstrap interval"),
-            ("prefix sums", "x = epsilon; y = root mean square error of prefix sums, in units of the clip norm"),
-        )
-    },
-    parameters=_parameters(),
-    data=data,
-    draw=draw,
-    report=report,
-    simulate=simulate,
-)
-
+FIGURE = _figure()
 FIGURES = {FIGURE.name: FIGURE}

@@ -47,6 +47,7 @@ LARGEST_MATRIX = 4096  #: steps up to which mechanisms that are matrices are dra
 FEW_COEFFICIENTS = (2, 3, 4, 8, 16, 32, 64)  #: of noise with few coefficients
 MOST_BUFFERS = 6
 FLOOR = "any strategy"
+SCALED_BUFFERS, ANY_BANDS = "buffers with scales, for learning", "any few bands, for learning"
 #: Lines for families, points for single mechanisms.
 LOOKS: dict[str, dict[str, Any]] = {
     "independent noise": {"color": "black", "marker": "o"},
@@ -65,6 +66,11 @@ LOOKS: dict[str, dict[str, Any]] = {
     "binary tree, online": {"color": "C2", "marker": "^"},
     "binary tree, full Honaker": {"color": "C2", "marker": "<"},
     "Fourier": {"color": "C3", "marker": "P"},
+}
+#: Of mechanisms that ``learning_memory`` draws as well.
+LOOKS_FOR_LEARNING: dict[str, dict[str, Any]] = {
+    SCALED_BUFFERS: {"color": "black", "marker": "."},
+    ANY_BANDS: {"color": "black", "marker": ".", "linestyle": "--"},
 }
 NAMES = {"lambda-CGD": r"$\lambda$-CGD", "nu-DP-FTRL": r"$\nu$-DP-FTRL"}
 
@@ -185,7 +191,7 @@ def draw_panel(ax: Axes, series: list[Series]) -> None:
         x = np.concatenate([s.x for s in members])
         y = 100 * (np.concatenate([s.y for s in members]) / least - 1)
         hollow = np.concatenate([np.full(s.x.size, s.kind == "upper bound") for s in members])
-        look: dict[str, Any] = {"linestyle": "-" if x.size > 1 else "none", **LOOKS[method]}
+        look: dict[str, Any] = {"linestyle": "-" if x.size > 1 else "none", **(LOOKS | LOOKS_FOR_LEARNING)[method]}
         look["markersize"] = 6.5 if look["marker"] == "*" else 4.5
         ax.plot(x, y, label=method, **look)
         if hollow.any():

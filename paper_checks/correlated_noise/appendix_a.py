@@ -57,6 +57,7 @@ def equation_13(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int
     part="(sensitivity)",
     printed=r"If one row of $G$ can change, the maximum sensitivity of $C G + W$ is $\max_t \|C_{:,t}\|_2^2$",
     corrected=r"$\max_t \|C_{:,t}\|_2$ times the clip norm, without the square",
+    independent="the left side applies the matrix to neighbouring gradients, the right side takes the norms of its columns",
     domain={"noise": noises(1e-2), "steps": integers(1, 12), "clip_norm": log_scale(0.1, 10)},
     as_printed={"power": 2.0, "scale": 0.0},
     counterexample={"noise": FiniteNoise([1.0, -0.5]), "steps": 2, "clip_norm": 1.0},

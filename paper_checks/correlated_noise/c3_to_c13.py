@@ -406,5 +406,5 @@ def proposition_c13(depth: int, power: int = 1, *, noise: ToeplitzNoise, **input
     eigenvalues = problem.eigenvalues
     parts = sum(float((eigenvalues * v).sum()) for v in component_variances(problem, noise, depth + 1))
     whole = 2 * problem.stationary_error(noise)
-    size = float(eigenvalues.sum()) * eta / (1 - eta * r2) * (eta * r2) ** (power * (depth + 1))
+    size = float(eigenvalues.sum()) * eta / (2 - eta * r2) * (eta * r2) ** (power * (depth + 1))
     return abs(whole - parts), size * remaining_noise(problem, noise) + 1e-7 * whole

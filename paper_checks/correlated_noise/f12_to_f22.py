@@ -202,6 +202,7 @@ def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
     corrected=r"$E$ of the left side",
     proof=f"{SHORT}#lemma-f18",
     evidence="proved",
+    independent="the left side is a step of second moments, the right side has the eigenvalues only",
     domain={
         "eigenvalues": spectra(multiplicity=10_000),
         "weights": vector(log_scale(1e-6, 1), 6),

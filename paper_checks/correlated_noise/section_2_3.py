@@ -29,7 +29,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
         "eigenvalues": spectra(4, 1e3, multiplicity=10_000),
         "share": log_scale(1e-3, 1),
         "residual_std": linear(0, 10),
-        "offset": linear(0, 10),
+        "offset": log_scale(0.01, 10),
     },
     sharp="constant",
     mutants=[{"constant": 1.7}, {"without_trace": True}],
@@ -137,6 +137,7 @@ def equation_74(x: Array, share: float, largest: float = 1.0) -> Sides:
     proof=f"{SHORT}#lemma-f18",
     evidence="proved",
     rests_on=["Lemma F.18"],
+    independent="the left side is the recursion of second moments, the right side has powers of the eigenvalues only",
     domain={
         "eigenvalues": spectra(4, 1e3, multiplicity=1000),
         "share": log_scale(1e-3, 1),

@@ -207,7 +207,8 @@ def noises(low: float = 1e-6) -> Axis:
         )
         return kinds[min(int(u[0] * len(kinds)), len(kinds) - 1)]()
 
-    return Axis(5, value, "correlated noise of finite sensitivity")
+    kinds = "independent, ν-DP-FTRL, anti-PGD, products of two factors, polynomials of degree 3 and their inverses"
+    return Axis(5, value, f"correlated noise: {kinds}, gaps in {gap.range}")
 
 
 @dataclass(frozen=True)

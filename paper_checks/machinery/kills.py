@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import FALSE, INEQUALITY, Claim
+from corrnoise.paper_checks.machinery.limits import OutOfTimeError, memory_limit, time_limit
 from corrnoise.paper_checks.machinery.search import sample_points, worst_case
 from corrnoise.paper_checks.machinery.structural import Mutant, caches, functions_of, in_place, mutants_of
 
@@ -30,11 +31,13 @@ FATES = {
     "survived": "it says more than the claim, or something else, and the check finds nothing against it",
     "weaker": "no margin is smaller than that of the claim",
     "equal": "no margin differs from that of the claim",
-    "undefined": "it has no value at most points of the domain",
+    "undefined": "it has no value at most points of the domain, or takes too long",
 }
 MOST = 12  #: mutants of one claim, a seeded sample in which all kinds have equal parts
 _POINTS = 16  #: points at which a mutant is compared with its claim
 _SAME = 1e-12
+_SECONDS = 30.0  #: a mutant that takes longer is undefined
+_MEMORY = 2**31  #: bytes; a mutant that needs more has no value
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def kills(claim: Claim, most: int = MOST) -> Kills:
     source = source_of(claim)
     if claim.recorded == FALSE:
         return Kills(source, 0)
-    points = sample_points(claim.domain.size, _POINTS)
+    points = sample_points(claim.domain.size, _POINTS)[: max(claim.evaluations // 2, 4)]
     margins = [_margin(claim, point) for point in points]
     start = next((k for k, value in enumerate(margins) if not np.isnan(value)), 0)
     points = [points[start], *points[:start], *points[start + 1 :]]
@@ -142,7 +145,11 @@ def kills(claim: Claim, most: int = MOST) -> Kills:
     kinds: Counter[str] = Counter()
     survivors = []
     for mutant in _sample(found, most):
-        end, least = fate(claim, mutant, points, margins, kept)
+        try:
+            with memory_limit(_MEMORY), time_limit(_SECONDS):
+                end, least = fate(claim, mutant, points, margins, kept)
+        except OutOfTimeError:
+            end, least = "undefined", np.nan
         fates[end] += 1
         kinds[mutant.kind] += end == "killed"
         if end == "survived":

@@ -31,7 +31,7 @@ QUANTIFIERS: dict[Quantifier, str] = {
     "unspecified": "the paper does not say which value is meant; read as existential",
 }
 #: The choices of an existential or unspecified constant that a family of counterexamples must survive.
-CHOICES = tuple(10.0**k for k in range(-12, 13, 3))
+CHOICES = tuple(10.0**k for k in range(-9, 10, 3))
 
 
 def chosen(constants: Mapping[str, Quantifier]) -> tuple[str, ...]:

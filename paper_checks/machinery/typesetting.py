@@ -116,6 +116,8 @@ def _piece(mathml: str) -> Markup:
     short = re.sub(r"<math [^>]*>", "<math>", mathml)
     short = re.sub(r"^<math><mrow>(.*)</mrow></math>$", r"<math>\1</math>", short)
     short = re.sub(r"&#x0*([0-9A-F]+);", lambda code: str(escape(chr(int(code[1], 16)))), short)
+    short = re.sub(r"<mrow>(<(m[ion])\b[^>]*>[^<]*</\2>)</mrow>", r"\1", short)  # a group of one
+    short = short.replace('stretchy="false"', "stretchy=false")
     wide = len(Markup(short).striptags()) > _WIDE
     return Markup(f"<span class=wide>{short}</span>" if wide else short)
 

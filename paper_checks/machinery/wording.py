@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.machinery.independence import shared
 from corrnoise.paper_checks.machinery.kills import Kills
 from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
@@ -20,6 +21,7 @@ from corrnoise.theory.numerics.records import Record
 
 Line = tuple[str, str]  #: a title, and a text that may be empty
 
+_ROOM = 0.01  #: a mutant whose smallest margin is larger is true with room to spare
 _MOST_ENTRIES = 12  #: longer arrays are abbreviated
 
 
@@ -127,8 +129,15 @@ def kills(found: Kills) -> str:
 
 
 def survivors(found: Kills) -> list[Line]:
-    """The structural mutants that survived, each with its smallest margin."""
-    return [(f"margin {margin:.3g}", f"``{mutant}``") for mutant, margin in found.survivors]
+    """The structural mutants that survived, those first that leave least room, each with the reason as far as known."""
+    return [(_room(margin), f"``{mutant}``") for mutant, margin in sorted(found.survivors, key=lambda one: one[1])]
+
+
+def _room(margin: float) -> str:
+    """Why a mutant survives: it is true with room to spare, or differs only where the sides are nearly equal."""
+    if margin > _ROOM:
+        return f"true as far as searched, with a margin of {margin:.3g}: the statement is not sharp"
+    return f"not told apart: the smallest margin is {margin:.2g}"
 
 
 # -- in full -----------------------------------------------------------------------------------------------------------
@@ -159,6 +168,12 @@ def counterexample(outcome: Outcome) -> list[Line]:
     return [("counterexample", listed({**found.arguments, **outcome.claim.as_printed, **found.choice})), *sides]
 
 
+def _same_code(claim: Claim) -> str:
+    """A remark on a claim that compares what it computes with itself; empty if the sides are independent."""
+    calls = ", ".join(f"``{call}``" for call in sorted(shared(claim)))
+    return f"both sides come from {calls}" if calls else ""
+
+
 def check(outcome: Outcome) -> list[Line]:
     """How a claim was checked, and which false neighbours the check rejects."""
     claim = outcome.claim
@@ -173,7 +188,7 @@ def check(outcome: Outcome) -> list[Line]:
     return [
         ("evidence", claim.evidence),
         ("certificate", f"{certificate.answer}, {_counted(certificate.boxes, 'box', 'boxes')}" if certificate else ""),
-        ("independent", claim.independent or ""),
+        ("independent", claim.independent or _same_code(claim)),
         ("searched", domain or "no arguments"),
         ("outside of it", claim.outside or ""),
         ("probability", f"at least 1 − ``{claim.probability}``" if claim.probability else ""),

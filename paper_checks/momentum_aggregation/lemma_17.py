@@ -62,7 +62,7 @@ def two_examples(gradients: Array, reversed_epochs: int) -> tuple[Array, Array, 
 def lemma_17_identity(
     gradients: Array, reversed_epochs: int, steps: int, alpha: float, gamma: float, defect: float = 1.0
 ) -> Sides:
-    r"""Two examples, four epochs, any gradients.  The proof uses $G_t = \Delta_t + G_{t-N}$, where step t − N has another example.
+    r"""Two examples, four epochs, any gradients; 10 is added to both sides.  The proof uses $G_t = \Delta_t + G_{t-N}$, where step t − N has another example.
 
     Two linear losses with slopes 0 and 1, orders (1, 2), (2, 1), T = 4, $\alpha = \gamma = \frac{1}{2}$: left ¾, right 1 as printed.
     The defect is $O(\sqrt{\alpha})$ (``defect_bound``), so the rate of Theorem 9 survives.

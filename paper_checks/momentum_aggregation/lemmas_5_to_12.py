@@ -180,11 +180,11 @@ def printed_noise(
 @PAPER.inequality(
     "Lemma 7",
     evidence="proved",
-    rests_on=("Proposition 18",),
+    rests_on=("Proposition 18", "corrnoise: M5"),
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"$E\|\hat{m}_t - m_t\| \le \frac{192 G \alpha \log_2 T \sqrt{d l}}{\epsilon} + \frac{128 (G + 2L) \alpha \sqrt{\eta d T l} \log_2 T}{\epsilon} + "
     r"\frac{16 \eta L \alpha \log_2 T \sqrt{3 d T N l}}{\epsilon}$, $l = \log \frac{1}{\delta}$, for $\alpha \ge \frac{1}{N}$, $\gamma \le \frac{1}{2}$",
-    corrected=r"for one order in all epochs; a new order in every epoch adds $\sqrt{\alpha} \Xi$, the bound of the defect of Lemma 17",
+    corrected=r"for $T \ge N \ge 2$ and one order in all epochs; a new order in every epoch adds $\sqrt{\alpha} \Xi$, the bound of the defect of Lemma 17",
     domain={
         "examples": integers(2, 64, log=True),
         "epochs": integers(1, 32, log=True),
@@ -221,7 +221,7 @@ def lemma_7(
 ) -> Sides:
     r"""The smaller side is the exact standard deviation at t = T, G = 1, d = 1, with $\gamma = \eta N$ and $\delta_\Delta = \delta_r = 2 \eta N L$.
 
-    As printed, with $2 \eta N$, the noise does not vanish with G and L, and the bound does.  With a new order in every epoch the defect of
+    At T = 1 the printed bound is 0, and the noise is not.  As printed, with $2 \eta N$, the noise does not vanish with G and L, and the bound does.  With a new order in every epoch the defect of
     Lemma 17 is an error without noise: two linear losses with slopes 0 and 1, T = 4, $\alpha = \gamma = \frac{1}{2}$ have $E\|\hat{m}_t - m_t\| \ge
     \frac{1}{16}$ for every ε.  The proof uses Proposition 14 outside its range; Young's inequality, $\sum_i K_i^2 \le \frac{1}{\gamma (2 - \gamma)
     (1 - a)^2}$ with $a = (1 - \alpha)^N$, repairs it for every γ in (0, 1], and 2L may be L/2.

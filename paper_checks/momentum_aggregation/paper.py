@@ -4,7 +4,7 @@ from corrnoise.paper_checks.machinery.papers import Paper, numbered
 
 PAPER = Paper(
     "momentum-aggregation",
-    source="NeurIPS 2022",
+    source="arXiv 2210.06328",
     title="Momentum Aggregation for Private Non-convex ERM",
     authors="Tran, Cutkosky",
     package=__package__,

@@ -111,7 +111,7 @@ def theorem_6(
     "Theorem 9",
     reading=r"With $2 \eta N L$ for $2 \eta N$ in the noise, $N \ge 2$, and T, which need not be whole, at least N",
     evidence="proved",
-    rests_on=("Lemma 5", "Lemma 7", "Lemma 11"),
+    rests_on=("Lemma 5", "Lemma 7", "Lemma 11", "corrnoise: M5"),
     proof=GRADIENTS,
     printed=r"$E\|\nabla F(\hat{w})\| \le \frac{(\frac{3}{2} R + 24 K (G + 2L) + 12L) d^{1/3}}{(\epsilon N)^{2/3}} + \frac{6G}{\sqrt{N}} + "
     r"\frac{36GK \sqrt{d}}{\epsilon N} + \frac{9KL \sqrt{d}}{\epsilon N}$, $K = 16 \log_2 T \log \frac{1}{\delta}$",

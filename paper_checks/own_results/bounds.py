@@ -12,6 +12,7 @@ from corrnoise.paper_checks.machinery.domains import (
     linear,
     log_scale,
     noises,
+    one_of,
     regressions,
     spectra,
     vector,
@@ -71,6 +72,7 @@ def n1(
     printed="N1 for inputs of which one coordinate is not 0, the $j$th with probability $p_j$",
     proof=f"{PROOFS}#n1-bounds-for-any-inputs",
     evidence="proved",
+    independent="both sides weight the same drive, and the statement holds for any drive",
     domain={
         "eigenvalues": spectra(4, 1e4, multiplicity=1000),
         "weights": vector(log_scale(1e-3, 1), 4),
@@ -335,22 +337,33 @@ def gamma_any_noise(zeros: Array, factor: float = 1.0) -> Sides:
         "problem": regressions(most=4, condition=1e3, largest=1.9, kurtosis=(1, 1000), multiplicity=1000),
         "noise": noises(1e-3),
         "offset": log_scale(1e-2, 1e4),
+        "start": one_of("all directions", "slowest direction"),
     },
-    mutants=[{"factor": 0.9}, {"power": 1.05}],
+    mutants=[{"factor": 0.9}, {"power": 1.05}, {"condition": 1.0}],
     evaluations=128,
 )
 def sharpened_d11(
-    problem: LinearRegression, noise: ToeplitzNoise, offset: float, factor: float = 1.0, power: float = 1.0
+    problem: LinearRegression,
+    noise: ToeplitzNoise,
+    offset: float,
+    start: str,
+    factor: float = 1.0,
+    power: float = 1.0,
+    condition: float | None = None,
 ) -> Sides:
     """The parts due to the start and to the noise are uncorrelated, so no triangle inequality is needed.
 
-    An equality for isotropic Gaussian inputs without noise.  For ηR² <= 1 it implies the bound with e^{−ημt}.
+    An equality for isotropic Gaussian inputs without noise.  For ηR² <= 1 it implies the bound with e^{−ημt}.  Without L/μ it is false: a
+    start in the slowest direction excites the others.
     """
-    curve = problem.learning_curve(noise, 60, initial_offset=offset)
-    slowest = float(problem.rates.min())
+    rates = problem.rates
+    slowest = float(rates.min())
+    place = offset * ((rates == slowest) if start == "slowest direction" else np.ones(rates.size))
+    curve = problem.learning_curve(noise, 60, initial_offset=place)
     contraction = 1 - slowest * (2 - problem.learning_rate * problem.moment_bound)
-    start = float(problem.rates.max()) / slowest * contraction ** (power * np.arange(61.0)) * curve[0]
-    return curve, factor * (start + problem.stationary_error(noise))
+    first = float(rates.max()) / slowest if condition is None else condition
+    transient = first * contraction ** (power * np.arange(61.0)) * curve[0]
+    return curve, factor * (transient + problem.stationary_error(noise))
 
 
 @PAPER.inequality(

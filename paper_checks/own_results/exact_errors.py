@@ -121,6 +121,7 @@ def e1(second: float, share: float, kurtosis: float, beta: Array, more: float = 
     printed=r"If $A \ge 1$ or some $(k_j - 1) x_j \ge 2$, and $\sigma_{sgd}^2 + \sigma^2 > 0$ with $\gamma_\infty < \infty$, then $E F(\theta_t) - F_* \to \infty$",
     proof=f"{PROOFS}#e1-the-stationary-error",
     evidence="proved",
+    independent="the statement compares the curve with itself at two times",
     domain={
         "eigenvalues": spectra(3, 10),
         "gain": linear(1.05, 1.5),

@@ -1,8 +1,10 @@
 """Noise in a momentum: the square root mechanism is as good as any in long runs, and what the tree adds."""
 
+from itertools import permutations, product
+
 import numpy as np
 
-from corrnoise.paper_checks.machinery.domains import integers, log_scale
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
@@ -10,9 +12,14 @@ from corrnoise.theory.mechanisms.participation import Participation, fixed_epoch
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.workloads import MomentumAverage
 from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise_lower_bound, square_root_upper_bound
-from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
+from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
+from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound, lemma_17_defect
+from corrnoise.theory.momentum_aggregation.sensitivity import Nodes, Order, printed_node_count, squared_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
+from corrnoise.theory.numerics.checks import Array
 
+#: All orders of three examples in four epochs, shape (1296, 4, 3).
+ORDERS = np.array(list(product(permutations(range(3)), repeat=4)))
 PROOF = "docs/momentum-aggregation.md#the-least-noise-of-a-momentum"
 
 
@@ -88,6 +95,33 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
 
 @PAPER.inequality(
     "M2",
+    part="(reshuffled)",
+    evidence="proved",
+    proof=PROOF,
+    printed=r"For a new order in every epoch it has at most $S \sqrt{E (1 + \frac{2 (1 - \alpha)}{1 - a})}$",
+    domain={
+        "examples": integers(1, 100, log=True),
+        "load": log_scale(0.1, "examples"),
+        "epochs": integers(1, 16, log=True),
+    },
+    mutants=[{"factor": 0.95}],
+    tolerance=1e-8,
+    evaluations=96,
+)
+def m2_reshuffled(examples: int, load: float, epochs: int, factor: float = 1.0) -> Sides:
+    r"""The smaller side has the upper bound of the sensitivity that a run uses.  At $\alpha \ge \frac{1}{N}$ the factor of S is at most
+    $2.041 \sqrt{E}$.
+    """
+    alpha = load / examples
+    steps = examples * epochs
+    noise = ToeplitzMechanism(NuFTRL(alpha), steps)
+    largest = noise.errors(MomentumAverage(steps, alpha=alpha)).max() ** 0.5
+    bound = square_root_upper_bound(alpha, examples=examples, epochs=epochs, order="reshuffled")
+    return order_sensitivity(noise, examples, "reshuffled") * largest, float(factor) * bound
+
+
+@PAPER.inequality(
+    "M2",
     part="(lower)",
     evidence="proved",
     rests_on=("M1 (lower)",),
@@ -135,3 +169,77 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
     variance = square_root.mean_error(fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha)) ** 2
     nodes = printed_node_count(steps, examples, levels(steps))
     return float(factor) * variance, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
+
+
+@PAPER.identity(
+    "M4",
+    proof="docs/momentum-aggregation.md#what-one-example-changes",
+    printed=r"A dynamic program over epochs finds the largest sum U of the squared weights of one example over the nodes of a tree",
+    domain={
+        "examples": integers(1, 4),
+        "steps": integers(1, 12),
+        "alpha": linear(0.01, 1),
+        "order": one_of("reshuffled", "fixed"),
+        "prefixes": one_of(False, True),
+    },
+    tolerance=1e-10,
+    evaluations=96,
+)
+def m4(examples: int, steps: int, alpha: float, order: Order, prefixes: bool) -> Sides:
+    """The right side goes through all positions of the example in all epochs.
+
+    N = 5, T = 20, α = 0.2, all nodes: U = 24.1499, at the steps 5, 8, 15 and 16.
+    """
+    nodes = [
+        (s * size + 1, (s + 1) * size) for size in (1, 2, 4, 8) for s in range(0, steps // size, 2 if prefixes else 1)
+    ]
+    epochs = -(-steps // examples)
+    every = product(range(examples), repeat=epochs)
+    patterns = every if order == "reshuffled" else ((p,) * epochs for p in range(examples))
+    found = 0.0
+    for pattern in patterns:
+        times = [e * examples + p + 1 for e, p in enumerate(pattern) if e * examples + p < steps]
+        weights = [sum((1 - alpha) ** (z - t) for t in times if y <= t <= z) for y, z in nodes]
+        found = max(found, sum(weight**2 for weight in weights))
+    return squared_weights(steps, examples, alpha, order=order, nodes=Nodes(prefixes=prefixes)), found
+
+
+@PAPER.inequality(
+    "M5",
+    proof="docs/momentum-aggregation.md#the-identity-behind-algorithm-2",
+    printed=r"For a new random order in every epoch the defect of Lemma 17 (Tran and Cutkosky) obeys $E\|\alpha D_T\|^2 \le \alpha \Xi^2$, "
+    r"$\Xi^2 = \frac{N}{N - 1} \frac{2}{2 - \alpha} (\frac{(L \eta N)^2}{\gamma (2 - \gamma)(1 - a)^2} + G^2 (\frac{2}{1 - a^2} + "
+    r"\frac{1 + \frac{2 \gamma}{2 - \gamma}}{(1 - a)^2}))$",
+    evidence="proved",
+    domain={
+        "gradients": vector(linear(-1, 1), 3),
+        "moves": vector(linear(-1, 1), 9),
+        "drift": log_scale(1e-3, 2),
+        "alpha": linear(0.05, 1),
+        "gamma": linear(0.01, 1),
+        "steps": integers(6, 12),
+    },
+    sharp="factor",
+    mutants=[{"factor": 0.2}],
+    evaluations=96,
+)
+def m5(
+    gradients: Array, moves: Array, drift: float, alpha: float, gamma: float, steps: int, factor: float = 1.0
+) -> Sides:
+    """Exact for three examples in four epochs, by enumeration of all orders, with gradients that move by L η N = ``drift``."""
+    by_epoch = np.cumsum(np.concatenate([gradients[None], drift * moves.reshape(3, 3)]), axis=0)
+    earlier = by_epoch[np.arange(3)[:, None], ORDERS[:, 1:]]  # ∇f(u_{e−1}, x) of the examples of epoch e
+    before = by_epoch[np.arange(3)[:, None], ORDERS[:, :-1]]
+    changes = np.zeros(ORDERS.shape)
+    changes[:, 1:] = earlier - before
+    weights = lemma_17_defect(np.eye(12), steps, examples=3, alpha=alpha, gamma=gamma)
+    square = float(np.mean((changes.reshape(-1, 12) @ weights) ** 2))
+    bound = defect_bound(
+        examples=3,
+        alpha=alpha,
+        gamma=gamma,
+        lipschitz=float(np.abs(by_epoch).max()),
+        smoothness=1.0,
+        learning_rate=drift / 3,
+    )
+    return alpha**2 * square, float(factor) * alpha * bound**2

@@ -124,6 +124,9 @@ L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
 
 @PAPER.inequality(
     "Theorem G.3",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=("Theorem D.14",),
     printed=r"With $\psi = \lambda \|x\|_1$: Theorem D.14 with $2 \sum_k \frac{d (\sigma^{(k)})^2 B}{\sqrt{2\pi} (s+1-k)}$ added in $M$",
     corrected="Theorem D.14 as corrected, without the term in B",
     domain=L1,
@@ -143,16 +146,20 @@ def theorem_g3(epochs: int, sigma: float, printed: bool = False, factor: float =
 
 @PAPER.inequality(
     "Corollary G.4",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=("Corollary E.1",),
     printed=r"DP-ShuffleG with $\psi = \lambda \|x\|_1$: an additional term $d \sigma^2 B (1 + \log K)$",
     corrected="Corollary E.1 as corrected; no term in B is needed",
     domain=L1,
-    as_printed={"printed": True, "factor": 1000.0},
-    counterexample={"epochs": 10**9, "sigma": 1e-15},
+    constants={"factor": "unspecified"},
+    as_printed={"printed": True},
+    counterexample=lambda factor: {"epochs": 10**9 * round(max(factor, 1.0)), "sigma": 1e-15 / max(factor, 1.0) ** 2},
     sharp="factor",
     mutants=[{"factor": 0.0165}, {"printed": True, "factor": 1000.0}],
 )
 def corollary_g4(epochs: int, sigma: float, printed: bool = False, factor: float = 1.0) -> Sides:
-    """Printed up to a constant; the counterexample is to a thousand times it, and the ratio is unbounded as σ → 0, K → ∞.
+    """Printed up to a constant; the ratio is unbounded as σ → 0, K → ∞.
 
     The question whether the term in B can be removed is answered: soft thresholds are Lipschitz, and Stein applies.
     """
@@ -189,6 +196,9 @@ PROJECTION = {
 
 @PAPER.inequality(
     "Theorem G.7",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=("Theorem D.14",),
     printed=r"With a projection: Theorem D.14 with $\frac{1}{2} \sum_k \frac{d (\sigma^{(k)})^2}{s+1-k}$ added in $M$",
     corrected="Theorem D.14 as corrected, without that term",
     domain=PROJECTION,
@@ -208,16 +218,24 @@ def theorem_g7(epochs: int, smoothness: float, scale: float, printed: bool = Fal
 
 @PAPER.inequality(
     "Corollary G.8",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=("Corollary E.1",),
     printed=r"DP-ShuffleG with a projection: an additional term $d \sigma^2 (1 + \log K)$",
     corrected="Corollary E.1 as corrected; no additional term is needed",
     domain=PROJECTION,
-    as_printed={"printed": True, "factor": 1000.0},
-    counterexample={"epochs": 10**10, "smoothness": 1e-16, "scale": 1.0},
+    constants={"factor": "unspecified"},
+    as_printed={"printed": True},
+    counterexample=lambda factor: {
+        "epochs": 10**9 * round(max(factor, 1.0)),
+        "smoothness": 1e-16 / max(factor, 1.0) ** 2,
+        "scale": 1.0,
+    },
     sharp="factor",
     mutants=[{"factor": 0.022}, {"printed": True, "factor": 1000.0}],
 )
 def corollary_g8(epochs: int, smoothness: float, scale: float, printed: bool = False, factor: float = 1.0) -> Sides:
-    """Printed up to a constant; the counterexample is to a thousand times it, and the ratio is unbounded as L → 0, K → ∞.
+    """Printed up to a constant; the ratio is unbounded as L → 0, K → ∞.
 
     The question whether the term can be reduced is answered: projections are Lipschitz, and Stein applies.
     """

@@ -94,11 +94,15 @@ def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
 
 @PAPER.inequality(
     "Theorem 3.7",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=("Theorem D.14",),
     printed=r"The bound of Theorem D.14 up to a constant, noise term $\eta^2 L^* n d \sum_k \frac{(\sigma^{(k)})^2}{s+1-k}$",
     corrected=_CORRECTED + " up to a constant",
     domain={"smoothness": log_scale(1e-9, 1e-3), "epochs": integers(2, 12)},
-    as_printed={"printed": True, "factor": 1000.0},
-    counterexample={"smoothness": 1e-9, "epochs": 10},
+    constants={"factor": "unspecified"},
+    as_printed={"printed": True},
+    counterexample=lambda factor: {"smoothness": 1e-6 / max(factor, 1.0), "epochs": 10},
     sharp="factor",
     mutants=[{"factor": 0.05}, {"printed": True, "factor": 1000.0}],
     evaluations=64,
@@ -106,7 +110,7 @@ def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
 def theorem_37(smoothness: float, epochs: int, printed: bool = False, factor: float = 1.0) -> Sides:
     """n = 100 losses L x²/2, ψ = x²/2, x_1 = x* = 0, η = 0.01, σ = 1: exact/printed grows like 1/L, past any constant.
 
-    The counterexample is to a thousand times the printed bound; the corrected one needs no constant.
+    The corrected bound needs no constant.
     """
     run = ConvergenceConstants(
         samples=100,
@@ -124,7 +128,12 @@ def theorem_37(smoothness: float, epochs: int, printed: bool = False, factor: fl
 
 @PAPER.inequality(
     "Theorem D.14",
+    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=(
+        "Lemma D.6",
+        "Lemma D.10 (as used)",
+    ),
     printed=_THEOREM,
     corrected=_CORRECTED,
     domain=RUNS,
@@ -226,7 +235,9 @@ def _corollary(printed: bool, factor: float, samples: int, dimension: int, epoch
 
 @PAPER.inequality(
     "Corollary E.1",
+    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=("Theorem D.14",),
     printed=r"$\frac{\|x_1 - x^*\|^2}{\eta n K} + 10 \eta^2 n^2 \sigma_{any}^2 L (1 + \log K) + 12 \eta^2 n d \sigma^2 L^* (1 + \log K)$",
     corrected=r"noise term $2 (\eta + 5 \eta^2 n L) d \sigma^2 (1 + \log K)$",
     domain=NOISE_ONLY,
@@ -245,24 +256,31 @@ def corollary_e1(samples: int, dimension: int, epochs: int, printed: bool = Fals
 
 @PAPER.inequality(
     "Corollary 4.1",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=("Corollary E.1",),
     printed=r"Corollary E.1 up to a constant, noise term $\eta^2 n d \sigma^2 L^* (1 + \log K)$",
     corrected=r"noise term $(\eta + \eta^2 n L) d \sigma^2 (1 + \log K)$, up to a constant",
     domain=NOISE_ONLY,
-    as_printed={"printed": True, "factor": 1000.0},
-    counterexample={"samples": 10, "dimension": 50, "epochs": 10**7},
+    constants={"factor": "unspecified"},
+    as_printed={"printed": True},
+    counterexample=lambda factor: {"samples": 10, "dimension": 50, "epochs": 10**6 * round(max(factor, 1.0))},
     sharp="factor",
     mutants=[{"factor": 0.0165}, {"printed": True, "factor": 1000.0}],
 )
 def corollary_41(samples: int, dimension: int, epochs: int, printed: bool = False, factor: float = 1.0) -> Sides:
     """η = 0.4/K: exact/printed grows like K/log K, past any constant.
 
-    The counterexample is to a thousand times the printed bound; checked is the corrected one of E.1, with its constants.
+    Checked is the corrected bound of E.1, with its constants.
     """
     return _corollary(printed, float(factor), samples, dimension, epochs)
 
 
 @PAPER.inequality(
     "Corollary F.1",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=("Theorem D.14",),
     printed=r"Priv-Pub, Pub-Priv and Interleaved with windows $1 + \log S$, noise term $6 \eta^2 n d \sigma^2 L^*$",
     corrected=r"noise term $(\eta + 5 \eta^2 n L) d \sigma^2$ in the same windows",
     domain={
@@ -518,6 +536,12 @@ def public_schedule(kind: str, samples: int, epochs: int, part: float) -> Schedu
 @PAPER.inequality(
     "Theorem D.14",
     part="(public records)",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=(
+        "Lemma D.6",
+        "Lemma D.10 (as used)",
+    ),
     printed=r"Public records add $\frac{(C_n^{(k)})^2}{2 n^2 \beta} + 5 \eta^2 \hat{L}^{(k)*} \frac{1}{n} \sum_i (C_i^{(k)})^2$ to the "
     r"terms of $M$",
     domain={**PUBLIC, "convexity": log_scale(0.1, 100)},
@@ -579,6 +603,9 @@ def dissimilarity_terms(
 @PAPER.inequality(
     "Theorem D.14",
     part="(noise at the end of epochs)",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    rests_on=("Lemma D.6",),
     printed=r"With noise on the last step of epochs only, $\frac{\eta}{n} d (\sigma^{(k)})^2$ suffices as the noise term",
     domain={
         "samples": integers(1, 400, log=True),

@@ -202,6 +202,8 @@ def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma D.6",
+    evidence="proved",
+    proof="docs/shuffled-gradients.md#the-convergence-theorem",
     printed=r"From $d^{(k+1)} \le \frac{a}{k} + b (1 + \log k) + c \sum_l \frac{d^{(l)}}{k-l+2} + \sum_l "
     r"\frac{e^{(l)}}{k-l+1}$ follows $d^{(k+1)} \le (\frac{a}{k} + b (1 + \log k) + M) \sum_i (2c (1 + \log k))^i$",
     corrected=r"for $e^{(l)} \ge 0$",
@@ -346,6 +348,7 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
 @PAPER.inequality(
     "Lemma D.10",
     part="(as used)",
+    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     printed=r"$E [\frac{1}{n} \sum_i \langle -\rho_i, x_1^{(k+1)} - z \rangle] \le \sigma^2 n d \eta^2 \hat{L}^*$",
     corrected=r"$|E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle]| \le \eta d \sigma^2$ for $\eta \le 2/\hat{L}^*$",

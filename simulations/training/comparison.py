@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.data_sources import scikit_learn
 from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
-from corrnoise.simulations.training.networks import Floats, Network, trained
+from corrnoise.simulations.training.networks import Floats, Network, Task, trained
 from corrnoise.simulations.training.order import fixed_order
 from corrnoise.solvers.matrix_factorisation.families import optimal_damped_root, optimal_nu
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
@@ -32,7 +32,7 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
 from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.mechanisms.tree import full_honaker
+from corrnoise.theory.mechanisms.tree import BinaryTree, full_honaker
 from corrnoise.theory.mechanisms.workloads import PrefixSums
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
@@ -58,12 +58,15 @@ def _optimal(participation: Participation) -> Mechanism:
 MECHANISMS: dict[str, Callable[[Participation], Mechanism]] = {
     "independent noise": lambda who: ToeplitzMechanism(DPSGD(), who.steps),
     "binary tree": lambda who: full_honaker(who.steps),
+    "online tree": lambda who: BinaryTree(who.steps, decoder="online"),
     "square root": lambda who: ToeplitzMechanism(NuFTRL(0.0), who.steps),
     "ν-DP-FTRL": lambda who: ToeplitzMechanism(optimal_nu(who).noise, who.steps),
     "damped root": lambda who: ToeplitzMechanism(optimal_damped_root(who).noise, who.steps),
     "dense optimum": _optimal,
 }
-METHODS = (*MECHANISMS, SAMPLED, FULL, PUBLIC)
+#: Those of the small networks, and those of the paper's network, whose noise must stream.
+METHODS = (*(name for name in MECHANISMS if name != "online tree"), SAMPLED, FULL, PUBLIC)
+STREAMED = ("independent noise", "online tree", "square root", "ν-DP-FTRL", "damped root", SAMPLED, PUBLIC)
 
 
 @record
@@ -73,9 +76,9 @@ class Experiment(Record):
     Parameters
     ----------
     name
-        ``"digits"``, ``"breast cancer"`` or ``"diabetes"``, as scikit-learn carries them.
+        ``"digits"``, ``"breast cancer"`` or ``"diabetes"``, as scikit-learn carries them, or ``"CIFAR-10"``.
     network
-        As for ``Network``; its sizes are those of the data.
+        As for ``Network``; its sizes are those of the data.  None for the convolutional network of the paper.
     training
         n, the number of examples to train with; the rest is for testing.
     batch_size, epochs
@@ -83,10 +86,15 @@ class Experiment(Record):
     """
 
     name: str
-    network: Network
+    network: Network | None
     training: int
     batch_size: int
     epochs: int
+
+    @property
+    def task(self) -> Task:
+        """What the network is for."""
+        return "classification" if self.network is None else self.network.task
 
     @property
     def participation(self) -> Participation:
@@ -102,6 +110,8 @@ EXPERIMENTS = {
         Experiment("diabetes", Network((10, 1), "regression"), 353, 17, 10),
     )
 }
+
+CIFAR_10 = Experiment("CIFAR-10", None, 50_000, 500, 20)  #: in ``simulations.training.cifar``
 
 
 class Run(NamedTuple):
@@ -190,19 +200,22 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
     Parameters
     ----------
     experiment
-        One of ``EXPERIMENTS``.
+        One of ``EXPERIMENTS``, with a small network.
     runs
         They share all that is random.
     seed
         Of the split, the order, the initial parameters and the noise.
     """
+    network = experiment.network
+    if network is None:
+        raise ValueError(f"experiment must have a small network, got {experiment!r}")
     features, targets = _data(experiment.name)
     n = experiment.training
     for_split, for_order, for_start, for_noise = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(4))
     permutation = for_split.permutation(len(features))
     train = permutation[:n]
     test = permutation[n:]
-    start = experiment.network.initial(for_start)
+    start = network.initial(for_start)
     steps = experiment.participation.steps
     draws = for_noise.standard_normal((steps, start.size), dtype=np.float32)
     found = np.empty(len(runs))
@@ -215,7 +228,7 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
             part = chosen[first : first + _AT_ONCE]
             public = runs[part[0]].method == PUBLIC
             last = trained(
-                experiment.network,
+                network,
                 features[train],
                 targets[train],
                 batches,
@@ -229,7 +242,7 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
                 batch_size=size,
                 clip_norm=math.inf if public else CLIP_NORM,
             )
-            found[part] = experiment.network.score(last, features[test], targets[test])
+            found[part] = network.score(last, features[test], targets[test])
 
     order = fixed_order(n, experiment.batch_size, experiment.epochs, for_order)
     in_order = [order.batch(step) for step in range(steps)]

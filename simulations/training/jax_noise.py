@@ -17,19 +17,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from corrnoise.simulations.training.extras import extra_module
 from corrnoise.simulations.training.order import FixedOrder
-from corrnoise.simulations.training.program import Program, program
-from corrnoise.simulations.training.run import PrivateRun, budget
+from corrnoise.simulations.training.program import Program, budget, program
+from corrnoise.simulations.training.run import PrivateRun
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.privacy import safe_multiplier
 
 _MARGIN = 1 - 1e-5  # gradients are clipped to this part of the clip norm, more than float32 loses in sums by halves
 _KEY_BYTES = 8
@@ -80,9 +80,7 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
     return jax.tree.unflatten(tree, noisy)
 
 
-_COMPILED: dict[tuple[Callable[..., Any], float], Any] = {}
-
-
+@lru_cache(maxsize=16)
 def _clipped_sum(loss: Callable[..., Any], clip_norm: float) -> Any:
     """The compiled function that sums the clipped gradients of the examples of a batch."""
     jax = extra_module("jax", "jax")
@@ -100,7 +98,7 @@ def _clipped_sum(loss: Callable[..., Any], clip_norm: float) -> Any:
 
         return jax.tree.map(lambda leaf: leaf.sum(axis=0), jax.vmap(each)(*batch))
 
-    return _COMPILED.setdefault((loss, clip_norm), jax.jit(total))
+    return jax.jit(total)
 
 
 def _sum_by_halves(values: Any) -> Any:
@@ -156,7 +154,7 @@ def noising_matrix(made: Program) -> Any:
     ----------
     made
         From ``corrnoise.simulations.training.program.program``.  The standard deviation for the privatizer is
-        ``safe_multiplier(made.sensitivity, rho, adjacency)`` times the clip norm.
+        ``made.multiplier(rho, clip_norm, adjacency)`` times the clip norm.
 
     Raises
     ------
@@ -233,8 +231,7 @@ def correlated_noise(
     jnp = jax.numpy
     who = checks.instance("order", order, FixedOrder).participation
     made = _checked(program(mechanism, who, tolerance=tolerance, arithmetic="float32"))
-    norm = checks.real("clip_norm", clip_norm, SCALES)
-    scale = safe_multiplier(made.sensitivity, budget(rho, epsilon, delta), adjacency) * norm
+    scale = made.multiplier(budget(rho, epsilon, delta), clip_norm, adjacency) * clip_norm
     secret = secrets.token_bytes(_KEY_BYTES) if key is None else key
     if not isinstance(secret, bytes) or len(secret) != _KEY_BYTES:
         raise ValueError(f"key must be {_KEY_BYTES} bytes, got {type(key).__name__} of another length")

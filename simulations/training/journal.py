@@ -58,27 +58,31 @@ class Journal:
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             _lock(self._file, self.path)
-            self._noted = self._read(f"{_HEADER}{key.identity}".encode("ascii"))
+            self._noted = self._read(key)
         except BaseException:
             if self._file >= 0:
                 self._release()
             raise
         self.free = self._noted
 
-    def _read(self, header: bytes) -> int:
+    def _read(self, key: RunKey) -> int:
         """The last note; a new file gets its header, an unfinished last line is cut off."""
+        header = f"{_HEADER}{key.identity}".encode("ascii")
         content = self.path.read_bytes()
         whole, end, rest = content.rpartition(b"\n")
         lines = whole.split(b"\n") if end else []
         if lines and lines[0] != header:
-            raise ValueError(f"{self.path} is not the journal of the key {header.split()[-1].decode()}")
+            raise ValueError(f"{self.path} is not the journal of the key {key.identity}")
         if not lines:
             if rest and not header.startswith(rest):
                 raise ValueError(f"{self.path} is no journal")
+            key.check_new_journal(self.path)
             os.ftruncate(self._file, 0)
             self._append(header)
             sync_folder(self.path.absolute().parent)
+            key.note_journal(self.path)
             return 0
+        key.note_journal(self.path)
         if not all(_LINE.fullmatch(line) for line in lines[1:]):
             raise ValueError(f"{self.path} is damaged: a line is no number of a step")
         if rest:

@@ -52,7 +52,15 @@ class RunKey:
     ------
     ValueError, TypeError
         ``secret`` is not made of bytes, or of too few or too many.
+
+    Examples
+    --------
+    >>> key = RunKey.new()
+    >>> len(key.identity)
+    32
     """
+
+    path: Path | None = None  #: the file in which the key is kept
 
     def __init__(self, secret: bytes) -> None:
         if not isinstance(secret, bytes):
@@ -71,6 +79,14 @@ class RunKey:
     def kept_in(cls, path: str | os.PathLike[str]) -> RunKey:
         """The key in a file, which is made with mode 0600 if it does not exist.
 
+        A run with such a key needs a journal: the script that is started again must not make the same noise again.  The
+        file notes that there is a journal, and a run with another one is refused.
+
+        Parameters
+        ----------
+        path
+            The file, for one run alone.
+
         Raises
         ------
         ValueError
@@ -87,19 +103,58 @@ class RunKey:
         if os.name == "posix" and mode & 0o077:
             raise PermissionError(f"{path} must be readable by its owner alone (mode 0600), got mode {mode:04o}")
         try:
-            header, digits = lines
-            secret = bytes.fromhex(digits)
+            header, digits, *_ = lines
+            key = cls(bytes.fromhex(digits))
         except ValueError:
             raise ValueError(f"{path} holds no key: it was not written by RunKey.kept_in") from None
         if header != _HEADER:
             raise ValueError(f"{path} holds no key of format {_HEADER!r}")
-        return cls(secret)
+        key.path = path
+        return key
+
+    def check_new_journal(self, journal: Path) -> None:
+        """Refuse a new journal for a key whose file notes that there was one.
+
+        Parameters
+        ----------
+        journal
+            Its path.
+        """
+        if self.path is not None and self._journals():
+            raise ValueError(
+                f"{journal} must be the journal of the key in {self.path}, {self._journals()[0]}, and not a new one: "
+                "noise would be made again"
+            )
+
+    def note_journal(self, journal: Path) -> None:
+        """Note in the file of the key that there is a journal.
+
+        Parameters
+        ----------
+        journal
+            Its path.
+        """
+        if self.path is not None and not self._journals():
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(f"{journal.name}\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+
+    def _journals(self) -> list[str]:
+        assert self.path is not None
+        return self.path.read_text(encoding="utf-8").splitlines()[2:]
 
     def _derived(self, purpose: bytes, size: int) -> bytes:
         return hashlib.blake2b(purpose, key=self._secret, digest_size=size, person=b"corrnoise").digest()
 
     def seed(self, step: int, part: int) -> int:
-        """The key of the generator of a part in a step, 128 bits."""
+        """The key of the generator of a part in a step, 128 bits.
+
+        Parameters
+        ----------
+        step, part
+            Their numbers, from 0.
+        """
         place = step.to_bytes(8, "little") + part.to_bytes(8, "little")
         return int.from_bytes(self._derived(b"draws" + place, 16), "little")
 

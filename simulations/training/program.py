@@ -18,15 +18,28 @@ from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledN
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
+from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import gaussian_rho, safe_multiplier
 
 Engine = Cascade | DelayLine | Substitution | Tree
 _RUNNABLE = (ToeplitzNoise, ToeplitzMechanism, ScaledNoise, BandedNoise, MatrixNoise, BinaryTree)
+_FLOAT32 = (1e-30, 1e30)  # standard deviations that float32 holds, with the noise of all steps
 _INCREASE = 1e-3  # the largest relative increase of the sensitivity that is paid for float32
+
+
+def budget(rho: float | None, epsilon: float | None, delta: float | None) -> float:
+    """The ρ of a run, given as ``rho`` or as ``epsilon`` and ``delta`` of the Gaussian mechanism that the run is."""
+    if rho is None:
+        if epsilon is None or delta is None:
+            raise ValueError("rho must be given, or epsilon and delta")
+        rho = gaussian_rho(epsilon, delta)
+    elif epsilon is not None or delta is not None:
+        raise ValueError("epsilon and delta must be left out where rho is given")
+    return checks.real("rho", rho, SCALES)
 
 
 @record
@@ -61,6 +74,33 @@ class Program(Record):
             return Tree(noise, size)
         assert isinstance(noise, BandedNoise | MatrixNoise)
         return Substitution(noise, size)
+
+    def multiplier(self, rho: float, clip_norm: float, adjacency: str) -> float:
+        """Standard deviation of the independent noise in units of the clip norm, for noise that is added in float32.
+
+        Parameters
+        ----------
+        rho
+            Budget of zero-concentrated differential privacy.
+        clip_norm
+            Largest norm of the gradient of one example.
+        adjacency
+            ``"zero-out"`` or ``"replace-one"``.
+
+        Raises
+        ------
+        ValueError
+            An argument is out of its range, or the noise out of that of float32.
+        """
+        checks.real("clip_norm", clip_norm, "(0, inf)")
+        multiplier = safe_multiplier(self.sensitivity, rho, adjacency)
+        low, high = _FLOAT32
+        if not low <= multiplier * clip_norm <= high:
+            raise ValueError(
+                f"clip_norm must keep multiplier × clip_norm in the range of float32, [{low}, {high}], got {clip_norm} "
+                f"with the multiplier {multiplier}"
+            )
+        return multiplier
 
     @property
     def scales(self) -> Array | None:

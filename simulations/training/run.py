@@ -37,30 +37,19 @@ from numpy.typing import NDArray
 from corrnoise.simulations.training.journal import Journal
 from corrnoise.simulations.training.keys import Draws, GeneratorName, RunKey
 from corrnoise.simulations.training.order import FixedOrder
-from corrnoise.simulations.training.program import program
+from corrnoise.simulations.training.program import Program, budget, program
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.rounding import Dtype
-from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.privacy import gaussian_epsilon, gaussian_rho, safe_multiplier
+from corrnoise.theory.privacy import gaussian_epsilon
 
 _FORMAT = "corrnoise.PrivateRun 1"
 _PART = 65_536  # coordinates of a part of the noise vector
 _IN_USE: WeakValueDictionary[str, PrivateRun] = WeakValueDictionary()  # runs of this process by their key
 _CLAIMING = Lock()
-
-
-def budget(rho: float | None, epsilon: float | None, delta: float | None) -> float:
-    """The ρ of a run, given as ``rho`` or as ``epsilon`` and ``delta`` of the Gaussian mechanism that the run is."""
-    if rho is None:
-        if epsilon is None or delta is None:
-            raise ValueError("rho must be given, or epsilon and delta")
-        rho = gaussian_rho(epsilon, delta)
-    elif epsilon is not None or delta is not None:
-        raise ValueError("epsilon and delta must be left out where rho is given")
-    return checks.real("rho", rho, SCALES)
 
 
 class PrivateRun:
@@ -80,11 +69,12 @@ class PrivateRun:
     epsilon, delta
         The (ε, δ) of the whole run, in place of ``rho``.
     clip_norm
-        G: largest norm of the gradient of one example, over all parameters together, in [1e-100, 1e100].
+        G: largest norm of the gradient of one example, over all parameters together.  The standard deviation of the
+        independent noise must lie in [1e-30, 1e30], because noise is float32.
     adjacency
         ``"zero-out"`` or ``"replace-one"``, which doubles the noise.
     key
-        The secret key; None for a new one.
+        The secret key; None for a new one.  One from a file needs a journal.
     journal
         File of the journal, or None for none.
     journal_ahead
@@ -97,15 +87,6 @@ class PrivateRun:
         Of the rational approximation.
     threads
         How many threads make the noise; None for one a core.
-
-    Attributes
-    ----------
-    program
-        The noise that is really made, and the sensitivity that covers it.
-    position
-        Number of steps whose noise was made.
-    skipped
-        Number of steps that were skipped, because a crash had begun them.
 
     Raises
     ------
@@ -149,16 +130,20 @@ class PrivateRun:
         self._size = checks.integer("size", size, 1)
         self._order = checks.instance("order", order, FixedOrder)
         self._rho = budget(rho, epsilon, delta)
-        self._clip_norm = checks.real("clip_norm", clip_norm, SCALES)
-        self.program = program(mechanism, order.participation, tolerance=tolerance, arithmetic=arithmetic)
-        self._multiplier = safe_multiplier(self.program.sensitivity, self._rho, adjacency)
+        self._clip_norm = checks.real("clip_norm", clip_norm, "(0, inf)")
+        self._program = program(mechanism, order.participation, tolerance=tolerance, arithmetic=arithmetic)
+        self._multiplier = self._program.multiplier(self._rho, self._clip_norm, adjacency)
         self._adjacency = adjacency
         self._draws = Draws(RunKey.new() if key is None else key, generator)
-        rows = self.program.engine(1).memory.shape[0]
-        fits_into_memory("size", self._size, self._size * (4 + rows * np.dtype(self.program.arithmetic).itemsize))
+        rows = self._program.engine(1).memory.shape[0]
+        fits_into_memory("size", self._size, self._size * (4 + rows * np.dtype(self._program.arithmetic).itemsize))
         self._ends = [*range(_PART, self._size, _PART), self._size]
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
+        if key is not None and key.path is not None and journal is None:
+            raise ValueError(
+                f"journal must be given for the key in {key.path}: the script, started again, would make the same noise"
+            )
         self._journal_path = journal
         self._journal_ahead = checks.integer("journal_ahead", journal_ahead, 1)
         self._journal: Journal | None = None
@@ -166,12 +151,12 @@ class PrivateRun:
         self._follows = False
         self._claim()
         self._restart()
-        self.skipped = 0
+        self._skipped = 0
         self._settings = {
             "format": _FORMAT,
-            "noise": digest(plain(self.program.noise)),
+            "noise": digest(plain(self._program.noise)),
             "order": self._order.identity,
-            "arithmetic": self.program.arithmetic,
+            "arithmetic": self._program.arithmetic,
             "size": self._size,
             "rho": self._rho,
             "multiplier": self._multiplier,
@@ -189,13 +174,28 @@ class PrivateRun:
 
     def _restart(self) -> None:
         """Put the noise before its first step."""
-        self._engines: list[Any] = []
-        self._engines = [self.program.engine(size) for size in np.diff(self._ends, prepend=0).tolist()]
-        self.position = 0
+        self._engines: list[Any] = []  # the memory of earlier ones is free before new ones are made
+        self._engines = [self._program.engine(size) for size in np.diff(self._ends, prepend=0).tolist()]
+        self._position = 0
         self._handed = 0
         self._whole = True
 
     # -- what the run guarantees ---------------------------------------------------------------------------------------
+
+    @property
+    def program(self) -> Program:
+        """The noise that is really made, and the sensitivity that covers it."""
+        return self._program
+
+    @property
+    def position(self) -> int:
+        """Number of steps whose noise was made."""
+        return self._position
+
+    @property
+    def skipped(self) -> int:
+        """Number of steps that were skipped, because a crash had begun them."""
+        return self._skipped
 
     @property
     def size(self) -> int:
@@ -247,6 +247,14 @@ class PrivateRun:
         """
         return gaussian_epsilon(self._rho, delta)
 
+    def in_words(self) -> str:
+        """What the run guarantees, in a sentence."""
+        return (
+            f"The noisy sums of all {self.steps} steps are {self._rho:.4g}-zCDP as one Gaussian mechanism, for "
+            f"{self._adjacency} adjacency and gradients clipped to norm {self._clip_norm:.4g}, with "
+            f"{self._order.participation.in_words()}; the noise multiplier is {self._multiplier:.4g}."
+        )
+
     # -- batches and noise ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -289,7 +297,7 @@ class PrivateRun:
         position
             What ``start`` returned in the process that makes the noise.
         """
-        self.position = checks.integer("position", position, 0, largest=self.steps)
+        self._position = checks.integer("position", position, 0, largest=self.steps)
         self._handed = self.position
         self._follows = True
 
@@ -297,17 +305,21 @@ class PrivateRun:
         """Note that another process has added the noise of the batch that was handed out last."""
         if not self._follows or self._handed <= self.position:
             raise RuntimeError("only a step of a run that follows another process can pass without noise")
-        self.position += 1
+        self._position += 1
 
     def start(self) -> int:
         """Open the journal, if there is one, skip the steps that a crash has begun, and return ``position``."""
         if self._journal is None and self._journal_path is not None and not self._follows:
             self._journal = Journal(self._journal_path, self._draws.key, ahead=self._journal_ahead)
-            behind = self._journal.free - self.position
-            if behind > 0:
-                self._advance(self._journal.free)
-                self.skipped += behind
+            self._skip()
         return self.position
+
+    def _skip(self) -> None:
+        """Go on with the first step that the journal does not know to be begun."""
+        before = self.position
+        if self._journal is not None:
+            self._advance(self._journal.free)
+        self._skipped += self.position - before
 
     def noise(self) -> NDArray[np.float32]:
         """The noise of the next step, to be added to the sum of its clipped gradients, shape (size,).
@@ -347,17 +359,17 @@ class PrivateRun:
         if os.getpid() != self._process:
             raise RuntimeError("a run must not be used by a copy of its process: both would add the same noise")
         if not self._whole:
-            raise RuntimeError("making noise was interrupted: load the last state")
+            raise RuntimeError("the run is closed, or making noise was interrupted: load the last state")
         if self._follows:
             raise RuntimeError("the noise and its state are those of the process that this run follows")
 
     def _made(self) -> NDArray[np.float32]:
         """The noise of the step ``position``, which is then past."""
         step = self.position
-        scales = self.program.scales
+        scales = self._program.scales
         scale = self.scale if scales is None else self.scale * float(scales[step])
         made = np.empty(self._size, np.float32)
-        in_place = self.program.arithmetic == "float32"
+        in_place = self._program.arithmetic == "float32"
 
         def part(number: int) -> None:
             end = self._ends[number]
@@ -374,7 +386,7 @@ class PrivateRun:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._threads, "corrnoise-noise")
             list(self._pool.map(part, range(len(self._ends))))
-        self.position = step + 1
+        self._position = step + 1
         self._whole = True
         return made
 
@@ -443,13 +455,11 @@ class PrivateRun:
             for engine, end in zip(self._engines, self._ends, strict=True):
                 part = memory[:, end - engine.memory.shape[1] : end]
                 engine.memory = np.array(part, engine.memory.dtype)
-            self.position = position
+            self._position = position
             self._handed = position
         self._advance(position)
         self._journal = journal
-        if journal is not None and journal.free > self.position:
-            self.skipped += journal.free - self.position
-            self._advance(journal.free)
+        self._skip()
 
     def _checked_state(self, state: object) -> tuple[int, RunKey]:
         """The position and the key of a state of this run."""
@@ -491,6 +501,6 @@ class PrivateRun:
 
     def __repr__(self) -> str:
         return (
-            f"PrivateRun({self.program.noise!r:.60}, size={self._size}, position={self.position} of {self.steps}, "
+            f"PrivateRun({self._program.noise!r:.60}, size={self._size}, position={self.position} of {self.steps}, "
             f"rho={self._rho!r}, multiplier={self._multiplier!r}, adjacency={self._adjacency!r})"
         )

@@ -139,7 +139,6 @@ def private_gradient(
     RuntimeError
         No batch was handed out for this step, or the run is over.
     """
-    func = extra_module("torch.func", "torch")
     _check_layers(model)
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
     check_parameters(run, list(trained.values()))
@@ -149,16 +148,33 @@ def private_gradient(
             f"{len(targets)}"
         )
 
+    samples = example_gradients(model, loss, inputs, targets, chunk_size=chunk_size)
+    noisy = add_noise(run, clipped_sum(list(samples.values()), run.clip_norm))
+    by_name = dict(model.named_parameters())
+    for name, total in zip(trained, noisy, strict=True):
+        by_name[name].grad = total / run.order.batch_size
+
+
+def example_gradients(
+    model: Any, loss: Callable[[Any, Any], Any], inputs: Any, targets: Any, *, chunk_size: int | None = None
+) -> dict[str, Any]:
+    """The gradient of each example by the name of the parameter, tensors of shape (batch, …).
+
+    Parameters
+    ----------
+    model, loss, inputs, targets, chunk_size
+        As for ``private_gradient``.
+    """
+    func = extra_module("torch.func", "torch")
+    trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+
     def one(parameters: Any, example: Any, target: Any) -> Any:
         output = func.functional_call(model, parameters, (example.unsqueeze(0),))
         return loss(output, target.unsqueeze(0))
 
     each = func.vmap(func.grad(one), in_dims=(None, 0, 0), randomness="different", chunk_size=chunk_size)
-    samples = each(trained, inputs, targets)
-    noisy = add_noise(run, clipped_sum([samples[name] for name in trained], run.clip_norm))
-    by_name = dict(model.named_parameters())
-    for name, total in zip(trained, noisy, strict=True):
-        by_name[name].grad = total / run.order.batch_size
+    found = each(trained, inputs, targets)
+    return {name: found[name] for name in trained}
 
 
 def _check_layers(model: Any) -> None:

@@ -11,7 +11,8 @@ u is found as v is, u_t ← u_t (error_t)², and the optimum is γ_2(A).
 
 For prefix sums only the diagonal of S is needed, and it costs O(n m): V^{−½} A⁻¹ U^{−½} = L is bidiagonal, and S is
 (L Lᵀ)^{−½}, a sum of m resolvents.  Reversing time maps A to its transpose, so u is v reversed for the maximal error.
-Other workloads take singular value decompositions, O(n³) a step.
+The mean error of workloads with a banded inverse, such as momentum, costs O(n m) in the same way, by elimination, which
+is used above 1024 steps.  All else takes singular value decompositions, O(n³) a step.
 
 References
 ----------
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -35,7 +37,11 @@ from corrnoise.solvers.matrix_factorisation.certificates import (
     sum_of_squares_above,
 )
 from corrnoise.solvers.matrix_factorisation.fixed_point import Evaluation, bracket_optimum
-from corrnoise.solvers.matrix_factorisation.selected_inverses import bidiagonal_root, bidiagonal_root_matrix
+from corrnoise.solvers.matrix_factorisation.selected_inverses import (
+    banded_root,
+    bidiagonal_root,
+    bidiagonal_root_matrix,
+)
 from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective
 from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums, Workload
@@ -45,6 +51,8 @@ from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_squar
 from corrnoise.theory.numerics.records import record
 
 LARGEST_DENSE = 4096  #: steps for which n × n matrices are made
+LARGEST_DECOMPOSED = 1024  #: steps of recursive workloads up to which singular values are computed in each iteration
+LARGEST_CERTIFIED = 2048  #: steps of recursive workloads up to which the lower bound includes rounding errors
 REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
 _FINEST = 1e-15
 _LEAST_LOGARITHM = -46.0  # of a weight, relative to the largest: where a weight tends to 0, errors stay below 1e-19
@@ -199,6 +207,43 @@ def _roots_of_prefix_sums(v: Array, u: Array) -> _Roots:
     return _Roots(diagonal, diagonal[::-1], linear.relative_error())
 
 
+class _Banded(NamedTuple):
+    """F = A⁻¹ in bands, shape (p, n), for workloads that a recursion undoes, and the diagonal of AᵀA."""
+
+    inverse: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, inverse: Array) -> _Banded:
+        one = np.ones(1)
+        return cls(inverse, banded_root(_squared(inverse), 0 * one, one))
+
+    def roots(self, v: Array) -> _Roots:
+        """For the mean error: with L = V^{−½} F sqrt(n), S is (L Lᵀ)^{−½}."""
+        count, n = self.inverse.shape
+        scaled = np.zeros((count, n))
+        for i, band in enumerate(self.inverse):
+            scaled[i, : n - i] = band[: n - i] * np.sqrt(n / v[i:])
+        bands = _squared(scaled)
+        sums = bands[0].copy()  # of absolute values in the rows of L Lᵀ
+        for i in range(1, count):
+            sums[i:] += np.abs(bands[i, : n - i])
+            sums[: n - i] += np.abs(bands[i, : n - i])
+        poles = inverse_square_root(n / (2 * float(v @ self.squares)), 1.001 * float(sums.max()))
+        steps = np.asarray(banded_root(bands, poles.poles, poles.weights))
+        return _Roots(steps, steps, poles.error)
+
+
+def _squared(bands: Array) -> Array:
+    """L Lᵀ in bands, for a lower-triangular band matrix L."""
+    count, n = bands.shape
+    product = np.zeros((count, n))
+    for i in range(count):
+        for m in range(count - i):
+            product[i, m:] += bands[m + i, : n - m] * bands[m, : n - m]
+    return product
+
+
 def _roots_of_matrix(matrix: Array, v: Array, u: Array) -> _Roots:
     left, values, right = _decomposed(matrix, v, u)
     return _Roots(np.square(right.T) @ values, np.square(left) @ values, 0.0)
@@ -221,8 +266,9 @@ def optimal_single_participation(
     Parameters
     ----------
     workload
-        A, with independent columns.  ``PrefixSums`` takes O(n) time and memory an iteration.  Any other workload takes
-        O(n³) time and has at most 4096 steps.
+        A, with independent columns.  ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a
+        banded inverse (``MomentumSGD``), take O(n) time and memory an iteration.  All else takes O(n³) time and has at
+        most 4096 steps.
     objective
         ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest squared error
         of a row, whose optimum is γ_2(A).
@@ -234,8 +280,8 @@ def optimal_single_participation(
     Returns
     -------
     SingleParticipationOptimum
-        With a rigorous lower bound.  For prefix sums ``value`` is a rigorous upper bound of the optimum, too; for other
-        workloads it is a float64 value.
+        With a rigorous lower bound, but for recursive workloads of more than 2048 steps.  For prefix sums ``value`` is
+        a rigorous upper bound of the optimum, too; otherwise it is a float64 value.
 
     Raises
     ------
@@ -256,9 +302,14 @@ def optimal_single_participation(
     tolerance = checks.real("tolerance", tolerance, f"[{_FINEST!r}, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
     fast = isinstance(workload, PrefixSums)
-    matrix = np.empty((0, 0)) if fast else full_rank_matrix(workload)
+    long = objective == "mean" and workload.steps > LARGEST_DECOMPOSED
+    inverse = workload.inverse_bands() if long and not fast else None
+    banded = None if inverse is None else _Banded.of(inverse)
+    matrix = np.empty((0, 0)) if fast or banded else full_rank_matrix(workload)
     n = workload.steps
-    rows = n if fast else matrix.shape[0]
+    rows = n if fast or banded else matrix.shape[0]
+
+    roots_of = _roots_of_prefix_sums if fast else partial(_roots_of_matrix, matrix)
 
     def weights(logarithms: Array) -> tuple[Array, Array]:
         v = _normalised(logarithms[:n])
@@ -268,7 +319,7 @@ def optimal_single_participation(
 
     def evaluate(logarithms: Array) -> Evaluation[tuple[Array, Array]]:
         v, u = weights(logarithms)
-        roots = _roots_of_prefix_sums(v, u) if fast else _roots_of_matrix(matrix, v, u)
+        roots = banded.roots(v) if banded else roots_of(v, u)
         trace = math.fsum(roots.steps)
         both = math.fsum(v) * math.fsum(u)
         sensitivity = roots.steps / v
@@ -282,12 +333,14 @@ def optimal_single_participation(
 
     start = np.zeros(n if fast or objective == "mean" else n + rows)
     found = bracket_optimum(evaluate, start, tolerance=2 * tolerance, max_iterations=max_iterations)
-    lower = found.low.lower if fast else _lower_bound_of_matrix(matrix, *found.low.point)
+    lower, rigorous = found.low.lower, fast
+    if not fast and (banded is None or n <= LARGEST_CERTIFIED):
+        lower, rigorous = _lower_bound_of_matrix(workload.matrix(), *found.low.point), True
     return SingleParticipationOptimum(
         workload=workload,
         value=math.nextafter(math.sqrt(found.high.upper), math.inf),
         lower_bound=math.nextafter(math.sqrt(lower), 0.0),
-        rigorous=True,
+        rigorous=rigorous,
         iterations=found.iterations,
         step_weights=found.high.point[0],
         row_weights=found.high.point[1],

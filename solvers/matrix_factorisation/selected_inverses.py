@@ -86,6 +86,45 @@ def bidiagonal_root_matrix(d: Array, e: Array, poles: Array, weights: Array) -> 
 
 
 @_jit
+def banded_root(bands: Array, poles: Array, weights: Array) -> Array:
+    """The diagonal of Σ_j w_j (K + c_j)⁻¹ for a symmetric positive definite band matrix K, shape (n,), in O(n p² m).
+
+    Entry (i, t) of ``bands``, shape (p, n), is K_{t+i,t}; what lies outside of K is 0.  K + c = T D Tᵀ with a
+    unit lower triangular T is followed by the part Z of the inverse within the band (Takahashi's equations),
+    Z_jj = 1/D_j − Σ_m Z_{j+m,j} T_{j+m,j} and Z_{j+i,j} = −Σ_m Z_{j+i,j+m} T_{j+m,j}.
+    """
+    p, n = bands.shape
+    diagonal = np.zeros(n)
+    pivots = np.zeros(n)
+    factor = np.zeros((p, n))
+    inverse = np.zeros((p, n))
+    for k in range(poles.size):
+        for j in range(n):
+            pivot = bands[0, j] + poles[k]
+            for m in range(1, min(p, j + 1)):
+                pivot -= factor[m, j - m] ** 2 * pivots[j - m]
+            pivots[j] = pivot
+            for i in range(1, min(p, n - j)):
+                entry = bands[i, j]
+                for m in range(1, min(p - i, j + 1)):
+                    entry -= factor[m + i, j - m] * factor[m, j - m] * pivots[j - m]
+                factor[i, j] = entry / pivot
+        for j in range(n - 1, -1, -1):
+            last = min(p, n - j)
+            for i in range(1, last):
+                total = 0.0
+                for m in range(1, last):
+                    total += inverse[abs(i - m), j + min(i, m)] * factor[m, j]
+                inverse[i, j] = -total
+            total = 1 / pivots[j]
+            for m in range(1, last):
+                total -= inverse[m, j] * factor[m, j]
+            inverse[0, j] = total
+            diagonal[j] += weights[k] * total
+    return diagonal
+
+
+@_jit
 def _inverse(matrix: Array) -> Array:
     """The inverse of a symmetric positive definite matrix, by Gauss-Jordan elimination."""
     inverse = matrix.copy()

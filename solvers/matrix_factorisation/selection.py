@@ -53,6 +53,8 @@ UNIT, WEIGHTED = "unit columns", "epoch weights"
 MOST_POLES = 6
 _MOST_COEFFICIENTS = 64  # of noise with few coefficients, whose search takes O(p²) memory
 _MOST_BANDS = 64  # in runs of more than LARGEST_MATRIX steps, beside those that are asked for
+_LONG = 100_000  # steps, beyond which only a _FEW of both are tried, unless more are asked for
+_FEW = 8
 _MOST_EPOCHS = 64  # for which weights are sought
 _LONGEST_RIGOROUS = 1024  # steps up to which the decomposition of a rigorous floor takes a second
 _LONGEST_FLOOR = {True: 100_000, False: 20_000}  # steps for which the floor of prefix sums takes seconds, by ``single``
@@ -192,9 +194,9 @@ def select(
     >>> found = select(PrefixSums(256), Participation(256, min_sep=64, max_participations=4))
     >>> best = found.best(lambda option: option.memory <= 4)
     >>> best.family, best.memory
-    ('buffers, unit columns', 2)
+    ('buffers, epoch weights', 2)
     >>> round((best.squared_error / found.floor.squared_error) ** 0.5, 3)
-    1.091
+    1.085
     """
     show = progress or (lambda _: None)
     objective = run_objective(what)
@@ -270,13 +272,13 @@ def _poles(n: int, memory: int | None) -> list[int]:
 
 
 def _coefficients(n: int, memory: int | None) -> list[int]:
-    return _upto(min(_MOST_COEFFICIENTS, n - 1), memory)
+    return _upto(min(_MOST_COEFFICIENTS if n <= _LONG else _FEW, n - 1), memory)
 
 
 def _bands(who: Participation, memory: int | None) -> list[int]:
     most = (who.steps if who.single else min(who.min_sep, who.steps)) - 1
     if who.steps > LARGEST_MATRIX:
-        most = min(most, max(_MOST_BANDS, memory or 0))
+        most = min(most, max(_MOST_BANDS if who.steps <= _LONG else _FEW, memory or 0))
     return sorted({*_upto(most, memory), most} - {0})
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from corrnoise.solvers.grid_minimum import smallest_minimum
+from corrnoise.solvers.matrix_factorisation.buffers import gaps_of, separate
 from corrnoise.solvers.matrix_factorisation.run_objectives import RunObjective
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
@@ -43,7 +44,6 @@ _WIDTH = 1e-6
 _STATIONARY = 1e-6  # gradient of the logarithm of the squared error at which a search ends
 _ITERATIONS = 200
 _STEP = 1e-100  # of the complex-step derivative: its square vanishes
-_MERGED = 1e-3  # distance of the logarithms of two gaps that count as one
 _FIRST = 0.4  # −log of the largest gap at the start
 _DIVERGED = 1e5  # log error of noise that exceeds the range of floats; finite, so that a line search can go on
 
@@ -128,17 +128,9 @@ def tuned_poles(objective: RunObjective, participation: Participation, *, poles:
     """The best noise with d interlacing zeros and poles; fewer where two of them merge."""
     for count in range(min(poles, objective.steps // 2), 0, -1):
         gaps = _searched_gaps(objective, participation, count)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logarithms = np.log(np.column_stack(gaps).ravel())
-        if np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGED).all():
+        if separate(*gaps):
             return PoleNoise(*gaps)
     return PoleNoise(np.empty(0), np.empty(0))
-
-
-def _gaps(variables: Array) -> tuple[buffered.Numbers, buffered.Numbers]:
-    """Gaps of zeros and poles, ascending, from the logarithms of the increments of −log gap."""
-    ordered = np.exp(-np.cumsum(np.exp(variables), axis=-1))[..., ::-1]
-    return ordered[..., ::2], ordered[..., 1::2]
 
 
 def _searched_gaps(objective: RunObjective, participation: Participation, count: int) -> tuple[Array, Array]:
@@ -157,7 +149,7 @@ def _searched_gaps(objective: RunObjective, participation: Participation, count:
         return np.concatenate([np.ones((*tail.shape[:-1], 1)), tail], axis=-1)
 
     def loss(variables: Array) -> tuple[float, Array]:
-        zeros, poles = _gaps(variables + directions)
+        zeros, poles = gaps_of(variables + directions)
         square = buffered.squared_sensitivity(zeros, buffered.scales(zeros, poles), participation)
         noising = coefficients(zeros, poles)
         power, slope = objective.power(np.ascontiguousarray(noising[0].real))
@@ -170,4 +162,4 @@ def _searched_gaps(objective: RunObjective, participation: Participation, count:
     start = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
     with np.errstate(all="ignore"):
         options = {"gtol": _STATIONARY, "maxiter": _ITERATIONS}
-        return _gaps(minimize(loss, start, jac=True, method="BFGS", options=options).x)
+        return gaps_of(minimize(loss, start, jac=True, method="BFGS", options=options).x)

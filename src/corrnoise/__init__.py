@@ -17,12 +17,14 @@ from corrnoise.support.version import __version__
 if TYPE_CHECKING:
     from corrnoise.designs.make import design as design
     from corrnoise.designs.record import Design as Design
+    from corrnoise.designs.release import Release as Release
     from corrnoise.paper_checks import claims as claims
     from corrnoise.simulations.audit import audit as audit
     from corrnoise.simulations.momentum_aggregation.private import private_momentum as private_momentum
     from corrnoise.simulations.momentum_aggregation.private import private_reduced_momentum as private_reduced_momentum
     from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
+    from corrnoise.simulations.training.keys import RunKey as RunKey
     from corrnoise.simulations.training.order import FixedOrder as FixedOrder
     from corrnoise.simulations.training.order import fixed_order as fixed_order
     from corrnoise.simulations.training.run import PrivateRun as PrivateRun
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from corrnoise.theory.mechanisms.tree import fourier_mechanism as fourier_mechanism
     from corrnoise.theory.mechanisms.tree import full_honaker as full_honaker
     from corrnoise.theory.mechanisms.workloads import MatrixWorkload as MatrixWorkload
+    from corrnoise.theory.mechanisms.workloads import MomentumAverage as MomentumAverage
     from corrnoise.theory.mechanisms.workloads import MomentumSGD as MomentumSGD
     from corrnoise.theory.mechanisms.workloads import PrefixSums as PrefixSums
     from corrnoise.theory.privacy import approx_dp_to_zcdp as approx_dp_to_zcdp
@@ -98,6 +101,7 @@ _HOMES = {
     ),
     "theory.mechanisms.workloads": (
         "MatrixWorkload",
+        "MomentumAverage",
         "MomentumSGD",
         "PrefixSums",
     ),
@@ -151,6 +155,7 @@ _HOMES = {
     ),
     "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
+    "simulations.training.keys": ("RunKey",),
     "simulations.training.order": (
         "FixedOrder",
         "fixed_order",
@@ -158,6 +163,7 @@ _HOMES = {
     "simulations.training.run": ("PrivateRun",),
     "designs.make": ("design",),
     "designs.record": ("Design",),
+    "designs.release": ("Release",),
     "paper_checks": ("claims",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -407,7 +407,11 @@ def test_a_design_without_a_problem(tmp_path: Path, capsys: pytest.CaptureFixtur
     options = ("--momentum", "0.9", "--learning-rates", str(tmp_path / "rates.txt"), "--batch-size", "8")
     assert run(*EPOCHS, *options, "--memory", "2", "--output", str(folder)) == 0
     made = Design.load(folder)
-    assert {path.name for path in folder.iterdir()} == CHOSEN | {"scales.csv"}
+    assert {path.name for path in folder.iterdir()} == CHOSEN | {"scales.csv", "coefficients.csv"}
+    assert any("scale t of scales.csv" in comment for comment in table(folder / "coefficients.csv")[0])
+    _, columns = table(folder / "scales.csv")
+    assert made.scales is not None
+    assert columns[:, 1].tobytes() == made.scales.tobytes()
     assert (made.problem, made.steps, made.min_sep, made.max_participations) == (None, 40, 10, 4)
     assert made.choice is not None
     assert made.choice.chosen.memory <= 2

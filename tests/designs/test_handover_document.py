@@ -18,12 +18,13 @@ import pytest
 from corrnoise.designs.record import Design
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import NuFTRL
 
 PAGE = (Path(__file__).parents[2] / "docs/handover.md").read_text(encoding="utf-8")
 RECIPES = {
-    heading: code
+    f"{heading}, {number}" if number else heading: code
     for heading, text in re.findall(r"^#+ ([^\n]+)\n(.*?)(?=^#+ |\Z)", PAGE, re.DOTALL | re.MULTILINE)
-    for code in re.findall(r"```py\n(.*?)```", text, re.DOTALL)
+    for number, code in enumerate(re.findall(r"```py\n(.*?)```", text, re.DOTALL))
 }
 JAX = ["Buffers (BLT)", "Toeplitz strategy", "Dense noising matrix"]
 
@@ -45,7 +46,7 @@ def run(heading: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_page_has_these_recipes() -> None:
-    assert list(RECIPES) == [*JAX, "Opacus", "TensorFlow Privacy", "dp-accounting"]
+    assert list(RECIPES) == [*JAX, "Opacus", "TensorFlow Privacy", "opake", "opake, 1", "dp-accounting"]
     for heading, code in RECIPES.items():
         compile(code, heading, "exec")
 
@@ -156,7 +157,7 @@ def test_mistakes_are_seen(heading: str, right: str, wrong: str, names: dict[str
     assert max(abs(float(np.square(independent).mean()) - 1), abs(correlation(independent))) > error
 
 
-# -- Opacus and TensorFlow ---------------------------------------------------------------------------------------------
+# -- Opacus, TensorFlow and opake --------------------------------------------------------------------------------------
 
 
 class Tensor(np.ndarray):
@@ -224,7 +225,7 @@ def added_by_a(make: Any, parameters: list[Any], optimizer: Any, fives: Callable
     """Each parameter has its own part of one array of the stream."""
     stream, same = (NoiseStream(FiniteNoise([1.0, -0.5]), 30, rng=4, dtype="float32") for _ in range(2))
     correlated = make(optimizer(parameters), stream, clip_norm=2.0, expected_batch_size=8)
-    assert correlated.max_grad_norm == pytest.approx(2.0, rel=2e-6)
+    assert correlated.max_grad_norm == pytest.approx(2.0, rel=2e-4)
     assert correlated.max_grad_norm < 2.0
     for _ in range(2):
         for p in parameters:
@@ -232,3 +233,57 @@ def added_by_a(make: Any, parameters: list[Any], optimizer: Any, fives: Callable
         correlated.add_noise()
         noise = np.concatenate([np.ravel(np.asarray(p.grad)) for p in parameters]) - 5
         assert noise == pytest.approx(next(same), abs=1e-6)
+
+
+def two_streams() -> tuple[NoiseStream, NoiseStream]:
+    """A stream, and the same again."""
+    one, same = (NoiseStream(FiniteNoise([1.0, -0.5]), 30, rng=4, dtype="float32") for _ in range(2))
+    return one, same
+
+
+def test_the_recipe_for_tensorflow(names: dict[str, Any]) -> None:
+    tf = pytest.importorskip("tensorflow")
+    stream, same = two_streams()
+    noisy = run("TensorFlow Privacy", {**names, "stream": stream})["noisy"]
+    sums = [tf.fill(shape, 5.0) for shape in ((2, 3), (), (23,))]
+    for _ in range(2):
+        added = np.concatenate([np.ravel(total.numpy()) for total in noisy(sums)]) - 5
+        assert added == pytest.approx(next(same), abs=1e-6)
+
+
+def test_the_recipe_for_opake(names: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("opake")
+    from opake.api.engine.types import ClippedPytree
+
+    stream, same = two_streams()
+    noisy = run("opake", {**names, "stream": stream})["noisy"]
+    shapes = {"a": (2, 3), "b": (), "c": (23,)}
+    sums = ClippedPytree({name: torch.full(shape, 5.0) for name, shape in shapes.items()}, names["design"].clip_norm)
+    for _ in range(2):
+        added = np.concatenate([np.ravel(total.numpy()) for total in noisy(sums).values()]) - 5
+        assert added == pytest.approx(next(same), abs=1e-6)
+    with pytest.raises(ValueError, match="clip norm"):
+        noisy(ClippedPytree(sums.pytree, 2 * names["design"].clip_norm))
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (1.1, False)])
+def test_opake_makes_the_noise_that_is_promised(names: dict[str, Any], factor: float, holds: bool) -> None:
+    """The strategy undoes what it adds to zeros: independent noise of the multiplier times the clip norm."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("opake")
+    from opake.api.engine.types import ClippedPytree
+    from opake.random import key
+
+    zeros = {"a": torch.zeros(SIZE)}
+    space = run("opake, 1", {**names, "gradients": zeros, "secret_key": key(3)})
+    strategy = NuFTRL(0.0).inverse_coefficients(8)
+    norm, state, rows = names["design"].clip_norm, space["state"], []
+    for _ in range(40):
+        added, state = space["noise_fn"](ClippedPytree(zeros, norm), state)
+        rows.append(added.pytree["a"].numpy().astype(float))
+    noise = np.array(rows)
+    independent = sum(c * np.roll(noise, lag, axis=0) for lag, c in enumerate(strategy))[8:]
+    scaled = independent / (factor * space["multiplier"] * norm)
+    assert (abs(float(np.square(scaled).mean()) - 1) < largest_error(scaled)) is holds
+    assert abs(correlation(scaled)) < largest_error(scaled)

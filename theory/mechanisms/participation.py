@@ -184,10 +184,13 @@ def participation_of(run: Run) -> Participation | None:
     return run if run is None or isinstance(run, Participation) else Participation(run)
 
 
-def checked_run(steps: int | None, min_sep: int, max_participations: int) -> Participation | None:
+def checked_run(
+    steps: int | None, min_sep: int, max_participations: int, pattern: Pattern = "min-sep"
+) -> Participation | None:
     """The participation of a run; None for single participation in a run of any length, ``steps=None``."""
+    checks.choice("pattern", pattern, get_args(Pattern))
     if steps is not None:
-        return Participation(steps, min_sep=min_sep, max_participations=max_participations)
+        return Participation(steps, min_sep=min_sep, max_participations=max_participations, pattern=pattern)
     checks.integer("min_sep", min_sep, 1)
     if checks.integer("max_participations", max_participations, 1) != 1:
         raise ValueError(f"steps must be given for several participations, got {max_participations=}")

@@ -9,9 +9,9 @@ a column of the strategy k times for k participations, or divides by what is lef
     |ΔC| <= ε_{p+1} |C| entry by entry (Higham, Theorem 8.5), so that no column of ΔC exceeds ε_{p+1} times the largest
     column of C.
 ``scaled_sensitivity``
-    y_t = d_t x_t, where a program of ``rounding`` makes the Toeplitz noise x.  A cascade has the strategy C_x + ΔC_x,
-    and ΔC_x diag(1/d) has columns of at most ‖ΔC_x‖/min d.  A convolution has the strategy (1 + C_x ΔN)⁻¹ C_x, and the
-    factor 1/(1 − ‖C_x ΔN‖) holds also times diag(1/d).
+    y_t = d_t x_t, where a program of ``rounding`` makes the Toeplitz noise x.  A cascade, buffers or a recurrence have
+    the strategy C_x + ΔC_x, and ΔC_x diag(1/d) has columns of at most ‖ΔC_x‖/min d.  A convolution has the strategy
+    (1 + C_x ΔN)⁻¹ C_x, and the factor 1/(1 − ‖C_x ΔN‖) holds also times diag(1/d).
 ``tree_sensitivity``
     N has more columns than rows.  A release with the covariance Σ = N Nᵀ has the sensitivity max |Σ^{−1/2} u| over the
     changes u of the gradients, at most |C u|.  If η = ‖Σ^{−1/2}‖ ‖ΔN‖ < 1 then ‖(N + ΔN)ᵀ v‖ >= (1 − η) ‖Nᵀ v‖ for all
@@ -28,7 +28,7 @@ from flint import arb, ctx
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import ScaledNoise
 from corrnoise.theory.mechanisms.participation import Participation
-from corrnoise.theory.mechanisms.rounding import at_the_ends, growth
+from corrnoise.theory.mechanisms.rounding import Dtype, at_the_ends, growth
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.privacy import rounded_up
 
@@ -57,8 +57,15 @@ def substitution_sensitivity(mechanism: Mechanism, participation: Participation)
         return _finite((arb(exact) + participation.count * column * error) * at_the_ends())
 
 
-def scaled_sensitivity(mechanism: ScaledNoise, participation: Participation, *, program: float, cascade: bool) -> float:
-    """Upper bound of the sensitivity of a run that scales the steps of a Toeplitz program in float64.
+def scaled_sensitivity(
+    mechanism: ScaledNoise,
+    participation: Participation,
+    *,
+    program: float,
+    cascade: bool,
+    dtype: Dtype = "float64",
+) -> float:
+    """Upper bound of the sensitivity of a run that scales the steps of a Toeplitz program.
 
     Parameters
     ----------
@@ -67,9 +74,11 @@ def scaled_sensitivity(mechanism: ScaledNoise, participation: Participation, *, 
     participation
         How often one example takes part in the run.
     program
-        ``section_sensitivity`` or ``convolution_sensitivity`` of the Toeplitz noise for the steps of the run.
+        The bound of ``rounding`` for the Toeplitz noise and single participation in the steps of the run.
     cascade
-        Whether the program is a cascade of sections.
+        Whether the program perturbs the strategy, as cascades, buffers and recurrences do; a convolution does not.
+    dtype
+        Type in which the program multiplies by the scales, which must be numbers of that type.
     """
     exact = mechanism.sensitivity_upper_bound(participation)
     plain = mechanism.noise.sensitivity_bracket(Participation(mechanism.steps)).lower
@@ -81,7 +90,7 @@ def scaled_sensitivity(mechanism: ScaledNoise, participation: Participation, *, 
             whole = (arb(exact) + participation.count * error / float(mechanism.scales.min())) * at_the_ends()
         else:
             whole = arb(exact) * arb(program) / arb(plain)
-        return _finite(whole * growth(1, "float64"))
+        return _finite(whole * growth(1, dtype))
 
 
 def tree_sensitivity(tree: BinaryTree, participation: Participation) -> float:

@@ -148,7 +148,7 @@ def reduced_noise_upper_bound(
     Parameters
     ----------
     steps, examples
-        T >= 1 and N >= 2.
+        T >= N and N >= 2.  (The printed bound is given for T >= 1; at T = 1 it is 0, and the noise is not.)
     alpha
         α in [1/N, 1].
     learning_rate
@@ -160,8 +160,8 @@ def reduced_noise_upper_bound(
     published
         Whether to return the bound as printed.
     """
-    steps = checks.integer("steps", steps, 1)
     n = checks.integer("examples", examples, 2)
+    steps = checks.integer("steps", steps, 1 if published else n)
     alpha = checks.real("alpha", alpha, f"[{1 / n!r}, 1]")
     length = checks.real("learning_rate", learning_rate, f"(0, {1 / n!r}]")
     g = checks.real("lipschitz", lipschitz, "[0, inf)")

@@ -100,13 +100,15 @@ def _occurrences(
             if open_level == level:
                 inside &= numbered != open_number
         own[inside] += powers(alpha, 2 * (((numbered[inside] + 1) << level) - t[inside]))
-    most: dict[bytes, float] = {}  # in the nodes of the epoch, by the open nodes of the step; from the last step on
+    held = added > 0
+    ends = np.flatnonzero((held[1:] != held[:-1]).any(axis=1)) + 1  # of the runs of steps in the same open nodes
     matters = []
-    for row, (key, value) in enumerate(zip(added[::-1] > 0, own[::-1], strict=True)):
-        if value > most.get(key.tobytes(), -1.0):
-            most[key.tobytes()] = value
-            matters.append(t.size - 1 - row)
-    return added[matters], own[matters]
+    for first, last in zip([0, *ends], [*ends, t.size], strict=True):
+        later = own[first:last][::-1]
+        best_after = np.maximum.accumulate(np.concatenate([[-1.0], later]))[:-1]
+        matters.append(last - 1 - np.flatnonzero(later > best_after))
+    chosen = np.concatenate(matters)
+    return added[chosen], own[chosen]
 
 
 def _remaining(node: OpenNode, step: int, steps: int, examples: int, alpha: float) -> float:

@@ -217,12 +217,12 @@ class LearningObjective(Record):
         kurtosis = np.broadcast_to(problem.kurtosis, rates.size)
         unit = unit_variance(rho, clip_norm) * (mechanism.sensitivity_upper_bound(participation) / m) ** 2
         contraction = (1 - rates) ** 2 + (kurtosis - 2) * rates**2 / m
+        with np.errstate(under="ignore"):
+            decays = (1 - rates) ** np.arange(self.steps)[:, np.newaxis]
         sources = np.empty((self.steps, rates.size))
-        lags = np.subtract.outer(np.arange(self.steps), np.arange(self.steps))
-        for j, rate in enumerate(rates):
-            with np.errstate(under="ignore"):
-                seen = np.where(lags > 0, 2 * (1 - rate) ** np.maximum(lags, 0), 0.0)
-            sources[:, j] = (seen * covariance).sum(axis=1) + np.diagonal(covariance)
+        for t in range(self.steps):
+            earlier = covariance[t, :t][::-1]  # by lag, from 1 on
+            sources[t] = covariance[t, t] + 2 * (earlier @ decays[1 : t + 1])
         moments = np.zeros(rates.size)
         curve = np.zeros(self.steps + 1)
         for t in range(self.steps):

@@ -12,7 +12,7 @@ error is given by
 
     E1   q (1 − A) = (η/2) Σ (s² λ_j + σ² b_j) g_j,   lim E F(θ_t) − F* = q/2.
 
-It is finite if and only if A < 1 and (k_j − 1) x_j < 2 for all j.  Gaussian inputs have k_j = 3.
+If γ is finite, it is finite if and only if A < 1 and (k_j − 1) x_j < 2 for all j.  Gaussian inputs have k_j = 3.
 
 With batches of m examples g_t is the *mean* of their gradients, and the noise of standard deviation σ is added to the
 *sum*: the step takes the noise w̃_t/m, and γ, σ and the noise multiplier are what they are for m = 1.  In all formulas

@@ -19,7 +19,7 @@ multiplier times the clip norm.  The correlated noise made of it is added to the
 step.
 
 Noise may have a factor for each step, ``scales``: the noise of step t is then scales_t times that of ``noise``.
-Streams apply the factors; other programs are not offered such noise, because their forms have no place for them.
+A stream applies the factors by itself; whoever runs another form multiplies its noise by them.
 """
 
 from __future__ import annotations
@@ -172,9 +172,6 @@ class CoveredNoise(Record):
     @cached_property
     def handover(self) -> tuple[Handover, ...]:
         """Every form in every type: whether it holds, the sensitivity that is covered, or why it is refused."""
-        if self.scales is not None:
-            reason = "the noise has a factor for each step, for which this form has no place"
-            return tuple(Handover(form, dtype, None, reason) for form in FORMS for dtype in DTYPES)
         held: list[Handover] = []
         for dtype in DTYPES:
             held.append(buffer_handover(self.buffers, dtype, self.reference))
@@ -184,7 +181,7 @@ class CoveredNoise(Record):
     @property
     def reference(self) -> Reference:
         """The noise, run and rates that the forms are compared with."""
-        return reference(self.noise, self.run, None if self.problem is None else self.problem.rates)
+        return reference(self.noise, self.run, None if self.problem is None else self.problem.rates, self.scales)
 
     def multipliers(self, form: str) -> dict[str, float | None]:
         """The noise multipliers of a form by floating-point type; None where the form is refused.

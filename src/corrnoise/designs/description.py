@@ -87,7 +87,7 @@ def _buffers(design: CoveredNoise) -> dict[str, Any]:
     if design.buffers is not None and multiplier is not None:
         numbers["buf_decay"] = design.buffers.buf_decay.tolist()
         numbers["output_scale"] = design.buffers.output_scale.tolist()
-    return {**numbers, "noise_multiplier": multiplier, **_form(design, "buffers")}
+    return {**numbers, "scales": design.scales is not None, "noise_multiplier": multiplier, **_form(design, "buffers")}
 
 
 def _form(design: CoveredNoise, form: str) -> dict[str, Any]:

@@ -271,6 +271,10 @@ def _coefficient_table(design: CoveredNoise) -> str:
         f"noise multiplier: {design.toeplitz_multiplier!r}, for {design.steps} steps,"
         f" {design.participation_in_words}, whichever column and type of those below is run",
     ]
+    if design.scales is not None:
+        comments.append(
+            "the noise of step t is to be multiplied by scale t of scales.csv, as the multipliers take for granted"
+        )
     for column in ("strategy_coef", "noising_coef"):
         held = [f"{dtype} {value!r}" for dtype, value in design.multipliers(column).items() if value is not None]
         comments.append(f"noise multiplier of {column} alone: {', '.join(held) or 'none, it must not be run'}")

@@ -1,4 +1,9 @@
-"""The picture of a choice: the error of every mechanism that was compared over its memory, with the floor."""
+"""The picture of a choice.
+
+(a) The error of every mechanism that was compared over its memory, with the floor.
+(b) For problems: what privacy adds to F − F* at every step, for the design, for independent noise, and for the optimum
+    for long runs.  A design that is best on average or at the end need not be best at every step.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +14,35 @@ import numpy as np
 
 from corrnoise.designs.choice import Choice, in_words
 from corrnoise.designs.covered_noise import CoveredNoise
+from corrnoise.designs.selected import LONG_RUNS
 from corrnoise.figures.finite_runs.error_memory import LOOKS, NAMES
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
+from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
+from corrnoise.theory.mechanisms.product import DPSGD
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import QuadraticProblem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL = "memory"
+CURVE = "curve"
+LONGEST_CURVE = 2048  #: steps up to which the errors of all steps are drawn, at O(n³)
 FLOOR = "no mechanism is below"
 DESIGN = "this design"
 #: Of forms that ``error_memory`` does not draw; with weights or unit columns a family keeps its marker.
 _SCALED: dict[str, dict[str, Any]] = {
     "buffers, epoch weights": {"color": "C0", "marker": "*", "linestyle": "-."},
     "best Toeplitz, epoch weights": {"color": "C4", "marker": "*", "linestyle": "-."},
-    "optimum for long runs": {"color": "C6", "marker": "h"},
+    LONG_RUNS: {"color": "C3", "marker": "h"},
+}
+
+_CURVES: dict[str, dict[str, Any]] = {
+    "independent noise": {"color": "C0", "linestyle": "-."},
+    LONG_RUNS: {"color": "C3", "linestyle": "--"},
+    DESIGN: {"color": "black"},
 }
 
 
@@ -43,13 +63,41 @@ def choice_data(choice: Choice) -> Data:
     return tuple(series)
 
 
+def curve_data(design: CoveredNoise, points: int = 120) -> Data:
+    """What privacy adds at some steps; nothing for long runs, or without a problem."""
+    problem, run = design.problem, design.run
+    if not isinstance(problem, QuadraticProblem) or run is None or run.steps > LONGEST_CURVE:
+        return ()
+    objective = LearningObjective(problem, run.steps)
+    noises: dict[str, Mechanism] = {
+        "independent noise": ToeplitzMechanism(DPSGD(), run.steps),
+        LONG_RUNS: ToeplitzMechanism(optimal_noise(problem), run.steps),
+        DESIGN: design.mechanism
+        if isinstance(design.mechanism, Mechanism)
+        else ToeplitzMechanism(design.noise, run.steps),
+    }
+    shown = np.unique(np.geomspace(1, run.steps, points).round()).astype(np.int64)
+    return tuple(
+        Series(CURVE, name, "exact", shown.astype(float), objective.privacy_curve(noise, run, **design.budget)[shown])
+        for name, noise in noises.items()
+    )
+
+
 def draw(data: Data) -> Figure:
-    """Errors over memory, both on logarithmic scales, memory 0 included."""
+    """Errors over memory, both on logarithmic scales, memory 0 included; beside them errors over steps."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullLocator
 
+    curves = [s for s in data if s.panel == CURVE]
+    data = tuple(s for s in data if s.panel == PANEL)
     figure = Figure(figsize=(PAGE_WIDTH, 3.6), layout="constrained")
-    ax = figure.subplots()
+    ax, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
+    for s in curves:
+        beside[0].loglog(s.x, s.y, **_CURVES[s.method], label=s.method)
+    for axes in beside:
+        axes.set(title="(b)", xlabel=r"Step $t$", ylabel=r"Privacy part of $\mathrm{E}\,F(\theta_t) - F_*$")
+        axes.legend()
+        ax.set(title="(a)")
     for s in data:
         if s.method == FLOOR:
             ax.plot(s.x, s.y, color="black", linewidth=0.8, linestyle="--", label=FLOOR)
@@ -77,7 +125,7 @@ def draw(data: Data) -> Figure:
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set(xlabel="Memory: arrays of the size of the gradient that a stream keeps", ylabel="Error at this budget")
-    figure.legend(loc="outside right upper")
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -87,13 +135,16 @@ def memory_picture(design: CoveredNoise, choice: Choice) -> PaperFigure:
         name="memory",
         source="corrnoise design",
         title="error of every mechanism that was compared over the memory of its stream",
-        panels={PANEL: f"x = arrays of the size of the gradient; y = {' '.join(choice.judged.split())}"},
+        panels={
+            CURVE: "x = step t; y = what privacy adds to E F(theta_t) - F*",
+            PANEL: f"x = arrays of the size of the gradient; y = {' '.join(choice.judged.split())}",
+        },
         parameters=(
             f"rho = {design.rho!r}, clip norm = {design.clip_norm!r}, adjacency {design.adjacency}",
             f"steps = {design.steps}, {design.participation_in_words}",
             "upper bound, drawn hollow: of the sensitivity only a bound is known",
         ),
-        data=lambda: choice_data(choice),
+        data=lambda: choice_data(choice) + curve_data(design),
         draw=draw,
         report=lambda data: in_words(choice),
     )

@@ -70,7 +70,10 @@ class Design(CoveredNoise):
 
     @cached_property
     def comparison(self) -> Comparison:
-        """The errors of the design and of other noise, also at their best learning rates; it takes some seconds."""
+        """The errors of the design and of other noise, also at their best learning rates; it takes some seconds.
+
+        For noise without a factor for each step, and a design that knows its problem.
+        """
         return compare(self)
 
     def _known_comparison(self) -> Comparison | None:

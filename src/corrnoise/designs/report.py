@@ -93,9 +93,26 @@ def what_to_run(design: CoveredNoise) -> str:
         "float64 and float32 are the type of all numbers of the program.  Accelerators multiply float32 matrices in",
         "shorter types by default, which is not covered (JAX: set jax_default_matmul_precision to 'highest').",
     ]
+    if design.scales is not None:
+        lines += [
+            "",
+            "This noise has a factor for each step, in scales.csv.  The stream applies it.  With other programs divide",
+            "the sum of the gradients by scale t before step t, and multiply what they return by it.",
+            "(scales=False or --no-scales finds noise without factors, with a larger error.)",
+            *_without_comparison(design),
+        ]
     if refused:
         lines += ["", "Not offered:", "", *refused]
     return "\n".join(lines)
+
+
+def _without_comparison(design: CoveredNoise) -> list[str]:
+    if design.problem is None:
+        return []
+    return [
+        "Stationary errors, and errors at the best learning rate of each noise, are compared for noise without factors",
+        "only.",
+    ]
 
 
 def _place_of_stream(design: CoveredNoise) -> tuple[str, str]:
@@ -117,8 +134,6 @@ def _use_of_stream(design: CoveredNoise) -> str:
 
 def _refused(design: CoveredNoise) -> list[str]:
     """A line for every form that is not offered, with the reason."""
-    if design.scales is not None:
-        return [f"  {'other libraries':<28}{'':<9}{design.handover[0].reason} (scales=False finds noise without)"]
     rows = [(_PLACES[one.form], one.dtype, one.reason) for one in design.handover if one.reason]
     if design.steps is None:
         rows = [row for row in rows if row[0] == _PLACES["buffers"]]

@@ -195,6 +195,7 @@ def test_only_the_modules_of_the_claims_meant_are_imported():
         "correlated_noise.paper",
         "shuffled_gradients.paper",
         "noise_cancellation.paper",
+        "momentum_aggregation.paper",
         "own_results.paper",
     }
     slow = {"scipy.stats", "scipy.optimize", "joblib", "matplotlib", "cvxpy", "jinja2", "latex2mathml"}

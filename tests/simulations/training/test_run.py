@@ -18,6 +18,7 @@ from scipy import linalg, stats
 
 from corrnoise.simulations import noise_engines
 from corrnoise.simulations.audit import audit
+from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.simulations.training import run as run_module
 from corrnoise.simulations.training.keys import Draws, RunKey
 from corrnoise.simulations.training.order import FixedOrder, fixed_order
@@ -86,6 +87,17 @@ def test_the_multiplier_covers_the_program_that_runs(mechanism: Any, monkeypatch
     assert strategy_sensitivity(strategy, Participation(STEPS), error=1e-6).upper < run.multiplier * 0.9
 
 
+RAISED = ScaledNoise(PoleNoise([0.02], [0.4]), np.linspace(1.0, 2.0, STEPS))
+
+
+@pytest.mark.parametrize("noise", [PoleNoise([0.02], [0.4]), RAISED], ids=["Toeplitz", "scaled"])
+def test_the_multiplier_is_that_of_a_stream(noise: Any) -> None:
+    """In float64 both make the same noise; a design hands over its stream with this multiplier."""
+    promise: dict[str, Any] = {"rho": 0.5, "clip_norm": 2.0, "steps": STEPS, "min_sep": 4, "max_participations": 3}
+    stream = NoiseStream.private(noise, 5, **promise)
+    assert private(noise, arithmetic="float64").scale == pytest.approx(stream.scale, rel=1e-12)
+
+
 def test_epsilon_by_another_accountant() -> None:
     """The whole run is one Gaussian mechanism of the sensitivity found by brute force."""
     dp_accounting = pytest.importorskip("dp_accounting")
@@ -134,6 +146,12 @@ def test_epsilon_and_rho() -> None:
     assert run.epsilon(1e-5) <= 2.0 < run.epsilon(0.99e-5)
     assert run.epsilon(1e-3) == gaussian_epsilon(run.rho, 1e-3)
     assert run.scale == run.multiplier * 2.0
+
+
+def test_the_guarantee_in_words() -> None:
+    words = private(rho=0.125).in_words()
+    for part in ("12 steps", "0.125-zCDP", "zero-out", "norm 2", "each of 3 epochs of 4 steps, in the same order"):
+        assert part in words
 
 
 def test_the_noise_is_the_mechanism_times_its_scale() -> None:
@@ -247,6 +265,8 @@ def test_totals_of_another_shape_or_type_are_refused(total: np.ndarray) -> None:
         ({"rho": 0.0}, ValueError, "rho must"),
         ({"clip_norm": math.inf}, ValueError, "clip_norm must"),
         ({"clip_norm": 0.0}, ValueError, "clip_norm must"),
+        ({"clip_norm": 1e-40}, ValueError, "range of float32"),
+        ({"clip_norm": 1e38}, ValueError, "range of float32"),
         ({"adjacency": "add-remove"}, ValueError, "adjacency must"),
         ({"order": Participation(12)}, TypeError, "order must be a FixedOrder"),
         ({"generator": "device"}, ValueError, "generator must"),
@@ -267,7 +287,7 @@ def test_a_key_has_one_run_and_the_numbers_of_privacy_are_read_only() -> None:
     run = private(key=key)
     with pytest.raises(ValueError, match="in use by another run"):
         private(key=RunKey(key.secret()))
-    for name in ("multiplier", "clip_norm", "rho", "scale", "adjacency", "steps", "order", "size"):
+    for name in ("multiplier", "clip_norm", "rho", "scale", "adjacency", "order", "size", "position", "program"):
         with pytest.raises(AttributeError):
             setattr(run, name, 1)
     run.close()
@@ -293,7 +313,7 @@ def test_interrupted_noise_is_not_continued(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(KeyboardInterrupt):
             run.noise()
     for use in (run.noise, run.state):
-        with pytest.raises(RuntimeError, match="was interrupted"):
+        with pytest.raises(RuntimeError, match="was interrupted: load"):
             use()
     run.load_state(state, discarded=True)
     assert noise_of(run).shape == (STEPS, 5)
@@ -392,6 +412,9 @@ def test_a_clean_end_loses_nothing_and_a_crash_skips_what_was_begun(tmp_path: Pa
         run.load_state(state)
         assert (run.position, run.skipped) == (6, 4)
         third = noise_of(run)
+    with private(journal=tmp_path / "journal", journal_ahead=4) as run:
+        run.load_state(state)
+        assert (run.position, run.skipped) == (12, 10)
     np.testing.assert_array_equal(np.vstack([first, second, third]), whole[[0, 1, 2, *range(6, 12)]])
 
 
@@ -402,6 +425,24 @@ def test_a_run_that_begins_again_skips_what_its_journal_knows(tmp_path: Path) ->
     with private(key=key, journal=tmp_path / "journal") as run:
         np.testing.assert_array_equal(next(iter(run)), ORDER.batch(5))
         assert run.skipped == 5
+
+
+def test_a_script_that_is_started_again_does_not_make_the_same_noise(tmp_path: Path) -> None:
+    """Its key is in a file: without the journal, or with a new one, it would begin with the first step again."""
+    with pytest.raises(ValueError, match="journal must be given for the key in"):
+        private(key=RunKey.kept_in(tmp_path / "key"))
+    with private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "journal") as run:
+        noise_of(run, 2)
+    other = private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "other")
+    with pytest.raises(ValueError, match="must be the journal of the key"):
+        other.start()
+    other.close()
+    with private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "journal") as run:
+        assert run.start() == 2
+    (tmp_path / "journal").unlink()
+    lost = private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "journal")
+    with pytest.raises(ValueError, match="must be the journal of the key"):
+        lost.start()
 
 
 CRASHES = """
@@ -448,7 +489,7 @@ def test_a_process_that_kills_itself_uses_nothing_twice(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     used = [line.split() for line in (tmp_path / "used").read_text().splitlines()]
     assert [int(step) for step, _ in used] == list(range(STEPS))
-    whole = noise_of(private(AntiPGD(0.3), size=3, key=RunKey.kept_in(tmp_path / "key")))
+    whole = noise_of(private(AntiPGD(0.3), size=3, key=RunKey(RunKey.kept_in(tmp_path / "key").secret())))
     assert [noise for _, noise in used] == [step.tobytes().hex() for step in whole]
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from corrnoise.simulations.training import torch_loop
 from corrnoise.simulations.training.keys import RunKey
-from corrnoise.simulations.training.opacus_optimizer import RunSampler, optimizer_class, private
+from corrnoise.simulations.training.opacus_optimizer import optimizer_class, private
 from corrnoise.simulations.training.order import fixed_order
 from corrnoise.simulations.training.run import PrivateRun
 from corrnoise.simulations.training.torch_loop import clipped_sum, private_gradient, trainable_size
@@ -325,31 +325,67 @@ def test_accumulated_gradients_are_refused() -> None:
         optimizer.step()
 
 
-def test_workers_fetch_ahead_and_batches_come_in_step() -> None:
-    model, optimizer, loader = with_opacus(workers=2)
-    assert len(loader) == 20
-    for inputs, targets in loader:
-        step(model, optimizer, inputs, targets)
-        if optimizer.run.position == 3:
-            break
-    for inputs, targets in loader:
-        step(model, optimizer, inputs, targets)
-    assert optimizer.run.position == 20
-    optimizer.run.close()
-    np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=5e-6)
+WORKERS = """
+import sys
+import torch
+torch.set_num_threads(1)
+from corrnoise.simulations.training.opacus_optimizer import RunSampler
+from tests.simulations.training.test_torch import flat, step, with_opacus
+
+def refused(use):
+    try:
+        use()
+    except RuntimeError as error:
+        assert "has got no noise" in str(error)
+    else:
+        raise AssertionError("a batch was handed out before the noise of the one before")
+
+model, optimizer, loader = with_opacus(workers=2)
+assert len(loader) == 20
+for inputs, targets in loader:
+    step(model, optimizer, inputs, targets)
+    if optimizer.run.position == 3:
+        break
+for inputs, targets in loader:
+    step(model, optimizer, inputs, targets)
+assert optimizer.run.position == 20
+torch.save(flat(model), sys.argv[1])
+
+_, optimizer, loader = with_opacus(workers=1, key=None)
+batches = iter(loader)
+next(batches)
+refused(lambda: next(batches))
+_, optimizer, loader = with_opacus(key=None)
+ahead = torch.utils.data.DataLoader(loader.dataset, batch_sampler=RunSampler(optimizer.run), num_workers=1)
+refused(lambda: next(iter(ahead)))
+"""
 
 
-def test_workers_ahead_of_the_noise_are_refused() -> None:
-    _, optimizer, loader = with_opacus()
-    ahead = torch.utils.data.DataLoader(loader.dataset, batch_sampler=RunSampler(optimizer.run), num_workers=1)
-    with pytest.raises(RuntimeError, match="has got no noise"):
-        next(iter(ahead))
-    optimizer.run.close()
-    _, optimizer, loader = with_opacus(workers=1)
-    batches = iter(loader)
-    next(batches)
-    with pytest.raises(RuntimeError, match="has got no noise"):
-        next(batches)
+def test_workers_fetch_ahead_and_batches_come_in_step(tmp_path: Path) -> None:
+    """In a process of its own, because workers are forked."""
+    made_by(WORKERS, [str(tmp_path / "model")])
+    found = torch.load(tmp_path / "model", weights_only=True)
+    np.testing.assert_allclose(found.numpy(), trained_by_hand(20).numpy(), atol=5e-6)
+
+
+def made_by(script: str, *arguments: list[str]) -> None:
+    """Run a script in processes of their own, one for each list of arguments, at once."""
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, *each],
+            cwd=root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for each in arguments
+    ]
+    for process in running:
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
 
 
 def test_clipping_in_shorter_types_is_refused() -> None:
@@ -405,14 +441,7 @@ torch.distributed.destroy_process_group()
 
 
 def test_two_processes_make_the_model_of_one_and_noise_once(tmp_path: Path) -> None:
-    root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
-    commands = [[sys.executable, "-c", DISTRIBUTED, str(tmp_path / "meet"), str(rank)] for rank in range(2)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    running = [subprocess.Popen(command, cwd=root, env=environment, **pipes) for command in commands]  # type: ignore[call-overload]
-    for each in running:
-        output, _ = each.communicate(timeout=300)
-        assert each.returncode == 0, output
+    made_by(DISTRIBUTED, *([str(tmp_path / "meet"), str(rank)] for rank in range(2)))
     model, optimizer, loader = with_opacus()
     for inputs, targets in loader:
         step(model, optimizer, inputs, targets)

@@ -1,11 +1,8 @@
 """Optimal buffers against known values and against the optimal Toeplitz strategy."""
 
-import doctest
-
 import numpy as np
 import pytest
 
-from corrnoise.solvers.matrix_factorisation import buffers
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.solvers.matrix_factorisation.result import evaluated
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
@@ -89,7 +86,3 @@ def test_bad_arguments():
         optimal_buffers(Participation(10), buffers=17)
     with pytest.raises(ValueError, match="objective must be one of"):
         optimal_buffers(Participation(10), objective="median")
-
-
-def test_examples():
-    assert doctest.testmod(buffers).failed == 0

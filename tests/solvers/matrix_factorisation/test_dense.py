@@ -9,8 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
+from corrnoise.solvers.matrix_factorisation import dense
 from corrnoise.solvers.matrix_factorisation.certificates import nuclear_norm_below
 from corrnoise.solvers.matrix_factorisation.dense import (
+    _Banded,
+    _roots_of_matrix,
     optimal_single_participation,
     workload_of_weights,
 )
@@ -183,7 +186,7 @@ def test_learning_weights():
     [
         ({"workload": MatrixWorkload(np.ones((3, 3)))}, "independent columns"),
         ({"workload": MatrixWorkload(np.ones((1, 3)))}, "independent columns"),
-        ({"workload": MomentumSGD(5000, momentum=0.5)}, "steps must be at most 4096"),
+        ({"workload": MatrixWorkload(np.ones((1, 5000)))}, "steps must be at most 4096"),
         ({"workload": PrefixSums(3), "objective": "median"}, "objective must be one of"),
         ({"workload": PrefixSums(3), "tolerance": 0.0}, "tolerance"),
         ({"workload": PrefixSums(3), "max_iterations": 0}, "max_iterations"),
@@ -230,6 +233,36 @@ def test_no_toeplitz_mechanism_is_below_the_lower_bound(workload, noise):
     for objective, error in (("mean", mechanism.mean_error), ("max", mechanism.max_error)):
         best = optimal_single_participation(workload, objective=objective, tolerance=1e-6)
         assert best.lower_bound <= error(participation) * (1 + 1e-12)
+
+
+@settings(max_examples=40)
+@given(workloads(kinds=("momentum",)), st.integers(0, 2**32 - 1))
+def test_structured_and_dense_ways_agree_for_momentum(workload, seed):
+    v = np.exp(np.random.default_rng(seed).normal(size=workload.steps))
+    full = _roots_of_matrix(workload.matrix(), v, np.full(workload.steps, 1 / workload.steps))
+    banded = _Banded.of(workload.inverse_bands()).roots(v)
+    condition = np.linalg.cond(workload.matrix() * np.sqrt(v))
+    np.testing.assert_allclose(banded.steps, full.steps, rtol=1e-13 * condition**2)
+
+
+def test_elimination_and_singular_values_find_the_same_optimum(monkeypatch):
+    workload = MomentumSGD(80, momentum=0.9, learning_rates=np.linspace(1.0, 0.1, 80))
+    found = []
+    for most in (10, 1024):
+        monkeypatch.setattr(dense, "LARGEST_DECOMPOSED", most)
+        found.append(optimal_single_participation(workload, tolerance=1e-8))
+    assert found[0].rigorous
+    assert found[0].gap <= 2e-8
+    assert max(one.lower_bound for one in found) <= min(one.value for one in found) * (1 + 1e-10)
+
+
+def test_long_runs_with_momentum():
+    """Between the optima of prefix sums at the learning rates 1 and 1/(1 − μ), which its iterates tend to."""
+    best = optimal_single_participation(MomentumSGD(6000, momentum=0.5), tolerance=1e-6)
+    sums = optimal_single_participation(PrefixSums(6000), tolerance=1e-6)
+    assert not best.rigorous
+    assert best.gap <= 1e-6
+    assert sums.value < best.value < 2 * sums.value
 
 
 @pytest.mark.parametrize("weights", ["last", "second half"])

@@ -1,7 +1,5 @@
 """The best noise of each family against known values."""
 
-import doctest
-
 import numpy as np
 import pytest
 
@@ -128,10 +126,6 @@ def test_memory_and_runs_without_an_end():
     for found, (memory, anytime) in costs.items():
         assert (found.memory, found.anytime) == (memory, anytime), found
         assert found.gap is None
-
-
-def test_examples():
-    assert doctest.testmod(families).failed == 0
 
 
 def test_few_coefficients_in_long_runs():

@@ -72,6 +72,21 @@ def test_streams_run_every_form():
         np.testing.assert_allclose(np.array(list(stream)), run.correlate(draws), rtol=1e-9, atol=1e-9)
 
 
+def test_private_streams_state_the_pattern():
+    """Noise for fixed epochs takes more under min-sep, and the stream charges what is promised."""
+    of, who = objective(32), fixed_epochs(32, epochs=4)
+    run = optimal_for_learning(of, who, memory=1).mechanism
+    budget = {"rho": 0.5, "clip_norm": 2.0, "steps": None, "min_sep": 8, "max_participations": 4}
+    fixed = NoiseStream.private(run, 3, pattern="fixed epochs", **budget)
+    free = NoiseStream.private(run, 3, **budget)
+    assert fixed.scale == pytest.approx(2.0 * run.sensitivity(who), rel=1e-6)
+    assert fixed.scale >= 2.0 * run.sensitivity(who)
+    assert free.scale > fixed.scale * 1.001
+    assert free.scale == pytest.approx(2.0 * run.sensitivity_upper_bound(apart(32, 4)), rel=1e-6)
+    with pytest.raises(ValueError, match="max_participations"):
+        NoiseStream.private(run, 3, pattern="fixed epochs", **{**budget, "max_participations": 3})
+
+
 # -- no mechanism is below the floor -----------------------------------------------------------------------------------
 
 

@@ -121,7 +121,7 @@ def test_epochs_of_learning_are_spent_late() -> None:
 
 
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_short_runs(steps: int, min_sep: int, count: int) -> None:
     count = min(count, -(-steps // min_sep))
     who = Participation(steps, min_sep=min_sep, max_participations=count)
@@ -142,13 +142,17 @@ def test_the_choice_among_equals_is_the_one_with_less_memory() -> None:
     assert found.best(lambda option: option.memory == 0).family == "independent noise"
 
 
+EIGHT = Participation(32, min_sep=8, max_participations=4)
+
+
 def test_a_memory_that_is_asked_for_is_used() -> None:
     def families(memory: int | None) -> set[tuple[str, int]]:
-        options: tuple[Option, ...] = select(PrefixSums(64), WHO, memory=memory, with_floor=False).options
+        options: tuple[Option, ...] = select(
+            PrefixSums(32), EIGHT, memory=memory, scales=False, with_floor=False
+        ).options
         return {(option.family, option.memory) for option in options}
 
-    assert ("best Toeplitz", 11) in families(11) - families(None)
-    assert ("banded inverse", 11) in families(11)
+    assert {("best Toeplitz", 5), ("banded inverse", 5)} <= families(5) - families(None)
 
 
 def test_the_floor_is_left_out_where_it_takes_long() -> None:

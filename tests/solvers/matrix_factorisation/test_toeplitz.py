@@ -1,7 +1,5 @@
 """Optimal Toeplitz strategies against known values, their certificate, and dense matrices."""
 
-import doctest
-
 import numpy as np
 import pytest
 import scipy.linalg
@@ -110,10 +108,6 @@ def test_more_bands_than_the_theorem_covers_are_refused():
         optimal_toeplitz(Participation(64, min_sep=16, max_participations=4), bands=17)
     with pytest.raises(ValueError, match="bands must be at most 10"):
         optimal_toeplitz(Participation(10), bands=11)
-
-
-def test_examples():
-    assert doctest.testmod(toeplitz).failed == 0
 
 
 @pytest.mark.parametrize(("steps", "error"), [(10_000, 35.5210796), (100_000, 111.9142295)])

@@ -1,6 +1,5 @@
 """Noise with a banded strategy: autoregressive processes against the polynomial noise they invert."""
 
-import doctest
 import math
 
 import mpmath
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from corrnoise.theory.mechanisms import banded_strategy
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from tests.strategies import minimum_phase_coefficients, rates
@@ -65,7 +63,3 @@ def test_bad_coefficients_are_refused():
         with pytest.raises(ValueError, match=match):
             BandedStrategyNoise(bad)
     assert BandedStrategyNoise([1.0, 0.5, 0.0]) == BandedStrategyNoise([1.0, 0.5])
-
-
-def test_examples():
-    assert doctest.testmod(banded_strategy).failed == 0

@@ -1,7 +1,5 @@
 """Closed forms of buffered mechanisms against their coefficients, 40 digits, enumeration and known values."""
 
-import doctest
-
 import mpmath
 import numpy as np
 import pytest
@@ -142,7 +140,3 @@ def test_the_known_production_mechanism():
 def test_independent_noise_has_no_buffers():
     participation = Participation(10, min_sep=3, max_participations=4)
     assert buffered.noise_sensitivity_upper_bound(PoleNoise([], []), participation) == 2.0
-
-
-def test_examples():
-    assert doctest.testmod(buffered).failed == 0

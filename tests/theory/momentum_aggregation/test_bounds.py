@@ -112,6 +112,10 @@ def test_noise_bounds():
     run = {key: KNOWN[key] for key in ("examples", "dimension", "epsilon", "delta", "lipschitz", "smoothness")}
     run |= {"steps": 10**7, "alpha": 1e-5, "learning_rate": 1e-6}
     assert reduced_noise_upper_bound(**run) < reduced_noise_upper_bound(**run, published=True)
+    run["steps"] = 1
+    assert reduced_noise_upper_bound(**run, published=True) == 0.0  # the printed bound; the noise is not 0
+    with pytest.raises(ValueError, match=f"steps must be an integer >= {KNOWN['examples']}, got 1"):
+        reduced_noise_upper_bound(**run)
 
 
 @pytest.mark.parametrize(

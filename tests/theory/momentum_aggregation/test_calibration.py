@@ -2,9 +2,12 @@
 
 import math
 from collections import defaultdict
+from itertools import product
 from typing import Any
 
 import pytest
+from dp_accounting import GaussianDpEvent
+from dp_accounting.pld import PLDAccountant
 
 from corrnoise.theory.momentum_aggregation.calibration import (
     mean_variances,
@@ -43,6 +46,33 @@ def test_the_published_noise_is_private_and_more_than_enough():
     assert 3 < std / exact < 7
     weights = squared_weights(320, 20, 0.05, order="reshuffled")
     assert gaussian_epsilon((1.4 * 0.05) ** 2 * weights / (2 * std**2), 1e-5) < 1
+
+
+@pytest.mark.parametrize("order", ["fixed", "reshuffled"])
+def test_the_curve_is_that_of_all_nodes_composed_by_dp_accounting(order):
+    """Every node that the worst example changes is one Gaussian mechanism; the privacy loss is composed numerically."""
+    steps, examples, alpha = 20, 5, 0.2
+    nodes = [(s * 2**b + 1, (s + 1) * 2**b) for b in range(5) for s in range(0, steps // 2**b, 2)]
+    patterns = product(range(5), repeat=4) if order == "reshuffled" else ((p,) * 4 for p in range(5))
+    changes: list[float] = []
+    for pattern in patterns:
+        times = [5 * e + p + 1 for e, p in enumerate(pattern)]
+        found = [sum((1 - alpha) ** (z - t) for t in times if y <= t <= z) for y, z in nodes]
+        changes = max(changes, found, key=lambda weights: sum(weight**2 for weight in weights))
+    std = node_std(
+        steps=steps,
+        examples=examples,
+        alpha=alpha,
+        lipschitz=0.7,
+        rho=gaussian_rho(1.0, 1e-5),
+        order=order,
+        adjacency="replace-one",
+    )
+    accountant = PLDAccountant()
+    for weight in changes:
+        if weight:
+            accountant.compose(GaussianDpEvent(std / (2 * 0.7 * alpha * weight)))
+    assert 1.0 - 1e-9 <= accountant.get_epsilon(1e-5) < 1.001
 
 
 @pytest.mark.parametrize("examples", [49, 98, 103, 569, 1797])

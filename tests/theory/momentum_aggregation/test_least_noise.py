@@ -1,6 +1,7 @@
 """The least noise of a momentum, against integrals, singular values and the mechanisms themselves."""
 
 import math
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -15,6 +16,8 @@ from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.workloads import MomentumAverage
 from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise_lower_bound, square_root_upper_bound
 from tests.strategies import log_uniform
+
+WRONG: dict[str, Any] = {"examples": 3, "order": "any"}
 
 
 @given(log_uniform(1e-12, 1.0))
@@ -65,6 +68,7 @@ def test_bounds_of_a_run_that_is_too_short_are_zero():
         (lambda: noise_lower_bound(0.1, steps=0), "steps must be an integer >= 1"),
         (lambda: noise_lower_bound(0.1, steps=3, epochs=0.5), r"epochs must lie in \[1, inf\)"),
         (lambda: square_root_upper_bound(0.1, examples=0), "examples must be an integer >= 1"),
+        (lambda: square_root_upper_bound(0.1, **WRONG), "order must be one of 'fixed', 'reshuffled', got 'any'"),
     ],
 )
 def test_bad_input(call, message):

@@ -1,0 +1,91 @@
+"""Independence: claims that compare what they compute with itself are found."""
+
+import numpy as np
+import pytest
+
+import corrnoise.paper_checks as ledgers
+from corrnoise.paper_checks.machinery import wording
+from corrnoise.paper_checks.machinery.domains import linear
+from corrnoise.paper_checks.machinery.independence import shared
+from corrnoise.paper_checks.machinery.papers import Paper
+
+
+def error(x):
+    return x
+
+
+def bound(x):
+    return 2 * x
+
+
+def pair(x):
+    return x, 2 * x
+
+
+def same(x, c=1.0):
+    """The error is computed once and compared with itself."""
+    found = error(x)
+    scaled = c * found
+    return found, scaled + np.sqrt(found)
+
+
+def same_entries(x, c=1.0):
+    """The second entry compares the bound with itself."""
+    return np.array([error(x), c * bound(x)]), np.array([bound(x), bound(x) + 1])
+
+
+def other(x, c=1.0):
+    """An error and its bound."""
+    return error(x), c * bound(x)
+
+
+def two_sided(x, c=1.0):
+    """An error between two bounds, which do without calls."""
+    found = error(x)
+    return np.array([0.5 * x, found]), np.array([found, c * 2 * x])
+
+
+def parts(x, c=1.0):
+    """One call that returns two different things."""
+    small, large = pair(x)
+    return small, c * large
+
+
+def elementary(x, c=1.0):
+    """No call of the project."""
+    return np.exp(-x), c * np.exp(0 * x)
+
+
+def claim(function, **fields):
+    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
+    fields = {"printed": "$x$", "domain": {"x": linear(0, 1)}, "mutants": [{"c": -1.0}], **fields}
+    return paper.inequality("Lemma 1", **fields)(function)
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        (same, {"error(x)"}),
+        (same_entries, {"bound(x)"}),
+        (other, set()),
+        (two_sided, set()),
+        (parts, set()),
+        (elementary, set()),
+    ],
+)
+def test_sides_from_the_same_calls_are_found(function, calls):
+    assert shared(claim(function)) == calls
+
+
+def test_the_page_says_so_unless_the_claim_does():
+    assert dict(wording.check(claim(same).check()))["independent"] == "both sides come from ``error(x)``"
+    explained = claim(same, independent="it holds for any error")
+    assert dict(wording.check(explained.check()))["independent"] == "it holds for any error"
+    assert dict(wording.check(claim(other).check()))["independent"] == ""
+
+
+def test_few_claims_of_the_ledger_compare_a_call_with_itself():
+    claims = ledgers.claims()
+    unexplained = [claim.name for claim in claims if shared(claim) and not claim.independent]
+    assert len(unexplained) < 0.06 * len(claims), unexplained
+    assert not [claim for claim in ledgers.claims("shuffled-gradients") if shared(claim) and not claim.independent]
