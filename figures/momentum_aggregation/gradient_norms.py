@@ -43,7 +43,7 @@ REFERENCE = "exact tree"
 PAIRED = (
     "published tree",
     "square root",
-    "published trees",
+    "Algorithm 2 published",
     "Algorithm 2'",
 )  #: compared with the reference in runs with the same order
 LOOKS: dict[str, dict[str, Any]] = {
@@ -52,7 +52,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "published tree": {"color": "C3", "marker": "x", "label": "Algorithm 1, published noise"},
     "exact tree": {"color": "C1", "marker": "s", "label": "Algorithm 1, exact tree noise"},
     "square root": {"color": "C2", "marker": "^", "label": r"Algorithm 1, $\nu$-DP-FTRL noise"},
-    "published trees": {"color": "C5", "marker": "+", "linestyle": "--", "label": "Algorithm 2, published noise"},
+    "Algorithm 2 published": {"color": "C5", "marker": "+", "linestyle": "--", "label": "Algorithm 2, published noise"},
     "Algorithm 2'": {"color": "C5", "marker": "D", "label": "Algorithm 2, repaired"},
     "no noise": {"color": "0.3", "linestyle": ":", "label": "momentum without noise"},
 }
@@ -121,7 +121,7 @@ def simulate(
 def _work(name: str, candidate: Candidate) -> float:
     """A rough measure of how long a candidate takes."""
     settings = candidate.passes * len(candidate.paths) * len(candidate.gammas)
-    return settings * {"DP-GD": 0.01, "DP-SGD": 0.1, "published trees": 5.0, "Algorithm 2'": 5.0}.get(
+    return settings * {"DP-GD": 0.01, "DP-SGD": 0.1, "Algorithm 2 published": 5.0, "Algorithm 2'": 5.0}.get(
         candidate.algorithm, 1.0
     )
 

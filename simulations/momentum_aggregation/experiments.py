@@ -7,8 +7,8 @@ at fixed parameters: no accountant covers the tuning, which looks at the data, a
 
 ``DP-GD`` is full-batch descent and ``DP-SGD`` Poisson-sampled descent, both with normalised steps.  ``published tree``,
 ``exact tree`` and ``square root`` are Algorithm 1 with the published noise, with tree noise of the exact calibration,
-and with ``NuFTRL(alpha)``.  ``published trees`` and ``Algorithm 2'`` are Algorithm 2.  ``no noise`` is Algorithm 1
-without noise, which is not private.
+and with ``NuFTRL(alpha)``.  ``Algorithm 2 published`` and ``Algorithm 2'`` are Algorithm 2.  ``no noise`` is
+Algorithm 1 without noise, which is not private.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from corrnoise.theory.privacy import gaussian_rho
 from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
 
 MOMENTUM = ("published tree", "exact tree", "square root", "no noise")
-REDUCED = ("published trees", "Algorithm 2'")
+REDUCED = ("Algorithm 2 published", "Algorithm 2'")
 ALGORITHMS = ("DP-GD", "DP-SGD", *MOMENTUM, *REDUCED)
 _MEMORY = 2**29  #: bytes that the runs of a candidate may keep from step to step
 JUDGED = ("last iterate", "random iterate")
@@ -181,7 +181,7 @@ def _momentum(
     if candidate.algorithm == "published tree":
         return published_momentum(risk, learning_rate=rates, epsilon=epsilons, delta=delta, **run)
     gammas = np.array(candidate.gammas)[:, np.newaxis]
-    if candidate.algorithm == "published trees":
+    if candidate.algorithm == "Algorithm 2 published":
         budgets = epsilons[..., np.newaxis]
         return published_reduced_momentum(risk, learning_rate=rates, gamma=gammas, epsilon=budgets, delta=delta, **run)
     if candidate.algorithm == "Algorithm 2'":
