@@ -65,9 +65,11 @@ class Kills:
 
 
 def source_of(claim: Claim) -> str:
-    """What identifies the text of a claim's function, whatever stands around it."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(claim.function)))
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:16]
+    """What identifies a claim's function and domain, whatever else the claim says and whatever stands around it."""
+    [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
+    if isinstance(tree, ast.FunctionDef):
+        tree.decorator_list = []
+    return hashlib.sha256(f"{ast.dump(tree)} {claim.domain}".encode()).hexdigest()[:16]
 
 
 def _sample(mutants: Sequence[Mutant], most: int) -> list[Mutant]:
