@@ -58,7 +58,7 @@ def training_noise(setting: Setting) -> Iterator[Row]:
     for name, mechanism in _MECHANISMS.items():
         ours = Side("PrivateRun", _noise(_run(mechanism, size)), size)
         for other in others:
-            yield setting.compare(f"{name}, {size} parameters", ours, other, item="parameter", tolerance=0.5)
+            yield setting.compare(f"{name}, {size} parameters", ours, other, item="parameter", tolerance=0.4)
     if importlib.util.find_spec("opacus"):
         yield from _opacus_steps(setting)
 

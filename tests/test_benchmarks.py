@@ -48,7 +48,7 @@ def quick(command, core, tmp_path_factory):
     return status, json.loads(file.read_text(encoding="utf-8"))
 
 
-SIMULATED = {"simulator", "control-variates"}  # their sides agree as far as chance allows
+SIMULATED = {"simulator", "control-variates", "training-noise"}  # their sides agree as far as chance allows
 
 
 # -- the benchmarks ----------------------------------------------------------------------------------------------------
