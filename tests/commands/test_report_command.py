@@ -30,7 +30,7 @@ def test_the_page_holds_the_claims_that_were_selected(tmp_path: Path, capsys: py
 def test_figures_without_companions_are_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
 
-    def figure(entry: PaperFigure) -> dict[str, str]:
+    def figure(entry: PaperFigure, _: object) -> dict[str, str]:
         drawn.append(entry.name)
         return {"name": entry.name, "source": "", "title": "", "missing": "not now"}
 
