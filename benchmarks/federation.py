@@ -41,7 +41,8 @@ def federation(setting: Setting) -> Iterator[Row]:
             total = np.zeros(_FEATURES)
             for i in draws.requests():
                 if used[i] < _EACH:
-                    row, target = examples[i][0][used[i]], float(examples[i][1][used[i]])
+                    row = examples[i][0][used[i]]
+                    target = float(examples[i][1][used[i]])
                     total += t * loss.gradient(x, row, target) - (t - 1) * loss.gradient(before, row, target)
                     used[i] += 1
             draws.round += 1

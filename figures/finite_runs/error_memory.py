@@ -67,7 +67,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "binary tree, full Honaker": {"color": "C2", "marker": "<"},
     "Fourier": {"color": "C3", "marker": "P"},
 }
-#: Of mechanisms that ``learning_memory`` draws as well.
+#: Looks of the mechanisms that ``learning_memory`` draws as well.
 LOOKS_FOR_LEARNING: dict[str, dict[str, Any]] = {
     SCALED_BUFFERS: {"color": "black", "marker": "."},
     ANY_BANDS: {"color": "black", "marker": ".", "linestyle": "--"},

@@ -128,7 +128,8 @@ def _equations(text: str) -> Iterator[tuple[int, str]]:
             break
         yield from ((position, f"{EQUATION} ({missing})") for missing in range(last + 1, number))
         yield start, f"{EQUATION} ({number})"
-        last, position = number, start
+        last = number
+        position = start
 
 
 def extracted(*texts: str) -> list[Entry]:
@@ -150,7 +151,8 @@ def _entries(text: str) -> Iterator[Entry]:
         k = bisect_left(starts, start + 1) - 1
         section = sections[k][1] if k >= 0 else ""
         if section != place:
-            after, place = "", section
+            after = ""
+            place = section
         yield Entry(label, section, after)
         if label.partition(" ")[0] in STATEMENTS:
             after = label

@@ -151,7 +151,8 @@ def kills(claim: Claim, most: int = MOST) -> Kills:
             with memory_limit(_MEMORY), time_limit(_SECONDS):
                 end, least = fate(claim, mutant, points, margins, kept)
         except OutOfTimeError:
-            end, least = "undefined", np.nan
+            end = "undefined"
+            least = np.nan
         fates[end] += 1
         kinds[mutant.kind] += end == "killed"
         if end == "survived":

@@ -76,7 +76,8 @@ def _dealt(name: str, images: Array, labels: NDArray[Any], sizes: tuple[int, int
     """The first ``sizes[0]`` images to train on, the next ``sizes[1]`` to tune on, the others to test on."""
     features = np.column_stack([images, np.ones(len(images))])
     targets = labels.astype(float)
-    tune, test = sizes[0], sizes[0] + sizes[1]
+    tune = sizes[0]
+    test = sizes[0] + sizes[1]
     return Images(
         name=name,
         training=split_examples(features[:tune], targets[:tune], machines),

@@ -260,7 +260,8 @@ class Machine:
 
     def _noise(self, participation: int) -> tuple[Array, Array]:
         """The noise of the next message, and the vectors to keep."""
-        protocol, kept = self.protocol, self.state.noise
+        protocol = self.protocol
+        kept = self.state.noise
         if protocol.std == 0.0 or protocol.algorithm == "trusted":
             return np.zeros(protocol.loss.dimension), kept
         if protocol.algorithm == "gradients":

@@ -249,7 +249,8 @@ def correlated_noise(
         now = jax.random.fold_in(jax.random.wrap_key_data(state.key, impl="threefry2x32"), state.step)
         covered = jnp.where(state.step < who.steps, scale, jnp.nan).astype(jnp.float32)
         memories = [jax.tree.leaves(each) for each in state.memory]
-        noisy, after = [], []
+        noisy = []
+        after = []
         for number, leaf in enumerate(leaves):
             draw = jax.random.normal(jax.random.fold_in(now, number), leaf.shape, jnp.float32)
             noise, memory = _next(made, draw, tuple(each[number] for each in memories))

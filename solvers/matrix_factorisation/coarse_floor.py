@@ -49,7 +49,9 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
     >>> round(coarse_lower_bound(prefix_sums, fixed_epochs(64, epochs=4), coarse_steps=32) ** 0.5, 2)  # of 4.41
     4.39
     """
-    n, b, k = participation.steps, min(participation.min_sep, participation.steps), participation.count
+    n = participation.steps
+    b = min(participation.min_sep, participation.steps)
+    k = participation.count
     merged = max(1, math.ceil(n / coarse_steps))
     coarse_b = math.ceil(b / merged)
     steps = np.arange(n)

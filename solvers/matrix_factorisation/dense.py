@@ -333,7 +333,8 @@ def optimal_single_participation(
 
     start = np.zeros(n if fast or objective == "mean" else n + rows)
     found = bracket_optimum(evaluate, start, tolerance=2 * tolerance, max_iterations=max_iterations)
-    lower, rigorous = found.low.lower, fast
+    lower = found.low.lower
+    rigorous = fast
     if not fast and (banded is None or n <= LARGEST_CERTIFIED):
         lower, rigorous = _lower_bound_of_matrix(workload.matrix(), *found.low.point), True
     return SingleParticipationOptimum(

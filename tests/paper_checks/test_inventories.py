@@ -62,7 +62,7 @@ def test_an_overlooked_statement_and_an_overlooked_equation_are_found():
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_the_ledger_calls_numbered_is_numbered_in_the_paper(name):
-    """Of the kinds that the extraction knows, apart from captions that the texts lost."""
+    """Only of the kinds that the extraction knows, apart from captions that the texts lost."""
     inventory = {entry.label for entry in inventory_of(f"corrnoise.paper_checks.{name.replace('-', '_')}")}
     kinds = {label.partition(" ")[0] for label in inventory} - {"Table", "Figure"}
     paper = ledgers.paper_ledger(name)

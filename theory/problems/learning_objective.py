@@ -212,8 +212,10 @@ class LearningObjective(Record):
         """
         noising = self._checked(mechanism).noising_matrix()
         covariance = noising @ noising.T
-        problem, m = self.problem, self.batch_size
-        rates, eigenvalues = problem.rates, problem.eigenvalues
+        problem = self.problem
+        m = self.batch_size
+        rates = problem.rates
+        eigenvalues = problem.eigenvalues
         kurtosis = np.broadcast_to(problem.kurtosis, rates.size)
         unit = unit_variance(rho, clip_norm) * (mechanism.sensitivity_upper_bound(participation) / m) ** 2
         contraction = (1 - rates) ** 2 + (kurtosis - 2) * rates**2 / m

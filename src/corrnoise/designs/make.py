@@ -182,7 +182,8 @@ def design(
         min_sep=min_sep,
         max_participations=max_participations,
     )
-    steps, run = given.steps, given.participation
+    steps = given.steps
+    run = given.participation
     _check_size(problem, steps)
     limit = checked_limit(memory, poles, bands)
     checks.boolean("scales", scales)
@@ -228,7 +229,8 @@ def design(
         noise, factors, stream, choice = found
     else:
         assert problem is not None
-        factors, choice = None, None
+        factors = None
+        choice = None
         show("the optimal noise")
         noise = _optimum(problem, run, budget)
         show("a stream with few poles")

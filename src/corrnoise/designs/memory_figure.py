@@ -32,7 +32,7 @@ CURVE = "curve"
 LONGEST_CURVE = 2048  #: steps up to which the errors of all steps are drawn, at O(n³)
 FLOOR = "no mechanism is below"
 DESIGN = "this design"
-#: Of forms that ``error_memory`` does not draw; with weights or unit columns a family keeps its marker.
+#: Looks of the forms that ``error_memory`` does not draw; with weights or unit columns a family keeps its marker.
 _SCALED: dict[str, dict[str, Any]] = {
     "buffers, epoch weights": {"color": "C0", "marker": "*", "linestyle": "-."},
     "best Toeplitz, epoch weights": {"color": "C4", "marker": "*", "linestyle": "-."},
@@ -65,7 +65,8 @@ def choice_data(choice: Choice) -> Data:
 
 def curve_data(design: CoveredNoise, points: int = 120) -> Data:
     """What privacy adds at some steps; nothing for long runs, or without a problem."""
-    problem, run = design.problem, design.run
+    problem = design.problem
+    run = design.run
     if not isinstance(problem, QuadraticProblem) or run is None or run.steps > LONGEST_CURVE:
         return ()
     objective = LearningObjective(problem, run.steps)
