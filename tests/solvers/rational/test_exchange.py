@@ -132,9 +132,14 @@ def test_buffers_are_read_back(noise: PoleNoise) -> None:
         form = buffer_form(noise, matrix)
         # Decays are rounded to 1e-16, which moves gaps by more where scales of both signs nearly cancel.
         error = 1e-14 * (1 + np.abs(form.output_scale).max()) ** 2 * 1e4
-        if error > 1:  # nothing is known of gaps, which are below 2, and two close zeros may become complex
+        try:
+            read = noise_from_buffers(form)
+        except ValueError:
+            if error <= 1:  # beyond, rounding may make two close zeros complex, or move them anywhere
+                raise
+            with pytest.raises(ValueError, match=r"form must (have real zeros|be of stable)"):
+                noise_from_buffers(form)
             continue
-        read = noise_from_buffers(form)
         assert read.zeros == pytest.approx(noise.zeros, rel=1e-9, abs=error)
         assert read.poles == pytest.approx(noise.poles, rel=1e-9, abs=error)
 
