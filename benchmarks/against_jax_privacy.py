@@ -64,7 +64,7 @@ def _started() -> Any:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    if not jax.config.jax_compilation_cache_dir:
+    if not getattr(jax.config, "jax_compilation_cache_dir", None):
         jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp(prefix="corrnoise-benchmark-"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -142,20 +142,33 @@ def extracted(*texts: str) -> list[Entry]:
 
 
 def _entries(text: str) -> Iterator[Entry]:
-    sections = list(_sections(text))
-    starts = [start for start, _ in sections]
-    found = [(m.start(), f"{m[1]} {m[2]}") for pattern in (_ENTRY, _INSIDE) for m in pattern.finditer(text)]
     after = ""
     place = ""
-    for start, label in sorted([*found, *_equations(text)]):
-        k = bisect_left(starts, start + 1) - 1
-        section = sections[k][1] if k >= 0 else ""
+    for _, section, label in landmarks(text):
         if section != place:
             after = ""
             place = section
+        if not label:
+            continue
         yield Entry(label, section, after)
         if label.partition(" ")[0] in STATEMENTS:
             after = label
+
+
+def landmarks(text: str) -> list[tuple[int, str, str]]:
+    """The positions of headings, statements, tables, figures, algorithms and equations, each with its section and label.
+
+    A heading has no label.
+    """
+    sections = list(_sections(text))
+    found = [(m.start(), f"{m[1]} {m[2]}") for pattern in (_ENTRY, _INSIDE) for m in pattern.finditer(text)]
+    marks = []
+    section = ""
+    headings = dict(sections)
+    for start, label in sorted([*found, *_equations(text), *((start, "") for start, _ in sections)]):
+        section = headings.get(start, section) if not label else section
+        marks.append((start, section, label))
+    return marks
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------

@@ -164,7 +164,6 @@ class Claim:
     relation: Relation
     domain: Domain = field(repr=False)
     evidence: Evidence
-    place: str | None = None
     reading: str | None = None
     corrected: str | None = None
     as_printed: Mapping[str, Any] = field(default_factory=dict)

@@ -57,6 +57,15 @@ _ABOVE = dict(
 _BELOW = dict(zip("0123456789+−=()aehijklmnoprstuvxβγρφχ", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓᵦᵧᵨᵩᵪ", strict=True))
 
 
+def symbol(name: str) -> str:
+    """What a command of LaTeX stands for, without the backslash; empty for one that sets a font, a space or a shape.
+
+    >>> symbol("le"), symbol("sigma"), symbol("log"), symbol("frac")
+    ('≤', 'σ', 'log', '')
+    """
+    return _RELATIONS.get(name) or _SYMBOLS.get(name) or (name if name in _FUNCTIONS else "")
+
+
 def plain(text: str) -> str:
     """Prose with LaTeX between dollar signs and ``code`` between double backquotes, as Unicode text."""
     parts = text.replace("``", "").split("$")

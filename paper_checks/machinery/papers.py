@@ -34,7 +34,6 @@ class Fields(TypedDict, total=False):
     """The keywords with which a claim is written; only ``printed`` is required.  Texts hold LaTeX between dollars."""
 
     printed: Required[str]  #: the statement as published, word for word
-    place: str  #: where it stands, if not under its number: a section, a table, an equation
     reading: str  #: the statement as it is understood, where the printed one needs it
     part: str  #: in parentheses, where a statement makes several claims
     domain: Mapping[str, Axis]  #: an axis for each argument of the function, in order

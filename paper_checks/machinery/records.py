@@ -10,11 +10,12 @@ import numpy as np
 from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.paper_checks.machinery.mathematics import plain as plain_text
+from corrnoise.paper_checks.machinery.quotations import place
 from corrnoise.support.serialise import plain
 
 _CLAIM = (
     *("paper", "source", "name", "number", "part", "identifier"),
-    *("printed", "place", "reading", "transcription", "corrected", "unverifiable", "note"),
+    *("printed", "reading", "transcription", "corrected", "unverifiable", "note"),
     *("proof", "rests_on", "outside", "independent", "constants", "probability", "proved_constant"),
     *("conjecture", "relation", "evidence", "recorded", "tolerance", "evaluations"),
 )
@@ -37,7 +38,7 @@ def claim_record(claim: Claim) -> dict[str, Any]:
     """A claim as it is written, without its function."""
     record = {name: _described(getattr(claim, name)) for name in _CLAIM}
     mutants = [_arguments(mutant) for mutant in claim.mutants]
-    return record | {"domain": str(claim.domain), "as_printed": _arguments(claim.as_printed), "mutants": mutants}
+    return record | {"place": place(claim), "domain": str(claim.domain), "as_printed": _arguments(claim.as_printed), "mutants": mutants}
 
 
 def outcome_record(outcome: Outcome) -> dict[str, Any]:

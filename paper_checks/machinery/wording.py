@@ -17,6 +17,7 @@ from corrnoise.paper_checks.machinery.kills import Kills
 from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
 from corrnoise.paper_checks.machinery.quantifiers import chosen
+from corrnoise.paper_checks.machinery.quotations import place
 from corrnoise.theory.numerics.records import Record
 
 Line = tuple[str, str]  #: a title, and a text that may be empty
@@ -149,7 +150,7 @@ def statement(claim: Claim) -> list[Line]:
     quantifiers = "; ".join(f"``{name}``: {quantifier}" for name, quantifier in claim.constants.items())
     return [
         ("as printed", claim.printed),
-        ("place", claim.place or ""),
+        ("place", place(claim)),
         ("transcription", restored or ""),
         ("read as", claim.reading or ""),
         ("constants", quantifiers),
