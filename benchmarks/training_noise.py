@@ -10,7 +10,6 @@ import numpy as np
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.simulations.noise_engines import fill
 from corrnoise.simulations.training.keys import Draws, RunKey
 from corrnoise.simulations.training.opacus_optimizer import optimizer_class
 from corrnoise.simulations.training.order import fixed_order
@@ -45,11 +44,11 @@ def training_noise(setting: Setting) -> Iterator[Row]:
     With PyTorch the other sides are its own independent noise, and a whole step of Opacus with independent noise.
     """
     size = setting.pick(10**6, 10**4)
-    draws = Draws(RunKey(bytes(32)))
+    draw = Draws(RunKey(bytes(32))).normals(0, 0)
     values = np.empty(size, np.float32)
 
     def floor() -> float:
-        fill(draws.generator(0, 0), values)
+        draw(values)
         return float(np.sqrt(np.mean(np.square(values))))
 
     others = [Side("its normals", floor, size)]

@@ -13,14 +13,19 @@ An engine takes one draw w_t a step, or several for a tree, and keeps what later
 ``Transform``
     All steps of a run at once, exactly, by fast Fourier transforms.
 
-The first two run in float64 or in float32, the others in float64.   All engines treat each
-coordinate by itself, so that a long vector may be cut into parts with an engine each.
+The first two run in float64 or in float32, the others in float64.  All engines treat each coordinate by itself, so
+that a long vector may be cut into parts with an engine each.  The draws come from a function that fills a vector with
+independent standard normals, such as ``normals_of(rng)``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
 from scipy import fft
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -31,6 +36,8 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.checks import Array
 
+Draw = Callable[[NDArray[Any]], None]  #: fills a vector with standard normals, new ones in each call
+
 _BLOCK = 4096  # elements whose states stay in the first-level cache
 _COLUMNS = 2**22  # entries transformed at once
 
@@ -40,6 +47,15 @@ def fill(rng, values):  # type: ignore[no-untyped-def]
     """Standard normals, the same as ``rng.standard_normal`` gives and several times faster."""
     for j in range(values.size):
         values[j] = rng.standard_normal()
+
+
+def normals_of(rng: np.random.Generator) -> Draw:
+    """What fills vectors with the normals of a generator."""
+
+    def draw(values: NDArray[Any]) -> None:
+        fill(rng, values)
+
+    return draw
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -115,8 +131,8 @@ class Cascade:
         self.gains = (zeros - poles).astype(arithmetic)
         self.states = np.zeros((poles.size, size), arithmetic)
 
-    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
-        fill(rng, values)
+    def step(self, draw: Draw, values: Array, position: int) -> None:
+        draw(values)
         _cascade(values, self.states, self.gains, self.poles)
 
     @property
@@ -137,9 +153,9 @@ class DelayLine:
         self.ring = np.zeros((noise.values.size, size), arithmetic)
         self.newest = 0
 
-    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
+    def step(self, draw: Draw, values: Array, position: int) -> None:
         self.newest = (self.newest - 1) % len(self.ring)
-        fill(rng, self.ring[self.newest])
+        draw(self.ring[self.newest])
         _convolve(self.ring, self.newest, self.coefficients, values)
 
     @property
@@ -159,13 +175,13 @@ class Substitution:
         self.bands = noise.bands
         self.memory = np.zeros((noise.memory, size))
 
-    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
+    def step(self, draw: Draw, values: Array, position: int) -> None:
         ages = np.arange(min(self.bands, position + 1))
         if isinstance(self.noise, BandedNoise):
             entries = self.noise.diagonals[ages, position - ages]
         else:
             entries = self.noise.matrix[position, position - ages]
-        fill(rng, values)
+        draw(values)
         _substitute(self.memory, position, entries, values)
 
 
@@ -176,16 +192,16 @@ class Tree:
         self.noise = noise
         self.memory = np.zeros((noise.memory, size))
 
-    def step(self, rng: np.random.Generator, values: Array, position: int) -> None:
+    def step(self, draw: Draw, values: Array, position: int) -> None:
         """The new node minus those that it joins; a node of the decoder "online" weighs its two halves, too."""
         joined = np.zeros(values.size)
         node = np.empty(values.size)
-        fill(rng, node)
+        draw(node)
         height = 0
         while position >> height & 1:
             below = node + self.memory[height]
             joined += self.memory[height]
-            fill(rng, node)
+            draw(node)
             if self.noise.decoder == "online":
                 most = 2.0 ** (height + 2) - 1
                 node *= 2.0 ** (height + 1) / most

@@ -32,7 +32,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from corrnoise.simulations.noise_engines import Cascade, DelayLine, Substitution, Transform, Tree
+from corrnoise.simulations.noise_engines import Cascade, DelayLine, Substitution, Transform, Tree, normals_of
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.support.memory import fits_into_memory
@@ -357,7 +357,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
             values = self._engine.rows[self.position]
         else:
             values = np.empty(math.prod(self.shape))
-            self._engine.step(self._rng, values, self.position)
+            self._engine.step(normals_of(self._rng), values, self.position)
         scale = self.scale if self._scales is None else self.scale * self._scales[self.position]
         self.position += 1
         return (scale * values).astype(self.dtype, copy=False).reshape(self.shape)

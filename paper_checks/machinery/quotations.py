@@ -37,7 +37,8 @@ _LONGEST = 6000  #: characters of the text from the beginning of a quotation to 
 _SIGNS = "=≠≤≥<>≪≫≲≳≈∼⪯⪰∝∈∞∇+−"
 _SAME = str.maketrans({"⩽": "≤", "⩾": "≥", "≃": "≈", "~": "∼", "∆": "Δ", "Ω": "Ω", "µ": "μ", "∑": "", "ı": "i"})
 _TOKEN = re.compile(
-    r"\\(?:begin|end)\{\w+\*?\}(?:\{[lcr]+\})?|\\tag\{[^}]*\}|\\[A-Za-z]+|\\.|\(\s*\d{1,3}\s*\)|\$\$?|\n\s*\n|.", re.DOTALL
+    r"\\(?:begin|end)\{\w+\*?\}(?:\{[lcr]+\})?|\\tag\{[^}]*\}|\\[A-Za-z]+|\\.|\(\s*\d{1,3}\s*\)|\$\$?|\n\s*\n|.",
+    re.DOTALL,
 )
 
 

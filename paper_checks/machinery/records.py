@@ -38,7 +38,12 @@ def claim_record(claim: Claim) -> dict[str, Any]:
     """A claim as it is written, without its function."""
     record = {name: _described(getattr(claim, name)) for name in _CLAIM}
     mutants = [_arguments(mutant) for mutant in claim.mutants]
-    return record | {"place": place(claim), "domain": str(claim.domain), "as_printed": _arguments(claim.as_printed), "mutants": mutants}
+    return record | {
+        "place": place(claim),
+        "domain": str(claim.domain),
+        "as_printed": _arguments(claim.as_printed),
+        "mutants": mutants,
+    }
 
 
 def outcome_record(outcome: Outcome) -> dict[str, Any]:

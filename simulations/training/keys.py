@@ -7,9 +7,9 @@ that the draws of a step can be made again without those before it, in any order
 Who knows the key can compute the noise and subtract it: a key is as secret as the data.  Two runs never share a key:
 the difference of two releases with the same noise holds no noise.
 
-``"philox"`` is NumPy's counter-based generator.  ``"aes"`` is AES-128 in counter mode, from randomgen (the extra
-``secure``).  Both return floating-point normals, which are open to attacks on the discreteness of floating-point
-numbers (arXiv 2107.10138, 2112.05307).
+``"philox"`` is the counter-based generator Philox4x32-10.  ``"aes"`` is AES-128 in counter mode, from randomgen (the
+extra ``secure``).  ``normals`` makes floating-point normals of their words, which are open to attacks on the
+discreteness of floating-point numbers (arXiv 2107.10138, 2112.05307).
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ import hashlib
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
-from corrnoise.simulations.noise_engines import fill
+from corrnoise.simulations.noise_engines import Draw
 from corrnoise.simulations.training.extras import extra_module
+from corrnoise.simulations.training.normals import NormalsOf, PhiloxNormals
 from corrnoise.theory.numerics import checks
 
 GeneratorName = Literal["philox", "aes"]
@@ -192,7 +194,7 @@ def sync_folder(folder: Path) -> None:
 
 
 class Draws:
-    """Generators of independent standard normals, one for each step and part.
+    """Independent standard normals, those of each step and part by themselves.
 
     Parameters
     ----------
@@ -210,22 +212,22 @@ class Draws:
     def __init__(self, key: RunKey, name: GeneratorName = "philox") -> None:
         self.key = checks.instance("key", key, RunKey)
         self.name = checks.choice("generator", name, get_args(GeneratorName))
-        self._bits = _bit_generator(self.name)
+        self._normals = PhiloxNormals if self.name == "philox" else _aes_normals()
 
-    def generator(self, step: int, part: int) -> np.random.Generator:
-        """The generator of a part in a step, at its start."""
-        return np.random.Generator(self._bits(key=self.key.seed(step, part)))
+    def normals(self, step: int, part: int) -> Draw:
+        """What fills vectors with the normals of a part in a step, from its start."""
+        return self._normals(self.key.seed(step, part))
 
     def fingerprint(self) -> str:
         """What sixteen draws under a public key are, hashed.
 
-        NumPy does not promise the same normals in later versions.  A run is continued only where the fingerprint is
-        that of its start.
+        A run is continued only where the fingerprint is that of its start.
         """
         values = np.empty(16)
-        fill(Draws(RunKey(bytes(_BYTES)), self.name).generator(0, 0), values)
+        Draws(RunKey(bytes(_BYTES)), self.name).normals(0, 0)(values)
         return hashlib.blake2b(values.astype("<f8").tobytes(), digest_size=16).hexdigest()
 
 
-def _bit_generator(name: GeneratorName) -> Any:
-    return np.random.Philox if name == "philox" else extra_module("randomgen", "secure").AESCounter
+def _aes_normals() -> Callable[[int], Draw]:
+    counter_mode = extra_module("randomgen", "secure").AESCounter
+    return lambda key: NormalsOf(counter_mode(key=key))

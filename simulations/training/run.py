@@ -375,7 +375,7 @@ class PrivateRun:
             end = self._ends[number]
             target = made[number * _PART : end]
             values = target if in_place else np.empty(target.size)
-            self._engines[number].step(self._draws.generator(step, number), values, step)
+            self._engines[number].step(self._draws.normals(step, number), values, step)
             np.multiply(values, values.dtype.type(scale), out=target, casting="same_kind")
 
         self._whole = False

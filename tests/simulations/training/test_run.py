@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from scipy import linalg, stats
 
-from corrnoise.simulations import noise_engines
 from corrnoise.simulations.audit import audit
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.simulations.training import run as run_module
@@ -75,7 +74,7 @@ def test_the_multiplier_covers_the_program_that_runs(mechanism: Any, monkeypatch
     draws = mechanism.draws if isinstance(mechanism, Mechanism) else STEPS
     run = private(mechanism, draws, clip_norm=1.0)
     inputs = iter(np.eye(draws))
-    monkeypatch.setattr(noise_engines, "fill", lambda rng, values: values.__setitem__(slice(None), next(inputs)))
+    monkeypatch.setattr(run._draws, "normals", lambda *_: lambda values: values.__setitem__(slice(None), next(inputs)))
     program = noise_of(run).astype(float) / run.scale
     factor = np.linalg.cholesky(program @ program.T)
     strategy = linalg.solve_triangular(factor, np.eye(STEPS), lower=True)
@@ -161,9 +160,10 @@ def test_the_noise_is_the_mechanism_times_its_scale() -> None:
     run = private(AntiPGD(0.25), size, key=key)
     made = noise_of(run, 3)
     assert made.dtype == np.float32
-    draws = Draws(key)
-    parts = (65_536, size - 65_536)
-    w = [np.concatenate([draws.generator(t, p).standard_normal(n) for p, n in enumerate(parts)]) for t in range(3)]
+    w = np.empty((3, size))
+    for step, row in enumerate(w):
+        Draws(key).normals(step, 0)(row[:65_536])
+        Draws(key).normals(step, 1)(row[65_536:])
     expected = run.scale * np.array([w[0], w[1] - 0.75 * w[0], w[2] - 0.75 * w[1]])
     np.testing.assert_allclose(made, expected, atol=2e-6 * run.scale)
     assert stats.kstest(made[0] / run.scale, "norm").pvalue > 1e-6
@@ -309,7 +309,7 @@ def test_interrupted_noise_is_not_continued(monkeypatch: pytest.MonkeyPatch) -> 
     state = run.state()
     next(iter(run))
     with monkeypatch.context() as patch:
-        patch.setattr(run._draws, "generator", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(run._draws, "normals", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run.noise()
     for use in (run.noise, run.state):
