@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -148,3 +154,21 @@ def test_they_are_standard_normals(lag: int) -> None:
         other = values[:-lag] ** power
         score = np.corrcoef(one, other)[0, 1] * np.sqrt(one.size)
         assert 2 * stats.norm.sf(abs(score)) > 1e-7
+
+
+@pytest.mark.parametrize("processor", ["generic", "haswell"])
+def test_another_processor_makes_the_same_numbers(processor: str, tmp_path: Path) -> None:
+    """Compiled for processors with other vectors, with and without multiplication and addition in one operation."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("these are processors of the x86 family")
+    script = (
+        "import numpy as np; from corrnoise.simulations.training.normals import PhiloxNormals; "
+        "values = np.empty(10_001); PhiloxNormals(12345)(values); print(values.tobytes().hex())"
+    )
+    other = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    found = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **other}, capture_output=True, text=True, check=True
+    )
+    values = np.empty(10_001)
+    PhiloxNormals(12345)(values)
+    assert found.stdout.strip() == values.tobytes().hex()
