@@ -20,7 +20,8 @@ from corrnoise.theory.problems.quadratic import MeanEstimation
 
 @PAPER.identity(
     "Equation (12)",
-    printed=r"(11) can also be written as $(\theta_t - \theta_0)_t = - \eta \tilde B (C g + w)$ with $\tilde B = A B$, $A$ the lower triangular matrix of ones",
+    printed=r"Letting $A \in \mathbb{R}^{T \times T}$ denote the lower triangular matrix of all ones, update (11) can also be written as $(\theta_1 - \theta_0; \ldots; \theta_T - \theta_0) = - \eta \tilde B (C (g_0; \ldots; g_{T-1}) + (w_0; \ldots; w_{T-1}))$, where $\tilde B = A B$.",
+    reading="semicolons separate the rows of columns",
     domain={"noise": noises(1e-2), "gradients": vector(linear(-1, 1), 5), "draws": vector(linear(-1, 1), 5)},
     mutants=[{"diagonal": 1.001}],
     tolerance=1e-9,
@@ -39,7 +40,7 @@ def equation_12(noise: ToeplitzNoise, gradients: Array, draws: Array, diagonal: 
 
 @PAPER.identity(
     "Equation (13)",
-    printed=r"With Toeplitz $B$ (11) is $\theta_{t+1} = \theta_t - \eta (g_t + \sum_{\tau=0}^t \beta_\tau w_{t-\tau})$",
+    printed=r"We focus on the class of lower-triangular and Toeplitz matrices $B$. That is, $[B]_{t,t'} = \beta_{t-t'}$ for all $t \ge t'$ … In this case, (11) reduces to this simple update: $\theta_{t+1} = \theta_t - \eta (g_t + \sum_{\tau=0}^t \beta_\tau w_{t-\tau})$",
     domain={"noise": noises(1e-2), "gradients": vector(linear(-1, 1), 5), "draws": vector(linear(-1, 1), 5)},
     mutants=[{"shift": 1}],
     tolerance=1e-9,
@@ -55,7 +56,8 @@ def equation_13(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int
 @PAPER.identity(
     "Section A.1",
     part="(sensitivity)",
-    printed=r"If one row of $G$ can change, the maximum sensitivity of $C G + W$ is $\max_t \|C_{:,t}\|_2^2$",
+    printed=r"Under a neighborhood model that can change one row of $G$, it can be seen that the maximum sensitivity of this operation is $\max_t \|C_{:,t}\|_2^2$",
+    reading="the operation is $C G + W$",
     corrected=r"$\max_t \|C_{:,t}\|_2$ times the clip norm, without the square",
     independent="the left side applies the matrix to neighbouring gradients, the right side takes the norms of its columns",
     domain={"noise": noises(1e-2), "steps": integers(1, 12), "clip_norm": log_scale(0.1, 10)},
@@ -78,7 +80,7 @@ def section_a1_sensitivity(
 @PAPER.identity(
     "Section A.1",
     part="(objective)",
-    printed=r"The objective from (3) can equivalently be written as $\varphi(B) = \|\tilde B\|_F^2 = \|A B\|_F^2$",
+    printed=r"the objective from (3) used in previous work to find the matrix $B$ can equivalently be written as $\varphi(B) = \|\tilde B\|_F^2 = \|A B\|_F^2$",
     corrected=r"$\varphi(B) = d\, \sigma_{dp}^2 G^2 \|A B\|_F^2$ (in (3), with $\tilde g_\tau$ for $\tilde g_t$ under the sum)",
     domain={
         "noise": noises(1e-2),
@@ -119,7 +121,7 @@ def section_a1_objective(
 @PAPER.inequality(
     "Section A.2",
     part="(zCDP)",
-    printed=r"$\rho$-zCDP requires $D_\alpha(P_0 \| P_1) \le \rho \alpha$ for all $\alpha \in (0, \infty)$",
+    printed=r"Similarly, $\rho$-zCDP … in this setting requires that the Rényi $\alpha$-divergence between the distribution $P_0$ of $\theta_{0:T} | b = 0$ and the distribution $P_1$ of $\theta_{0:T} | b = 1$ are close: $D_\alpha(P_0 \| P_1) \le \rho \alpha$ for all $\alpha \in (0, \infty)$.",
     corrected=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
     domain={"epsilon": log_scale(1e-2, 5), "order": log_scale(1.001, 100)},
     as_printed={},
@@ -140,7 +142,7 @@ def section_a2_zcdp(epsilon: float, order: float, factor: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Section A.2",
     part="(approximate DP)",
-    printed=r"$\rho$-zCDP implies $(\varepsilon_\delta, \delta)$-DP with $\varepsilon_\delta \le \inf_{\alpha > 1} \{\rho \alpha + \frac{1}{\alpha - 1} \log \frac{1}{\alpha \delta} + \log(1 - \alpha^{-1})\}$",
+    printed=r"$\rho$-zCDP in this setting implies $(\varepsilon_\delta, \delta)$-DP with $\varepsilon_\delta \le \inf_{\alpha > 1} \{\rho \alpha + \frac{1}{\alpha - 1} \log(\frac{1}{\alpha \delta}) + \log(1 - \alpha^{-1})\}$",
     domain={"rho": log_scale(1e-4, 100), "delta": log_scale(1e-15, 1e-2)},
     mutants=[{"last": 2.0}, {"first": 0.9}],
     evaluations=128,
@@ -165,7 +167,8 @@ def section_a2_epsilon(rho: float, delta: float, first: float = 1.0, last: float
 
 @PAPER.identity(
     "Equation (17)",
-    printed=r"For the inputs $(u_t; w_t)$ of (14), $u_t = (z_t - E[z])/\sigma_{sgd}$: $\Sigma = \mathrm{diag}(\sigma_{sgd}^2, G^2 \sigma_{dp}^2)$",
+    printed=r"We first calculate the input covariance is $\Sigma = E[x_t \otimes x_t] = (\sigma_{sgd}^2, 0; 0, G^2 \sigma_{dp}^2)$.",
+    reading=r"for the inputs $x_t = (u_t; w_t)$ of (14) with $u_t = (z_t - E[z])/\sigma_{sgd}$; semicolons separate rows",
     corrected=r"$\Sigma = I$, as (14) has the factors $\sigma_{sgd}$ and $\sigma_{dp} G$; or $z_t - E[z]$ and $\sigma_{dp} G w_t$ as inputs, which (16) takes",
     domain={
         "rate": log_scale(0.01, 1),

@@ -27,7 +27,7 @@ def modulus_integral(a: float, b: float, above: int = 1, below: int = 2) -> floa
 @PAPER.inequality(
     "Lemma C.21",
     part="(i)",
-    printed=r"$I(a, a) \le 5 \log(8/a)$ for $0 < a < 1$",
+    printed=r"For all $a \in (0, 1)$, we have $I(a, a) \le 5 \log(8/a)$.",
     domain={"a": log_scale("1e-300", "1")},
     evidence="certified",
     outside="Below 1e-300: K(k) <= (1 + k'²/4) log(4/k') (Property F.10) gives I(a, a) <= 2.0001 log(8/a).",
@@ -43,7 +43,8 @@ def lemma_c21_diagonal(a: Any, constant: str = "5") -> Sides:
 
 @PAPER.inequality(
     "Equation (50)",
-    printed=r"$I(a, a) = \frac{4}{2 - a} K(\frac{\sqrt{1 - a}}{1 - a/2}) \le \frac{5}{2 - a} \log \frac{4 (2 - a)}{a} \le 5 \log \frac{8}{a}$",
+    printed=r"This gives, $I(a, a) = (a) \frac{4}{2 - a} K(\frac{\sqrt{1 - a}}{1 - a/2}) \le (b) \frac{5}{2 - a} \log(\frac{4}{a} (2 - a)) \le 5 \log(\frac{8}{a})$",
+    reading="(a) is Lemma F.15, (b) is Property F.10",
     transcription="square roots and fraction bars",
     proof=f"{SHORT}#property-f10",
     domain={"a": log_scale("1e-300", "0.999999")},
@@ -61,7 +62,7 @@ def equation_50(a: Any, two: str = "2") -> Sides:
 @PAPER.inequality(
     "Lemma C.21",
     part="(ii)",
-    printed=r"$I(a, b) \le \frac{128}{49} \log(8/a)\,(1 + O(a))$ for $a \le b \le 1/4$",
+    printed=r"For all $a \le b \le 1/4$, we have $I(a, b) \le \frac{128}{49} \log(8/a) (1 + O(a))$.",
     domain={"depth_b": log_scale("3.46573590279972", DEEPEST), "depth_a": log_scale("depth_b", DEEPEST)},
     evidence="certified",
     outside="Below 8e-300 by the part (ii, proof).",
@@ -77,7 +78,7 @@ def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244
 @PAPER.inequality(
     "Lemma C.21",
     part="(ii, proof)",
-    printed=r"$I(a, b) = \frac{2 a^2}{b^2 (1 - a/2)} \Pi(\frac{b^2 (1-a) - a^2 (1-b)}{b^2 (1 - a/2)^2}, \frac{\sqrt{1-a}}{1 - a/2}) \le \frac{2 (1 - a/2)}{(1 - b/2)^2} \log(\frac{4 (2 - a)}{a}) (1 + O(a)) \le \frac{128}{49} \log(\frac{8}{a}) (1 + O(a))$",
+    printed=r"From F.16, we have for $a, b \in (0, 1)$ that $I(a, b) = \frac{2 a^2}{b^2 (1 - a/2)} \Pi(\alpha^2, k)$ where $\alpha^2 = \frac{b^2 (1 - a) - a^2 (1 - b)}{b^2 (1 - a/2)^2}$ and $k = \sqrt{1 - a}/(1 - a/2)$. … to get $I(a, b) \le \frac{2 a^2}{b^2 (1 - a/2)} \frac{1}{1 - \alpha^2} \log \frac{4}{\sqrt{1 - k^2}} (1 + O(a)) = \frac{2 (1 - a/2)}{(1 - b/2)^2} \log(\frac{4}{a} (2 - a)) (1 + O(a)) \le \frac{128}{49} \log(8/a) (1 + O(a))$",
     reading=r"the statement is proved in another way, without $1 + O(a)$: by $|1 - a - e^{i\omega}| \le \frac{2 - a}{2 - b} |1 - b - e^{i\omega}|$",
     transcription="square roots and fraction bars",
     domain={"a": log_scale("1e-300", "0.25")},
@@ -128,7 +129,7 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
 
 @PAPER.inequality(
     "Equation (51)",
-    printed=r"$F_\infty(\hat\beta_\nu) \le C \max\{1, C_{kurt}\} I(\nu, \nu) \sum_j \lambda_j I(\nu, \eta\lambda_j)$",
+    printed=r"We can express the bound of Theorem C.15 with our specific choice of $B(\omega)$ as $F_\infty(\hat B^\nu) \le C \max\{1, C_{kurt}\} I(\nu, \nu) \sum_{j=1}^d \lambda_j I(\nu, \eta\lambda_j)$",
     corrected=r"with the factor $\eta^2 G^2 \rho^{-1}$; $C = \frac{1}{8 \pi^2}$ is enough, without $C_{kurt}$",
     domain={
         "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
@@ -168,7 +169,7 @@ def equation_51(
 
 @PAPER.inequality(
     "Equation (53)",
-    printed=r"$F_\infty(\beta) = \Theta(\eta^2 \sigma^2 (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - e^{i\omega}|^2}) (\sum_j \lambda_j \int_{-\pi}^{\pi} \frac{|1 - \nu - e^{i\omega}|^2}{|1 - \eta\lambda_j - e^{i\omega}|^2} d\omega))$, $\sigma^2 = \frac{G^2}{2\rho}$",
+    printed=r"Let $\sigma^2 = G^2/(2\rho)$. From Theorems C.15 and C.18, we get that $F_\infty(\beta) = \Theta(\eta^2 \sigma^2 (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - \exp(i\omega)|^2}) (\sum_{j=1}^d \lambda_j \int_{-\pi}^{\pi} \frac{|1 - \nu - \exp(i\omega)|^2}{|1 - \eta\lambda_j - \exp(i\omega)|^2} d\omega))$",
     proof=f"{SHORT}#equation-20",
     evidence="proved",
     rests_on=["Equation (20)"],
@@ -193,7 +194,7 @@ def equation_53(problem: LinearRegression, nu: float, low: float = 1.0, high: fl
 @PAPER.identity(
     "Equation (53)",
     part="(integrals)",
-    printed=r"$\frac{1}{2\pi} \int_{-\pi}^{\pi} \frac{|1 - \nu - e^{i\omega}|^2}{|1 - \eta\lambda_j - e^{i\omega}|^2} d\omega = \frac{1 + (1 - \nu)^2}{\eta\lambda_j (2 - \eta\lambda_j)} - \frac{2 (1 - \nu)(1 - \eta\lambda_j)}{\eta\lambda_j (2 - \eta\lambda_j)}$, $\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - e^{i\omega}|^2} = \frac{2\pi}{\nu (2 - \nu)}$",
+    printed=r"we have $\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - \exp(i\omega)|^2} = \frac{2\pi}{\nu (2 - \nu)} = \Theta(\frac{1}{\nu})$. … $\frac{1}{2\pi} \int_{-\pi}^{\pi} \frac{|1 - \nu - \exp(i\omega)|^2}{|1 - \eta\lambda_j - \exp(i\omega)|^2} d\omega = \frac{1 + (1 - \nu)^2}{\eta\lambda_j (2 - \eta\lambda_j)} - \frac{2 (1 - \nu) (1 - \eta\lambda_j)}{\eta\lambda_j (2 - \eta\lambda_j)} = \Theta(\frac{\nu^2}{\eta\lambda_j} + 1)$",
     domain={"nu": log_scale(1e-3, 1), "rate": log_scale(1e-3, 1)},
     mutants=[{"two": 2.001}],
     tolerance=1e-11,
@@ -207,7 +208,7 @@ def equation_53_integrals(nu: float, rate: float, two: float = 2.0) -> Sides:
 
 @PAPER.inequality(
     "Remark C.23",
-    printed=r"$\mathrm{Err}_j = \lambda_j I(\nu, \eta \lambda_j) \le O(\lambda_j \log(1/\nu))$ for $\nu \le \eta \mu$",
+    printed=r"The proof of C.22 shows that the contribution of the $j$ th eigendirection to the asymptotic suboptimality is proportional to $\mathrm{Err}_j = \lambda_j I(\nu, \eta\lambda_j)$. As long as $\nu \le \eta\mu$, we get from C.21 that $\mathrm{Err}_j \le O(\lambda_j \log(1/\nu))$.",
     constants={"constant": "unspecified"},
     domain={"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)},
     evidence="certified",
@@ -226,7 +227,8 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
 @PAPER.inequality(
     "Proposition C.24",
     part="(rate)",
-    printed=r"$F_\infty(\beta) = \Theta(\eta G^2 \rho^{-1} (\nu d + \frac{\eta \mathrm{Tr}[H]}{\nu}))$ for $\beta = (1, -(1 - \nu), 0, \ldots)$",
+    printed=r"Consider the setting of Theorem C.15 with $\sigma_{sgd}^2 = 0$ and $\beta = (1, -(1 - \eta\lambda), 0, \ldots)$ for some $\lambda \in (0, 1/\eta]$. Then, we have, $F_\infty(\beta) = \Theta(\eta G^2 \rho^{-1} (\nu d + \frac{\eta \mathrm{Tr}[H]}{\nu}))$",
+    reading=r"$\nu = \eta\lambda$",
     constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": regressions(residual_std=0.0, multiplicity=10_000), "nu": log_scale(1e-6, 1)},
     mutants=[{"low": 0.063}, {"high": 0.249}],
@@ -243,7 +245,7 @@ def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, h
 @PAPER.inequality(
     "Proposition C.24",
     part="(dimension)",
-    printed=r"For $\eta = c/\mathrm{Tr}[H]$ and $\nu = 1/\sqrt{d}$: $F_\infty = \Theta((c^{1/2} + c^{-1/2}) \eta^{3/2} \sigma^2 \sqrt{d \mathrm{Tr}[H]})$",
+    printed=r"Further, if the learning rate satisfies $\eta = c/\mathrm{Tr}[H]$ and we take $\beta = (1, -(1 - 1/\sqrt{d}), \ldots)$, we get $F_\infty(\beta) = \Theta((c^{1/2} + c^{-1/2}) \eta^{3/2} \sigma^2 \sqrt{d \mathrm{Tr}[H]})$",
     transcription="square roots, also that of 1/d",
     domain={"dimension": integers(1, 3000, log=True), "decay": linear(0, 2), "c": log_scale(1e-3, 0.3)},
     mutants=[{"exponent": 1.0}, {"low": 0.13}, {"high": 0.34}],
@@ -263,7 +265,7 @@ def proposition_c24_dimension(
 
 @PAPER.identity(
     "Section C.6",
-    printed=r"$d_{eff}(H) = \mathrm{srank}(H^{1/2})$, $\mathrm{srank}(A) = \|A\|_F^2/\sigma_{max}(A)^2$",
+    printed=r"The stable rank of a matrix is defined as the squared ratio of its Frobenius norm to its largest singular value … Thus, we have that $d_{eff} = \mathrm{srank}(H^{1/2})$ is the stable rank of the square root matrix $H^{1/2}$.",
     transcription="a square root",
     domain={"eigenvalues": spectra(6, 1e6), "angle": linear(0, math.pi)},
     mutants=[{"exponent": 0.501}],

@@ -51,7 +51,7 @@ def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: 
 @PAPER.inequality(
     "Property C.3",
     part="(R²)",
-    printed=r"$R^2 \le 3 \mathrm{Tr}[H]$ for Gaussian inputs",
+    printed=r"if $x \sim N(0, H)$, we have that Item (A3) holds with $R^2 \le 3 \mathrm{Tr}[H]$",
     proof=f"{SHORT}#property-c3",
     evidence="proved",
     domain={"eigenvalues": spectra(multiplicity=10_000)},
@@ -66,7 +66,7 @@ def property_c3(eigenvalues: Array, three: float = 3.0) -> Sides:
 @PAPER.inequality(
     "Property C.3",
     part="(kurtosis)",
-    printed=r"$C_{kurt} \le 3$ for Gaussian inputs",
+    printed=r"if $x \sim N(0, H)$, we have that Item (A3) holds with … $C_{kurt} \le 3$",
     proof=f"{SHORT}#property-c3",
     evidence="proved",
     domain={"eigenvalues": vector(log_scale(1e-4, 1), 3), "weights": vector(log_scale(1e-6, 1), 3)},
@@ -86,7 +86,7 @@ def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0)
 
 @PAPER.identity(
     "Equation (55)",
-    printed=r"$|B(\omega)|^2 = \sum_t \beta_t^2 + \sum_t \sum_{\tau < t} \beta_t \beta_\tau (e^{i \omega (t - \tau)} + e^{- i \omega (\tau - t)}) = \sum_t \sum_\tau \beta_t \beta_\tau \cos(\omega (t - \tau))$",
+    printed=r"We expand the numerator as $|B(\omega)|^2 = \sum_{t=0}^\infty \beta_t^2 + \sum_{t=0}^\infty \sum_{\tau=0}^{t-1} \beta_t \beta_\tau (\exp(i\omega(t - \tau)) + \exp(-i\omega(\tau - t))) = \sum_{t=0}^\infty \beta_t^2 + 2 \sum_{t=0}^\infty \sum_{\tau=0}^{t-1} \beta_t \beta_\tau \cos(\omega(t - \tau)) = \sum_{t=0}^\infty \sum_{\tau=0}^\infty \beta_t \beta_\tau \cos(\omega(t - \tau))$",
     corrected=r"with $e^{- i \omega (t - \tau)}$ in the second term of the first line; the other lines are right",
     domain={"beta": vector(linear(-1, 1), 5), "omega": linear(0, math.pi)},
     as_printed={"sign": 1.0},
@@ -107,8 +107,7 @@ def equation_55(beta: Array, omega: float, sign: float = -1.0, two: float = 2.0)
 
 @PAPER.inequality(
     "Lemma C.4",
-    printed=r"$\frac{1}{2} \langle \beta, T_j \beta \rangle \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} "
-    r"\frac{|B(\omega)|^2 d\omega}{|1 - \eta \lambda_j - e^{i\omega}|^2} \le \langle \beta, T_j \beta \rangle$ for $\eta \lambda_j < 1$",
+    printed=r"Consider $\beta \in \ell^2$ and its DTFT $B(\omega)$. If $0 < \eta < 1/\lambda_j$, we have $\frac{1}{2} \langle \beta, T_j \beta \rangle \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} \frac{|B(\omega)|^2 d\omega}{|1 - \eta \lambda_j - \exp(i\omega)|^2} \le \langle \beta, T_j \beta \rangle$",
     proof=f"{SHORT}#lemma-c4",
     evidence="proved",
     domain={"rate": log_scale(1e-4, 0.999), "noise": noises(1e-3)},
@@ -128,7 +127,7 @@ def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 
 
 @PAPER.inequality(
     "Corollary C.5",
-    printed=r"$\frac{1}{2} \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta \lambda_j - e^{i\omega}|^2} \le 1$",
+    printed=r"If $0 < \eta < 1/\lambda_j$, we have, $\frac{1}{2} \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta \lambda_j - \exp(i\omega)|^2} \le 1$",
     proof=f"{SHORT}#lemma-c4",
     evidence="proved",
     rests_on=["Lemma C.4"],
@@ -214,7 +213,8 @@ RESPONSE = {"eigenvalue": log_scale(0.05, 1), "eta": log_scale(0.05, 1), "omega"
 
 @PAPER.identity(
     "Property C.8",
-    printed=r"The transfer function is $-\eta ((1 - e^{i\omega}) I - \eta H)^{-1}$; stable for $0 \prec \eta H \prec I$",
+    printed=r"The LTI system (37) is $G(\omega) = -\eta M_\omega \in \mathbb{C}^{d \times d}$, where $M_\omega$ is defined in Equation 35. Moreover, this system is asymptotically stable as long as $0 \prec \eta H \prec I$.",
+    reading=r"$M_\omega = ((1 - e^{i\omega}) I - \eta H)^{-1}$",
     domain=RESPONSE,
     mutants=[{"one": 1.001}],
 )
@@ -228,7 +228,7 @@ def property_c8(eigenvalue: float, eta: float, omega: float, one: float = 1.0) -
 
 @PAPER.identity(
     "Property C.9",
-    printed=r"$G'(\omega) = \eta B(\omega) M_\omega$ from the noise, $-\eta M_\omega$ from the residuals",
+    printed=r"The transfer function of the LTI system (38) is $\tilde G(\omega) = [G(\omega)\ G'(\omega)] \in \mathbb{C}^{d \times 2d}$ where $G(\omega) = -\eta M_\omega$ and $G'(\omega) = \eta B(\omega) M_\omega$ with $B(\omega)$ as the DTFT of $\beta$.",
     domain={**RESPONSE, "beta": vector(linear(-1, 1), 3)},
     mutants=[{"one": 1.001}],
 )
@@ -274,7 +274,8 @@ def remaining_noise(problem: LinearRegression, noise: ToeplitzNoise, power: floa
 
 @PAPER.inequality(
     "Proposition C.11",
-    printed=r"$E[\theta_0^{(r)} \otimes \theta_0^{(r)}] \preceq \eta (\eta R^2)^r (\sigma_{sgd}^2 + \frac{C_{kurt} \sigma^2}{R^2} \langle \beta, T \beta \rangle) I$",
+    printed=r"For any $r \ge 1$, we have $E[\theta_0^{(r)} \otimes \theta_0^{(r)}] \preceq \eta (\eta R^2)^r (\sigma_{sgd}^2 + \frac{C_{kurt} \sigma^2}{R^2} \langle \beta, T \beta \rangle)$",
+    reading="the right side is times the identity",
     transcription="a fraction bar",
     proof=f"{SHORT}#proposition-c11",
     evidence="proved",
@@ -340,7 +341,7 @@ def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) ->
 
 @PAPER.inequality(
     "Equation (42)",
-    printed=r"$|\langle \beta, T \beta \rangle| \le \sum_j |\sum_t \sum_\tau \beta_t \beta_\tau (1 - \eta\lambda_j)^{|t - \tau|}| \le \|\beta\|_2^2 \sum_j \frac{2}{\eta \lambda_j} < \infty$",
+    printed=r"The right side is well-defined since F.17 gives $|\langle \beta, T \beta \rangle| \le \sum_{j=1}^d |\sum_{t=0}^\infty \sum_{\tau=0}^\infty \beta_t \beta_\tau (1 - \eta\lambda_j)^{|t - \tau|}| \le \|\beta\|_2^2 \sum_{j=1}^d \frac{2}{\eta \lambda_j} < \infty$",
     proof=f"{SHORT}#lemma-c6",
     evidence="proved",
     domain=PROBLEM,
@@ -359,7 +360,8 @@ def equation_42(two: float = 2.0, power: float = 1.0, *, noise: ToeplitzNoise, *
 
 @PAPER.inequality(
     "Equation (43)",
-    printed=r"$E \|\theta_0^{(0)}\|_H^2 \le \eta R^2 \sigma_{sgd}^2 + \eta \sigma^2 \langle \beta, T \beta \rangle$, and for $r \ge 1$: $E \|\theta_0^{(r)}\|_H^2 \le (\eta R^2)^{r+1} \sigma_{sgd}^2 + (\eta R^2)^r \eta C_{kurt} \sigma^2 \langle \beta, T \beta \rangle$",
+    printed=r"we get $E \|\theta_0^{(0)}\|_H^2 = \mathrm{Tr}[H E[\theta_0^{(0)} \otimes \theta_0^{(0)}]] \le \eta R^2 \sigma_{sgd}^2 + \eta \sigma^2 \langle \beta, T \beta \rangle$. Similarly, using C.11, we get for $r \ge 1$ that",
+    reading=r"it goes on: $E \|\theta_0^{(r)}\|_H^2 \le (\eta R^2)^{r+1} \sigma_{sgd}^2 + (\eta R^2)^r \eta C_{kurt} \sigma^2 \langle \beta, T \beta \rangle$",
     proof=f"{SHORT}#proposition-c11",
     evidence="proved",
     rests_on=["Proposition C.10", "Proposition C.11"],

@@ -55,7 +55,7 @@ def property_d2(second_start: float = 0.0, **run: Any) -> Sides:
 @PAPER.identity(
     "Property D.2",
     part="(67) to (69)",
-    printed=r"$\hat\theta_t = Q_t \cdots Q_0 \theta_0'$, $\tilde\theta_t^{sgd} = \eta (x_t \xi_t + Q_t x_{t-1} \xi_{t-1} + \ldots)$, $\tilde\theta_t^{dp} = -\eta (\sum_{\tau=0}^t \beta_\tau w_{t-\tau} + \ldots)$",
+    printed=r"$\hat\theta_t = Q_t \cdots Q_0 \theta_0'$ (67) $\tilde\theta_t^{sgd} = \eta (x_t \xi_t + Q_t x_{t-1} \xi_{t-1} + \cdots + Q_t \cdots Q_1 x_0 \xi_0)$ (68) $\tilde\theta_t^{dp} = -\eta (\sum_{\tau=0}^t \beta_\tau w_{t-\tau} + Q_t \sum_{\tau=0}^{t-1} \beta_\tau w_{t-1-\tau} + \cdots + Q_t \cdots Q_1 (\beta_0 w_0)) = -\eta (\beta_0 w_{t-1} + (\beta_1 I + \beta_0 Q_{t-1}) w_{t-2} + \cdots$",
     corrected=r"$\hat\theta_t = Q_{t-1} \cdots Q_0 \theta_0'$; (68) and the first line of (69) are for $t + 1$, the second line is for $t$",
     domain=PATH,
     as_printed={"extra": 1},
@@ -83,8 +83,8 @@ def property_d2_indices(extra: int = 0, factor: float = 1.0, **run: Any) -> Side
 
 @PAPER.inequality(
     "Definition D.3",
-    printed=r"Half-Expo Decay with parameter $\nu$: $|\beta_0| (1 - \nu)^{\tau/2} + |\beta_1| (1 - \nu)^{(\tau-1)/2} + \cdots + |\beta_\tau| \le C (1 - \nu)^{\tau/2}$ "
-    r"for a universal constant $C > 0$; used for $\nu$-DP-FTRL",
+    printed=r"A sequence $\beta = (\beta_0, \beta_1, \ldots)$ is said to satisfy Half-Expo Decay with parameter $\nu \in (0, 1)$ if for all nonnegative integers $\tau$, we have $|\beta_0| (1 - \nu)^{\tau/2} + |\beta_1| (1 - \nu)^{(\tau-1)/2} + \cdots + |\beta_\tau| \le C (1 - \nu)^{\tau/2}$ (70) for a universal constant $C > 0$.",
+    reading=r"the noise of $\nu$-DP-FTRL has this property, as Corollary D.15 uses",
     proof=f"{SHORT}#definition-d3",
     evidence="proved",
     constants={"constant": "existential"},
@@ -138,8 +138,8 @@ def largest_norms(run: FiniteRun, noise: ToeplitzNoise, seed: int, clip_norm: fl
 
 @PAPER.inequality(
     "Theorem D.4",
-    printed=r"With probability $1 - p$: $\max_t \|\theta_t'\|^2 \le C (\|\theta_0'\|^2 + \frac{\eta R^2 \sigma_{sgd}^2}{\mu} "
-    r"+ \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu}) \log^3(T/p)$ and $\max_t \|g_t\|^2 \le C R^4 (\ldots + \frac{\sigma_{sgd}^2}{R^2}) \log^5(T/p)$ for $\eta \le \frac{1}{c R^2 \log(T/p)}$",
+    printed=r"a learning rate $\eta \le (c R^2 \log(T/p))$ for a universal constant $c \ge 1$. Further, suppose that $\beta$ satisfies Half-Expo Decay with parameter $\nu$ for some $\nu \le \eta\mu$. Then, with probability at least $1 - p$, we have $\|\theta_t'\|_2^2 \le C (\|\theta_0'\|_2^2 + \frac{\eta R^2 \sigma_{sgd}^2}{\mu} + \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu}) \log^3(\frac{T}{p})$ and $\|g_t\|_2^2 \le C R^4 (\|\theta_0'\|_2^2 + \frac{\eta R^2 \sigma_{sgd}^2}{\mu} + \frac{\sigma_{sgd}^2}{R^2} + \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu}) \log^5(\frac{T}{p})$. for a universal constant $C$.",
+    reading=r"$\eta \le (c R^2 \log(T/p))^{-1}$, as in the propositions that follow",
     transcription="a fraction bar",
     unverifiable=OPEN + f"both bounds with C = 1 in {RUNS}",
     constants={"constant": "existential"},
@@ -178,7 +178,8 @@ def proposition_d5(dimension: int, steps: int, p: float, constant: float = 3.0) 
 @PAPER.inequality(
     "Proposition D.5",
     part="(72)",
-    printed=r"$P(|\xi_t|^2 \le 2 \sigma_{sgd}^2 \log \frac{2T}{p} \text{ for } t < T) \ge 1 - p$",
+    printed=r"Define an event where the noise in the linear model is bounded as: $\mathcal{E}_2 := \bigcap_{t=0}^{T-1} \{|\xi_t|^2 \le 2 \sigma_{sgd}^2 \log(\frac{2T}{p})\}$. … We show that all these events hold with high probability.",
+    reading=r"$P(\mathcal{E}_2) \ge 1 - p$",
     proof=f"{SHORT}#proposition-d5",
     evidence="proved",
     domain={"logarithm": log_scale(math.log(2), 1e6)},
@@ -207,7 +208,8 @@ EVENTS = {"eigenvalues": spectra(3, 1e3, multiplicity=1000), "share": log_scale(
 @PAPER.inequality(
     "Proposition D.5",
     part="(76)",
-    printed=r"$P(\mathrm{Tr}[W_{t,\tau}] \le \frac{T^2 R^2}{p} (1 - \eta\mu)^{t-1-\tau} \text{ for } \tau < t < T) \ge 1 - p$",
+    printed=r"Define the event where these are bounded in trace as $\mathcal{E}_2^{sgd} := \bigcap_{t=0}^{T-1} \bigcap_{\tau=0}^{t-1} \{\mathrm{Tr}[W_{t,\tau}] \le \frac{T^2 R^2}{p} (1 - \eta\mu)^{t-1-\tau}\}$. … We show that all these events hold with high probability.",
+    reading=r"$P(\mathcal{E}_2^{sgd}) \ge 1 - p$",
     proof=f"{SHORT}#proposition-d5",
     evidence="proved",
     rests_on=["Lemma D.9"],
@@ -236,7 +238,8 @@ def proposition_d5_traces(eigenvalues: Array, share: float, kurtosis: float, ste
 @PAPER.inequality(
     "Proposition D.5",
     part="(78)",
-    printed=r"$P(\mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le \frac{T^2 d}{p} \sum_{k=0}^\tau |\beta_k| (1 - \eta\mu)^{(\tau-k)/2} \text{ for } \tau < t < T) \ge 1 - p$",
+    printed=r"Define the event where the matrix $V_{t,\tau}$ defined in (65) is bounded in trace: $\mathcal{E}_2^{dp} := \bigcap_{t=0}^{T-1} \bigcap_{\tau=0}^{t-1} \{\mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le \frac{T^2 d}{p} (\sum_{k=0}^\tau |\beta_k| (1 - \eta\mu)^{(\tau-k)/2})\}$. (78) We show that all these events hold with high probability.",
+    reading=r"$P(\mathcal{E}_2^{dp}) \ge 1 - p$",
     unverifiable="it depends on the constant C of Half-Expo Decay: true for C <= 2, which ν-DP-FTRL has, and false for C > T²/p; "
     "checked instead: with the sum squared, as the proof of Proposition D.8 uses it",
     proof=f"{SHORT}#proposition-d5",
@@ -265,7 +268,8 @@ def proposition_d5_noise(
 
 @PAPER.inequality(
     "Proposition D.6",
-    printed=r"Under $0 \preceq Q_t \preceq I$: $\|\hat\theta_t\|_2 \le \|\theta_0'\|_2$",
+    printed=r"Under event $\mathcal{E}_1$ and if $\eta \le (C R^2 \log(T/p))^{-1}$, we have that $\|\hat\theta_t\|_2 \le \|\theta_0'\|_2$.",
+    reading=r"the event and the learning rate give $0 \preceq Q_t \preceq I$",
     proof=f"{SHORT}#proposition-d6",
     evidence="proved",
     domain={"inputs": vector(linear(-1, 1), 8), "start": vector(linear(-1, 1), 2), "share": linear(0, 1)},
@@ -293,7 +297,7 @@ SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate
 
 @PAPER.inequality(
     "Proposition D.7",
-    printed=r"Under $\mathcal{E}_1$, $\mathcal{E}_1^{sgd}$, $\mathcal{E}_2^{sgd}$ and for $\eta \le (C R^2 \log(T/p))^{-1}$: $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$",
+    printed=r"Under events $\mathcal{E}_1, \mathcal{E}_1^{sgd}, \mathcal{E}_2^{sgd}$, and $\eta \le (C R^2 \log(T/p))^{-1}$, we have $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$.",
     corrected=r"$C \frac{\eta R^2 \sigma_{sgd}^2}{\mu} \log^3(T/p)$",
     domain={**SUM, "constant": log_scale(1, 1e6), "scale": log_scale(1e-3, 1e3)},
     as_printed={"published": True},
@@ -326,7 +330,7 @@ def proposition_d7(
 
 @PAPER.inequality(
     "Proposition D.8",
-    printed=r"Under $\mathcal{E}_1$, $\mathcal{E}_1^{dp}$, $\mathcal{E}_2^{dp}$ and for $\eta \le (C R^2 \log(T/p))^{-1}$: $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$",
+    printed=r"Consider the setting of D.4. Under events $\mathcal{E}_1, \mathcal{E}_1^{dp}, \mathcal{E}_2^{dp}$, and $\eta \le (C R^2 \log(T/p))^{-1}$, we have $\|\tilde\theta_t^{sgd}\|_2^2 \le C (\frac{\eta R^2}{\mu}) \log^3(\frac{T}{p})$.",
     corrected=r"$\|\tilde\theta_t^{dp}\|_2^2 \le C \frac{\eta^2 \sigma^2 d \|\beta\|_1^2}{\nu} \log^2(T/p)$, as the proof shows",
     domain={**SUM, "norm": log_scale(1, 2), "constant": log_scale(1, 1e3), "scale": log_scale(1e-3, 1e3)},
     as_printed={"published": True},
@@ -441,7 +445,7 @@ def lemma_d10(eigenvalues: Array, share: float, beta: Array, power: int = 2, fac
 @PAPER.inequality(
     "Lemma D.10",
     part="(event)",
-    printed=r"Under $Q_t \succeq 0$: $\mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le d (\sum_{k=0}^\tau |\beta_k|)^2$",
+    printed=r"Further, if the event $\mathcal{E} = \cap_{\tau=1}^t \{Q_t \succeq 0\}$ holds, then we also have $\mathrm{Tr}[V_{t,\tau} V_{t,\tau}^\top] \le d (\sum_{k=0}^\tau |\beta_k|)^2$.",
     proof=f"{SHORT}#lemma-d10",
     evidence="proved",
     domain={"inputs": vector(linear(-1, 1), 8), "beta": vector(linear(-1, 1), 5), "share": linear(0, 1)},

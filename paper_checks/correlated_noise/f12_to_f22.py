@@ -31,7 +31,7 @@ def cotangent(x: Any) -> Any:
 
 @PAPER.identity(
     "Lemma F.12",
-    printed=r"$\int_{-\pi}^{\pi} \frac{\cos(l \omega)\, d\omega}{a^2 + b^2 - 2 a b \cos \omega} = \frac{2\pi}{a^2 - b^2} (\frac{b}{a})^{|l|}$ for $0 < |b| < a$",
+    printed=r"For reals $0 < |b| < a$ and an integer $l$, we have $\int_{-\pi}^{\pi} \frac{\cos(l\omega) d\omega}{a^2 + b^2 - 2ab \cos\omega} = \frac{2\pi}{a^2 - b^2} (\frac{b}{a})^{|l|}$.",
     domain={"a": log_scale(0.1, 10), "ratio": linear(-0.95, 0.95), "frequency": integers(0, 6)},
     mutants=[{"shift": 1}],
 )
@@ -46,7 +46,7 @@ def lemma_f12(a: float, ratio: float, frequency: int, shift: int = 0) -> Sides:
 
 @PAPER.identity(
     "Lemma F.13",
-    printed=r"$\int_{-\pi}^{\pi} \frac{d\omega}{1 + a \cos \omega} = \frac{2\pi}{\sqrt{1 - a^2}}$ for $|a| < 1$, $+\infty$ for $|a| = 1$",
+    printed=r"For scalar $a$, we have $\int_{-\pi}^{\pi} \frac{d\omega}{1 + a \cos(\omega)} = \{\frac{2\pi}{\sqrt{1 - a^2}}$, if $|a| < 1$, $+\infty$, if $|a| = 1$.",
     transcription="a square root",
     domain={"a": linear(-0.999, 0.999)},
     mutants=[{"root": 0.49}],
@@ -60,7 +60,7 @@ def lemma_f13(a: float, root: float = 0.5) -> Sides:
 @PAPER.inequality(
     "Lemma F.13",
     part="(infinite)",
-    printed=r"$\int_{-\pi}^{\pi} \frac{d\omega}{1 + a \cos \omega} = +\infty$ for $|a| = 1$",
+    printed=r"For scalar $a$, we have $\int_{-\pi}^{\pi} \frac{d\omega}{1 + a \cos(\omega)} = … +\infty$, if $|a| = 1$.",
     domain={"cut": log_scale("1e-300", "1")},
     evidence="certified",
     outside="Below 1e-300 the right side rises to 4; cuts above 1 play no role.",
@@ -92,7 +92,7 @@ def lemma_f14(cut: Any, three: str = "3") -> Sides:
 
 @PAPER.identity(
     "Lemma F.15",
-    printed=r"$\int_{-\pi}^{\pi} \frac{d\omega}{|1 - a - e^{i\omega}|} = \frac{4}{2 - a} K(\frac{\sqrt{1 - a}}{1 - a/2})$",
+    printed=r"For any $a \in (0, 1)$, we have $\int_{-\pi}^{\pi} \frac{d\omega}{|1 - a - \exp(i\omega)|} = \frac{4}{2 - a} K(\frac{\sqrt{1 - a}}{1 - a/2})$, (99) where $K(\cdot)$ is the complete elliptic integral of the first kind",
     transcription="a square root",
     domain={"a": log_scale(1e-9, 0.999)},
     mutants=[{"two": 2.001}],
@@ -117,8 +117,7 @@ PAIR = {"a": log_scale(1e-3, 0.999), "b": log_scale(1e-3, 0.999)}
 
 @PAPER.identity(
     "Lemma F.16",
-    printed=r"$\int_{-\pi}^{\pi} \frac{|1 - a - e^{i\omega}|}{|1 - b - e^{i\omega}|^2} d\omega = \frac{2 a^2}{b^2 (1 - a/2)} "
-    r"\Pi(\frac{b^2 (1-a) - a^2 (1-b)}{b^2 (1 - a/2)^2}, \frac{\sqrt{1-a}}{1 - a/2})$",
+    printed=r"For any $a, b \in (0, 1)$, we have $\int_{-\pi}^{\pi} \frac{|1 - a - \exp(i\omega)|}{|1 - b - \exp(i\omega)|^2} d\omega = \frac{2 a^2}{b^2 (1 - a/2)} \Pi(\frac{b^2 (1 - a) - a^2 (1 - b)}{b^2 (1 - a/2)^2}, \frac{\sqrt{1 - a}}{1 - a/2})$, (100) where $\Pi$ is the complete elliptic integral of the third kind",
     transcription="a square root",
     domain=PAIR,
     mutants=[{"two": 2.001}],
@@ -134,8 +133,7 @@ def lemma_f16(a: float, b: float, two: float = 2.0) -> Sides:
 
 @PAPER.identity(
     "Equation (101)",
-    printed=r"$\int \frac{|1 - a - e^{i\omega}|}{|1 - b - e^{i\omega}|^2} d\omega = \int \frac{1 + (1-a)^2 - \frac{1-a}{1-b} (1 + (1-b)^2)}{h(a, \omega) h(b, \omega)^2} d\omega + \frac{1-a}{1-b} \int \frac{d\omega}{h(a, \omega)}$, "
-    r"and (102): the last term is $\frac{4 (1-a)}{(1-b)(2-a)} K(\frac{\sqrt{1-a}}{1-a/2})$",
+    printed=r"$\int_{-\pi}^{\pi} \frac{|1 - a - \exp(i\omega)|}{|1 - b - \exp(i\omega)|^2} d\omega = \int_{-\pi}^{\pi} \frac{1 + (1 - a)^2 - \frac{1 - a}{1 - b} (1 + (1 - b)^2)}{h(a, \omega) h(b, \omega)^2} d\omega + \frac{1 - a}{1 - b} \int_{-\pi}^{\pi} \frac{d\omega}{h(a, \omega)}$. (101) From F.15, the second term above can be written as $\frac{1 - a}{1 - b} \int_{-\pi}^{\pi} \frac{d\omega}{h(a, \omega)} = \frac{4 (1 - a)}{(1 - b) (2 - a)} K(\frac{\sqrt{1 - a}}{1 - a/2})$",
     transcription="a square root",
     domain=PAIR,
     mutants=[{"one": 1.001}],
@@ -181,7 +179,7 @@ def equation_103(a: float, b: float, three: float = 3.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma F.17",
-    printed=r"$\sum_t \sum_\tau \beta_t \beta_\tau c^{|t - \tau|} \le \frac{1 + c}{1 - c} \|\beta\|_2^2$ for $0 \le c < 1$",
+    printed=r"For a sequence $\beta = (\beta_0, \beta_1, \ldots) \in \ell^2$ and a constant $0 \le c < 1$, we have $\sum_{t=0}^\infty \sum_{\tau=0}^\infty \beta_t \beta_\tau c^{|t-\tau|} \le (\frac{1 + c}{1 - c}) \|\beta\|_2^2$.",
     proof=f"{SHORT}#lemma-c6",
     evidence="proved",
     domain={"beta": vector(linear(-1, 1), 5), "rate": log_scale(1e-3, 1)},
@@ -198,7 +196,7 @@ def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma F.18",
-    printed=r"$\mathrm{Tr}[(I - \eta x x^\top) M (I - \eta x x^\top)] \le (1 - \eta \mu) \mathrm{Tr}[M]$ for $\eta \le 1/R^2$",
+    printed=r"Consider a random vector $x$ that satisfies $E[x] = 0$, $E[x \otimes x] = H \succeq \mu I$ for some $\mu > 0$ and $E[\|x\|_2^2 x \otimes x] \preceq R^2 H$. Then, we have for all $\eta \le 1/R^2$ and all PSD matrices $M$ that $\mathrm{Tr}[(I - \eta x \otimes x) M (I - \eta x \otimes x)] \le (1 - \eta\mu) \mathrm{Tr}[M]$.",
     corrected=r"$E$ of the left side",
     proof=f"{SHORT}#lemma-f18",
     evidence="proved",
@@ -228,7 +226,7 @@ def lemma_f18(
 
 @PAPER.inequality(
     "Lemma F.19",
-    printed=r"$|\mathrm{Tr}[A_1 \cdots A_k]| \le d$ for $0 \preceq A_i \preceq I$",
+    printed=r"For PSD matrices $0 \preceq A_1, \ldots, A_k \preceq I$ of shape $d \times d$, we have $|\mathrm{Tr}[A_1 \cdots A_k]| \le d$.",
     proof=f"{SHORT}#lemma-f19",
     evidence="proved",
     domain={"eigenvalues": vector(linear(0, 1), 9), "angles": vector(linear(0, math.pi), 9)},
@@ -270,7 +268,7 @@ def _f20(a: float, log_inverse: float, time: int) -> float:
 @PAPER.inequality(
     "Lemma F.20",
     part="(bound)",
-    printed=r"$f(\hat\tau) \le \frac{1}{a} (1 + \log(1/\rho))$",
+    printed=r"For $\hat\tau = \min\{t - 1, a^{-1} \log(1/\rho)\}$, we have, $f(\hat\tau) = \min\{t - 1, \frac{1}{a} (1 + \log(1/\rho))\} \le \frac{1}{a} (1 + \log(1/\rho))$.",
     proof=f"{SHORT}#lemma-f20",
     evidence="proved",
     domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(1, 200, log=True)},
@@ -302,9 +300,7 @@ def _tuned(values: Array, steps: float, largest: float) -> Sides:
 
 @PAPER.inequality(
     "Lemma F.21",
-    printed=r"$\varphi(\eta) = A e^{-\mu \eta T} + B \eta + C \eta^2 \log^2 \frac{1}{\eta \mu}$ has, for $T \ge (\mu \eta_{max})^{-1}$ and some $\eta^* \le \eta_{max}$, "
-    r"$\varphi(\eta^*) \le A e^{-\mu \eta_{max} T} + \frac{3B}{\mu T} (1 \vee \log \frac{A \mu T}{B}) "
-    r"+ \frac{3C}{\mu^2 T^2} (1 \vee \log \frac{A \mu^2 T^2}{C})^2 \log^2 T$",
+    printed=r"Consider a function $\varphi : [0, \eta_{max}] \to \mathbb{R}_+$ given by $\varphi(\eta) = A \exp(-\mu \eta T) + B \eta + C \eta^2 \log^2(\frac{1}{\eta\mu})$, given some constants $\eta_{max}, \mu, A, B, C > 0$. If $T \ge (\mu \eta_{max})^{-1}$, then we have $\varphi(\eta_\star) \le A \exp(-\mu \eta_{max} T) + \frac{3B}{\mu T} (1 \vee \log \frac{A \mu T}{B}) + \frac{3C}{\mu^2 T^2} (1 \vee \log \frac{A \mu^2 T^2}{C})^2 \log^2(T)$, for some $\eta_\star \le \eta_{max}$ depending on $A, B, C, \mu, T$.",
     corrected=r"also $\mu \eta_{max} \le 1$",
     domain={"values": vector(log_scale(1e-6, 1e3), 3), "factor": log_scale(1, 1e4), "largest": log_scale(1e-4, 1)},
     counterexample={"values": np.array([1.0, 1e-9, 1.0]), "factor": 2.0, "largest": 2.0},
@@ -319,7 +315,7 @@ def lemma_f21(values: Array, factor: float, largest: float, slack: float = 1.0) 
 
 @PAPER.inequality(
     "Lemma F.22",
-    printed=r"$0 < x \le \frac{c}{9 \log^2(9/c)}$ implies $x \log^2(1/x) \le c$, for $0 < c < \frac{1}{4}$",
+    printed=r"For $0 < c < 1/4$, we have, $0 < x \le \frac{c}{9 \log^2(9/c)} \implies x \log^2(1/x) \le c$.",
     domain={"logarithm": log_scale("3.58351893845611", "1e6"), "depth": linear("0", "100")},
     evidence="certified",
     outside=r"For larger $\log(9/c)$ and for smaller $x$: $e^{-s} (s + \log 9c^{-1} + 2 \log \log 9c^{-1})^2$ falls with $s$, and at $s = 0$ with $c$.",

@@ -41,7 +41,7 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
 
 @PAPER.inequality(
     "Theorem F.3",
-    printed=r"$E[\delta_t \otimes \delta_t] \preceq \frac{\eta \sigma^2}{1 - \eta R^2} I$ for $\eta < 1/R^2$",
+    printed=r"Consider the recursion $\delta_0 = 0$ and $\delta_{t+1} = (I - \eta x_t \otimes x_t) \delta_t + \eta \zeta_t$, for all $t \ge 0$ where • $x_t$ are i.i.d. with mean 0, covariance $H$, and • $\zeta_t$ are i.i.d. with mean 0, covariance $E[\zeta_t \otimes \zeta_t] \preceq \sigma^2 H$. Further, if $E[\|x_t\|_2^2 (x_t \otimes x_t)] \preceq R^2 H$ and $\eta < 1/R^2$, then we have for all $t \ge 0$. $E[\delta_t \otimes \delta_t] \preceq \frac{\eta \sigma^2}{1 - \eta R^2} I$.",
     proof=f"{SHORT}#theorem-f3",
     evidence="proved",
     domain={"problem": regressions(residual_std=1.0, kurtosis=(1, 1000), multiplicity=10_000)},
@@ -61,7 +61,7 @@ def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Property F.5",
     part="(fourth moment)",
-    printed=r"A strictly sub-Gaussian $X$ has $E[X^3] = 0$ and $E[X^4] \le 3 \sigma^4$",
+    printed=r"If $X$ is strictly sub-Gaussian with mean zero and variance $\sigma^2$, we have … $E[X^4] \le 3 \sigma^4 = E[Y^4]$ for $Y \sim N(0, \sigma^2)$.",
     proof=f"{SHORT}#property-f5",
     evidence="proved",
     domain={"share": linear(0, 1), "sigma": log_scale(0.1, 10)},
@@ -84,7 +84,7 @@ def property_f5(share: float, sigma: float, constant: float = 3.0) -> Sides:
 @PAPER.inequality(
     "Property F.5",
     part="(third moment)",
-    printed=r"A strictly sub-Gaussian $X$ has $E[X^3] = 0$ and $E[X^4] \le 3 \sigma^4$",
+    printed=r"If $X$ is strictly sub-Gaussian with mean zero and variance $\sigma^2$, we have $E[X^3] = 0$",
     reading=r"$X$ with $E[X^3] \ne 0$ is not strictly sub-Gaussian",
     proof=f"{SHORT}#property-f5",
     evidence="proved",
@@ -103,8 +103,7 @@ def property_f5_third(skewness: float, sigma: float, constant: float = 0.1, orde
 
 @PAPER.inequality(
     "Lemma F.6",
-    printed=r"$P(\langle \xi, A \xi \rangle - E \langle \xi, A \xi \rangle > t) \le "
-    r"\exp(-c \min\{\frac{t^2}{\sigma^4 \|A\|_F^2}, \frac{t}{\sigma^2 \|A\|_2}\})$, and its consequence for PSD $A$",
+    printed=r"Let $\xi = (\xi_1, \ldots, \xi_d)$ be such that each $\xi_j$ is independent and sub-Gaussian with mean zero and variance proxy $\sigma^2$. Then, we have for any matrix $A \in \mathbb{R}^{d \times d}$, $P(\langle \xi, A \xi \rangle - E[\langle \xi, A \xi \rangle] > t) \le \exp(-c \min\{\frac{t^2}{\sigma^4 \|A\|_F^2}, \frac{t}{\sigma^2 \|A\|_2}\})$, for a universal constant $c$. Consequently, for any $\rho < 1/3$ and symmetric PSD matrix $A$, we have with probability $1 - \rho$ that",
     unverifiable="the constants are unspecified; checked for Gaussian ξ and A = I with c = 1/8, by the exact tails; Remark "
     "F.7 has every A",
     constants={"constant": "existential"},
@@ -129,7 +128,7 @@ def chernoff(u: Any) -> Any:
 @PAPER.inequality(
     "Remark F.7",
     part="(exponent)",
-    printed=r"For Gaussian $\xi$: $c \approx 0.1457 \ge 1/8$",
+    printed=r"Explicit values for the constant $c$ in F.6 … are known for the case when $\xi_1, \ldots, \xi_d \sim N(0, \sigma^2)$: $c \approx 0.1457 \ge 1/8$",
     domain={"u": log_scale("1e-6", "1e6")},
     evidence="certified",
     outside=r"$\frac{1}{2} (u - \log(1 + u)) \ge \frac{u^2}{4} - \frac{u^3}{6}$ for small $u$; for large $u$ it is nearly $\frac{u}{2}$.",
@@ -159,9 +158,8 @@ def quantile(logarithm: Any, root: Any) -> Any:
 @PAPER.inequality(
     "Remark F.7",
     part="(sum)",
-    printed=r"For Gaussian $\xi$, PSD $A$ and $\rho < \frac{1}{3}$: $\langle \xi, A \xi \rangle \le "
-    r"C \sigma^2 (\mathrm{Tr}[A] \sqrt{\log \frac{1}{\rho}} + \|A\|_2 \log \frac{1}{\rho})$ with probability $1 - \rho$, $C \le 8$",
-    transcription="a square root, in Lemma F.6",
+    printed=r"for any $\rho < 1/3$ and symmetric PSD matrix $A$, we have with probability $1 - \rho$ that $\langle \xi, A \xi \rangle \le C \sigma^2 (\mathrm{Tr}[A] \sqrt{\log \frac{1}{\rho}} + \|A\|_2 \log \frac{1}{\rho})$ … for the case when $\xi_1, \ldots, \xi_d \sim N(0, \sigma^2)$: … $C \le 8$",
+    transcription="a square root",
     domain=QUANTILE,
     evidence="certified",
     outside="For ρ < exp(−1e9) the left side is less than 2.001 times the right side with C = 1, term by term.",
@@ -179,8 +177,8 @@ def remark_f7_sum(logarithm: Any, root: Any, constant: str = "8") -> Sides:
 @PAPER.inequality(
     "Remark F.7",
     part="(trace)",
-    printed=r"For Gaussian $\xi$, PSD $A$ and $\rho < \frac{1}{3}$: $\langle \xi, A \xi \rangle \le "
-    r"C' \sigma^2 \mathrm{Tr}[A] \log \frac{1}{\rho}$ with probability $1 - \rho$, $C' \le 16$",
+    printed=r"for any $\rho < 1/3$ and symmetric PSD matrix $A$, we have with probability $1 - \rho$ that … $\le C' \sigma^2 \mathrm{Tr}[A] \log \frac{1}{\rho}$ … for the case when $\xi_1, \ldots, \xi_d \sim N(0, \sigma^2)$: … $C' \le 16$",
+    reading=r"the left side is $\langle \xi, A \xi \rangle$",
     domain=QUANTILE,
     evidence="certified",
     outside="For ρ < exp(−1e9) the left side is less than 2.001 log(1/ρ).",
@@ -196,7 +194,7 @@ def remark_f7_trace(logarithm: Any, root: Any, constant: str = "16") -> Sides:
 
 @PAPER.identity(
     "Property F.8",
-    printed=r"$\int_0^{\pi/2} \frac{d\omega}{\sqrt{1 + m \sin^2 \omega}} = \frac{1}{\sqrt{1+m}} K(\sqrt{\frac{m}{1+m}})$ for $0 < m < 1$",
+    printed=r"For any $m \in (0, 1)$, we have $\int_0^{\pi/2} \frac{d\omega}{\sqrt{1 + m \sin^2(\omega)}} = \frac{1}{\sqrt{1 + m}} K(\sqrt{\frac{m}{1 + m}})$.",
     transcription="square roots",
     domain={"m": log_scale(1e-3, 1e6)},
     mutants=[{"root": 0.499}],
@@ -210,8 +208,7 @@ def property_f8(m: float, root: float = 0.5) -> Sides:
 
 @PAPER.identity(
     "Property F.9",
-    printed=r"$\int_0^{\pi/2} \frac{d\omega}{(1 - \alpha^2 \sin^2 \omega) \sqrt{1 + m \sin^2 \omega}} = "
-    r"\frac{m K(k) + \alpha^2 \Pi(\frac{m + \alpha^2}{1 + m}, k)}{(m + \alpha^2) \sqrt{1 + m}}$, $k = \sqrt{\frac{m}{1+m}}$, for $0 < m < 1$ and all $\alpha^2 \ne \pm 1$, $-m$",
+    printed=r"For any $m \in (0, 1)$ and any $\alpha^2 \in \mathbb{R} \setminus \{\pm 1\}$ such that $\alpha^2 + m \ne 0$, we have $\int_0^{\pi/2} \frac{d\omega}{(1 - \alpha^2 \sin^2(\omega)) \sqrt{1 + m \sin^2(\omega)}} = \frac{m}{(m + \alpha^2) \sqrt{1 + m}} K(\sqrt{\frac{m}{1 + m}}) + \frac{\alpha^2}{(m + \alpha^2) \sqrt{1 + m}} \Pi(\frac{m + \alpha^2}{1 + m}, \sqrt{\frac{m}{1 + m}})$.",
     corrected=r"for $\alpha^2 < 1$; for $\alpha^2 > 1$ both integrals diverge, and it holds for their Cauchy principal values",
     transcription="square roots",
     domain={"m": log_scale(1e-3, 1e3), "alpha": linear(-5, 5)},
@@ -285,8 +282,8 @@ def property_f10_upper(complement: Any, quarter: str = "0.25") -> Sides:
 @PAPER.inequality(
     "Property F.10",
     part="(constant)",
-    printed=r"$K(k) \le \frac{5}{4} \log \frac{4}{\sqrt{1 - k^2}}$",
-    transcription="a square root",
+    printed=r"For all $k \in (0, 1)$, we have $\log(\frac{4}{\sqrt{1 - k^2}}) \le K(k) \le … \frac{5}{4} \log(\frac{4}{\sqrt{1 - k^2}})$.",
+    transcription="square roots",
     proof=f"{SHORT}#property-f10",
     domain={"complement": log_scale("1e-300", "1")},
     evidence="certified",
@@ -303,7 +300,7 @@ def property_f10_constant(complement: Any, constant: str = "1.25") -> Sides:
 
 @PAPER.inequality(
     "Property F.11",
-    printed=r"$\Pi(\alpha^2, k) \le \frac{1}{1 - \alpha^2} \log \frac{4}{\sqrt{1 - k^2}} (1 + O(\sqrt{1 - k^2}))$ for $0 < \alpha^2 < 1$",
+    printed=r"For all $k, \alpha^2 \in (0, 1)$, we have $\Pi(\alpha^2, k) \le \frac{1}{1 - \alpha^2} \log(\frac{4}{\sqrt{1 - k^2}}) (1 + O(\sqrt{1 - k^2}))$.",
     transcription="square roots",
     domain={"alpha": linear("0", "0.999"), "complement": log_scale("0.1", "1")},
     evidence="certified",

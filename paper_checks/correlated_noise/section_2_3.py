@@ -20,7 +20,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
 
 @PAPER.inequality(
     "Equation (9)",
-    printed=r"For $\eta$ small enough, with probability at least $1 - p$: $\max_{t < T} \|g_t\|_2 \le c \max\{\mathrm{Tr}[H] \|\theta_0 - \theta_*\|_2, \sigma_{sgd} \sqrt{\mathrm{Tr}[H]}\} \mathrm{polylog}(T/p)$",
+    printed=r"For $\eta$ small enough, we have with probability at least $1 - p$ that the stochastic gradient norm is uniformly bounded as $\max_{t < T} \|g_t\|_2 \le c \max\{\mathrm{Tr}[H] \|\theta_0 - \theta_\star\|_2, \sigma_{sgd} \sqrt{\mathrm{Tr}[H]}\} \mathrm{polylog}(T/p) =: \tilde G$.",
     transcription="a square root",
     unverifiable="c and polylog are unspecified; checked instead is that for η <= 1/R² and η <= μ/R⁴ it is the bound of Theorem D.13 "
     "(b), with c = 3 and polylog = log^{5/2}",
@@ -60,9 +60,10 @@ def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, 
     @PAPER.inequality(
         "Section 2.3",
         part=f"(b, {kind})",
-        printed=r"For $T \ge \tilde\Omega(\kappa^2 d_{eff}^2 d/\rho)$, $\|H\|_2 = 1$ and up to logarithms and $o(1/T^2)$: $E[(F(\theta_t) - F_*) 1(\mathcal{E})] \lesssim "
+        printed=r"For $T \ge \tilde\Omega(\kappa^2 d_{eff}^2 d/\rho)$, we have the utility bound (omitting log factors and $o(1/T^2)$ terms and "
+        r"taking $\|H\|_2 = 1$): $E[(F(\theta_t) - F(\theta_\star)) \cdot 1(\mathcal{E})] \lesssim …"
         + printed
-        + "$",
+        + (r"$ for $\nu$-DP-FTRL" if KINDS[kind] else r"$ for DP-SGD"),
         corrected=rf"for $T \ge \tilde\Omega({length})$",
         domain=GUARANTEE,
         as_printed={"published": True},
@@ -114,7 +115,8 @@ _utility(
 
 @PAPER.inequality(
     "Equation (74)",
-    printed=r"When the event (73) holds, $0 \preceq Q_t \preceq I$ as long as $\eta \le 1/(C R^2 \log(T/p))$",
+    printed=r"When this event holds, we have that $0 \preceq Q_t \preceq I$ for $t = 0, \ldots, T - 1$ as long as $\eta \le 1/(C R^2 \log(T/p))$.",
+    reading="the event is (73), which stands before",
     corrected="when the event (71) holds",
     domain={"x": vector(linear(-1, 1), 3), "share": linear(0, 1)},
     as_printed={"largest": 10.0},
@@ -175,7 +177,8 @@ def equation_84(
 
 @PAPER.inequality(
     "Equation (87)",
-    printed=r"$E[(F(\theta_T) - F_*) 1(\mathcal{E})] \le \frac{L}{\mu} \exp(-\mu \eta T) + \eta \sigma_{sgd}^2 R^2 + \frac{\eta^2 R^2 G^2}{\rho} \log^2 \frac{1}{\eta \mu}$ up to constants",
+    printed=r"We now tune $\eta$ to minimize the bound (87) subject to $\eta \le \eta_{max}$ using",
+    reading=r"(87) is, up to constants, $E[(F(\theta_T) - F_*) 1(\mathcal{E})] \le \frac{L}{\mu} \exp(-\mu \eta T) + \eta \sigma_{sgd}^2 R^2 + \frac{\eta^2 R^2 G^2}{\rho} \log^2 \frac{1}{\eta \mu}$",
     corrected=r"$\frac{L}{\mu} \exp(-\mu \eta T) (F(\theta_0) - F_*)$ as first term, and $\log^2 \frac{8}{\eta \mu}$",
     domain={
         "eigenvalues": spectra(3, 1e3, multiplicity=100),

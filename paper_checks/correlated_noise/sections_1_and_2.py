@@ -63,7 +63,7 @@ def theorem_11_sensitivity(noise: ToeplitzNoise, steps: int, column: int | None 
 
 @PAPER.identity(
     "Theorem 1.1",
-    printed=r"DP-FTRL is $\rho$-zCDP if $\sigma_{dp}^2 = \gamma_T^2(B)/(2 \rho)$",
+    printed=r"DP-FTRL (Algorithm 1 with the clipping enabled) satisfies $\rho$-zero concentrated differential privacy (zCDP) if the noise multiplier is taken as $\sigma_{dp}^2 = \gamma_T^2(B)/(2 \rho)$ where $\gamma_T(B) = \max_{t < T} \|(B^{-1})_{:,t}\|_2$ is the sensitivity of $B^{-1}$",
     domain={
         "noise": noises(1e-3),
         "steps": integers(1, 12),
@@ -89,7 +89,7 @@ def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_
 
 @PAPER.inequality(
     "Remark 1.2",
-    printed="Noisy-FTRL is not differentially private, because it does not clip the gradients",
+    printed="Although Noisy-FTRL is not differentially private, it lets us analyze the noise dynamics of DP-FTRL without technicalities associated with clipping.",
     reading="for every ε and δ < 1 there is an example whose gradient breaks (ε, δ)-DP",
     domain={"epsilon": log_scale(1e-2, 100), "delta": linear(0, 0.999), "rho": log_scale(1e-3, 10)},
     mutants=[{"clipped": True}],
@@ -123,7 +123,8 @@ def equation_5(noise: ToeplitzNoise, exponent: float = 0.5) -> Sides:
 
 @PAPER.identity(
     "Property C.1",
-    printed=r"$\gamma_\infty^2 = \|B^{-1} e_0\|_2^2 = \frac{1}{2\pi} \int_{-\pi}^{\pi} |B(\omega)|^{-2} d\omega$ for $\beta \in \ell^2$",
+    printed=r"Let $B(\omega)$ denote the DTFT of $\beta \in \ell^2$. Then, we have $\gamma_\infty^2(\beta) = \gamma_\infty^2(B) := \frac{1}{2\pi} \int_{-\pi}^{\pi} \frac{d\omega}{|B(\omega)|^2}$",
+    reading=r"$\gamma_\infty^2 = \|B^{-1} e_0\|_2^2$, the squared norm of the inverse coefficients",
     corrected=r"Read with the one-sided inverse, as Theorem 1.1 needs, for outer $B$ only; with the two-sided one for all",
     domain={"noise": noises(1e-2), "more": integers(0, 3)},
     as_printed={"steps": 20},
@@ -143,7 +144,7 @@ def property_c1(noise: ToeplitzNoise, more: int, power: float = 2.0, steps: int 
 
 @PAPER.identity(
     "Equation (18)",
-    printed=r"The error due to privacy is $\frac{\eta^2}{2\pi} \int_{-\pi}^{\pi} \frac{|B|^2 \frac{G^2}{2\rho} \gamma_\infty^2}{|1 - \eta - e^{i\omega}|^2} d\omega$",
+    printed=r"The dependence of $F_\infty$ on $B$ is via the first term: $\frac{\eta^2}{2\pi} \int_{-\pi}^{\pi} \frac{|B(\omega)|^2 \frac{G^2}{2\rho} \gamma_\infty^2(B)}{|1 - \eta - \exp(i\omega)|^2} d\omega = … \frac{\eta^2 G^2}{2\rho\, 4\pi^2} (\int_{-\pi}^{\pi} \frac{|B(\omega)|^2}{|1 - \eta - \exp(i\omega)|^2} d\omega) (\int_{-\pi}^{\pi} \frac{d\omega}{|B(\omega)|^2})$",
     corrected="half of that, by the ½ of equation (6)",
     domain={"problem": SILENT_MEANS, "noise": noises(1e-4)},
     as_printed={"half": 1.0},
@@ -161,8 +162,9 @@ def equation_18(problem: QuadraticProblem, noise: ToeplitzNoise, half: float = 0
 
 @PAPER.inequality(
     "Equation (19)",
-    printed=r"The product of the integrals of $|B|^{-2}$ and of $\frac{|B|^2}{|1 - \eta - e^{i\omega}|^2}$ is smallest for $|B^*(\omega)|^2 = |1 - \eta - e^{i\omega}|$",
-    transcription="a square",
+    printed=r"By the Cauchy-Schwarz inequality, the product is minimized when $\frac{|B^\star(\omega)|^2}{|1 - \eta - \exp(i\omega)|^2} = \frac{1}{|B^\star(\omega)|^2} \Leftrightarrow |B^\star(\omega)| = \sqrt{|1 - \eta - \exp(i\omega)|}$",
+    reading="the product is that of the integrals in (18)",
+    transcription="a square root",
     proof=f"{SHORT}#equation-19",
     evidence="proved",
     domain={"rate": log_scale(1e-4, 1), "noise": noises(1e-4)},
@@ -178,7 +180,7 @@ def equation_19(rate: float, noise: ToeplitzNoise, factor: float = 1.0) -> Sides
 @PAPER.identity(
     "Theorem 2.1",
     part="(attained)",
-    printed=r"The infimum is attained by $\beta_t^* = (-1)^t \binom{1/2}{t} (1 - \eta)^t$",
+    printed=r"Consider the setting above with learning rate $\eta \le 1$, a clip norm $G = 1$, … The infimum above is attained by the noise coefficients $\beta_t^\star = (-1)^t \binom{1/2}{t} (1 - \eta)^t$",
     proof=f"{SHORT}#theorem-21",
     evidence="proved",
     rests_on=["corrnoise: E3 (no noise is better)"],
@@ -222,7 +224,7 @@ def theorem_21_sgd(
 @PAPER.inequality(
     "Theorem 2.1",
     part="(optimum)",
-    printed=r"$\inf_\beta F_\infty(\beta) = \Theta(\eta^2 \rho^{-1} \log^2(1/\eta) + \eta \sigma_{sgd}^2)$ for $\eta \le 1$",
+    printed=r"Consider the setting above with learning rate $\eta \le 1$, a clip norm $G = 1$, … the smallest asymptotic suboptimality of any $\rho$-zCDP sequence $(\theta_t)_{t=0}^\infty$ from DP-FTRL is $\inf_\beta F_\infty(\beta) = F_\infty(\beta^\star) = \Theta(\eta^2 \rho^{-1} \log^2(1/\eta) + \eta \sigma_{sgd}^2)$",
     corrected=r"$\Theta(\eta^2 \rho^{-1} \log^2(8/\eta))$; between 1 and $(\frac{\pi}{\log 16})^2 = 1.284$ times "
     r"$\frac{\eta^2}{\pi^2 \rho} \log^2 \frac{4}{\sqrt{\eta (2 - \eta)}}$, besides $\frac{\eta \sigma^2}{2 (2 - \eta)}$ for samples of variance $\sigma^2$",
     proof=f"{SHORT}#theorem-21",
@@ -248,7 +250,8 @@ def theorem_21_optimum(problem: MeanEstimation, low: float = 1.0, high: float = 
 @PAPER.inequality(
     "Theorem 2.1",
     part="(minimum)",
-    printed=r"The minimum is $\frac{\eta^2 G^2 \sigma_{dp}^2}{4 \pi^2} (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta - e^{i\omega}|})^2$",
+    printed=r"and the minimum value is equal to $\frac{\eta^2 G^2 \sigma_{dp}^2}{4 \pi^2} (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta - \exp(i\omega)|})^2$",
+    reading="the minimum of (18)",
     corrected=r"with $\frac{1}{2\rho}$ for $\sigma_{dp}^2$, and half of it for $F$ with the factor ½",
     proof=f"{SHORT}#theorem-21",
     evidence="proved",
@@ -298,7 +301,8 @@ def theorem_21_coefficients(
 @PAPER.inequality(
     "Theorem 2.1",
     part="(anti-correlation)",
-    printed=r"$E \langle \tilde w_t, \tilde w_\tau \rangle < 0$ for $t \ne \tau$",
+    printed="We find that the optimal noise is anti-correlated, so the algorithm cancels out previously added noise.",
+    reading=r"$E \langle \tilde w_t, \tilde w_\tau \rangle < 0$ for $t \ne \tau$",
     proof=f"{SHORT}#theorem-21",
     evidence="proved",
     domain={"nu": log_scale(1e-6, 0.9), "time": integers(0, 60), "lag": integers(1, 60)},
@@ -345,7 +349,8 @@ def equation_20(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.
 
 @PAPER.identity(
     "Equation (21)",
-    printed=r"$h(\omega) = \sum_j \frac{\lambda_j}{|1 - e^{i\omega} - \eta \lambda_j|^2}$, with which (20) holds",
+    printed=r"where the function $h : [-\pi, \pi] \to \mathbb{R}$ depends on the eigenvalues $\lambda_1, \ldots, \lambda_d$ of the input covariance $H$: $h(\omega) = \sum_{j=1}^d \frac{\lambda_j}{|1 - \exp(i\omega) - \eta \lambda_j|^2}$",
+    reading="with this function (20) holds",
     domain={"problem": regressions(most=3, condition=1e3), "noise": noises(1e-3)},
     mutants=[{"two": 2.001}],
     tolerance=1e-9,
@@ -380,7 +385,7 @@ def theorem_22_sgd(problem: LinearRegression, low: float = 1.0, high: float = 1.
 @PAPER.inequality(
     "Theorem 2.2",
     part="(ν-Noisy-FTRL)",
-    printed=r"$F_\infty(\hat\beta_\nu) \le C_1 (\eta^2 G^2 \rho^{-1} \log^2 \frac{1}{\nu} + \eta \sigma_{sgd}^2) \mathrm{Tr}[H]$ for $\nu \le \eta \mu$",
+    printed=r"Let $c, C_1, C_2$ denote universal constants and consider the linear regression setting above. Consider the sequence $(\theta_t)_{t=0}^\infty$ produced by Noisy-FTRL with a constant learning rate $0 < \eta \le c/\mathrm{Tr}[H]$ and a (squared) noise multiplier $\sigma_{dp}^2 = \gamma_\infty^2(\beta)/(2\rho)$ for noise coefficients $\beta$. … ($\nu$-Noisy-FTRL) $F_\infty(\hat\beta^\nu) \le C_1 (\eta^2 G^2 \rho^{-1} \log^2 \frac{1}{\nu} + \eta \sigma_{sgd}^2) \mathrm{Tr}[H]$ with $\nu \le \eta \mu$",
     proof=f"{SHORT}#theorem-22",
     evidence="proved",
     rests_on=["corrnoise: N3 (error)"],

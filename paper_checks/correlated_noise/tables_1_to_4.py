@@ -32,7 +32,7 @@ QUIET = {"problem": regressions(residual_std=0.0, largest=1.0, multiplicity=10_0
 @PAPER.inequality(
     "Table 1",
     part="(lower bound)",
-    printed=r"$\Omega(\eta^2 G^2 \rho^{-1} d_{eff})$",
+    printed=r"Without loss of generality, we take $G = 1$ and $\|H\|_2 = 1$ … Lower Bound $\Omega(\eta^2 \rho^{-1} d_{eff})$ … for all noise coefficients $\beta$ with finite $\|\beta\|_1$",
     proof=f"{SHORT}#table-1",
     evidence="proved",
     rests_on=["corrnoise: N2"],
@@ -50,7 +50,7 @@ def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
 @PAPER.inequality(
     "Table 1",
     part="(ν-Noisy-FTRL)",
-    printed=r"$O(\eta^2 G^2 \rho^{-1} d_{eff} \log^2 \frac{1}{\eta \mu})$",
+    printed=r"Without loss of generality, we take $G = 1$ and $\|H\|_2 = 1$ … $\nu$-Noisy-FTRL $O(\eta^2 \rho^{-1} d_{eff} \log^2 \frac{1}{\eta \mu})$ … $\mu = \lambda_{min}(H)$ and we use the noise coefficients $\beta$ from",
     proof=f"{SHORT}#table-1",
     evidence="proved",
     rests_on=["corrnoise: N3, sharpened (error)"],
@@ -92,7 +92,7 @@ def table_1_sgd(problem: LinearRegression, low: float = 0.125, high: float = 0.2
 @PAPER.inequality(
     "Table 1",
     part="(stability)",
-    printed=r"A learning rate $\eta \le 1$ is required for convergence ($\|H\|_2 = 1$)",
+    printed=r"Without loss of generality, we take $G = 1$ and $\|H\|_2 = 1$ (thus, $\eta \le 1$ is required for convergence).",
     proof=f"{SHORT}#table-1",
     evidence="proved",
     rests_on=["corrnoise: E1"],
@@ -112,7 +112,8 @@ def table_1_stability(problem: LinearRegression, gap: float, most: float = 1.0) 
 @PAPER.identity(
     "Table 2",
     part="(ν = 0, sensitivity)",
-    printed=r"$\gamma_T^2 = \log T$ up to a constant",
+    printed=r"Sensitivity in $T$ steps $\gamma_T(\beta)^2$ … Eq. (7) with $\nu = 0$ $\log T$",
+    reading="up to a constant",
     domain={"steps": integers(1000, 10**6, log=True)},
     mutants=[{"shift": 1e-3}],
     tolerance=1e-7,
@@ -127,7 +128,8 @@ def table_2_without_damping(steps: int, shift: float = 0.0) -> Sides:
 @PAPER.inequality(
     "Table 2",
     part="(ν-Noisy-FTRL, sensitivity)",
-    printed=r"$\gamma_T^2 = O(\log(1/\nu))$",
+    printed=r"Sensitivity in $T$ steps $\gamma_T(\beta)^2$ … $\nu$-Noisy-FTRL (Ours) Eq. (7) with $0 < \nu \le \eta \mu$ $\log(1/\nu)$",
+    reading=r"up to a constant, for $T \to \infty$",
     constants={"constant": "unspecified"},
     domain={"nu": log_scale("1e-300", "0.5")},
     evidence="certified",
@@ -144,7 +146,8 @@ def table_2_nu_ftrl(nu: Any, constant: str = "1.55") -> Sides:
 @PAPER.inequality(
     "Table 2",
     part="(ν-Noisy-FTRL, all T)",
-    printed=r"$\gamma_T^2 = O(\log(1/\nu))$",
+    printed=r"Sensitivity in $T$ steps $\gamma_T(\beta)^2$ … $\nu$-Noisy-FTRL (Ours) Eq. (7) with $0 < \nu \le \eta \mu$ $\log(1/\nu)$",
+    reading=r"$\gamma_T^2 = O(\log(1/\nu))$ for all $T$",
     proof=f"{SHORT}#table-2",
     evidence="proved",
     rests_on=["corrnoise: γ (upper)"],
@@ -163,7 +166,8 @@ def table_2_nu_ftrl_steps(nu: float, steps: int, constant: float = 0.481) -> Sid
 @PAPER.identity(
     "Table 2",
     part="(anti-PGD, sensitivity)",
-    printed=r"$\gamma_T^2 = T$; with damping $1/\nu$ up to a constant",
+    printed=r"Sensitivity in $T$ steps $\gamma_T(\beta)^2$ … $(1, -1, 0, \ldots)$ $T$ … $(1, -(1 - \nu), 0, \ldots)$ $1/\nu$",
+    reading="up to constants",
     proof=f"{SHORT}#table-2",
     domain={"damping": linear(0, 1), "steps": integers(1, 5000, log=True)},
     mutants=[{"more": 1}],
@@ -178,7 +182,8 @@ def table_2_anti_pgd(damping: float, steps: int, more: int = 0) -> Sides:
 @PAPER.inequality(
     "Table 2",
     part="(ν = 0 and anti-PGD, error)",
-    printed=r"$F_\infty = \infty$ for Fichtenberger et al. and for anti-PGD without damping",
+    printed=r"Though certain choices of the noise coefficients $\beta$ may be optimal for finite linear counting queries … our results show that they have $F_\infty = \infty$ because the sensitivity diverges as $T \to \infty$.",
+    reading="this is so for ν = 0 in (7) and for anti-PGD without damping",
     proof=f"{SHORT}#table-2",
     evidence="proved",
     domain={**QUIET, "kind": one_of("ν = 0", "anti-PGD"), "steps": integers(1, 10**4, log=True)},
@@ -196,7 +201,7 @@ def table_2_infinite(problem: LinearRegression, kind: str, steps: int, gap: floa
 @PAPER.inequality(
     "Table 2",
     part="(ν-Noisy-FTRL, error)",
-    printed=r"$\eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(1/\nu)$ for $\nu \le \eta \mu$",
+    printed=r"Asymptotic Suboptimality $F_\infty(\beta)$ … $\nu$-Noisy-FTRL (Ours) Eq. (7) with $0 < \nu \le \eta \mu$ … $\eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(1/\nu)$",
     proof=f"{SHORT}#table-2",
     evidence="proved",
     rests_on=["corrnoise: N3, sharpened (error)"],
@@ -232,7 +237,7 @@ def table_2_damped(problem: LinearRegression, low: float = 0.186, high: float = 
 @PAPER.inequality(
     "Table 3",
     part="(training, per step)",
-    printed=r"DP-SGD: $O(1)$. Honaker/TreeAgg: $O(\log T)$. Optimal CC and $\nu$-DP-FTRL: $O(T)$. ME: $O(T^2)$",
+    printed=r"Computation Cost … Training (per step) DP-SGD … $O(1)$ $O(1)$ Honaker/TreeAgg … $O(1)$ $O(\log T)$ Optimal CC … $O(1)$ $O(T)$ $\nu$-DP-FTRL … $O(1)$ $O(T)$ … Multi-Epoch (ME) … $O(T^3)$ $O(T^2)$",
     constants={"constant": "unspecified"},
     domain={
         "row": one_of("DP-SGD", "Honaker/TreeAgg", "Optimal CC", "ν-DP-FTRL", "ME"),
@@ -261,7 +266,8 @@ def table_3(row: str, steps: int, constant: float = 1.0, bounded: bool = False) 
 @PAPER.identity(
     "Table 3",
     part="(anytime)",
-    printed="DP-SGD, Honaker/TreeAgg, Optimal CC and ν-DP-FTRL can be created agnostic to the time horizon $T$; generation costs $O(1)$",
+    printed=r"DP-SGD Abadi et al. (2016) Identity ✓ $O(1)$ $O(1)$ Honaker/TreeAgg Kairouz et al. (2021a) Lower-Triangular (LT) ✓ $O(1)$ $O(\log T)$ Optimal CC Fichtenberger et al. (2023) Toeplitz & LT ✓ $O(1)$ $O(T)$ $\nu$-DP-FTRL Ours Toeplitz & LT ✓ $O(1)$ $O(T)$ … whether the coefficient matrix $B$ can be created/optimized agnostic to the time horizon $T$ (denoted as “Anytime”)",
+    reading="the check mark says “Anytime”, and the column after it is the cost of generation",
     domain={"row": one_of("DP-SGD", "Honaker/TreeAgg", "Optimal CC", "ν-DP-FTRL"), "steps": integers(1, 32)},
     mutants=[{"scale": 1.001}],
     evaluations=64,
@@ -284,7 +290,7 @@ def table_3_anytime(row: str, steps: int, scale: float = 1.0) -> Sides:
 @PAPER.identity(
     "Table 3",
     part="(other rows)",
-    printed=r"FFT: generation $O(1)$, training $O(T \log^2 T)$. Full Honaker: $O(T^2)$, $O(T^2)$. ME: generation $O(T^3)$",
+    printed=r"FFT … Toeplitz - $O(1)$ $O(T \log^2 T)$ Full Honaker … Arbitrary - $O(T^2)$ $O(T^2)$ Multi-Epoch (ME) … Arbitrary - $O(T^3)$ $O(T^2)$",
     unverifiable="the costs of other authors' programs; checked instead is that the noise of ν-DP-FTRL by FFT is that of the matrix",
     domain={"nu": log_scale(1e-3, 1), "steps": integers(2, 64)},
     mutants=[{"shift": 1e-3}],
@@ -299,31 +305,32 @@ def table_3_others(nu: float, steps: int, shift: float = 0.0) -> Sides:
     return by_fft, noise_matrix(NuFTRL(nu), steps) @ z
 
 
-#: Rows: exponents, and in print the eigenvalues with the columns for Noisy-FTRL and for the ratio; constants of the former.
+# Each row with all columns: eigenvalues, effective dimension, Noisy-SGD, Noisy-FTRL, ratio; constants of the fourth.
 ROWS = {
     "(flat)": (
         (0.0, 0.0),
-        r"$\lambda_k = 1$: $\eta^2 d \rho^{-1} \log^2(1/\eta)$; $\eta \log^2(1/\eta)$",
+        r"$\lambda_k = 1$ $d$ $\eta d \rho^{-1}$ $\eta^2 d \rho^{-1} \log^2(\frac{1}{\eta})$ $\eta \log^2(\frac{1}{\eta})$",
         (0.031, 0.048),
     ),
     "(root)": (
         (0.5, 0.5),
-        r"$\lambda_k = 1/\sqrt{k}$: $\eta^2 \sqrt{d} \rho^{-1} \log^2(d/\eta)$; $\frac{\eta}{\sqrt{d}} \log^2(d/\eta)$",
+        r"$\lambda_k = 1/\sqrt{k}$ $\sqrt{d}$ $\eta d \rho^{-1}$ $\eta^2 \sqrt{d} \rho^{-1} \log^2(\frac{d}{\eta})$ $\frac{\eta}{\sqrt{d}} \log^2(\frac{d}{\eta})$",
         (0.035, 0.044),
     ),
     "(below 1)": (
         (0.1, 0.85),
-        r"$\lambda_k = k^{-a}$, $a < 1$: $\frac{\eta^2 d^{1-a}}{1 - a} \rho^{-1} \log^2(d/\eta)$; $\frac{\eta}{(1 - a) d^a} \log^2(d/\eta)$",
+        r"$\lambda_k = k^{-a}$ $(a < 1)$ $\frac{d^{1-a}}{1-a}$ $\eta d \rho^{-1}$ $(1-a)^{-1} \eta^2 d^{1-a} \rho^{-1} \log^2(d/\eta)$ "
+        r"$\frac{\eta}{(1-a) d^a} \log^2(\frac{d}{\eta})$",
         (0.0125, 0.0225),
     ),
     "(harmonic)": (
         (1.0, 1.0),
-        r"$\lambda_k = 1/k$: $\eta^2 \rho^{-1} \log^3(d/\eta)$; $\frac{\eta}{d} \log^3(d/\eta)$",
+        r"$\lambda_k = 1/k$ $\log d$ $\eta d \rho^{-1}$ $\eta^2 \rho^{-1} \log^3(\frac{d}{\eta})$ $\frac{\eta}{d} \log^3(\frac{d}{\eta})$",
         (0.0085, 0.0185),
     ),
     "(above 1)": (
         (1.1, 5.0),
-        r"$\lambda_k = k^{-a}$, $a > 1$: $\frac{a^2}{a-1} \eta^2 \rho^{-1} \log^2(d/\eta)$; $\frac{a^2}{a-1} \frac{\eta}{d} \log^2(d/\eta)$",
+        r"$\lambda_k = k^{-a}$ $(a > 1)$ $\frac{a}{a-1}$ $\eta d \rho^{-1}$ $(\frac{a^2}{a-1}) \eta^2 \rho^{-1} \log^2(\frac{d}{\eta})$ $(\frac{a^2}{a-1}) \frac{\eta}{d} \log^2(\frac{d}{\eta})$",
         (0.0074, 0.019),
     ),
 }
@@ -374,7 +381,8 @@ for _part, (_exponents, _printed, _ends) in ROWS.items():
 @PAPER.identity(
     "Table 4",
     part="(square)",
-    printed=r"$\lambda_k = 1/k^2$: ratio $\frac{\eta}{d} \log^3(d/\eta)$",
+    printed=r"$\lambda_k = 1/k^2$ constant $\eta d \rho^{-1}$ $\eta^2 \rho^{-1} \log^2(\frac{d}{\eta})$ $\frac{\eta}{d} \log^3(\frac{d}{\eta})$",
+    reading="the last entry is the ratio of the two before it",
     corrected=r"$\frac{\eta}{d} \log^2(d/\eta)$, the ratio of the table's own columns",
     independent="the printed ratio is compared with the quotient of the two other printed columns",
     domain={"dimension": integers(64, 10**6, log=True), "eta": log_scale(1e-6, 0.01)},
@@ -392,7 +400,8 @@ def table_4_square(dimension: int, eta: float, power: float | None = 2.0) -> Sid
 @PAPER.inequality(
     "Table 4",
     part="(effective dimension)",
-    printed=r"$d_{eff}$: $d$, $\sqrt{d}$, $\frac{d^{1-a}}{1-a}$, $\log d$, constant, $\frac{a}{a-1}$",
+    printed=r"Effective dim. $d_{eff}$ … $\lambda_k = 1$ $d$ … $\lambda_k = 1/\sqrt{k}$ $\sqrt{d}$ … $\lambda_k = k^{-a}$ $(a < 1)$ $\frac{d^{1-a}}{1-a}$ … $\lambda_k = 1/k$ $\log d$ … $\lambda_k = 1/k^2$ constant … $\lambda_k = k^{-a}$ $(a > 1)$ $\frac{a}{a-1}$",
+    transcription="square roots",
     corrected=r"$1 + \frac{d^{1-a} - 1}{1 - a}$ for all $a \ge 0$, with $1 + \log d$ at $a = 1$; the entries for $a \ne 1$ are upper bounds",
     domain={"exponent": linear(0, 5), "dimension": integers(1, 10_000, log=True)},
     as_printed={"published": True},

@@ -5,7 +5,7 @@ A claim gives the number of a statement, the statement as printed, and a functio
     @PAPER.inequality(
         "Lemma C.21",
         part="(i)",
-        printed=r"$I(a, a) \le 5 \log(8/a)$ for $0 < a < 1$",
+        printed=r"For all $a \in (0, 1)$, we have $I(a, a) \le 5 \log(8/a)$.",
         domain={"a": log_scale("1e-300", "1")},
         evidence="certified",
         outside="Below 1e-300: K(k) <= (1 + k'²/4) log(4/k') (Property F.10) gives I(a, a) <= 2.0001 log(8/a).",

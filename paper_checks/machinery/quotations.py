@@ -34,8 +34,8 @@ from corrnoise.support.files import write_whole
 OMISSION = "…"
 _FEWEST = 3  #: characters of a part of a quotation
 _LONGEST = 6000  #: characters of the text from the beginning of a quotation to its end, omissions included
-_SIGNS = "=≠≤≥<>≪≫≲≳≈∼⪯⪰∝∈∞∇+−"
-_SAME = str.maketrans({"⩽": "≤", "⩾": "≥", "≃": "≈", "~": "∼", "∆": "Δ", "Ω": "Ω", "µ": "μ", "∑": "", "ı": "i"})
+_SIGNS = "=≠≤≥<>≪≫≲≳≈⪯⪰∝∈∞∇+−"
+_SAME = str.maketrans({"⩽": "≤", "⩾": "≥", "≃": "≈", "∆": "Δ", "Ω": "Ω", "µ": "μ", "∑": "", "ı": "i"})
 _TOKEN = re.compile(
     r"\\(?:begin|end)\{\w+\*?\}(?:\{[lcr]+\})?|\\tag\{[^}]*\}|\\[A-Za-z]+|\\.|\(\s*\d{1,3}\s*\)|\$\$?|\n\s*\n|.",
     re.DOTALL,
