@@ -104,7 +104,7 @@ def parts(quotation: str) -> list[str]:
     found = []
     formula = False
     for part in quotation.split(OMISSION):
-        found.append(characters("$" + part if formula else part))
+        found.append(characters("$ " + part if formula else part))
         formula ^= part.count("$") % 2 == 1
     return [part for part in found if part]
 

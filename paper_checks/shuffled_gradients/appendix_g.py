@@ -21,7 +21,7 @@ from corrnoise.theory.shuffled_gradients.schedules import interleaved
 
 @PAPER.inequality(
     "Lemma G.2",
-    printed=r"With $\psi = \lambda \|x\|_1$ the error of D.10 is at most $\sigma^2 n d \eta^2 \hat{L}^* + \frac{2 d \sigma^2 B}{\sqrt{2 \pi}}$",
+    printed=r"if the regularization function is $\psi(x) = \lambda\|x\|_1$ for some parameter $\lambda > 0$ and if z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E[\frac{1}{n}\sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*} + \frac{2d(\sigma^{(k)})^2}{\sqrt{2\pi}} B$",
     corrected=r"for $\eta \le 2/\hat{L}^*$, and then without the term in $B$ (the statement has no condition on $\eta$)",
     domain={"curvatures": vector(log_scale(1e-3, 1), 4), "share": log_scale(1e-3, 1), "threshold": linear(0, 3)},
     as_printed={"sigma": 0.1},
@@ -46,7 +46,7 @@ def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.
 @PAPER.inequality(
     "Lemma G.5",
     part="(error)",
-    printed=r"With a projection the error of D.10 is at most $\sigma^2 n d \eta^2 \hat{L}^* + \frac{1}{2} d \sigma^2 + \ldots$",
+    printed=r"if the regularization function is $\psi(x) = \mathcal{I}\{x \in B\}$ for a convex set B and if z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*} + \frac{1}{2} d (\sigma^{(k)})^2 + \frac{5\eta^2}{2} (n \sum_{j=1}^{n_d^{(k)}} E [\| \nabla f_{\pi_j^{(k)}}(x_j^{(k)}) - \nabla f_{\pi_j^{(k)}}(z) \|^2] + n \sum_{j=n_d^{(k)}+1}^n E [\| \nabla f_{j-n_d^{(k)}}^{(k, pub)}(x_j^{(k)}) - \nabla f_{j-n_d^{(k)}}^{(k, pub)}(z) \|^2] + (C_n^{(k)})^2 + n L E[B_F(z, x^*)] + n^2 \sigma_{any} + n d (\sigma^{(k)})^2)$",
     domain=QUADRATIC,
     mutants=[{"half": -1.0}],
 )
@@ -60,7 +60,8 @@ def lemma_g5(curvatures: Array, share: float, convexity: float, half: float = 0.
 @PAPER.inequality(
     "Lemma G.5",
     part="(displacement)",
-    printed=r"$\|\sum_j (\nabla f_j(z) - \nabla f_j(x^*))\|^2 \le n L B_F(z, x^*)$ in the bound of the displacement of an epoch",
+    printed=r"$\le 5\eta^2 (n \sum_{j=1}^{n_d^{(k)}} E [\| \nabla f_{\pi_j^{(k)}}(x_j^{(k)}) - \nabla f_{\pi_j^{(k)}}(z) \|^2] + n \sum_{j=n_d^{(k)}+1}^n E [\| \nabla f_{j-n_d^{(k)}}^{(k, \mathrm{pub})}(x_j^{(k)}) - \nabla f_{j-n_d^{(k)}}^{(k, \mathrm{pub})}(z) \|^2]) + (C_n^{(k)})^2 + nLE[B_F(z, x^*)] + n^2\sigma_{\mathrm{any}}^2 + nd(\sigma^{(k)})^2 )$",
+    reading=r"the term $n L E[B_F(z, x^*)]$ bounds $E \|\sum_j (\nabla f_j(z) - \nabla f_j(x^*))\|^2$",
     corrected=r"$\le 2 n^2 L B_F(z, x^*)$",
     domain={"curvatures": vector(log_scale(1e-3, 1), 5), "distance": log_scale(1e-3, 1e3)},
     as_printed={"factor": None},
@@ -80,7 +81,7 @@ def lemma_g5_displacement(curvatures: Array, distance: float, factor: float | No
 
 @PAPER.inequality(
     "Lemma G.6",
-    printed=r"One epoch with a projection in expectation, with the noise terms $6 \eta^2 n d \sigma^2 (\hat{L}^* + 1) + \frac{1}{2} d \sigma^2$",
+    printed=r"if $\psi(x) = \mathcal{I}\{x \in \mathcal{B}\}$ for a convex set $\mathcal{B}$, $\eta \le \frac{1}{n\sqrt{10(\hat{L}^{(k)}+1)\hat{L}^{(k)*}}}$ and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, Algorithm 1 guarantees $E [G(x_1^{(k+1)}) - G(z)] \le \frac{1}{2n\eta} (E [\|z - x_1^{(k)}\|^2] - E [\|z - x_1^{(k+1)}\|^2]) + (\frac{L_H^{(k)} + \beta}{2} - \frac{\mu_\psi}{2}) E [\|z - x_1^{(k+1)}\|^2] + 10\eta^2 n^2 L(\hat{L}^{(k)} + 1) E [B_F(z, x^*)] + 5\eta^2 n^2 (\hat{L}^{(k)} + 1) \sigma_{\mathrm{any}}^2 … + 5\eta^2 \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} \hat{L}^{(k)*} (C_i^{(k)})^2 + \frac{5}{2}\eta^2 (C_n^{(k)})^2 … + \frac{1}{2n^2\beta} (C_n^{(k)})^2 … + 6\eta^2 nd(\sigma^{(k)})^2 (\hat{L}^{(k)*} + 1) … + \frac{1}{2} d(\sigma^{(k)})^2$",
     domain={"smoothness": log_scale(1e-8, 0.1), "share": log_scale(1e-3, 1)},
     mutants=[{"one": 0.0}],
 )
@@ -127,7 +128,7 @@ L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
-    printed=r"With $\psi = \lambda \|x\|_1$: Theorem D.14 with $2 \sum_k \frac{d (\sigma^{(k)})^2 B}{\sqrt{2\pi} (s+1-k)}$ added in $M$",
+    printed=r"for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*} (1 + \log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} + 2M$ where $M = \max_{s \in [K]} (\frac{1}{2n^2 \beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} + 6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} + 2 \sum_{k=1}^s \frac{d(\sigma^{(k)})^2 B}{\sqrt{2\pi}(s+1-k)})$",
     corrected="Theorem D.14 as corrected, without the term in B",
     domain=L1,
     as_printed={"printed": True},
@@ -149,7 +150,7 @@ def theorem_g3(epochs: int, sigma: float, printed: bool = False, factor: float =
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
-    printed=r"DP-ShuffleG with $\psi = \lambda \|x\|_1$: an additional term $d \sigma^2 B (1 + \log K)$",
+    printed=r"Under the conditions in Theorem G.3, with $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$, for all $k \in [K]$, Algorithm 1 (DP-ShuffleG under ℓ_1 regularization) guarantees $E[G(x_1^{(K+1)})] - G(x^*) \lesssim \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n^2 \sigma_{any}^2 L(1 + \log K) + \eta^2 n d \sigma^2 L^*(1 + \log K) + d \sigma^2 B(1 + \log K)$",
     corrected="Corollary E.1 as corrected; no term in B is needed",
     domain=L1,
     constants={"factor": "unspecified"},
@@ -199,7 +200,7 @@ PROJECTION = {
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
-    printed=r"With a projection: Theorem D.14 with $\frac{1}{2} \sum_k \frac{d (\sigma^{(k)})^2}{s+1-k}$ added in $M$",
+    printed=r"suppose $\psi(x) = \mathcal{I}\{x \in B\}$ for a convex set B. For $\beta > 0$, if $\mu\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*} (1 + \log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\} + 1$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} + 2M …$ where $M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2 + (C_n^{(k)})^2}{s+1-k} …) + 6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} … + \frac{1}{2} \sum_{k=1}^s \frac{d(\sigma^{(k)})^2}{s+1-k}$",
     corrected="Theorem D.14 as corrected, without that term",
     domain=PROJECTION,
     as_printed={"printed": True},
@@ -221,7 +222,7 @@ def theorem_g7(epochs: int, smoothness: float, scale: float, printed: bool = Fal
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
-    printed=r"DP-ShuffleG with a projection: an additional term $d \sigma^2 (1 + \log K)$",
+    printed=r"Under the conditions in Theorem G.7, with $\psi(x) = \mathcal{I}\{x \in B\}$ for a convex set B, $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$, for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E[G(x_1^{(K+1)})] - G(x^*) \lesssim \eta^2 n^2 \sigma_{\mathrm{any}}^2 (1 + \log K) L^* + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n d \sigma^2 L^* (1 + \log K) + d \sigma^2 (1 + \log K)$",
     corrected="Corollary E.1 as corrected; no additional term is needed",
     domain=PROJECTION,
     constants={"factor": "unspecified"},
@@ -264,7 +265,8 @@ def _expected_risk(
 @PAPER.inequality(
     "Theorem G.3",
     part="(λ > 0)",
-    printed=r"With $\psi = \lambda \|x\|_1$ Theorem D.14 holds, with an additional term",
+    printed=r"for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*} (1 + \log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} + 2M$",
+    reading=r"with $\psi = \lambda \|x\|_1$ Theorem D.14 holds, with an additional term",
     corrected="as corrected, and without an additional term",
     domain={
         "samples": integers(1, 20),
@@ -323,7 +325,8 @@ def theorem_g3_with_thresholds(
 @PAPER.inequality(
     "Theorem G.3",
     part="(size)",
-    printed=r"The term $\frac{2 d \sigma^2 B}{\sqrt{2 \pi}}$ is added to the noise term $6 \eta^2 n d \sigma^2 \hat{L}^*$",
+    printed=r"$6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} + 2 \sum_{k=1}^s \frac{d(\sigma^{(k)})^2 B}{\sqrt{2\pi}(s+1-k)}$",
+    reading="the additional term in $B$ beside the noise term, and what each is at most in size",
     domain={"rate": log_scale(1e-6, 10), "samples": integers(1, 1000, log=True), "share": log_scale(1e-9, 1)},
     mutants=[{"size": 0.99}],
 )
@@ -351,7 +354,7 @@ def theorem_g3_size(rate: float, samples: int, share: float, size: float = 1.0) 
     "Theorem G.7",
     part="(public records)",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
-    printed=r"With a projection and public records $\frac{C_n^2}{2 n^2 \beta}$ bounds what they add, for $\mu_\psi \ge L_H + \beta$",
+    printed=r"For $\beta > 0$, if $\mu\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$ … $\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k}$",
     unverifiable=r"vacuous, for an indicator has $\mu_\psi = 0$; checked instead is the theorem for a set of diameter δ, "
     "where $\\delta C_n/n$ takes the place of $C_n^2/(2 n^2 \beta)$",
     domain={**PUBLIC, "strength": log_scale(0.05, 2)},

@@ -51,7 +51,7 @@ def exact_sum(schedule: Schedule, place: float, rate: float) -> float:
 
 @PAPER.inequality(
     "Proposition C.4",
-    printed=r"An $(\alpha, \epsilon)$-RDP mechanism is $(\epsilon + \frac{\log 1/\delta}{\alpha - 1}, \delta)$-DP",
+    printed=r"If f is an (α, ϵ)-RDP mechanism, it also satisfies $(\epsilon + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP for any $0 < \delta < 1$.",
     domain=BUDGET,
     mutants=[{"share": 0.5}],
     evaluations=2048,
@@ -63,7 +63,7 @@ def proposition_c4(rho: float, order: float, delta: float, share: float = 1.0) -
 
 @PAPER.identity(
     "Proposition C.5",
-    printed=r"Rényi divergences of composed mechanisms add up: $(\alpha, \epsilon_1 + \epsilon_2)$-RDP",
+    printed=r"Let $f : \mathcal{D} \to \mathcal{R}_1$ be $(α, ϵ_1)$-RDP and $g : \mathcal{R}_1 \times \mathcal{D} \to \mathcal{R}_2$ be $(α, ϵ_2)$-RDP, then the mechanism defined as (X, Y), where $X \sim f(D)$ and $Y \sim g(X, D)$, satisfies $(\alpha, \epsilon_1 + \epsilon_2)$-RDP.",
     domain={"order": linear(1.1, 8), "means": vector(linear(-2, 2), 2), "variance": log_scale(0.5, 2)},
 )
 def proposition_c5(order: float, means: Array, variance: float) -> Sides:
@@ -78,7 +78,7 @@ def proposition_c5(order: float, means: Array, variance: float) -> Sides:
 
 @PAPER.inequality(
     "Remark C.7",
-    printed=r"A gradient step of a convex $L$-smooth loss is contractive for $\eta \le 2/L$",
+    printed=r"taking one gradient step of a convex and L-smooth objective f, i.e., $g(x) = x - \eta \nabla_{x} f(x)$, where the learning rate $\eta \le 2/L$, is contractive.",
     domain={"smoothness": log_scale(1e-3, 1e3), "share": linear(0, 1), "step": linear(0, 1)},
     mutants=[{"most": 2.01}],
 )
@@ -90,7 +90,7 @@ def remark_c7(smoothness: float, share: float, step: float, most: float = 2.0) -
 @PAPER.inequality(
     "Remark C.7",
     part="(footnote 1)",
-    printed="Gradient clipping takes the place of the Lipschitz assumption",
+    printed="the Lipschitzness assumption can be removed by using gradient clipping [5] in practice.",
     corrected="where clipped gradients are those of a convex function with the same smoothness: mean estimation, generalised "
     "linear models",
     domain={"angle": linear(0, 1.57), "kept": log_scale(1e-3, 1), "rate": linear(0, 2)},
@@ -112,7 +112,7 @@ def clipping(angle: float, kept: float, rate: float, curvature: float = 1.0) -> 
 
 @PAPER.inequality(
     "Theorem C.9",
-    printed=r"$D_\alpha(X_T \,\|\, X_T') \le \sum_t \frac{\alpha a_t^2}{2 \sigma^2}$",
+    printed=r"Let $s_t := \sup_{x} \|g_t(x) - g'_t(x)\|$, where $\rho_t \sim \mathcal{N}(0, \sigma^2 \mathbb{I}_d)$ for all t. Let $a_1, \ldots, a_T$ be a sequence of reals and let $z_t := \sum_{i \le t} s_i - \sum_{i \le t} a_i$. If $z_t \ge 0$ for all t and $z_T = 0$, then $D_\alpha(X_T \| X'_T) \le \sum_{t=1}^T \frac{\alpha a_t^2}{2\sigma^2}$",
     domain={
         "sensitivities": vector(linear(0, 1), 6),
         "noise": vector(log_scale(0.1, 2), 6),
@@ -131,7 +131,8 @@ def theorem_c9(sensitivities: Array, noise: Array, contraction: float, factor: f
     "Theorem C.9",
     part="(over all epochs)",
     proof="docs/shuffled-gradients.md#amplification-across-epochs",
-    printed=r"$D_\alpha(X_T \,\|\, X_T') \le \sum_t \frac{\alpha a_t^2}{2 \sigma^2}$ for contractive noisy iterations",
+    printed=r"If $z_t \ge 0$ for all t and $z_T = 0$, then $D_\alpha(X_T \| X'_T) \le \sum_{t=1}^T \frac{\alpha a_t^2}{2\sigma^2}$",
+    reading="for the contractive noisy iterations of a whole run",
     domain=RUN,
     mutants=[{"factor": 0.97}],
 )
@@ -149,7 +150,8 @@ def theorem_c9_over_all_epochs(samples: int, epochs: int, place: float, rate: fl
 
 @PAPER.inequality(
     "Lemma 4.2",
-    printed=r"DP-ShuffleG is $(\alpha, 2 \alpha G^2 K/\sigma^2)$-RDP",
+    printed=r"Under Assumptions 3.1, 3.2 and 3.3, given the learning rate $\eta \le 1/L$, DP-ShuffleG is $(\frac{2\alpha G^2 K}{\sigma^2} + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP, for $\alpha > 1, \delta \in (0, 1)$",
+    reading=r"as Lemma E.2: $(\alpha, 2 \alpha G^2 K/\sigma^2)$-RDP",
     domain=RUN,
     sharp="factor",
     mutants=[{"factor": 0.95}],
@@ -163,7 +165,7 @@ def lemma_42(samples: int, epochs: int, place: float, rate: float, factor: float
 @PAPER.identity(
     "Appendix E.2",
     part="(tightness)",
-    printed="The bound is tight for the incremental gradient method and shuffle-once",
+    printed="For Incremental Gradient Methods (IG) and Shuffle Once (SO), it is not hard to see that the worst-case privacy loss bound presented above is tight.",
     corrected=r"for one epoch or one sample, or if the iterate of every epoch is released; with the last one released it is "
     r"$2 \alpha G^2 A/\sigma^2$, $A = \frac{K-1}{n} + 1$, for a given order, and smaller still for a secret permutation",
     domain={"samples": integers(1, 12), "epochs": integers(1, 20)},
@@ -189,7 +191,7 @@ def tightness(samples: int, epochs: int, across: bool = True, extra: float = 0.0
     "Section 4",
     part="(across epochs)",
     proof="docs/shuffled-gradients.md#amplification-across-epochs",
-    printed="The regularisation step need not be contractive, so amplification by iteration cannot be used across epochs",
+    printed="the regularization step at the end of each epoch (line 14 of Algorithm 1) need not be contractive. This prevents us from using PABI across epochs.",
     domain={"samples": integers(2, 2000, log=True), "epochs": integers(2, 1000, log=True)},
     counterexample={"samples": 1000, "epochs": 50},
     mutants=[{"share": 0.99}],
@@ -207,7 +209,7 @@ def across_epochs(samples: int, epochs: int, share: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Appendix E.2",
     part="(reshuffling)",
-    printed="Random reshuffling gives only a constant improvement of the privacy loss over a given order",
+    printed="we argue that this potential improvement is limited to a constant level. Deriving a significantly smaller privacy loss bound in the RR setting – such as one that scales proportionally to $1/n$ – is unlikely without additional assumptions.",
     domain={"samples": integers(100, 10**12, log=True)},
     counterexample={"samples": 10**12},
     mutants=[{"constant": 320.0}],
@@ -248,7 +250,7 @@ def lemma_e2(epochs: int, multiplier: float, order: float, delta: float, share: 
 
 @PAPER.inequality(
     "Lemma E.3",
-    printed=r"$e^{(\alpha - 1) D_\alpha(\sum_i p_i \mu_i \| \sum_i p_i \nu_i)} \le \sum_i p_i e^{(\alpha - 1) D_\alpha(\mu_i \| \nu_i)}$",
+    printed=r"Let $μ_1, \ldots, μ_m$ and $ν_1, \ldots, ν_m$ be distributions over $\mathbb{R}^d$. Then, for any RDP order $\alpha \ge 1$, and any coefficients $p_1, \ldots, p_m \ge 0$ that satisfy $p_1 + \ldots + p_m = 1$, the following inequality holds $e^{(\alpha-1)D_\alpha(\sum_{j=1}^m p_j \mu_j \| \sum_{j=1}^m p_j \nu_j)} \le \sum_{j=1}^m p_j \cdot e^{(\alpha-1)D_\alpha(\mu_j \| \nu_j)}$",
     domain={
         "order": linear(1, 12),
         "share": linear(0, 1),
@@ -287,8 +289,7 @@ def lemma_e3_mixture(samples: int, order: float, multiplier: float, approximate:
 
 @PAPER.inequality(
     "Lemma F.2",
-    printed=r"Priv-Pub spends $2 \alpha G^2 S/\sigma^2$, Pub-Priv $2 \alpha G^2 (K - S)/\sigma^2$, "
-    r"Interleaved $2 \alpha G^2 K/((n + 1 - n_d) \sigma^2)$",
+    printed=r"Under Assumptions 3.1, D.1 and 3.3, if the learning rate is $\eta \le 1/L^*$, - Priv-Pub-ShuffleG is $(\frac{2\alpha G^2 S}{(\sigma_{\mathrm{pup}})^2} + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP. - Pub-Priv-ShuffleG is $(\frac{2\alpha G^2 (K-S)}{(\sigma_{\mathrm{pup}})^2} + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP. and if the learning rate is $\eta \le 1/\max\{L^*, \tilde{L}^*\}$, - Interleaved-ShuffleG is $(\frac{2\alpha(G^*)^2 K}{(n+1-n_d)(\sigma_{\mathrm{int}})^2} + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP.",
     domain={
         "kind": one_of("private first", "public first", "interleaved"),
         "samples": integers(2, 12),
@@ -316,7 +317,8 @@ def lemma_f2(
 
 @PAPER.identity(
     "Table 4",
-    printed=r"The order $\alpha = \frac{\sigma \sqrt{\log(1/\delta)}}{G \sqrt{2K}}$ gives the smallest $\epsilon$",
+    printed=r"$\alpha = \frac{\sigma_{\mathrm{prp}} \sqrt{\log 1/\delta}}{G\sqrt{2S}}$ … $\alpha = \frac{\sigma_{\mathrm{pup}} \sqrt{\log 1/\delta}}{G\sqrt{2(K-S)}}$ … $\alpha = \frac{\sigma_{\mathrm{int}} \sqrt{(n+1-n_d) \log 1/\delta}}{G^* \sqrt{2K}}$ … Table 4: Choices of the order α in the RDP bound (Lemma F.2) and the resulting amount of noise required for each algorithm to ensure the output $x_1^{(K+1)}$ satisfies (ϵ, δ)-DP.",
+    reading=r"for DP-ShuffleG $\alpha = \frac{\sigma \sqrt{\log(1/\delta)}}{G \sqrt{2K}}$",
     corrected=r"$\alpha = 1 + \frac{\sigma \sqrt{\log(1/\delta)}}{G \sqrt{2K}}$",
     domain={"epsilon": log_scale(0.1, 30), "delta": log_scale(1e-12, 1e-2)},
     as_printed={"one": 0.0},

@@ -77,10 +77,7 @@ def exact_and_run(
     return total / 2 * float((mean - best) ** 2 + variance), run
 
 
-_THEOREM = (
-    r"$E\, G(x_1^{(K+1)}) - G(x^*) \le \frac{\|x_1 - x^*\|^2}{\eta n K} + 10 \eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max \hat{L}"
-    r" + 2M$ with the noise term $6 \eta^2 n d \sum_k \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$ in $M$"
-)
+_THEOREM = r"Under Assumptions 3.1, 3.4, 3.6, D.1 and 3.5, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*}(1+\log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} … + 2M$ where $M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} … + 6\eta^2 n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} …)$"
 _CORRECTED = r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$ in $M$"
 
 
@@ -97,7 +94,7 @@ def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
-    printed=r"The bound of Theorem D.14 up to a constant, noise term $\eta^2 L^* n d \sum_k \frac{(\sigma^{(k)})^2}{s+1-k}$",
+    printed=r"Under Assumptions 3.1, 3.2, 3.4, 3.5, 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \lesssim \frac{1}{nL^*\sqrt{1+\log K}}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 \sigma_{any}^2 (1 + \log K) L^* … + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + \max_{s \in [K]} (\frac{1}{n^2 \beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + \eta^2 L^* \sum_{k=1}^s \frac{\frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} … + \eta^2 L^* n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2}{s+1-k} …).$",
     corrected=_CORRECTED + " up to a constant",
     domain={"smoothness": log_scale(1e-9, 1e-3), "epochs": integers(2, 12)},
     constants={"factor": "unspecified"},
@@ -156,8 +153,7 @@ def theorem_d14(printed: bool = False, factor: float = 1.0, **case: Any) -> Side
 
 @PAPER.inequality(
     "Lemma D.13",
-    printed=r"The excess risk after $s$ epochs, before the recursion is solved, with $6 \eta^2 n d \sum_k "
-    r"\frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",
+    printed=r"if $\mu_{\psi} \ge L_H^{(k)} + \beta$, $\forall k \in [s]$, and $\eta \le \frac{1}{n\sqrt{10 \max_{k \in [s]} (\hat{L}^{(k)} \hat{L}^{(k)*})}}$, Algorithm 1 guarantees $E [G(x_1^{(s+1)})] - G(x^*) \le \frac{1}{2\eta n s} \|x^* - x_1^{(1)}\|^2 + 10\eta^2 n^2 L \max_{k \in [s]} \hat{L}^{(k)} \sum_{k=2}^s \frac{1}{s+2-k} E [B_F(x_1^{(k)}, x^*)] + 5\eta^2 n^2 \sigma_{any}^2 \sum_{k=1}^s \frac{\hat{L}^{(k)}}{s+1-k} + \frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} + 6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",
     corrected=r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$",
     domain={"smoothness": log_scale(1e-6, 1e-2), "epochs": integers(1, 12)},
     as_printed={"printed": True},
@@ -194,7 +190,7 @@ def lemma_d13(smoothness: float, epochs: int, printed: bool = False, factor: flo
 
 @PAPER.inequality(
     "Corollary D.15",
-    printed=r"Without noise: $\frac{\|x_1 - x^*\|^2}{\eta n K} + 10 \eta^2 n^2 \sigma_{any}^2 (1 + \log K) L$",
+    printed=r"Under Assumptions 3.1, 3.4, 3.6 and D.1, if the learning rate satisfies $\eta \le \frac{1}{2n\sqrt{10LL^*}}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) L$",
     domain={name: axis for name, axis in RUNS.items() if name != "noise"} | {"epochs": integers(1, 6)},
     mutants=[{"factor": 0.05}],
     tolerance=1e-9,
@@ -238,7 +234,7 @@ def _corollary(printed: bool, factor: float, samples: int, dimension: int, epoch
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
-    printed=r"$\frac{\|x_1 - x^*\|^2}{\eta n K} + 10 \eta^2 n^2 \sigma_{any}^2 L (1 + \log K) + 12 \eta^2 n d \sigma^2 L^* (1 + \log K)$",
+    printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 L(1 + \log K) … + 12\eta^2 n d \sigma^2 L^*(1 + \log K)$",
     corrected=r"noise term $2 (\eta + 5 \eta^2 n L) d \sigma^2 (1 + \log K)$",
     domain=NOISE_ONLY,
     as_printed={"printed": True},
@@ -259,7 +255,7 @@ def corollary_e1(samples: int, dimension: int, epochs: int, printed: bool = Fals
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
-    printed=r"Corollary E.1 up to a constant, noise term $\eta^2 n d \sigma^2 L^* (1 + \log K)$",
+    printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n, P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E[G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 (1 + \log K) L^* + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n d \sigma^2 L^* (1 + \log K)$",
     corrected=r"noise term $(\eta + \eta^2 n L) d \sigma^2 (1 + \log K)$, up to a constant",
     domain=NOISE_ONLY,
     constants={"factor": "unspecified"},
@@ -281,7 +277,8 @@ def corollary_41(samples: int, dimension: int, epochs: int, printed: bool = Fals
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
-    printed=r"Priv-Pub, Pub-Priv and Interleaved with windows $1 + \log S$, noise term $6 \eta^2 n d \sigma^2 L^*$",
+    printed=r"If one instantiates Algorithm 1 with parameters indicated in Table 2, then under Assumptions 3.1, D.1, 3.4, 3.5 and 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \le \frac{1}{2n \max\{L^*, \tilde{L}^*\} \sqrt{10(1+\log K)}}$, Algorithm 1 guarantees convergence $E [G(x_1^{(K+1)})] - E [G(x^*)] \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 (1 + \log K) \max\{L, \tilde{L}\} … + 2M$",
+    reading=r"M has windows of length $1 + \log S$ and the noise term $6 \eta^2 n d \sigma^2 L^*$",
     corrected=r"noise term $(\eta + 5 \eta^2 n L) d \sigma^2$ in the same windows",
     domain={
         "kind": one_of("private first", "public first", "interleaved"),
@@ -331,9 +328,7 @@ def corollary_f1(
 @PAPER.identity(
     "Appendix F.3",
     part="(noise terms)",
-    printed=r"With the noise of Table 4 and $\eta = \frac{R^{2/3}}{n L^* (K (1 + \log K))^{1/3}}$ the noise term of F.1 is of the order "
-    r"$\frac{R^{4/3} d G^2 \log(1/\delta)}{n L^* \epsilon^2}$ times $\frac{S}{K^{2/3} (1 + \log K)^{2/3}}$ for Priv-Pub and "
-    r"$\frac{K^{1/3} (1 + \log K)^{1/3}}{n - 1 + n_d}$ for Interleaved",
+    printed=r"Based on Corollary F.1, we set the learning rate as $\eta = O(\frac{\|x_1^{(1)} - x^*\|^{2/3}}{n \max\{L^*, \tilde{L}^*\} (K(1+\log K))^{1/3}})$ in Priv-Pub-ShuffleG, Pub-Priv-ShuffleG and Interleaved-ShuffleG to minimize the convergence bound … $O(\frac{\|x_1^{(1)} - x^*\|^{4/3} d (G^*)^2 \log(1/\delta) K^{1/3}}{n \max\{L^*, \tilde{L}^*\} \epsilon^2 (n - 1 + n_d)}$",
     corrected=r"$S (1 + \log S)$ for $S$, as Pub-Priv has, and $n + 1 - n_d$ for $n - 1 + n_d$, as Table 4 has",
     domain={
         "kind": one_of("private first", "public first", "interleaved"),
@@ -389,7 +384,7 @@ def appendix_f3_noise(
 @PAPER.identity(
     "Table 1",
     part="(rates)",
-    printed=r"DP-ShuffleG attains $(\frac{1}{\epsilon} \sqrt{\frac{d}{n}})^{4/3}$; with public data the first term is reduced",
+    printed=r"These choices yield the empirical excess risk of DP-ShuffleG in of $\tilde{O}((\frac{1}{\epsilon}\sqrt{\frac{d}{n}})^{4/3})$. … It also reduces the privacy-related term compared to DP-ShuffleG, at the cost of an additional error term due to dissimilarity.",
     unverifiable="Rates without constants that rest on Corollary 4.1; checked instead is the optimum over η of the noise "
     "and initialisation terms as corrected, which gives sqrt(d A/(n K))/ε with the amplification sum A",
     domain={"distance": log_scale(0.1, 10), "noise": log_scale(1e-3, 10), "steps": log_scale(10, 1e6)},
@@ -414,7 +409,8 @@ def table_1_rates(distance: float, noise: float, steps: float, two: float = 2.0)
 
 @PAPER.inequality(
     "Appendix E.3",
-    printed=r"$K = O(n \epsilon^2/d)$ with the best η minimises the bound of Corollary E.1 with $\sigma^2 = O(K \log(1/\delta)/\epsilon^2)$",
+    printed=r"setting the number of epochs as $K = O(\frac{n\epsilon^2}{d})$ to minimize the above bound",
+    reading=r"the bound is that of Corollary E.1 with $\sigma^2 = O(K \log(1/\delta)/\epsilon^2)$ and the best η",
     domain={
         "epochs": log_scale(2, 1e16),
         "samples": integers(10, 1000, log=True),
@@ -445,8 +441,7 @@ def appendix_e3(epochs: float, samples: int, dimension: int, constant: float = 1
     "Section 4",
     part="(comparison with DP-SGD)",
     proof="docs/shuffled-gradients.md#rates",
-    printed=r"The excess risk of DP-ShuffleG, of the order $(\frac{1}{\epsilon} \sqrt{\frac{d}{n}})^{4/3}$, is worse than "
-    r"$\frac{\sqrt{d}}{n \epsilon}$ of DP-SGD",
+    printed=r"The lower bound for empirical excess risk when minimizing convex, smooth objectives is $\Omega(\sqrt{d}/(n\epsilon))$ [2]. DP-GD and DP-SGD achieve matching upper bounds. However, the above bound suggests a worse empirical excess risk for DP-ShuffleG.",
     domain={
         "samples": integers(100, 10**16, log=True),
         "dimension": integers(1, 1000, log=True),
@@ -542,8 +537,8 @@ def public_schedule(kind: str, samples: int, epochs: int, part: float) -> Schedu
         "Lemma D.6",
         "Lemma D.10 (as used)",
     ),
-    printed=r"Public records add $\frac{(C_n^{(k)})^2}{2 n^2 \beta} + 5 \eta^2 \hat{L}^{(k)*} \frac{1}{n} \sum_i (C_i^{(k)})^2$ to the "
-    r"terms of $M$",
+    printed=r"$M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k}$",
+    reading="the terms that public records add",
     domain={**PUBLIC, "convexity": log_scale(0.1, 100)},
     mutants=[{"dissimilarity": 0.0}, {"factor": 0.02}],
     evaluations=64,
@@ -576,7 +571,8 @@ def theorem_d14_with_public_records(
 @PAPER.identity(
     "Theorem D.14",
     part="(dissimilarities)",
-    printed=r"$\frac{(C_n^{(k)})^2}{2 n^2 \beta} + 5 \eta^2 \hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d+1}^{n-1} (C_i^{(k)})^2$",
+    printed=r"$M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k}$",
+    reading="the two terms of an epoch",
     domain={
         "private": vector(linear(-1, 1), 4),
         "public": vector(linear(-1, 1), 4),
@@ -606,7 +602,8 @@ def dissimilarity_terms(
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Lemma D.6",),
-    printed=r"With noise on the last step of epochs only, $\frac{\eta}{n} d (\sigma^{(k)})^2$ suffices as the noise term",
+    printed=r"$6\eta^2 n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",
+    reading=r"with noise on the last step of epochs only, $\frac{\eta}{n} d (\sigma^{(k)})^2$ suffices in its place",
     domain={
         "samples": integers(1, 400, log=True),
         "epochs": integers(1, 30),
@@ -647,7 +644,7 @@ def theorem_d14_with_noise_at_the_end(
 @PAPER.inequality(
     "Appendix E.3",
     part="(learning rate)",
-    printed=r"$\eta = \frac{R^{2/3}}{n L^* (K (1 + \log K))^{1/3}}$ satisfies the condition of Corollary E.1",
+    printed=r"The learning rate is set to be $\eta = O(\frac{\|x_1^{(1)} - x^*\|^{2/3}}{nL^*(K(1+\log K))^{1/3}})$ to optimize the convergence bound, while satisfying the conditions of both Corollary E.1 (convergence) and Lemma E.2 (privacy).",
     corrected=r"for $K \ge 80 \sqrt{10} R^2 \sqrt{1 + \log K}$, that is 253 times the rest",
     domain={"distance": log_scale(1e-3, 10), "samples": integers(1, 1000, log=True), "more": log_scale(1, 1e3)},
     as_printed={"epochs": 50.0},

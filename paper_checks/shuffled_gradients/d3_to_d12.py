@@ -141,7 +141,7 @@ EPOCH = {"epoch": Axis(6 + 6 * MOST, _epoch, f"one epoch of up to {MOST} steps, 
 
 @PAPER.identity(
     "Lemma D.3",
-    printed=r"$E \langle \rho, h(\rho) \rangle = \sigma^2 E\, \mathrm{tr}(\nabla h(\rho))$ for differentiable $h$",
+    printed=r"For a zero-mean isotropic Gaussian random variable $\rho \sim \mathcal{N}(0, \sigma^2 \mathbb{I}_d)$, and a differentiable function $h : \mathbb{R}^d \to \mathbb{R}^d$, the following holds: $E[\langle \rho, h(\rho) \rangle] = \sigma^2 E[\mathrm{tr}(\nabla_\rho h(\rho))]$",
     domain={"slope": linear(0.1, 1), "shift": linear(-1, 1), "sigma": log_scale(0.3, 3), "threshold": linear(0.1, 1)},
     tolerance=1e-6,
     mutants=[{"power": 1.99}],
@@ -171,7 +171,7 @@ def lemma_d3(slope: float, shift: float, sigma: float, threshold: float, power: 
 
 @PAPER.inequality(
     "Lemma D.4",
-    printed=r"$\frac{1}{2L} \|\nabla g(x) - \nabla g(y)\|^2 \le B_g(x, y) \le \frac{L}{2} \|x - y\|^2$",
+    printed=r"Given a convex and differentiable function $g(x) : \mathbb{R}^d \to \mathbb{R}$ satisfying $\|\nabla g(x) - \nabla g(y)\| \le L\|x - y\|$, $\forall x, y \in \mathbb{R}^d$ for some $L > 0$, then $\forall x, y \in \mathbb{R}^d$, $\frac{\|\nabla g(x) - \nabla g(y)\|^2}{2L} \le B_g(x, y) \le \frac{L}{2}\|x - y\|^2$",
     domain={"x": linear(-6, 6), "y": linear(-6, 6)},
     mutants=[{"smoothness": 0.2}],
 )
@@ -185,7 +185,7 @@ def lemma_d4(x: float, y: float, smoothness: float = 0.25) -> Sides:
 
 @PAPER.inequality(
     "Lemma D.5",
-    printed=r"$\frac{1}{n} \sum_{i=2}^n L_i \|\sum_{j<i} \nabla f_j(x^*)\|^2 \le n^2 L \sigma_{any}^2$",
+    printed=r"Under Assumption D.1, for any permutation π of $[n]$, $\frac{1}{n} \sum_{i=2}^n L_i \| \sum_{j=1}^{i-1} \nabla f_j(x^*) \|^2 \le n^2 L \sigma_{any}^2,$ where $L = \frac{1}{n} \sum_{i=1}^n L_i$.",
     domain={"weights": vector(log_scale(1e-6, 1), 8), "gradients": vector(linear(-1, 1), 8)},
     sharp="constant",
     mutants=[{"constant": 0.5}],
@@ -204,8 +204,7 @@ def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
     "Lemma D.6",
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
-    printed=r"From $d^{(k+1)} \le \frac{a}{k} + b (1 + \log k) + c \sum_l \frac{d^{(l)}}{k-l+2} + \sum_l "
-    r"\frac{e^{(l)}}{k-l+1}$ follows $d^{(k+1)} \le (\frac{a}{k} + b (1 + \log k) + M) \sum_i (2c (1 + \log k))^i$",
+    printed=r"Given two sequences of reals: $d^{(1)}, d^{(2)}, \ldots, d^{(K)}, d^{(K+1)}$ and $e^{(1)}, e^{(2)}, \ldots, e^{(K)}$, suppose there exist positive constants a, b, c satisfying $d^{(k+1)} \le \frac{a}{k} + b(1 + \log k) + c \sum_{l=2}^k \frac{d^{(l)}}{k-l+2} + \sum_{l=1}^k \frac{e^{(l)}}{k-l+1}, \forall k \in [K]$ then the following inequality holds $d^{(k+1)} \le (\frac{a}{k} + b(1 + \log k) + M) \sum_{i=0}^{k-1} (2c(1 + \log k))^i$ where $M := \max_{k \in [K]} \sum_{l=1}^k \frac{e^{(l)}}{k-l+1}$.",
     corrected=r"for $e^{(l)} \ge 0$",
     domain={"constants": vector(log_scale(1e-3, 1), 3), "terms": vector(linear(0, 2), 4)},
     as_printed={"any_sign": True},
@@ -248,7 +247,7 @@ def bregman_terms(epoch: Epoch, noise: Array) -> float:
 
 @PAPER.inequality(
     "Lemma D.7",
-    printed=r"$G(x_1^{(k+1)}) - G(z) \le H(x_1^{(k+1)}) - H(z) + \ldots + \frac{1}{n} \sum_i \langle -\rho_i, x_1^{(k+1)} - z \rangle$",
+    printed=r"Under Assumptions 3.1 and 3.4, for any epoch $k \in [K]$, permutation $\pi^{(k)}$ and $z \in \mathbb{R}^d$, Algorithm 1 guarantees $G(x_1^{(k+1)}) - G(z) \le H^{(k)}(x_1^{(k+1)}) - H^{(k)}(z) + \frac{\|z - x_1^{(k)}\|^2}{2n\eta} - (\frac{1}{2n\eta} + \frac{\mu_\psi}{2})\|z - x_1^{(k+1)}\|^2 - \frac{1}{2n\eta}\|x_1^{(k+1)} - x_1^{(k)}\|^2 + \frac{1}{n} (\sum_{i=1}^{n_d^{(k)}} (B_{f_{\pi_i^{(k)}}}(x_1^{(k+1)}, x_i^{(k)}) - B_{f_{\pi_i^{(k)}}}(z, x_i^{(k)}))) + \sum_{i=n_d^{(k)}+1}^n (B_{f_{i-n_d^{(k)}}}^{(k, \mathrm{pub})}(x_1^{(k+1)}, x_i^{(k)}) - B_{f_{i-n_d^{(k)}}}^{(k, \mathrm{pub})}(z, x_i^{(k)})) + \frac{1}{n} \sum_{i=1}^n \langle -\rho_i^{(k)}, x_1^{(k+1)} - z \rangle.$",
     domain=EPOCH,
     tolerance=1e-9,
     mutants=[{"sign": -1.0}],
@@ -280,8 +279,7 @@ INDEX = Epoch(
 
 @PAPER.inequality(
     "Lemma D.8",
-    printed=r"The Bregman terms of D.7 are at most $\hat{L} \|x_1^{(k+1)} - x_1^{(k)}\|^2 + 10 \eta^2 n^2 \hat{L} L B_F(z, x^*)$ "
-    r"plus $5 \eta^2$ times the sums of gradients, noise and dissimilarities $\sum_{j < i} (\nabla f_{i-n_d}^{pub}(z) - \nabla f_{\pi_j}(z))$",
+    printed=r"if the learning rate $\eta \le \frac{1}{n\sqrt{10\hat{L}^{(k)}\hat{L}^{(k)*}}}$, Algorithm 1 guarantees $\frac{1}{n} (\sum_{i=1}^{n_d^{(k)}} (B_{f_{\pi_i^{(k)}}}(x_1^{(k+1)}, x_i^{(k)}) - B_{f_{\pi_i^{(k)}}}(z, x_i^{(k)})) + \sum_{i=n_d^{(k)}+1}^n (B_{f_{i-n_d^{(k)}}}^{(k, pub)}(x_1^{(k+1)}, x_i^{(k)}) - B_{f_{i-n_d^{(k)}}}^{(k, pub)}(z, x_i^{(k)}))) \le \hat{L}^{(k)} \|x_1^{(k+1)} - x_1^{(k)}\|^2 + 10\eta^2 n^2 \hat{L}^{(k)} L B_F(z, x^*) + 5\eta^2 \frac{1}{n} (\sum_{i=2}^{n_d^{(k)}} L_{\pi_i^{(k)}} \| \sum_{j=1}^{i-1} \nabla f_{\pi_j^{(k)}}(x^*) \|^2 + \sum_{i=n_d^{(k)}+1}^n \tilde{L}_{i-n_d^{(k)}}^{(k)} \| \sum_{j=1}^{i-1} \nabla f_{\pi_j^{(k)}}(x^*) \|^2) + 5\eta^2 \frac{1}{n} (\sum_{i=2}^{n_d^{(k)}} L_{\pi_i^{(k)}} \| \sum_{j=1}^{i-1} \rho_j^{(k)} \|^2 + \sum_{i=n_d^{(k)}+1}^n \tilde{L}_{i-n_d^{(k)}}^{(k)} \| \sum_{j=1}^{i-1} \rho_j^{(k)} \|^2) + 5\eta^2 L^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^n \| \sum_{j=n_d^{(k)}+1}^{i-1} \nabla f_{i-n_d^{(k)}}^{(k, pub)}(z) - \sum_{j=n_d^{(k)}+1}^{i-1} \nabla f_{\pi_j^{(k)}}(z) \|^2$",
     corrected=r"with $f_{j-n_d}^{pub}$ inside the sums over $j$",
     domain=EPOCH,
     as_printed={"literal": True},
@@ -299,7 +297,7 @@ def lemma_d8(epoch: Epoch, factor: float = 1.0, literal: bool = False) -> Sides:
 
 @PAPER.inequality(
     "Lemma D.9",
-    printed=r"D.7 and D.8 together, with $\frac{1}{2 n^2 \beta} (C_n^{(k)})^2$ for the dissimilarity that does not vanish",
+    printed=r"if $\eta \le \frac{1}{n\sqrt{10\hat{L}^{(k)}\hat{L}^{(k)*}}}$, Algorithm 1 guarantees $G(x_1^{(k+1)}) - G(z) \le \frac{1}{2n\eta} (\|z - x_1^{(k)}\|^2 - \|z - x_1^{(k+1)}\|^2) + (\frac{L_H^{(k)} + \beta}{2} - \frac{\mu_\psi}{2}) \|z - x_1^{(k+1)}\|^2 + 10\eta^2 n^2 \hat{L}^{(k)} L B_F(z, x^*) + 5\eta^2 \frac{1}{n} (\sum_{i=2}^{n_d^{(k)}} L_{\pi_i^{(k)}} \| \sum_{j=1}^{i-1} \nabla f_{\pi_j^{(k)}}(x^*) \|^2 + \sum_{i=n_d^{(k)}+1}^n \tilde{L}_{i-n_d^{(k)}}^{(k)} \| \sum_{j=1}^{i-1} \nabla f_{\pi_j^{(k)}}(x^*) \|^2) … + \frac{1}{n} \sum_{i=1}^n \langle -\rho_i^{(k)}, x_1^{(k+1)} - z \rangle + 5\eta^2 \frac{1}{n} (\sum_{i=2}^{n_d^{(k)}} L_{\pi_i^{(k)}} \| \sum_{j=1}^{i-1} \rho_j^{(k)} \|^2 + \sum_{i=n_d^{(k)}+1}^n \tilde{L}_{i-n_d^{(k)}}^{(k)} \| \sum_{j=1}^{i-1} \rho_j^{(k)} \|^2) … + \frac{1}{2n^2\beta} (C_n^{(k)})^2 … + 5\eta^2 L^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^n \| \sum_{j=n_d^{(k)}+1}^{i-1} \nabla f_{\pi_j^{(k, pub)}}(z) - \sum_{j=n_d^{(k)}+1}^{i-1} \nabla f_{\pi_j^{(k)}}(z) \|^2$",
     domain={**EPOCH, "beta": log_scale(1e-3, 10)},
     mutants=[{"share": 0.02}],
 )
@@ -330,7 +328,7 @@ QUADRATIC = {"curvatures": vector(log_scale(1e-3, 1), 5), "share": log_scale(1e-
 @PAPER.inequality(
     "Lemma D.10",
     part="(as stated)",
-    printed=r"$E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle] \le \sigma^2 n d \eta^2 \hat{L}^*$",
+    printed=r"if the regularization function ψ is twice differentiable and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
     corrected=r"for $\eta \le 2/\hat{L}^*$ (the statement has no condition on $\eta$)",
     domain=QUADRATIC,
     counterexample={"curvatures": np.ones(4), "share": 5.0, "convexity": 0.0},
@@ -350,7 +348,8 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
     part="(as used)",
     evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
-    printed=r"$E [\frac{1}{n} \sum_i \langle -\rho_i, x_1^{(k+1)} - z \rangle] \le \sigma^2 n d \eta^2 \hat{L}^*$",
+    printed=r"then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
+    reading=r"as it is used, for $-\rho_i^{(k)}$",
     corrected=r"$|E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle]| \le \eta d \sigma^2$ for $\eta \le 2/\hat{L}^*$",
     domain=QUADRATIC,
     as_printed={"printed": True},
@@ -369,7 +368,7 @@ def lemma_d10_as_used(
 
 @PAPER.identity(
     "Lemma D.11",
-    printed=r"$E \|\sum_{j \le i} \rho_j\|^2 \le i d \sigma^2$",
+    printed=r"consider the injected noise $\rho_i^{(k)} \sim \mathcal{N}(0, (\sigma^{(k)})^2 \mathbb{I}_d)$, $\forall i \in [n]$, the variance caused by noise injection in epoch k is, $\forall i \in [n]$, $E [\| \sum_{j=1}^i \rho_j^{(k)} \|^2] \le id(\sigma^{(k)})^2$",
     domain={"steps": integers(1, 6), "dimension": integers(1, 3), "sigma": log_scale(0.1, 10)},
     mutants=[{"power": 1.01}],
 )
@@ -405,7 +404,7 @@ UNIT_EPOCH = Epoch(
 
 @PAPER.inequality(
     "Lemma D.12",
-    printed=r"One epoch in expectation, with the noise term $6 \eta^2 n d \sigma^2 \hat{L}^*$",
+    printed=r"if $\eta \le \frac{1}{n\sqrt{10\hat{L}^{(k)}\hat{L}^{(k)*}}}$ and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, Algorithm 1 guarantees $E [G(x_1^{(k+1)})] - E [G(z)] \le \frac{1}{2n\eta} (E [\|z - x_1^{(k)}\|^2] - E [\|z - x_1^{(k+1)}\|^2]) + (\frac{L_H^{(k)} + \beta}{2} - \frac{\mu_\psi}{2}) E [\|z - x_1^{(k+1)}\|^2] + 10\eta^2 n^2 \hat{L}^{(k)} L E [B_F(z, x^*)] + 5\eta^2 n^2 \hat{L}^{(k)} \sigma_{any}^2 … + \frac{1}{2n^2\beta} (C_n^{(k)})^2 … + 5\eta^2 \hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2 … + 6\eta^2 nd(\sigma^{(k)})^2 \hat{L}^{(k)*}$",
     corrected=r"with $(\eta + 5 \eta^2 n \hat{L}) d \sigma^2$",
     domain={**EPOCH, "sigma": log_scale(0.1, 10), "beta": log_scale(1e-3, 10)},
     as_printed={"printed": True},
@@ -432,8 +431,8 @@ def lemma_d12(epoch: Epoch, sigma: float, beta: float, factor: float = 1.0, prin
 @PAPER.inequality(
     "Lemma D.10",
     part="(Jacobian, Eq. 56)",
-    printed=r"The Jacobian of $x_1^{(k+1)}$ in $\rho_i$ has the operator norm $\prod_{j>i} \|I - \eta H_j\| \cdot \eta$, at most "
-    r"$n \eta^2 \hat{L}^*$",
+    printed=r"if $\eta \le \frac{1}{\hat{L}^{(k)*}}$, $\forall i \in [n]$, $\|\frac{x_{n+1}^{(k)}}{\partial \rho_i^{(k)}}\|_{op} \le n \eta^2 \hat{L}^{(k)*}$",
+    reading=r"a derivative of $x_{n+1}^{(k)}$; the product that it bounds is $\eta \prod_{j>i} \|I - \eta H_j\|$",
     corrected=r"at most $\eta$",
     domain=QUADRATIC,
     as_printed={"printed": True},
@@ -455,7 +454,8 @@ def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = 
 @PAPER.inequality(
     "Lemma D.12",
     part="(drift)",
-    printed=r"The sums of the noise in an epoch add at most $5 \eta^2 n \hat{L} d \sigma^2$",
+    printed=r"Algorithm 1 guarantees … $6\eta^2 n d (\sigma^{(k)})^2 \hat{L}^{(k)*}$",
+    reading=r"the sums of the noise in an epoch add at most $5 \eta^2 n \hat{L} d \sigma^2$ of it",
     domain={"curvatures": vector(log_scale(1e-3, 1), 6), "share": log_scale(1e-3, 1)},
     sharp="factor",
     mutants=[{"factor": 0.4}],

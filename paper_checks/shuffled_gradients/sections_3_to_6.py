@@ -57,7 +57,7 @@ def smoothness_of_difference(private: Array, public: Array, kept: int, factor: f
 @PAPER.identity(
     "Section 3.2",
     part="(example)",
-    printed=r"If $P$ is a permutation of $D$ and $n_d = 0$, then $C_n = 0$",
+    printed=r"consider an extreme case where the public dataset P is simply a permuted version of the private dataset D under some fixed permutation $\hat{\pi} \in \Pi_n$, i.e., $p_i = d_{\hat{\pi}_i}, \forall i \in [n]$, and $n_d^{(k)} = 0$, for all $k \in [K]$. … Our proposed dissimilarity measure in Assumption 3.6 using $C_n^{(k)} = 0$ correctly captures this, which implies $\|\nabla H^{(k)}(x)\| \equiv 0, \forall k \in [K]$",
     domain={"records": vector(linear(-1, 1), 5), "order": integers(0, 119)},
     mutants=[{"moved": 1e-5}],
 )
@@ -71,7 +71,8 @@ def permuted_records(records: Array, order: int, moved: float = 0.0) -> Sides:
 @PAPER.inequality(
     "Assumption 3.6",
     part="(squares)",
-    printed=r"$\max_\pi E \|v_i\| \le C_i$ bounds the term $E \|v_i\|^2$ of the proofs by $C_i^2$",
+    printed=r"For epoch $k \in [K]$, there exists constants $\{C_i^{(k)}\}_{i=n_d^{(k)}+1}^n$ such that $\max_{\pi \in \Pi_n} E [\| \sum_{j=n_d^{(k)}+1}^i (\nabla f(x; d_{\pi_j}) - \nabla f(x; p_{j-n_d^{(k)}}^{(k)})) \|] \le C_i^{(k)}$",
+    reading="the proofs bound the mean square of this norm by the square of the bound of its mean",
     corrected=r"$\max_\pi E \|v_i\|^2 \le C_i^2$",
     domain={"slopes": vector(linear(-1, 1), 3), "offsets": vector(linear(-1, 1), 3), "spread": log_scale(0.01, 10)},
     as_printed={"first_moment": True},
@@ -123,7 +124,7 @@ def part_and_full(private: Array, public: Array, kept: int, factor: float = 1.0)
 @PAPER.identity(
     "Section 5.2",
     part="(amplification)",
-    printed=r"Interleaving reduces the privacy loss by the factor $\frac{1}{n + 1 - n_d}$",
+    printed=r"This improvement, shown in Appendix F.2, results from the more effective use of PABI within each epoch, which causes a reduction in privacy loss by a factor of $\frac{1}{n+1-n_d}$.",
     domain={"samples": integers(1, 40), "epochs": integers(1, 20), "part": linear(0, 1)},
     mutants=[{"shift": 1}],
 )
@@ -142,7 +143,7 @@ def interleaving(samples: int, epochs: int, part: float, shift: int = 0) -> Side
 @PAPER.inequality(
     "Table 1",
     part="(side condition)",
-    printed=r"$\frac{1}{(1 - p) n + 1} \le p$ for $p \ge \frac{1}{n}$",
+    printed=r"reduces the privacy-related (first) term more aggressively than the other two schemes when $(\frac{1}{n[(1-p)n+1]})^{2/3} \le (\frac{p}{n})^{2/3}$, which holds for $p \ge 1/n$.",
     domain={"samples": integers(1, 1000, log=True), "part": linear(0, 1)},
     mutants=[{"factor": 0.999}],
 )
@@ -169,7 +170,8 @@ def _phases(samples: int, epochs: int, part: float) -> tuple[int, Array, Schedul
 
 @PAPER.identity(
     "Table 2",
-    printed=r"$n_d^{(k)}$ and $\sigma^{(k)}$ of Priv-Pub, Pub-Priv and Interleaved",
+    printed=r"# private samples used: $n_d^{(k)} = n \ \mathrm{if}\ k \le S 0 \ \mathrm{if}\ S < k \le K = 0 \ \mathrm{if}\ k \le S n \ \mathrm{if}\ S < k \le K n_d^{(k)} = n_d, \forall k \in [K]$ … Noise variance: $(\sigma^{(k)})^2 = (\sigma_{\mathrm{prp}})^2 \ \mathrm{if}\ k \le S 0 \ \mathrm{if}\ S < k \le K = 0 \ \mathrm{if}\ k \le S (\sigma_{\mathrm{pup}})^2 \ \mathrm{if}\ S < k \le K = (\sigma_{\mathrm{int}})^2, \forall k \in [K]$",
+    reading="the columns are Priv-Pub, Pub-Priv and Interleaved",
     domain=PHASES,
     mutants=[{"late": 1}],
 )
@@ -187,7 +189,8 @@ def table_2(samples: int, epochs: int, part: float, late: int = 0) -> Sides:
 
 @PAPER.identity(
     "Table 3",
-    printed=r"$C_n^{(k)}$ of Pub-Priv is $C_n^{full}$ for $k \le S$ and 0 for $k < S \le K$",
+    printed=r"Dissimilarity (Non-vanishing): $C_n^{(k)} = 0 \ \mathrm{if}\ k \le S C_n^{\mathrm{full}} \ \mathrm{if}\ S < k \le K = C_n^{\mathrm{full}} \ \mathrm{if}\ k \le S 0 \ \mathrm{if}\ k < S \le K = C_n^{\mathrm{part}}, \forall k \in [K]$",
+    reading="the columns are Priv-Pub, Pub-Priv and Interleaved",
     corrected=r"0 for $S < k \le K$",
     domain=PHASES,
     as_printed={"printed": True},
@@ -206,7 +209,7 @@ def table_3(samples: int, epochs: int, part: float, printed: bool = False, late:
 @PAPER.identity(
     "Appendix F.3",
     part="(private epochs)",
-    printed="Pub-Priv has $S = p K$ epochs of private records, Priv-Pub $K - S = p K$",
+    printed="in Priv-Pub-ShuffleG, $S = pK$; in Pub-Priv-ShuffleG, $K - S = pK$",
     corrected="Priv-Pub has $S$ epochs of private records, Pub-Priv $K - S$",
     domain=PHASES,
     as_printed={"swapped": True},
@@ -222,7 +225,8 @@ def appendix_f3_epochs(samples: int, epochs: int, part: float, swapped: bool = F
 
 @PAPER.inequality(
     "Table 5",
-    printed=r"The rates of Table 1, at $K = O(n \epsilon^2/(d p))$ and, interleaved, $O(n \epsilon^2 ((1 - p) n + 1)/d)$",
+    printed=r"$O(\frac{n\epsilon^2}{dp}) \tilde{O}((\frac{p}{n})^{2/3}(\frac{\sqrt{d}}{\epsilon})^{4/3} + \frac{(C_n^{\mathrm{full}})^2}{n^2\beta})$ … $O(\frac{n\epsilon^2[(1-p)n+1]}{d}) \tilde{O}((\frac{1}{n[(1-p)n+1]})^{2/3}(\frac{\sqrt{d}}{\epsilon})^{4/3} + \frac{(C_n^{\mathrm{part}})^2}{n^2\beta})$",
+    reading="epochs and empirical excess risk of Priv-Pub, and of Interleaved; Pub-Priv is as Priv-Pub",
     unverifiable="Rates without constants that rest on Corollary F.1; checked instead is that the bound as corrected is no "
     "smaller than $2 R \\sqrt{2 (1 + \\log K) d \\sigma^2/(n K)}$, which decides the rate, and attains it as K grows",
     domain={
@@ -271,7 +275,7 @@ def table_5(
 @PAPER.identity(
     "Section 6",
     part="(logistic loss)",
-    printed=r"$f(x; (a, y)) = -y \log h - (1 - y) \log h$, $h = \frac{1}{1 + e^{-\langle x, a \rangle}}$",
+    printed=r"Let $q = (a, y)$, for $y \in \{\pm 1\}$, represent the feature vector and label, respectively. $f(x; q) = -y \log(h(x; a)) - (1 - y) \log(h(x; a))$, where $h(x; a) = \frac{1}{1 + \exp(-\langle x, a \rangle)}$.",
     corrected=r"$\log(1 + e^{-y \langle x, a \rangle})$ for $y = \pm 1$",
     domain={"product": linear(-8, 8), "label": one_of(-1.0, 1.0)},
     as_printed={"printed": True},
@@ -292,7 +296,8 @@ GRID = np.array(LEARNING_RATES)
 @PAPER.inequality(
     "Section 6",
     part="(learning rates)",
-    printed=r"The learning rate is chosen from $\{0.5, 0.1, 0.05, \ldots, 10^{-9}\}$, and privacy is that of Lemma F.2",
+    printed=r"We perform a grid search on the learning rate $\eta \in \{0.5, 0.1, 0.05, 0.01, \ldots, 5 \times 10^{-9}, 10^{-9}\}$.",
+    reading="privacy is that of Lemma F.2",
     corrected=r"from those that are at most $2/L$, with $L$ for all admissible records",
     domain={"index": integers(0, len(LEARNING_RATES) - 1), "square": log_scale(0.01, 1000), "curvature": linear(0, 1)},
     as_printed={"cut": False},
@@ -343,7 +348,7 @@ def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, di
 
 @PAPER.inequality(
     "Figure 2",
-    printed="Public records alone and private records alone are suboptimal; for smaller ε interleaving is consistently better",
+    printed="Optimizing solely on the public dataset often leads to suboptimal solutions when the private and public datasets have slight distributional differences … relying only on the private dataset (i.e., DP-ShuffleG) is also suboptimal in high-privacy regimes … in regimes with a smaller ϵ, Interleaved-ShuffleG consistently outperforms the baselines",
     unverifiable="Statements about runs on five data sets; checked instead, exactly, on mean estimation of a size as there "
     "(n = 1000, d = 784, ε = 5, K = 50): private records alone with noise at the end of epochs are better than interleaving "
     "by the same accounting, and where public records are alike public records alone are too",
@@ -377,7 +382,8 @@ def figure_2(distance: float, shift: float, little: float, placement: Placement 
 
 @PAPER.identity(
     "Table 6",
-    printed="COMPAS has $n = 2013$ private records",
+    printed="Lasso COMPAS 2013 11",
+    reading="the columns are n and d",
     corrected="$n = 2103$, as in Appendix H.2",
     domain={},
     as_printed={"samples": 2013},
@@ -394,7 +400,7 @@ def table_6(samples: int = 2103) -> Sides:
 @PAPER.identity(
     "Appendix H.2",
     part="(CIFAR-10)",
-    printed="$n = 1000$ private records are 200 of each of 10 classes",
+    printed="CIFAR-10. $n = 1000, d = 3072$. The task is to predict the class of a given image. D contains 200 samples per class across 10 classes.",
     corrected="100 of each class",
     domain={},
     as_printed={"each": 200},
