@@ -26,7 +26,7 @@ from corrnoise.theory.numerics.checks import Array
 
 @PAPER.inequality(
     "Theorem A.1",
-    printed=r"$\alpha_{1:t}(f(x_t) - f(x)) \le \sum_\tau \alpha_\tau \langle \nabla f(x_\tau), w_\tau - x \rangle$",
+    printed=r"Let $f : \mathcal{K} \to \mathbb{R}$ be a convex function. Also let $\{\alpha_t > 0\}$ and $\{w_t \in \mathcal{K}\}$. Let $\{x_t\}$ be the $\{\alpha_\tau\}_{\tau=1}^t$ weighted average of $\{w_\tau\}_{\tau=1}^t$, meaning: $x_t = \frac{1}{\alpha_{1:t}} \sum_{\tau=1}^t \alpha_\tau w_\tau$. Then the following holds for all $t \ge 1, x \in \mathcal{K}$: $\alpha_{1:t}(f(x_t) - f(x)) \le \sum_{\tau=1}^t \alpha_\tau \langle \nabla f(x_\tau), w_\tau - x \rangle$",
     domain={
         "curvature": linear(0, 1),
         "slope": linear(-1, 1),
@@ -49,7 +49,7 @@ def theorem_a1(curvature: float, slope: float, steps: Array, x: float, sign: flo
 
 @PAPER.identity(
     "Lemma A.2",
-    printed=r"$E\|\sum_\tau Z_\tau\|^2 = \sum_\tau E\|Z_\tau\|^2$ for martingale differences",
+    printed=r"Let $\{Z_t\}$ be a Martingale difference sequence w.r.t a Filtration $\{\mathcal{F}_t\}_t$, i.e. $E[Z_t|\mathcal{F}_{t-1}] = 0$, then: $E\|\sum_{\tau=1}^{t} Z_{\tau}\|^{2} = \sum_{\tau=1}^{t} E\|Z_{\tau}\|^{2}$",
     domain={"scales": vector(linear(-1, 1), 15)},
     mutants=[{"drift": 0.01}],
 )
@@ -69,8 +69,7 @@ def lemma_a2(scales: Array, drift: float = 0.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma A.5",
-    printed=r"For any starting point $w_1 \in R^d$: $\sum_\tau \langle \tilde{q}_\tau, w_{\tau+1} - x \rangle \le \frac{D^2}{2\eta} - \frac{1}{2\eta} "
-    r"\sum_\tau \|w_\tau - w_{\tau+1}\|^2$",
+    printed=r"Let $\eta > 0$, and $\mathcal{K} \subset \mathbb{R}^d$ be a convex domain of bounded diameter D, also let $\{\tilde{q}_t \in \mathbb{R}^d\}_{t=1}^T$ be a sequence of arbitrary vectors. Then for any starting point $w_1 \in \mathbb{R}^d$, and an update rule $w_{t+1} = \Pi_{\mathcal{K}} (w_t - \eta \tilde{q}_t)$, $\forall t \ge 1$, the following holds $\forall x \in \mathcal{K}$: $\sum_{\tau=1}^{t} \langle \tilde{q}_{\tau}, w_{\tau+1} - x \rangle \le \frac{D^2}{2\eta} - \frac{1}{2\eta} \sum_{\tau=1}^{t} \|w_{\tau} - w_{\tau+1}\|^2$",
     corrected=r"for $w_1 \in K$",
     domain={
         "start": linear(0, 1),
@@ -112,7 +111,7 @@ def strip_gap(width: float) -> Sides:
 @PAPER.inequality(
     "Lemma A.6",
     proof="docs/noise-cancellation.md#smoothness-beyond-the-set",
-    printed=r"$\|\nabla f(x) - \nabla f(x^*)\|^2 \le 2L(f(x) - f(x^*))$ for f convex and L-smooth on K",
+    printed=r"If $f : \mathcal{K} \to \mathbb{R}$ is convex and L-smooth, and $x^* = … \{f(x)\}$, then $\forall x \in \mathbb{R}^d$: $\|\nabla f(x) - \nabla f(x^*)\|^2 \le 2L(f(x) - f(x^*))$",
     corrected=r"for f convex and L-smooth on $R^d$, and x in K",
     domain={"scales": vector(linear(0, 1), 3), "optimum": linear(-2, 2), "x": linear(0, 1), "width": linear(0.05, 0.3)},
     as_printed={"strip": True},
@@ -145,7 +144,7 @@ def lemma_a6(scales: Array, optimum: float, x: float, width: float, strip: bool 
 
 @PAPER.inequality(
     "Lemma A.7",
-    printed=r"$A_t \le \frac{1}{2T} \sum_\tau A_\tau + B$ for all t implies $A_t \le 2B$",
+    printed=r"If $\mathcal{A}_t \le \frac{1}{2T} \sum_{\tau=1}^T \mathcal{A}_\tau + \mathcal{B}, \forall t \in [T]$, then $\mathcal{A}_t \le 2\mathcal{B}, \forall t \in [T]$.",
     domain={"values": vector(linear(-1, 1), 5)},
     sharp="factor",
     mutants=[{"factor": 1.99}],
@@ -172,7 +171,7 @@ RUNS = {
     "Theorem 5.2",
     part="(bound)",
     proof="docs/noise-cancellation.md#the-corrected-theorem-52",
-    printed=r"$R_T \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S \sqrt{2Md(1 + \log T)}}{\rho m T})$",
+    printed=r"Furthermore, if $S_i$ consists of i.i.d. samples from a distribution $D_i$ for all $i \in [M]$, and $M_t$ are also chosen uniformly in an i.i.d manner, then Algorithm 1 guarantees: $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
     unverifiable="A step of its proof fails, and no counterexample is known; checked instead is that it follows, with its "
     "learning rate, from the corrected bound wherever $\\Phi(T, p, \\eta L) \\le 2$ or $p \\ge 1/2$",
     domain=RUNS,
@@ -222,7 +221,8 @@ QUADRATIC = {
 @PAPER.inequality(
     "Theorem 5.2",
     part="(quadratic runs)",
-    printed=r"$R_T \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S \sqrt{2Md(1 + \log T)}}{\rho m T})$",
+    printed=r"$\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
+    reading="on quadratic losses",
     unverifiable="A bound for all losses cannot be verified on some; checked instead are quadratic ones, exactly and for every "
     "M/m up to 100, also where no proof is known",
     domain={**QUADRATIC, "ratio": log_scale(1, 100)},
@@ -250,7 +250,7 @@ def theorem_52_quadratic(
 @PAPER.inequality(
     "Theorem F.2",
     proof="docs/noise-cancellation.md#the-trusted-server",
-    printed=r"$R_T \le 4D(\frac{G^* + 2LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S \sqrt{d}}{\rho m T})$ for Algorithm 2",
+    printed=r"upon invoking Algorithm 2 with $\alpha_t = t$, $\eta = \min\{\frac{\rho Dm}{2ST\sqrt{d}}, \frac{1}{4LT}\}$ … $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 2LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{d}}{\rho mT})$",
     domain=QUADRATIC,
     sharp="factor",
     mutants=[{"factor": 0.01}],

@@ -20,7 +20,7 @@ FAMILIES = {"lipschitz": log_scale(1e-2, 1e2), "smoothness": log_scale(1e-2, 1e2
 @PAPER.inequality(
     "Section 2.1",
     part="(variances)",
-    printed=r"$\sigma, \xi \in [0, G]$ in (4) and (6)",
+    printed=r"$\exists \sigma \in [0, G]$ such: $E \| \nabla f_i(x; z) - \nabla f_i(x) \|^2 \le \sigma^2, \forall x \in \mathcal{K}$ … $\exists \xi \in [0, G]$ such: $\frac{1}{M}\sum_{i=1}^{M} \|\nabla f_i(x) - \nabla f(x)\|^2 \le \xi^2, \forall x \in \mathcal{K}$",
     domain={"gradients": vector(linear(-1, 1), 6)},
     sharp="factor",
     mutants=[{"factor": 0.99}],
@@ -36,7 +36,7 @@ def variances(gradients: Array, factor: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Section 2.1",
     part="(smoothness)",
-    printed=r"$\sigma_L, \xi_L \in [0, L]$ in (5) and (7)",
+    printed=r"$\exists \sigma_L \in [0, L]$ such: $E \| (\nabla f_i(x;z) - \nabla f_i(x)) - (\nabla f_i(y;z) - \nabla f_i(y)) \|^2 \le \sigma_L^2 \| x - y \|^2, \forall x, y \in \mathcal{K}$ … $\exists \xi_L \in [0, L]$ such: $\frac{1}{M} \sum_{i=1}^{M} \| (\nabla f_i(x) - \nabla f(x)) - (\nabla f_i(y) - \nabla f(y)) \|^2 \le \xi_L^2 \| x - y \|^2, \forall x, y \in \mathcal{K}$",
     domain={"curvatures": vector(linear(0, 1), 6)},
     sharp="factor",
     mutants=[{"factor": 0.49}],
@@ -62,7 +62,7 @@ def enumerated_variance(values: Array, participants: int) -> float:
 
 @PAPER.identity(
     "Lemma 2.1",
-    printed=r"$E\|g(x) - \nabla f(x)\|^2 \le \frac{1}{m}(\sigma^2 + \frac{M-m}{M-1} \xi^2)$, and the same for differences",
+    printed=r"Let $\mathcal{M} \subseteq [M]$, and $z_i \sim \mathcal{D}_i$. Define $g(x) = \frac{1}{|\mathcal{M}|} \sum_{i \in \mathcal{M}} \nabla f_i(x; z_i)$, for all $x \in \mathcal{K}$. If $z_i$ are independent, and $\mathcal{M}$ is chosen uniformly from all subsets of size m: $E \|g(x) - \nabla f(x)\|^2 \le \frac{1}{m} (\sigma^2 + \frac{M - m}{M - 1}\xi^2), \forall x \in \mathcal{K}$ $E \|(g(x) - \nabla f(x)) - (g(y) - \nabla f(y))\|^2 \le \frac{1}{m} (\sigma_L^2 + \frac{M - m}{M - 1}\xi_L^2) \|x - y\|^2, \forall x, y \in \mathcal{K}$",
     domain={
         "machines": integers(2, 5),
         "participants": integers(1, "machines"),
@@ -88,7 +88,7 @@ def path(steps: Array) -> tuple[Array, Array]:
 
 @PAPER.identity(
     "Equation (10)",
-    printed=r"With $\beta_t = 1 - \frac{\alpha_{t-1}}{\alpha_t}$ and $q_t = \alpha_t d_t$ the rule (9) is $q_t = q_{t-1} + s_t$",
+    printed=r"Upon choosing $\beta_t = 1 - \frac{\alpha_{t-1}}{\alpha_t}$, and denoting $q_t := \alpha_t d_t$, the gradient estimate update of $μ^2$ -SGD in Equation (9) can be written as follows (proof in Appendix C.1): $s_t := \alpha_t \nabla f(x_t; z_t) - \alpha_{t-1} \nabla f(x_{t-1}; z_t)$ $q_t = q_{t-1} + s_t$",
     domain={"now": vector(linear(-1, 1), 6), "then": vector(linear(-1, 1), 6)},
     mutants=[{"shift": 1}],
 )
@@ -110,7 +110,7 @@ def equation_10(now: Array, then: Array, shift: int = 0) -> Sides:
 @PAPER.inequality(
     "Lemma 4.2",
     part="(norm)",
-    printed=r"$\|s_{t,i}\| \le S = G + 2LD$",
+    printed=r"Let $\mathcal{K} \subset \mathbb{R}^d$ be a convex set of diameter D, and $\{f_i(\cdot; z)\}_{z \in \mathcal{Z}_i}$ be a family of convex G-Lipschitz and L-smooth functions. Assume $\alpha_t = t$ and define S := G + 2LD, $\tilde{\sigma} := \sigma + 2\sigma_L D$, $\tilde{\xi} := \xi + 2\xi_L D$: $||s_{t,i}|| \le S$",
     domain={**FAMILIES, "rounds": integers(1, 10**5, log=True)},
     sharp="factor",
     mutants=[{"factor": 0.9999}],
@@ -170,7 +170,7 @@ def lemma_42_variance(slopes: Array, offsets: Array, steps: Array, participants:
 
 @PAPER.inequality(
     "Lemma 4.3",
-    printed=r"$E\|\varepsilon_t\|^2 \le \frac{t}{m}(\tilde{\sigma}^2 + \frac{M-m}{M-1} \tilde{\xi}^2)$",
+    printed=r"Algorithm 1 with weights $\alpha_t = t$ ensures: $E \| \varepsilon_t \|^2 := E \| q_t - \alpha_t \nabla f(x_t) \|^2 \le \frac{t}{m} (\tilde{\sigma}^2 + \frac{M - m}{M - 1} \tilde{\xi}^2)$",
     domain=AFFINE,
     sharp="factor",
     mutants=[{"factor": 0.5}],
@@ -187,7 +187,7 @@ def lemma_43(slopes: Array, offsets: Array, steps: Array, participants: int, fac
 
 @PAPER.identity(
     "Equation (15)",
-    printed=r"$\varepsilon_t = \varepsilon_{t-1} + (s_t - \bar{s}_t)$ for $\varepsilon_t = q_t - \alpha_t \nabla f(x_t)$",
+    printed=r"the error of of our weighted corrected momentum estimate $\varepsilon_t := q_t - \alpha_t \nabla f(x_t)$. Note that the update rule for $ε_t$ is (proof in Appendix D.3): $\varepsilon_t = \varepsilon_{t-1} + (s_t - \bar{s}_t)$",
     domain={"drawn": vector(linear(-1, 1), 10), "means": vector(linear(-1, 1), 6)},
     mutants=[{"weight": 1.001}],
 )
@@ -203,7 +203,8 @@ def equation_15(drawn: Array, means: Array, weight: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Section 5.3",
     part="(smoothness)",
-    printed=r"$L = 785/2$ for softmax regression with $\|x\|^2 \le 785$",
+    printed=r"We ran Algorithm 1 on MNIST using a logistic regression. The parameters are $G = \sqrt{2 \cdot 785} = 39.6, L = 785/2 =$ 392.5",
+    reading=r"$L = 785/2$ for softmax regression with $\|x\|^2 \le 785$",
     domain={"logits": vector(linear(-20, 20), 4)},
     sharp="half",
     mutants=[{"half": 0.499}],
@@ -218,7 +219,7 @@ def softmax_smoothness(logits: Array, half: float = 0.5) -> Sides:
 @PAPER.identity(
     "Section 5.3",
     part="(constants)",
-    printed=r"$G = \sqrt{2 \cdot 785} = 39.6$, $L = 392.5$, $D = 0.1$ and $S = 118.1$",
+    printed=r"The parameters are $G = \sqrt{2 \cdot 785} = 39.6, L = 785/2 =$ 392.5, D = 0.1, which brings us S = 118.1.",
     domain={"digits": integers(1, 1)},
     tolerance=1e-6,
     mutants=[{"smoothness": 785.0}],
@@ -242,7 +243,8 @@ def delayed_error(rounds: int, probability: float) -> float:
 
 @PAPER.inequality(
     "Appendix G",
-    printed=r"In the average case the error of Alternative 1 is at most $\frac{M}{m} \tilde{\sigma}^2 t$",
+    printed=r'Note that τ is a geometric random variable with probability $p = \frac{m}{M}$. Nevertheless, to simplify the analysis let us look at the "average case", where $\tau = \frac{M}{m}$ … Thus, in total, we get: $E \|\varepsilon_t\|^2 = \frac{1}{m^2} \sum_{i \in \mathcal{M}_t} E \|\varepsilon_{t,i}\|^2 \le \frac{1}{m^2} \sum_{i \in \mathcal{M}_t} \frac{Mt}{m} \tilde{\sigma}^2 = \frac{Mt}{m^2} \tilde{\sigma}^2$',
+    reading=r"the left side times $m$; $\tau$ is the gap between two rounds of a machine",
     corrected=r"$\frac{2-p}{p} \tilde{\sigma}^2 t$ with $p = \frac{m}{M}$: the expectation over the gaps, not their mean",
     domain={"rounds": integers(1, 400, log=True), "probability": log_scale(0.05, 1)},
     as_printed={"mean_gap": True},
@@ -264,7 +266,8 @@ def appendix_g(rounds: int, probability: float, mean_gap: bool = False, factor: 
 @PAPER.inequality(
     "Appendix G",
     part="(heterogeneity)",
-    printed=r"With heterogeneity, $\tilde{\sigma}^2 + \tilde{\xi}^2$ takes the place of $\tilde{\sigma}^2$ in the error of Alternative 1",
+    printed=r"leads to the following additive term in the error bound, $\frac{2}{\alpha_{1:T}} D \sum_{\tau=1}^T \sqrt{E \|\varepsilon_\tau\|^2} \le \frac{4D}{T^2} \sqrt{\frac{M}{m}} \sum_{\tau=1}^T \sqrt{\frac{(\tilde{\sigma}^2 + \tilde{\xi}^2) \tau}{m}}$",
+    reading=r"with heterogeneity, $\tilde{\sigma}^2 + \tilde{\xi}^2$ takes the place of $\tilde{\sigma}^2$ in the error of Alternative 1",
     corrected=r"a term $t^2 \xi^2 \frac{M-m}{m(M-1)}$ is added, which no averaging over rounds makes smaller",
     domain={
         "machines": integers(2, 6),

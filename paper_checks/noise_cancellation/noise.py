@@ -20,7 +20,7 @@ FAMILY = LossClass(1.0, 1.0, 1.0)
 @PAPER.identity(
     "Section 4.1",
     part="(noise of Alternative 2)",
-    printed=r"Fresh noise on every $s_{t,i}$ leads to a cumulative noise in $\tilde{q}_t$",
+    printed=r"ensuring the privacy of $\tilde{s}_{t,i}$ that way, leads to a cumulative noise in the global estimate $\tilde{q}_t$",
     domain={"machines": integers(2, 50), "participants": integers(1, "machines"), "rounds": integers(1, 30)},
     mutants=[{"shift": 0.001}],
     tolerance=1e-10,
@@ -49,7 +49,8 @@ def linear_regret(rounds: int, probability: float, growth: float, cancelled: boo
 @PAPER.inequality(
     "Section 4.1",
     part="(performance of Alternative 2)",
-    printed="Alternative 2 has highly suboptimal performance",
+    printed=r"leads to a cumulative noise in the global estimate $\tilde{q}_t$, which leads to highly suboptimal performance.",
+    reading="Alternative 2 is private updates with fresh noise on every message",
     unverifiable="No number is given; checked instead is that its noise adds more to the regret of linear losses than that of "
     "Algorithm 1, at equal privacy and learning rate, from T = 100 on and for p in [0.2, 0.5]",
     domain={"rounds": integers(100, 3000, log=True), "probability": linear(0.2, 0.5)},
@@ -90,7 +91,7 @@ def lemma_41(noise: Array, schedule: int, corrections: Array, kept: float = 1.0)
     "Section 5",
     part="(growing noise)",
     proof="docs/noise-cancellation.md#better-noise",
-    printed=r"It is necessary to set $\sigma_{t,i}^2$ proportional to $N_{t,i}$",
+    printed=r"To balance privacy with performance, we found it necessary to set each machine's noise injection proportionally to the number of time-steps it participated in up until now, because a machine that participates more rounds may leak more private data, which requires more noise to maintain its privacy. … Thus, we set $\sigma_{t,i}^2 \propto N_{t,i}$",
     domain={"participations": integers(2, 10**5, log=True)},
     counterexample={"participations": 600},
     corrected=r"Constant $\sigma_{t,i}^2$ is as private and has less of either noise, by about $\frac{1 + \log n}{2}$",
@@ -128,7 +129,7 @@ def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:
     "Theorem 5.2",
     part="(C, first step)",
     proof="docs/noise-cancellation.md#the-corrected-theorem-52",
-    printed=r"$E\langle Y_{\tau,i}, x^* - w_{\tau+1} \rangle = \sum_{s \le \tau} p(1-p)^{\tau-s} E\langle y_{s,i}, x^* - w_{\tau+1} \rangle$",
+    printed=r"$\sum_{\tau=1}^t \frac{1}{m} \sum_{i=1}^M E \langle Y_{\tau,i}, x^* - w_{\tau+1} \rangle = \frac{1}{m} \sum_{i=1}^M \sum_{\tau=1}^t \sum_{s=1}^\tau p(1-p)^{\tau-s} E \langle y_{s,i}, x^* - w_{\tau+1} \rangle$",
     corrected=r"$w_{\tau+1}$ holds $y_{s,i}$ only if machine i took part in round s: for f = 0 and unit noise the left side is "
     r"$\frac{\eta}{m} \sum_{s \le \tau} p(1-p)^{\tau-s} (\tau - s + 1)$",
     domain={"machines": integers(2, 4), "rounds": integers(1, 5)},
@@ -152,8 +153,7 @@ def theorem_52_first_step(machines: int, rounds: int, independent: bool = False,
     "Theorem 5.2",
     part="(C, display)",
     proof="docs/noise-cancellation.md#the-corrected-theorem-52",
-    printed=r"$\sum_\tau E\langle Y_\tau, x^* - w_{\tau+1} \rangle \le \frac{1}{4\eta} \sum_r E\|w_r - w_{r+1}\|^2 + \frac{\eta}{m^2 p (2-p)} "
-    r"\sum_i \sum_s E\|y_{s,i}\|^2$",
+    printed=r"$\sum_{\tau=1}^{t} E \langle Y_{\tau}, x^* - w_{\tau+1} \rangle \le \frac{1}{4\eta} \sum_{r=1}^{t} E \| w_r - w_{r+1} \|^2 + \frac{\eta}{m^2 p(2-p)} \sum_{i=1}^{M} \sum_{s=1}^{t} E \| y_{s,i} \|^2$",
     corrected=r"at most $\frac{\Phi' \eta}{m^2 p} \sum_i \sum_s E\|y_{s,i}\|^2$ for noise of constant variance, $\Phi' \le 1$ for $L = 0$",
     domain={"participants": integers(1, 50), "ratio": log_scale(1, 50), "rounds": integers(1, 3000, log=True)},
     as_printed={"display": True},

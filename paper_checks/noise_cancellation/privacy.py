@@ -23,7 +23,7 @@ from corrnoise.theory.privacy import zcdp_to_approx_dp
 
 @PAPER.identity(
     "Lemma 2.3",
-    printed=r"$D_\alpha(P \| Q) = \frac{\alpha \|\Delta\|^2}{2 \sigma^2}$ for Gaussians with means $\Delta$ apart",
+    printed=r"Let $P = \mathcal{N}(\mu, I\sigma^2)$ and $Q = \mathcal{N}(\mu + \Delta, I\sigma^2)$, two Gaussian distributions. Then, $\mathbb{D}_{\alpha}(P||Q) = \frac{\alpha||\Delta||^2}{2\sigma^2}$.",
     domain={"order": log_scale(1.1, 5), "shift": linear(0.2, 2)},
     tolerance=1e-9,
     mutants=[{"extra": 1.001}],
@@ -39,7 +39,7 @@ def lemma_23(order: float, shift: float, extra: float = 1.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma 2.6",
-    printed=r"$\frac{\rho^2}{2}$-zCDP implies $(\frac{\rho^2}{2} + \rho \sqrt{2 \log \frac{1}{\delta}}, \delta)$-DP",
+    printed=r"In particular, if $\mathcal{A}$ satisfies $(\alpha, \frac{\alpha \rho^2}{2})$-RDP for every $\alpha > 1$, then for all $\delta \in (0, 1)$, it also satisfies $(\frac{\rho^2}{2} + \rho \sqrt{2 \log(\frac{1}{\delta})}, \delta)$-DP.",
     domain={"rho": log_scale(1e-2, 1e2), "delta": log_scale(1e-12, 0.1)},
     sharp="factor",
     mutants=[{"factor": 0.95}],
@@ -71,7 +71,7 @@ def rates(rho: float, delta: float) -> Sides:
     "Lemma 4.2",
     part="(sensitivity)",
     proof="docs/noise-cancellation.md#sensitivity",
-    printed=r"Two examples move $s_{t,i}$ by at most $2S$, as the proof of Theorem 5.1 uses it",
+    printed=r"Using the bound $||s_{\tau,i}|| \le S$, which holds for any $\tau \in \mathcal{T}_i$ due to Lemma 4.2, we show that $\Delta_{t,i} \le 2S$.",
     domain={**FAMILIES, "rounds": integers(1, 10**5, log=True)},
     sharp="factor",
     mutants=[{"factor": 0.99}],
@@ -99,7 +99,7 @@ STDS = {
 @PAPER.inequality(
     "Theorem 5.1",
     proof="docs/noise-cancellation.md#exact-privacy-of-a-machine",
-    printed=r"The messages of a machine are $\frac{\rho_i^2}{2}$-zCDP with $\rho_i = 2S \sqrt{\sum_t \sigma_{t,i}^{-2}}$",
+    printed=r"invoking Algorithm 1 with noise distributions $y_{t,i} \sim P_{t,i} = \mathcal{N}(0, I\sigma_{t,i}^2)$, and any learning rate $\eta > 0$, ensures that for any machine $i \in [M]$, that acts at time-steps $\mathcal{T}_i$, the resulting sequences $\{\tilde{s}_{t,i}\}_{t \in \mathcal{T}_i}$ is $\frac{\rho_i^2}{2}$-zCDP, where: $\rho_i = 2S\sqrt{\sum_{t \in \mathcal{T}_i} \frac{1}{\sigma_{t,i}^2}}$.",
     domain={**STDS, "losses": one_of("convex", "smooth")},
     sharp="factor",
     mutants=[{"factor": 0.99}],
@@ -129,7 +129,8 @@ def theorem_51(
     "Theorem 5.2",
     part="(privacy)",
     proof="docs/noise-cancellation.md#exact-privacy-of-a-machine",
-    printed=r"$\sigma_{t,i}^2 = \frac{4 S^2 (1 + \log T)}{\rho^2} N_{t,i}$ makes every machine $\frac{\rho^2}{2}$-zCDP",
+    printed=r"$\sigma_{t,i}^2 = \frac{4 S^2 (1 + \log T)}{\rho^2} N_{t,i}$, with $N_{t,i}$ being the number of time steps that machine $i$ participated up to time step $t$, … then Algorithm 1 satisfies $\frac{\rho^2}{2}-zCDP$ w.r.t gradient estimate correction sequences",
+    reading="each machine is so, with respect to what it sends",
     domain={**FAMILIES, "rounds": integers(1, 3000, log=True), "losses": one_of("convex", "smooth")},
     sharp="factor",
     mutants=[{"factor": 0.99}],
@@ -152,7 +153,7 @@ def theorem_52_privacy(
 
 @PAPER.inequality(
     "Theorem F.1",
-    printed=r"Algorithm 2 is $\frac{\rho^2}{2}$-zCDP with $\rho = \frac{2S}{m} \sqrt{\sum_t \sigma_t^{-2}}$",
+    printed=r"invoking Algorithm 2 with number of participating machines $|\mathcal{M}_t| = m$, noise distributions $Y_t \sim P_{t,i} = \mathcal{N}(0, I\sigma_t^2)$, and any learning rate $\eta > 0$, the resulting sequences $\{x_t\}_t$ is $\frac{\rho^2}{2}$-zCDP, where: $\rho = \frac{2S}{m} \sqrt{\sum_{t=1}^T \frac{1}{\sigma_t^2}}$.",
     domain={**FAMILIES, "stds": vector(log_scale(0.1, 10), 5), "losses": one_of("convex", "smooth")},
     sharp="factor",
     mutants=[{"factor": 0.99}],
