@@ -32,6 +32,7 @@ _SYMBOLS = {
         "lVert ‖ rVert ‖ Vert ‖ lvert | rvert | vert | ldots … dots … cdots ⋯",
         "top ⊤ prime ′ star ⋆ lbrace { rbrace } | ‖",
     ),
+    **dict.fromkeys(("mod", "bmod"), "mod "),
     **dict.fromkeys((*",;: \\", "quad", "qquad"), " "),
     **{"!": ""},
 }

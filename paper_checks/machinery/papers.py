@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, Required, TypedDict, Unpack
 
 from corrnoise.paper_checks.machinery.domains import Axis, Domain
+from corrnoise.paper_checks.machinery.independence import shared
 from corrnoise.paper_checks.machinery.ledger import (
     EVIDENCE,
     IDENTITY,
@@ -188,6 +189,7 @@ class Paper:
         false = claim.counterexample is not None
         unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
         proved = claim.proof is not None or claim.evidence == "certified"
+        same = "" if claim.independent else ", ".join(sorted(shared(claim)))
         listed = not self.statements or claim.number in self.statements.get(self._module(claim), ())
         for wrong, why in (
             (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
@@ -206,6 +208,7 @@ class Paper:
                 "a counterexample has the arguments of the domain",
             ),
             (claim.identifier in {other.identifier for other in self._claims}, "there are two claims of that name"),
+            (same, f"both sides come from {same}, so it needs the reason why they are independent"),
             (claim.evidence == "proved" and not claim.proof, "what is proved needs the place of its proof"),
             (claim.proved_constant is not None and not claim.sharp, "proved_constant needs the name of it in sharp"),
             (claim.proved_constant is not None and not proved, "proved_constant needs a proof or a certificate"),

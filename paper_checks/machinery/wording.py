@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.independence import shared
 from corrnoise.paper_checks.machinery.kills import Kills
 from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
@@ -169,12 +168,6 @@ def counterexample(outcome: Outcome) -> list[Line]:
     return [("counterexample", listed({**found.arguments, **outcome.claim.as_printed, **found.choice})), *sides]
 
 
-def _same_code(claim: Claim) -> str:
-    """A remark on a claim that compares what it computes with itself; empty if the sides are independent."""
-    calls = ", ".join(f"``{call}``" for call in sorted(shared(claim)))
-    return f"both sides come from {calls}" if calls else ""
-
-
 def check(outcome: Outcome) -> list[Line]:
     """How a claim was checked, and which false neighbours the check rejects."""
     claim = outcome.claim
@@ -189,7 +182,7 @@ def check(outcome: Outcome) -> list[Line]:
     return [
         ("evidence", claim.evidence),
         ("certificate", f"{certificate.answer}, {_counted(certificate.boxes, 'box', 'boxes')}" if certificate else ""),
-        ("independent", claim.independent or _same_code(claim)),
+        ("independent", claim.independent or ""),
         ("searched", domain or "no arguments"),
         ("outside of it", claim.outside or ""),
         ("probability", f"at least 1 − ``{claim.probability}``" if claim.probability else ""),

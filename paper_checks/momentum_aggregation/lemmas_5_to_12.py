@@ -26,7 +26,7 @@ from corrnoise.theory.numerics.checks import Array
     "Lemma 5",
     evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
-    printed=r"$E\|\nabla F(\hat{w})\| \le \frac{3 E(F(w_1) - F(w_{T+1}))}{2 \eta T} + \frac{3 L \eta}{4} + \frac{3}{T} \sum_t E\|\hat{\epsilon}_t\|$",
+    printed=r"Suppose $w_1,\ldots, w_T$ is a sequence of iterates defined by $w_{t+1} = w_t - \eta \frac{\hat{m}_t}{\|\hat{m}_t\|}$ for some arbitrary sequence $\hat{m}_1,\ldots, \hat{m}_T$. Pick $\hat{w}$ uniformly at random from $w_1,\ldots, w_T$. Then: $E[\|\nabla F(\hat{w})\|] \le \frac{3E[(F(w_1) - F(w_{T+1}))]}{2\eta T} + \frac{3L\eta}{4} + \frac{3}{T}\sum_{t=1}^T E[\|\hat{\epsilon}_t\|]$",
     domain={
         "slope": linear(-1, 1),
         "curvature": linear(-1, 1),
@@ -133,7 +133,7 @@ def mean_norm(dimension: int) -> float:
     "Lemma 12",
     evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
-    printed=r"$E\|\hat{m}_t - m_t\| \le 4 \alpha G \sigma \sqrt{d V \log_2 T}$ for $\alpha \ge \frac{1}{N}$",
+    printed=r"Suppose $\alpha \ge \frac{1}{N}$. Then, $E[\|\hat{m}_t - m_t\|] \le 4\alpha G\sigma \sqrt{dV \log_2 T}$",
     corrected=r"with $\log_2(T + 1)$",
     domain={
         "steps": integers(1, 5000, log=True),
@@ -182,8 +182,8 @@ def printed_noise(
     evidence="proved",
     rests_on=("Proposition 18", "corrnoise: M5"),
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
-    printed=r"$E\|\hat{m}_t - m_t\| \le \frac{192 G \alpha \log_2 T \sqrt{d l}}{\epsilon} + \frac{128 (G + 2L) \alpha \sqrt{\eta d T l} \log_2 T}{\epsilon} + "
-    r"\frac{16 \eta L \alpha \log_2 T \sqrt{3 d T N l}}{\epsilon}$, $l = \log \frac{1}{\delta}$, for $\alpha \ge \frac{1}{N}$, $\gamma \le \frac{1}{2}$",
+    printed=r"Suppose $\alpha \ge \frac{1}{N}$ and $\gamma \le \frac{1}{2}$, using the update of Algorithm 2, we have: $E[\|\hat{m}_t - m_t\|] \le \frac{192G\alpha \log_2 T \sqrt{d\log(1/\delta)}}{\epsilon} + \frac{128(G+2L)\alpha \sqrt{\eta dT \log(1/\delta)} \log_2 T}{\epsilon} + \frac{16\eta L\alpha \log_2 T \sqrt{3dTN \log(1/\delta)}}{\epsilon}$",
+    reading=r"$l = \log \frac{1}{\delta}$ below",
     corrected=r"for $T \ge N \ge 2$ and one order in all epochs; a new order in every epoch adds $\sqrt{\alpha} \Xi$, the bound of the defect of Lemma 17",
     domain={
         "examples": integers(2, 64, log=True),
@@ -255,7 +255,7 @@ def lemma_7(
     part="(count)",
     evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
-    printed=r"$V \le 4 \frac{T}{N} \log_2 T$, as the proof of Theorem 6 uses it",
+    printed=r"Applying Lemma 11 and using Theorem 12 with $V = (\min(R, \lfloor \log_2(N) \rfloor) + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^R \lfloor \frac{T}{2^j} \rfloor \le 4 \log_2 T \frac{T}{N}$",
     domain={"examples": integers(1, 10**4, log=True), "epochs": integers(1, 10**4, log=True)},
     corrected=r"for $T \ge 2$",
     as_printed={"least": 1},

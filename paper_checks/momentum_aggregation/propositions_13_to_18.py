@@ -33,7 +33,7 @@ def geometric_sum(exponent: float) -> float:
     "Proposition 13",
     evidence="proved",
     proof="Appendix F",
-    printed=r"$\sum_i (1 - \alpha)^{Ni} \le \frac{1}{1 - e^{-1}} \max(1, \frac{1}{\alpha N})$ for $\alpha \in (0, 1]$",
+    printed=r"Let $\alpha \in (0,1]$ and N be an arbitrary positive integer. Then: $\sum_{i=0}^{\infty} (1-\alpha)^{Ni} \le \frac{1}{1-\exp(-1)} \max(1, \frac{1}{\alpha N})$",
     domain=LOADS,
     sharp="constant",
     mutants=[{"constant": 1.58}],
@@ -51,8 +51,7 @@ CROSS_BATCH = {**LOADS, "gamma": linear(1e-6, 0.999)}
     "Proposition 14",
     evidence="proved",
     proof="Appendix F",
-    printed=r"$\sum_i (1 - \gamma)^{-i} (1 - \alpha)^{Ni} \le \frac{1}{1 - e^{-1}} \max(1, \frac{1}{\alpha N - \ln \frac{1}{1 - \gamma}})$ for "
-    r"$\frac{1}{N} \ln \frac{1}{1 - \gamma} \le \alpha \le 1$",
+    printed=r"Let $\gamma \in (0,1]$, $\frac{1}{N} \ln (\frac{1}{1-\gamma}) \le \alpha \le 1$ and let N be an arbitrary positive integer. Then: $\sum_{i=0}^{\infty} (1-\gamma)^{-i} (1-\alpha)^{Ni} \le \frac{1}{1-\exp(-1)} \max(1, \frac{1}{\alpha N - \ln(\frac{1}{1-\gamma})})$",
     domain=CROSS_BATCH,
     sharp="constant",
     mutants=[{"constant": 1.58}],
@@ -75,7 +74,7 @@ def proposition_14(examples: int, load: float, gamma: float, constant: float = E
     evidence="proved",
     proof="Appendix F",
     rests_on=("Proposition 14",),
-    printed=r"$\sum_i (1 - \gamma)^{-i} (1 - \alpha)^{Ni} \le \frac{1}{1 - e^{-1}}$ for $\gamma \le \frac{1}{2}$ and $\alpha \ge \frac{1 + \ln 2}{N}$",
+    printed=r"if $\gamma \le 1/2$ and $\frac{1+\ln(2)}{N} \le \alpha$ : $\sum_{i=0}^{\infty} (1-\gamma)^{-i} (1-\alpha)^{Ni} \le \frac{1}{1-\exp(-1)}$",
     domain={
         "examples": integers(2, 10**6, log=True),
         "load": log_scale(1 + math.log(2), "examples"),
@@ -94,8 +93,7 @@ def proposition_14_half(examples: int, load: float, gamma: float, constant: floa
     evidence="proved",
     proof="Appendix F",
     rests_on=("Proposition 14",),
-    printed=r"$\sum_{j < i} (1 - \gamma)^j (1 - \alpha)^{(i-1-j)N} \le \frac{(1 - \gamma)^{i-1}}{1 - e^{-1}} \max(1, "
-    r"\frac{1}{\alpha N - \ln \frac{1}{1 - \gamma}})$",
+    printed=r"Suppose $\gamma \in (0,1]$ and $1 \ge \alpha \ge \frac{1}{N} \ln (\frac{1}{1-\gamma})$ : Then: $\sum_{j=0}^{i-1} (1-\gamma)^j (1-\alpha)^{(i-1-j)N} \le \frac{(1-\gamma)^{i-1}}{1-\exp(-1)} \max(1, \ \frac{1}{\alpha N - \ln(\frac{1}{1-\gamma})})$",
     domain={**CROSS_BATCH, "index": integers(1, 200, log=True)},
     sharp="constant",
     mutants=[{"constant": 1.5}],
@@ -115,7 +113,8 @@ def corollary_15(examples: int, load: float, gamma: float, index: int, constant:
     "Proposition 16",
     evidence="proved",
     proof="Appendix F",
-    printed=r"$\sum_{i=0}^R b_i \gamma^{2(s \bmod 2^i)} \le 1 + \sum_{i=1}^R \gamma^{2^i}$ with the binary digits $b_i$ of s",
+    printed=r"Let $\gamma \in (0, 1)$ and s be any integer. Suppose $b_R b_{R-1} \ldots b_0$ is the binary expansion of s, so that $s = \sum_{i=0}^{R} b_i 2^i$. Then: $\sum_{i=0}^{R} b_i \gamma^{2(s \bmod 2^i)} \le 1 + \sum_{i=1}^{R} \gamma^{2^i}$",
+    independent="the left side adds up the digits of s, the right side is a sum over all heights",
     domain={"number": integers(1, 4095, log=True), "gamma": linear(1e-3, 1)},
     mutants=[{"stretch": 1.001}],
 )
@@ -150,7 +149,7 @@ def proposition_18(first: int, constant: float = 1.0) -> Sides:
 @PAPER.inequality(
     "Proposition 18",
     part="(prefixes)",
-    printed=r"$|S| \le 1 + \log_2 b$ for a = 1",
+    printed=r"In the special case that a = 1, $|S| \le 1 + \log_2(b)$",
     domain={"last": integers(1, 4095, log=True)},
     evidence="proved",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
@@ -165,7 +164,8 @@ def proposition_18_prefixes(last: int, constant: float = 1.0) -> Sides:
 @PAPER.identity(
     "Proposition 18",
     part="(cover)",
-    printed=r"The intervals are disjoint, their union is [a, b], and each is $[q 2^k + 1, (q + 1) 2^k]$",
+    printed=r"each element of COMPOSE(a, b) is an interval of the form $[q2^k + 1, (q + 1)2^k]$ for some $q, k \in \mathbb{N}$, the intervals in S are disjoint, and $[a, b] = \bigcup_{[x,y] \in S} [x, y]$",
+    independent="the left side lists the steps of the intervals, the right side those of [a, b]",
     domain={"first": integers(1, 500, log=True), "length": integers(1, 500, log=True)},
     mutants=[{"shift": 1}],
 )

@@ -49,9 +49,8 @@ LOG = 5 * math.log(10)
     evidence="proved",
     rests_on=("Lemma 5", "Lemma 11", "Lemma 12", "Lemma 12 (count)"),
     proof=GRADIENTS,
-    printed=r"$E\|\nabla F(\hat{w})\| \le \frac{(\frac{3}{2} R + 6L \sqrt{\log_2 T \cdot l} + 12 G \sqrt{\log_2 T} l^{1/4}) d^{1/4}}{\sqrt{\epsilon N}} + "
-    r"\frac{3 L (d l)^{1/4} \sqrt{\log_2 T}}{4 \sqrt{\epsilon} N^{3/2}} + \frac{6G}{\sqrt{N}} + \frac{6G \log_2 T \sqrt{d l}}{\epsilon N}$, "
-    r"$l = \log \frac{1}{\delta}$",
+    printed=r"Assuming f(w, x) is G-Lipschitz, L-smooth for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$, and $F(w_1)$ is bounded by R. … $E[\|\nabla F(\hat{w})\|] \le \frac{(\frac{3}{2}R + 6L\sqrt{\log_2 T \log(1/\delta)} + 12G\sqrt{\log_2 T} \log(1/\delta)^{1/4})d^{1/4}}{\sqrt{\epsilon N}} + \frac{3L(d \log(1/\delta))^{1/4}\sqrt{\log_2 T}}{4\sqrt{\epsilon}N^{3/2}} + \frac{6G}{\sqrt{N}} + \frac{6G \log_2 T\sqrt{d \log(1/\delta)}}{\epsilon N}$",
+    reading=r"for Algorithm 1 with the stated η, α and T; $l = \log \frac{1}{\delta}$ below",
     corrected=r"$(R + 6L + 32 G \sqrt{\frac{\log_2(T + 1)}{\log_2 T}}) \sqrt{\frac{N}{T}} + \frac{L}{2 \sqrt{NT}} + \frac{2G}{\sqrt{N}} + \frac{2GN}{T}$ for "
     r"$\delta \le e^{-\epsilon}$",
     domain=SETTINGS,
@@ -113,8 +112,7 @@ def theorem_6(
     evidence="proved",
     rests_on=("Lemma 5", "Lemma 7", "Lemma 11", "corrnoise: M5"),
     proof=GRADIENTS,
-    printed=r"$E\|\nabla F(\hat{w})\| \le \frac{(\frac{3}{2} R + 24 K (G + 2L) + 12L) d^{1/3}}{(\epsilon N)^{2/3}} + \frac{6G}{\sqrt{N}} + "
-    r"\frac{36GK \sqrt{d}}{\epsilon N} + \frac{9KL \sqrt{d}}{\epsilon N}$, $K = 16 \log_2 T \log \frac{1}{\delta}$",
+    printed=r"Assuming f(w, x) is G-Lipschitz, L-smooth for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$, and $F(w_1)$ is bounded by R. Then Algorithm 2 with $\gamma = \eta N$, $\eta = \frac{1}{\sqrt{NT}}$, $\alpha = \frac{N^{3/4}\epsilon}{T^{3/4}\sqrt{d}}$, $T = \frac{N^{7/3}\epsilon^{4/3}}{d^{2/3}}$, $\epsilon \le \frac{T^{3/4}\sqrt{d}}{N^{3/4}}$, and $\hat{w}$ that is picked uniformly at random from $w_1,\ldots, w_T$ guarantees: $E[\|\nabla F(\hat{w})\|] \le \frac{(\frac{3}{2}R + 24K(G + 2L) + 12L)d^{1/3}}{(\epsilon N)^{2/3}} + \frac{6G}{\sqrt{N}} + \frac{36GK\sqrt{d}}{\epsilon N} + \frac{9KL\sqrt{d}}{\epsilon N}$",
     domain=SETTINGS,
     outside="For δ above 1/e the proof has $\\sqrt{l}$ in place of l, and for ε above 5 it has no room; neither is refuted.",
     sharp="factor",

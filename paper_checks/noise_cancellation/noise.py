@@ -92,6 +92,7 @@ def lemma_41(noise: Array, schedule: int, corrections: Array, kept: float = 1.0)
     part="(growing noise)",
     proof="docs/noise-cancellation.md#better-noise",
     printed=r"To balance privacy with performance, we found it necessary to set each machine's noise injection proportionally to the number of time-steps it participated in up until now, because a machine that participates more rounds may leak more private data, which requires more noise to maintain its privacy. … Thus, we set $\sigma_{t,i}^2 \propto N_{t,i}$",
+    independent="the two sides are two kinds of noise",
     domain={"participations": integers(2, 10**5, log=True)},
     counterexample={"participations": 600},
     corrected=r"Constant $\sigma_{t,i}^2$ is as private and has less of either noise, by about $\frac{1 + \log n}{2}$",

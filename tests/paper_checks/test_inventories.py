@@ -1,9 +1,12 @@
 """The ledger against the inventories that were extracted from the papers' texts: nothing numbered is overlooked."""
 
+from dataclasses import replace
+
 import pytest
 
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery.inventory import EQUATION, Entry, inventory_of
+from corrnoise.paper_checks.machinery.quotations import Quotation, place, quotation_of
 
 PUBLISHED = [name for name in ledgers.NAMES if name != "corrnoise"]
 #: How many statements, tables, figures and algorithms, and how many equations a reader counts in each paper.
@@ -68,3 +71,21 @@ def test_what_the_ledger_calls_numbered_is_numbered_in_the_paper(name):
     paper = ledgers.paper_ledger(name)
     named = {number for number in (*paper.numbers, *paper.no_claims) if number.partition(" ")[0] in kinds}
     assert named - inventory == set()
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_claim_quotes_the_paper_word_for_word_or_says_why_not(name):
+    """The digests were written when the quotations were found in the paper's text."""
+    for claim in ledgers.paper_ledger(name).claims:
+        known = quotation_of(claim)
+        assert known is not None, f"{claim.name}: the quotation has changed since it was looked for"
+        assert (known.digest and known.place) or known.word, claim.name
+        assert place(claim)
+
+
+def test_a_changed_quotation_is_noticed():
+    claim = ledgers.paper_ledger("correlated-noise").claims[1]
+    assert isinstance(quotation_of(claim), Quotation)
+    changed = replace(claim, printed=claim.printed.replace("/(2", "/(3"))
+    assert changed.printed != claim.printed
+    assert quotation_of(changed) is None
