@@ -109,9 +109,12 @@ def _name(function: ast.expr) -> str:
 def shared(claim: Claim) -> frozenset[str]:
     """The calls from which both sides of a claim come, if neither makes a call of its own; otherwise empty.
 
-    Sides that are written as arrays are compared entry by entry.
+    Sides that are written as arrays are compared entry by entry.  Of what is not a function in a file nothing is known.
     """
-    [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
+    try:
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
+    except (OSError, SyntaxError):
+        return frozenset()  # typed in, or in the middle of an expression
     if not isinstance(tree, ast.FunctionDef):
         return frozenset()
     known = _computations(tree)
