@@ -1,24 +1,37 @@
 """Drawings of a page that has several: what they share is written once, and nothing visible is lost.
 
-Matplotlib defines every letter and every marker in each drawing again.  Here a shape is written once for the page, under
-a short name, and the drawings refer to it.  Coordinates are rounded to a tenth of a unit, of about 500 across a drawing.
+Matplotlib defines every letter and every marker in each drawing again, writes each label letter by letter, and repeats
+the style of each line.  Here a shape, a label and a style are written once for the page, under short names, and the
+drawings refer to them.  Coordinates are rounded to
+a tenth of a unit, of about 500 across a drawing (in letters, which are scaled down, to a unit), and paths go from point to point by differences.  Points of a line that
+lie within a twentieth of a unit of the line between others are left out.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from markupsafe import Markup
 
 _SHAPE = re.compile(r'<path id="([^"]*)" ([^>]*)/>')
 _LONELY = re.compile(r"<g>\s*((?:<(?:use|path|rect)\b[^>]*/>\s*)*)</g>\n?")
+_TEXT = re.compile(r"<g ([^>]*scale[^>]*)>\s*((?:<use [^>]*/>\s*){2,})</g>")  #: letters that stand together
+_TOKEN = re.compile(r"[A-Za-z]|-?\d+(?:\.\d+)?(?:e-?\d+)?")
+_ARGUMENTS = {"M": 2, "L": 2, "Q": 4, "C": 6, "Z": 0}  #: the commands that Matplotlib writes, and their numbers
+_NEAR = 0.5  #: parts of a unit
+
+Point = tuple[int, int]
 
 
 class Drawings:
-    """The drawings of one page, and the shapes that they share."""
+    """The drawings of one page, and the shapes and styles that they share."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # of each shape
+        self._texts: dict[str, str] = {}  # the name of each label
+        self._styles: dict[str, str] = {}  # the class of each style
+        self._clips = 0
 
     def add(self, svg: str, name: str, title: str) -> Markup:
         """A drawing from its SVG: with a label, with unique identifiers, and without invisible parts.
@@ -35,35 +48,148 @@ class Drawings:
         svg = svg[svg.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
         svg = re.sub(r"<g id=\"[^\"]*\">", "<g>", svg)  # only shapes and clipping paths are referred to
-        svg = re.sub(r"(?<= d=\")[^\"]*", lambda path: _tight(_rounded(path[0])), svg)
+        svg = re.sub(r"(?<= d=\")([^\"]*)(?=\" transform=\"scale\(0\.0)", lambda path: by_differences(path[0], 1), svg)
+        svg = re.sub(r"(?<= d=\")[^\"]*(?=\"(?! transform=\"scale\(0\.0))", lambda path: by_differences(path[0]), svg)
         svg = re.sub(r"(?<=translate\()[^)]*|(?<= x=\")[^\"]*|(?<= y=\")[^\"]*", lambda at: _rounded(at[0]), svg)
         svg = re.sub(r"(?<=style=\")[^\"]*", lambda style: re.sub(r"([:;]) ", r"\1", style[0]), svg)
         svg = re.sub(r'(<use [^>]*)transform="translate\(([^ )]+)(?: 0)?\)"', r'\1x="\2"', svg)
+        svg = re.sub(r'(<use [^>]*)transform="translate\(([^ )]+) ([^ )]+)\)"', r'\1x="\2" y="\3"', svg)
+        svg = re.sub(r' style="([^"]*)"', self._classed, svg)
         known: dict[str, str] = {}
         svg = _SHAPE.sub(lambda shape: self._shared(shape, known), svg)
         svg = re.sub(r"<defs>\s*</defs>", "", svg)
+        for clip in dict.fromkeys(re.findall(r'<clipPath id="([^"]*)"', svg)):
+            known[clip] = f"k{self._clips}"
+            self._clips += 1
         svg = re.sub(r'xlink:href="#([^"]*)"', lambda to: f'href="#{known.get(to[1], f"{name}-{to[1]}")}"', svg)
-        svg = re.sub(r"(id=\"|url\(#)", rf"\g<1>{name}-", svg)
+        svg = re.sub(r"(id=\"|url\(#)([^\")]*)", lambda to: to[1] + known.get(to[2], f"{name}-{to[2]}"), svg)
+        svg = _TEXT.sub(self._label, svg)
         while (fewer := _LONELY.sub(r"\1", svg)) != svg:
             svg = fewer
         label = Markup('<svg role="img" aria-label="{}"').format(title)
         return Markup(re.sub(r"\s*\n\s*", "\n", svg).replace("<svg", label, 1))
 
+    def _classed(self, style: re.Match[str]) -> str:
+        return f' class="{self._styles.setdefault(style[1], f"d{len(self._styles)}")}"'
+
     def _shared(self, shape: re.Match[str], known: dict[str, str]) -> str:
         known[shape[1]] = self._names.setdefault(shape[2], f"s{len(self._names)}")
         return ""
 
+    def _label(self, text: re.Match[str]) -> str:
+        letters = re.sub(r'(?<= )x="0" |\s*\n', "", text[2])
+        return f'<use href="#{self._texts.setdefault(letters, f"t{len(self._texts)}")}" {text[1]}/>'
+
     def shapes(self) -> Markup:
-        """The shapes of all drawings that were added, as an invisible drawing."""
+        """The shapes, labels and styles of all drawings that were added, as an invisible drawing."""
+        styles = "\n".join(f".{name}{{{style}}}" for style, name in self._styles.items())
         paths = "\n".join(f'<path id="{name}" {shape}/>' for shape, name in self._names.items())
-        return Markup(f"<svg class=shapes width=0 height=0 aria-hidden=true><defs>\n{paths}\n</defs></svg>")
+        labels = "\n".join(f'<g id="{name}">{letters}</g>' for letters, name in self._texts.items())
+        return Markup(
+            f"<style>\n{styles}\n</style>\n<svg class=shapes width=0 height=0 aria-hidden=true><defs>\n{paths}\n{labels}\n"
+            "</defs></svg>"
+        )
+
+
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+
+def by_differences(path: str, parts: int = 10) -> str:
+    """A path with coordinates rounded to one of so many ``parts`` of a unit, each relative to the last point.
+
+    >>> by_differences("M 10 20 L 10.04 20.26 L 15 20.3 z")
+    'M10 20v.3h5z'
+    """
+    at: Point = (0, 0)
+    last = ""
+    written = ""
+    for command, points in _commands(path, parts):
+        if command == "M":
+            [at] = points
+            piece = "M" + _joined(at, parts)
+        elif command == "Z":
+            piece = "z"
+        else:
+            here = at
+            numbers = [number for x, y in points for number in (x - here[0], y - here[1])]
+            at = points[-1]
+            if command == "L" and 0 in numbers:
+                command = "V" if numbers[0] == 0 else "H"
+                numbers = [sum(numbers)]
+            joined = _joined(numbers, parts)
+            follows = command == last
+            piece = (" " * (joined[0] not in "-") if follows else command.lower()) + joined
+        last = command
+        written += piece
+    return written
+
+
+def _commands(path: str, parts: int) -> Iterator[tuple[str, list[Point]]]:
+    """The commands of a path with their points, in parts of a unit; lines without the points that lie on them."""
+    line: list[Point] = []
+    for command, points in _parsed(path, parts):
+        if command == "L":
+            line += points
+            continue
+        yield from (("L", [point]) for point in thinned(line)[1:])
+        line = []
+        yield command, points
+        line = [points[-1]] if points else line[-1:]
+    yield from (("L", [point]) for point in thinned(line)[1:])
+
+
+def _parsed(path: str, parts: int) -> Iterator[tuple[str, list[Point]]]:
+    tokens = _TOKEN.findall(path)
+    place = 0
+    command = ""
+    while place < len(tokens):
+        if tokens[place].isalpha():
+            command = tokens[place].upper()
+            place += 1
+        count = _ARGUMENTS[command]
+        numbers = [round(parts * float(number)) for number in tokens[place : place + count]]
+        place += count
+        yield command, list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def thinned(line: list[Point]) -> list[Point]:
+    """A line without points near the line between the others (Ramer, Douglas and Peucker); its ends stay."""
+    if len(line) < 3:
+        return line
+    kept = {0, len(line) - 1}
+    parts = [(0, len(line) - 1)]
+    while parts:
+        first, last = parts.pop()
+        far, at = max(
+            ((_distance(line[k], line[first], line[last]), k) for k in range(first + 1, last)), default=(0, 0)
+        )
+        if far > _NEAR:
+            kept.add(at)
+            parts += [(first, at), (at, last)]
+    return [line[k] for k in sorted(kept)]
+
+
+def _distance(point: Point, start: Point, end: Point) -> float:
+    """The distance of a point from a segment."""
+    x = end[0] - start[0]
+    y = end[1] - start[1]
+    a = point[0] - start[0]
+    b = point[1] - start[1]
+    length = x * x + y * y
+    share = min(max((a * x + b * y) / length, 0.0), 1.0) if length else 0.0
+    return float(((a - share * x) ** 2 + (b - share * y) ** 2) ** 0.5)
+
+
+def _joined(numbers: tuple[int, ...] | list[int], parts: int) -> str:
+    """Numbers given in parts of a unit, with blanks where no sign separates them."""
+    written = ""
+    for number in numbers:
+        text = f"{number / parts:.1f}".removesuffix(".0")
+        text = re.sub(r"^(-?)0\.", r"\1.", text)
+        written += text if not written or text.startswith("-") else " " + text
+    return written
 
 
 def _rounded(numbers: str) -> str:
     """Coordinates with one decimal."""
     return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), numbers)
-
-
-def _tight(path: str) -> str:
-    """A path without blanks around its letters."""
-    return re.sub(r"\s*([A-Za-z])\s*", r"\1", path)

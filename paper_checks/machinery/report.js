@@ -19,7 +19,7 @@ function begins(name, typed, loosely = false) {
 
 // -- search and filters ------------------------------------------------------------------------------------------
 
-const keys = new Map(cards.map((card) => [card, card.dataset.keys.split("|").map((key) => key.split(" "))]));
+const keys = new Map(cards.map((card) => [card, `${card.dataset.keys}|${card.id.replace(/[-.]+/g, " ")}`.split("|").map((key) => key.split(" "))]));
 const texts = new Map(cards.map((card) => [card, ` ${words(card.textContent).join(" ")} `]));
 
 // The claims of that name, and those whose text has the words, the last of which may have only begun.

@@ -99,9 +99,10 @@ def _counted(meanings: Mapping[Any, str], found: Sequence[str]) -> list[tuple[st
 
 
 def _keys(outcome: Outcome) -> str:
-    """The names of a claim, as words that the search on the page compares."""
+    """The names of a claim, as words that the search on the page compares beside those of its identifier."""
     claim = outcome.claim
-    return "|".join(" ".join(key) for key in (*called(claim.name), words(f"{claim.paper} {claim.name}")) if key)
+    keys = [" ".join(key) for key in (*called(claim.name), words(f"{claim.paper} {claim.name}")) if key]
+    return "|".join(key for key in keys if key != re.sub(r"[-.]+", " ", claim.identifier))
 
 
 def _sections(paper: Paper, outcomes: Sequence[Outcome]) -> list[tuple[str, str, list[Outcome]]]:
@@ -159,8 +160,8 @@ def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
 
 
 def _shortened(table: str) -> str:
-    """A table with nine digits of each number, which are enough for readers of the page and half as long."""
-    return re.sub(r"(?<![\w.])-?\d+\.\d{9,}(e[-+]\d+)?(?![\w.])", lambda number: f"{float(number[0]):.9g}", table)
+    """A table with five digits of each number, which are enough for readers of the page."""
+    return re.sub(r"(?<![\w.])-?\d+\.\d{5,}(e[-+]\d+)?(?![\w.])", lambda number: f"{float(number[0]):.5g}", table)
 
 
 def _figure(figure: PaperFigure, drawings: Drawings) -> dict[str, Any]:

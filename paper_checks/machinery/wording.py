@@ -37,7 +37,8 @@ def shown(value: Any) -> str:
         return str(bool(value))
     if isinstance(value, np.ndarray | list | tuple):
         array = np.asarray(value)
-        return np.array2string(array, separator=", ", threshold=_MOST_ENTRIES, floatmode="unique", max_line_width=10**6)
+        text = np.array2string(array, separator=", ", threshold=_MOST_ENTRIES, floatmode="unique", max_line_width=10**6)
+        return re.sub(r" +(?=[,\]])|(?<=\[) +|(?<= ) +", "", text)  # without the blanks that align columns
     if isinstance(value, np.generic):
         value = value.item()
     return repr(value) if isinstance(value, float) else str(value)
