@@ -2,9 +2,9 @@
 
 Matplotlib defines every letter and every marker in each drawing again, writes each label letter by letter, and repeats
 the style of each line.  Here a shape, a label and a style are written once for the page, under short names, and the
-drawings refer to them.  Coordinates are rounded to
-a tenth of a unit, of about 500 across a drawing (in letters, which are scaled down, to a unit), and paths go from point to point by differences.  Points of a line that
-lie within a twentieth of a unit of the line between others are left out.
+drawings refer to them.  Coordinates are rounded to a tenth of a unit, of about 500 across a drawing, and paths go from
+point to point by differences.  Points of a line that lie within a twentieth of a unit of the line between others are
+left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONELY = re.compile(r"<g>\s*((?:<(?:use|path|rect)\b[^>]*/>\s*)*)</g>\n?")
 _TEXT = re.compile(r"<g ([^>]*scale[^>]*)>\s*((?:<use [^>]*/>\s*){2,})</g>")  #: letters that stand together
 _TOKEN = re.compile(r"[A-Za-z]|-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _ARGUMENTS = {"M": 2, "L": 2, "Q": 4, "C": 6, "Z": 0}  #: the commands that Matplotlib writes, and their numbers
-_NEAR = 0.5  #: parts of a unit
+_NEAR = 0.5  #: tenths of a unit
 
 Point = tuple[int, int]
 
@@ -48,8 +48,7 @@ class Drawings:
         svg = svg[svg.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
         svg = re.sub(r"<g id=\"[^\"]*\">", "<g>", svg)  # only shapes and clipping paths are referred to
-        svg = re.sub(r"(?<= d=\")([^\"]*)(?=\" transform=\"scale\(0\.0)", lambda path: by_differences(path[0], 1), svg)
-        svg = re.sub(r"(?<= d=\")[^\"]*(?=\"(?! transform=\"scale\(0\.0))", lambda path: by_differences(path[0]), svg)
+        svg = re.sub(r"(?<= d=\")[^\"]*", lambda path: by_differences(path[0]), svg)
         svg = re.sub(r"(?<=translate\()[^)]*|(?<= x=\")[^\"]*|(?<= y=\")[^\"]*", lambda at: _rounded(at[0]), svg)
         svg = re.sub(r"(?<=style=\")[^\"]*", lambda style: re.sub(r"([:;]) ", r"\1", style[0]), svg)
         svg = re.sub(r'(<use [^>]*)transform="translate\(([^ )]+)(?: 0)?\)"', r'\1x="\2"', svg)
@@ -94,8 +93,8 @@ class Drawings:
 # -- paths -------------------------------------------------------------------------------------------------------------
 
 
-def by_differences(path: str, parts: int = 10) -> str:
-    """A path with coordinates rounded to one of so many ``parts`` of a unit, each relative to the last point.
+def by_differences(path: str) -> str:
+    """A path with rounded coordinates, each relative to the last point.
 
     >>> by_differences("M 10 20 L 10.04 20.26 L 15 20.3 z")
     'M10 20v.3h5z'
@@ -103,10 +102,10 @@ def by_differences(path: str, parts: int = 10) -> str:
     at: Point = (0, 0)
     last = ""
     written = ""
-    for command, points in _commands(path, parts):
+    for command, points in _commands(path):
         if command == "M":
             [at] = points
-            piece = "M" + _joined(at, parts)
+            piece = "M" + _joined(at)
         elif command == "Z":
             piece = "z"
         else:
@@ -116,7 +115,7 @@ def by_differences(path: str, parts: int = 10) -> str:
             if command == "L" and 0 in numbers:
                 command = "V" if numbers[0] == 0 else "H"
                 numbers = [sum(numbers)]
-            joined = _joined(numbers, parts)
+            joined = _joined(numbers)
             follows = command == last
             piece = (" " * (joined[0] not in "-") if follows else command.lower()) + joined
         last = command
@@ -124,10 +123,10 @@ def by_differences(path: str, parts: int = 10) -> str:
     return written
 
 
-def _commands(path: str, parts: int) -> Iterator[tuple[str, list[Point]]]:
-    """The commands of a path with their points, in parts of a unit; lines without the points that lie on them."""
+def _commands(path: str) -> Iterator[tuple[str, list[Point]]]:
+    """The commands of a path with their points, in tenths of a unit; lines without the points that lie on them."""
     line: list[Point] = []
-    for command, points in _parsed(path, parts):
+    for command, points in _parsed(path):
         if command == "L":
             line += points
             continue
@@ -138,7 +137,7 @@ def _commands(path: str, parts: int) -> Iterator[tuple[str, list[Point]]]:
     yield from (("L", [point]) for point in thinned(line)[1:])
 
 
-def _parsed(path: str, parts: int) -> Iterator[tuple[str, list[Point]]]:
+def _parsed(path: str) -> Iterator[tuple[str, list[Point]]]:
     tokens = _TOKEN.findall(path)
     place = 0
     command = ""
@@ -147,7 +146,7 @@ def _parsed(path: str, parts: int) -> Iterator[tuple[str, list[Point]]]:
             command = tokens[place].upper()
             place += 1
         count = _ARGUMENTS[command]
-        numbers = [round(parts * float(number)) for number in tokens[place : place + count]]
+        numbers = [round(10 * float(number)) for number in tokens[place : place + count]]
         place += count
         yield command, list(zip(numbers[::2], numbers[1::2], strict=True))
 
@@ -180,11 +179,11 @@ def _distance(point: Point, start: Point, end: Point) -> float:
     return float(((a - share * x) ** 2 + (b - share * y) ** 2) ** 0.5)
 
 
-def _joined(numbers: tuple[int, ...] | list[int], parts: int) -> str:
-    """Numbers given in parts of a unit, with blanks where no sign separates them."""
+def _joined(tenths: tuple[int, ...] | list[int]) -> str:
+    """Numbers given in tenths, with blanks where no sign separates them."""
     written = ""
-    for number in numbers:
-        text = f"{number / parts:.1f}".removesuffix(".0")
+    for number in tenths:
+        text = f"{number / 10:.1f}".removesuffix(".0")
         text = re.sub(r"^(-?)0\.", r"\1.", text)
         written += text if not written or text.startswith("-") else " " + text
     return written
