@@ -6,7 +6,14 @@ from itertools import product
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import ANY_INPUTS, averages_by_quadrature, spectral_mean
+from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import (
+    ANY_INPUTS,
+    CLIP_NORMS,
+    NORMS,
+    averages_by_quadrature,
+    budget,
+    spectral_mean,
+)
 from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import published_bounds as bounds
@@ -16,8 +23,8 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
 from corrnoise.theory.problems.quadratic import LinearRegression
 
-ANY = {"problem": ANY_INPUTS, "noise": noises()}
-FEW = {"problem": regressions(most=3, kurtosis=(1, 1000), multiplicity=1000), "noise": noises(1e-3)}
+ANY = {"problem": ANY_INPUTS, "noise": noises(), "clip_norm": CLIP_NORMS}
+FEW = {"problem": regressions(most=3, kurtosis=(1, 1000), multiplicity=1000, norms=NORMS), "noise": noises(1e-3)}
 HALF = LinearRegression([1.0], 0.01)
 
 
@@ -33,16 +40,18 @@ HALF = LinearRegression([1.0], 0.01)
     mutants=[{"factor": 0.1245}, {"largest": True}],
     evaluations=256,
 )
-def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 0.125, largest: bool = False) -> Sides:
+def theorem_c14(
+    problem: LinearRegression, noise: ToeplitzNoise, clip_norm: float, factor: float = 0.125, largest: bool = False
+) -> Sides:
     """True, and at least eight times the error: checked with 1/8 of the bound, which is sharp as ηR² → 0, and with C_kurt = 1, the least.
 
     η (s² Tr H + σ² ⟨β, Tβ⟩)/(2(2 − ηR²)) is sharp and needs no C_kurt.  With max_j b_j for the sum ⟨β, Tβ⟩ = Σ b_j it is false.  The
     proof applies the triangle inequality to squares of norms, where it does not hold.  The squares add up, because the components
     are uncorrelated.
     """
-    bound = factor * bounds.theorem_c14_upper_bound(problem, noise, kurtosis_constant=1.0)
+    bound = factor * bounds.theorem_c14_upper_bound(problem, noise, **budget(clip_norm), kurtosis_constant=1.0)
     b = noise.averaged_variance(problem.rates)
-    return problem.stationary_error(noise), bound * float(b.max() / b.sum()) if largest else bound
+    return problem.stationary_error(noise, **budget(clip_norm)), bound * float(b.max() / b.sum()) if largest else bound
 
 
 @PAPER.inequality(
@@ -52,21 +61,25 @@ def theorem_c14(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     proof=f"{SHORT}#theorem-c14",
     evidence="proved",
     rests_on=["corrnoise: N1", "Lemma C.4"],
-    domain=FEW,
+    domain={**FEW, "clip_norm": CLIP_NORMS},
     sharp="factor",
     mutants=[{"factor": 0.1245}, {"largest": True}],
     tolerance=1e-7,
     evaluations=128,
 )
-def theorem_c15(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 0.125, largest: bool = False) -> Sides:
+def theorem_c15(
+    problem: LinearRegression, noise: ToeplitzNoise, clip_norm: float, factor: float = 0.125, largest: bool = False
+) -> Sides:
     """True, with 1/8 of the bound and C_kurt = 1 as Theorem C.14.  The integral is computed by quadrature."""
     x = problem.rates
     seen = 2 * averages_by_quadrature(noise, x) / (2 - x)  # (η/π) ∫ |B|² λ_j/|1 − x_j − e^{iω}|²
     total = float(seen.max() if largest else seen.sum())
     r2 = problem.learning_rate * problem.moment_bound
     series = (1 - math.sqrt(r2)) ** -2
-    private = problem.learning_rate * noise_variance(noise, 1.0, 1.0) * total
-    return problem.stationary_error(noise), factor * (1 + series) * (r2 * problem.residual_std**2 + private)
+    private = problem.learning_rate * noise_variance(noise, **budget(clip_norm)) * total
+    return problem.stationary_error(noise, **budget(clip_norm)), factor * (1 + series) * (
+        r2 * problem.residual_std**2 + private
+    )
 
 
 @PAPER.inequality(
@@ -123,13 +136,16 @@ def remark_c16(
     domain=ANY,
     sharp="factor",
     as_printed={"factor": 2.0},
-    counterexample={"problem": HALF, "noise": DPSGD()},
+    counterexample={"problem": HALF, "noise": DPSGD(), "clip_norm": 1.0},
     mutants=[{"factor": 1.001}],
     evaluations=256,
 )
-def theorem_c18_one_noise(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
+def theorem_c18_one_noise(
+    problem: LinearRegression, noise: ToeplitzNoise, clip_norm: float, factor: float = 1.0
+) -> Sides:
     """True as printed under the convention of equation (22), which has no ½; (6), (8) and (86) have it."""
-    return factor * bounds.theorem_c18_lower_bound(problem, noise), problem.stationary_error(noise)
+    bound = bounds.theorem_c18_lower_bound(problem, noise, **budget(clip_norm))
+    return factor * bound, problem.stationary_error(noise, **budget(clip_norm))
 
 
 @PAPER.inequality(
@@ -184,14 +200,16 @@ def theorem_c18_time_domain(
     proof=f"{SHORT}#theorem-c18",
     evidence="proved",
     rests_on=["corrnoise: N2"],
-    domain={"problem": ANY_INPUTS},
+    domain={"problem": ANY_INPUTS, "clip_norm": CLIP_NORMS},
     as_printed={"published": True},
-    counterexample={"problem": LinearRegression([1.0], 0.01, 10.0)},
+    counterexample={"problem": LinearRegression([1.0], 0.01, 10.0), "clip_norm": 1.0},
     sharp="factor",
     mutants=[{"factor": 1.001}],
     evaluations=256,
 )
-def theorem_c18_all_noise(problem: LinearRegression, factor: float = 1.0, published: bool = False) -> Sides:
+def theorem_c18_all_noise(
+    problem: LinearRegression, clip_norm: float, factor: float = 1.0, published: bool = False
+) -> Sides:
     """For λ = 1, η = 0.01 and s = 10 the smallest F_∞ is 0.2539, and the printed bound 0.5.  Without the ½, as in (22), it is true.
 
     The privacy term is true, and can be four times as large: (1/2π) ∫ sqrt(h) >= sqrt(Tr H) by Jensen's inequality.
@@ -200,8 +218,8 @@ def theorem_c18_all_noise(problem: LinearRegression, factor: float = 1.0, publis
         return bounds.theorem_c18_universal_lower_bound(problem, printed=True), problem.optimal_error()
     trace = float(problem.eigenvalues.sum())
     eta = problem.learning_rate
-    bound = eta / 4 * problem.residual_std**2 * trace + eta**2 / 4 * trace
-    return factor * bound, problem.optimal_error()
+    bound = eta / 4 * problem.residual_std**2 * trace + eta**2 * clip_norm**2 / (4 * budget(clip_norm)["rho"]) * trace
+    return factor * bound, problem.optimal_error(**budget(clip_norm))
 
 
 @PAPER.identity(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
+from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import CLIP_NORMS, NORMS, budget
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, spectra
 from corrnoise.paper_checks.machinery.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -110,21 +111,23 @@ def lemma_c21_proof(a: Any, half: str = "0.5") -> Sides:
     rests_on=["corrnoise: N3, sharpened (error)"],
     constants={"constant": "existential"},
     domain={
-        "problem": regressions(kurtosis=(1, 1000), residual_std=0.0, multiplicity=10_000),
+        "problem": regressions(kurtosis=(1, 1000), residual_std=0.0, multiplicity=10_000, norms=NORMS),
         "share": log_scale(1e-6, 1),
+        "clip_norm": CLIP_NORMS,
     },
     sharp="constant",
     mutants=[{"constant": 0.0577}],
     evaluations=256,
 )
-def proposition_c22(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
+def proposition_c22(problem: LinearRegression, share: float, clip_norm: float, constant: float = 0.058) -> Sides:
     """True without the last term with C = 0.058, for all inputs, by N3, sharpened.  Checked for inputs of any kurtosis without the factor C_kurt.
 
     Its proof needs more than η R² < 1: the constant of Theorem C.15 diverges as η R² → 1, and the condition ηλ_j <= ¼
     of Lemma C.21 does not follow.  The statement is true in both cases.
     """
     noise = NuFTRL(share * float(problem.rates.min()))
-    return problem.stationary_error(noise), constant * stationary_error_rate(problem, noise)
+    rate = stationary_error_rate(problem, noise, **budget(clip_norm))
+    return problem.stationary_error(noise, **budget(clip_norm)), constant * rate
 
 
 @PAPER.inequality(
@@ -132,7 +135,9 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     printed=r"We can express the bound of Theorem C.15 with our specific choice of $B(\omega)$ as $F_\infty(\hat B^\nu) \le C \max\{1, C_{kurt}\} I(\nu, \nu) \sum_{j=1}^d \lambda_j I(\nu, \eta\lambda_j)$",
     corrected=r"with the factor $\eta^2 G^2 \rho^{-1}$; $C = \frac{1}{8 \pi^2}$ is enough, without $C_{kurt}$",
     domain={
-        "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
+        "problem": regressions(
+            most=3, condition=1e3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000, norms=NORMS
+        ),
         "share": log_scale(1e-6, 1),
         "clip_norm": log_scale(1e-3, 1e3),
     },
@@ -145,7 +150,7 @@ def proposition_c22(problem: LinearRegression, share: float, constant: float = 0
     },
     sharp="constant",
     mutants=[{"constant": 0.0126}, {"scale": 1.9}],
-    evaluations=256,
+    evaluations=1024,
 )
 def equation_51(
     problem: LinearRegression,
@@ -175,7 +180,7 @@ def equation_51(
     rests_on=["Equation (20)"],
     constants={"low": "unspecified", "high": "unspecified"},
     domain={
-        "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
+        "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000, norms=NORMS),
         "nu": log_scale(1e-6, 1),
     },
     mutants=[{"low": 1.01}, {"high": 1.99}],
@@ -230,15 +235,21 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     printed=r"Consider the setting of Theorem C.15 with $\sigma_{sgd}^2 = 0$ and $\beta = (1, -(1 - \eta\lambda), 0, \ldots)$ for some $\lambda \in (0, 1/\eta]$. Then, we have, $F_\infty(\beta) = \Theta(\eta G^2 \rho^{-1} (\nu d + \frac{\eta \mathrm{Tr}[H]}{\nu}))$",
     reading=r"$\nu = \eta\lambda$",
     constants={"low": "unspecified", "high": "unspecified"},
-    domain={"problem": regressions(residual_std=0.0, multiplicity=10_000), "nu": log_scale(1e-6, 1)},
+    domain={
+        "problem": regressions(residual_std=0.0, multiplicity=10_000, norms=NORMS),
+        "nu": log_scale(1e-6, 1),
+        "clip_norm": CLIP_NORMS,
+    },
     mutants=[{"low": 0.063}, {"high": 0.249}],
     evaluations=256,
 )
-def proposition_c24(problem: LinearRegression, nu: float, low: float = 1 / 16, high: float = 0.25) -> Sides:
+def proposition_c24(
+    problem: LinearRegression, nu: float, clip_norm: float, low: float = 1 / 16, high: float = 0.25
+) -> Sides:
     """The error is between 1/16 and 1/4 of the rate for Gaussian inputs and η R² < 1."""
     noise = AntiPGD(nu)
-    error = problem.stationary_error(noise)
-    rate = stationary_error_rate(problem, noise)
+    error = problem.stationary_error(noise, **budget(clip_norm))
+    rate = stationary_error_rate(problem, noise, **budget(clip_norm))
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 

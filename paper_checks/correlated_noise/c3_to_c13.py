@@ -148,12 +148,18 @@ def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
     printed=r"The operators $T_j$ defined in (32) and $T$ defined in (31) are both positive semi-definite for $\eta < 1/\max_{j \in [d]} \lambda_j$",
     proof=f"{SHORT}#lemma-c6",
     evidence="proved",
-    domain={"beta": vector(linear(-1, 1), 6), "rate": log_scale(1e-6, 0.999)},
+    domain={"beta": vector(linear(-1, 1), 12), "rate": log_scale(1e-6, 0.999)},
     mutants=[{"factor": 1.01}],
 )
 def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
-    """True for x = ηλ_j < 2, with eigenvalues of T_j in [x/(2 − x), (2 − x)/x].  Checked with its quadratic form on six coefficients."""
-    lags = np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
+    """True for x = ηλ_j < 2, with eigenvalues of T_j in [x/(2 − x), (2 − x)/x].  Checked with its quadratic form on twelve coefficients.
+
+    Signs of every other coefficient are changed: the smallest eigenvalue belongs to coefficients that alternate.
+    """
+    if not beta.any():
+        return math.nan, math.nan
+    beta = beta * (-1.0) ** np.arange(beta.size)
+    lags = np.abs(np.subtract.outer(np.arange(beta.size), np.arange(beta.size)))
     form = float(beta @ (1 - rate) ** lags @ beta)
     return factor * rate / (2 - rate) * float(beta @ beta), form
 

@@ -14,7 +14,7 @@ from corrnoise.paper_checks.correlated_noise.d2_to_d10 import (
     three_directions,
 )
 from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import noise_matrix
+from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import NORMS, noise_matrix
 from corrnoise.paper_checks.machinery.domains import (
     integers,
     linear,
@@ -36,7 +36,10 @@ from corrnoise.theory.problems.quadratic import LinearRegression
 
 # -- D.3: in expectation -----------------------------------------------------------------------------------------------
 
-SMALL = {"problem": regressions(most=4, condition=1e3, kurtosis=(1, 100), multiplicity=1000), "noise": noises(1e-3)}
+SMALL = {
+    "problem": regressions(most=4, condition=1e3, kurtosis=(1, 100), multiplicity=1000, norms=NORMS),
+    "noise": noises(1e-3),
+}
 CURVE = {**SMALL, "offset": log_scale(1e-2, 1e4), "start": one_of("all directions", "slowest direction")}
 
 
@@ -93,10 +96,10 @@ def lemma_d12(problem: LinearRegression, noise: ToeplitzNoise, tilt: float = 0.0
     "Lemma D.12",
     part="(proof)",
     printed=r"$\mathrm{Tr}[S_t] \le \frac{1}{\mu} (2 \sigma^2 \|\beta\|_2^2 \mathrm{Tr}[H^{-1}] + \eta R^2 \sigma_{sgd}^2)$",
-    domain={"problem": regressions(), "noise": noises(1e-3)},
+    domain={"problem": regressions(norms=NORMS), "noise": noises(1e-3)},
     sharp="factor",
     mutants=[{"factor": 0.82}],
-    evaluations=256,
+    evaluations=1024,
 )
 def lemma_d12_trace(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> Sides:
     """Checked with Tr S_∞ from formula E1.  The search finds 5/6: (2 − x)/(2 (2 − 3x)) at x = 1/3, one dimension, slowly varying noise."""

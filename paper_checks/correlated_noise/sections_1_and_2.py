@@ -5,7 +5,15 @@ import math
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, mean_estimations, noises, regressions
+from corrnoise.paper_checks.machinery.domains import (
+    integers,
+    linear,
+    log_scale,
+    mean_estimations,
+    noises,
+    one_of,
+    regressions,
+)
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -18,6 +26,12 @@ from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence
 
 SILENT_MEANS = mean_estimations(sample_std=0.0)
+CLIP_NORMS = one_of(0.1, 1.0, 10.0)  #: G, with ρ = 1/G, so that a bound with other powers of G or ρ fails
+
+
+def budget(clip_norm: float) -> dict[str, float]:
+    """ρ = 1/G and G."""
+    return {"rho": 1 / clip_norm, "clip_norm": clip_norm}
 
 
 def spectral_mean(noise: ToeplitzNoise, exponent: int, rate: float | None = None) -> float:
@@ -146,18 +160,19 @@ def property_c1(noise: ToeplitzNoise, more: int, power: float = 2.0, steps: int 
     "Equation (18)",
     printed=r"The dependence of $F_\infty$ on $B$ is via the first term: $\frac{\eta^2}{2\pi} \int_{-\pi}^{\pi} \frac{|B(\omega)|^2 \frac{G^2}{2\rho} \gamma_\infty^2(B)}{|1 - \eta - \exp(i\omega)|^2} d\omega = … \frac{\eta^2 G^2}{2\rho\, 4\pi^2} (\int_{-\pi}^{\pi} \frac{|B(\omega)|^2}{|1 - \eta - \exp(i\omega)|^2} d\omega) (\int_{-\pi}^{\pi} \frac{d\omega}{|B(\omega)|^2})$",
     corrected="half of that, by the ½ of equation (6)",
-    domain={"problem": SILENT_MEANS, "noise": noises(1e-4)},
+    domain={"problem": SILENT_MEANS, "noise": noises(1e-4), "clip_norm": CLIP_NORMS},
     as_printed={"half": 1.0},
-    counterexample={"problem": MeanEstimation(0.5), "noise": DPSGD()},
+    counterexample={"problem": MeanEstimation(0.5), "noise": DPSGD(), "clip_norm": 1.0},
     mutants=[{"half": 0.501}],
     tolerance=1e-7,
     evaluations=128,
 )
-def equation_18(problem: QuadraticProblem, noise: ToeplitzNoise, half: float = 0.5) -> Sides:
+def equation_18(problem: QuadraticProblem, noise: ToeplitzNoise, clip_norm: float, half: float = 0.5) -> Sides:
     """η = ½, independent noise, G = ρ = 1: F_∞ = 1/12, printed 1/6."""
     eta = problem.learning_rate
     integral = spectral_mean(noise, 1, eta)
-    return problem.stationary_error(noise), half * eta**2 * noise.limiting_sensitivity() ** 2 / 2 * integral
+    variance = clip_norm**2 / (2 * budget(clip_norm)["rho"]) * noise.limiting_sensitivity() ** 2
+    return problem.stationary_error(noise, **budget(clip_norm)), half * eta**2 * variance * integral
 
 
 @PAPER.inequality(
@@ -201,17 +216,17 @@ def theorem_21_attained(problem: QuadraticProblem, shift: float = 0.0) -> Sides:
     proof=f"{SHORT}#theorem-21",
     evidence="proved",
     rests_on=["corrnoise: E1"],
-    domain={"problem": mean_estimations()},
-    as_printed={"range_squared": 1.0, "rho": 1e30},
+    domain={"problem": mean_estimations(), "rho": log_scale(1e-3, 1e3)},
+    as_printed={"range_squared": 1.0},
     constants={"low": "unspecified", "high": "unspecified"},
-    counterexample=lambda low, high: {"problem": MeanEstimation(0.5)},
+    counterexample=lambda low, high: {"problem": MeanEstimation(0.5), "rho": 1e30},
     mutants=[{"low": 0.1251}, {"high": 0.499}],
 )
 def theorem_21_sgd(
     problem: QuadraticProblem,
+    rho: float,
     low: float = 0.125,
     high: float = 0.5,
-    rho: float = 1.0,
     range_squared: float | None = None,
 ) -> Sides:
     """η (1/(2ρ) + s²)/(2(2 − η)) exactly.  Constant samples, σ_sgd = 1, η = ½, ρ → ∞: it tends to 0, printed Θ(0.5)."""
@@ -230,20 +245,22 @@ def theorem_21_sgd(
     proof=f"{SHORT}#theorem-21",
     evidence="proved",
     rests_on=["corrnoise: E3 (no noise is better)", "Property F.10 (lower)"],
-    domain={"problem": mean_estimations()},
+    domain={"problem": mean_estimations(), "clip_norm": CLIP_NORMS},
     as_printed={"published": True},
     constants={"low": "unspecified", "high": "unspecified"},
-    counterexample=lambda low, high: {"problem": MeanEstimation(1.0)},
+    counterexample=lambda low, high: {"problem": MeanEstimation(1.0), "clip_norm": 1.0},
     mutants=[{"low": 1.01}, {"high": 0.99}],
 )
-def theorem_21_optimum(problem: MeanEstimation, low: float = 1.0, high: float = 1.0, published: bool = False) -> Sides:
+def theorem_21_optimum(
+    problem: MeanEstimation, clip_norm: float, low: float = 1.0, high: float = 1.0, published: bool = False
+) -> Sides:
     """At η = 1 the optimum is G²/(4ρ), and the printed rate is 0, so it is false for every constant."""
     eta = problem.learning_rate
-    error = problem.optimal_error()
+    error = problem.optimal_error(**budget(clip_norm))
     if published:
         rate = eta**2 * math.log(1 / eta) ** 2
         return np.array([low * rate, error]), np.array([error, high * rate])
-    lower, upper = bounds.mean_estimation_optimal_error_bounds(problem)
+    lower, upper = bounds.mean_estimation_optimal_error_bounds(problem, **budget(clip_norm))
     return np.array([low * lower, error]), np.array([error, high * upper])
 
 
@@ -321,8 +338,9 @@ def theorem_21_anticorrelation(nu: float, time: int, lag: int, lag_shift: int = 
 
 # -- Section 2.2 and Appendix C: linear regression ---------------------------------------------------------------------
 
-STABLE = regressions(largest=1.0, multiplicity=10_000)  #: Gaussian inputs
-ANY_INPUTS = regressions(kurtosis=(1, 1000), multiplicity=10_000)
+NORMS = (1e-4, 1.0, 1e4)
+STABLE = regressions(largest=1.0, multiplicity=10_000, norms=NORMS)  #: Gaussian inputs
+ANY_INPUTS = regressions(kurtosis=(1, 1000), multiplicity=10_000, norms=NORMS)
 
 
 @PAPER.inequality(
@@ -332,17 +350,19 @@ ANY_INPUTS = regressions(kurtosis=(1, 1000), multiplicity=10_000)
     evidence="proved",
     rests_on=["corrnoise: N1"],
     constants={"low": "unspecified", "high": "unspecified"},
-    domain={"problem": ANY_INPUTS, "noise": noises()},
+    domain={"problem": ANY_INPUTS, "noise": noises(), "clip_norm": CLIP_NORMS},
     mutants=[{"low": 1.001}, {"high": 0.99}],
     evaluations=256,
 )
-def equation_20(problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: float = 1.0) -> Sides:
+def equation_20(
+    problem: LinearRegression, noise: ToeplitzNoise, clip_norm: float, low: float = 1.0, high: float = 1.0
+) -> Sides:
     """F_∞ is 1 to 2/(2 − η R²) times the error (η/2) Σ (s² λ_j + σ² b_j)/(2 − x_j) with H in place of x xᵀ.
 
     Both ends are approached.
     """
-    linear_part = problem.lower_bound(noise)
-    error = problem.stationary_error(noise)
+    linear_part = problem.lower_bound(noise, **budget(clip_norm))
+    error = problem.stationary_error(noise, **budget(clip_norm))
     most = high * 2 / (2 - problem.learning_rate * problem.moment_bound)
     return np.array([low * linear_part, error]), np.array([error, most * linear_part])
 
@@ -371,14 +391,14 @@ def equation_21(problem: LinearRegression, noise: ToeplitzNoise, two: float = 2.
     evidence="proved",
     rests_on=["corrnoise: N1"],
     constants={"low": "unspecified", "high": "unspecified"},
-    domain={"problem": STABLE},
+    domain={"problem": STABLE, "clip_norm": CLIP_NORMS},
     mutants=[{"low": 1.01}, {"high": 0.99}],
     evaluations=256,
 )
-def theorem_22_sgd(problem: LinearRegression, low: float = 1.0, high: float = 1.0) -> Sides:
+def theorem_22_sgd(problem: LinearRegression, clip_norm: float, low: float = 1.0, high: float = 1.0) -> Sides:
     """1 to 2 times η d G²/(8ρ) + η s² Tr H/4, for η R² <= 1."""
-    lower, upper = bounds.dp_sgd_error_bounds(problem)
-    error = problem.stationary_error(DPSGD())
+    lower, upper = bounds.dp_sgd_error_bounds(problem, **budget(clip_norm))
+    error = problem.stationary_error(DPSGD(), **budget(clip_norm))
     return np.array([low * lower, error]), np.array([error, high * upper])
 
 
@@ -390,18 +410,19 @@ def theorem_22_sgd(problem: LinearRegression, low: float = 1.0, high: float = 1.
     evidence="proved",
     rests_on=["corrnoise: N3 (error)"],
     constants={"constant": "existential"},
-    domain={"problem": STABLE, "share": log_scale(1e-6, 1)},
+    domain={"problem": STABLE, "share": log_scale(1e-6, 1), "clip_norm": CLIP_NORMS},
     sharp="constant",
     mutants=[{"constant": 0.99}],
     evaluations=256,
 )
-def theorem_22_ftrl(problem: LinearRegression, share: float, constant: float = 1.0) -> Sides:
+def theorem_22_ftrl(problem: LinearRegression, share: float, clip_norm: float, constant: float = 1.0) -> Sides:
     """Checked with the constants of N3 and log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1.
 
     One of the two logarithms can be that of 8/(ηλ_j) in each direction, whatever ν is (N3).
     """
     nu = max(share * float(problem.rates.min()), 1e-280)
-    return problem.stationary_error(NuFTRL(nu)), constant * bounds.nu_ftrl_upper_bound(problem, nu)
+    error = problem.stationary_error(NuFTRL(nu), **budget(clip_norm))
+    return error, constant * bounds.nu_ftrl_upper_bound(problem, nu, **budget(clip_norm))
 
 
 @PAPER.inequality(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import noise_matrix
+from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import CLIP_NORMS, budget, noise_matrix
 from corrnoise.paper_checks.machinery.domains import gaps, integers, linear, log_scale, one_of, regressions
 from corrnoise.paper_checks.machinery.enclosures import inverse_mean
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -26,7 +26,7 @@ from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.quadratic import LinearRegression, power_law
 
-QUIET = {"problem": regressions(residual_std=0.0, largest=1.0, multiplicity=10_000)}
+QUIET = {"problem": regressions(residual_std=0.0, largest=1.0, multiplicity=10_000), "clip_norm": CLIP_NORMS}
 
 
 @PAPER.inequality(
@@ -42,9 +42,10 @@ QUIET = {"problem": regressions(residual_std=0.0, largest=1.0, multiplicity=10_0
     mutants=[{"constant": 0.52}],
     evaluations=256,
 )
-def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
+def table_1_lower(problem: LinearRegression, clip_norm: float, constant: float = 0.25) -> Sides:
     """The bound holds for all noise with the constant ¼ (‖H‖ = 1), by N2 with γ_∞ >= 1."""
-    return constant * lower_bound_rate(problem), problem.optimal_error()
+    rate = lower_bound_rate(problem, **budget(clip_norm))
+    return constant * rate, problem.optimal_error(**budget(clip_norm))
 
 
 @PAPER.inequality(
@@ -60,14 +61,15 @@ def table_1_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     mutants=[{"constant": 0.0546}, {"most": 3.0}],
     evaluations=256,
 )
-def table_1_ftrl(problem: LinearRegression, constant: float = 0.058, most: float = math.inf) -> Sides:
+def table_1_ftrl(problem: LinearRegression, clip_norm: float, constant: float = 0.058, most: float = math.inf) -> Sides:
     """Checked with log(8/·), for Gaussian inputs and η R² <= 1; the constant is that of N3, sharpened.
 
     With min{d_eff, 3} for d_eff it is false.
     """
     noise = NuFTRL(float(problem.rates.min()))
     share = min(1.0, most / problem.effective_dimension())
-    return problem.stationary_error(noise), constant * share * stationary_error_rate(problem, noise)
+    rate = stationary_error_rate(problem, noise, **budget(clip_norm))
+    return problem.stationary_error(noise, **budget(clip_norm)), constant * share * rate
 
 
 @PAPER.inequality(
@@ -82,10 +84,10 @@ def table_1_ftrl(problem: LinearRegression, constant: float = 0.058, most: float
     mutants=[{"low": 0.1251}, {"high": 0.2495}],
     evaluations=256,
 )
-def table_1_sgd(problem: LinearRegression, low: float = 0.125, high: float = 0.25) -> Sides:
+def table_1_sgd(problem: LinearRegression, clip_norm: float, low: float = 0.125, high: float = 0.25) -> Sides:
     """The error is between 1/8 and 1/4 of the entry, for η R² <= 1."""
-    error = problem.stationary_error(DPSGD())
-    rate = stationary_error_rate(problem, DPSGD())
+    error = problem.stationary_error(DPSGD(), **budget(clip_norm))
+    rate = stationary_error_rate(problem, DPSGD(), **budget(clip_norm))
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 
@@ -190,12 +192,14 @@ def table_2_anti_pgd(damping: float, steps: int, more: int = 0) -> Sides:
     mutants=[{"gap": 1e-2}, {"factor": 1.01}],
     evaluations=64,
 )
-def table_2_infinite(problem: LinearRegression, kind: str, steps: int, gap: float = 0.0, factor: float = 1.0) -> Sides:
+def table_2_infinite(
+    problem: LinearRegression, clip_norm: float, kind: str, steps: int, gap: float = 0.0, factor: float = 1.0
+) -> Sides:
     """The error with the σ of a horizon of T steps is at least γ_T² >= 1 + (1/π) log(T/1.5) (ν = 0) and T (anti-PGD) times that with γ = 1."""
     noise = NuFTRL(gap) if kind == "ν = 0" else AntiPGD(gap)
     growth = math.log(steps / 1.5) / math.pi + 1 if kind == "ν = 0" else steps
-    once = problem.stationary_error(noise, horizon=1)
-    return factor * growth * once, problem.stationary_error(noise, horizon=steps)
+    once = problem.stationary_error(noise, horizon=1, **budget(clip_norm))
+    return factor * growth * once, problem.stationary_error(noise, horizon=steps, **budget(clip_norm))
 
 
 @PAPER.inequality(
@@ -211,10 +215,11 @@ def table_2_infinite(problem: LinearRegression, kind: str, steps: int, gap: floa
     mutants=[{"constant": 0.0546}],
     evaluations=256,
 )
-def table_2_error(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
+def table_2_error(problem: LinearRegression, clip_norm: float, share: float, constant: float = 0.058) -> Sides:
     """Checked with log(8/ν), for η R² < 1."""
     noise = NuFTRL(share * float(problem.rates.min()))
-    return problem.stationary_error(noise), constant * stationary_error_rate(problem, noise)
+    rate = stationary_error_rate(problem, noise, **budget(clip_norm))
+    return problem.stationary_error(noise, **budget(clip_norm)), constant * rate
 
 
 @PAPER.inequality(
@@ -227,10 +232,10 @@ def table_2_error(problem: LinearRegression, share: float, constant: float = 0.0
     mutants=[{"low": 0.19}, {"high": 0.37}],
     evaluations=256,
 )
-def table_2_damped(problem: LinearRegression, low: float = 0.186, high: float = 0.375) -> Sides:
+def table_2_damped(problem: LinearRegression, clip_norm: float, low: float = 0.186, high: float = 0.375) -> Sides:
     """At the damping that balances both terms, the error is between 0.186 and 0.375 of the entry for Gaussian inputs and η R² <= 1."""
-    error = problem.stationary_error(AntiPGD(balanced_damping(problem)))
-    rate = balanced_anti_pgd_rate(problem)
+    error = problem.stationary_error(AntiPGD(balanced_damping(problem)), **budget(clip_norm))
+    rate = balanced_anti_pgd_rate(problem, **budget(clip_norm))
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 

@@ -154,25 +154,32 @@ def regressions(
     kurtosis: float | tuple[float, float] = 3.0,
     residual_std: float | None = None,
     multiplicity: int = 1,
+    norms: tuple[float, ...] = (1.0,),
 ) -> Axis:
     """Linear regression with 1e-6 <= η R²/``largest`` <= 1 and residual deviation 0 or 1e-3 … 1e3 (or as given).
 
     The kurtosis is a number, or between two numbers on a logarithmic scale.  ``multiplicity`` is that of ``spectra``.
+    ``norms`` are the possible values of the largest eigenvalue: a bound in other units than those of the error fails for
+    some of them.
     """
     spectrum = spectra(most, condition, multiplicity)
     shape = log_scale(*kurtosis) if isinstance(kurtosis, tuple) else one_of(kurtosis)
     free = isinstance(kurtosis, tuple)
+    scale = one_of(*norms)
+    many = len(norms) > 1
 
     def value(u: Sequence[float], earlier: Mapping[str, Any]) -> LinearRegression:
-        eigenvalues = spectrum.value(u[2 : 2 + spectrum.size], earlier)
+        norm = float(scale.value(u[2 + spectrum.size :], earlier)) if many else float(norms[0])
+        eigenvalues = norm * spectrum.value(u[2 : 2 + spectrum.size], earlier)
         k = float(shape.value(u[-1:], earlier))
         eta = largest * 1e-6 ** (1 - u[0]) / (eigenvalues.sum() + (k - 1) * eigenvalues.max())
         s = residual_std if residual_std is not None else (0.0 if u[1] < 0.25 else 10 ** (8 * u[1] - 5))
         return LinearRegression(eigenvalues, eta, s, kurtosis=k)
 
     inputs = f", kurtosis in {shape.range}" if free else ""
-    size = 2 + spectrum.size + free
-    return Axis(size, value, f"linear regression, {spectrum.range}, η R² <= {largest:g}{inputs}")
+    units = f" for ‖H‖ = 1, ‖H‖ in {scale.range}" if many else ""
+    size = 2 + spectrum.size + many + free
+    return Axis(size, value, f"linear regression, {spectrum.range}{units}, η R² <= {largest:g}{inputs}")
 
 
 def mean_estimations(low: float = 1e-9, high: float = 1.0, sample_std: float | None = None) -> Axis:

@@ -1,6 +1,7 @@
 """Kills: how the structural mutants of a claim fare in its check, and the record of that.
 
-The record is a file in JSON.  A claim whose source has changed since it was recorded counts as not yet tried.
+The record is a file in JSON.  A claim whose source has changed since it was recorded counts as not yet tried.  Why a
+mutant survives is written by hand in ``survivors.json``, by the identifier of the claim and the text of the mutant.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import random
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -34,6 +35,7 @@ FATES = {
     "undefined": "it has no value at most points of the domain, or takes too long",
 }
 MOST = 12  #: mutants of one claim, a seeded sample in which all kinds have equal parts
+ROOM = 0.01  #: a survivor whose smallest margin is larger is true with room to spare; the others need a reason
 _POINTS = 16  #: points at which a mutant is compared with its claim
 _SAME = 1e-12
 _SECONDS = 30.0  #: a mutant that takes longer is undefined
@@ -189,3 +191,32 @@ def published_for(claim: Claim) -> Kills | None:
     """The record of a claim; None if there is none, or if the source of the claim has changed since."""
     found = published().get(claim.identifier)
     return found if found is not None and found.source == source_of(claim) else None
+
+
+# -- reasons -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def reasons() -> Mapping[str, Mapping[str, str]]:
+    """Why mutants survive, by claim and mutant."""
+    path = files("corrnoise.paper_checks") / "survivors.json"
+    found: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def reasons_for(claim: Claim) -> Mapping[str, str]:
+    """Why the mutants of a claim survive, as far as a reason is written down."""
+    return reasons().get(claim.identifier, {})
+
+
+def remarks(record: Mapping[str, Kills]) -> Iterator[str]:
+    """What is to be done by hand in ``survivors.json``: reasons that are out of date, and reasons that are missing."""
+    for name in sorted(record):
+        survivors = dict(record[name].survivors)
+        known = reasons().get(name, {})
+        yield from (f"{name}: no survivor any more: {mutant}" for mutant in known if mutant not in survivors)
+        yield from (
+            f"{name}: survives with the margin {margin:.2g} and has no reason: {mutant}"
+            for mutant, margin in survivors.items()
+            if margin <= ROOM and mutant not in known
+        )

@@ -27,7 +27,7 @@ from corrnoise.paper_checks.machinery.documents import Library
 from corrnoise.paper_checks.machinery.drawings import Drawings
 from corrnoise.paper_checks.machinery.foundations import Foundations
 from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
-from corrnoise.paper_checks.machinery.kills import FATES, published_for
+from corrnoise.paper_checks.machinery.kills import FATES, published_for, reasons_for
 from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS, Claim, Outcome
 from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called, words
 from corrnoise.paper_checks.machinery.papers import Paper
@@ -63,6 +63,7 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
     environment.filters["dashed"] = lambda text: text.replace(" ", "-")
     environment.globals["words"] = wording
     environment.globals["kills"] = published_for
+    environment.globals["reasons"] = reasons_for
     graph = _Graph(Foundations(papers), [outcome.claim for outcome in outcomes])
     environment.globals["graph"] = graph
     environment.globals["unclaimed"] = _unclaimed

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.kills import Kills
+from corrnoise.paper_checks.machinery.kills import ROOM, Kills
 from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
 from corrnoise.paper_checks.machinery.quantifiers import chosen
@@ -21,7 +21,6 @@ from corrnoise.theory.numerics.records import Record
 
 Line = tuple[str, str]  #: a title, and a text that may be empty
 
-_ROOM = 0.01  #: a mutant whose smallest margin is larger is true with room to spare
 _MOST_ENTRIES = 12  #: longer arrays are abbreviated
 
 
@@ -129,14 +128,15 @@ def kills(found: Kills) -> str:
     return f"Structural mutants: {found.killed} of {found.telling} that could be false killed ({tried} tried of {found.of})"
 
 
-def survivors(found: Kills) -> list[Line]:
+def survivors(found: Kills, reasons: Mapping[str, str]) -> list[Line]:
     """The structural mutants that survived, those first that leave least room, each with the reason as far as known."""
-    return [(_room(margin), f"``{mutant}``") for mutant, margin in sorted(found.survivors, key=lambda one: one[1])]
+    ordered = sorted(found.survivors, key=lambda one: one[1])
+    return [(reasons.get(mutant) or room(margin), f"``{mutant}``") for mutant, margin in ordered]
 
 
-def _room(margin: float) -> str:
+def room(margin: float) -> str:
     """Why a mutant survives: it is true with room to spare, or differs only where the sides are nearly equal."""
-    if margin > _ROOM:
+    if margin > ROOM:
         return f"true as far as searched, with a margin of {margin:.3g}: the statement is not sharp"
     return f"not told apart: the smallest margin is {margin:.2g}"
 

@@ -39,8 +39,15 @@ from corrnoise.theory.problems.quadratic import LinearRegression
 
 PROOFS = "docs/exact-errors.md"
 
-PROBLEMS = regressions(kurtosis=(1, 1000), multiplicity=10_000)
+NORMS = (1e-4, 1.0, 1e4)
+CLIP_NORMS = one_of(0.1, 1.0, 10.0)  #: G, with ρ = 1/G, so that a bound with other powers of G or ρ fails
+PROBLEMS = regressions(kurtosis=(1, 1000), multiplicity=10_000, norms=NORMS)
 QUIET = {"problem": regressions(residual_std=0.0)}
+
+
+def budget(clip_norm: float) -> dict[str, float]:
+    """ρ = 1/G and G."""
+    return {"rho": 1 / clip_norm, "clip_norm": clip_norm}
 
 
 @PAPER.inequality(
@@ -48,21 +55,30 @@ QUIET = {"problem": regressions(residual_std=0.0)}
     printed=r"$\frac{a}{4} \le F_\infty \le \frac{a}{2 (2 - \eta R^2)}$, $a = \eta (\sigma_{sgd}^2 \mathrm{Tr}[H] + \sigma^2 \sum_j b_j)$, if $E \|x\|^2 x x^\top \preceq R^2 H$ and $\eta R^2 < 2$",
     proof=f"{PROOFS}#n1-bounds-for-any-inputs",
     evidence="proved",
-    domain={"problem": regressions(largest=1.9, kurtosis=(1, 1000), multiplicity=10_000), "noise": noises()},
+    domain={
+        "problem": regressions(largest=1.9, kurtosis=(1, 1000), multiplicity=10_000, norms=NORMS),
+        "noise": noises(),
+        "clip_norm": CLIP_NORMS,
+    },
     mutants=[{"low": 1.001}, {"high": 0.999}, {"gaussian": True}],
     evaluations=256,
 )
 def n1(
-    problem: LinearRegression, noise: ToeplitzNoise, low: float = 1.0, high: float = 1.0, gaussian: bool = False
+    problem: LinearRegression,
+    noise: ToeplitzNoise,
+    clip_norm: float,
+    low: float = 1.0,
+    high: float = 1.0,
+    gaussian: bool = False,
 ) -> Sides:
     """The upper bound is an equality for isotropic Gaussian inputs.  The lower one is approached as η → 0.
 
     With R² = Tr H + 2 ‖H‖, that of Gaussian inputs, it is false for inputs of larger kurtosis.
     """
     r2 = problem.trace + 2 * float(problem.eigenvalues.max()) if gaussian else problem.moment_bound
-    upper = problem.upper_bound(noise, moment_bound=r2)
-    quarter = problem.upper_bound(noise) * (2 - problem.learning_rate * problem.moment_bound) / 2
-    error = problem.stationary_error(noise)
+    upper = problem.upper_bound(noise, **budget(clip_norm), moment_bound=r2)
+    quarter = problem.upper_bound(noise, **budget(clip_norm)) * (2 - problem.learning_rate * problem.moment_bound) / 2
+    error = problem.stationary_error(noise, **budget(clip_norm))
     return np.array([low * quarter, error]), np.array([error, high * upper])
 
 
@@ -112,14 +128,15 @@ def n1_one_coordinate(
     proof=f"{PROOFS}#n2-a-lower-bound-for-all-noise",
     evidence="proved",
     rests_on=["N1"],
-    domain={"problem": PROBLEMS},
+    domain={"problem": PROBLEMS, "clip_norm": CLIP_NORMS},
     sharp="factor",
     mutants=[{"factor": 1.001}],
     evaluations=256,
 )
-def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
+def n2(problem: LinearRegression, clip_norm: float, factor: float = 1.0) -> Sides:
     """The privacy part has a log² of the learning rate, as the upper bound of Theorem 2.2 does."""
-    return factor * bounds.average_log_lower_bound(problem), problem.optimal_error()
+    bound = bounds.average_log_lower_bound(problem, **budget(clip_norm))
+    return factor * bound, problem.optimal_error(**budget(clip_norm))
 
 
 @PAPER.inequality(
@@ -131,19 +148,21 @@ def n2(problem: LinearRegression, factor: float = 1.0) -> Sides:
     evidence="proved",
     rests_on=["N3, sharpened (one direction)", "N1"],
     domain={
-        "problem": regressions(largest=1.999, kurtosis=(1, 1000), multiplicity=10_000),
+        "problem": regressions(largest=1.999, kurtosis=(1, 1000), multiplicity=10_000, norms=NORMS),
         "share": log_scale(1e-6, 1),
+        "clip_norm": CLIP_NORMS,
     },
     sharp="factor",
     mutants=[{"factor": 0.999}],
     evaluations=256,
 )
-def n3(problem: LinearRegression, share: float, factor: float = 1.0) -> Sides:
+def n3(problem: LinearRegression, share: float, clip_norm: float, factor: float = 1.0) -> Sides:
     """Only one of the two logarithms depends on ν.  (Residuals alone make it an equality; the part due to privacy is sharpened below.)"""
     if problem.rates.max() >= 1:
         return math.nan, math.nan
     nu = share * float(problem.rates.min())
-    return problem.stationary_error(NuFTRL(nu)), factor * bounds.nu_ftrl_upper_bound(problem, nu)
+    bound = bounds.nu_ftrl_upper_bound(problem, nu, **budget(clip_norm))
+    return problem.stationary_error(NuFTRL(nu), **budget(clip_norm)), factor * bound
 
 
 DEPTHS = {"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)}
@@ -193,14 +212,15 @@ def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     evidence="proved",
     rests_on=["N3, sharpened (one direction)", "N1"],
     domain={
-        "problem": regressions(largest=1.999, kurtosis=1.0, residual_std=0.0, multiplicity=10_000),
+        "problem": regressions(largest=1.999, kurtosis=1.0, residual_std=0.0, multiplicity=10_000, norms=NORMS),
         "share": log_scale(1e-6, 1),
+        "clip_norm": CLIP_NORMS,
     },
     sharp="constant",
     mutants=[{"constant": 0.0578}],
     evaluations=256,
 )
-def n3_sharpened_error(problem: LinearRegression, share: float, constant: float = 0.058) -> Sides:
+def n3_sharpened_error(problem: LinearRegression, share: float, clip_norm: float, constant: float = 0.058) -> Sides:
     """By N1 and the other part, 0.058 = 0.232/4.  The bound is at most half of N3.
 
     Checked without residuals for random signs, whose ηλ_j may come near 1.
@@ -211,7 +231,9 @@ def n3_sharpened_error(problem: LinearRegression, share: float, constant: float 
         return math.nan, math.nan
     nu = share * float(x.min())
     logarithms = math.log(8 / nu) * float((problem.eigenvalues * np.log(8 / x)).sum())
-    return problem.stationary_error(NuFTRL(nu)), constant * eta**2 * logarithms / (2 - eta * problem.moment_bound)
+    private = eta**2 * clip_norm**2 / budget(clip_norm)["rho"]
+    bound = constant * private * logarithms / (2 - eta * problem.moment_bound)
+    return problem.stationary_error(NuFTRL(nu), **budget(clip_norm)), bound
 
 
 @PAPER.identity(
@@ -334,7 +356,7 @@ def gamma_any_noise(zeros: Array, factor: float = 1.0) -> Sides:
     evidence="proved",
     rests_on=["N1"],
     domain={
-        "problem": regressions(most=4, condition=1e3, largest=1.9, kurtosis=(1, 1000), multiplicity=1000),
+        "problem": regressions(most=4, condition=1e3, largest=1.9, kurtosis=(1, 1000), multiplicity=1000, norms=NORMS),
         "noise": noises(1e-3),
         "offset": log_scale(1e-2, 1e4),
         "start": one_of("all directions", "slowest direction"),

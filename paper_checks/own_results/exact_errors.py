@@ -29,9 +29,9 @@ from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 PROOFS = "docs/exact-errors.md"
 
 #: Dimension to 10⁴ and inputs of any kurtosis.
-PROBLEMS = regressions(kurtosis=(1, 1000), multiplicity=10_000)
+PROBLEMS = regressions(kurtosis=(1, 1000), multiplicity=10_000, norms=(1e-4, 1.0, 1e4))
 ANY = {"problem": PROBLEMS, "noise": noises()}
-QUIET = {"problem": regressions(residual_std=0.0)}
+QUIET = {"problem": regressions(residual_std=0.0, norms=(1e-4, 1.0, 1e4))}
 
 
 def one_step(problem: LinearRegression, beta: Array, kurtosis: float, moments: Array, noise: float) -> Array:

@@ -23,10 +23,13 @@ _SURVIVORS = 3  # claims at most whose survivors are listed without being asked
 
 def run(chosen: Sequence[Claim], arguments: Namespace) -> int:
     """Try the mutants of the chosen claims; 0, because a mutant that survives may be true."""
-    from corrnoise.paper_checks.machinery.kills import written
+    from corrnoise.paper_checks.machinery.kills import remarks, written
 
     record = None if arguments.record is None else claims.output_path(arguments.record)
     found = _tried(chosen, arguments, record)
+    if record is not None:
+        for remark in remarks({claim.identifier: kills for claim, kills in zip(chosen, found, strict=True)}):
+            print(f"corrnoise: note: {remark}", file=sys.stderr)
     if arguments.json:
         text = written({claim.identifier: kills for claim, kills in zip(chosen, found, strict=True)}).rstrip()
     else:
@@ -60,7 +63,8 @@ def _tried(chosen: Sequence[Claim], arguments: Namespace, path: Path | None) -> 
 
 def _table(chosen: Sequence[Claim], found: Sequence[Kills], details: bool) -> str:
     """A line for each claim, its survivors if ``details``, and a legend with the sum."""
-    from corrnoise.paper_checks.machinery.kills import FATES
+    from corrnoise.paper_checks.machinery.kills import FATES, reasons_for
+    from corrnoise.paper_checks.machinery.wording import room
 
     rows = [["paper", "statement", *FATES, "of"]]
     for claim, kills in zip(chosen, found, strict=True):
@@ -68,10 +72,13 @@ def _table(chosen: Sequence[Claim], found: Sequence[Kills], details: bool) -> st
         rows.append([claim.paper, claim.name, *counts, str(kills.of)])
     head, *lines = aligned(rows)
     listed = [head]
-    for line, kills in zip(lines, found, strict=True):
+    for claim, line, kills in zip(chosen, lines, found, strict=True):
         listed.append(line)
         if details:
-            listed += [f"    survived, smallest margin {margin:.3g}: {mutant}" for mutant, margin in kills.survivors]
+            known = reasons_for(claim)
+            for mutant, margin in kills.survivors:
+                listed += [f"    survived, smallest margin {margin:.3g}: {mutant}"]
+                listed += [f"        {known.get(mutant) or room(margin)}"]
     total: Counter[str] = sum((Counter(kills.fates) for kills in found), Counter())
     legend = [f"{total[fate]:>6} {fate}: {meaning}" for fate, meaning in FATES.items()]
     return "\n".join([*listed, "", *legend])

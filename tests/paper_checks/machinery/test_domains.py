@@ -178,6 +178,17 @@ def test_dimensions_and_kurtosis_reach_their_ends():
     assert "kurtosis in [1.0, 100.0]" in axis.range
 
 
+def test_the_largest_eigenvalue_may_vary() -> None:
+    axis = domains.regressions(4, kurtosis=(1.0, 100.0), norms=(0.5, 1.0, 8.0))
+    assert axis.size == 8
+    middle = [0.5] * 6
+    found = [axis.value([*middle, u, 1.0], {}) for u in (0.0, 0.5, 1.0)]
+    assert [problem.eigenvalues.max() for problem in found] == [0.5, 1.0, 8.0]
+    assert all(problem.kurtosis == 100.0 for problem in found)
+    assert np.ptp([problem.learning_rate * problem.moment_bound for problem in found]) < 1e-15
+    assert "‖H‖ in {0.5, 1.0, 8.0}" in axis.range
+
+
 @given(CUBE)
 def test_mean_estimations_are_as_stated(u):
     problem = domains.mean_estimations(1e-6, 0.5).value(u[:2], {})

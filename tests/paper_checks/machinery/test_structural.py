@@ -173,6 +173,25 @@ def test_the_published_record_is_of_claims_of_the_ledger():
     assert len(known & record.keys()) >= 0.8 * len(record)
 
 
+def test_every_reason_is_about_a_survivor():
+    """Unless the claim has changed since; then the command that records says what is out of date."""
+    known = {claim.identifier: claim for claim in ledgers.claims()}
+    for name, written_down in machinery.reasons().items():
+        assert all(reason[0] == reason[0].lower() and reason[-1] != "." for reason in written_down.values())
+        current = machinery.published_for(known[name])
+        if current is not None:
+            assert written_down.keys() <= dict(current.survivors).keys(), name
+
+
+def test_reasons_that_are_missing_or_out_of_date_are_reported(monkeypatch):
+    monkeypatch.setattr(machinery, "reasons", lambda: {"a": {"f: x → y": "it is weaker", "f: gone": "it was weaker"}})
+    survivors = (("f: x → y", 0.0), ("f: close", 1e-3), ("f: far", 0.5))
+    assert list(machinery.remarks({"a": Kills("", 3, survivors=survivors)})) == [
+        "a: no survivor any more: f: gone",
+        "a: survives with the margin 0.001 and has no reason: f: close",
+    ]
+
+
 #: Claims that are sharp: each of them must kill most of what says more than it does.
 TELLING = ["Property F.10 (constant)", "Lemma F.20 (bound)"]
 

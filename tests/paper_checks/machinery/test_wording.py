@@ -68,7 +68,8 @@ def test_arguments_are_listed_as_code():
 def test_the_fates_of_mutants_are_told_with_reasons():
     found = Kills("", 9, {"killed": 3, "survived": 2, "weaker": 1}, {}, (("f: a → b", 0.5), ("f: c → d", 1e-12)))
     assert wording.kills(found) == "Structural mutants: 3 of 5 that could be false killed (6 tried of 9)"
-    assert wording.survivors(found) == [
+    assert wording.survivors(found, {"f: a → b": "it follows from N1"})[1] == ("it follows from N1", "``f: a → b``")
+    assert wording.survivors(found, {}) == [
         ("not told apart: the smallest margin is 1e-12", "``f: c → d``"),
         ("true as far as searched, with a margin of 0.5: the statement is not sharp", "``f: a → b``"),
     ]
