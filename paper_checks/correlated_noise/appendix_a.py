@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.oracles import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import PAPER
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import noise_matrix
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.mechanisms.finite import FiniteNoise

@@ -5,8 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import (
+from corrnoise.paper_checks.correlated_noise.oracles import (
     ANY_INPUTS,
     CLIP_NORMS,
     NORMS,
@@ -14,6 +13,7 @@ from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import (
     budget,
     spectral_mean,
 )
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import published_bounds as bounds

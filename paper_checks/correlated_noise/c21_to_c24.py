@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.oracles import CLIP_NORMS, NORMS, budget
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import CLIP_NORMS, NORMS, budget
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, spectra
 from corrnoise.paper_checks.machinery.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
 from corrnoise.paper_checks.machinery.ledger import Sides

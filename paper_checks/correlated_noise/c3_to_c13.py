@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.oracles import averages_by_quadrature, spectral_mean
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import averages_by_quadrature, spectral_mean
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.mechanisms.product import DPSGD

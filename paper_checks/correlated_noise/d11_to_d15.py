@@ -13,8 +13,8 @@ from corrnoise.paper_checks.correlated_noise.d2_to_d10 import (
     second_moment,
     three_directions,
 )
+from corrnoise.paper_checks.correlated_noise.oracles import NORMS, noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import NORMS, noise_matrix
 from corrnoise.paper_checks.machinery.domains import (
     integers,
     linear,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
+from corrnoise.paper_checks.correlated_noise.oracles import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import noise_matrix
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import finite_time

@@ -4,6 +4,14 @@ import math
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.oracles import (
+    ANY_INPUTS,
+    CLIP_NORMS,
+    STABLE,
+    budget,
+    noise_matrix,
+    spectral_mean,
+)
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import (
     integers,
@@ -11,7 +19,6 @@ from corrnoise.paper_checks.machinery.domains import (
     log_scale,
     mean_estimations,
     noises,
-    one_of,
     regressions,
 )
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -19,43 +26,11 @@ from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.quadrature import circle_mean, modulus
 from corrnoise.theory.privacy import gaussian_delta
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence
 
 SILENT_MEANS = mean_estimations(sample_std=0.0)
-CLIP_NORMS = one_of(0.1, 1.0, 10.0)  #: G, with ρ = 1/G, so that a bound with other powers of G or ρ fails
-
-
-def budget(clip_norm: float) -> dict[str, float]:
-    """ρ = 1/G and G."""
-    return {"rho": 1 / clip_norm, "clip_norm": clip_norm}
-
-
-def spectral_mean(noise: ToeplitzNoise, exponent: int, rate: float | None = None) -> float:
-    """(1/2π) ∫ |B|^{2 exponent} dω, or of that over |1 − x − e^{iω}|² with x = ``rate``, by quadrature."""
-
-    def integrand(c: Array, s: Array, w: Array) -> float:
-        power = noise.power_spectrum(2 * np.arctan2(s, c)) ** exponent
-        return float((w * power / (1 if rate is None else modulus(rate, c, s) ** 2)).sum())
-
-    gap = 1.0 if rate is None else min(rate, 2 - rate)
-    return float(circle_mean(integrand, near_zero=min(gap, 1e-7), near_pi=min(gap, 1e-7)))
-
-
-def averages_by_quadrature(noise: ToeplitzNoise, rates: Array) -> Array:
-    """b(x) = (x (2 − x)/2π) ∫ |B|²/|1 − x − e^{iω}|² dω by quadrature, shape of ``rates``; independent of ``averaged_variance``."""
-    distinct, place = np.unique(rates, return_inverse=True)
-    return np.array([x * (2 - x) * spectral_mean(noise, 1, float(x)) for x in distinct])[place]
-
-
-def noise_matrix(noise: ToeplitzNoise, steps: int) -> Array:
-    """The noise coefficients as a lower-triangular Toeplitz matrix, shape (steps, steps)."""
-    from scipy.linalg import toeplitz
-
-    return np.asarray(toeplitz(noise.coefficients(steps), np.zeros(steps)))
 
 
 # -- Section 1 ---------------------------------------------------------------------------------------------------------
@@ -337,10 +312,6 @@ def theorem_21_anticorrelation(nu: float, time: int, lag: int, lag_shift: int = 
 
 
 # -- Section 2.2 and Appendix C: linear regression ---------------------------------------------------------------------
-
-NORMS = (1e-4, 1.0, 1e4)
-STABLE = regressions(largest=1.0, multiplicity=10_000, norms=NORMS)  #: Gaussian inputs
-ANY_INPUTS = regressions(kurtosis=(1, 1000), multiplicity=10_000, norms=NORMS)
 
 
 @PAPER.inequality(

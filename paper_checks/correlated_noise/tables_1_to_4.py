@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.oracles import CLIP_NORMS, budget, noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
-from corrnoise.paper_checks.correlated_noise.sections_1_and_2 import CLIP_NORMS, budget, noise_matrix
 from corrnoise.paper_checks.machinery.domains import gaps, integers, linear, log_scale, one_of, regressions
 from corrnoise.paper_checks.machinery.enclosures import inverse_mean
 from corrnoise.paper_checks.machinery.ledger import Sides

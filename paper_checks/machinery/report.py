@@ -161,8 +161,15 @@ def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
 
 
 def _shortened(table: str) -> str:
-    """A table with five digits of each number, which are enough for readers of the page."""
-    return re.sub(r"(?<![\w.])-?\d+\.\d{5,}(e[-+]\d+)?(?![\w.])", lambda number: f"{float(number[0]):.5g}", table)
+    """A table with five digits of each number, which are enough for readers of the page; comments stay."""
+
+    def short(line: str) -> str:
+        return line if line.startswith("#") else _NUMBER.sub(lambda number: f"{float(number[0]):.5g}", line)
+
+    return "".join(map(short, table.splitlines(keepends=True)))
+
+
+_NUMBER = re.compile(r"(?<![\w.])-?\d+\.\d{5,}(e[-+]\d+)?(?![\w.])")
 
 
 def _figure(figure: PaperFigure, drawings: Drawings) -> dict[str, Any]:

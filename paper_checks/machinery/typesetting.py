@@ -47,7 +47,7 @@ _RELATIONS = {
 }
 _TERMS = {"+", "-", r"\pm"}
 _SUM = 24  #: a piece longer than this many characters of LaTeX is cut at the next sign
-_WIDE = 30  #: a piece of more letters may be wider than a narrow screen and gets its own scroll bar
+_WIDE = 24  #: a piece of more letters may be wider than a narrow screen and gets its own scroll bar
 
 
 def prose(text: str, link: Callable[[str], Markup] = escape) -> Markup:

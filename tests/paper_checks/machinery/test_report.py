@@ -190,7 +190,7 @@ def test_a_figure_that_needs_a_missing_extra_says_so():
     assert "not drawn: data sets need scikit-learn: pip install" in report_page([], [small_paper()], [figure])
 
 
-def test_the_data_of_figures_can_be_downloaded_with_nine_digits(page):
+def test_the_data_of_figures_can_be_downloaded_with_five_digits(page):
     figure = paper_figure("mean_estimation")
     [encoded] = re.findall(r'data:application/gzip;base64,([^"]+)"', page)
     shown = [line.split(",") for line in gzip.decompress(base64.b64decode(encoded)).decode().splitlines()]
@@ -199,7 +199,7 @@ def test_the_data_of_figures_can_be_downloaded_with_nine_digits(page):
     rows = [pair for pair in zip(shown, exact, strict=True) if len(pair[1]) == 5 and pair[1][0] in figure.panels]
     assert len(rows) > 100
     for short, full in rows:
-        assert [float(value) for value in short[3:]] == pytest.approx([float(value) for value in full[3:]], rel=1e-8)
+        assert [float(value) for value in short[3:]] == pytest.approx([float(value) for value in full[3:]], rel=6e-5)
 
 
 def test_a_disagreement_raises_an_alarm():
@@ -494,4 +494,4 @@ def test_the_ledger_prints_on_few_pages(tmp_path):
     chromium(f"--print-to-pdf={tmp_path / 'page.pdf'}", address=path.as_uri())
     printed = (tmp_path / "page.pdf").read_bytes()
     assert printed.startswith(b"%PDF")
-    assert 10 < len(re.findall(rb"/Type /Page\b(?!s)", printed)) < len(claims()) / 6
+    assert 10 < len(re.findall(rb"/Type /Page\b(?!s)", printed)) < len(claims()) / 5

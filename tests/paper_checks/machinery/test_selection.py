@@ -192,6 +192,7 @@ def test_only_the_modules_of_the_claims_meant_are_imported():
     papers_imported = {name for name in sections if not name.startswith("machinery") and name.count(".")}
     assert papers_imported == {
         "correlated_noise.c21_to_c24",
+        "correlated_noise.oracles",
         "correlated_noise.paper",
         "shuffled_gradients.paper",
         "noise_cancellation.paper",
