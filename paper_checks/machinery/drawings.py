@@ -4,7 +4,7 @@ Matplotlib defines every letter and every marker in each drawing again, writes e
 the style of each line.  Here a shape, a label and a style are written once for the page, under short names, and the
 drawings refer to them.  Coordinates are rounded to a tenth of a unit, of about 500 across a drawing, and paths go from
 point to point by differences.  Points of a line that lie within a twentieth of a unit of the line between others are
-left out.
+left out.  The drawings are parts of an HTML page, where most attributes need no quotation marks.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Drawings:
         """
         svg = svg[svg.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+        svg = re.sub(r" xmlns(:\w+)?=\"[^\"]*\"", "", svg)  # HTML needs none
         svg = re.sub(r"<g id=\"[^\"]*\">", "<g>", svg)  # only shapes and clipping paths are referred to
         svg = re.sub(r"(?<= d=\")[^\"]*", lambda path: by_differences(path[0]), svg)
         svg = re.sub(r"(?<=translate\()[^)]*|(?<= x=\")[^\"]*|(?<= y=\")[^\"]*", lambda at: _rounded(at[0]), svg)
@@ -66,7 +67,7 @@ class Drawings:
         while (fewer := _LONELY.sub(r"\1", svg)) != svg:
             svg = fewer
         label = Markup('<svg role="img" aria-label="{}"').format(title)
-        return Markup(re.sub(r"\s*\n\s*", "\n", svg).replace("<svg", label, 1))
+        return Markup(_unquoted(re.sub(r"\s*\n\s*", "\n", svg)).replace("<svg", label, 1))
 
     def _classed(self, style: re.Match[str]) -> str:
         return f' class="{self._styles.setdefault(style[1], f"d{len(self._styles)}")}"'
@@ -85,9 +86,14 @@ class Drawings:
         paths = "\n".join(f'<path id="{name}" {shape}/>' for shape, name in self._names.items())
         labels = "\n".join(f'<g id="{name}">{letters}</g>' for letters, name in self._texts.items())
         return Markup(
-            f"<style>\n{styles}\n</style>\n<svg class=shapes width=0 height=0 aria-hidden=true><defs>\n{paths}\n{labels}\n"
-            "</defs></svg>"
+            f"<style>\n{styles}\n</style>\n<svg class=shapes width=0 height=0 aria-hidden=true><defs>\n"
+            f"{_unquoted(paths)}\n{_unquoted(labels)}\n</defs></svg>"
         )
+
+
+def _unquoted(svg: str) -> str:
+    """Attributes as HTML allows them: without quotation marks where the value has no blank."""
+    return re.sub(r'="([^"\s\'=<>`]+)"( ?/(?=>))?', lambda value: f"={value[1]}{' /' if value[2] else ''}", svg)
 
 
 # -- paths -------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.correlated_noise.oracles import ANY_INPUTS, CLIP_NORMS, NORMS, budget
 from corrnoise.paper_checks.machinery.domains import (
     linear,
     log_scale,
@@ -39,15 +40,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
 
 PROOFS = "docs/exact-errors.md"
 
-NORMS = (1e-4, 1.0, 1e4)
-CLIP_NORMS = one_of(0.1, 1.0, 10.0)  #: G, with ρ = 1/G, so that a bound with other powers of G or ρ fails
-PROBLEMS = regressions(kurtosis=(1, 1000), multiplicity=10_000, norms=NORMS)
 QUIET = {"problem": regressions(residual_std=0.0)}
-
-
-def budget(clip_norm: float) -> dict[str, float]:
-    """ρ = 1/G and G."""
-    return {"rho": 1 / clip_norm, "clip_norm": clip_norm}
 
 
 @PAPER.inequality(
@@ -128,7 +121,7 @@ def n1_one_coordinate(
     proof=f"{PROOFS}#n2-a-lower-bound-for-all-noise",
     evidence="proved",
     rests_on=["N1"],
-    domain={"problem": PROBLEMS, "clip_norm": CLIP_NORMS},
+    domain={"problem": ANY_INPUTS, "clip_norm": CLIP_NORMS},
     sharp="factor",
     mutants=[{"factor": 1.001}],
     evaluations=256,
