@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = ()) -> Iterator[Path]:
     """A temporary folder whose files are moved to ``folder`` at the end of the block, if it raises no exception.
 
+    A process that is killed within the block leaves a folder ``.unfinished-…``, which nothing reads.
     Files with the names ``stale`` that the block does not write are removed, because they belong to earlier contents.
 
     Raises
