@@ -8,8 +8,9 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.d3_to_d12 import QUADRATIC, noise_error
-from corrnoise.paper_checks.shuffled_gradients.d13_to_f3 import PUBLIC, noise_risk, public_constants
+from corrnoise.paper_checks.shuffled_gradients.d13_to_f3 import noise_risk
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.paper_checks.shuffled_gradients.public_records import PUBLIC, public_constants
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.empirical_risk import Regulariser
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants

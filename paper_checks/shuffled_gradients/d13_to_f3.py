@@ -1,7 +1,6 @@
 """Sections 3 to 5, Appendices D, E and F: the theorems over all epochs, on exact quadratic runs, and their rates."""
 
 import math
-from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -12,20 +11,15 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.solvers.shuffled_gradients import best_learning_rate
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance, quadratic_run
-from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
-    Order,
-    Schedule,
     interleaved,
     private_then_public,
     public_then_private,
 )
 from corrnoise.theory.shuffled_gradients.table_rates import leading_rate
-from corrnoise.theory.shuffled_gradients.task_constants import convergence_constants
 
 RUNS = {
     "curvatures": vector(log_scale(1e-3, 1), 4),
@@ -465,180 +459,6 @@ def comparison(samples: int, dimension: int, epsilon: float, constant: float = 1
     return leading_rate(
         "DP-ShuffleG", samples=samples, dimension=dimension, epsilon=epsilon, accounting="published"
     ), constant * value
-
-
-# -- with public records, and with noise at the end of epochs ----------------------------------------------------------
-
-
-def _mean_estimation(
-    private: Array, public: Array, regulariser: Regulariser, schedule: Schedule, rate: float, order: Order = "given"
-) -> tuple[Task, ShuffledGradients, Array]:
-    """Mean estimation in one dimension, a run of it, and its minimiser."""
-    rows = private[:, np.newaxis]
-    others = public[:, np.newaxis]
-    task = Task(Loss("mean"), regulariser, rows, np.zeros(private.size), others, np.zeros(public.size))
-    run = ShuffledGradients(
-        samples=schedule.samples,
-        epochs=schedule.epochs,
-        private=schedule.private,
-        placement=schedule.placement,
-        order=order,
-        learning_rate=rate,
-        smoothness=1.0,
-        clipping="none",
-        convex=True,
-        released="last iterate",
-    )
-    return task, run, regulariser.prox(rows.mean(axis=0), 1.0)
-
-
-def public_constants(
-    private: Array, public: Array, regulariser: Regulariser, schedule: Schedule, share: float, sigma: float
-) -> tuple[float, ConvergenceConstants]:
-    """The constants of mean estimation at a share of the largest learning rate, from x_1 = 0; and x*."""
-
-    def at(rate: float) -> ConvergenceConstants:
-        task, run, best = _mean_estimation(private, public, regulariser, schedule, rate)
-        radius = 10.0 + (regulariser.strength if regulariser.name == "ball" else 0.0)
-        return convergence_constants(task, run, best, noise_std=sigma, radius=radius)
-
-    best = float(regulariser.prox(private.mean(keepdims=True), 1.0)[0])
-    return best, at(share * at(1e-9).largest_learning_rate())
-
-
-PUBLIC: dict[str, Any] = {
-    "kind": one_of("private first", "public first", "interleaved"),
-    "epochs": integers(2, 100, log=True),
-    "private": vector(linear(-1, 1), 4),
-    "public": vector(linear(-1, 1), 4),
-    "part": linear(0, 1),
-    "share": log_scale(1e-1, 1),
-    "sigma": log_scale(1e-3, 1),
-}
-
-
-def public_schedule(kind: str, samples: int, epochs: int, part: float) -> Schedule:
-    """A schedule with public records."""
-    some = 1 + min(int(part * (epochs - 1)), epochs - 2)
-    count = 1 + int(part * (samples - 2))
-    if kind == "private first":
-        return private_then_public(samples, epochs=epochs, private_epochs=some)
-    if kind == "public first":
-        return public_then_private(samples, epochs=epochs, private_epochs=some)
-    return interleaved(samples, epochs=epochs, private_per_epoch=count)
-
-
-@PAPER.inequality(
-    "Theorem D.14",
-    part="(public records)",
-    evidence="proved",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
-    rests_on=(
-        "Lemma D.6",
-        "Lemma D.10 (as used)",
-    ),
-    printed=r"$M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k}$",
-    reading="the terms that public records add",
-    domain={**PUBLIC, "convexity": log_scale(0.1, 100)},
-    mutants=[{"dissimilarity": 0.0}, {"factor": 0.02}],
-    evaluations=64,
-)
-def theorem_d14_with_public_records(
-    kind: str,
-    epochs: int,
-    private: Array,
-    public: Array,
-    part: float,
-    share: float,
-    sigma: float,
-    convexity: float,
-    dissimilarity: float = 1.0,
-    factor: float = 1.0,
-) -> Sides:
-    """With the noise term as corrected.  Mean estimation with ψ = (μ/2) x² in a given order, so that β = μ."""
-    schedule = public_schedule(kind, private.size, epochs, part)
-    best, constants = public_constants(private, public, Regulariser("ridge", convexity), schedule, share, sigma)
-    targets = np.array([[*private[:count], *public[: private.size - count]] for count in schedule.private.tolist()])
-    noise = sigma * np.array([schedule.noisy_steps(count) for count in schedule.private.tolist()])
-    [mean], [[variance]] = quadratic_run(
-        np.ones((*targets.shape, 1, 1)), targets[..., np.newaxis], noise, constants.learning_rate, ridge=convexity
-    )
-    bound = constants.excess_risk_upper_bound()
-    right = bound.total - (1 - dissimilarity) * bound.dissimilarity
-    return (1 + convexity) / 2 * float((mean - best) ** 2 + variance), factor * right
-
-
-@PAPER.identity(
-    "Theorem D.14",
-    part="(dissimilarities)",
-    printed=r"$M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k}$",
-    reading="the two terms of an epoch",
-    domain={
-        "private": vector(linear(-1, 1), 4),
-        "public": vector(linear(-1, 1), 4),
-        "kept": integers(0, 2),
-        "convexity": log_scale(0.1, 10),
-    },
-    mutants=[{"lasting": 1 + 1e-6}, {"vanishing": 1 + 1e-6}],
-    evaluations=128,
-)
-def dissimilarity_terms(
-    private: Array, public: Array, kept: int, convexity: float, lasting: float = 1.0, vanishing: float = 1.0
-) -> Sides:
-    """Mean estimation, a fresh permutation, η = 1: C_i² is the mean over all 24 permutations."""
-    schedule = interleaved(4, epochs=1, private_per_epoch=kept)
-    n = 4
-    task, run, best = _mean_estimation(private, public, Regulariser("ridge", convexity), schedule, 1.0, "reshuffled")
-    _, found = convergence_constants(task, run, best, noise_std=0.0, radius=1.0).epoch_terms()
-    sums = [np.cumsum(private[list(order[kept:])] - public[: n - kept]) for order in permutations(range(n))]
-    squares = np.square(sums).mean(axis=0)
-    right = lasting * squares[-1] / (2 * n**2 * convexity) + vanishing * 5 * squares[:-1].sum() / n
-    return 1e-3 + found, 1e-3 + right
-
-
-@PAPER.inequality(
-    "Theorem D.14",
-    part="(noise at the end of epochs)",
-    evidence="proved",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
-    rests_on=("Lemma D.6",),
-    printed=r"$6\eta^2 n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",
-    reading=r"with noise on the last step of epochs only, $\frac{\eta}{n} d (\sigma^{(k)})^2$ suffices in its place",
-    domain={
-        "samples": integers(1, 400, log=True),
-        "epochs": integers(1, 30),
-        "smoothness": log_scale(1e-6, 1),
-        "convexity": log_scale(1e-3, 1e6),
-        "share": log_scale(1e-2, 1),
-    },
-    sharp="factor",
-    mutants=[{"factor": 0.04}],
-    evaluations=1024,
-)
-def theorem_d14_with_noise_at_the_end(
-    samples: int, epochs: int, smoothness: float, convexity: float, share: float, factor: float = 1.0
-) -> Sides:
-    """A statement of this project: losses L x²/2, ψ = (μ/2) x², x_1 = x* = 0."""
-
-    def constants(rate: float) -> ConvergenceConstants:
-        return ConvergenceConstants(
-            samples=samples,
-            epochs=epochs,
-            dimension=1,
-            learning_rate=rate,
-            distance=0.0,
-            deviation=0.0,
-            noise=1.0,
-            smoothness=smoothness,
-            largest_smoothness=smoothness,
-            end_noise=True,
-        )
-
-    eta = share * constants(1e-12).largest_learning_rate()
-    shrink = 1 / (1 + eta * samples * convexity)
-    keep = (shrink * (1 - eta * smoothness) ** samples) ** 2
-    variance = (eta * shrink) ** 2 * sum(keep**k for k in range(epochs))
-    return (smoothness + convexity) / 2 * variance, float(factor) * constants(eta).excess_risk_upper_bound().total
 
 
 @PAPER.inequality(

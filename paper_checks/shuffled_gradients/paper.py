@@ -34,6 +34,7 @@ PAPER = Paper(
             "Table 1",
             *numbered("Appendix", "E.3", "F.3"),
         ),
+        "public_records": ("Theorem D.14",),
         "appendix_g": (
             *numbered("Lemma", "G.2", "G.5", "G.6"),
             *numbered("Theorem", "G.3", "G.7"),
