@@ -1,13 +1,14 @@
 """Kills: how the structural mutants of a claim fare in its check, and the record of that.
 
-The record is a file in JSON.  A claim whose source has changed since it was recorded counts as not yet tried.  Why a
-mutant survives is written by hand in ``survivors.json``, by the identifier of the claim and the text of the mutant.
+The record is a file in JSON.  A claim counts as not yet tried if its function, its domain or one of the functions with
+the paper's formulas has changed since it was recorded; their documentation may change.  Why a mutant survives is written by hand in ``survivors.json``, by the identifier of the claim and the text of the mutant.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import inspect
 import json
 import random
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.resources import files
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -46,8 +48,9 @@ _MEMORY = 2**31  #: bytes; a mutant that needs more has no value
 class Kills:
     """How the structural mutants of one claim fared.
 
-    ``source`` identifies the text of the claim's function.  ``survivors`` are the mutants that survived, each with its
-    smallest margin; ``of`` is the number of all mutants, of which ``fates`` counts those that were tried.
+    ``source`` identifies the text of the claim's function and of the other ``functions`` that mutants change, which are
+    named as ``module:name``.  ``survivors`` are the mutants that survived, each with its smallest margin; ``of`` is the
+    number of all mutants, of which ``fates`` counts those that were tried.
     """
 
     source: str
@@ -55,6 +58,7 @@ class Kills:
     fates: Mapping[str, int] = field(default_factory=dict)
     kinds: Mapping[str, int] = field(default_factory=dict)
     survivors: tuple[tuple[str, float], ...] = ()
+    functions: tuple[str, ...] = ()
 
     @property
     def killed(self) -> int:
@@ -66,12 +70,50 @@ class Kills:
         return self.killed + self.fates.get("survived", 0)
 
 
-def source_of(claim: Claim) -> str:
-    """What identifies a claim's function and domain, whatever else the claim says and whatever stands around it."""
+def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
+    """What identifies the formulas and the domain of a claim, whatever is said about them and stands around them.
+
+    Parameters
+    ----------
+    functions
+        ``module:name`` of the functions beside the claim's own; one that is gone has no text.
+    """
     [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
-    if isinstance(tree, ast.FunctionDef):
-        tree.decorator_list = []
-    return hashlib.sha256(f"{ast.dump(tree)} {claim.domain}".encode()).hexdigest()[:16]
+    texts = [_formulas(tree), str(claim.domain)]
+    for name in functions:
+        module, path = name.split(":")
+        found = _definitions(module).get(path)
+        texts.append("" if found is None else _formulas(found))
+    return hashlib.sha256(" ".join(texts).encode()).hexdigest()[:16]
+
+
+def _formulas(tree: ast.stmt) -> str:
+    """The syntax tree of a function without its decorators and documentation."""
+    if not isinstance(tree, ast.FunctionDef):
+        return ast.dump(tree)
+    body = tree.body[1:] if ast.get_docstring(tree, clean=False) is not None else tree.body
+    return f"{ast.dump(tree.args)} {[ast.dump(statement) for statement in body]}"
+
+
+@cache
+def _definitions(module: str) -> Mapping[str, ast.FunctionDef]:
+    """The functions and methods of a module that does not change while it is imported."""
+    source = inspect.getsource(importlib.import_module(module))
+    found = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            found |= {
+                f"{node.name}.{method.name}": method for method in node.body if isinstance(method, ast.FunctionDef)
+            }
+    return found
+
+
+def _names(functions: Sequence[FunctionType]) -> tuple[str, ...]:
+    """``module:name`` of functions; of a function inside another one, that of the other."""
+    names = (f"{found.__module__}:{found.__qualname__.split('.<locals>')[0]}" for found in functions)
+    return tuple(sorted(set(names)))
 
 
 def _sample(mutants: Sequence[Mutant], most: int) -> list[Mutant]:
@@ -134,9 +176,8 @@ def fate(
 
 def kills(claim: Claim, most: int = MOST) -> Kills:
     """Try the structural mutants of a claim; of a claim that is false there are none."""
-    source = source_of(claim)
     if claim.recorded == FALSE:
-        return Kills(source, 0)
+        return Kills(source_of(claim), 0)
     points = sample_points(claim.domain.size, _POINTS)[: max(claim.evaluations // 2, 4)]
     margins = [_margin(claim, point) for point in points]
     start = next((k for k, value in enumerate(margins) if not np.isnan(value)), 0)
@@ -144,6 +185,7 @@ def kills(claim: Claim, most: int = MOST) -> Kills:
     margins = [margins[start], *margins[:start], *margins[start + 1 :]]
     functions = functions_of(claim, claim.domain.arguments(points[0]))
     found = [mutant for function in functions for mutant in mutants_of(function)]
+    others = _names([function for function in functions if function is not claim.function])
     kept = caches()
     fates: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
@@ -159,7 +201,7 @@ def kills(claim: Claim, most: int = MOST) -> Kills:
         kinds[mutant.kind] += end == "killed"
         if end == "survived":
             survivors.append((str(mutant), float(f"{least:.3g}")))
-    return Kills(source, len(found), dict(fates), dict(kinds), tuple(survivors))
+    return Kills(source_of(claim, others), len(found), dict(fates), dict(kinds), tuple(survivors), others)
 
 
 # -- the record --------------------------------------------------------------------------------------------------------
@@ -176,7 +218,7 @@ def read(text: str) -> dict[str, Kills]:
     found = {}
     for name, fields in json.loads(text).items():
         survivors = tuple((mutant, margin) for mutant, margin in fields.pop("survivors"))
-        found[name] = Kills(survivors=survivors, **fields)
+        found[name] = Kills(functions=tuple(fields.pop("functions")), survivors=survivors, **fields)
     return found
 
 
@@ -187,10 +229,15 @@ def published() -> Mapping[str, Kills]:
     return read(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
+def is_current(found: Kills, claim: Claim) -> bool:
+    """Whether neither the claim nor the formulas that it calls have changed since."""
+    return found.source == source_of(claim, found.functions)
+
+
 def published_for(claim: Claim) -> Kills | None:
-    """The record of a claim; None if there is none, or if the source of the claim has changed since."""
+    """The record of a claim; None if there is none, or if the claim has changed since."""
     found = published().get(claim.identifier)
-    return found if found is not None and found.source == source_of(claim) else None
+    return found if found is not None and is_current(found, claim) else None
 
 
 # -- reasons -----------------------------------------------------------------------------------------------------------

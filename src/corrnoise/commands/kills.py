@@ -46,12 +46,12 @@ def run(chosen: Sequence[Claim], arguments: Namespace) -> int:
 def _tried(chosen: Sequence[Claim], arguments: Namespace, path: Path | None) -> list[Kills]:
     """How the mutants fared, in the order of the claims; finished claims are kept in ``path`` at once.
 
-    Claims that are in the record, and whose source has not changed since, are not tried again.
+    Claims that are in the record, and have not changed since, are not tried again.
     """
     from corrnoise.paper_checks.machinery import kills, running
 
     known = kills.read(path.read_text(encoding="utf-8")) if path is not None and path.is_file() else {}
-    open_claims = [c for c in chosen if c.identifier not in known or known[c.identifier].source != kills.source_of(c)]
+    open_claims = [c for c in chosen if c.identifier not in known or not kills.is_current(known[c.identifier], c)]
     with progress_line() as show, running.all_kills(open_claims, jobs=arguments.jobs) as results:
         for done, (index, found) in enumerate(results, start=len(chosen) - len(open_claims) + 1):
             known[open_claims[index].identifier] = found

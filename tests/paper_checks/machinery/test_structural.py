@@ -1,6 +1,8 @@
 """Structural mutants: which changes are made, that they run in place of the function, and how they fare."""
 
 import ast
+import importlib
+import inspect
 import math
 from collections import Counter
 
@@ -14,6 +16,8 @@ from corrnoise.paper_checks.machinery.kills import Kills, fate, kills, published
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.search import sample_points
 from corrnoise.paper_checks.machinery.structural import changes, functions_of, in_place, mutants_of
+
+GETSOURCE = inspect.getsource
 
 
 def changed(source):
@@ -165,6 +169,28 @@ def test_a_claim_that_changed_counts_as_not_tried(monkeypatch):
     assert SHARP.identifier == LOOSE.identifier
     assert source_of(SHARP) != source_of(LOOSE)
     assert machinery.published_for(LOOSE) is None
+
+
+def test_a_formula_that_changed_counts_as_not_tried(monkeypatch):
+    """The text of functions that a claim calls belongs to its source, their documentation does not."""
+    name = "corrnoise.theory.momentum_aggregation.least_noise:noise_limit"
+    module = importlib.import_module(name.split(":")[0])
+    text = inspect.getsource(module)
+    source = source_of(SHARP, [name])
+    assert source not in (source_of(SHARP), source_of(SHARP, [name.replace("noise_limit", "gone")]))
+    for before, after, same in (("the least noise", "most noise", True), ("alpha / agm", "2 * alpha / agm", False)):
+        assert before in text
+        changed = text.replace(before, after)
+        monkeypatch.setattr(inspect, "getsource", lambda found, t=changed: t if found is module else GETSOURCE(found))
+        machinery._definitions.cache_clear()
+        assert (source_of(SHARP, [name]) == source) == same
+    monkeypatch.undo()
+    machinery._definitions.cache_clear()
+
+
+def test_the_record_names_the_formulas_that_a_claim_calls():
+    names = published()["corrnoise-m2-upper"].functions
+    assert "corrnoise.theory.momentum_aggregation.least_noise:square_root_upper_bound" in names
 
 
 def test_the_published_record_is_of_claims_of_the_ledger():
