@@ -8,9 +8,9 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.d3_to_d12 import QUADRATIC, noise_error
-from corrnoise.paper_checks.shuffled_gradients.d13_to_f3 import noise_risk
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.public_records import PUBLIC, public_constants
+from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, noise_risk
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.empirical_risk import Regulariser
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
@@ -106,19 +106,7 @@ def _l1_run(epochs: int, sigma: float) -> ConvergenceConstants:
     d = 50
     eta = 0.4 / epochs
     size = sigma * math.sqrt(2 * math.log(2 * d) * noise_variance(n, epochs, eta, 1.0))
-    return ConvergenceConstants(
-        samples=n,
-        epochs=epochs,
-        dimension=d,
-        learning_rate=eta,
-        distance=0.0,
-        deviation=0.0,
-        noise=sigma,
-        smoothness=1.0,
-        largest_smoothness=1.0,
-        regulariser="lasso",
-        size=size,
-    )
+    return noise_only(n, epochs, eta, 1.0, dimension=d, noise=sigma, regulariser="lasso", size=size)
 
 
 L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
@@ -173,18 +161,7 @@ def _projected_run(epochs: int, smoothness: float, scale: float) -> ConvergenceC
     """One loss L x²/2, B = R, x_1 = x* = 0, σ = 1, η a share of its printed limit."""
 
     def run(eta: float) -> ConvergenceConstants:
-        return ConvergenceConstants(
-            samples=1,
-            epochs=epochs,
-            dimension=1,
-            learning_rate=eta,
-            distance=0.0,
-            deviation=0.0,
-            noise=1.0,
-            smoothness=smoothness,
-            largest_smoothness=smoothness,
-            regulariser="projection",
-        )
+        return noise_only(1, epochs, eta, smoothness, regulariser="projection")
 
     return run(scale * run(1.0).largest_learning_rate(printed=True))
 
@@ -297,18 +274,7 @@ def theorem_g3_with_thresholds(
     """
 
     def constants(rate: float) -> ConvergenceConstants:
-        return ConvergenceConstants(
-            samples=samples,
-            epochs=epochs,
-            dimension=1,
-            learning_rate=rate,
-            distance=0.0,
-            deviation=0.0,
-            noise=1.0,
-            smoothness=smoothness,
-            largest_smoothness=smoothness,
-            regulariser="lasso",
-        )
+        return noise_only(samples, epochs, rate, smoothness, regulariser="lasso")
 
     eta = share * constants(1e-12).largest_learning_rate()
     keep = 1 - eta * smoothness
@@ -334,19 +300,7 @@ def theorem_g3_with_thresholds(
 def theorem_g3_size(rate: float, samples: int, share: float, size: float = 1.0) -> Sides:
     """With B >= sqrt(π/2) η it is at least the noise term as corrected, so that the printed theorem then holds."""
     smoothness = share / (rate * samples)
-    constants = ConvergenceConstants(
-        samples=samples,
-        epochs=1,
-        dimension=1,
-        learning_rate=rate,
-        distance=0.0,
-        deviation=0.0,
-        noise=1.0,
-        smoothness=smoothness,
-        largest_smoothness=smoothness,
-        regulariser="lasso",
-        size=size * math.sqrt(math.pi / 2) * rate,
-    )
+    constants = noise_only(samples, 1, rate, smoothness, regulariser="lasso", size=size * math.sqrt(math.pi / 2) * rate)
     (corrected, _), (printed, _) = (constants.epoch_terms(printed=p) for p in (False, True))
     return float(corrected), float(printed) * (1 + 1e-12)
 

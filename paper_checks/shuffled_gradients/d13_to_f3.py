@@ -9,6 +9,7 @@ from scipy.optimize import minimize_scalar
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, noise_risk
 from corrnoise.solvers.shuffled_gradients import best_learning_rate
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
@@ -75,14 +76,6 @@ _THEOREM = r"Under Assumptions 3.1, 3.4, 3.6, D.1 and 3.5, for $\beta > 0$, if $
 _CORRECTED = r"with $\sum_k \frac{(\eta + 5 \eta^2 n \hat{L}^{(k)}) d (\sigma^{(k)})^2}{s+1-k}$ in $M$"
 
 
-def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
-    """The exact excess risk of losses L ‖x‖²/2 with ψ = (μ/2) ‖x‖² and x_1 = x* = 0, which is all due to the noise."""
-    smoothness = np.asarray(run.smoothness).item()
-    sigma = np.asarray(run.noise).item()
-    variance = sigma**2 * noise_variance(run.samples, run.epochs, run.learning_rate, smoothness, ridge=ridge)
-    return run.dimension / 2 * (smoothness + ridge) * variance
-
-
 @PAPER.inequality(
     "Theorem 3.7",
     evidence="proved",
@@ -103,17 +96,7 @@ def theorem_37(smoothness: float, epochs: int, printed: bool = False, factor: fl
 
     The corrected bound needs no constant.
     """
-    run = ConvergenceConstants(
-        samples=100,
-        epochs=epochs,
-        dimension=1,
-        learning_rate=0.01,
-        distance=0.0,
-        deviation=0.0,
-        noise=1.0,
-        smoothness=smoothness,
-        largest_smoothness=smoothness,
-    )
+    run = noise_only(100, epochs, 0.01, smoothness)
     return noise_risk(run, ridge=1.0), float(factor) * run.excess_risk_upper_bound(printed=printed).total
 
 
@@ -160,20 +143,7 @@ def lemma_d13(smoothness: float, epochs: int, printed: bool = False, factor: flo
     """For x_1 = x* = 0, where only the feedback of B_F and the noise remain, n = 100, η = 0.01, ψ = x²/2, σ = 1."""
     n = 100
     eta = 0.01
-    runs = [
-        ConvergenceConstants(
-            samples=n,
-            epochs=k,
-            dimension=1,
-            learning_rate=eta,
-            distance=0.0,
-            deviation=0.0,
-            noise=1.0,
-            smoothness=smoothness,
-            largest_smoothness=smoothness,
-        )
-        for k in range(1, epochs + 1)
-    ]
+    runs = [noise_only(n, k, eta, smoothness) for k in range(1, epochs + 1)]
     risks = [noise_risk(run, ridge=1.0) for run in runs]
     noise, _ = runs[-1].epoch_terms(printed=printed)
     later = np.arange(epochs, 0.0, -1)  # s + 1 − k, of the epochs k = 1, …, s
@@ -209,17 +179,7 @@ NOISE_ONLY = {"samples": integers(1, 20), "dimension": integers(1, 100), "epochs
 
 def _corollary(printed: bool, factor: float, samples: int, dimension: int, epochs: int) -> Sides:
     """Losses ‖x‖²/2 with η = 0.4/K that show only the noise σ = 1, and the bound of E.1."""
-    run = ConvergenceConstants(
-        samples=samples,
-        epochs=epochs,
-        dimension=dimension,
-        learning_rate=0.4 / epochs,
-        distance=0.0,
-        deviation=0.0,
-        noise=1.0,
-        smoothness=1.0,
-        largest_smoothness=1.0,
-    )
+    run = noise_only(samples, epochs, 0.4 / epochs, 1.0, dimension=dimension)
     return noise_risk(run), factor * run.corollary_upper_bound(printed=printed).total
 
 
@@ -304,17 +264,7 @@ def corollary_f1(
     first = 0 if kind != "public first" else epochs - noisy
     noise = np.zeros(epochs)
     noise[first : first + noisy] = 1
-    run = ConvergenceConstants(
-        samples=5,
-        epochs=epochs,
-        dimension=1,
-        learning_rate=0.1,
-        distance=0.0,
-        deviation=0.0,
-        noise=noise,
-        smoothness=smoothness,
-        largest_smoothness=smoothness,
-    )
+    run = noise_only(5, epochs, 0.1, smoothness, noise=noise)
     variance = noise_variance(5, noisy, 0.1, smoothness, ridge=convexity, quiet_epochs=epochs - first - noisy)
     return (smoothness + convexity) / 2 * variance, float(factor) * run.corollary_upper_bound(printed=printed).total
 
@@ -356,17 +306,7 @@ def appendix_f3_noise(
     }[kind]
     eta = 0.1 / (samples * (epochs * ell) ** (1 / 3))
     noise = np.where(schedule.private > 0, math.sqrt(2 * epoch_amplification_sums(schedule).max()), 0.0)
-    run = ConvergenceConstants(
-        samples=samples,
-        epochs=epochs,
-        dimension=1,
-        learning_rate=eta,
-        distance=0.0,
-        deviation=0.0,
-        noise=noise,
-        smoothness=1.0,
-        largest_smoothness=1.0,
-    )
+    run = noise_only(samples, epochs, eta, 1.0, noise=noise)
     unit = 24 * 0.01 / (samples * (epochs * ell) ** (2 / 3))
     if kind == "interleaved":
         right = epochs * ell / (samples - 1 + count if reversed_sign else samples + 1 + shift - count)

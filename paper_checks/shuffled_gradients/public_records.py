@@ -8,7 +8,7 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
+from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, nonexpansive_run
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
@@ -164,18 +164,7 @@ def theorem_d14_with_noise_at_the_end(
     """A statement of this project: losses L x²/2, ψ = (μ/2) x², x_1 = x* = 0."""
 
     def constants(rate: float) -> ConvergenceConstants:
-        return ConvergenceConstants(
-            samples=samples,
-            epochs=epochs,
-            dimension=1,
-            learning_rate=rate,
-            distance=0.0,
-            deviation=0.0,
-            noise=1.0,
-            smoothness=smoothness,
-            largest_smoothness=smoothness,
-            end_noise=True,
-        )
+        return noise_only(samples, epochs, rate, smoothness, end_noise=True)
 
     eta = share * constants(1e-12).largest_learning_rate()
     shrink = 1 / (1 + eta * samples * convexity)

@@ -1,5 +1,12 @@
 """The runs that claims are about."""
 
+from typing import Any
+
+import numpy as np
+
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
+from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import Order, Schedule
 
@@ -18,3 +25,36 @@ def nonexpansive_run(schedule: Schedule, order: Order = "given", learning_rate: 
         convex=True,
         released="last iterate",
     )
+
+
+def noise_only(
+    samples: int,
+    epochs: int,
+    learning_rate: float,
+    smoothness: float,
+    *,
+    noise: float | Array = 1.0,
+    dimension: int = 1,
+    **others: Any,
+) -> ConvergenceConstants:
+    """Constants of losses L ‖x‖²/2, from x_1 = x* = 0: all of the risk is due to the noise."""
+    return ConvergenceConstants(
+        samples=samples,
+        epochs=epochs,
+        dimension=dimension,
+        learning_rate=learning_rate,
+        distance=0.0,
+        deviation=0.0,
+        noise=noise,
+        smoothness=smoothness,
+        largest_smoothness=smoothness,
+        **others,
+    )
+
+
+def noise_risk(run: ConvergenceConstants, ridge: float = 0.0) -> float:
+    """The exact excess risk of ``noise_only`` with ψ = (μ/2) ‖x‖²."""
+    smoothness = np.asarray(run.smoothness).item()
+    sigma = np.asarray(run.noise).item()
+    variance = sigma**2 * noise_variance(run.samples, run.epochs, run.learning_rate, smoothness, ridge=ridge)
+    return run.dimension / 2 * (smoothness + ridge) * variance
