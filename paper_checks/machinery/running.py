@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 from corrnoise.paper_checks.machinery.kills import MOST, Kills, kills
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+from corrnoise.support.workers import leave_interrupts
 
 Result = TypeVar("Result")
 
@@ -79,11 +79,6 @@ def _results(
             yield results
 
 
-def _leave_interrupts() -> None:
-    """A worker does nothing at Ctrl-C, which a terminal sends to all processes: the one that started it ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 @contextmanager
 def _in_processes(
     work: Callable[[int, Claim, Any], tuple[int, Result]], claims: Sequence[Claim], option: Any, jobs: int
@@ -93,7 +88,7 @@ def _in_processes(
     from joblib import Parallel, delayed, parallel_config
 
     tasks = (delayed(work)(index, claim, option) for index, claim in enumerate(claims))
-    with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1, initializer=_leave_interrupts):
+    with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1, initializer=leave_interrupts):
         results = Parallel(return_as="generator_unordered", batch_size=1)(tasks)
         try:
             yield results

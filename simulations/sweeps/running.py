@@ -30,6 +30,7 @@ from corrnoise.simulations.sweeps.storage import store, stored
 from corrnoise.support.progress import progress_line
 from corrnoise.support.serialise import digest, plain, rebuilt
 from corrnoise.support.version import __version__
+from corrnoise.support.workers import leave_interrupts
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -158,7 +159,7 @@ def _in_processes(points: list[Point], jobs: int) -> Iterator[Result]:
     @contextmanager
     def parallel(jobs: int, tasks: Iterable[Any]) -> Iterator[Iterator[Result]]:
         settings = {"return_as": "generator_unordered", "batch_size": 1, "max_nbytes": None}
-        results = Parallel(jobs, "loky", **settings)(tasks)
+        results = Parallel(jobs, "loky", initializer=leave_interrupts, **settings)(tasks)
         try:
             yield results
         finally:

@@ -1,6 +1,7 @@
 """Files are whole or not there."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,23 @@ def test_an_error_leaves_what_was_there(tmp_path: Path, error: type[BaseExceptio
     write_whole(tmp_path / "a", "first")
     with pytest.raises(error), whole_files(tmp_path) as staging:
         broken(staging / "a", error)
+    assert contents(tmp_path) == {"a": "first"}
+
+
+def test_an_interrupt_of_the_removal_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is whole, the temporary folder is gone, and the interrupt is not lost."""
+    remove = shutil.rmtree
+    interrupts = [KeyboardInterrupt]
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        remove(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "a", "first")
+    assert interrupts == []
     assert contents(tmp_path) == {"a": "first"}
 
 

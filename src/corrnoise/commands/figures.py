@@ -53,6 +53,7 @@ def run(arguments: Namespace) -> int:
     from corrnoise.figures import COMPANIONS, NAMES, paper_figure
     from corrnoise.figures.publication import publish
     from corrnoise.figures.simulation import THOROUGH, SimulationRun
+    from corrnoise.support.workers import leave_interrupts
 
     if arguments.list:
         print(*aligned([(name, f"{(one := paper_figure(name)).source}: {one.title}") for name in NAMES]), sep="\n")
@@ -76,7 +77,7 @@ def run(arguments: Namespace) -> int:
         figure = paper_figure(name)
         if arguments.download and figure.on_original_data is not None:
             figure = figure.on_original_data()
-        with progress_line() as show, parallel_config(n_jobs=arguments.jobs):
+        with progress_line() as show, parallel_config("loky", n_jobs=arguments.jobs, initializer=leave_interrupts):
             show(f"{name} ({number} of {len(names)}) ...")
             try:
                 data = figure.data()

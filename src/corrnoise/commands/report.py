@@ -33,6 +33,7 @@ def run(arguments: Namespace) -> int:
     from corrnoise.paper_checks import papers
     from corrnoise.paper_checks.machinery.report import report_page
     from corrnoise.support.files import write_whole
+    from corrnoise.support.workers import leave_interrupts
 
     try:
         chosen = claims.selected(arguments)
@@ -42,7 +43,7 @@ def run(arguments: Namespace) -> int:
     path = claims.output_path(arguments.output)
     outcomes = claims.checked(chosen, arguments)
     names = [] if arguments.no_figures else [name for name in NAMES if name not in COMPANIONS]
-    with progress_line() as show, parallel_config(n_jobs=arguments.jobs or -1):
+    with progress_line() as show, parallel_config("loky", n_jobs=arguments.jobs or -1, initializer=leave_interrupts):
 
         def figure(name: str) -> PaperFigure:
             show(f"drawing {name}")

@@ -13,17 +13,19 @@ from tempfile import TemporaryDirectory
 def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = ()) -> Iterator[Path]:
     """A temporary folder whose files are moved to ``folder`` at the end of the block, if it raises no exception.
 
-    A process that is killed within the block leaves a folder ``.unfinished-…``, which nothing reads.
     Files with the names ``stale`` that the block does not write are removed, because they belong to earlier contents.
+
+    An interrupt leaves nothing else in ``folder``.  A process that is killed leaves a folder ``.unfinished-…`` there,
+    which nothing reads.
 
     Raises
     ------
     OSError
         ``folder`` does not exist or cannot be written to, or a folder has the name of a file.
     """
-    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as staging:
-        yield Path(staging)
-        files = sorted(Path(staging).iterdir())
+    with _temporary_folder(folder) as staging:
+        yield staging
+        files = sorted(staging.iterdir())
         for file in files:
             with file.open("rb+") as stream:
                 os.fsync(stream.fileno())
@@ -34,6 +36,20 @@ def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = ()) -> It
             Path(folder, name).unlink(missing_ok=True)
         for file in files:
             file.replace(Path(folder, file.name))
+
+
+@contextmanager
+def _temporary_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder inside another one that is removed at the end, also if the removal itself is interrupted."""
+    staging = TemporaryDirectory(prefix=".unfinished-", dir=folder)
+    try:
+        yield Path(staging.name)
+    finally:
+        try:
+            staging.cleanup()
+        except KeyboardInterrupt:
+            staging.cleanup()
+            raise
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
