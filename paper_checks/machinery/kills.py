@@ -1,7 +1,9 @@
 """Kills: how the structural mutants of a claim fare in its check, and the record of that.
 
-The record is a file in JSON.  A claim counts as not yet tried if its function, its domain or one of the functions with
-the paper's formulas has changed since it was recorded; their documentation may change.  Why a mutant survives is written by hand in ``survivors.json``, by the identifier of the claim and the text of the mutant.
+The record is a file in JSON.  A claim counts as not yet tried if its function, its domain or a function that mutants
+change has changed since it was recorded; their documentation may change.  Other functions and the constants of modules
+are not compared.  Why a mutant survives is written by hand in ``survivors.json``, by the identifier of the claim and the
+text of the mutant.
 """
 
 from __future__ import annotations

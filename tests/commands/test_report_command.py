@@ -1,6 +1,8 @@
 """``corrnoise report``: the page holds what was selected, is whole or not there, and disagreement has its status."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,14 @@ def test_figures_without_companions_are_embedded(tmp_path: Path, monkeypatch: py
     assert {"mean_estimation", "linear_regression", "strongly_convex", "learning_curves"} <= set(drawn)
     assert "strongly_convex_convergence" not in drawn
     assert (tmp_path / "page.html").read_text().count("<figure ") == len(drawn)
+
+
+@pytest.mark.slow
+def test_the_whole_page_with_all_figures_takes_less_than_two_megabytes(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    subprocess.run([sys.executable, "-m", "corrnoise", "report", "--output", path], check=True)
+    assert path.read_text(encoding="utf-8").count("<figure") > 10
+    assert path.stat().st_size < 2_000_000
 
 
 def test_disagreement_is_on_the_page_and_in_the_status(
