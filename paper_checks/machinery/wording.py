@@ -27,25 +27,30 @@ _MOST_ENTRIES = 12  #: longer arrays are abbreviated
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-def shown(value: Any) -> str:
-    """A value as text: numbers with the fewest digits that identify them, long arrays by their ends."""
+def shown(value: Any, digits: int | None = None) -> str:
+    """A value as text: numbers with ``digits``, or the fewest that identify them, and long arrays by their ends."""
     if isinstance(value, Record):
-        arguments = ", ".join(f"{name}={shown(argument)}" for name, argument in value.arguments().items())
+        arguments = ", ".join(f"{name}={shown(argument, digits)}" for name, argument in value.arguments().items())
         return f"{type(value).__name__}({arguments})"
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     if isinstance(value, np.ndarray | list | tuple):
         array = np.asarray(value)
-        text = np.array2string(array, separator=", ", threshold=_MOST_ENTRIES, floatmode="unique", max_line_width=10**6)
+        options: dict[str, Any] = {"separator": ", ", "threshold": _MOST_ENTRIES, "max_line_width": 10**6}
+        if digits is not None:
+            options["formatter"] = {"float_kind": lambda number: f"{number:.{digits}g}"}
+        text = np.array2string(array, floatmode="unique", **options)
         return re.sub(r" +(?=[,\]])|(?<=\[) +|(?<= ) +", "", text)  # without the blanks that align columns
     if isinstance(value, np.generic):
         value = value.item()
-    return repr(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return repr(value) if digits is None else f"{value:.{digits}g}"
+    return str(value)
 
 
-def listed(arguments: Mapping[str, Any]) -> str:
-    """Names and values."""
-    return ", ".join(f"``{name} = {shown(value)}``" for name, value in arguments.items())
+def listed(arguments: Mapping[str, Any], digits: int | None = None) -> str:
+    """Names and values; see ``shown``."""
+    return ", ".join(f"``{name} = {shown(value, digits)}``" for name, value in arguments.items())
 
 
 def _violated(found: Counterexample, claim: Claim) -> tuple[float, float]:
@@ -129,16 +134,19 @@ def kills(found: Kills) -> str:
 
 
 def survivors(found: Kills, reasons: Mapping[str, str]) -> list[Line]:
-    """The structural mutants that survived, those first that leave least room, each with the reason as far as known."""
-    ordered = sorted(found.survivors, key=lambda one: one[1])
-    return [(reasons.get(mutant) or room(margin), f"``{mutant}``") for mutant, margin in ordered]
+    """The structural mutants that survived, by reason, those first that leave least room."""
+    lines: dict[str, list[str]] = {}
+    for mutant, least in sorted(found.survivors, key=lambda one: one[1]):
+        known = reasons.get(mutant)
+        lines.setdefault(known or room(least), []).append(f"``{mutant}``" + ("" if known else f" ({least:.2g})"))
+    return [(reason, ", ".join(mutants)) for reason, mutants in lines.items()]
 
 
 def room(margin: float) -> str:
     """Why a mutant survives: it is true with room to spare, or differs only where the sides are nearly equal."""
     if margin > ROOM:
-        return f"true as far as searched, with a margin of {margin:.3g}: the statement is not sharp"
-    return f"not told apart: the smallest margin is {margin:.2g}"
+        return "true as far as searched, with room to spare (smallest margin): the statement is not sharp"
+    return "not told apart (smallest margin)"
 
 
 # -- in full -----------------------------------------------------------------------------------------------------------
@@ -169,8 +177,8 @@ def counterexample(outcome: Outcome) -> list[Line]:
     return [("counterexample", listed({**found.arguments, **outcome.claim.as_printed, **found.choice})), *sides]
 
 
-def check(outcome: Outcome) -> list[Line]:
-    """How a claim was checked, and which false neighbours the check rejects."""
+def check(outcome: Outcome, digits: int | None = None) -> list[Line]:
+    """How a claim was checked, and which false neighbours the check rejects; the worst case with so many ``digits``."""
     claim = outcome.claim
     certificate = outcome.certificate
     points = f"{outcome.accepted} of {outcome.tried} points lie in the domain"
@@ -188,7 +196,7 @@ def check(outcome: Outcome) -> list[Line]:
         ("outside of it", claim.outside or ""),
         ("probability", f"at least 1 − ``{claim.probability}``" if claim.probability else ""),
         margin_line,
-        ("worst case", listed(outcome.worst)),
+        ("worst case", listed(outcome.worst, digits)),
         ("sharp constant", sharp(outcome)),
         ("false neighbours", mutants),
         ("seconds", f"{outcome.seconds:.2f}"),

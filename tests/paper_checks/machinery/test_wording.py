@@ -50,6 +50,14 @@ def test_values_are_shown_without_the_names_of_types(value, text):
     assert shown(value) == text
 
 
+def test_numbers_are_shown_with_so_many_digits():
+    assert shown(1 / 3, 6) == "0.333333"
+    assert shown(np.array([1e4, 1 / 3, 2.0]), 6) == "[10000, 0.333333, 2]"
+    assert shown(NuFTRL(1 / 3), 6) == "NuFTRL(nu=0.333333)"
+    assert shown(np.array([1, 2]), 6) == "[1, 2]"
+    assert listed({"a": 2 / 3}, 3) == "``a = 0.667``"
+
+
 def test_numbers_are_shown_without_loss():
     for value in np.random.default_rng(0).standard_normal(100):
         assert float(shown(value)) == value
@@ -65,14 +73,19 @@ def test_arguments_are_listed_as_code():
 # -- structural mutants ------------------------------------------------------------------------------------------------
 
 
+NOT_SHARP = "true as far as searched, with room to spare (smallest margin): the statement is not sharp"
+
+
 def test_the_fates_of_mutants_are_told_with_reasons():
     found = Kills("", 9, {"killed": 3, "survived": 2, "weaker": 1}, {}, (("f: a → b", 0.5), ("f: c → d", 1e-12)))
     assert wording.kills(found) == "Structural mutants: 3 of 5 that could be false killed (6 tried of 9)"
     assert wording.survivors(found, {"f: a → b": "it follows from N1"})[1] == ("it follows from N1", "``f: a → b``")
     assert wording.survivors(found, {}) == [
-        ("not told apart: the smallest margin is 1e-12", "``f: c → d``"),
-        ("true as far as searched, with a margin of 0.5: the statement is not sharp", "``f: a → b``"),
+        ("not told apart (smallest margin)", "``f: c → d`` (1e-12)"),
+        (NOT_SHARP, "``f: a → b`` (0.5)"),
     ]
+    both = Kills("", 9, {"survived": 2}, {}, (("f: a → b", 0.5), ("f: c → d", 0.25)))
+    assert wording.survivors(both, {}) == [(NOT_SHARP, "``f: c → d`` (0.25), ``f: a → b`` (0.5)")]
 
 
 # -- the reason for a verdict ------------------------------------------------------------------------------------------
