@@ -15,7 +15,7 @@ PAPER = Paper(
         "sections_1_and_2": (
             *numbered("Theorem", "1.1", "2.1", "2.2"),
             "Remark 1.2",
-            *numbered("Equation", "(5)", "(18)", "(19)", "(20)", "(21)"),
+            *numbered("Equation", "(3)", "(5)", "(18)", "(19)", "(20)", "(21)"),
             "Property C.1",
         ),
         "appendix_a": ("Section A.1", "Section A.2", *numbered("Equation", "(12)", "(13)", "(17)")),

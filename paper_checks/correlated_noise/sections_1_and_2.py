@@ -20,12 +20,14 @@ from corrnoise.paper_checks.machinery.domains import (
     mean_estimations,
     noises,
     regressions,
+    vector,
 )
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import gaussian_delta
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence
@@ -92,6 +94,40 @@ def remark_12(epsilon: float, delta: float, rho: float, clipped: bool = False) -
     """
     gradient = 100 * (1 + epsilon) / math.sqrt(rho)
     return delta, gaussian_delta(rho * (1.0 if clipped else gradient) ** 2, epsilon)
+
+
+@PAPER.identity(
+    "Equation (3)",
+    printed=r"Prior work on DP-FTRL utilizes the noise coefficient matrix $B$ that minimizes the squared error in the gradient prefix sums …: $\varphi(B) = \sum_{t=0}^{T-1} E \|\sum_{\tau=0}^t \tilde g_t - \sum_{\tau=0}^t g_t\|_2^2$",
+    corrected=r"$\varphi(B) = \sum_{t=0}^{T-1} E \|\sum_{\tau=0}^t \tilde g_\tau - \sum_{\tau=0}^t g_\tau\|_2^2$",
+    independent="the left side forms the prefix sums and compares them, the right side is the display term by term",
+    domain={
+        "noise": noises(1e-2),
+        "gradients": vector(linear(-1, 1), 5),
+        "draws": vector(linear(-1, 1), 5),
+        "deviation": log_scale(0.1, 10),
+    },
+    as_printed={"summed": False},
+    counterexample={"noise": FiniteNoise([1.0]), "gradients": np.zeros(5), "draws": np.array([1.0, -1.0, 1.0, -1.0, 1.0]), "deviation": 1.0},
+    mutants=[{"steps": 4}],
+    tolerance=1e-9,
+    evaluations=64,
+)
+def equation_3(
+    noise: ToeplitzNoise, gradients: Array, draws: Array, deviation: float, summed: bool = True, steps: int = 5
+) -> Sides:
+    """The errors of the prefix sums against the display, in one dimension and for given draws of the noise.
+
+    As printed no term under a sum depends on τ, so that it weighs the noise of step t by (t + 1)².  Independent noise and the draws
+    1, −1, 1, −1, 1: 3, and printed 55.
+    """
+    noisy = gradients + deviation * np.convolve(noise.coefficients(5), draws)[:5]
+    errors = np.cumsum(noisy) - np.cumsum(gradients)
+    display = 0.0
+    for t in range(steps):
+        terms = [(noisy[tau], gradients[tau]) if summed else (noisy[t], gradients[t]) for tau in range(t + 1)]
+        display += sum(with_noise - without for with_noise, without in terms) ** 2
+    return 1 + float(np.square(errors).sum()), 1 + display
 
 
 @PAPER.identity(
