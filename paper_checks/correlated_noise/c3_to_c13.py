@@ -85,6 +85,18 @@ def property_c3_kurtosis(eigenvalues: Array, weights: Array, three: float = 3.0)
 
 
 @PAPER.identity(
+    "Equation (54)",
+    printed=r"The denominator is simply $|1 - \exp(i\omega) - \eta\lambda_j|^2 = 1 + (1 - \eta\lambda_j)^2 - 2 (1 - \eta\lambda_j) \cos \omega$.",
+    domain={"rate": linear(0, 2), "omega": linear(-math.pi, math.pi)},
+    mutants=[{"two": 2.001}],
+)
+def equation_54(rate: float, omega: float, two: float = 2.0) -> Sides:
+    """It holds for every ηλ_j, for all ω."""
+    kept = 1 - rate
+    return 1 + abs(kept - np.exp(1j * omega)) ** 2, 2 + kept**2 - two * kept * math.cos(omega)
+
+
+@PAPER.identity(
     "Equation (55)",
     printed=r"We expand the numerator as $|B(\omega)|^2 = \sum_{t=0}^\infty \beta_t^2 + \sum_{t=0}^\infty \sum_{\tau=0}^{t-1} \beta_t \beta_\tau (\exp(i\omega(t - \tau)) + \exp(-i\omega(\tau - t))) = \sum_{t=0}^\infty \beta_t^2 + 2 \sum_{t=0}^\infty \sum_{\tau=0}^{t-1} \beta_t \beta_\tau \cos(\omega(t - \tau)) = \sum_{t=0}^\infty \sum_{\tau=0}^\infty \beta_t \beta_\tau \cos(\omega(t - \tau))$",
     corrected=r"with $e^{- i \omega (t - \tau)}$ in the second term of the first line; the other lines are right",

@@ -25,7 +25,7 @@ PAPER = Paper(
             *numbered("Property", "C.3", "C.7", "C.8", "C.9"),
             *numbered("Lemma", "C.4", "C.6", "C.12"),
             "Corollary C.5",
-            *numbered("Equation", "(42)", "(43)", "(55)"),
+            *numbered("Equation", "(42)", "(43)", "(54)", "(55)"),
             *numbered("Proposition", "C.10", "C.11", "C.13"),
         ),
         "c14_to_c20": (
