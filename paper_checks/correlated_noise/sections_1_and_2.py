@@ -108,7 +108,12 @@ def remark_12(epsilon: float, delta: float, rho: float, clipped: bool = False) -
         "deviation": log_scale(0.1, 10),
     },
     as_printed={"summed": False},
-    counterexample={"noise": FiniteNoise([1.0]), "gradients": np.zeros(5), "draws": np.array([1.0, -1.0, 1.0, -1.0, 1.0]), "deviation": 1.0},
+    counterexample={
+        "noise": FiniteNoise([1.0]),
+        "gradients": np.zeros(5),
+        "draws": np.array([1.0, -1.0, 1.0, -1.0, 1.0]),
+        "deviation": 1.0,
+    },
     mutants=[{"steps": 4}],
     tolerance=1e-9,
     evaluations=64,

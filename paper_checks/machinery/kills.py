@@ -1,8 +1,8 @@
 """Kills: how the structural mutants of a claim fare in its check, and the record of that.
 
-The record is a file in JSON.  A claim counts as not yet tried if its function, its domain or a function that mutants
-change has changed since it was recorded; their documentation may change.  Other functions and the constants of modules
-are not compared.  Why a mutant survives is written by hand in ``survivors.json``, by the identifier of the claim and the
+The record is a file in JSON.  A claim counts as not yet tried if its function, its domain, a function that mutants
+change, or a constant that one of them reads has changed since it was recorded; their documentation may change.  Other
+functions are not compared.  Why a mutant survives is written by hand in ``survivors.json``, by the identifier of the claim and the
 text of the mutant.
 """
 
@@ -81,11 +81,14 @@ def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
         ``module:name`` of the functions beside the claim's own; one that is gone has no text.
     """
     [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
-    texts = [_formulas(tree), str(claim.domain)]
+    texts = [_formulas(tree), _constants(tree, claim.function.__globals__), str(claim.domain)]
     for name in functions:
         module, path = name.split(":")
         found = _definitions(module).get(path)
-        texts.append("" if found is None else _formulas(found))
+        if found is None:
+            texts.append("")
+        else:
+            texts += [_formulas(found), _constants(found, vars(importlib.import_module(module)))]
     return hashlib.sha256(" ".join(texts).encode()).hexdigest()[:16]
 
 
@@ -95,6 +98,14 @@ def _formulas(tree: ast.stmt) -> str:
         return ast.dump(tree)
     body = tree.body[1:] if ast.get_docstring(tree, clean=False) is not None else tree.body
     return f"{ast.dump(tree.args)} {[ast.dump(statement) for statement in body]}"
+
+
+def _constants(tree: ast.stmt, known: Mapping[str, Any]) -> str:
+    """The numbers, texts and sequences of them that a function reads from its module, with their names."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & known.keys()
+    values = {name: known[name] for name in sorted(names)}
+    plain = (int, float, complex, str, bytes, bool, tuple, list, frozenset, np.ndarray)
+    return " ".join(f"{name} = {value!r}" for name, value in values.items() if isinstance(value, plain))
 
 
 @cache

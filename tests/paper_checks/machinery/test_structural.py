@@ -188,6 +188,20 @@ def test_a_formula_that_changed_counts_as_not_tried(monkeypatch):
     machinery._definitions.cache_clear()
 
 
+def test_a_constant_that_changed_counts_as_not_tried(monkeypatch):
+    """A number that a function reads from its module belongs to its source; other values of the module do not."""
+    name = "corrnoise.theory.correlated_noise.published_bounds:upper_bound"
+    module = importlib.import_module(name.split(":")[0])
+    read = ast.parse("def upper_bound(problem):\n    return FACTOR * problem.trace").body[0]
+    monkeypatch.setattr(machinery, "_definitions", lambda _: {"upper_bound": read})
+    monkeypatch.setattr(module, "FACTOR", 2.0, raising=False)
+    source = source_of(SHARP, [name])
+    monkeypatch.setattr(module, "OTHER", 3.0, raising=False)
+    assert source_of(SHARP, [name]) == source
+    monkeypatch.setattr(module, "FACTOR", 2.5)
+    assert source_of(SHARP, [name]) != source
+
+
 def test_the_record_names_the_formulas_that_a_claim_calls():
     names = published()["corrnoise-m2-upper"].functions
     assert "corrnoise.theory.momentum_aggregation.least_noise:square_root_upper_bound" in names
