@@ -103,9 +103,9 @@ def _formulas(tree: ast.stmt) -> str:
 def _constants(tree: ast.stmt, known: Mapping[str, Any]) -> str:
     """The numbers, texts and sequences of them that a function reads from its module, with their names."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & known.keys()
-    values = {name: known[name] for name in sorted(names)}
-    plain = (int, float, complex, str, bytes, bool, tuple, list, frozenset, np.ndarray)
-    return " ".join(f"{name} = {value!r}" for name, value in values.items() if isinstance(value, plain))
+    values = {name: known[name].tolist() if isinstance(known[name], np.ndarray) else known[name] for name in names}
+    plain = (int, float, complex, str, tuple, list)
+    return " ".join(f"{name} = {values[name]!r}" for name in sorted(values) if isinstance(values[name], plain))
 
 
 @cache
