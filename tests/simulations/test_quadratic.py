@@ -431,7 +431,7 @@ ENDLESS = {"steps": 10**13, "chains": 6, "threads": 2, "burn_in": 0, "rng": 21}
 
 
 def test_a_failing_chain_ends_the_others(monkeypatch):
-    run, calls = quadratic_problems._chain, []
+    run, calls = quadratic_problems.run_chain, []
 
     def failing(*arguments):
         calls.append(arguments)
@@ -439,7 +439,7 @@ def test_a_failing_chain_ends_the_others(monkeypatch):
             raise MemoryError("no room for this chain")
         return run(*arguments)
 
-    monkeypatch.setattr(quadratic_problems, "_chain", failing)
+    monkeypatch.setattr(quadratic_problems, "run_chain", failing)
     with pytest.raises(MemoryError, match="no room for this chain"):
         simulate(PROBLEM, DPSGD(), **ENDLESS)
 
