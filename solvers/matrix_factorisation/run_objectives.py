@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.toeplitz_losses import correlated, error_weights, multiplied
+from corrnoise.theory.mechanisms.toeplitz_losses import correlated, error_weights, multiplied, toeplitz_covariance
 from corrnoise.theory.mechanisms.workloads import PrefixSums, Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -59,10 +59,7 @@ class RunObjective(ABC):
 
 def covariance(noising: Array, scales: Array) -> Array:
     """K = N Nᵀ of N = diag(scales) T(β), shape (n, n)."""
-    gram = np.outer(noising, noising)
-    for t in range(1, noising.size):
-        gram[t, 1:] += gram[t - 1, :-1]
-    return gram * np.outer(scales, scales)
+    return toeplitz_covariance(noising) * np.outer(scales, scales)
 
 
 class _ToeplitzWorkload(RunObjective):

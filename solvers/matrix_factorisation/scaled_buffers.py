@@ -33,6 +33,7 @@ from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.matrix import ScaledNoise
 from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.toeplitz_losses import toeplitz_covariance
 from corrnoise.theory.mechanisms.workloads import Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -94,15 +95,6 @@ class _Series(NamedTuple):
         noising, noising_slope = column(-residues * poles, poles)
         strategy, strategy_slope = column(buffered.scales(zeros, poles), zeros)
         return cls(noising, strategy, noising_slope, strategy_slope)
-
-
-def _covariance(noising: Array) -> Array:
-    """K = T(β) T(β)ᵀ, by K_{i+1,j+1} = K_ij + β_{i+1} β_{j+1}."""
-    n = noising.size
-    matrix = np.outer(noising, noising)
-    for i in range(1, n):
-        matrix[i, 1:] += matrix[i - 1, :-1]
-    return matrix
 
 
 def _diagonal_sums(matrix: Array) -> Array:
@@ -175,7 +167,7 @@ class _Search(NamedTuple):
         """The logarithm of the squared error, and its gradient."""
         series, shares, per_step, scales = self.at(state)
         weighted = self.gram * np.outer(scales, scales)
-        rows = (weighted * _covariance(series.noising)).sum(axis=1)
+        rows = (weighted * toeplitz_covariance(series.noising)).sum(axis=1)
         error = float(rows.sum())
         if not (math.isfinite(error) and error > 0):
             return _DIVERGED, np.zeros(state.size)

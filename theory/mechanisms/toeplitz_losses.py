@@ -61,6 +61,14 @@ def error_weights(steps: int, count: int, objective: Objective) -> Array:
     return weights
 
 
+def toeplitz_covariance(noising: Array) -> Array:
+    """T(β) T(β)ᵀ, shape (n, n), by K_{i+1,j+1} = K_ij + β_{i+1} β_{j+1}; O(n²)."""
+    covariance = np.outer(noising, noising)
+    for t in range(1, noising.size):
+        covariance[t, 1:] += covariance[t - 1, :-1]
+    return covariance
+
+
 def divided(values: Array, coefficients: Array) -> Array:
     """The power series ``values`` divided by the series with ``coefficients``, to as many terms as ``values``."""
     coefficients = coefficients[: values.size]

@@ -36,6 +36,12 @@ def pattern_norm(c: np.ndarray, b: int, k: int):
     return np.square(lower(c, c.size)[:, ::b][:, :k].sum(axis=1)).sum()
 
 
+@given(noising=minimum_phase_coefficients())
+def test_covariance_is_the_product_with_the_transpose(noising):
+    matrix = lower(noising, noising.size)
+    assert losses.toeplitz_covariance(noising) == pytest.approx(matrix @ matrix.T, rel=1e-12, abs=1e-12)
+
+
 @pytest.mark.parametrize("objective", losses.OBJECTIVES)
 @given(strategy=minimum_phase_coefficients(), n=st.integers(6, 30))
 def test_error_of_a_strategy_is_that_of_matrices(objective, strategy, n):
