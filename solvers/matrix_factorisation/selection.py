@@ -5,10 +5,11 @@ A mechanism is judged by its squared error, the squared sensitivity times the qu
 of arrays of the size of the gradient that a stream keeps.
 
 ``select`` tunes each family for this form at several memories, adds to each the forms with a factor for each step (unit
-columns, and with several participations epoch weights), and lists all of them.  Epoch weights p_e are shares of the
-budget: with at most ``min_sep`` bands and columns of the squared norm p_e in epoch e the sensitivity is at most 1.
-With Q_ef the parts of the form by pairs of epochs at unit columns, the best weights minimise (uᵀ Q u) Σ u_e⁻² over
-u_e = p_e^{−1/2}.
+columns, and with several participations epoch weights), and lists all of them.  For learning, where the early steps of
+a run matter little, it also searches for the gaps and the factors of buffers together (``scaled_buffers``); for prefix
+sums that gains less than one percent.  Epoch weights p_e are shares of the budget: with at most ``min_sep`` bands and
+columns of the squared norm p_e in epoch e the sensitivity is at most 1.  With Q_ef the parts of the form by pairs of
+epochs at unit columns, the best weights minimise (uᵀ Q u) Σ u_e⁻² over u_e = p_e^{−1/2}.
 
 The floor is a lower bound for *every* strategy: a dual bound of the form for fixed epochs (``fixed_epochs`` for prefix
 sums, ``coarse_floor`` for the rest).  Its patterns are
@@ -25,10 +26,11 @@ from scipy.optimize import minimize
 
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.solvers.matrix_factorisation.coarse_floor import coarse_lower_bound
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
+from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation, workload_of_weights
 from corrnoise.solvers.matrix_factorisation.families import optimal_banded_inverse, optimal_nu
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import LARGEST_CERTIFIED, optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.run_objectives import LARGEST_MATRIX, RunObjective, run_objective
+from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_inverse, tuned_nu, tuned_poles
 from corrnoise.solvers.rational.approximation import rational_approximation
@@ -49,7 +51,7 @@ Progress = Callable[[str], None]
 
 INDEPENDENT = "independent noise"
 FAMILIES = ("buffers", "banded inverse", "best Toeplitz", "nu-DP-FTRL")
-UNIT, WEIGHTED = "unit columns", "epoch weights"
+UNIT, WEIGHTED, OWN = "unit columns", "epoch weights", "step scales"
 MOST_POLES = 6
 _MOST_COEFFICIENTS = 64  # of noise with few coefficients, whose search takes O(p²) memory
 _MOST_BANDS = 64  # in runs of more than LARGEST_MATRIX steps, beside those that are asked for
@@ -59,6 +61,9 @@ _MOST_EPOCHS = 64  # for which weights are sought
 _LONGEST_RIGOROUS = 1024  # steps up to which the decomposition of a rigorous floor takes a second
 _LONGEST_FLOOR = {True: 100_000, False: 20_000}  # steps for which the floor of prefix sums takes seconds, by ``single``
 _LARGEST_TREE = 1024  # steps, at O(n³)
+_LARGEST_OWN = 512  # steps up to which a search for step scales takes seconds
+_MOST_OWN = 3  # poles of it
+_ITERATIONS = 200  # of it
 _TOLERANCE = 1e-6  # of rational noise in place of nu-DP-FTRL
 
 
@@ -239,6 +244,13 @@ def _options(
             yield _judged(family, noise, objective, who)
             if with_scales and family != "banded inverse":
                 yield from _with_scales(family, noise, objective, who)
+    if with_scales and n <= _LARGEST_OWN and isinstance(what, LearningObjective):
+        for size in _poles(n, memory)[:_MOST_OWN]:
+            show(f"mechanisms: buffers with {size} and {OWN}")
+            own = _with_own_scales(size, objective, who)
+            if own is None or own.memory < size:
+                break
+            yield own
     if n <= _LARGEST_TREE:
         show("mechanisms: binary tree")
         tree = BinaryTree(n, decoder="online")
@@ -327,6 +339,18 @@ def _with_scales(family: str, noise: ToeplitzNoise, objective: RunObjective, who
         weights = epoch_weights(objective.epoch_powers(beta, norms, who.min_sep))
         epoch = np.arange(who.steps) // who.min_sep
         yield _scaled(f"{family}, {WEIGHTED}", noise, norms / np.sqrt(weights[epoch]), objective, who)
+
+
+def _with_own_scales(buffers: int, objective: RunObjective, who: Participation) -> Option | None:
+    """Buffers whose scales are searched for; None for participations that such a search does not cover."""
+    if who.pattern != "fixed epochs" and not who.single:
+        return None
+    found = optimal_scaled_buffers(
+        workload_of_weights(objective.weights()), who, buffers=buffers, max_iterations=_ITERATIONS
+    )
+    noise = found.mechanism.noise
+    assert isinstance(noise, ToeplitzNoise)
+    return _scaled(f"buffers, {OWN}", noise, found.mechanism.scales, objective, who)
 
 
 def _scaled(family: str, noise: ToeplitzNoise, scales: Array, objective: RunObjective, who: Participation) -> Option:

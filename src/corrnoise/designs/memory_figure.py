@@ -35,6 +35,7 @@ DESIGN = "this design"
 #: Looks of the forms that ``error_memory`` does not draw; with weights or unit columns a family keeps its marker.
 _SCALED: dict[str, dict[str, Any]] = {
     "buffers, epoch weights": {"color": "C0", "marker": "*", "linestyle": "-."},
+    "buffers, step scales": {"color": "C2", "marker": "*", "linestyle": "-."},
     "best Toeplitz, epoch weights": {"color": "C4", "marker": "*", "linestyle": "-."},
     LONG_RUNS: {"color": "C3", "marker": "h"},
 }

@@ -15,7 +15,7 @@ from corrnoise.solvers.matrix_factorisation.selection import Option, Selection, 
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_inverse, tuned_nu, tuned_poles
 from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.workloads import MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -118,6 +118,34 @@ def test_epochs_of_learning_are_spent_late() -> None:
     assert norms[0] < norms[20] < norms[40] < norms[50]
     assert weighted.sensitivity.exact
     assert weighted.sensitivity.value == pytest.approx(1)
+
+
+@pytest.mark.parametrize("who", [Participation(64), fixed_epochs(64, epochs=4)])
+def test_step_scales_of_learning_are_better_than_column_norms(who: Participation) -> None:
+    """The last step forgets early noise, so that factors which are searched for gain much."""
+    last = LearningObjective(LinearRegression(1 / np.arange(1.0, 9), 0.2), 64, weights="last")
+    found = select(last, who)
+    own = {option.memory: option for option in found.options if option.family == "buffers, step scales"}
+    others = [option for option in found.options if option not in own.values()]
+    assert found.floor is not None
+    assert own.keys() >= {1, 2}
+    for option in own.values():
+        assert option.sensitivity.upper == pytest.approx(1)
+        assert found.floor.squared_error <= option.squared_error
+        rival = min(one.squared_error for one in others if one.offered and one.memory <= option.memory)
+        assert option.squared_error < 0.9 * rival
+        assert option.power == pytest.approx(last.power(option.mechanism), rel=1e-9)
+
+
+def test_step_scales_are_for_learning_in_short_runs_whose_worst_pattern_is_known() -> None:
+    learning = LearningObjective(LinearRegression([1.0, 0.1], 0.2), 16)
+    for what, who, scales in (
+        (PrefixSums(16), Participation(16), True),
+        (learning, Participation(16), False),
+        (learning, Participation(16, min_sep=4, max_participations=2), True),
+    ):
+        options = select(what, who, scales=scales, with_floor=False).options
+        assert not any("step scales" in option.family for option in options)
 
 
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3))
