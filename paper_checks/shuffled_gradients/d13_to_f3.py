@@ -28,11 +28,13 @@ RUNS = {
     "convexity": one_of(0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1e3, 1e4),
     "share": log_scale(1e-2, 1),
     "distance": log_scale(1e-3, 1e3),
+    "unit": one_of(1e-20, 1.0, 1e20),
 }
 NOISY_RUNS = RUNS | {
     "dimension": integers(1, 1000, log=True),
     "epochs": integers(1, 5),
-    "noise": vector(linear(0, 10), 5),
+    "noise": vector(linear(0, 1), 5),
+    "sigma": log_scale(1e-4, 1e2),
 }
 ONLY_NOISE: dict[str, Any] = {
     "curvatures": np.full(100, 1e-3),
@@ -40,9 +42,11 @@ ONLY_NOISE: dict[str, Any] = {
     "convexity": 1.0,
     "share": 0.01 / 0.87,
     "distance": 0.0,
+    "unit": 1.0,
     "dimension": 1000,
     "epochs": 10,
     "noise": np.ones(10),
+    "sigma": 1.0,
 }
 
 
@@ -52,26 +56,30 @@ def exact_and_run(
     convexity: float,
     share: float,
     distance: float,
+    unit: float,
     epochs: int,
     noise: Array,
+    sigma: float = 0.0,
     dimension: int = 1,
 ) -> tuple[float, ConvergenceConstants]:
     """The exact excess risk of losses a ‖x‖²/2 − b u with ψ = (μ/2) ‖x‖², u the first coordinate of x, and the run.
 
-    η is ``share`` of its limit.  The run starts ``distance`` from x* along u.  Other coordinates show the noise only.
+    η is ``share`` of its limit.  The run starts ``distance`` from x* along u.  Other coordinates show the noise only,
+    which is ``sigma`` times that of each epoch.  Slopes, distance and noise are in the same unit of length.
     """
     n = curvatures.size
-    sigma = noise[:epochs]
+    deviations = unit * sigma * noise[:epochs]
+    forces = unit * slopes
     total = curvatures.mean() + convexity
-    best = float(slopes.mean() / total)
-    deviation = math.sqrt(np.mean((curvatures * best - slopes) ** 2))
+    best = float(forces.mean() / total)
+    deviation = math.sqrt(np.mean((curvatures * best - forces) ** 2))
     constants: dict[str, Any] = {
         "samples": n,
         "epochs": epochs,
         "dimension": dimension,
-        "distance": distance,
+        "distance": unit * distance,
         "deviation": deviation,
-        "noise": sigma,
+        "noise": deviations,
         "smoothness": curvatures.mean(),
         "largest_smoothness": curvatures.max(),
     }
@@ -79,11 +87,11 @@ def exact_and_run(
     run = ConvergenceConstants(learning_rate=eta, **constants)
     [mean], [[variance]] = quadratic_run(
         np.broadcast_to(curvatures[:, np.newaxis, np.newaxis], (epochs, n, 1, 1)),
-        np.broadcast_to(slopes[:, np.newaxis], (epochs, n, 1)),
-        np.broadcast_to(sigma[:, np.newaxis], (epochs, n)),
+        np.broadcast_to(forces[:, np.newaxis], (epochs, n, 1)),
+        np.broadcast_to(deviations[:, np.newaxis], (epochs, n)),
         eta,
         ridge=convexity,
-        start=[best + distance],
+        start=[best + unit * distance],
     )
     return total / 2 * float((mean - best) ** 2 + dimension * variance), run
 
