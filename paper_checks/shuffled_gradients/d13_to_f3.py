@@ -255,8 +255,9 @@ def _corollary(
     reach: float,
     noise: float,
 ) -> Sides:
-    """Losses L ‖x‖²/2 with ψ = (μ/2) ‖x‖² that show only the noise, and the bound of E.1.  ``reach`` is η K, unless
-    that is more than the limit allows.
+    """Losses L ‖x‖²/2 with ψ = (μ/2) ‖x‖² that show only the noise, and the bound of E.1.
+
+    ``reach`` is η K, unless that is more than the limit allows.
     """
     run = _only_noise(samples, dimension, epochs, smoothness, reach / epochs, noise)
     return noise_risk(run, ridge=convexity), factor * run.corollary_upper_bound(printed=printed).total
