@@ -15,10 +15,9 @@ from corrnoise.theory.momentum_aggregation.bounds import (
     momentum_error_upper_bound,
     reduced_noise_upper_bound,
 )
-from corrnoise.theory.momentum_aggregation.calibration import window_variances
 from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, window_weights
 from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
-from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels, power
+from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance, levels, power, powers
 from corrnoise.theory.numerics.checks import Array
 
 
@@ -157,6 +156,12 @@ def lemma_12(steps: int, examples: int, load: float, dimension: int, more: float
     return mean_norm(dimension) * math.sqrt(variance), float(factor) * math.sqrt(dimension * math.log2(steps + more))
 
 
+def nodes_variance(first: int, last: int, alpha: float) -> float:
+    """Σ (1 − α)^{2(last − z)} over the nodes of [first, last], z their last steps."""
+    gaps = np.array([last - node.last for node in compose(first, last)])
+    return float(powers(alpha, 2 * gaps).sum())
+
+
 def printed_noise(
     examples: int, epochs: int, alpha: float, gamma: float, smoothness: float, epsilon: float, log: float
 ) -> float:
@@ -167,13 +172,13 @@ def printed_noise(
     late = 4 * epochs * math.log2(examples)
     decay = power(alpha, examples)
     weights = window_weights(epochs, epoch_decay=decay, gamma=gamma) ** 2
-    windows = window_variances(steps, examples, alpha)
-    gradients = 16 * early * weights[epochs] * windows[0]
+    gradients = 16 * early * weights[epochs] * nodes_variance(1, examples, alpha)
     change = (2 * gamma * smoothness) ** 2  # (2 η N L)², η N = γ
     for i in range(1, epochs):
         last = steps - (i - 1) * examples
-        gradients += weights[i] * windows[last - examples] * late * (16 * gamma**2 + (1 - gamma) ** 2 * change)
-    remainders = change * late * decoder_variance(steps, alpha)[-1]
+        window = weights[i] * late * nodes_variance(last - examples + 1, last, alpha)
+        gradients += window * (16 * gamma**2 + (1 - gamma) ** 2 * change)
+    remainders = change * late * nodes_variance(1, steps, alpha)
     return alpha * sigma * math.sqrt(gradients + remainders)
 
 
@@ -186,8 +191,8 @@ def printed_noise(
     reading=r"$l = \log \frac{1}{\delta}$ below",
     corrected=r"for $T \ge N \ge 2$ and one order in all epochs; a new order in every epoch adds $\sqrt{\alpha} \Xi$, the bound of the defect of Lemma 17",
     domain={
-        "examples": integers(2, 64, log=True),
-        "epochs": integers(1, 32, log=True),
+        "examples": integers(2, 1023, log=True),
+        "epochs": integers(1, 256, log=True),
         "load": log_scale(1, "examples"),
         "gamma": log_scale(1e-4, 1),
         "smoothness": log_scale(1e-3, 1e3),
