@@ -170,7 +170,7 @@ def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True
     printed=r"Algorithm 1 is $(z, \frac{z}{2 \sigma^2})$-RDP for all z",
     corrected=r"where N divides T, $\alpha \ge \frac{1}{N}$ and $R \ge \lfloor \log_2 T \rfloor + 1$",
     domain={
-        "examples": integers(1, 200, log=True),
+        "examples": integers(1, 1000, log=True),
         "epochs": integers(1, 32, log=True),
         "load": log_scale(1, "examples"),
         "order": one_of("reshuffled", "fixed"),
