@@ -92,6 +92,8 @@ def theorem_10_final(nodes: int, share: float, log: float, constant: float = 2.0
 
 # -- Theorem 4 ---------------------------------------------------------------------------------------------------------
 
+LARGEST_LOG = 700.0  #: of 1/δ: near the smallest δ that is a float
+
 
 def largest_weight(first: int, last: int, examples: int, alpha: float) -> float:
     """The largest weight of one example in a node, for a new order in every epoch: as late as can be in each."""
@@ -168,7 +170,7 @@ def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True
     printed=r"Algorithm 1 is $(z, \frac{z}{2 \sigma^2})$-RDP for all z",
     corrected=r"where N divides T, $\alpha \ge \frac{1}{N}$ and $R \ge \lfloor \log_2 T \rfloor + 1$",
     domain={
-        "examples": integers(1, 200, log=True),
+        "examples": integers(1, 1000, log=True),
         "epochs": integers(1, 32, log=True),
         "load": log_scale(1, "examples"),
         "order": one_of("reshuffled", "fixed"),
@@ -191,8 +193,9 @@ def theorem_4_rdp(
 ) -> Sides:
     r"""The smaller side is $\frac{U}{4V}$, in units of $\frac{1}{\sigma^2}$, for the release of all nodes; it is exact.
 
-    Where the statement is true it is so by a factor of 2 or more: most nodes change far less than $4 \alpha G$.  N = 1000, T = 10: 20, so
-    that (1, 1e-5) becomes ε = 2.72; also with secret orders the Rényi divergence of order 20 is too large for T = 1.  The iterates
+    Where the statement is true it is so by a factor of 2 or more: most nodes change far less than $4 \alpha G$.  It comes near 2 for
+    new orders, $\alpha = \frac{1}{N}$, $N = 2^k - 1$ and T = 2N: 0.4963 for N = 127, 0.4995 for N = 1023.  N = 1000, T = 10: 20, so that
+    (1, 1e-5) becomes ε = 2.72; also with secret orders the Rényi divergence of order 20 is too large for T = 1.  The iterates
     alone are less than the nodes.
     """
     steps = examples * epochs - (0 if whole else min(round(short * examples), examples - 1))
@@ -237,20 +240,22 @@ def theorem_4_small_alpha(exponent: int, epochs: int, load: float, least: float 
     printed=r"Algorithm 1 is $(z, \frac{z}{2\sigma^2})$ Renyi-differentially private for all z. Consequentially, if $\delta \ge \exp(-\epsilon)$, then with $\sigma \ge \frac{2\sqrt{\log(1/\delta)}}{\epsilon}$, Algorithm 1 is $(\epsilon, \delta)$-differentially private.",
     reading=r"$l = \log \frac{1}{\delta}$ below",
     corrected=r"if $\delta \le e^{-\epsilon}$",
-    domain={"epsilon": log_scale(1e-2, 20), "excess": log_scale(1, 30)},
+    domain={"log": log_scale(1e-3, LARGEST_LOG), "excess": log_scale(1, 1e5)},
     as_printed={},
-    counterexample={"epsilon": 10.0, "excess": math.log(2) / 10},
+    counterexample={"log": math.log(2), "excess": math.log(2) / 10},
     sharp="factor",
-    mutants=[{"factor": 0.5}],
+    proved_constant=1 / 8 + math.sqrt(0.5),
+    mutants=[{"factor": 0.82}],
     evaluations=96,
 )
-def theorem_4_conversion(epsilon: float, excess: float, factor: float = 1.0) -> Sides:
+def theorem_4_conversion(log: float, excess: float, factor: float = 1.0) -> Sides:
     r"""The smaller side is exact for the Gaussian mechanism with this curve, $l$ = ``excess`` ε.
 
+    The factor may be $\frac{1}{8} + \frac{1}{\sqrt{2}} = 0.8321$: that of the simple conversion, which is approached at l = ε → ∞.
     ε = 10, δ = 0.5: exact is 17.04.  (Algorithm 1 itself spends less than half of its curve, which is enough there; at ε = 10, δ = 0.9 the
     noisy node of N = T = 1, α = 1 has δ(10) = 0.9918.)  The direction is right, more generally, for $l \ge 0.4268 \epsilon$.
     """
-    log = excess * epsilon
+    epsilon = log / excess
     return gaussian_epsilon(epsilon**2 / (8 * log), math.exp(-log)), float(factor) * epsilon
 
 
@@ -342,20 +347,20 @@ def theorem_8_rdp(
     printed=r"Algorithm 2 is $(z, 3z/2\sigma^2)$ Renyi differentially private for all z. With $\sigma \ge \frac{4\sqrt{\log(1/\delta)}}{\epsilon}$, Algorithm 2 is $(\epsilon, \delta)$-DP",
     reading=r"$l = \log \frac{1}{\delta}$ below",
     corrected=r"for $l \ge 0.2419 \epsilon$, in particular for $\delta \le e^{-\epsilon}$",
-    domain={"epsilon": log_scale(1e-2, 20), "excess": log_scale(0.2419, 30)},
+    domain={"log": log_scale(1e-3, LARGEST_LOG), "excess": log_scale(0.2419, 1e5)},
     as_printed={},
-    counterexample={"epsilon": 20.0, "excess": 0.005},
+    counterexample={"log": 0.1, "excess": 0.005},
     sharp="factor",
-    mutants=[{"factor": 0.5}],
+    mutants=[{"factor": 0.99}],
     evaluations=96,
 )
-def theorem_8_conversion(epsilon: float, excess: float, factor: float = 1.0) -> Sides:
+def theorem_8_conversion(log: float, excess: float, factor: float = 1.0) -> Sides:
     r"""The smaller side is exact for the Gaussian mechanism with this curve, l = ``excess`` ε.  The statement has no condition on δ.
 
     The simple conversion, $\frac{k \epsilon^2}{32 l} + 2 \sqrt{\frac{k}{32}} \epsilon \le \epsilon$, needs $l \ge 0.2419 \epsilon$ for
     k = 3, 0.4268 ε for k = 4 and 0.7461 ε for k = 5.
     """
-    log = excess * epsilon
+    epsilon = log / excess
     return gaussian_epsilon(3 * epsilon**2 / (32 * log), math.exp(-log)), float(factor) * epsilon
 
 
