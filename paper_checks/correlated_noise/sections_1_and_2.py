@@ -381,17 +381,21 @@ def theorem_22_sgd(problem: LinearRegression, clip_norm: float, low: float = 1.0
     evidence="proved",
     rests_on=["corrnoise: N3 (error)"],
     constants={"constant": "existential"},
-    domain={"problem": STABLE, "share": log_scale(1e-6, 1), "clip_norm": CLIP_NORMS},
+    domain={"problem": STABLE, "share": log_scale(1e-6, 1), "power": linear(1, 40), "clip_norm": CLIP_NORMS},
     sharp="constant",
     mutants=[{"constant": 0.99}],
     evaluations=256,
 )
-def theorem_22_ftrl(problem: LinearRegression, share: float, clip_norm: float, constant: float = 1.0) -> Sides:
+def theorem_22_ftrl(
+    problem: LinearRegression, share: float, power: float, clip_norm: float, constant: float = 1.0
+) -> Sides:
     """Checked with the constants of N3 and log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1.
+
+    ν is ημ times ``share`` to the ``power``, so that tiny ν are seen too.
 
     One of the two logarithms can be that of 8/(ηλ_j) in each direction, whatever ν is (N3).
     """
-    nu = max(share * float(problem.rates.min()), 1e-280)
+    nu = max(share**power * float(problem.rates.min()), 1e-280)
     error = problem.stationary_error(NuFTRL(nu), **budget(clip_norm))
     return error, constant * bounds.nu_ftrl_upper_bound(problem, nu, **budget(clip_norm))
 
