@@ -258,7 +258,7 @@ def proposition_c24(
     part="(dimension)",
     printed=r"Further, if the learning rate satisfies $\eta = c/\mathrm{Tr}[H]$ and we take $\beta = (1, -(1 - 1/\sqrt{d}), \ldots)$, we get $F_\infty(\beta) = \Theta((c^{1/2} + c^{-1/2}) \eta^{3/2} \sigma^2 \sqrt{d \mathrm{Tr}[H]})$",
     transcription="square roots, also that of 1/d",
-    domain={"dimension": integers(1, 3000, log=True), "decay": linear(0, 2), "share": log_scale(1e-3, 0.999)},
+    domain={"dimension": integers(1, 30_000, log=True), "decay": linear(0, 2), "share": log_scale(1e-3, 0.999)},
     mutants=[{"exponent": 1.0}, {"low": 0.13}, {"high": 0.37}],
     evaluations=128,
 )

@@ -317,7 +317,7 @@ def summed(level: float, start: float, decay: float, steps: int) -> float:
     return level * first + start * math.exp(-decay * first) * tail
 
 
-SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate": log_scale(1e-9, 0.99)}
+SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate": linear(1e-9, 0.99)}
 
 
 @PAPER.inequality(
@@ -336,6 +336,7 @@ SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate
     },
     sharp="factor",
     mutants=[{"factor": 2.3}, {"published": True}],
+    evaluations=1024,
 )
 def proposition_d7(
     steps: int, p: float, rate: float, constant: float, scale: float, factor: float = 2.4, published: bool = False

@@ -85,12 +85,15 @@ def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_
     evaluations=128,
 )
 def remark_12(epsilon: float, delta: float, rho: float, clipped: bool = False) -> Sides:
-    """An example with x = s and y = 0 has the gradient s² θ_0, here s = 10 sqrt((1 + ε)/sqrt(ρ)), θ_0 = G = 1.
+    """An example with x = s and y = 0 has the gradient s² θ_0, θ_0 = G = 1.  A clipped gradient leaves the budget ρ.
 
-    Removing it is a Gaussian mechanism with the budget s⁴ ρ, whose exact δ at ε is above any δ < 1 for large s.  A clipped gradient
-    leaves the budget ρ.
+    Removing it is a Gaussian mechanism with the budget s⁴ ρ = m²/2, whose exact δ at ε is Φ(z) − e^ε Φ(−a) with z = m/2 − ε/m and
+    a = m/2 + ε/m.  As Φ(−u)/φ(u) falls, e^ε Φ(−a) < φ(z) Φ(−z)/φ(z), and δ > 2 Φ(z) − 1.  Here s is such that Φ(z) = (1 + δ)/2.
     """
-    gradient = 100 * (1 + epsilon) / math.sqrt(rho)
+    from scipy.special import ndtri
+
+    z = float(ndtri((1 + delta) / 2))
+    gradient = (z + math.sqrt(z**2 + 2 * epsilon)) / math.sqrt(2 * rho)
     return delta, gaussian_delta(rho * (1.0 if clipped else gradient) ** 2, epsilon)
 
 
