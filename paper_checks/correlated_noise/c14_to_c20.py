@@ -94,12 +94,16 @@ def theorem_c15(
     evaluations=256,
 )
 def spectrum_of_the_problem(problem: LinearRegression, omega: float, four: float = 4.0, one: float = 1.0) -> Sides:
-    """Both bounds are approached: one at ω = π as η → 0, the other at ω = 0."""
+    """Both bounds are approached: one at ω = π as η → 0, the other at ω = 0.
+
+    The printed denominators are compared with |1 − x_j − e^{iω}|² too, which is computed by another formula.
+    """
     x = problem.rates
     eigenvalues = problem.eigenvalues
-    h = float((eigenvalues / modulus(x, np.cos([omega / 2]), np.sin([omega / 2])) ** 2).sum())
+    h = float((eigenvalues / (x**2 + 4 * (1 - x) * math.sin(omega / 2) ** 2)).sum())
+    defined = float((eigenvalues / modulus(x, np.cos([omega / 2]), np.sin([omega / 2])) ** 2).sum())
     largest = float((1 / eigenvalues).sum()) / problem.learning_rate**2
-    return np.array([eigenvalues.sum() / four, h]), np.array([h, one * largest])
+    return np.array([eigenvalues.sum() / four, h, h, defined]), np.array([h, one * largest, defined, h])
 
 
 @PAPER.identity(
@@ -186,10 +190,11 @@ def equation_47(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
 def theorem_c18_time_domain(
     problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0, power: float = 1.0
 ) -> Sides:
-    """Exactly, (η/π) ∫ |B|² h = Σ 2 b_j/(2 − x_j).  The integral is computed by quadrature."""
+    """Exactly, (η/π) ∫ |B|² h = Σ 2 b_j/(2 − x_j).  The integral is computed by quadrature, without the b_j."""
     x = problem.rates
-    integral = float((2 * averages_by_quadrature(noise, x) / (2 - x)).sum())
-    return factor * float((noise.averaged_variance(x) ** power).sum()), integral
+    distinct, times = np.unique(x, return_counts=True)
+    means = np.array([spectral_mean(noise, 1, float(rate)) for rate in distinct])  # of |B|²/|1 − x − e^{iω}|²
+    return factor * float((noise.averaged_variance(x) ** power).sum()), 2 * float((times * distinct * means).sum())
 
 
 @PAPER.inequality(

@@ -258,17 +258,18 @@ def proposition_c24(
     part="(dimension)",
     printed=r"Further, if the learning rate satisfies $\eta = c/\mathrm{Tr}[H]$ and we take $\beta = (1, -(1 - 1/\sqrt{d}), \ldots)$, we get $F_\infty(\beta) = \Theta((c^{1/2} + c^{-1/2}) \eta^{3/2} \sigma^2 \sqrt{d \mathrm{Tr}[H]})$",
     transcription="square roots, also that of 1/d",
-    domain={"dimension": integers(1, 3000, log=True), "decay": linear(0, 2), "c": log_scale(1e-3, 0.3)},
-    mutants=[{"exponent": 1.0}, {"low": 0.13}, {"high": 0.34}],
+    domain={"dimension": integers(1, 30_000, log=True), "decay": linear(0, 2), "share": log_scale(1e-3, 0.999)},
+    mutants=[{"exponent": 1.0}, {"low": 0.13}, {"high": 0.37}],
     evaluations=128,
 )
 def proposition_c24_dimension(
-    dimension: int, decay: float, c: float, exponent: float = 0.5, low: float = 0.125, high: float = 0.36
+    dimension: int, decay: float, share: float, exponent: float = 0.5, low: float = 0.125, high: float = 0.375
 ) -> Sides:
-    """True with the constants 1/8 and 0.36 (σ² = G²/(2ρ)).  With ν = 1/d in place of 1/sqrt(d) it is false: the ratio grows with d."""
+    """True for η R² < 1 with the constants 1/8 and 3/8 (σ² = G²/(2ρ)); d = 1 and c = 0.333 need 0.3747.  With ν = 1/d in place of 1/sqrt(d) it is false: the ratio grows with d."""
     eigenvalues = power_law(dimension, decay)
     trace = float(eigenvalues.sum())
-    problem = LinearRegression(eigenvalues, c / trace)
+    problem = LinearRegression(eigenvalues, share / LinearRegression(eigenvalues, 1.0).moment_bound)
+    c = problem.learning_rate * trace
     error = problem.stationary_error(AntiPGD(dimension**-exponent))
     rate = (c**0.5 + c**-0.5) * problem.learning_rate**1.5 * math.sqrt(dimension * trace) / 2
     return np.array([low * rate, error]), np.array([error, high * rate])

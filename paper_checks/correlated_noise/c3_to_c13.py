@@ -409,7 +409,7 @@ def equation_43(
     proof=f"{SHORT}#proposition-c13",
     evidence="proved",
     rests_on=["Proposition C.11"],
-    domain={**PROBLEM, "depth": integers(1, 12)},
+    domain={**PROBLEM, "depth": integers(0, 12)},
     mutants=[{"power": 2}],
     tolerance=1e-7,
     evaluations=128,

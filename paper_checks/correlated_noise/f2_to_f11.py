@@ -48,8 +48,8 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
     mutants=[{"two": 2.01}],
     evaluations=256,
 )
-def theorem_f3(problem: LinearRegression, two: float = 1.0) -> Sides:
-    """True.  With 2 − ηR² in place of 1 − ηR² it is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""
+def theorem_f3(problem: LinearRegression, two: float = 2.0) -> Sides:
+    """Checked with 2 − ηR² in place of 1 − ηR², which says more.  It is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""
     variances = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
     bound = problem.learning_rate / (two - problem.learning_rate * problem.moment_bound)
     return variances, bound if bound > 0 else math.nan
@@ -163,12 +163,12 @@ def quantile(logarithm: Any, root: Any) -> Any:
     domain=QUANTILE,
     evidence="certified",
     outside="For ρ < exp(−1e9) the left side is less than 2.001 times the right side with C = 1, term by term.",
-    mutants=[{"constant": "1.9"}],
+    mutants=[{"constant": "2.46"}],
 )
-def remark_f7_sum(logarithm: Any, root: Any, constant: str = "8") -> Sides:
+def remark_f7_sum(logarithm: Any, root: Any, constant: str = "3") -> Sides:
     """By Tr A + 2 ‖A‖_F log^½(1/ρ) + 2 ‖A‖₂ log(1/ρ) (Laurent and Massart, 2000) and ‖A‖_F² <= ‖A‖₂ Tr A.
 
-    That bound needs C = 2.466.  The sharp constant is at least 2, by A of rank one and ρ → 0.
+    That bound needs C = 2.466, and it is checked with 3.  The sharp constant is at least 2, by A of rank one and ρ → 0.
     """
     m = arithmetic(logarithm)
     return quantile(logarithm, root), m.number(constant) * (m.sqrt(logarithm) + root * root * logarithm)
@@ -182,10 +182,13 @@ def remark_f7_sum(logarithm: Any, root: Any, constant: str = "8") -> Sides:
     domain=QUANTILE,
     evidence="certified",
     outside="For ρ < exp(−1e9) the left side is less than 2.001 log(1/ρ).",
-    mutants=[{"constant": "1.9"}],
+    mutants=[{"constant": "4.818"}],
 )
-def remark_f7_trace(logarithm: Any, root: Any, constant: str = "16") -> Sides:
-    """By the same bound, which needs C' = 4.819, at ρ = 1/3 and A of rank one.  The sharp constant is at least 2, as ρ → 0."""
+def remark_f7_trace(logarithm: Any, root: Any, constant: str = "4.82") -> Sides:
+    """By the same bound, which needs C' = 4.819, at ρ = 1/3 and A of rank one, and is checked with 4.82.
+
+    The sharp constant is at least 2, as ρ → 0.
+    """
     return quantile(logarithm, root), arithmetic(logarithm).number(constant) * logarithm
 
 

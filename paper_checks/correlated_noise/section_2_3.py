@@ -6,7 +6,7 @@ import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
 from corrnoise.paper_checks.correlated_noise.d2_to_d10 import averaged
-from corrnoise.paper_checks.correlated_noise.d11_to_d15 import EXTREME, GUARANTEE, POLYLOG, guarantee, left_over
+from corrnoise.paper_checks.correlated_noise.d11_to_d15 import EXTREME, GUARANTEE, guarantee, left_over
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -52,6 +52,7 @@ def equation_9(
 
 
 KINDS = {"DP-SGD": False, "ν-DP-FTRL": True}
+LOGARITHMS = {"DP-SGD": (1.2, 6), "ν-DP-FTRL": (1.0, 9)}  #: a factor and the power of log(T/p) that are polylog(T)
 
 
 def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, int]) -> None:
@@ -68,7 +69,8 @@ def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, 
         domain=GUARANTEE,
         as_printed={"published": True},
         counterexample={"eigenvalues": eigenvalues_there, "steps": steps_there, "rho": 1e100, **EXTREME},
-        mutants=[{"power": 3}],
+        sharp="factor",
+        mutants=[{"power": LOGARITHMS[kind][1] - 1}, {"factor": 0.7 * LOGARITHMS[kind][0]}],
         evaluations=64,
     )
     def utility(
@@ -78,16 +80,18 @@ def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, 
         rho: float,
         offset: float,
         residual_std: float,
-        power: int = POLYLOG,
+        factor: float = LOGARITHMS[kind][0],
+        power: int = LOGARITHMS[kind][1],
         published: bool = False,
     ) -> Sides:
         """As Corollaries D.14 and D.15, whose counterexamples are the same: ρ → ∞ admits any T, and the slow direction has not moved.
 
-        Checked as corrected for T of at least 100 log(T/p) times the length of the corollary, with polylog = log¹⁰(T/p).
+        Checked as corrected for T of at least 100 log(T/p) times the length of the corollary, with polylog = 1.2 log⁶(T/p) for DP-SGD
+        and log⁹(T/p) for ν-DP-FTRL.  One logarithm less is too little, as T grows.
         """
         correlated = KINDS[kind]
         run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, rho)
-        rate = run.log_factor**power * (run.nu_dp_ftrl_rate() if correlated else run.dp_sgd_rate())
+        rate = factor * run.log_factor**power * (run.nu_dp_ftrl_rate() if correlated else run.dp_sgd_rate())
         if published:
             return left_over(run), rate
         corollary = run.corollary_d15_rate if correlated else run.corollary_d14_rate

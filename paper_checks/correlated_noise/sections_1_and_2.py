@@ -87,12 +87,15 @@ def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_
     evaluations=128,
 )
 def remark_12(epsilon: float, delta: float, rho: float, clipped: bool = False) -> Sides:
-    """An example with x = s and y = 0 has the gradient s² θ_0, here s = 10 sqrt((1 + ε)/sqrt(ρ)), θ_0 = G = 1.
+    """An example with x = s and y = 0 has the gradient s² θ_0, θ_0 = G = 1.  A clipped gradient leaves the budget ρ.
 
-    Removing it is a Gaussian mechanism with the budget s⁴ ρ, whose exact δ at ε is above any δ < 1 for large s.  A clipped gradient
-    leaves the budget ρ.
+    Removing it is a Gaussian mechanism with the budget s⁴ ρ = m²/2, whose exact δ at ε is Φ(z) − e^ε Φ(−a) with z = m/2 − ε/m and
+    a = m/2 + ε/m.  As Φ(−u)/φ(u) falls, e^ε Φ(−a) < φ(z) Φ(−z)/φ(z), and δ > 2 Φ(z) − 1.  Here s is such that Φ(z) = (1 + δ)/2.
     """
-    gradient = 100 * (1 + epsilon) / math.sqrt(rho)
+    from scipy.special import ndtri
+
+    z = float(ndtri((1 + delta) / 2))
+    gradient = (z + math.sqrt(z**2 + 2 * epsilon)) / math.sqrt(2 * rho)
     return delta, gaussian_delta(rho * (1.0 if clipped else gradient) ** 2, epsilon)
 
 
@@ -422,17 +425,21 @@ def theorem_22_sgd(problem: LinearRegression, clip_norm: float, low: float = 1.0
     evidence="proved",
     rests_on=["corrnoise: N3 (error)"],
     constants={"constant": "existential"},
-    domain={"problem": STABLE, "share": log_scale(1e-6, 1), "clip_norm": CLIP_NORMS},
+    domain={"problem": STABLE, "share": log_scale(1e-6, 1), "power": linear(1, 40), "clip_norm": CLIP_NORMS},
     sharp="constant",
     mutants=[{"constant": 0.99}],
     evaluations=256,
 )
-def theorem_22_ftrl(problem: LinearRegression, share: float, clip_norm: float, constant: float = 1.0) -> Sides:
+def theorem_22_ftrl(
+    problem: LinearRegression, share: float, power: float, clip_norm: float, constant: float = 1.0
+) -> Sides:
     """Checked with the constants of N3 and log(8/ν), which is within a constant of log(1/ν) where ν <= ημ <= c < 1.
+
+    ν is ημ times ``share`` to the ``power``, so that tiny ν are seen too.
 
     One of the two logarithms can be that of 8/(ηλ_j) in each direction, whatever ν is (N3).
     """
-    nu = max(share * float(problem.rates.min()), 1e-280)
+    nu = max(share**power * float(problem.rates.min()), 1e-280)
     error = problem.stationary_error(NuFTRL(nu), **budget(clip_norm))
     return error, constant * bounds.nu_ftrl_upper_bound(problem, nu, **budget(clip_norm))
 
