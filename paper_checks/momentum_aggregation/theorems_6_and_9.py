@@ -7,6 +7,7 @@ from corrnoise.paper_checks.machinery.domains import integers, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.momentum_aggregation.bounds import (
+    reduced_noise_upper_bound,
     theorem_6_steps,
     theorem_6_upper_bound,
     theorem_9_steps,
@@ -36,15 +37,6 @@ def gradient_norm(examples: int, steps: float, smoothness: float, initial_error:
     """Lemma 5 with its better constants, at η = 1/sqrt(NT)."""
     length = 1 / math.sqrt(examples * steps)
     return initial_error / (length * steps) + smoothness * length / 2 + 2 * error
-
-
-def reduced_noise(examples: int, steps: float, smoothness: float, dimension: int, budget: float) -> float:
-    """Lemma 7 at α = 1/N, η = 1/sqrt(NT), G = 1, with ``budget`` = sqrt(l)/ε; the noise is that of T rounded up."""
-    whole = math.ceil(steps)
-    length = 1 / math.sqrt(examples * steps)
-    second = 128 * (1 + 2 * smoothness) * math.sqrt(length * whole)
-    third = 16 * length * smoothness * math.sqrt(3 * whole * examples)
-    return math.log2(whole) * math.sqrt(dimension) * budget * (192 + second + third) / examples
 
 
 RAMP = 1103 * 10**5  #: T in the counterexample, a multiple of N = 1e5
@@ -147,7 +139,18 @@ def theorem_9(
     if steps < examples or log < 1:
         return math.nan, math.nan
     length = 1 / math.sqrt(examples * steps)
-    noise = reduced_noise(examples, steps, smoothness, dimension, math.sqrt(log) / epsilon)
+    noise = reduced_noise_upper_bound(
+        steps=math.ceil(steps),
+        examples=examples,
+        alpha=1 / examples,
+        learning_rate=length,
+        lipschitz=1.0,
+        smoothness=smoothness,
+        dimension=dimension,
+        epsilon=epsilon,
+        delta=math.exp(-log),
+        published=True,
+    )
     defect = defect_bound(
         examples=examples,
         alpha=1 / examples,

@@ -160,8 +160,8 @@ def reduced_noise_upper_bound(
     published
         Whether to return the bound as printed.
     """
-    n = checks.integer("examples", examples, 2)
-    steps = checks.integer("steps", steps, 1 if published else n)
+    n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
+    steps = checks.integer("steps", steps, 1 if published else n, largest=_MOST_EXAMPLES**3)
     alpha = checks.real("alpha", alpha, f"[{1 / n!r}, 1]")
     length = checks.real("learning_rate", learning_rate, f"(0, {1 / n!r}]")
     g = checks.real("lipschitz", lipschitz, "[0, inf)")
