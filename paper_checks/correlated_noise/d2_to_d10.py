@@ -473,7 +473,7 @@ def lemma_d10(
     proof=f"{SHORT}#lemma-d10",
     evidence="proved",
     domain={
-        "inputs": vector(linear(-1, 1), 8),
+        "inputs": vector(linear(-3, 3), 8),
         "beta": vector(linear(-1, 1), 5),
         "share": linear(0, 1),
         "single": one_of(False, True),
