@@ -101,7 +101,7 @@ def definition_d3(nu: float, share: float, steps: int, constant: float = 2.0, re
     z = 1, and the sum over all τ at most 2 − sqrt(1 − z).
     """
     noise = NuFTRL(nu)
-    parameter = min(share * reach * nu * (2 - nu), 1 - 1e-12)
+    parameter = min(share * reach * nu * (2 - nu), 1 - 1e-12) * (1 - 1e-15)  # rounding leaves it below ν (2 − ν)
     missing = math.exp(math.lgamma(steps - 0.5) - math.lgamma(steps) - math.lgamma(0.5))
     below = -math.expm1(math.log1p(-nu) - math.log1p(-parameter) / 2)  # 1 − z
     rounding = 1e-15 / (1 - parameter)
