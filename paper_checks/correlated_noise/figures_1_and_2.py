@@ -109,6 +109,9 @@ def fitted(panel: str, value: Callable[[LinearRegression], float]) -> float:
     return linear_regression.slope(Series(panel, "", "", x, np.array([value(p) for p in problems])))
 
 
+N1_SLOPES = {"dimension": 0.43, "effective dimension": 0.94, "learning rate": 2.13}  #: by panel, with two digits
+
+
 @PAPER.inequality(
     "Figure 2",
     part="(bounds)",
@@ -124,9 +127,14 @@ def fitted(panel: str, value: Callable[[LinearRegression], float]) -> float:
 def figure_2_bounds(panel: str, nearly: float = 0.12, published: bool = False) -> Sides:
     """Slopes in d, d_eff and η for ν-Noisy-FTRL: 0.43, 0.94 and 2.02 of the errors, 0.43, 0.94 and 2.13 of N1.
 
-    Those of η² Tr[H] log²(1/ν) are 0.52, 0.53 and 1.74: where d_eff grows so does μ, and log(1/ν) at ν = ημ falls.
+    Those of η² Tr[H] log²(1/ν) are 0.52, 0.53 and 1.74: where d_eff grows so does μ, and log(1/ν) at ν = ημ falls.  The slopes of N1 are
+    compared with these numbers too.
     """
     noise = linear_regression.NOISES[linear_regression.FTRL]
-    value = linear_regression.CURVES[linear_regression.FTRL, "rate with logarithm"]
-    difference = fitted(panel, value if published else lambda p: p.upper_bound(noise(p)))
-    return abs(difference - fitted(panel, lambda p: p.stationary_error(noise(p)))), nearly
+    errors = fitted(panel, lambda p: p.stationary_error(noise(p)))
+    if published:
+        return abs(
+            fitted(panel, linear_regression.CURVES[linear_regression.FTRL, "rate with logarithm"]) - errors
+        ), nearly
+    bounds = fitted(panel, lambda p: p.upper_bound(noise(p)))
+    return abs(bounds - np.array([errors, N1_SLOPES[panel]])), np.array([nearly, 0.005])

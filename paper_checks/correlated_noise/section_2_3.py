@@ -7,7 +7,7 @@ import numpy as np
 from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
 from corrnoise.paper_checks.correlated_noise.d2_to_d10 import averaged
 from corrnoise.paper_checks.correlated_noise.d11_to_d15 import EXTREME, GUARANTEE, guarantee, left_over
-from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
+from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun
@@ -187,9 +187,11 @@ def equation_84(
     domain={
         "eigenvalues": spectra(3, 1e3, multiplicity=100),
         "share": log_scale(1e-3, 0.999),
+        "kurtosis": log_scale(1, 1000),
         "steps": integers(0, 100),
-        "residual_std": linear(0, 10),
+        "residual_std": log_scale(1e-2, 10),
         "offset": log_scale(1e-2, 1e2),
+        "start": one_of("all directions", "slowest direction"),
         "clip_norm": log_scale(1e-2, 1e2),
         "rho": log_scale(1e-3, 1e3),
     },
@@ -198,39 +200,55 @@ def equation_84(
     counterexample=lambda constant: {
         "eigenvalues": np.ones(1),
         "share": 0.1,
+        "kurtosis": 3.0,
         "steps": 0,
         "residual_std": 0.0,
         "offset": 1e3 * (1 + constant),
+        "start": "all directions",
         "clip_norm": 1.0,
         "rho": 1e90,
     },
-    mutants=[{"constant": 0.2}],
+    mutants=[{"constant": 0.4}, {"speed": 1.01}],
     evaluations=256,
 )
 def equation_87(
     eigenvalues: Array,
     share: float,
+    kurtosis: float,
     steps: int,
     residual_std: float,
     offset: float,
+    start: str,
     clip_norm: float,
     rho: float,
-    constant: float = 1.0,
+    constant: float = 0.5,
+    speed: float = 1.0,
     published: bool = False,
 ) -> Sides:
     """The printed right side does not scale with ‖θ_0 − θ*‖ where ρ is large (G ~ ‖θ_0 − θ*‖ is divided by ρ), so no constant makes it true.
 
-    Checked with the exact curve of the unclipped run with Gaussian inputs and ν = ημ; all constants are 1.
+    Checked with the exact curves of the unclipped run and ν = ημ, that of the start, that of the residuals and that of the privacy noise
+    each, with the constants 1, ½ and 0.058.
     """
-    problem = regression(eigenvalues, share, residual_std=residual_std)
+    silent = regression(eigenvalues, share, kurtosis)
+    problem = regression(eigenvalues, share, kurtosis, residual_std)
     nu = float(problem.rates.min())
-    curve = problem.learning_curve(NuFTRL(nu), steps, initial_offset=offset, rho=rho, clip_norm=clip_norm)
+    noise = NuFTRL(nu)
     eta, r2 = problem.learning_rate, problem.moment_bound
-    start = float(eigenvalues.max() / eigenvalues.min()) * math.exp(-nu * steps)
-    noise = eta * residual_std**2 * r2 + eta**2 * r2 * clip_norm**2 / rho * math.log(8 / nu) ** 2
+    place = offset * ((eigenvalues == eigenvalues.min()) if start == "slowest direction" else np.ones(eigenvalues.size))
+    transient = float(eigenvalues.max() / eigenvalues.min()) * math.exp(-speed * nu * steps)
+    residuals = constant * eta * residual_std**2 * r2
+    private = 0.116 * constant * eta**2 * r2 * clip_norm**2 / rho * math.log(8 / nu) ** 2
     if published:
-        return curve[-1], constant * (start + noise)
-    return curve[-1], start * curve[0] + constant * noise
+        curve = problem.learning_curve(noise, steps, initial_offset=place, rho=rho, clip_norm=clip_norm)
+        return curve[-1], constant * transient + residuals + private
+    begun = silent.learning_curve(noise, steps, initial_offset=place, rho=NO_PRIVACY, clip_norm=1 / NO_PRIVACY)
+    ends = [
+        begun[-1],
+        problem.learning_curve(noise, steps, rho=NO_PRIVACY)[-1],
+        silent.learning_curve(noise, steps, rho=rho, clip_norm=clip_norm)[-1],
+    ]
+    return np.array(ends), np.array([transient * begun[0], residuals, private])
 
 
 @PAPER.identity(
