@@ -72,24 +72,25 @@ def lemma_a2(scales: Array, drift: float = 0.0) -> Sides:
     printed=r"Let $\eta > 0$, and $\mathcal{K} \subset \mathbb{R}^d$ be a convex domain of bounded diameter D, also let $\{\tilde{q}_t \in \mathbb{R}^d\}_{t=1}^T$ be a sequence of arbitrary vectors. Then for any starting point $w_1 \in \mathbb{R}^d$, and an update rule $w_{t+1} = \Pi_{\mathcal{K}} (w_t - \eta \tilde{q}_t)$, $\forall t \ge 1$, the following holds $\forall x \in \mathcal{K}$: $\sum_{\tau=1}^{t} \langle \tilde{q}_{\tau}, w_{\tau+1} - x \rangle \le \frac{D^2}{2\eta} - \frac{1}{2\eta} \sum_{\tau=1}^{t} \|w_{\tau} - w_{\tau+1}\|^2$",
     corrected=r"for $w_1 \in K$",
     domain={
-        "start": linear(0, 1),
+        "diameter": log_scale(1e-2, 1e2),
+        "start": linear(0, "diameter"),
         "gradients": vector(linear(-2, 2), 5),
-        "rate": log_scale(0.01, 10),
-        "x": linear(0, 1),
+        "rate": log_scale(1e-4, 1e3),
+        "x": linear(0, "diameter"),
     },
-    counterexample={"start": 10.0, "gradients": np.zeros(5), "rate": 1.0, "x": 0.0},
+    counterexample={"diameter": 1.0, "start": 10.0, "gradients": np.zeros(5), "rate": 1.0, "x": 0.0},
     sharp="factor",
     mutants=[{"factor": 0.99}],
 )
-def lemma_a5(start: float, gradients: Array, rate: float, x: float, factor: float = 1.0) -> Sides:
-    r"""K = [0, 1].  $w_1 = 10$, $\tilde{q} = 0$, η = 1: 0 at most −40, as printed.  The algorithms start in K."""
+def lemma_a5(diameter: float, start: float, gradients: Array, rate: float, x: float, factor: float = 1.0) -> Sides:
+    r"""K = [0, D].  D = 1, $w_1 = 10$, $\tilde{q} = 0$, η = 1: 0 at most −40, as printed.  The algorithms start in K."""
     w = start
     total = 0.0
     for q in gradients:
-        new = min(max(w - rate * q, 0.0), 1.0)
+        new = min(max(w - rate * q, 0.0), diameter)
         total += q * (new - x) + (w - new) ** 2 / (2 * rate)
         w = new
-    return total, float(factor) / (2 * rate)
+    return total, float(factor) * diameter**2 / (2 * rate)
 
 
 def strip_gap(width: float) -> Sides:
