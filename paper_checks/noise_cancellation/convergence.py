@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 from scipy.integrate import quad
 
-from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
+from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.gradients import path
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
@@ -72,24 +72,25 @@ def lemma_a2(scales: Array, drift: float = 0.0) -> Sides:
     printed=r"Let $\eta > 0$, and $\mathcal{K} \subset \mathbb{R}^d$ be a convex domain of bounded diameter D, also let $\{\tilde{q}_t \in \mathbb{R}^d\}_{t=1}^T$ be a sequence of arbitrary vectors. Then for any starting point $w_1 \in \mathbb{R}^d$, and an update rule $w_{t+1} = \Pi_{\mathcal{K}} (w_t - \eta \tilde{q}_t)$, $\forall t \ge 1$, the following holds $\forall x \in \mathcal{K}$: $\sum_{\tau=1}^{t} \langle \tilde{q}_{\tau}, w_{\tau+1} - x \rangle \le \frac{D^2}{2\eta} - \frac{1}{2\eta} \sum_{\tau=1}^{t} \|w_{\tau} - w_{\tau+1}\|^2$",
     corrected=r"for $w_1 \in K$",
     domain={
-        "start": linear(0, 1),
+        "diameter": log_scale(1e-2, 1e2),
+        "start": linear(0, "diameter"),
         "gradients": vector(linear(-2, 2), 5),
-        "rate": log_scale(0.01, 10),
-        "x": linear(0, 1),
+        "rate": log_scale(1e-4, 1e3),
+        "x": linear(0, "diameter"),
     },
-    counterexample={"start": 10.0, "gradients": np.zeros(5), "rate": 1.0, "x": 0.0},
+    counterexample={"diameter": 1.0, "start": 10.0, "gradients": np.zeros(5), "rate": 1.0, "x": 0.0},
     sharp="factor",
     mutants=[{"factor": 0.99}],
 )
-def lemma_a5(start: float, gradients: Array, rate: float, x: float, factor: float = 1.0) -> Sides:
-    r"""K = [0, 1].  $w_1 = 10$, $\tilde{q} = 0$, η = 1: 0 at most −40, as printed.  The algorithms start in K."""
+def lemma_a5(diameter: float, start: float, gradients: Array, rate: float, x: float, factor: float = 1.0) -> Sides:
+    r"""K = [0, D].  D = 1, $w_1 = 10$, $\tilde{q} = 0$, η = 1: 0 at most −40, as printed.  The algorithms start in K."""
     w = start
     total = 0.0
     for q in gradients:
-        new = min(max(w - rate * q, 0.0), 1.0)
+        new = min(max(w - rate * q, 0.0), diameter)
         total += q * (new - x) + (w - new) ** 2 / (2 * rate)
         w = new
-    return total, float(factor) / (2 * rate)
+    return total, float(factor) * diameter**2 / (2 * rate)
 
 
 def strip_gap(width: float) -> Sides:
@@ -164,6 +165,9 @@ RUNS = {
     "smoothness": log_scale(1e-3, 1e3),
     "deviation": linear(0, 1),
     "heterogeneity": linear(0, 1),
+    "lipschitz": one_of(0.1, 1.0, 10.0),
+    "diameter": one_of(0.1, 1.0, 10.0),
+    "at_optimum": linear(0, 1),
 }
 
 
@@ -176,7 +180,7 @@ RUNS = {
     "learning rate, from the corrected bound wherever $\\Phi(T, p, \\eta L) \\le 2$ or $p \\ge 1/2$",
     domain=RUNS,
     sharp="factor",
-    mutants=[{"factor": 0.5}],
+    mutants=[{"factor": 0.9}],
     evaluations=128,
 )
 def theorem_52_bound(
@@ -188,6 +192,9 @@ def theorem_52_bound(
     smoothness: float,
     deviation: float,
     heterogeneity: float,
+    lipschitz: float,
+    diameter: float,
+    at_optimum: float,
     factor: float = 1.0,
 ) -> Sides:
     r"""$\Phi \le 2$ up to M/m = 6.09 (T = 100), 10.8 (T = 1000), 22.2 (T = 10 000); beyond, the corrected bound has
@@ -198,7 +205,15 @@ def theorem_52_bound(
     """
     machines = max(participants, round(participants * ratio))
     run = FederatedRun(
-        LossClass(1.0, smoothness, 1.0), machines, participants, rounds, dimension, rho, deviation, heterogeneity, 1.0
+        LossClass(lipschitz, smoothness, diameter),
+        machines,
+        participants,
+        rounds,
+        dimension,
+        rho,
+        deviation * lipschitz,
+        heterogeneity * lipschitz,
+        at_optimum * lipschitz,
     )
     rate = run.published_learning_rate()
     p = run.probability
@@ -210,11 +225,11 @@ def theorem_52_bound(
 
 UNIT = LossClass(1.0, 1.0, 1.0)  #: K = [−1/2, 1/2]
 QUADRATIC = {
-    "rounds": integers(1, 60),
     "participants": integers(1, 10),
     "rho": log_scale(1, 1e6),
     "share": linear(0, 1),
     "start": linear(0, 0.5),
+    "deviation": log_scale(1e-4, 0.5),
 }
 
 
@@ -225,23 +240,33 @@ QUADRATIC = {
     reading="on quadratic losses",
     unverifiable="A bound for all losses cannot be verified on some; checked instead are quadratic ones, exactly and for every "
     "M/m up to 100, also where no proof is known",
-    domain={**QUADRATIC, "ratio": log_scale(1, 100)},
+    domain={"rounds": integers(1, 200, log=True), **QUADRATIC, "ratio": log_scale(1, 100)},
     sharp="factor",
     mutants=[{"factor": 0.01}],
     evaluations=256,
 )
 def theorem_52_quadratic(
-    rounds: int, participants: int, rho: float, share: float, start: float, ratio: float, factor: float = 1.0
+    rounds: int,
+    participants: int,
+    rho: float,
+    share: float,
+    start: float,
+    deviation: float,
+    ratio: float,
+    factor: float = 1.0,
 ) -> Sides:
-    r"""The smaller side is exact, over all schedules, for losses $\frac{h}{2} x^2$ on an interval and noise $\pm \sigma_{t,i}$ so
-    small that no projection is active.  No counterexample is found; the bound is far above.
+    r"""The smaller side is exact, over all schedules, for losses $\frac{h}{2} x^2 \pm \sigma x$ on an interval, where σ and the noise
+    $\pm \sigma_{t,i}$ are so small that no projection is active.
+
+    No counterexample is found; the bound is at least 23 times as large.
     """
     machines = max(participants, round(participants * ratio))
-    run = FederatedRun(UNIT, machines, participants, rounds, 1, rho**2 / 2, 0.0, 0.0, 0.0)
+    run = FederatedRun(UNIT, machines, participants, rounds, 1, rho**2 / 2, deviation, 0.0, 0.0)
     noise = CancellingNoise(growth=1)
     scale = published_scale(UNIT, rounds, rho=run.rho)
     rate = run.published_learning_rate()
-    if QuadraticRun(rounds, rate, share).reach(start, largest_noise(run, noise, scale)) > UNIT.diameter / 2:
+    sizes = largest_noise(run, noise, scale) + deviation * np.arange(1, rounds)
+    if QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
         return math.nan, math.nan
     excess = cancelling_excess(run, noise, scale, learning_rate=rate, curvature=share, start=start)
     return excess.total, float(factor) * run.published_upper_bound().total
@@ -251,19 +276,27 @@ def theorem_52_quadratic(
     "Theorem F.2",
     proof="docs/noise-cancellation.md#the-trusted-server",
     printed=r"upon invoking Algorithm 2 with $\alpha_t = t$, $\eta = \min\{\frac{\rho Dm}{2ST\sqrt{d}}, \frac{1}{4LT}\}$ … $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 2LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{d}}{\rho mT})$",
-    domain=QUADRATIC,
+    domain={"rounds": integers(1, 1000, log=True), **QUADRATIC},
     sharp="factor",
     mutants=[{"factor": 0.01}],
     evaluations=256,
 )
-def theorem_f2(rounds: int, participants: int, rho: float, share: float, start: float, factor: float = 1.0) -> Sides:
-    """True with convex losses that are smooth on the whole space (Lemma A.6); the proof drops $1/m^2$ in one display.
+def theorem_f2(
+    rounds: int,
+    participants: int,
+    rho: float,
+    share: float,
+    start: float,
+    deviation: float,
+    factor: float = 1.0,
+) -> Sides:
+    r"""True with convex losses that are smooth on the whole space (Lemma A.6); the proof drops $1/m^2$ in one display.
 
-    The smaller side is exact, for quadratic losses on an interval without sampling noise, where no projection is active.
+    The smaller side is exact, for losses $\frac{h}{2} x^2 \pm \sigma x$ on an interval, where no projection is active.
     """
-    run = FederatedRun(UNIT, participants, participants, rounds, 1, rho**2 / 2, 0.0, 0.0, 0.0)
+    run = FederatedRun(UNIT, participants, participants, rounds, 1, rho**2 / 2, deviation, 0.0, 0.0)
     rate = run.trusted_upper_bound().learning_rate
-    sizes = np.full(rounds - 1, run.trusted_std())
+    sizes = run.trusted_std() + deviation * np.arange(1, rounds)
     if QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
         return math.nan, math.nan
     excess = trusted_excess(run, learning_rate=rate, curvature=share, start=start)

@@ -351,6 +351,7 @@ def gamma_any_noise(zeros: Array, factor: float = 1.0) -> Sides:
     domain={
         "problem": regressions(most=4, condition=1e3, largest=1.9, kurtosis=(1, 1000), multiplicity=1000, norms=NORMS),
         "noise": noises(1e-3),
+        "share": linear(1e-3, 1.9),
         "offset": log_scale(1e-2, 1e4),
         "start": one_of("all directions", "slowest direction"),
     },
@@ -360,6 +361,7 @@ def gamma_any_noise(zeros: Array, factor: float = 1.0) -> Sides:
 def sharpened_d11(
     problem: LinearRegression,
     noise: ToeplitzNoise,
+    share: float,
     offset: float,
     start: str,
     factor: float = 1.0,
@@ -370,7 +372,13 @@ def sharpened_d11(
 
     An equality for isotropic Gaussian inputs without noise.  For ηR² <= 1 it implies the bound with e^{−ημt}.  Without L/μ it is false: a
     start in the slowest direction excites the others.
+
+    η is ``share``/R², because the first 60 steps tell little about small learning rates.
     """
+    eigenvalues = problem.eigenvalues
+    kurtosis = float(problem.kurtosis)
+    r2 = float(eigenvalues.sum()) + (kurtosis - 1) * float(eigenvalues.max())
+    problem = LinearRegression(eigenvalues, share / r2, problem.residual_std, kurtosis=kurtosis)
     rates = problem.rates
     slowest = float(rates.min())
     place = offset * ((rates == slowest) if start == "slowest direction" else np.ones(rates.size))
