@@ -342,7 +342,6 @@ def theorem_d13(
     return error, factor * float(bound)
 
 
-POLYLOG = 10  #: the power of log(T/p) that is taken for polylog(T) in Section 2.3
 GUARANTEE = {
     "eigenvalues": spectra(3, 1e3, multiplicity=1000),
     "steps": integers(10**6, 10**40, log=True),
