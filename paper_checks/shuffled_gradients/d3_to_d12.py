@@ -306,7 +306,7 @@ INDEX = Epoch(
 
 
 def causes(epoch: Epoch) -> list[Epoch]:
-    """Epochs in which one part of the bound alone moves the iterates, which are for z at the last of them.
+    """Epochs in which one part of the bound alone moves the iterates, if z is the last of them.
 
     The parts are the gradients at x*, the distance of z from x*, public gradients that differ from the private ones, and
     the noise.  The last iterate is x* in the first and third epoch.  In all but the first the private losses have one
