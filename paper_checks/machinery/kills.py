@@ -40,7 +40,7 @@ FATES = {
 }
 MOST = 12  #: mutants of one claim, a seeded sample in which all kinds have equal parts
 ROOM = 0.01  #: a survivor whose smallest margin is larger is true with room to spare; the others need a reason
-_POINTS = 16  #: points at which a mutant is compared with its claim
+_POINTS = 16  #: points inside of the cube at which a mutant is compared with its claim, and as many on its faces
 _SAME = 1e-12
 _SECONDS = 30.0  #: a mutant that takes longer is undefined
 _MEMORY = 2**31  #: bytes; a mutant that needs more has no value
@@ -143,6 +143,16 @@ def _sample(mutants: Sequence[Mutant], most: int) -> list[Mutant]:
     return chosen[:most]
 
 
+def _points(claim: Claim) -> list[Any]:
+    """Points of the cube at which mutants are compared: the middle, and an equal part of its corners, faces and inside.
+
+    There are fewer for claims that take long, which have few evaluations.
+    """
+    points = sample_points(claim.domain.size, _POINTS)
+    most = min(len(points), max(claim.evaluations // 2, 4))
+    return [points[k] for k in np.linspace(0, len(points) - 1, most).round().astype(int)]
+
+
 def _margin(claim: Claim, point: Any) -> float:
     """The margin at a point; nan where a mutant has no value."""
     try:
@@ -191,7 +201,7 @@ def kills(claim: Claim, most: int = MOST) -> Kills:
     """Try the structural mutants of a claim; of a claim that is false there are none."""
     if claim.recorded == FALSE:
         return Kills(source_of(claim), 0)
-    points = sample_points(claim.domain.size, _POINTS)[: max(claim.evaluations // 2, 4)]
+    points = _points(claim)
     margins = [_margin(claim, point) for point in points]
     start = next((k for k, value in enumerate(margins) if not np.isnan(value)), 0)
     points = [points[start], *points[:start], *points[start + 1 :]]

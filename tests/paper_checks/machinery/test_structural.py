@@ -151,6 +151,18 @@ def test_the_sample_is_seeded_and_has_all_kinds():
     assert len(first.kinds) >= 6
 
 
+def test_mutants_are_compared_inside_of_the_domain_too():
+    """A claim with few evaluations would otherwise be compared at corners only, where a mutant may be equal to it."""
+    few = claim(lambda eigenvalues, eta, two=2.0: (1.0, two), evaluations=16)
+    points = machinery._points(few)
+    assert len(points) == 8
+    assert (points[0] == 0.5).all()
+    corners = [np.isin(point, (0.0, 1.0)).all() for point in points]
+    inside = [((point > 0) & (point < 1)).all() for point in points]
+    assert any(corners)
+    assert sum(inside) >= 2
+
+
 def test_of_a_false_claim_there_are_no_mutants():
     false = claim(lambda eigenvalues, eta, two=2.0: (1.0, 0.0 * two), counterexample=AT)
     assert kills(false) == Kills(source_of(false), 0)
