@@ -7,7 +7,7 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.paper_checks.shuffled_gradients.d3_to_d12 import QUADRATIC, noise_error
+from corrnoise.paper_checks.shuffled_gradients.d7_to_d12 import QUADRATIC, noise_error
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.public_records import PUBLIC, public_constants
 from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, noise_risk
