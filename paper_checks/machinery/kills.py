@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib
+import importlib.util
 import inspect
 import json
 import random
@@ -78,7 +78,7 @@ def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
     Parameters
     ----------
     functions
-        ``module:name`` of the functions beside the claim's own; one that is gone has no text.
+        ``module:name`` of the functions beside the claim's own; one that is gone has no text, nor has its module.
     """
     [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
     texts = [_formulas(tree), _constants(tree, claim.function.__globals__), str(claim.domain)]
@@ -110,7 +110,9 @@ def _constants(tree: ast.stmt, known: Mapping[str, Any]) -> str:
 
 @cache
 def _definitions(module: str) -> Mapping[str, ast.FunctionDef]:
-    """The functions and methods of a module that does not change while it is imported."""
+    """The functions and methods of a module that does not change while it is imported; none if it is gone."""
+    if importlib.util.find_spec(module) is None:
+        return {}
     source = inspect.getsource(importlib.import_module(module))
     found = {}
     for node in ast.parse(source).body:
