@@ -39,7 +39,6 @@ FATES = {
     "undefined": "it has no value at most points of the domain, or takes too long",
 }
 MOST = 12  #: mutants of one claim, a seeded sample in which all kinds have equal parts
-ROOM = 0.01  #: a survivor whose smallest margin is larger is true with room to spare; the others need a reason
 _POINTS = 16  #: points inside of the cube at which a mutant is compared with its claim, and as many on its faces
 _SAME = 1e-12
 _SECONDS = 30.0  #: a mutant that takes longer is undefined
@@ -290,5 +289,5 @@ def remarks(record: Mapping[str, Kills]) -> Iterator[str]:
         yield from (
             f"{name}: survives with the margin {margin:.2g} and has no reason: {mutant}"
             for mutant, margin in survivors.items()
-            if margin <= ROOM and mutant not in known
+            if mutant not in known
         )

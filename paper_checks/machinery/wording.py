@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.kills import ROOM, Kills
+from corrnoise.paper_checks.machinery.kills import Kills
 from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
 from corrnoise.paper_checks.machinery.quantifiers import chosen
@@ -133,20 +133,16 @@ def kills(found: Kills) -> str:
     return f"Structural mutants: {found.killed} of {found.telling} that could be false killed ({tried} tried of {found.of})"
 
 
+NO_REASON = "true as far as searched, and no reason is written down (smallest margin)"
+
+
 def survivors(found: Kills, reasons: Mapping[str, str]) -> list[Line]:
     """The structural mutants that survived, by reason, those first that leave least room."""
     lines: dict[str, list[str]] = {}
     for mutant, least in sorted(found.survivors, key=lambda one: one[1]):
         known = reasons.get(mutant)
-        lines.setdefault(known or room(least), []).append(f"``{mutant}``" + ("" if known else f" ({least:.2g})"))
+        lines.setdefault(known or NO_REASON, []).append(f"``{mutant}``" + ("" if known else f" ({least:.2g})"))
     return [(reason, ", ".join(mutants)) for reason, mutants in lines.items()]
-
-
-def room(margin: float) -> str:
-    """Why a mutant survives: it is true with room to spare, or differs only where the sides are nearly equal."""
-    if margin > ROOM:
-        return "true as far as searched, with room to spare (smallest margin): the statement is not sharp"
-    return "not told apart (smallest margin)"
 
 
 # -- in full -----------------------------------------------------------------------------------------------------------

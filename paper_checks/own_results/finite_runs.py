@@ -431,15 +431,19 @@ def s6(
     factor: float = 1.0,
     schur: bool = True,
 ) -> Sides:
-    """W ∘ K is positive semidefinite by Schur's product theorem.  Minus it is not: the mean error of no noise is concave."""
+    """W ∘ K is positive semidefinite by Schur's product theorem.  Minus it is not: the mean error of no noise is concave.
+
+    Its diagonal is scaled to 1, which changes the units of d.
+    """
     weights = _objective(problem, steps, batch_size, last).weight_matrix()
     noising = _lower(noise.coefficients(steps))
-    inner = (1.0 if schur else -1.0) * weights * (noising @ noising.T)
-    inner /= np.abs(inner).max()
+    inner = weights * (noising @ noising.T)
+    roots = np.sqrt(np.diag(inner))
+    inner *= (1.0 if schur else -1.0) / np.outer(roots, roots)
     ends = [one[:steps], other[:steps]]
 
     def values(d: Array) -> Array:
-        return np.append((1 / np.outer(d, d)).ravel(), float(d @ inner @ d) + 1e-6 * float(d @ d))
+        return np.append((1 / np.outer(d, d)).ravel(), float(d @ inner @ d))
 
     return values((ends[0] + ends[1]) / 2), factor * (values(ends[0]) + values(ends[1])) / 2
 

@@ -64,7 +64,7 @@ def _tried(chosen: Sequence[Claim], arguments: Namespace, path: Path | None) -> 
 def _table(chosen: Sequence[Claim], found: Sequence[Kills], details: bool) -> str:
     """A line for each claim, its survivors if ``details``, and a legend with the sum."""
     from corrnoise.paper_checks.machinery.kills import FATES, reasons_for
-    from corrnoise.paper_checks.machinery.wording import room
+    from corrnoise.paper_checks.machinery.wording import NO_REASON
 
     rows = [["paper", "statement", *FATES, "of"]]
     for claim, kills in zip(chosen, found, strict=True):
@@ -78,7 +78,7 @@ def _table(chosen: Sequence[Claim], found: Sequence[Kills], details: bool) -> st
             known = reasons_for(claim)
             for mutant, margin in kills.survivors:
                 listed += [f"    survived, smallest margin {margin:.3g}: {mutant}"]
-                listed += [f"        {known.get(mutant) or room(margin)}"]
+                listed += [f"        {known.get(mutant, NO_REASON)}"]
     total: Counter[str] = sum((Counter(kills.fates) for kills in found), Counter())
     legend = [f"{total[fate]:>6} {fate}: {meaning}" for fate, meaning in FATES.items()]
     return "\n".join([*listed, "", *legend])

@@ -226,14 +226,18 @@ def test_the_published_record_is_of_claims_of_the_ledger():
     assert len(known & record.keys()) >= 0.8 * len(record)
 
 
-def test_every_reason_is_about_a_survivor():
-    """Unless the claim has changed since; then the command that records says what is out of date."""
+def test_every_survivor_has_a_reason_and_every_reason_a_survivor():
+    """Unless the claim has changed since; then the command that records says what is to be done."""
+    reasons = machinery.reasons()
     known = {claim.identifier: claim for claim in ledgers.claims()}
-    for name, written_down in machinery.reasons().items():
-        assert all(reason[0] == reason[0].lower() and reason[-1] != "." for reason in written_down.values())
-        current = machinery.published_for(known[name])
+    assert reasons.keys() <= known.keys()
+    for name, claim in known.items():
+        current = machinery.published_for(claim)
         if current is not None:
-            assert written_down.keys() <= dict(current.survivors).keys(), name
+            assert reasons.get(name, {}).keys() == dict(current.survivors).keys(), name
+    for reason in (reason for written_down in reasons.values() for reason in written_down.values()):
+        assert reason[0] == reason[0].lower()
+        assert reason[-1] != "."
 
 
 def test_reasons_that_are_missing_or_out_of_date_are_reported(monkeypatch):
@@ -242,6 +246,7 @@ def test_reasons_that_are_missing_or_out_of_date_are_reported(monkeypatch):
     assert list(machinery.remarks({"a": Kills("", 3, survivors=survivors)})) == [
         "a: no survivor any more: f: gone",
         "a: survives with the margin 0.001 and has no reason: f: close",
+        "a: survives with the margin 0.5 and has no reason: f: far",
     ]
 
 
