@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.oracles import CLIP_NORMS, NORMS, budget
+from corrnoise.paper_checks.correlated_noise.oracles import CLIP_NORMS, budget
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, spectra
 from corrnoise.paper_checks.machinery.enclosures import DEEPEST, SHALLOWEST, inverse_mean, ratio_integral
@@ -114,7 +114,7 @@ def lemma_c21_proof(a: Any, least: str = "0.465") -> Sides:
     rests_on=["corrnoise: N3, sharpened (error)"],
     constants={"constant": "existential"},
     domain={
-        "problem": regressions(kurtosis=(1, 1000), residual_std=0.0, multiplicity=10_000, norms=NORMS),
+        "problem": regressions(kurtosis=(1, 1000), residual_std=0.0, multiplicity=10_000),
         "share": log_scale(1e-6, 1),
         "clip_norm": CLIP_NORMS,
     },
@@ -138,9 +138,7 @@ def proposition_c22(problem: LinearRegression, share: float, clip_norm: float, c
     printed=r"We can express the bound of Theorem C.15 with our specific choice of $B(\omega)$ as $F_\infty(\hat B^\nu) \le C \max\{1, C_{kurt}\} I(\nu, \nu) \sum_{j=1}^d \lambda_j I(\nu, \eta\lambda_j)$",
     corrected=r"with the factor $\eta^2 G^2 \rho^{-1}$; $C = \frac{1}{8 \pi^2}$ is enough, without $C_{kurt}$",
     domain={
-        "problem": regressions(
-            most=3, condition=1e3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000, norms=NORMS
-        ),
+        "problem": regressions(most=3, condition=1e3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
         "share": log_scale(1e-6, 1),
         "clip_norm": log_scale(1e-3, 1e3),
     },
@@ -183,7 +181,7 @@ def equation_51(
     rests_on=["Equation (20)"],
     constants={"low": "unspecified", "high": "unspecified"},
     domain={
-        "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000, norms=NORMS),
+        "problem": regressions(most=3, kurtosis=(1, 1000), residual_std=0.0, multiplicity=1000),
         "nu": log_scale(1e-6, 1),
     },
     mutants=[{"low": 1.01}, {"high": 1.99}],
@@ -239,7 +237,7 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
     reading=r"$\nu = \eta\lambda$",
     constants={"low": "unspecified", "high": "unspecified"},
     domain={
-        "problem": regressions(residual_std=0.0, multiplicity=10_000, norms=NORMS),
+        "problem": regressions(residual_std=0.0, multiplicity=10_000),
         "nu": log_scale(1e-6, 1),
         "clip_norm": CLIP_NORMS,
     },

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.oracles import NORMS, averages_by_quadrature, spectral_mean
+from corrnoise.paper_checks.correlated_noise.oracles import averages_by_quadrature, spectral_mean
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
@@ -325,15 +325,13 @@ NOISES = {"weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)}
     printed=r"$E[\zeta_t^{(r)} \otimes \zeta_t^{(r)}] \preceq (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) H$",
     proof=f"{SHORT}#proposition-c11",
     evidence="proved",
-    domain={**SPECTRUM, **NOISES, "norm": one_of(*NORMS)},
+    domain={**SPECTRUM, **NOISES},
     sharp="factor",
     mutants=[{"factor": 0.999}],
 )
-def lemma_c12_a(
-    eigenvalues: Array, weights: Array, a: float, norm: float, factor: float = 1.0, **inputs: float
-) -> Sides:
+def lemma_c12_a(eigenvalues: Array, weights: Array, a: float, factor: float = 1.0, **inputs: float) -> Sides:
     """Checked with exact moments for M = a I + H^{−1/2} P H^{−1/2} with diagonal P.  It is sharp as the kurtosis grows, and for random signs."""
-    problem = regression(norm * eigenvalues, **inputs)
+    problem = regression(eigenvalues, **inputs)
     p = np.resize(weights, problem.eigenvalues.size)
     bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
     return driven(problem, a + p / problem.eigenvalues), factor * bound * problem.eigenvalues
@@ -345,18 +343,16 @@ def lemma_c12_a(
     printed=r"$E[\theta_t^{(r)} \otimes \theta_t^{(r)}] \preceq \eta (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) I$",
     proof=f"{SHORT}#proposition-c11",
     evidence="proved",
-    domain={**SPECTRUM, **NOISES, "norm": one_of(*NORMS)},
+    domain={**SPECTRUM, **NOISES},
     sharp="factor",
     mutants=[{"factor": 0.999}],
 )
-def lemma_c12_b(
-    eigenvalues: Array, weights: Array, a: float, norm: float, factor: float = 1.0, **inputs: float
-) -> Sides:
+def lemma_c12_b(eigenvalues: Array, weights: Array, a: float, factor: float = 1.0, **inputs: float) -> Sides:
     """Checked with the exact covariance of the linear system driven by the white noise of (a).
 
     The system has the divisor 2 − ηλ_j, with which the right side is checked.  Without it the statement is sharp for random signs as ηλ_j → 1.
     """
-    problem = regression(norm * eigenvalues, **inputs)
+    problem = regression(eigenvalues, **inputs)
     x = problem.rates
     eta = problem.learning_rate
     p = np.resize(weights, problem.eigenvalues.size)
@@ -370,7 +366,7 @@ def lemma_c12_b(
     proof=f"{SHORT}#lemma-c6",
     evidence="proved",
     domain={
-        "eigenvalues": spectra(4, 1e4, multiplicity=1000),
+        "eigenvalues": spectra(4, 1e4, multiplicity=1000, norms=(1.0,)),
         "rate": log_scale(1e-6, 1),
         "noise": noises(1e-3),
         "slow": one_of(False, True),
@@ -398,7 +394,7 @@ def equation_42(
     proof=f"{SHORT}#proposition-c11",
     evidence="proved",
     rests_on=["Proposition C.10", "Proposition C.11"],
-    domain={**PROBLEM, "share": log_scale(1e-12, 0.999), "norm": one_of(*NORMS), "order": integers(0, 3)},
+    domain={**PROBLEM, "share": log_scale(1e-12, 0.999), "order": integers(0, 3)},
     sharp="factor",
     mutants=[{"factor": 0.98}, {"largest": True}],
     tolerance=1e-7,
@@ -407,7 +403,6 @@ def equation_42(
 def equation_43(
     eigenvalues: Array,
     noise: ToeplitzNoise,
-    norm: float,
     order: int,
     factor: float = 1.0,
     largest: bool = False,
@@ -418,7 +413,7 @@ def equation_43(
     Checked is more: without C_kurt, and with the right side divided by (2 − η ‖H‖)^{r+1}.  Every component has a divisor 2 − ηλ_j, and the
     trace needs no C_kurt, because E ‖x‖² ⟨x, M x⟩ <= R² Tr[H M].  Isotropic inputs in many directions or of large kurtosis approach that.
     """
-    problem = regression(norm * eigenvalues, **inputs)
+    problem = regression(eigenvalues, **inputs)
     b = noise.averaged_variance(problem.rates)
     seen = noise_variance(noise, 1.0, 1.0) * float(b.max() if largest else b.sum())
     gain = problem.learning_rate * problem.moment_bound

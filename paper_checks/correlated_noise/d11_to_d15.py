@@ -13,7 +13,7 @@ from corrnoise.paper_checks.correlated_noise.d2_to_d10 import (
     second_moment,
     three_directions,
 )
-from corrnoise.paper_checks.correlated_noise.oracles import NORMS, noise_matrix
+from corrnoise.paper_checks.correlated_noise.oracles import noise_matrix
 from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import (
     integers,
@@ -37,7 +37,7 @@ from corrnoise.theory.problems.quadratic import LinearRegression
 # -- D.3: in expectation -----------------------------------------------------------------------------------------------
 
 SMALL = {
-    "problem": regressions(most=4, condition=1e3, kurtosis=(1, 100), multiplicity=1000, norms=NORMS),
+    "problem": regressions(most=4, condition=1e3, kurtosis=(1, 100), multiplicity=1000),
     "noise": noises(1e-3),
 }
 CURVE = {**SMALL, "offset": log_scale(1e-2, 1e4), "start": one_of("all directions", "slowest direction")}
@@ -97,7 +97,7 @@ def lemma_d12(problem: LinearRegression, noise: ToeplitzNoise, tilt: float = 0.0
     part="(proof)",
     printed=r"$\mathrm{Tr}[S_t] \le \frac{1}{\mu} (2 \sigma^2 \|\beta\|_2^2 \mathrm{Tr}[H^{-1}] + \eta R^2 \sigma_{sgd}^2)$",
     domain={
-        "problem": regressions(most=4, condition=1e3, kurtosis=(1, 1000), residual_std=1.0, norms=NORMS),
+        "problem": regressions(most=4, condition=1e3, kurtosis=(1, 1000), residual_std=1.0),
         "noise": noises(1e-3),
         "slow": one_of(False, True),
     },

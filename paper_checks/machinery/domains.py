@@ -127,15 +127,21 @@ def gaps(low: float = 1e-9) -> Axis:
     return Axis(1, value, f"[{low:g}, 2 − {low:g}]")
 
 
-def spectra(most: int = 6, condition: float = 1e6, multiplicity: int = 1) -> Axis:
-    """Eigenvalues with maximum 1: up to ``most`` values, each 1 or on a logarithmic scale down to 1/condition.
+NORMS = (1e-4, 1.0, 1e4)  #: largest eigenvalues: a bound in other units than those of its other side fails for some
+
+
+def spectra(most: int = 6, condition: float = 1e6, multiplicity: int = 1, norms: tuple[float, ...] = NORMS) -> Axis:
+    """Eigenvalues: up to ``most`` values, one of ``norms`` and others on a logarithmic scale down to 1/condition of it.
 
     With ``multiplicity`` M > 1 one of the values occurs 1 to M times, so the dimension is at most ``most`` + M − 1.
     """
+    scale = one_of(*norms)
+    many = len(norms) > 1
 
-    def value(u: Sequence[float], _: Mapping[str, Any]) -> Array:
+    def value(u: Sequence[float], earlier: Mapping[str, Any]) -> Array:
+        norm = float(scale.value(u[-1:], earlier)) if many else norms[0]
         d = min(1 + int(u[0] * most), most)
-        values = np.concatenate([[1.0], condition ** -np.asarray(u[1:d], dtype=float)])
+        values = norm * np.concatenate([[1.0], condition ** -np.asarray(u[1:d], dtype=float)])
         if multiplicity == 1:
             return values
         repeated = min(int(u[most] * d), d - 1)
@@ -143,8 +149,9 @@ def spectra(most: int = 6, condition: float = 1e6, multiplicity: int = 1) -> Axi
         return np.insert(values, repeated, np.full(times - 1, values[repeated]))
 
     largest = most + multiplicity - 1
-    size = most if multiplicity == 1 else most + 2
-    return Axis(size, value, f"spectra with d <= {largest} and condition <= {condition:g}")
+    size = (most if multiplicity == 1 else most + 2) + many
+    units = f", ‖H‖ in {scale.range}" if many else ""
+    return Axis(size, value, f"spectra with d <= {largest} and condition <= {condition:g}{units}")
 
 
 def regressions(
@@ -154,32 +161,26 @@ def regressions(
     kurtosis: float | tuple[float, float] = 3.0,
     residual_std: float | None = None,
     multiplicity: int = 1,
-    norms: tuple[float, ...] = (1.0,),
+    norms: tuple[float, ...] = NORMS,
 ) -> Axis:
     """Linear regression with 1e-6 <= η R²/``largest`` <= 1 and residual deviation 0 or 1e-3 … 1e3 (or as given).
 
-    The kurtosis is a number, or between two numbers on a logarithmic scale.  ``multiplicity`` is that of ``spectra``.
-    ``norms`` are the possible values of the largest eigenvalue: a bound in other units than those of the error fails for
-    some of them.
+    The kurtosis is a number, or between two numbers on a logarithmic scale.  The other arguments are those of ``spectra``.
     """
-    spectrum = spectra(most, condition, multiplicity)
+    spectrum = spectra(most, condition, multiplicity, norms)
     shape = log_scale(*kurtosis) if isinstance(kurtosis, tuple) else one_of(kurtosis)
     free = isinstance(kurtosis, tuple)
-    scale = one_of(*norms)
-    many = len(norms) > 1
 
     def value(u: Sequence[float], earlier: Mapping[str, Any]) -> LinearRegression:
-        norm = float(scale.value(u[2 + spectrum.size :], earlier)) if many else float(norms[0])
-        eigenvalues = norm * spectrum.value(u[2 : 2 + spectrum.size], earlier)
+        eigenvalues = spectrum.value(u[2 : 2 + spectrum.size], earlier)
         k = float(shape.value(u[-1:], earlier))
         eta = largest * 1e-6 ** (1 - u[0]) / (eigenvalues.sum() + (k - 1) * eigenvalues.max())
         s = residual_std if residual_std is not None else (0.0 if u[1] < 0.25 else 10 ** (8 * u[1] - 5))
         return LinearRegression(eigenvalues, eta, s, kurtosis=k)
 
     inputs = f", kurtosis in {shape.range}" if free else ""
-    units = f" for ‖H‖ = 1, ‖H‖ in {scale.range}" if many else ""
-    size = 2 + spectrum.size + many + free
-    return Axis(size, value, f"linear regression, {spectrum.range}{units}, η R² <= {largest:g}{inputs}")
+    size = 2 + spectrum.size + free
+    return Axis(size, value, f"linear regression, {spectrum.range}, η R² <= {largest:g}{inputs}")
 
 
 def mean_estimations(low: float = 1e-9, high: float = 1.0, sample_std: float | None = None) -> Axis:

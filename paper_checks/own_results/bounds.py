@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.oracles import ANY_INPUTS, CLIP_NORMS, NORMS, budget
+from corrnoise.paper_checks.correlated_noise.oracles import ANY_INPUTS, CLIP_NORMS, budget
 from corrnoise.paper_checks.machinery.domains import (
     linear,
     log_scale,
@@ -49,7 +49,7 @@ QUIET = {"problem": regressions(residual_std=0.0)}
     proof=f"{PROOFS}#n1-bounds-for-any-inputs",
     evidence="proved",
     domain={
-        "problem": regressions(largest=1.9, kurtosis=(1, 1000), multiplicity=10_000, norms=NORMS),
+        "problem": regressions(largest=1.9, kurtosis=(1, 1000), multiplicity=10_000),
         "noise": noises(),
         "clip_norm": CLIP_NORMS,
     },
@@ -141,7 +141,7 @@ def n2(problem: LinearRegression, clip_norm: float, factor: float = 1.0) -> Side
     evidence="proved",
     rests_on=["N3, sharpened (one direction)", "N1"],
     domain={
-        "problem": regressions(largest=1.999, kurtosis=(1, 1000), multiplicity=10_000, norms=NORMS),
+        "problem": regressions(largest=1.999, kurtosis=(1, 1000), multiplicity=10_000),
         "share": log_scale(1e-6, 1),
         "clip_norm": CLIP_NORMS,
     },
@@ -210,7 +210,7 @@ def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     evidence="proved",
     rests_on=["N3, sharpened (one direction)", "N1"],
     domain={
-        "problem": regressions(largest=1.999, kurtosis=1.0, residual_std=0.0, multiplicity=10_000, norms=NORMS),
+        "problem": regressions(largest=1.999, kurtosis=1.0, residual_std=0.0, multiplicity=10_000),
         "share": log_scale(1e-6, 1),
         "clip_norm": CLIP_NORMS,
     },
@@ -354,7 +354,7 @@ def gamma_any_noise(zeros: Array, factor: float = 1.0) -> Sides:
     evidence="proved",
     rests_on=["N1"],
     domain={
-        "problem": regressions(most=4, condition=1e3, largest=1.9, kurtosis=(1, 1000), multiplicity=1000, norms=NORMS),
+        "problem": regressions(most=4, condition=1e3, largest=1.9, kurtosis=(1, 1000), multiplicity=1000),
         "noise": noises(1e-3),
         "share": linear(1e-3, 1.9),
         "offset": log_scale(1e-2, 1e4),
