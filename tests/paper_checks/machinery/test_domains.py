@@ -136,7 +136,7 @@ CUBE = st.lists(UNIT, min_size=8, max_size=8)
 
 @given(CUBE)
 def test_spectra_have_maximum_one_and_bounded_condition(u):
-    eigenvalues = domains.spectra(6, 1e4).value(u[:6], {})
+    eigenvalues = domains.spectra(6, 1e4, norms=(1.0,)).value(u[:6], {})
     assert 1 <= eigenvalues.size <= 6
     assert eigenvalues.max() == 1.0
     assert eigenvalues.min() >= 1e-4 * (1 - 1e-12)
@@ -159,7 +159,7 @@ def test_regressions_are_stable_and_as_stated(u):
 
 @given(CUBE)
 def test_one_value_of_a_spectrum_is_repeated(u):
-    eigenvalues = domains.spectra(4, 1e4, multiplicity=1000).value(u[:6], {})
+    eigenvalues = domains.spectra(4, 1e4, multiplicity=1000, norms=(1.0,)).value(u[:6], {})
     distinct, times = np.unique(eigenvalues, return_counts=True)
     assert eigenvalues.max() == 1.0
     assert distinct.min() >= 1e-4 * (1 - 1e-12)
@@ -168,7 +168,7 @@ def test_one_value_of_a_spectrum_is_repeated(u):
 
 
 def test_dimensions_and_kurtosis_reach_their_ends():
-    axis = domains.regressions(4, kurtosis=(1.0, 100.0), multiplicity=10_000)
+    axis = domains.regressions(4, kurtosis=(1.0, 100.0), multiplicity=10_000, norms=(1.0,))
     assert axis.size == 9
     smallest, largest = (axis.value([u] * 9, {}) for u in (0.0, 1.0))
     assert (smallest.eigenvalues.size, largest.eigenvalues.size) == (1, 10_003)
@@ -187,6 +187,13 @@ def test_the_largest_eigenvalue_may_vary() -> None:
     assert all(problem.kurtosis == 100.0 for problem in found)
     assert np.ptp([problem.learning_rate * problem.moment_bound for problem in found]) < 1e-15
     assert "‖H‖ in {0.5, 1.0, 8.0}" in axis.range
+
+
+def test_spectra_have_three_scales_unless_they_are_given() -> None:
+    """Of a bound whose sides have different units, one scale alone would not notice it."""
+    axis = domains.spectra(2)
+    assert [axis.value([0.9, 0.5, u], {}).max() for u in (0.0, 0.5, 1.0)] == list(domains.NORMS) == [1e-4, 1.0, 1e4]
+    assert domains.regressions(2).range.startswith("linear regression, spectra with d <= 2 and condition <= 1e+06, ‖H‖")
 
 
 @given(CUBE)
