@@ -101,7 +101,7 @@ def one_of(*choices: Any) -> Axis:
     return Axis(
         1,
         lambda u, _: choices[min(int(u[0] * len(choices)), len(choices) - 1)],
-        f"{{{', '.join(map(str, choices))}}}",
+        f"{{{', '.join(f'{choice:g}' if isinstance(choice, float) else str(choice) for choice in choices)}}}",
         count=len(choices),
     )
 
@@ -215,7 +215,7 @@ def noises(low: float = 1e-6) -> Axis:
         )
         return kinds[min(int(u[0] * len(kinds)), len(kinds) - 1)]()
 
-    kinds = "independent, ν-DP-FTRL, anti-PGD, products of two factors, polynomials of degree 3 and their inverses"
+    kinds = "independent, ν-DP-FTRL, anti-PGD, products of two factors, cubics and their inverses"
     return Axis(5, value, f"correlated noise: {kinds}, gaps in {gap.range}")
 
 
