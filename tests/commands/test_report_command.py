@@ -21,7 +21,7 @@ def test_the_page_holds_the_claims_that_were_selected(tmp_path: Path, capsys: py
     path = tmp_path / "page.html"
     assert run("Property C.7", "correlated-noise Lemma F.12", "--no-figures", "--output", path) == 0
     page = path.read_text(encoding="utf-8")
-    found = re.findall(r'<article id="([^"]+)" data-verdict="([^"]+)"', page)
+    found = re.findall(r"<article id=([^ ]+) data-verdict=([^ ]+) ", page)
     assert found == [("correlated-noise-property-c.7", "holds"), ("correlated-noise-lemma-f.12", "holds")]
     assert "<figure" not in page
     assert "arXiv 2310.06771" in page
