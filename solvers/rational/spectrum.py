@@ -79,7 +79,7 @@ def _fit(nodes: Array, logarithm: Array, poles: int) -> tuple[PoleNoise, float]:
 
     start = _staircase(nodes, logarithm, poles)
     end = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "max_nfev": _STEPS}
-    found = optimize.least_squares(residual, start, jacobian, method="lm", **end)
+    found = optimize.least_squares(residual, start, jacobian, method="trf", **end)  # "lm" differs from call to call
     places = np.clip(found.x, nodes[0] - _MARGIN, nodes[-1] + _MARGIN)
     gaps = np.minimum(2 * special.expit(places / 2), math.nextafter(2.0, 0.0))
     return PoleNoise(gaps[:poles], gaps[poles:]), float(np.abs(found.fun).max())
