@@ -27,7 +27,7 @@ def spectral_mean(noise: ToeplitzNoise, exponent: int, rate: float | None = None
         return float((w * power / (1 if rate is None else modulus(rate, c, s) ** 2)).sum())
 
     gap = 1.0 if rate is None else min(rate, 2 - rate)
-    return float(circle_mean(integrand, near_zero=min(gap, 1e-7), near_pi=min(gap, 1e-7)))
+    return float(circle_mean(integrand, near_zero=min(gap, 1e-7), near_pi=min(gap, 1e-7), agreement=1e-12))
 
 
 def averages_by_quadrature(noise: ToeplitzNoise, rates: Array) -> Array:

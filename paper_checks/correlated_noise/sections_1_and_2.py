@@ -388,7 +388,7 @@ def equation_20(
     reading="with this function (20) holds",
     domain={"problem": regressions(most=3, condition=1e3), "noise": noises(1e-3)},
     mutants=[{"two": 2.001}],
-    tolerance=1e-7,
+    tolerance=1e-9,
     evaluations=128,
 )
 def equation_21(problem: LinearRegression, noise: ToeplitzNoise, two: float = 2.0) -> Sides:

@@ -48,6 +48,7 @@ def circle_mean(
     near_pi: float = 1.0,
     order_zero: float = 0.0,
     order_pi: float = 0.0,
+    agreement: float = 1e-8,
 ) -> Any:
     """(1/2π) ∫_{−π}^{π} f(ω) dω for an even f >= 0.
 
@@ -61,6 +62,10 @@ def circle_mean(
         ``near_zero``, f is proportional to a power of sin(ω/2); the same holds at π with cos(ω/2) and ``near_pi``.
     order_zero, order_pi
         The exponents of these powers.  Unless both exceed −1, the integral diverges and ``inf`` is returned.
+    agreement
+        The relative difference of two steps at which the finer one is taken.  Halving the step squares the error, so
+        that 1e-8 leaves 1e-16 for the spectra above.  With features between 0 and π the errors of two steps oscillate
+        and may agree by chance; take 1e-12 for these.
 
     Raises
     ------
@@ -85,8 +90,7 @@ def circle_mean(
     coarse = trapezoid(step, 0.0)
     for _ in range(_HALVINGS):
         fine = (coarse + trapezoid(step, step / 2)) / 2
-        # Halving the step squares the error: agreement to 1e-8 leaves 1e-16.
-        if np.all(np.abs(fine - coarse) <= 1e-8 * np.abs(fine)):
+        if np.all(np.abs(fine - coarse) <= agreement * np.abs(fine)):
             return fine
         step /= 2
         coarse = fine
