@@ -23,11 +23,11 @@ from corrnoise.solvers.matrix_factorisation.dense import optimal_single_particip
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective, multiplied
-from corrnoise.theory.mechanisms.workloads import PrefixSums
+from corrnoise.theory.workloads import PrefixSums
 
 
 class _Peer:
@@ -167,7 +167,7 @@ def peer_dense_optimum(setting: Setting) -> Iterator[Row]:
         def ours(steps: int = steps, epochs: int = epochs) -> float:
             if epochs == 1:
                 return optimal_single_participation(PrefixSums(steps)).value ** 2
-            return optimal_fixed_epochs(PrefixSums(steps), fixed_epochs(steps, epochs=epochs)).value ** 2
+            return optimal_fixed_epochs(PrefixSums(steps), Participation.fixed_epochs(steps, epochs=epochs)).value ** 2
 
         def theirs(steps: int = steps, epochs: int = epochs) -> Any:
             return dense.per_query_error(strategy_matrix=dense.optimize(steps, epochs=epochs)).mean()

@@ -19,8 +19,8 @@ from benchmarks.timing import Side
 from corrnoise.solvers.matrix_factorisation.banded import optimal_banded
 from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums, Workload
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 from corrnoise.theory.numerics.checks import Array
 
 OPTIONS = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-10}
@@ -31,11 +31,11 @@ def _single(workload: Workload) -> float:
 
 
 def _epochs(workload: Workload, epochs: int) -> float:
-    return optimal_fixed_epochs(workload, fixed_epochs(workload.steps, epochs=epochs)).value
+    return optimal_fixed_epochs(workload, Participation.fixed_epochs(workload.steps, epochs=epochs)).value
 
 
 def _banded(workload: Workload, min_sep: int) -> float:
-    epochs = Participation(workload.steps, min_sep=min_sep, max_participations=None)
+    epochs = Participation.min_sep(workload.steps, min_sep)
     return optimal_banded(workload, epochs, norms="unit", tolerance=1e-9).value
 
 

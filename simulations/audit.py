@@ -34,7 +34,7 @@ from corrnoise.theory.auditing import (
     one_run_gaussian_lower_bound,
 )
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.participation import Participation, checked_run
+from corrnoise.theory.participation import Participation, checked_run
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -334,7 +334,7 @@ class _Whitening:
     def pattern(self, who: Participation) -> Array:
         """The matched filter of a canary: C x of norm 1, where x is 1 at the steps of the largest pattern."""
         steps = np.zeros((who.steps, 1))
-        steps[who.largest_pattern] = 1.0
+        steps[who.largest] = 1.0
         whitened = self(steps)[:, 0]
         return np.asarray(whitened / np.linalg.norm(whitened))
 
@@ -350,7 +350,7 @@ def _batches(coins: Coins, idle: int, who: Participation, clip_norm: float, adja
     rows = np.zeros((present.size, canaries + idle))
     rows[np.arange(present.size), present] = signs[present] * _EXCESS * clip_norm
     nobody = np.zeros((0, canaries + idle))
-    taking_part = set(who.largest_pattern.tolist())
+    taking_part = set(who.largest.tolist())
     return [rows if t in taking_part else nobody for t in range(who.steps)]
 
 
@@ -428,7 +428,7 @@ def _z_scores(white: Array, who: Participation) -> Iterator[tuple[str, float, fl
     yield "variance", z, min(1.0, 2 * float(min(tails)))
     z = float(white.sum()) / math.sqrt(white.size)
     yield "mean", z, float(erfc(abs(z) / math.sqrt(2)))
-    epochs = range(who.min_sep, who.min_sep * who.count, who.min_sep)
+    epochs = range(who.period, who.period * who.count, who.period)
     for lag in sorted({*range(1, min(_LAGS, steps - 1) + 1), *epochs}):
         yield _product(f"correlation of steps {lag} apart", white[:, lag:], white[:, : steps - lag])
     yield _product("correlation of neighbouring coordinates", white[:, :, 1:], white[:, :, :-1])

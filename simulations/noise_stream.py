@@ -39,8 +39,9 @@ from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.kinds import KINDS, MECHANISMS
-from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, Pattern, Run, checked_run, participation_of
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation, Pattern, Run, checked_run, participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import Dtype, convolution_sensitivity, section_sensitivity
 from corrnoise.theory.mechanisms.rounding_of_mechanisms import (
@@ -93,7 +94,7 @@ def stream_sensitivity(
     The bound for zero-out adjacency and arrays of float32 or longer types; ``inf`` where no finite bound is known.
     """
     if isinstance(noise, Mechanism):
-        who = participation_of(noise.steps if run is None else run)
+        who = noise.steps if run is None else run
         if who is None or who.steps != noise.steps:
             raise ValueError(f"run must have steps={noise.steps} as the mechanism has, got {run!r}")
         return _mechanism_sensitivity(noise, who, method, arithmetic)
@@ -235,7 +236,7 @@ class NoiseStream(Iterator[NDArray[Any]]):
             self._engine = DelayLine(rational, size) if isinstance(rational, FiniteNoise) else Cascade(rational, size)
         self.noise = self._engine.noise
         if isinstance(noise, ToeplitzMechanism):
-            self.noise = ToeplitzMechanism(self._engine.noise, noise.steps)
+            self.noise = self._engine.noise
         elif isinstance(noise, ScaledNoise):
             self.noise, self._scales = ScaledNoise(self._engine.noise, noise.scales), noise.scales
 

@@ -16,10 +16,10 @@ from scipy.optimize import minimize, minimize_scalar
 
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums, Workload
+from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
     CorrelatedMachineNoise,

@@ -17,7 +17,7 @@ import math
 import numba
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Indices, Participation
+from corrnoise.theory.participation import Indices, Participation
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record

@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
     CorrelatedMachineNoise,
@@ -157,7 +158,7 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     kind = draw(st.sampled_from(["toeplitz", "scaled", "matrix", "banded", "tree", "online", "honaker", "fourier"]))
     if kind == "toeplitz":
-        return ToeplitzMechanism(draw(noises()), n)
+        return draw(noises())
     if kind == "scaled":
         return ScaledNoise(draw(noises()), np.exp(rng.normal(size=n)))
     if kind == "matrix":
@@ -168,7 +169,7 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
         return BandedNoise(np.where(np.add.outer(np.arange(len(bands)), np.arange(n)) < n, bands, 0.0))
     if kind in ("tree", "online"):
         return BinaryTree(n, decoder="binary" if kind == "tree" else "online")
-    return full_honaker(n) if kind == "honaker" else fourier_mechanism(n)
+    return MatrixNoise.honaker(n) if kind == "honaker" else MatrixNoise.fourier(n)
 
 
 # -- noise cancellation ------------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import KW_ONLY
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +50,8 @@ from scipy import special
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import rounded_up
 
 _PRECISIONS = tuple(64 * 2**k for k in range(7))  # bits; 4096 suffice for exponents such as ε²/ρ of any two floats
 _LEAST = 5e-324
@@ -74,13 +78,6 @@ def _at_most(formula: Callable[[], arb], bound: float) -> bool:
     return bool(_decided(formula, lambda x: x <= bound))
 
 
-def rounded_up(number: arb) -> float:
-    """The smallest float that is at least every number in the ball ``number``."""
-    highest = number.upper()
-    nearby = float(highest)
-    return nearby if arb(nearby) >= highest else math.nextafter(nearby, math.inf)
-
-
 def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
     """The neighbouring floats in [0, inf] between which the monotone predicate ``holds`` changes from false to true.
 
@@ -99,32 +96,149 @@ def _switch(holds: Callable[[float], bool]) -> tuple[float, float]:
     return number(low), number(high)
 
 
-# -- noise multipliers -------------------------------------------------------------------------------------------------
+# -- budgets -----------------------------------------------------------------------------------------------------------
 
 Adjacency = Literal["zero-out", "replace-one"]
 ADJACENCIES: dict[Adjacency, int] = {"zero-out": 1, "replace-one": 2}  #: the factor of the sensitivity
+SCALES = "[1e-100, 1e100]"  #: of ρ and clip norms: squares of what is computed from them stay finite
 
 
-def safe_multiplier(sensitivity: float, rho: float, adjacency: str = "zero-out") -> float:
-    """The noise multiplier γ/sqrt(2ρ), or twice that for replace-one adjacency, rounded up.
+@record
+class Budget(Record):
+    """What a run may spend, on gradients of which norm, and for which neighbouring data.
 
     Parameters
     ----------
-    sensitivity
-        An upper bound of the zero-out sensitivity γ, in (0, inf]; ``inf`` gives ``inf``.
     rho
-        Budget of zero-concentrated differential privacy, > 0.
+        ρ of zero-concentrated differential privacy of the whole run, in [1e-100, 1e100]; None for that of ``epsilon``
+        and ``delta``.
+    epsilon, delta
+        The (ε, δ) of the whole run, in place of ``rho``: ε >= 0 and 0 < δ < 1.
+    clip_norm
+        G: the largest norm of the gradient of one example, over all parameters together, in [1e-100, 1e100].
     adjacency
-        ``"zero-out"`` or ``"replace-one"``.
+        ``"zero-out"``: the gradients of an example are replaced by zero.  ``"replace-one"``: by those of any other
+        example, which doubles the sensitivity.
+
+    Raises
+    ------
+    ValueError
+        The budget is not given in exactly one way, or an argument is out of its range.
+
+    Examples
+    --------
+    >>> budget = Budget(epsilon=2.0, delta=1e-6)
+    >>> round(budget.gaussian_rho, 4)
+    0.1005
+    >>> budget.epsilon_at(1e-6) <= 2.0
+    True
     """
-    rho = checks.real("rho", rho, "(0, inf)")
-    factor = ADJACENCIES[checks.choice("adjacency", adjacency, tuple(ADJACENCIES))]
-    if sensitivity == math.inf:
-        return math.inf
-    sensitivity = checks.real("sensitivity", sensitivity, "(0, inf)")
-    with ctx.workprec(_PRECISIONS[1]):
-        # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clip norm.
-        return rounded_up(factor * arb(sensitivity) / (2 * arb(rho)).sqrt() * (1 + arb(2) ** -50))
+
+    rho: float | None = None
+    _: KW_ONLY
+    epsilon: float | None = None
+    delta: float | None = None
+    clip_norm: float = 1.0
+    adjacency: Adjacency = "zero-out"
+
+    def __post_init__(self) -> None:
+        pair = (self.epsilon, self.delta)
+        if (self.rho is None) == (pair == (None, None)) or (self.rho is None and None in pair):
+            raise ValueError(
+                "the budget must be given either by rho or by epsilon and delta, "
+                f"got rho={self.rho!r}, epsilon={self.epsilon!r}, delta={self.delta!r}"
+            )
+        if self.rho is not None:
+            self._set(rho=checks.real("rho", self.rho, SCALES))
+        else:
+            self._set(
+                epsilon=checks.real("epsilon", self.epsilon, "[0, inf)"),
+                delta=checks.real("delta", self.delta, "(0, 1)"),
+            )
+        self._set(
+            clip_norm=checks.real("clip_norm", self.clip_norm, SCALES),
+            adjacency=checks.choice("adjacency", self.adjacency, tuple(ADJACENCIES)),
+        )
+
+    @cached_property
+    def gaussian_rho(self) -> float:
+        """The ρ of one Gaussian mechanism within this budget, rounded down: ``rho``, or that of (ε, δ).
+
+        A run whose batches are not sampled is one Gaussian mechanism.  An accountant of a sampled run takes
+        ``epsilon`` and ``delta``, not this number.
+        """
+        if self.rho is not None:
+            return self.rho
+        assert self.epsilon is not None
+        assert self.delta is not None
+        return checks.real("the ρ of epsilon and delta", gaussian_rho(self.epsilon, self.delta), SCALES)
+
+    def multiplier(self, sensitivity: float) -> float:
+        """The noise multiplier γ/sqrt(2ρ), or twice that for replace-one adjacency, rounded up.
+
+        Parameters
+        ----------
+        sensitivity
+            An upper bound of the zero-out sensitivity γ of what really runs, in (0, inf]; ``inf`` gives ``inf``.
+
+        Returns
+        -------
+        The standard deviation of the independent noise in units of the clip norm.
+        """
+        if sensitivity == math.inf:
+            return math.inf
+        gamma = checks.real("sensitivity", sensitivity, "(0, inf)")
+        factor = ADJACENCIES[self.adjacency]
+        with ctx.workprec(_PRECISIONS[1]):
+            # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clip norm.
+            return rounded_up(factor * arb(gamma) / (2 * arb(self.gaussian_rho)).sqrt() * (1 + arb(2) ** -50))
+
+    def scale(self, sensitivity: float) -> float:
+        """The multiplier times the clip norm: the standard deviation of the independent noise.
+
+        Parameters
+        ----------
+        sensitivity
+            As for ``multiplier``.
+        """
+        return self.multiplier(sensitivity) * self.clip_norm
+
+    @property
+    def unit_variance(self) -> float:
+        """G²/(2ρ) for zero-out adjacency, four times that for replace-one: the variance at sensitivity 1.
+
+        It is the nearest float, for errors; noise that is added takes ``scale``.
+        """
+        return self.clip_norm**2 / (2 * (self.gaussian_rho / ADJACENCIES[self.adjacency] ** 2))
+
+    def epsilon_at(self, delta: float) -> float:
+        """The ε of a run as one Gaussian mechanism of this budget, rounded up.
+
+        Parameters
+        ----------
+        delta
+            0 < δ < 1.
+        """
+        return gaussian_epsilon(self.gaussian_rho, delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        """The δ of a run as one Gaussian mechanism of this budget, rounded up.
+
+        Parameters
+        ----------
+        epsilon
+            ε >= 0.
+        """
+        return gaussian_delta(self.gaussian_rho, epsilon)
+
+    def in_words(self) -> str:
+        """The budget as it stands in reports."""
+        if self.rho is not None:
+            return f"{self.rho:.6g}-zCDP for {self.adjacency} adjacency"
+        return f"({self.epsilon:g}, {self.delta:g})-DP for {self.adjacency} adjacency"
+
+
+UNIT_BUDGET = Budget(1.0)  #: ρ = 1, clip norm 1, zero-out: errors scale with G²/ρ
 
 
 def gaussian_noise_multiplier(rho: float) -> float:
@@ -136,14 +250,6 @@ def gaussian_noise_multiplier(rho: float) -> float:
     rho = checks.real("rho", rho, "(0, inf)")
     with ctx.workprec(_PRECISIONS[1]):
         return -rounded_up(-1 / (2 * arb(rho)).sqrt())
-
-
-def zero_out_rho(rho: float, adjacency: str) -> float:
-    """The budget at which zero-out adjacency needs the same noise as ``adjacency`` does at ``rho``.
-
-    It converts errors, which are stated for zero-out adjacency.  It is the nearest float, not one on the safe side.
-    """
-    return rho / ADJACENCIES[checks.choice("adjacency", adjacency, tuple(ADJACENCIES))] ** 2
 
 
 # -- one Gaussian mechanism --------------------------------------------------------------------------------------------
@@ -217,8 +323,7 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 
     Examples
     --------
-    >>> import corrnoise as cn
-    >>> print(f"{cn.gaussian_delta(rho=0.1, epsilon=2.0):.3e}")
+    >>> print(f"{gaussian_delta(rho=0.1, epsilon=2.0):.3e}")
     9.448e-07
     """
     rho = checks.real("rho", rho, "(0, inf)")
@@ -248,8 +353,7 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 
     Examples
     --------
-    >>> import corrnoise as cn
-    >>> round(cn.gaussian_epsilon(rho=0.1, delta=1e-6), 4)
+    >>> round(gaussian_epsilon(rho=0.1, delta=1e-6), 4)
     1.9945
     """
     rho = checks.real("rho", rho, "(0, inf)")
@@ -282,11 +386,10 @@ def gaussian_rho(epsilon: float, delta: float) -> float:
 
     Examples
     --------
-    >>> import corrnoise as cn
-    >>> rho = cn.gaussian_rho(epsilon=2.0, delta=1e-6)
+    >>> rho = gaussian_rho(epsilon=2.0, delta=1e-6)
     >>> round(rho, 4)
     0.1005
-    >>> cn.gaussian_epsilon(rho, delta=1e-6) <= 2.0
+    >>> gaussian_epsilon(rho, delta=1e-6) <= 2.0
     True
     """
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")
@@ -340,8 +443,7 @@ def zcdp_to_approx_dp(rho: float, delta: float) -> float:
 
     Examples
     --------
-    >>> import corrnoise as cn
-    >>> round(cn.zcdp_to_approx_dp(rho=0.1, delta=1e-6), 4)
+    >>> round(zcdp_to_approx_dp(rho=0.1, delta=1e-6), 4)
     2.1419
     """
     rho = checks.real("rho", rho, "(0, inf)")
@@ -374,8 +476,7 @@ def approx_dp_to_zcdp(epsilon: float, delta: float) -> float:
 
     Examples
     --------
-    >>> import corrnoise as cn
-    >>> round(cn.approx_dp_to_zcdp(epsilon=2.0, delta=1e-6), 4)
+    >>> round(approx_dp_to_zcdp(epsilon=2.0, delta=1e-6), 4)
     0.0882
     """
     epsilon = checks.real("epsilon", epsilon, "[0, inf)")

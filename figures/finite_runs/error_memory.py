@@ -30,12 +30,12 @@ from corrnoise.solvers.matrix_factorisation.families import (
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism, column_normalised
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
-from corrnoise.theory.mechanisms.workloads import PrefixSums
+from corrnoise.theory.workloads import PrefixSums
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,17 +80,17 @@ def participations(steps: int) -> dict[str, Participation]:
     separation = -(-steps // EPOCHS)
     return {
         "one epoch": Participation(steps),
-        "four epochs": Participation(steps, min_sep=separation, max_participations=EPOCHS),
+        "four epochs": Participation.min_sep(steps, separation, EPOCHS),
     }
 
 
 def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:
     """Every mechanism with the name of its family; those of one family follow each other with growing memory."""
     steps = who.steps
-    most_bands = steps if who.single else who.min_sep
+    most_bands = steps if who.once else who.period
     few = [count for count in FEW_COEFFICIENTS if count < steps]
     bands = [count for count in (2**i for i in range(2, 20)) if count < most_bands] + [most_bands]
-    yield "independent noise", ToeplitzMechanism(DPSGD(), steps)
+    yield "independent noise", DPSGD()
     yield "lambda-CGD", optimal_damping(who).mechanism
     for count in few:
         yield "BISR", banded_inverse_square_root(who, bands=count).mechanism
@@ -115,16 +115,16 @@ def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:
     yield "square root, unit columns", column_normalised(NuFTRL(0), steps)
     yield "binary tree", BinaryTree(steps)
     yield "binary tree, online", BinaryTree(steps, decoder="online")
-    yield "binary tree, full Honaker", full_honaker(steps)
-    yield "Fourier", fourier_mechanism(steps)
+    yield "binary tree, full Honaker", MatrixNoise.honaker(steps)
+    yield "Fourier", MatrixNoise.fourier(steps)
 
 
 def floor(who: Participation) -> float:
     """The error that no strategy is below, with at most ``EPOCHS`` participations that are ``min_sep`` apart."""
     workload = PrefixSums(who.steps)
-    if who.single:
+    if who.once:
         return optimal_single_participation(workload).lower_bound
-    same_order = fixed_epochs(who.steps, epochs=who.count)
+    same_order = Participation.fixed_epochs(who.steps, epochs=who.count)
     return optimal_fixed_epochs(
         workload, same_order, tolerance=1e-6 if who.steps <= LARGEST_MATRIX else 1e-4
     ).lower_bound
@@ -132,7 +132,7 @@ def floor(who: Participation) -> float:
 
 def candidates(who: Participation) -> list[tuple[str, Mechanism, Sensitivity]]:
     """Every mechanism with the name of its family and what is known of its sensitivity."""
-    return [(family, mechanism, mechanism.sensitivity_bracket(who)) for family, mechanism in mechanisms(who)]
+    return [(family, mechanism, mechanism.bracket(who)) for family, mechanism in mechanisms(who)]
 
 
 def panel(

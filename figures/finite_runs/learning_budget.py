@@ -25,10 +25,10 @@ from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_ep
 from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD
-from corrnoise.theory.mechanisms.workloads import PrefixSums, Workload
+from corrnoise.theory.workloads import PrefixSums, Workload
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.learning_objective import LearningObjective
 
@@ -56,7 +56,7 @@ DRAWN_BY_STEP = (ANY_LEARNING, SCALED_LEARNING, ANY_PREFIX, PLAIN)
 
 def mechanisms(who: Participation, of: LearningObjective) -> dict[str, Mechanism]:
     """The mechanisms by name, for fixed epochs."""
-    apart = Participation(who.steps, min_sep=who.min_sep, max_participations=who.count)
+    apart = Participation.min_sep(who.steps, who.period, who.count)
     sums, learning = PrefixSums(who.steps), workload_of_weights(of.weight_matrix())
     return {
         ANY_LEARNING: optimal_fixed_epochs(learning, who, tolerance=1e-5).mechanism(),
@@ -66,14 +66,14 @@ def mechanisms(who: Participation, of: LearningObjective) -> dict[str, Mechanism
         PLAIN: optimal_buffers(apart, buffers=BUFFERS).mechanism,
         "best Toeplitz, n/4 bands": optimal_toeplitz(apart, certify=False).mechanism,
         "nu-DP-FTRL": optimal_nu(apart).mechanism,
-        "independent noise": ToeplitzMechanism(DPSGD(), who.steps),
+        "independent noise": DPSGD(),
     }
 
 
 def budget(run: Mechanism, who: Participation) -> Array:
     """The part of each step in γ², Σ_j |X_ij| over the steps of the same example, in units of γ²; shape (steps,)."""
     strategy = run.strategy()
-    same = np.equal.outer(np.arange(who.steps) % who.min_sep, np.arange(who.steps) % who.min_sep)
+    same = np.equal.outer(np.arange(who.steps) % who.period, np.arange(who.steps) % who.period)
     return np.asarray(np.abs(strategy.T @ strategy * same).sum(axis=1) / run.sensitivity_upper_bound(who) ** 2)
 
 
@@ -93,7 +93,7 @@ def floors(who: Participation, of: LearningObjective) -> tuple[float, float]:
 
 def data(steps: int = STEPS) -> Data:
     """The curves over the steps, and the two errors of each mechanism; ``steps`` is a multiple of four."""
-    who, of = fixed_epochs(steps, epochs=EPOCHS), objective(EXPONENT, steps)
+    who, of = Participation.fixed_epochs(steps, epochs=EPOCHS), objective(EXPONENT, steps)
     found = mechanisms(who, of)
     series: list[Series] = []
     times = np.arange(1.0, steps + 1)

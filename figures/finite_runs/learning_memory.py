@@ -32,7 +32,7 @@ from corrnoise.solvers.matrix_factorisation.dense import optimal_single_particip
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -60,25 +60,25 @@ def privacy_error(of: LearningObjective, squared: float) -> float:
 def tuned(of: LearningObjective, who: Participation) -> Iterator[tuple[str, Mechanism, Sensitivity]]:
     """Mechanisms that are tuned for learning, as ``candidates`` has the others."""
     workload = workload_of_weights(of.weight_matrix())
-    separation = who.steps if who.single else who.min_sep
-    apart = Participation(who.steps, min_sep=separation, max_participations=None)
-    epochs = Participation(who.steps, min_sep=separation, max_participations=None, pattern="fixed epochs")
+    separation = who.steps if who.once else who.period
+    apart = Participation.min_sep(who.steps, separation)
+    epochs = Participation.fixed_epochs(who.steps, period=separation)
     for count in FEW_BUFFERS:
         buffers = optimal_scaled_buffers(workload, epochs, buffers=count).mechanism
         if buffers.memory == count:
-            yield SCALED_BUFFERS, buffers, buffers.sensitivity_bracket(who)
+            yield SCALED_BUFFERS, buffers, buffers.bracket(who)
     for bands in FEW_BANDS:
         if bands <= separation:
             banded = optimal_banded(workload, apart, bands=bands, tolerance=1e-4).mechanism()
-            yield ANY_BANDS, banded, banded.sensitivity_bracket(who)
+            yield ANY_BANDS, banded, banded.bracket(who)
 
 
 def floor(of: LearningObjective, who: Participation) -> float:
     """The error that no strategy is below."""
     workload = workload_of_weights(of.weight_matrix())
-    if who.single:
+    if who.once:
         return privacy_error(of, optimal_single_participation(workload, tolerance=1e-6).lower_bound ** 2)
-    same_order = fixed_epochs(who.steps, epochs=who.count)
+    same_order = Participation.fixed_epochs(who.steps, epochs=who.count)
     return privacy_error(of, optimal_fixed_epochs(workload, same_order, tolerance=1e-6).lower_bound ** 2)
 
 

@@ -32,11 +32,11 @@ from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_ep
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
-from corrnoise.theory.mechanisms.workloads import PrefixSums
+from corrnoise.theory.workloads import PrefixSums
 from corrnoise.theory.numerics.checks import Array
 
 if TYPE_CHECKING:
@@ -136,11 +136,11 @@ def _nu(who: Participation) -> ToeplitzMechanism:
 
 
 def _nu_of_poles(who: Participation) -> Mechanism:
-    return ToeplitzMechanism(rational_approximation(_nu(who).noise, 1e-6), who.steps)
+    return rational_approximation(_nu(who).noise, 1e-6)
 
 
 def _banded(who: Participation) -> Mechanism:
-    return optimal_toeplitz(who, bands=who.min_sep, certify=False).mechanism
+    return optimal_toeplitz(who, bands=who.period, certify=False).mechanism
 
 
 class Variant(NamedTuple):
@@ -153,16 +153,16 @@ class Variant(NamedTuple):
 
 NOT_PRINTED = ("", "", "")
 VARIANTS = {
-    "DP-SGD": Variant(("yes", "O(1)", "O(1)"), lambda who: ToeplitzMechanism(DPSGD(), who.steps), independent_stream),
+    "DP-SGD": Variant(("yes", "O(1)", "O(1)"), lambda who: DPSGD(), independent_stream),
     "Honaker/TreeAgg": Variant(
         ("yes", "O(1)", "O(log T)"), lambda who: BinaryTree(who.steps, decoder="online"), tree_stream
     ),
     "Optimal CC": Variant(
-        ("yes", "O(1)", "O(T)"), lambda who: ToeplitzMechanism(NuFTRL(0), who.steps), coefficient_stream
+        ("yes", "O(1)", "O(T)"), lambda who: NuFTRL(0), coefficient_stream
     ),
     "nu-DP-FTRL": Variant(("yes", "O(1)", "O(T)"), _nu, coefficient_stream),
-    "FFT": Variant(("no", "O(1)", "O(T log^2 T)"), lambda who: fourier_mechanism(who.steps), row_stream),
-    "Full Honaker": Variant(("no", "O(T^2)", "O(T^2)"), lambda who: full_honaker(who.steps), row_stream),
+    "FFT": Variant(("no", "O(1)", "O(T log^2 T)"), lambda who: MatrixNoise.fourier(who.steps), row_stream),
+    "Full Honaker": Variant(("no", "O(T^2)", "O(T^2)"), lambda who: MatrixNoise.honaker(who.steps), row_stream),
     "Multi-Epoch (ME)": Variant(("no", "O(T^3)", "O(T^2)"), _multi_epoch, row_stream),
     "nu-DP-FTRL by poles": Variant(NOT_PRINTED, _nu_of_poles, pole_stream),
     "buffers": Variant(NOT_PRINTED, lambda who: optimal_buffers(who).mechanism, pole_stream),
@@ -202,7 +202,7 @@ def measured(variant: Variant, who: Participation, size: int) -> dict[str, float
 
 def data(steps: int = STEPS, size: int = SIZE) -> Data:
     """The rows, measured now: no two calls return the same times."""
-    who = fixed_epochs(steps, epochs=EPOCHS)
+    who = Participation.fixed_epochs(steps, epochs=EPOCHS)
     rows = {name: measured(variant, who, size) for name, variant in VARIANTS.items()}
     return tuple(
         Series(panel, name, "computed" if panel in ("error", "bounded") else "measured", np.array([i]), np.array([y]))

@@ -19,11 +19,11 @@ from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.run_objectives import run_objective
 from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_poles
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.mechanisms.workloads import MomentumAverage
+from corrnoise.theory.workloads import MomentumAverage
 from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
 from corrnoise.theory.momentum_aggregation.sensitivity import (
     ORDERS,
@@ -59,7 +59,7 @@ def toeplitz_noises(alpha: float, examples: int, epochs: int) -> dict[str, Toepl
     """The noises that are added to gradients."""
     steps = examples * epochs
     root = NuFTRL(alpha)
-    who = Participation(steps, min_sep=examples, max_participations=epochs)
+    who = Participation.min_sep(steps, examples, epochs)
     objective = run_objective(MomentumAverage(steps, alpha=alpha))
     return {
         "independent": DPSGD(),
@@ -86,7 +86,7 @@ def variances(
     steps = examples * epochs
     found = tree_variances(alpha, examples, epochs, order)
     for name, noise in noises.items():
-        run = ToeplitzMechanism(noise, steps)
+        run = noise
         found[name] = order_sensitivity(run, examples, order) ** 2 * run.errors(MomentumAverage(steps, alpha=alpha))
     return found
 
@@ -95,7 +95,7 @@ def least_error(alpha: float, examples: int, epochs: int) -> float:
     """A certified lower bound of the root mean square over the steps, of any mechanism for one order."""
     steps = examples * epochs
     work = MomentumAverage(steps, alpha=alpha)
-    return optimal_fixed_epochs(work, fixed_epochs(steps, epochs=epochs), tolerance=1e-3).lower_bound
+    return optimal_fixed_epochs(work, Participation.fixed_epochs(steps, epochs=epochs), tolerance=1e-3).lower_bound
 
 
 def data(

@@ -17,7 +17,8 @@ from corrnoise.theory.momentum_aggregation.bounds import (
 )
 from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, window_weights
 from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
-from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance, levels, power, powers
+from corrnoise.theory.mechanisms.tree_orders import power, powers
+from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
 
 ROUNDING = 1e-12  #: absolute, where both sides of Lemma 5 may be 0

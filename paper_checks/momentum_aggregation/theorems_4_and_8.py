@@ -15,7 +15,8 @@ from corrnoise.theory.momentum_aggregation.sensitivity import (
     printed_node_count,
     squared_weights,
 )
-from corrnoise.theory.momentum_aggregation.trees import levels, power
+from corrnoise.theory.mechanisms.tree_orders import power
+from corrnoise.theory.momentum_aggregation.trees import levels
 from corrnoise.theory.privacy import gaussian_epsilon
 
 PRIVACY = "docs/momentum-aggregation.md#what-one-example-changes"

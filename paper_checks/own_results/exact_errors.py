@@ -157,7 +157,7 @@ def e1_exception(rate: float, steps: int, shift: float = 0.0) -> Sides:
     """y = (1, 0, 0, …): after every step the error is η² σ²/2.  σ² is that of a horizon of 10 steps."""
     noise = FiniteNoise([1.0, rate - 1 + shift])
     curve = MeanEstimation(rate).learning_curve(noise, steps, horizon=10)
-    return curve[1:], rate**2 / 2 * noise.sensitivity(10) ** 2 / 2
+    return curve[1:], rate**2 / 2 * noise.sensitivity(Participation.single(10)) ** 2 / 2
 
 
 @PAPER.identity(

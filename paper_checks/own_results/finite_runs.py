@@ -13,9 +13,10 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.solvers.matrix_factorisation import toeplitz
 from corrnoise.solvers.worst_case import worst_case, worst_gradients
-from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, column_norms
-from corrnoise.theory.mechanisms.participation import Participation
-from corrnoise.theory.mechanisms.pattern_sums import best_pattern, row_bounds
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.pattern_sums import best_pattern, row_bounds
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.sensitivity import block_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -26,7 +27,7 @@ from corrnoise.theory.mechanisms.toeplitz_losses import (
     squared_sensitivity_bound,
     strategy_error,
 )
-from corrnoise.theory.mechanisms.workloads import PrefixSums
+from corrnoise.theory.workloads import PrefixSums
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -180,8 +181,8 @@ def p2(
     strategy = np.triu(strategy, 1 - bands)[:steps, :steps] if bands < steps else strategy[:steps, :steps]
     who = _participation(steps, min_sep, most)
     sizes = np.abs(strategy.T @ strategy)
-    rows = row_bounds(sizes, who.min_sep, who.count, who.saturated) if containing else np.diag(sizes).copy()
-    bound = float(rows[best_pattern(rows, who.min_sep, who.count)].sum())
+    rows = row_bounds(sizes, who.period, who.count, who.saturated) if containing else np.diag(sizes).copy()
+    bound = float(rows[best_pattern(rows, who.period, who.count)].sum())
     return _by_brute_force(strategy, who), share * bound
 
 

@@ -7,10 +7,10 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.paper import PAPER
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.mechanisms.workloads import MomentumAverage
+from corrnoise.theory.workloads import MomentumAverage
 from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise_lower_bound, square_root_upper_bound
 from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound, lemma_17_defect
@@ -38,7 +38,7 @@ def m1_upper(alpha: float, steps: int, factor: float = 1.0) -> Sides:
 
     The noise of the tree as published grows with $\log_2 T$ at fixed α.
     """
-    square_root = ToeplitzMechanism(NuFTRL(alpha), steps)
+    square_root = NuFTRL(alpha)
     return square_root.max_error(Participation(steps), MomentumAverage(steps, alpha=alpha)), float(
         factor
     ) * noise_limit(alpha)
@@ -87,8 +87,8 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
     """
     alpha = load / examples
     steps = examples * epochs
-    square_root = ToeplitzMechanism(NuFTRL(alpha), steps)
-    who = fixed_epochs(steps, epochs=epochs)
+    square_root = NuFTRL(alpha)
+    who = Participation.fixed_epochs(steps, epochs=epochs)
     error = square_root.max_error(who, MomentumAverage(steps, alpha=alpha))
     return error, float(factor) * square_root_upper_bound(alpha, examples=examples, epochs=epochs)
 
@@ -114,7 +114,7 @@ def m2_reshuffled(examples: int, load: float, epochs: int, factor: float = 1.0) 
     """
     alpha = load / examples
     steps = examples * epochs
-    noise = ToeplitzMechanism(NuFTRL(alpha), steps)
+    noise = NuFTRL(alpha)
     largest = noise.errors(MomentumAverage(steps, alpha=alpha)).max() ** 0.5
     bound = square_root_upper_bound(alpha, examples=examples, epochs=epochs, order="reshuffled")
     return order_sensitivity(noise, examples, "reshuffled") * largest, float(factor) * bound
@@ -141,8 +141,8 @@ def m2_lower(examples: int, load: float, epochs: int, power: float, factor: floa
     """The larger side is the error of the square root with other damping, ν = α ``power``."""
     alpha = load / examples
     steps = examples * epochs
-    mechanism = ToeplitzMechanism(NuFTRL(min(alpha * power, 1.0)), steps)
-    error = mechanism.mean_error(fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha))
+    mechanism = NuFTRL(min(alpha * power, 1.0))
+    error = mechanism.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha))
     return float(factor) * noise_lower_bound(alpha, steps=steps, epochs=epochs), error
 
 
@@ -167,8 +167,8 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
     """
     alpha = load / examples
     steps = examples * epochs
-    square_root = ToeplitzMechanism(NuFTRL(alpha), steps)
-    variance = square_root.mean_error(fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha)) ** 2
+    square_root = NuFTRL(alpha)
+    variance = square_root.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha)) ** 2
     nodes = printed_node_count(steps, examples, levels(steps))
     return float(factor) * variance, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
 

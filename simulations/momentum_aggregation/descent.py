@@ -23,7 +23,7 @@ from corrnoise.simulations.momentum_aggregation.noise import ReducedTrees
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.progress import progress_line
 from corrnoise.theory.momentum_aggregation.sensitivity import Order
-from corrnoise.theory.momentum_aggregation.trees import power
+from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, SmoothLoss
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.theory.momentum_aggregation.trees import compose, levels, power
+from corrnoise.theory.mechanisms.tree_orders import power
+from corrnoise.theory.momentum_aggregation.trees import compose, levels
 from corrnoise.theory.numerics.checks import Array
 
 Shape = tuple[int, ...]

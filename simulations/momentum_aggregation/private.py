@@ -40,7 +40,7 @@ from corrnoise.simulations.momentum_aggregation.noise import (
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
+
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.momentum_aggregation.calibration import node_std, published_node_std, reduced_noise
 from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
@@ -497,7 +497,7 @@ def _settings(
 
 def _mechanism(noise: object, steps: int) -> Mechanism:
     if isinstance(noise, ToeplitzNoise):
-        return ToeplitzMechanism(noise, steps)
+        return noise
     if not isinstance(noise, Mechanism):
         raise TypeError(f"noise must be 'tree', correlated noise or a Mechanism, got {noise!r:.80}")
     if noise.steps != steps:

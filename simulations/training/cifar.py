@@ -37,7 +37,7 @@ from corrnoise.simulations.training.torch_loop import (
     private_gradient,
     trainable_size,
 )
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
+
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics.checks import Array
 
@@ -163,7 +163,7 @@ def _trained(experiment: Experiment, choice: Run, seed: Sequence[int], inputs: A
     else:
         noise = mechanism(choice.method, order.participation)
         if choice.method == "square root":
-            noise = ToeplitzMechanism(_NEARLY_ROOT, steps)
+            noise = _NEARLY_ROOT
         budget: dict[str, Any] = {"epsilon": choice.epsilon, "delta": DELTA, "clip_norm": CLIP_NORM}
         run = PrivateRun(noise, trainable_size(model), order, adjacency="zero-out", **budget)
         for numbers in run:

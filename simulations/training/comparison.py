@@ -29,11 +29,11 @@ from corrnoise.simulations.training.order import fixed_order
 from corrnoise.solvers.matrix_factorisation.families import optimal_damped_root, optimal_nu
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree, full_honaker
-from corrnoise.theory.mechanisms.workloads import PrefixSums
+from corrnoise.theory.workloads import PrefixSums
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import gaussian_rho, safe_multiplier
@@ -56,12 +56,12 @@ def _optimal(participation: Participation) -> Mechanism:
 
 #: The mechanisms of a fixed order, for a participation.
 MECHANISMS: dict[str, Callable[[Participation], Mechanism]] = {
-    "independent noise": lambda who: ToeplitzMechanism(DPSGD(), who.steps),
-    "binary tree": lambda who: full_honaker(who.steps),
+    "independent noise": lambda who: DPSGD(),
+    "binary tree": lambda who: MatrixNoise.honaker(who.steps),
     "online tree": lambda who: BinaryTree(who.steps, decoder="online"),
-    "square root": lambda who: ToeplitzMechanism(NuFTRL(0.0), who.steps),
-    "ν-DP-FTRL": lambda who: ToeplitzMechanism(optimal_nu(who).noise, who.steps),
-    "damped root": lambda who: ToeplitzMechanism(optimal_damped_root(who).noise, who.steps),
+    "square root": lambda who: NuFTRL(0.0),
+    "ν-DP-FTRL": lambda who: optimal_nu(who).noise,
+    "damped root": lambda who: optimal_damped_root(who).noise,
     "dense optimum": _optimal,
 }
 #: Those of the small networks, and those of the paper's network, whose noise must stream.
@@ -99,7 +99,7 @@ class Experiment(Record):
     @property
     def participation(self) -> Participation:
         """That of a fixed order."""
-        return fixed_epochs(self.epochs * (self.training // self.batch_size), epochs=self.epochs)
+        return Participation.fixed_epochs(self.epochs * (self.training // self.batch_size), epochs=self.epochs)
 
 
 EXPERIMENTS = {

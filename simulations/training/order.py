@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.random_numbers import Seed, generator
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 
@@ -80,7 +80,7 @@ class FixedOrder(Record):
     @property
     def participation(self) -> Participation:
         """Who takes part when, as sensitivities take it."""
-        return fixed_epochs(self.steps, epochs=self.epochs)
+        return Participation.fixed_epochs(self.steps, epochs=self.epochs)
 
     @property
     def identity(self) -> str:
@@ -121,7 +121,7 @@ def fixed_order(examples: int, batch_size: int, epochs: int, rng: Seed = None) -
     Examples
     --------
     >>> order = fixed_order(1437, batch_size=71, epochs=20, rng=0)
-    >>> order.steps, order.participation.min_sep
+    >>> order.steps, order.participation.period
     (400, 20)
     """
     count = checks.integer("examples", examples, 1)

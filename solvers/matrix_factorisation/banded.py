@@ -40,9 +40,9 @@ from corrnoise.solvers.matrix_factorisation.certificates import (
 )
 from corrnoise.solvers.matrix_factorisation.dense import dense_size, full_rank_matrix
 from corrnoise.theory.mechanisms.matrix import BandedNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.mechanisms.workloads import Workload
+from corrnoise.theory.workloads import Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
@@ -239,7 +239,7 @@ def optimal_banded(
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.workloads import PrefixSums
+    >>> from corrnoise.theory.workloads import PrefixSums
     >>> epochs = Participation(16, min_sep=4, max_participations=None)
     >>> best = optimal_banded(PrefixSums(16), epochs)
     >>> equal = optimal_banded(PrefixSums(16), epochs, norms="unit")
@@ -252,7 +252,7 @@ def optimal_banded(
     tolerance = checks.real("tolerance", tolerance, "[1e-10, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
     n = dense_size(workload)
-    if participation.pattern != "min-sep":
+    if participation.kind != "min-sep":
         raise ValueError(f"participation must have the pattern 'min-sep', got {participation!r}")
     if participation.steps != n:
         raise ValueError(f"participation must have the {n} steps of the workload, got {participation!r}")
@@ -260,7 +260,7 @@ def optimal_banded(
         raise ValueError(
             f"norms must be 'unit' where participations are limited by their number as well, got {participation!r}"
         )
-    window = min(participation.min_sep, n)
+    window = min(participation.period, n)
     count = window if bands is None else checks.integer("bands", bands, 1)
     if count > window:
         raise ValueError(f"bands must be at most min_sep = {window}, got {count}")

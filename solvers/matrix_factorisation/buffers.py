@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 
 from corrnoise.solvers.matrix_factorisation.result import OptimisedNoise
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import OBJECTIVES, Objective
 from corrnoise.theory.numerics import checks

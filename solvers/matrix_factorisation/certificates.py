@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.workloads import Workload
+from corrnoise.theory.workloads import Workload
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 

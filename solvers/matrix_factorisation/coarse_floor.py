@@ -18,7 +18,7 @@ import numpy as np
 
 from corrnoise.solvers.matrix_factorisation.dense import workload_of_weights
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.numerics.checks import Array
 
 _UNIT = 2.0**-53
@@ -43,14 +43,14 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.participation import fixed_epochs
+    >>> from corrnoise.theory.participation import Participation
     >>> step = np.arange(64)
     >>> prefix_sums = (64 - np.maximum.outer(step, step)) / 64
     >>> round(coarse_lower_bound(prefix_sums, fixed_epochs(64, epochs=4), coarse_steps=32) ** 0.5, 2)  # of 4.41
     4.39
     """
     n = participation.steps
-    b = min(participation.min_sep, participation.steps)
+    b = min(participation.period, participation.steps)
     k = participation.count
     merged = max(1, math.ceil(n / coarse_steps))
     coarse_b = math.ceil(b / merged)
@@ -59,7 +59,7 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
     used, place = np.unique(place, return_inverse=True)  # the last epoch may be shorter
     first = np.searchsorted(place, np.arange(used.size))
     coarse = np.add.reduceat(np.add.reduceat(weights, first, 0), first, 1)
-    epochs = Participation(used.size, min_sep=coarse_b, max_participations=None, pattern="fixed epochs")
+    epochs = Participation.fixed_epochs(used.size, period=coarse_b)
     factors = optimal_fixed_epochs(workload_of_weights(coarse), epochs, tolerance=_TOLERANCE).factors
     # Row i of L is that of its epoch in the factor of its class; classes do not meet.
     whole = np.zeros((n, b * k))

@@ -44,7 +44,7 @@ from corrnoise.solvers.matrix_factorisation.selected_inverses import (
 )
 from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums, Workload
+from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_square_root

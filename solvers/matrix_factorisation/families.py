@@ -32,7 +32,7 @@ from corrnoise.solvers.matrix_factorisation.result import OptimisedNoise, evalua
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
 from corrnoise.theory.mechanisms.toeplitz_losses import (

@@ -33,8 +33,8 @@ from corrnoise.solvers.matrix_factorisation.dense import dense_size, full_rank_m
 from corrnoise.solvers.matrix_factorisation.fixed_point import Evaluation, bracket_optimum
 from corrnoise.solvers.matrix_factorisation.selected_inverses import ring_root
 from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
-from corrnoise.theory.mechanisms.participation import Participation
-from corrnoise.theory.mechanisms.workloads import PrefixSums, Workload
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums, Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import inverse_square_root
@@ -181,7 +181,7 @@ class FixedEpochsOptimum(CertifiedOptimum):
 
 def _places(participation: Participation) -> Places:
     """The step e b + r of place (r, e), shape (b, k); numbers from n on are no steps."""
-    b = min(participation.min_sep, participation.steps)
+    b = min(participation.period, participation.steps)
     return np.arange(b)[:, np.newaxis] + b * np.arange(participation.count)
 
 
@@ -215,7 +215,7 @@ def optimal_fixed_epochs(
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.participation import fixed_epochs
+    >>> from corrnoise.theory.participation import Participation
     >>> best = optimal_fixed_epochs(PrefixSums(64), fixed_epochs(64, epochs=4), tolerance=1e-9)
     >>> round(best.lower_bound, 8), best.gap < 1e-9
     (4.40785339, True)
@@ -224,7 +224,7 @@ def optimal_fixed_epochs(
     checks.instance("participation", participation, Participation)
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
-    if participation.pattern != "fixed epochs":
+    if participation.kind != "fixed epochs":
         raise ValueError(f"participation must have the pattern 'fixed epochs', got {participation!r}")
     if participation.steps != workload.steps:
         raise ValueError(f"participation must have the {workload.steps} steps of the workload, got {participation!r}")

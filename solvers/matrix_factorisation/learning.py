@@ -26,7 +26,7 @@ from corrnoise.solvers.matrix_factorisation.dense import REGULARISATION, workloa
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -115,7 +115,7 @@ def optimal_for_learning(
     memory = checks.integer("memory", memory, 1)
     if who.steps != of.steps:
         raise ValueError(f"participation must have steps={of.steps} as the objective has, got {who!r}")
-    if not (who.single or who.saturated):
+    if not (who.once or who.saturated):
         raise ValueError(
             f"participation must have max_participations=None or 1, for other numbers no floor is known, got {who!r}"
         )
@@ -126,10 +126,10 @@ def optimal_for_learning(
     if form == "buffers":
         mechanism = optimal_scaled_buffers(workload, epochs, buffers=min(memory, 16)).mechanism
     elif form == "bands":
-        apart = Participation(who.steps, min_sep=epochs.min_sep, max_participations=None)
+        apart = Participation.min_sep(who.steps, epochs.period)
         bands = min(memory + 1, apart.min_sep)
         mechanism = optimal_banded(workload, apart, bands=bands, tolerance=tolerance).mechanism()
-    elif who.single or who.pattern == "fixed epochs":
+    elif who.once or who.kind == "fixed epochs":
         mechanism = floor.mechanism()
     else:
         raise ValueError(f"form must be 'buffers' or 'bands' for min-sep participation, got {form!r}")
@@ -154,5 +154,5 @@ def _of_regularisation(of: LearningObjective, who: Participation) -> float:
 
 def _in_fixed_epochs(who: Participation) -> Participation:
     """Fixed epochs whose patterns are patterns of this participation."""
-    separation = who.steps if who.single else who.min_sep
-    return Participation(who.steps, min_sep=separation, max_participations=None, pattern="fixed epochs")
+    separation = who.steps if who.once else who.period
+    return Participation.fixed_epochs(who.steps, period=separation)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective
 from corrnoise.theory.numerics.records import Record, record
@@ -71,7 +70,7 @@ class OptimisedNoise(Record):
     @property
     def mechanism(self) -> ToeplitzMechanism:
         """The noise as a mechanism of this run: its strategy, its errors for other workloads."""
-        return ToeplitzMechanism(self.noise, self.participation.steps)
+        return self.noise
 
     @property
     def memory(self) -> int:
@@ -88,7 +87,7 @@ def evaluated(
     noise: ToeplitzNoise, participation: Participation, objective: Objective, lower_bound: float | None = None
 ) -> OptimisedNoise:
     """The record of ``noise``, from its coefficients."""
-    run = ToeplitzMechanism(noise, participation.steps)
+    run = noise
     sensitivity = run.sensitivity_upper_bound(participation)
     variances = run.errors()
     return OptimisedNoise(

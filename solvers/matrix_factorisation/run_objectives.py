@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from corrnoise.theory.mechanisms.toeplitz_losses import correlated, error_weights, multiplied, toeplitz_covariance
-from corrnoise.theory.mechanisms.workloads import PrefixSums, Workload
+from corrnoise.theory.workloads import PrefixSums, Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.learning_objective import LearningObjective

@@ -30,11 +30,11 @@ from scipy.optimize import minimize
 from corrnoise.solvers.matrix_factorisation.buffers import gaps_of, optimal_buffers, separate, thinned, variables_of
 from corrnoise.solvers.matrix_factorisation.dense import dense_size
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.mechanisms.matrix import ScaledNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import toeplitz_covariance
-from corrnoise.theory.mechanisms.workloads import Workload
+from corrnoise.theory.workloads import Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
@@ -210,8 +210,8 @@ def optimal_scaled_buffers(
 
     Examples
     --------
-    >>> from corrnoise.theory.mechanisms.participation import fixed_epochs
-    >>> from corrnoise.theory.mechanisms.workloads import PrefixSums
+    >>> from corrnoise.theory.participation import Participation
+    >>> from corrnoise.theory.workloads import PrefixSums
     >>> found = optimal_scaled_buffers(PrefixSums(64), fixed_epochs(64, epochs=4), buffers=1)
     >>> round(found.value, 3), found.memory
     (4.759, 1)
@@ -220,13 +220,13 @@ def optimal_scaled_buffers(
     who = checks.instance("participation", participation, Participation)
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
     n = dense_size(workload)
-    if who.pattern != "fixed epochs" and not who.single:
+    if who.kind != "fixed epochs" and not who.once:
         raise ValueError(f"participation must have the pattern 'fixed epochs', got {who!r}")
     if who.steps != n:
         raise ValueError(f"participation must have the {n} steps of the workload, got {who!r}")
     start = optimal_buffers(Participation(n), buffers=checks.integer("buffers", buffers, 1))
     shape = variables_of(*buffered.interlacing(cast(PoleNoise, start.noise)))
-    search = _Search(workload.gram(), _Classes(n, n if who.single else who.min_sep, who.count))
+    search = _Search(workload.gram(), _Classes(n, n if who.once else who.period, who.count))
     while True:
         with np.errstate(all="ignore"):
             state = search.minimum(shape, max_iterations)

@@ -35,14 +35,14 @@ from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_inverse, tuned_nu, tuned_poles
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import ScaledNoise, ToeplitzMechanism, column_norms
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.mechanisms.workloads import PrefixSums, Workload
+from corrnoise.theory.workloads import PrefixSums, Workload
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -255,7 +255,7 @@ def _options(
         show("mechanisms: binary tree")
         tree = BinaryTree(n, decoder="online")
         power = float((objective._weights * _covariance_of(tree)).sum())
-        yield Option("binary tree, online", tree, tree.sensitivity_bracket(who), power, offered=False)
+        yield Option("binary tree, online", tree, tree.bracket(who), power, offered=False)
 
 
 def _covariance_of(mechanism: Mechanism) -> Array:
@@ -264,9 +264,9 @@ def _covariance_of(mechanism: Mechanism) -> Array:
 
 
 def _judged(family: str, noise: ToeplitzNoise, objective: RunObjective, who: Participation) -> Option:
-    run = ToeplitzMechanism(noise, who.steps)
+    run = noise
     power, _ = objective.power(noise.coefficients(who.steps))
-    return Option(family, run, run.sensitivity_bracket(who), power)
+    return Option(family, run, run.bracket(who), power)
 
 
 # -- sizes that are tried ----------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def _coefficients(n: int, memory: int | None) -> list[int]:
 
 
 def _bands(who: Participation, memory: int | None) -> list[int]:
-    most = (who.steps if who.single else min(who.min_sep, who.steps)) - 1
+    most = (who.steps if who.once else min(who.period, who.steps)) - 1
     if who.steps > LARGEST_MATRIX:
         most = min(most, max(_MOST_BANDS if who.steps <= _LONG else _FEW, memory or 0))
     return sorted({*_upto(most, memory), most} - {0})
@@ -335,15 +335,15 @@ def _with_scales(family: str, noise: ToeplitzNoise, objective: RunObjective, who
     norms = column_norms(noise, who.steps)
     beta = noise.coefficients(who.steps)
     yield _scaled(f"{family}, {UNIT}", noise, norms, objective, who)
-    if 1 < who.count <= _MOST_EPOCHS and who.min_sep > 1:
-        weights = epoch_weights(objective.epoch_powers(beta, norms, who.min_sep))
-        epoch = np.arange(who.steps) // who.min_sep
+    if 1 < who.count <= _MOST_EPOCHS and who.period > 1:
+        weights = epoch_weights(objective.epoch_powers(beta, norms, who.period))
+        epoch = np.arange(who.steps) // who.period
         yield _scaled(f"{family}, {WEIGHTED}", noise, norms / np.sqrt(weights[epoch]), objective, who)
 
 
 def _with_own_scales(buffers: int, objective: RunObjective, who: Participation) -> Option | None:
     """Buffers whose scales are searched for; None for participations that such a search does not cover."""
-    if who.pattern != "fixed epochs" and not who.single:
+    if who.kind != "fixed epochs" and not who.once:
         return None
     found = optimal_scaled_buffers(
         workload_of_weights(objective.weights()), who, buffers=buffers, max_iterations=_ITERATIONS
@@ -356,7 +356,7 @@ def _with_own_scales(buffers: int, objective: RunObjective, who: Participation) 
 def _scaled(family: str, noise: ToeplitzNoise, scales: Array, objective: RunObjective, who: Participation) -> Option:
     run = ScaledNoise(noise, scales)
     power = objective.scaled_power(noise.coefficients(who.steps), scales)
-    return Option(family, run, run.sensitivity_bracket(who), power)
+    return Option(family, run, run.bracket(who), power)
 
 
 def epoch_weights(powers: Array) -> Array:
@@ -380,17 +380,17 @@ def epoch_weights(powers: Array) -> Array:
 def lower_bound(what: Workload | LearningObjective, objective: RunObjective, who: Participation) -> Floor | None:
     """The dual optimum over all strategies; None where it would take too long."""
     n = who.steps
-    separation = n if who.single else max(who.min_sep, -(-n // who.count))
-    epochs = Participation(n, min_sep=separation, max_participations=None, pattern="fixed epochs")
-    slow = _LONGEST_RIGOROUS < n <= LARGEST_CERTIFIED and not who.single
+    separation = n if who.once else max(who.period, -(-n // who.count))
+    epochs = Participation.fixed_epochs(n, period=separation)
+    slow = _LONGEST_RIGOROUS < n <= LARGEST_CERTIFIED and not who.once
     if not isinstance(what, PrefixSums) or slow:
         if n > LARGEST_MATRIX:
             return None
         return Floor(coarse_lower_bound(objective.weights(), epochs), rigorous=False)
-    if n > _LONGEST_FLOOR[who.single] or n * who.count**2 > 10**7:
+    if n > _LONGEST_FLOOR[who.once] or n * who.count**2 > 10**7:
         return None
     tolerance = 1e-3 if n <= 10_000 else 1e-2
-    if who.single:
+    if who.once:
         single = optimal_single_participation(what, tolerance=tolerance)
         return Floor(single.lower_bound**2, single.rigorous)
     several = optimal_fixed_epochs(what, epochs, tolerance=tolerance)

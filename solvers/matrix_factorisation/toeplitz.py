@@ -29,7 +29,7 @@ from scipy.optimize import minimize
 
 from corrnoise.solvers.matrix_factorisation.result import OptimisedNoise, evaluated
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import (
     OBJECTIVES,
@@ -88,11 +88,11 @@ def optimal_toeplitz(
     who = checks.instance("participation", participation, Participation)
     checks.choice("objective", objective, OBJECTIVES)
     checks.boolean("certify", certify)
-    most = who.steps if who.single else who.min_sep
+    most = who.steps if who.once else who.period
     count = most if bands is None else checks.integer("bands", bands, 1)
     if count > most:
         raise ValueError(
-            f"bands must be at most {most} ({'steps' if who.single else 'min_sep, with several participations'}), "
+            f"bands must be at most {most} ({'steps' if who.once else 'min_sep, with several participations'}), "
             f"got {count}"
         )
     strategy = _searched(who, count, objective)
@@ -104,7 +104,7 @@ def optimal_toeplitz(
 
 def _participations_followed(participation: Participation, count: int) -> Array:
     """v_s, the number of participations 0, b, 2b, … that are followed by at least s steps, shape (count,)."""
-    left = participation.steps - participation.largest_pattern
+    left = participation.steps - participation.largest
     return (left[:, np.newaxis] > np.arange(count)).sum(axis=0).astype(np.float64)
 
 

@@ -28,7 +28,7 @@ from corrnoise.solvers.matrix_factorisation.run_objectives import RunObjective
 from corrnoise.theory.mechanisms import buffered
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import (
@@ -71,7 +71,7 @@ def tuned_bands(
     """
     n = objective.steps
     impulse = np.eye(1, n)[0]
-    left = n - participation.largest_pattern
+    left = n - participation.largest
     followed = (left[:, np.newaxis] > np.arange(bands)).sum(axis=0).astype(np.float64)
 
     def loss(tail: Array) -> tuple[float, Array]:

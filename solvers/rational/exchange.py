@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation, Run
+from corrnoise.theory.participation import Participation, Run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import (
     DTYPES,

@@ -81,7 +81,7 @@ def test_a_design_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert columns[:, 2].tobytes() == d.toeplitz.strategy_coef.tobytes()
     assert any(repr(d.toeplitz_multiplier) in comment for comment in comments)
     assert d.toeplitz_multiplier is not None
-    assert d.toeplitz_multiplier >= FiniteNoise(columns[:, 1]).sensitivity(300) / math.sqrt(2 * rho)
+    assert d.toeplitz_multiplier >= FiniteNoise(columns[:, 1]).sensitivity(Participation.single(300)) / math.sqrt(2 * rho)
 
     comments, columns = table(folder / "poles.csv")
     assert PoleNoise(*columns.T) == d.stream

@@ -28,7 +28,7 @@ from corrnoise.designs.record import Design
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, buffer_form, noise_from_buffers, toeplitz_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import participation_of
+from corrnoise.theory.participation import participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype
@@ -175,7 +175,7 @@ def test_buffers_that_cancel_have_no_multiplier() -> None:
     """Scales up to 5e17: already the rounded scales, run exactly, stand for other noise."""
     form = buffer_form(TRIPLE)
     assert np.abs(form.output_scale).max() > 1e17
-    assert form.sensitivity_upper_bound(2000) > 100 * TRIPLE.sensitivity(2000)
+    assert form.sensitivity_upper_bound(Participation.single(2000)) > 100 * TRIPLE.sensitivity(Participation.single(2000))
     for dtype in DTYPES:
         assert not spectral_distance(form, TRIPLE, dtype) < 1
         assert form.sensitivity_as_run(2000, dtype=dtype) > 1000
@@ -186,7 +186,7 @@ def test_buffers_that_diverge_in_float32_are_refused() -> None:
     """In float64 rounding costs 1e-7 of the sensitivity, more than any rounding of the numbers themselves."""
     form = buffer_form(PAIRS)
     measure = reference(PAIRS, 2000, [0.03, 0.6])
-    exact = form.sensitivity_upper_bound(2000)
+    exact = form.sensitivity_upper_bound(Participation.single(2000))
     assert form.sensitivity_as_run(2000, dtype="float64") > exact * (1 + 1e-8)
     assert spectral_distance(form, PAIRS, "float64") < 1e-6
     assert "real and stable poles" in buffer_handover(form, "float64", measure).reason
@@ -235,7 +235,7 @@ def test_a_form_that_holds() -> None:
     ],
 )
 def test_a_form_that_is_refused(form: BufferForm | None, steps: int | None, dtype: Dtype, reason: str) -> None:
-    refused = buffer_handover(form, dtype, Reference(MEASURE.noise, participation_of(steps), MEASURE.rates))
+    refused = buffer_handover(form, dtype, Reference(MEASURE.noise, steps, MEASURE.rates))
     assert refused.sensitivity is None
     assert re.match(reason, refused.reason), refused.reason
 

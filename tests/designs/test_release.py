@@ -13,8 +13,9 @@ from corrnoise.designs.release import Release
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.support.serialise import digest
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import MatrixNoise, ScaledNoise, ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.privacy import gaussian_epsilon
 from tests.strategies import log_uniform, mechanisms, participations
@@ -48,8 +49,8 @@ def test_the_budget_is_used_and_not_exceeded(who, rho, adjacency, data):
 
 
 def example(adjacency="zero-out"):
-    who = Participation(40, min_sep=10, max_participations=4)
-    return Release.for_budget(ToeplitzMechanism(NuFTRL(0.01), 40), who, rho=0.5, adjacency=adjacency)
+    who = Participation.min_sep(40, 10, 4)
+    return Release.for_budget(NuFTRL(0.01), who, rho=0.5, adjacency=adjacency)
 
 
 def test_the_event_of_dp_accounting():
@@ -125,9 +126,9 @@ class Own(Mechanism):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((ToeplitzMechanism(DPSGD(), 3), Participation(4), 1.0), "steps=3"),
-        ((ToeplitzMechanism(DPSGD(), 3), Participation(3), 0.0), "noise_multiplier"),
-        ((ToeplitzMechanism(DPSGD(), 3), Participation(3), 1.0, "add-remove"), "adjacency"),
+        ((DPSGD(), Participation(4), 1.0), "steps=3"),
+        ((DPSGD(), Participation(3), 0.0), "noise_multiplier"),
+        ((DPSGD(), Participation(3), 1.0, "add-remove"), "adjacency"),
         ((Own(), Participation(3), 1.0), "mechanism must be one of"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from corrnoise.designs.run import Run, run_of, schedule, workload_in_words, workload_of
-from corrnoise.theory.mechanisms.workloads import MomentumSGD, PrefixSums
+from corrnoise.theory.workloads import MomentumSGD, PrefixSums
 
 NOTHING: dict[str, Any] = {
     "epochs": None,
@@ -33,7 +33,7 @@ def test_the_same_run_in_several_ways(given: dict[str, Any]) -> None:
     found = run_of(given["steps"], **{**NOTHING, **{name: v for name, v in given.items() if name != "steps"}})
     assert found == Run(2000, 500, 4)
     assert found.participation is not None
-    assert found.participation.pattern == "min-sep"  # the weaker promise, which the multiplier covers
+    assert found.participation.kind == "min-sep"  # the weaker promise, which the multiplier covers
 
 
 def test_a_run_of_any_length_has_no_participation() -> None:

@@ -16,7 +16,7 @@ from corrnoise.designs.record import Design
 from corrnoise.designs.selected import USUAL_MEMORY, Limit, checked_limit
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.solvers.rational.exchange import BufferForm
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rounding import Dtype
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity

@@ -85,12 +85,12 @@ def lost_memory(batches):
 def repeated_draws(batches):
     """The independent draws of an epoch come again in the next one."""
     draws = np.tile(np.random.default_rng(6).normal(size=(20, 600)), (4, 1))
-    return clipped_sums(batches) + MULTIPLIER * cn.ToeplitzMechanism(NOISE, 80).correlate(draws)
+    return clipped_sums(batches) + MULTIPLIER * NOISE.correlate(draws)
 
 
 def one_draw_for_all_coordinates(batches):
     draws = np.random.default_rng(6).normal(size=(80, 1))
-    return clipped_sums(batches) + MULTIPLIER * cn.ToeplitzMechanism(NOISE, 80).correlate(draws)
+    return clipped_sums(batches) + MULTIPLIER * NOISE.correlate(draws)
 
 
 @pytest.mark.parametrize(
@@ -150,4 +150,4 @@ def test_what_a_loop_must_return_and_which_noise_can_be_undone():
     with pytest.raises(ValueError, match="as many draws"):
         audited(stream(), cn.BinaryTree(80, decoder="online"))
     with pytest.raises(ValueError, match="noise must have steps=80"):
-        audited(stream(), cn.ToeplitzMechanism(NOISE, 81))
+        audited(stream(), NOISE)

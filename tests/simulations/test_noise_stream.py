@@ -32,7 +32,7 @@ from corrnoise.theory.mechanisms.matrix import (
     ToeplitzMechanism,
     column_normalised,
 )
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
@@ -568,7 +568,7 @@ def test_the_multiplier_covers_the_program_that_runs(noise, method, monkeypatch)
     assert not largest <= stream.sensitivity() / (1 + 1e-6)
 
 
-EPOCHS = [Participation(40, min_sep=10, max_participations=4), Participation(40, min_sep=1, max_participations=3)]
+EPOCHS = [Participation.min_sep(40, 10, 4), Participation.min_sep(40, 1, 3)]
 
 
 @pytest.mark.parametrize("run", EPOCHS, ids=repr)
@@ -612,7 +612,7 @@ def test_one_participation_is_the_default_of_sensitivity_and_of_min_sep():
         with pytest.raises(ValueError, match="participation must have steps=40 as the stream"):
             stream.sensitivity(run)
     with pytest.raises(TypeError, match="participation must be"):
-        stream.sensitivity(40)
+        stream.sensitivity(Participation.single(40))
 
 
 def test_a_private_stream_ends_with_the_run_also_after_a_restore():
@@ -695,15 +695,15 @@ def test_a_recurrence_of_a_given_length():
 MATRIX = np.tril(np.random.default_rng(5).uniform(0.1, 1.0, (24, 24)), 0) / 6 + np.eye(24)
 BANDS = [[1.0] * 24, [-0.5] * 23 + [0.0], [0.3] * 22 + [0.0] * 2]
 MECHANISMS: list[tuple[Mechanism, Method]] = [
-    (ToeplitzMechanism(NuFTRL(0.01), 24), "transform"),
-    (ToeplitzMechanism(NuFTRL(0.01), 24), "recurrence"),
+    (NuFTRL(0.01), "transform"),
+    (NuFTRL(0.01), "recurrence"),
     (column_normalised(NuFTRL(0.0), 24), "transform"),
     (column_normalised(NuFTRL(0.01), 24), "recurrence"),
     (column_normalised(FiniteNoise([1.0, -0.5, -0.1]), 24), "recurrence"),
     (BandedNoise(BANDS), "recurrence"),
     (BandedNoise([[2.0] * 24]), "recurrence"),
     (MatrixNoise(MATRIX), "recurrence"),
-    (full_honaker(24), "recurrence"),
+    (MatrixNoise.honaker(24), "recurrence"),
     *(
         (BinaryTree(steps, decoder=decoder), "recurrence")
         for steps in (1, 24, 31, 32)
@@ -745,7 +745,7 @@ def test_streams_of_mechanisms_are_restored(mechanism, method, taken):
 def test_private_streams_of_mechanisms_are_covered(mechanism, method, count, monkeypatch):
     """The covariance of the program, inverted, is the Gram matrix of the strategy that it really has."""
     steps = mechanism.steps
-    run = Participation(steps, min_sep=8, max_participations=min(count, -(-steps // 8)))
+    run = Participation.min_sep(steps, 8, min(count, -(-steps // 8)))
     several = {**RUN, "steps": None, "max_participations": run.count, "min_sep": 8}
     stream = NoiseStream.private(mechanism, mechanism.draws, method=method, **several)
     inputs = iter(np.eye(mechanism.draws))
@@ -792,7 +792,7 @@ def test_bad_arguments_for_mechanisms(mechanism, options, error, message):
 
 
 def test_the_bound_of_a_mechanism_is_for_its_own_run():
-    mechanism = ToeplitzMechanism(NuFTRL(0.01), 24)
+    mechanism = NuFTRL(0.01)
     assert stream_sensitivity(mechanism, None, "transform") == stream_sensitivity(mechanism, 24, "transform")
     with pytest.raises(ValueError, match="run must have steps=24 as the mechanism has, got 23"):
         stream_sensitivity(mechanism, 23, "transform")

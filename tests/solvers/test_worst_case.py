@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrnoise.solvers.worst_case import worst_case, worst_gradients
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from tests.strategies import participations
 
 
@@ -41,14 +41,14 @@ def test_signs_alone_are_too_small():
     block = np.transpose(strategy) @ strategy
     signs = max(np.array(s) @ block @ np.array(s) for s in ([1, 1, 1], [1, 1, -1], [1, -1, 1], [-1, 1, 1]))
     assert signs == pytest.approx(4.6725)
-    found = worst_case(strategy, Participation(3, max_participations=3))
+    found = worst_case(strategy, Participation.min_sep(3, 1, 3))
     assert found.value**2 == pytest.approx(4.852747253, rel=1e-9)
     assert found.gradients.shape[1] > 1
 
 
 def test_refusals():
     with pytest.raises(ValueError, match="at most 100000 maximal patterns, got at least"):
-        worst_case(np.eye(100), Participation(100, max_participations=5))
+        worst_case(np.eye(100), Participation.min_sep(100, 1, 5))
     with pytest.raises(ValueError, match=r"strategy must have shape \(rows, 3\)"):
         worst_case(np.eye(2), Participation(3))
     with pytest.raises(ValueError, match="block"):

@@ -8,15 +8,21 @@ an autoregressive process: a stream keeps the last p − 1 vectors of noise.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.program import Form
 from corrnoise.theory.mechanisms.toeplitz import RATES, UNIT, ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
+from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.participation import Participation
 
 
 @record
@@ -43,6 +49,8 @@ class BandedStrategyNoise(ToeplitzNoise):
     1.25
     """
 
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",), "transform": ("float64",)}
+
     values: Array
 
     def __init__(self, strategy_coefficients: ArrayLike) -> None:
@@ -64,8 +72,28 @@ class BandedStrategyNoise(ToeplitzNoise):
     def coefficients(self, steps: int) -> Array:
         return self.strategy.inverse_coefficients(steps)
 
-    def memory(self, steps: int) -> int:
-        return min(self.values.size, checks.integer("steps", steps, 1)) - 1
+    def memory(self, n: int | None = None) -> int:
+        return min(self.values.size, self.length(n)) - 1
+
+    def diagonals(self, n: int) -> Array:
+        """The diagonals of the strategy of n steps, shape (p, n): entry (i, t) is C_{t+i, t}, 0 where there is none.
+
+        Parameters
+        ----------
+        n
+            Number of steps, >= 1.
+        """
+        bands = self.values[:n, np.newaxis]
+        inside = np.add.outer(np.arange(bands.shape[0]), np.arange(n)) < n
+        return np.where(inside, bands, 0.0)
+
+    def forms(self) -> tuple[Form, ...]:
+        return ("substitution",)
+
+    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+        if form != "substitution":
+            return super().covered(participation, form, dtype)
+        return BandedNoise(self.diagonals(participation.length)).covered(participation, form, dtype)
 
     def _inverse(self, steps: int) -> tuple[Array, float]:
         return self.strategy.coefficients(steps), 0.0

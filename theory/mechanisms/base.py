@@ -1,57 +1,93 @@
-"""A mechanism: what a stream, an error or a design may ask of the correlated noise of a finite run.
+"""A mechanism: correlated noise, finite or endless, and what a run, an error or a design may ask of it.
 
-A run of n steps adds N z to its gradients, with m independent standard normal rows z and the *noising* matrix N of
-shape (n, m).  It is private by the *strategy* C of shape (m, n) with N C = 1: to release g + N z is to release N times
-C g + z.  Everything that counts follows from these two:
+A run of n steps adds N z to its gradients, with independent standard normal rows z and the *noising* matrix N.  It is
+private by the *strategy* C with N C = 1: to release g + N z is to release N times C g + z.  Everything that counts
+follows from these two:
 
 * the sensitivity, of C under the participation of the run;
 * the errors (A N Nᵀ Aᵀ)_tt of a workload A at unit noise.
 
 Times the sensitivity they are comparable between mechanisms: noise of the standard deviation γ/sqrt(2ρ) in units of the
-clip norm makes the run ρ-zCDP.  Gradients that depend on earlier releases are covered if C is lower-triangular
-(Denisov et al. 2022); every mechanism here has such a strategy, or is a binary tree.
+clip norm makes the run ρ-zCDP.  Gradients that depend on earlier releases are covered because C is lower-triangular
+(Denisov et al. 2022).
+
+A mechanism has one draw a step, so that both matrices are square.  This loses nothing: a run that releases g + N z
+with a wide N of full row rank has the law of a run with the lower-triangular L, L Lᵀ = N Nᵀ, and |L⁻¹ u| <= |C u| for
+every u and every C with N C = 1, since |L⁻¹ u|² is the least |x|² with N x = u.
+
+An *endless* mechanism has ``steps=None``: its matrices are the leading blocks of infinite ones, and the participation
+brings the length.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.program import INCREASE, Form, Program
+from corrnoise.theory.mechanisms.reshuffled import reshuffled_sensitivity
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, column_sensitivity, strategy_sensitivity
-from corrnoise.theory.mechanisms.workloads import PrefixSums, Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record
+from corrnoise.theory.numerics.rounding import DTYPES, Dtype
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
+from corrnoise.theory.workloads import PrefixSums, Workload
 
 _UNIT = 2.0**-53
-_MOST_STEPS = 4096  # of which a Gram matrix is formed
+LARGEST_MATRIX = 4096  #: steps up to which n × n matrices are made
 
 
 class Mechanism(Record, ABC):
-    """Correlated noise of a run of ``steps`` steps.
+    """Correlated noise.
 
-    A concrete mechanism says how it makes noise (``correlate``), its strategy and the cost of a step; the rest follows.
+    A concrete mechanism says how it makes noise (``noising``), its strategy and its memory; the rest follows.
+    Arguments ``n`` are numbers of steps; a finite mechanism has its own, and takes None for it.
     """
 
-    @property
-    @abstractmethod
-    def steps(self) -> int:
-        """n, the length of the run."""
-
-    @property
-    def draws(self) -> int:
-        """m, the number of independent draws of noise."""
-        return self.steps
+    #: The forms in which this mechanism runs, the usual one first, with the types that each has.
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {}
 
     @property
     @abstractmethod
-    def memory(self) -> int:
-        """How many arrays of the size of the gradient a stream keeps from one step to the next.
+    def steps(self) -> int | None:
+        """n, the length of the run; None for an endless mechanism."""
+
+    @abstractmethod
+    def noising(self, draws: ArrayLike) -> Array:
+        """The correlated noise N z of the first steps, shape (n, …).
+
+        Parameters
+        ----------
+        draws
+            z, independent standard normal numbers for a run with unit noise, shape (n, …).
+        """
+
+    @abstractmethod
+    def strategy(self, n: int | None = None) -> Array:
+        """C, shape (n, n).
+
+        Parameters
+        ----------
+        n
+            Number of steps.
+        """
+
+    @abstractmethod
+    def memory(self, n: int | None = None) -> int:
+        """How many arrays of the size of the gradient a run keeps from one step to the next.
 
         A step takes about as many multiplications and additions a coordinate.
+
+        Parameters
+        ----------
+        n
+            Number of steps.
         """
 
     @property
@@ -59,77 +95,96 @@ class Mechanism(Record, ABC):
         """Whether neither N nor the sensitivity for one participation outgrows a bound as the run gets longer."""
         return False
 
-    @property
-    def bands(self) -> int:
-        """The number of diagonals of C that may hold other numbers than 0."""
-        return self.steps
-
-    @abstractmethod
-    def correlate(self, draws: ArrayLike) -> Array:
-        """The correlated noise N z of the whole run, shape (steps, …).
+    def bands(self, n: int | None = None) -> int:
+        """The number of diagonals of C that may hold other numbers than 0.
 
         Parameters
         ----------
-        draws
-            z, independent standard normal numbers for a run with unit noise, shape (draws, …).
+        n
+            Number of steps.
         """
+        return self.length(n)
 
-    @abstractmethod
-    def strategy(self) -> Array:
-        """C, shape (draws, steps)."""
+    def column_norms(self, n: int | None = None) -> Array:
+        """Euclidean norms of the columns of C, shape (n,).
 
-    def column_norms(self) -> Array:
-        """Euclidean norms of the columns of C, shape (steps,)."""
-        return np.asarray(np.linalg.norm(self.strategy(), axis=0))
+        Parameters
+        ----------
+        n
+            Number of steps.
+        """
+        return np.asarray(np.linalg.norm(self.strategy(n), axis=0))
 
-    @property
-    def strategy_error(self) -> float:
-        """Bound of the relative error in the 2-norm of each column of ``strategy``."""
+    def strategy_error(self, n: int | None = None) -> float:
+        """Bound of the relative error in the 2-norm of each column of ``strategy``.
+
+        Parameters
+        ----------
+        n
+            Number of steps.
+        """
         return 0.0
 
-    def noising_matrix(self) -> Array:
-        """N, shape (steps, draws)."""
-        return self.correlate(np.eye(self.draws)) + 0.0
+    def noising_matrix(self, n: int | None = None) -> Array:
+        """N, shape (n, n).
+
+        Parameters
+        ----------
+        n
+            Number of steps.
+        """
+        return self.noising(np.eye(self.length(n))) + 0.0
 
     # -- sensitivity ---------------------------------------------------------------------------------------------------
 
-    def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
-        """What is known of the sensitivity; see ``theory.mechanisms.sensitivity``.
+    def bracket(self, participation: Participation) -> Sensitivity:
+        """The sensitivity for zero-out adjacency, or two bounds of it, for one example (``members`` do not enter).
 
         Parameters
         ----------
         participation
-            Who takes part when, in a run of as many steps.
+            Who takes part when; the worst case of a random order counts.
 
         Returns
         -------
-        A bracket.  Strategies of at most ``min_sep`` bands take O(n k), others O(n³).  Above 4096 steps these get the
-        bound by the norms of their columns.
+        A bracket (``theory.mechanisms.sensitivity``).  Strategies of at most ``period`` bands take O(n k), others
+        O(n³).  Above 4096 steps these get the bound by the norms of their columns.
         """
-        who = self._of_this_run(participation)
-        orthogonal = who.single or self.bands <= who.min_sep
-        if orthogonal or self.steps > _MOST_STEPS:
-            norms = self.column_norms()
-            return column_sensitivity(norms, who, orthogonal=orthogonal, error=self.strategy_error + self.draws * _UNIT)
-        return strategy_sensitivity(self.strategy(), who, error=self.strategy_error)
+        who = self.of_this_run(participation).worst
+        n = who.length
+        orthogonal = who.once or (who.kind != "reshuffled" and self.bands(n) <= who.period)
+        if orthogonal or n > LARGEST_MATRIX:
+            error = self.strategy_error(n) + n * _UNIT
+            return column_sensitivity(self.column_norms(n), who, orthogonal=orthogonal, error=error)
+        if who.kind == "reshuffled":
+            return reshuffled_sensitivity(self.strategy(n), who, error=self.strategy_error(n))
+        return strategy_sensitivity(self.strategy(n), who, error=self.strategy_error(n))
 
     def sensitivity(self, participation: Participation) -> float:
-        """γ, the exact sensitivity for zero-out adjacency.
+        """γ, the exact sensitivity for zero-out adjacency; ``inf`` where it exceeds the range of floats.
 
         Parameters
         ----------
         participation
-            Who takes part when, in a run of as many steps.
+            Who takes part when.
 
         Raises
         ------
         ValueError
             Only a bracket is known; ``sensitivity_upper_bound`` always answers.
+
+        Examples
+        --------
+        >>> from corrnoise.theory.mechanisms.product import NuFTRL
+        >>> round(NuFTRL(1e-3).sensitivity(Participation.single(2000)), 3)
+        1.691
+        >>> round(NuFTRL(1e-3).sensitivity(Participation.min_sep(2000, 500)), 3)
+        3.694
         """
-        found = self.sensitivity_bracket(participation)
+        found = self.bracket(participation)
         if not found.exact:
             raise ValueError(
-                f"the sensitivity of this {type(self).__name__} under {participation!r} is only known to lie in "
+                f"the sensitivity of {self!r:.80} under {participation!r} is only known to lie in "
                 f"[{found.lower}, {found.upper}]; sensitivity_upper_bound gives the upper end"
             )
         return found.value
@@ -140,43 +195,133 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            Who takes part when, in a run of as many steps.
+            Who takes part when.
         """
-        return self.sensitivity_bracket(participation).upper
+        return self.bracket(participation).upper
 
-    def noise_multiplier(self, rho: float, participation: Participation, *, adjacency: str = "zero-out") -> float:
-        """Standard deviation of z, in units of the clip norm, that makes the run ρ-zCDP; never too small.
+    # -- programs ------------------------------------------------------------------------------------------------------
+
+    def program(self, participation: Participation, dtype: Dtype | None = None, form: Form | None = None) -> Program:
+        """The program that makes this noise, with the sensitivity that covers it.
 
         Parameters
         ----------
-        rho
-            Budget of zero-concentrated differential privacy, > 0.
         participation
             Who takes part when.
-        adjacency
-            ``"zero-out"``, or ``"replace-one"``, which doubles the sensitivity.
+        dtype
+            ``"float32"`` or ``"float64"``; None for float32 if its covered sensitivity exceeds that of float64 by at
+            most a thousandth, and for float64 otherwise.
+        form
+            One of ``FORMS`` of the class; None for the first.
+
+        Raises
+        ------
+        ValueError
+            The mechanism does not run in this form or type, or its sensitivity is not bounded.
         """
-        from corrnoise.theory.privacy import safe_multiplier
+        who = self.of_this_run(participation)
+        forms = self.forms()
+        if not forms and form is None:
+            raise ValueError(
+                f"{self!r:.80} has a memory as long as the run: give rational(noise, tolerance), which has few poles, "
+                "or form='transform'"
+            )
+        chosen = next(iter(forms)) if form is None else checks.choice("form", form, tuple(self.FORMS))
+        allowed = self.FORMS[chosen]
+        types = allowed if dtype is None else (checks.choice("dtype", dtype, allowed),)
+        found = []
+        for each in types:
+            try:
+                stored, sensitivity = self.covered(who.worst, chosen, each)
+            except ValueError:
+                if dtype is not None or each == DTYPES[0]:
+                    raise
+                continue  # float32 does not hold the numbers
+            found.append(Program(stored, who, each, chosen, sensitivity))
+        best = min(found, key=lambda one: one.sensitivity)
+        if not math.isfinite(best.sensitivity):
+            raise ValueError(f"mechanism must have a finite sensitivity for {who!r}, got {self!r:.80}")
+        enough = [one for one in found if one.sensitivity <= best.sensitivity * (1 + INCREASE)]
+        return enough[-1]  # float32 stands last
 
-        return safe_multiplier(self.sensitivity_upper_bound(participation), rho, adjacency)
+    def forms(self) -> tuple[Form, ...]:
+        """The forms in which this mechanism runs if none is asked for, the usual one first."""
+        return tuple(self.FORMS)
 
-    def _of_this_run(self, participation: object) -> Participation:
+    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+        """The mechanism whose numbers are stored in a program, and its sensitivity with rounding errors.
+
+        Parameters
+        ----------
+        participation
+            A worst case.
+        form, dtype
+            Of the program.
+
+        Raises
+        ------
+        ValueError
+            ``dtype`` does not hold the numbers.
+        """
+        raise ValueError(f"form must be one of those of {type(self).__name__}, {tuple(self.FORMS)}, got {form!r}")
+
+    def variance(self, budget: Budget = UNIT_BUDGET, participation: Participation = ANY_LENGTH) -> float:
+        """σ² = G² γ²/(2ρ), the variance of a draw in exact arithmetic; ``inf`` where γ is.
+
+        It is the nearest float, for errors; what is added in a run takes ``program(participation).scale(budget)``.
+
+        Parameters
+        ----------
+        budget
+            ρ, clip norm and adjacency.
+        participation
+            Who takes part when; where γ is not known exactly its upper bound takes its place.
+        """
+        found = self.bracket(participation)
+        gamma = found.value if found.exact and participation.worst.once else found.upper
+        return budget.unit_variance * gamma**2
+
+    def length(self, n: int | None) -> int:
+        """The number of steps that is meant by ``n``, which a finite mechanism knows by itself.
+
+        Parameters
+        ----------
+        n
+            Number of steps, or None.
+        """
+        if n is None:
+            if self.steps is None:
+                raise ValueError(f"the number of steps must be given for {type(self).__name__}, got None")
+            return self.steps
+        if self.steps is not None and n != self.steps:
+            raise ValueError(f"the number of steps must be {self.steps} as the mechanism has, got {n}")
+        return checks.integer("the number of steps", n, 1)
+
+    def of_this_run(self, participation: object) -> Participation:
+        """``participation``, checked to be for a run of as many steps.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when.
+        """
         who = checks.instance("participation", participation, Participation)
-        if who.steps != self.steps:
+        if self.steps is not None and who.steps != self.steps:
             raise ValueError(f"participation must have steps={self.steps} as the mechanism has, got steps={who.steps}")
         return who
 
     # -- errors --------------------------------------------------------------------------------------------------------
 
-    def errors(self, workload: Workload | None = None) -> Array:
+    def errors(self, workload: Workload) -> Array:
         """Variances (A N Nᵀ Aᵀ)_tt of what a workload shows of unit noise, shape (rows,).
 
         Parameters
         ----------
         workload
-            A, with as many columns as the run has steps; None for prefix sums.
+            A, with as many columns as the run has steps.
         """
-        return np.asarray(np.square(self._checked(workload).apply(self.noising_matrix())).sum(axis=1))
+        n = self.length(checks.instance("workload", workload, Workload).steps)  # type: ignore[type-abstract]
+        return np.asarray(np.square(workload.apply(self.noising_matrix(n))).sum(axis=1))
 
     def mean_error(self, participation: Participation, workload: Workload | None = None) -> float:
         """γ sqrt(mean_t e_t), the root of the mean squared error at ρ = ½ and clip norm 1.
@@ -186,11 +331,12 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            Who takes part when, in a run of as many steps.
+            Who takes part when.
         workload
             A, with as many columns as the run has steps; None for prefix sums.
         """
-        return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).mean()))
+        errors = self.errors(_workload(workload, participation))
+        return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.mean()))
 
     def max_error(self, participation: Participation, workload: Workload | None = None) -> float:
         """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1.
@@ -200,20 +346,27 @@ class Mechanism(Record, ABC):
         Parameters
         ----------
         participation
-            Who takes part when, in a run of as many steps.
+            Who takes part when.
         workload
             A, with as many columns as the run has steps; None for prefix sums.
         """
-        return self.sensitivity_upper_bound(participation) * math.sqrt(float(self.errors(workload).max()))
-
-    def _checked(self, workload: Workload | None) -> Workload:
-        work = PrefixSums(self.steps) if workload is None else checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
-        if work.steps != self.steps:
-            raise ValueError(f"workload must have steps={self.steps} as the mechanism has, got steps={work.steps}")
-        return work
+        errors = self.errors(_workload(workload, participation))
+        return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.max()))
 
     def _rows(self, draws: ArrayLike) -> Array:
+        """``draws`` as an array of as many rows as there are steps."""
         array = checks.reals("draws", draws)
-        if array.ndim == 0 or array.shape[0] != self.draws:
-            raise ValueError(f"draws must have shape ({self.draws}, …), got {array.shape}")
+        if array.ndim == 0 or array.shape[0] == 0 or (self.steps is not None and array.shape[0] != self.steps):
+            raise ValueError(
+                f"draws must have shape ({'n' if self.steps is None else self.steps}, …), got {array.shape}"
+            )
         return array
+
+
+def _workload(workload: Workload | None, participation: Participation) -> Workload:
+    n = checks.instance("participation", participation, Participation).length
+    if workload is None:
+        return PrefixSums(n)
+    if checks.instance("workload", workload, Workload).steps != n:  # type: ignore[type-abstract]
+        raise ValueError(f"workload must have steps={n} as the participation has, got steps={workload.steps}")
+    return workload

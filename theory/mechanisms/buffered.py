@@ -46,11 +46,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import OBJECTIVES, Objective
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.rounding import rounded_up
+from corrnoise.theory.participation import Participation
 
 Numbers = NDArray[Any]  # floats, complex numbers or objects, as above
 
@@ -179,8 +180,8 @@ def squared_sensitivity(gaps: Numbers, omega: Numbers, participation: Participat
     -------
     Array of shape (…).
     """
-    n = participation.steps
-    b = participation.min_sep
+    n = participation.length
+    b = participation.period
     k = participation.count
     pairs = _pair_gaps(gaps)
     if k == 1:
@@ -219,7 +220,7 @@ def sensitivity_upper_bound(decay_gaps: ArrayLike, output_scales: ArrayLike, par
 
     Examples
     --------
-    >>> participation = Participation(100, min_sep=50, max_participations=2)
+    >>> participation = Participation.min_sep(100, 50)
     >>> sensitivity_upper_bound([0.1], [0.5], participation)  # doctest: +ELLIPSIS
     2.156...
     """
@@ -255,8 +256,6 @@ def balls(values: Array) -> Numbers:
 
 def _rounded_up(strategy: Callable[[], tuple[Numbers, Numbers]], participation: Participation) -> float:
     from flint import arb, ctx
-
-    from corrnoise.theory.privacy import rounded_up
 
     checks.instance("participation", participation, Participation)
     with ctx.workprec(_BITS):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.program import Form
+from corrnoise.theory.mechanisms.rounding import convolution_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import RATES, UNIT, ToeplitzNoise
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
+from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
+from corrnoise.theory.participation import Participation
 
 
 @record
@@ -40,6 +46,8 @@ class FiniteNoise(ToeplitzNoise):
     1.1547
     """
 
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"delay line": DTYPES, "transform": ("float64",)}
+
     values: Array
 
     def __init__(self, coefficients: ArrayLike) -> None:
@@ -59,8 +67,17 @@ class FiniteNoise(ToeplitzNoise):
         padded[: shown.size] = shown
         return padded
 
-    def memory(self, steps: int) -> int:
-        return min(self.values.size, checks.integer("steps", steps, 1)) - 1
+    def memory(self, n: int | None = None) -> int:
+        return min(self.values.size, self.length(n)) - 1
+
+    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+        if form != "delay line":
+            return super().covered(participation, form, dtype)
+        stored = FiniteNoise(as_stored(self.values, dtype))
+        shown = stored.values if participation.steps is None else stored.values[: participation.steps]
+        once = stored.bracket(Participation.single(participation.steps)).upper
+        exact = stored.bracket(participation).upper
+        return stored, convolution_sensitivity(shown, once, exact, participation, dtype)
 
     def _inverse(self, steps: int) -> tuple[Array, float]:
         scale = 2.0 ** -np.frexp(self.values[0])[1]  # keeps squares within the range of floats, and is exact

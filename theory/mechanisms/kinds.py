@@ -8,9 +8,10 @@ from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise, ScaledNoise, ToeplitzMechanism
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 
@@ -21,7 +22,7 @@ KINDS: dict[str, type[ToeplitzNoise]] = {
 
 #: The mechanisms of finite runs that a stream makes.
 MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.__name__: kind for kind in (ToeplitzMechanism, ScaledNoise, MatrixNoise, BandedNoise, BinaryTree)
+    kind.__name__: kind for kind in (ScaledNoise, MatrixNoise, BandedNoise, BinaryTree)
 }
 
 

@@ -40,23 +40,3 @@ class PoleNoise(ProductNoise):
     def __init__(self, zeros: ArrayLike, poles: ArrayLike) -> None:
         a, q = checks.vector("zeros", zeros, "[0, 2]"), checks.vector("poles", poles, "(0, 2)")
         super().__init__(np.concatenate([a, q]), np.concatenate([np.ones(a.size), -np.ones(q.size)]))
-
-    @property
-    def poles(self) -> Array:
-        """Gaps of the poles, those at gap 1 left out, ascending."""
-        return np.repeat(self.gaps, np.maximum(-self.exponents, 0).astype(int))
-
-    @property
-    def zeros(self) -> Array:
-        """Gaps of the zeros, ascending."""
-        return np.repeat(self.gaps, np.maximum(self.exponents, 0).astype(int))
-
-    def memory(self, steps: int) -> int:
-        checks.integer("steps", steps, 1)
-        return int(self.sections()[0].size)
-
-    def sections(self) -> tuple[Array, Array]:
-        """The sections' zeros and poles as gaps, each shape (P,), P = max(number of zeros, number of poles)."""
-        a, q = self.zeros, self.poles
-        count = max(a.size, q.size)
-        return np.concatenate([a, np.ones(count - a.size)]), np.concatenate([q, np.ones(count - q.size)])

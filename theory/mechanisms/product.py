@@ -14,16 +14,22 @@ Choquette-Choo et al., arXiv 2310.06771: equation (7), Lemma C.4, Table 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.program import Form
+from corrnoise.theory.mechanisms.rounding import section_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import RATES, UNIT, ToeplitzNoise
 from corrnoise.theory.numerics import checks, elliptic
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.quadrature import averages, circle_mean, modulus
 from corrnoise.theory.numerics.records import record
+from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
+from corrnoise.theory.participation import Participation
 
 _SMALLEST_GAP = 1e-300  # smaller ones are too close to 0 for products with others
 
@@ -84,6 +90,57 @@ class ProductNoise(ToeplitzNoise):
         a.setflags(write=False)
         e.setflags(write=False)
         self._set(gaps=a, exponents=e)
+
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"cascade": DTYPES, "transform": ("float64",)}
+
+    # -- rational noise ------------------------------------------------------------------------------------------------
+
+    @property
+    def rational(self) -> bool:
+        """Whether all exponents are integers and all poles lie outside of the circle: sections can run the noise."""
+        stable = (self.exponents > 0) | ((self.gaps > 0) & (self.gaps < 2))
+        return bool((self.exponents == np.round(self.exponents)).all() and stable.all())
+
+    @property
+    def poles(self) -> Array:
+        """Gaps of the poles of rational noise, those at gap 1 left out, ascending."""
+        return np.repeat(self.gaps, np.maximum(-self.exponents, 0).astype(int))
+
+    @property
+    def zeros(self) -> Array:
+        """Gaps of the zeros of rational noise, ascending."""
+        return np.repeat(self.gaps, np.maximum(self.exponents, 0).astype(int))
+
+    def sections(self) -> tuple[Array, Array]:
+        """The sections' zeros and poles as gaps, each shape (P,), P = max(number of zeros, number of poles).
+
+        A section turns its input x into y = x + (a − q) u and its state u into u + (x − q u): the gaps a and q of its
+        zero and its pole are all it needs, and no 1 − q is ever rounded.
+        """
+        if not self.rational:
+            raise ValueError(f"noise must be rational, with integer exponents and stable poles, got {self!r}")
+        a = self.zeros
+        q = self.poles
+        count = max(a.size, q.size)
+        return np.concatenate([a, np.ones(count - a.size)]), np.concatenate([q, np.ones(count - q.size)])
+
+    def forms(self) -> tuple[Form, ...]:
+        return ("cascade",) if self.rational else ()
+
+    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+        if form != "cascade":
+            return super().covered(participation, form, dtype)
+        zeros, poles = (as_stored(gaps, dtype) for gaps in self.sections())
+        stored = ProductNoise(np.concatenate([zeros, poles]), np.repeat([1.0, -1.0], zeros.size))
+        if not stored.rational:
+            raise ValueError(f"dtype must hold the gaps of the poles, got {dtype!r} for {self!r:.80}")
+        exact = stored.bracket(participation).upper
+        return stored, section_sensitivity(*stored.sections(), exact, participation, dtype)
+
+    def memory(self, n: int | None = None) -> int:
+        return self.sections()[0].size if self.rational else super().memory(n)
+
+    # -- coefficients and averages -------------------------------------------------------------------------------------
 
     def coefficients(self, steps: int) -> Array:
         return self._series(self.exponents, checks.integer("steps", steps, 1))
@@ -159,9 +216,6 @@ class DPSGD(ProductNoise):
 
     def __init__(self) -> None:
         super().__init__([], [])
-
-    def memory(self, steps: int) -> int:
-        return 0 * checks.integer("steps", steps, 1)
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
         return np.ones(checks.reals("rates", rates, RATES).shape)
@@ -248,9 +302,6 @@ class AntiPGD(ProductNoise):
     def __init__(self, damping: float) -> None:
         self._set(damping=_checked_gap("damping", damping))
         super().__init__([self.damping], [1.0])
-
-    def memory(self, steps: int) -> int:
-        return min(1, checks.integer("steps", steps, 1) - 1)
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
         x = checks.reals("rates", rates, RATES)

@@ -7,7 +7,7 @@ functions here bound this norm for all δ.  A product of m factors 1 + δ or 1/(
 
     ε_m = (1 − u)^{−m} − 1,
 
-and every entry of the strategy is a sum of terms that carry such factors.  There are four kinds of programs:
+and every entry of the strategy is a sum of terms that carry such factors.  There are these kinds of programs:
 
 ``recurrence_sensitivity``
     y_t = (z_t − Σ_{k>=1} c_k y_{t−k})/c_0, the strategy step by step.  A term takes part in as many operations as there
@@ -20,6 +20,19 @@ and every entry of the strategy is a sum of terms that carry such factors.  Ther
 ``convolution_sensitivity``
     y_t = Σ_k β_k z_{t−k}, directly or by fast Fourier transforms.  Here N is perturbed, not its inverse C:
     (N + ΔN)⁻¹ = (1 + C ΔN)⁻¹ C, hence a factor 1/(1 − ‖C‖ ‖ΔN‖).
+``substitution_sensitivity``
+    y_t = (z_t − Σ_{s<t} C_ts y_s)/C_tt over p bands.  The computed y solves (C + ΔC) y = z exactly, with
+    |ΔC| <= ε_{p+1} |C| entry by entry (Higham, Theorem 8.5), so that no column of ΔC exceeds ε_{p+1} times the largest
+    column of C.
+``tree_sensitivity``
+    A node is made of earlier nodes, of smaller heights each, and of one draw.  All weights are non-negative and a draw
+    enters a node with the weight 1 at most, and at most one of the nodes that are then subtracted: |ΔN_tu| <= 2 ε_m,
+    where a draw takes part in m <= (h + 1)(h + 4) operations for h = log2(n) + 1 heights.
+``scaled_sensitivity``
+    D · program · G with positive diagonals D (steps) and G (draws), k participations, and γ the sensitivity of
+    G⁻¹ C D⁻¹.  A program with the strategy C + ΔC has at most γ + k max_j |ΔC e_j|/(min g · min d): the added columns
+    are G⁻¹ ΔC D⁻¹ e_j.  One that makes N + ΔN with ‖C ΔN‖ <= κ has at most γ/(1 − κ max g/min g), if this is positive:
+    G⁻¹(N + ΔN)⁻¹ D⁻¹ = [1 + G⁻¹ C ΔN G]⁻¹ G⁻¹ C D⁻¹.
 
 If an example takes part k times, its k columns of C and of ΔC count.  The sensitivity of C is that of
 ``theory.mechanisms.sensitivity``, and ΔC adds k times its largest column norm at most.
@@ -43,75 +56,30 @@ from typing import Literal
 import numpy as np
 from flint import arb, ctx
 
-from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation, Run, participation_of
-from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.sensitivity import norm, toeplitz_sensitivity
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.privacy import rounded_up
+from corrnoise.theory.numerics.rounding import (
+    UNITS,
+    Dtype,
+    as_stored,
+    at_the_ends,
+    exponential_norm,
+    finite_or_inf,
+    growth,
+    rounded_up,
+)
+from corrnoise.theory.participation import Participation
 
-Dtype = Literal["float64", "float32"]
-DTYPES: tuple[Dtype, ...] = ("float64", "float32")
-
-_UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
 _BITS = 512  # of sums of exponentials whose decays differ
 _CASCADE_BITS = 2048  # of products of sections, whose decays may all but coincide
 _APART = 2.0**-80  # relative distance of decays that are taken as different
-_AT_THE_ENDS = 4  # roundings to float32 of a standard deviation, its products with clip norm and z, and finished noise
-
-
-def as_stored(values: Array, dtype: Dtype) -> Array:
-    """Return ``values`` rounded to ``dtype``, as float64."""
-    checks.choice("dtype", dtype, DTYPES)
-    with np.errstate(over="ignore"):
-        return values.astype(dtype).astype(np.float64)
-
-
-def growth(operations: int, dtype: Dtype) -> arb:
-    """(1 − u)^{−m}, the largest product of m = ``operations`` rounding factors."""
-    return 1 / (1 - arb(_UNITS[checks.choice("dtype", dtype, DTYPES)])) ** operations
-
-
-def at_the_ends() -> arb:
-    """The growth by roundings to float32 of the independent noise and of the finished noise."""
-    return growth(_AT_THE_ENDS, "float32")
-
-
-# -- sums of exponentials ----------------------------------------------------------------------------------------------
-
-
-def exponential_norm(first: arb, scales: list[arb], decays: list[arb], steps: int | None) -> arb:
-    """The 2-norm of c_0 = ``first``, c_t = Σ_i scales_i decays_i^{t−1}, for t < ``steps`` or without end.
-
-    In closed form.  Decays may be equal.  Without end the norm is ``inf`` unless all decays are below 1.
-    """
-    later = None if steps is None else steps - 1
-    if later is None and any(abs(decay).upper() >= 1 for decay in decays):
-        return arb(math.inf)
-    square = first * first
-    for i, (scale, decay) in enumerate(zip(scales, decays, strict=True)):
-        square += scale * scale * _geometric_sum(decay * decay, later)
-        for weight, other in zip(scales[:i], decays[:i], strict=True):
-            square += 2 * scale * weight * _geometric_sum(decay * other, later)
-    return square.sqrt()
-
-
-def _geometric_sum(ratio: arb, terms: int | None) -> arb:
-    """Σ_{n < terms} ratioⁿ."""
-    if terms is None:
-        return 1 / (1 - ratio)
-    if not (1 - ratio).contains(0):
-        return (1 - ratio**terms) / (1 - ratio)
-    last = ratio**terms
-    return terms * arb(1).union(last)
+_NORMS = 1 + arb(2) ** -30  # more than the relative error of any norm below
 
 
 # -- recurrences -------------------------------------------------------------------------------------------------------
 
 
-def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Participation | None = None) -> float:
+def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Participation) -> float:
     """Upper bound of the sensitivity of a run that inverts a Toeplitz strategy step by step.
 
     Parameters
@@ -122,7 +90,7 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Pa
     dtype
         ``"float64"`` or ``"float32"``.
     participation
-        How often one example takes part in these T steps; None for once.
+        Who takes part when in these T steps.
     """
     stored = as_stored(strategy_coef, dtype)
     largest = float(np.abs(stored).max())
@@ -131,27 +99,25 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Pa
     with ctx.workprec(_BITS):
         column = largest * arb(math.fsum(np.square(stored / largest))).sqrt() * (1 + arb(2) ** -50)
         factor = growth(stored.size + 1, dtype)
-        if participation is None or participation.single:
+        if participation.once:
             return rounded_up(column * factor * at_the_ends())
         exact = toeplitz_sensitivity(stored, participation).upper
-        return _finite((exact + participation.count * column * (factor - 1)) * at_the_ends())
+        return finite_or_inf((exact + participation.count * column * (factor - 1)) * at_the_ends())
 
 
-def buffer_sensitivity(buf_decay: Array, output_scale: Array, run: Run, dtype: Dtype) -> float:
+def buffer_sensitivity(buf_decay: Array, output_scale: Array, participation: Participation, dtype: Dtype) -> float:
     """Upper bound of the sensitivity of a run that inverts a buffered linear Toeplitz strategy step by step.
 
     Parameters
     ----------
     buf_decay, output_scale
         θ and ω, shape (P,) each.  The program stores them as ``dtype``.
-    run
-        The number of steps, or the participation; None for any length.  Then the bound is ``inf`` unless every |θ| is
-        a few units below 1.
+    participation
+        Who takes part when.  For runs of any length the bound is ``inf`` unless every |θ| is a few units below 1.
     dtype
         ``"float64"`` or ``"float32"``.
     """
-    who = participation_of(run)
-    steps = None if who is None else who.steps
+    who = participation
     decay = as_stored(buf_decay, dtype)
     scale = as_stored(output_scale, dtype)
     if not np.isfinite(scale).all():
@@ -160,15 +126,15 @@ def buffer_sensitivity(buf_decay: Array, output_scale: Array, run: Run, dtype: D
     with ctx.workprec(_BITS):
         thetas = [arb(value) for value in decay.tolist()]
         omegas = [arb(value) for value in scale.tolist()]
-        if who is None or who.single:
-            exact = exponential_norm(arb(1), omegas, thetas, steps)
+        if who.once:
+            exact = exponential_norm(arb(1), omegas, thetas, who.steps)
         else:
             exact = arb(_sum_of_exponentials_sensitivity(decay, scale, who))
         factor = growth(decay.size + 2, dtype)
         raised = [abs(theta) * growth(2, dtype) for theta in thetas]
         scales = [abs(omega) * factor for omega in omegas] + [-abs(omega) for omega in omegas]
-        error = exponential_norm(factor - 1, scales, raised + [abs(theta) for theta in thetas], steps)
-        return _finite((exact + (1 if who is None else who.count) * error) * at_the_ends())
+        error = exponential_norm(factor - 1, scales, raised + [abs(theta) for theta in thetas], who.steps)
+        return finite_or_inf((exact + who.count * error) * at_the_ends())
 
 
 def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: Participation) -> float:
@@ -185,11 +151,13 @@ def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: 
         coefficients[1:] += term
         sizes[1:] += np.abs(term)
     # A power has a relative error of a few units, and each addition one of the sum of sizes.
-    error = (decay.size + 8) * _UNITS["float64"] * norm(sizes) / norm(coefficients)
+    error = (decay.size + 8) * UNITS["float64"] * norm(sizes) / norm(coefficients)
     return toeplitz_sensitivity(coefficients, participation, error=error).upper
 
 
-def section_sensitivity(noise: PoleNoise, run: Run, dtype: Dtype = "float64") -> float:
+def section_sensitivity(
+    zeros: Array, poles: Array, exact: float, participation: Participation, dtype: Dtype = "float64"
+) -> float:
     """Upper bound of the sensitivity of a run whose noise is a cascade of sections.
 
     The section with the gaps a and q turns x into y = x + (a − q) s and s into s + (x − q s).  Its strategy has the
@@ -199,10 +167,12 @@ def section_sensitivity(noise: PoleNoise, run: Run, dtype: Dtype = "float64") ->
 
     Parameters
     ----------
-    noise
-        Its sections are run.  Their gaps must be numbers of ``dtype``; a − q may be rounded to it.
-    run
-        The number of steps, or the participation; None for any length.
+    zeros, poles
+        The gaps a and q of the sections, shape (P,) each, numbers of ``dtype``; a − q may be rounded to it.
+    exact
+        An upper bound of the sensitivity of the noise of these sections in exact arithmetic.
+    participation
+        Who takes part when, also in a run of any length.
     dtype
         ``"float64"`` or ``"float32"``, of all operations.
 
@@ -211,14 +181,10 @@ def section_sensitivity(noise: PoleNoise, run: Run, dtype: Dtype = "float64") ->
     ValueError
         A gap is no number of ``dtype``.
     """
-    who = participation_of(run)
-    steps = None if who is None else who.steps
-    exact = _upper_bound(noise, who)
     if math.isinf(exact):
         return exact
-    zeros, poles = noise.sections()
     if not all(np.array_equal(as_stored(gaps, dtype), gaps) for gaps in (zeros, poles)):
-        raise ValueError(f"noise must have gaps that are {dtype} numbers, got {noise!r}")
+        raise ValueError(f"zeros and poles must be {dtype} numbers, got {zeros!r} and {poles!r}")
     with ctx.workprec(_CASCADE_BITS):
         one = growth(1, dtype)
         four = growth(4, dtype)
@@ -237,8 +203,8 @@ def section_sensitivity(noise: PoleNoise, run: Run, dtype: Dtype = "float64") ->
         nominal = _product_of_sections(arb(1), weights, decays)
         perturbed = _product_of_sections(one, [weight * growth(5, dtype) for weight in weights], raised)
         scales = perturbed + [-scale for scale in nominal]
-        error = exponential_norm(one**zeros.size - 1, scales, raised + decays, steps)
-        return _finite((exact + (1 if who is None else who.count) * error) * at_the_ends())
+        error = exponential_norm(one**zeros.size - 1, scales, raised + decays, participation.steps)
+        return finite_or_inf((exact + participation.count * error) * at_the_ends())
 
 
 def _product_of_sections(first: arb, weights: list[arb], decays: list[arb]) -> list[arb]:
@@ -258,31 +224,29 @@ def _at_least(value: arb, floor: arb) -> arb:
     return value.max(floor).max(arb(2) ** -200)
 
 
-def _upper_bound(noise: ToeplitzNoise, participation: Participation | None) -> float:
-    """An upper bound of the sensitivity of a participation, or of γ_∞."""
-    if participation is None:
-        return noise.noise_multiplier(0.5)  # γ/sqrt(2ρ), rounded up
-    return noise.sensitivity_upper_bound(**participation.arguments_of_sensitivity)
-
-
-def _finite(bound: arb) -> float:
-    return rounded_up(bound) if bound.is_finite() else math.inf
-
-
 # -- convolutions ------------------------------------------------------------------------------------------------------
 
 
 def convolution_sensitivity(
-    noise: ToeplitzNoise, run: Run, dtype: Dtype, *, by: Literal["sums", "transforms"] = "sums"
+    stored: Array,
+    once: float,
+    exact: float,
+    participation: Participation,
+    dtype: Dtype,
+    *,
+    by: Literal["sums", "transforms"] = "sums",
 ) -> float:
     """Upper bound of the sensitivity of a run that multiplies independent noise by the noising matrix.
 
     Parameters
     ----------
-    noise
-        Its coefficients, rounded to ``dtype``, are multiplied with the noise.
-    run
-        The number of steps, or the participation; None for any length, which takes ``FiniteNoise``.
+    stored
+        The coefficients, numbers of ``dtype``, shape (p,): those that the program multiplies with the noise.
+    once, exact
+        Upper bounds of the sensitivity of this noise in exact arithmetic: for one participation, and for
+        ``participation``.
+    participation
+        Who takes part when, also in a run of any length.
     dtype
         ``"float64"`` or ``"float32"``.
     by
@@ -293,25 +257,107 @@ def convolution_sensitivity(
     -------
     The bound, ``inf`` where the errors are not small beside 1/‖C‖.
     """
-    who = participation_of(run)
-    steps = None if who is None else who.steps
-    if steps is None:
-        coefficients = checks.instance("noise", noise, FiniteNoise).values
-    else:
-        coefficients = np.trim_zeros(noise.coefficients(steps), "b")
-    stored = as_stored(coefficients, dtype)
+    steps = participation.steps
     if not np.isfinite(stored).all() or stored[0] == 0:
         return math.inf
-    made = noise if by == "transforms" else FiniteNoise(stored)
-    gamma = _upper_bound(made, None if who is None else Participation(who.steps))
     size = float(np.abs(stored).sum())
     # ‖c‖₁ <= sqrt(T) ‖c‖₂; and |B| has the slope n ‖β‖₁ at most, hence max |1/B| <= π n ‖β‖₁ γ².
-    strategy_size = math.pi * stored.size * size * gamma**2 if steps is None else math.sqrt(steps) * gamma
+    strategy_size = math.pi * stored.size * size * once**2 if steps is None else math.sqrt(steps) * once
     operations = stored.size if by == "sums" else 32 * math.ceil(math.log2(2 * (steps or stored.size)))
     if not math.isfinite(strategy_size):
         return math.inf
     with ctx.workprec(_BITS):
         error = growth(operations + 1, dtype) - 1
         loss = arb(strategy_size) * arb(size) * error * (1 + arb(2) ** -40)
-        exact = arb(gamma if who is None or who.single else _upper_bound(made, who))
-        return _finite(exact * at_the_ends() / (1 - loss)) if loss < 1 else math.inf
+        return finite_or_inf(arb(exact) * at_the_ends() / (1 - loss)) if loss < 1 else math.inf
+
+
+# -- triangular strategies, scales, trees ------------------------------------------------------------------------------
+
+
+def substitution_sensitivity(exact: float, column_norms: Array, bands: int, participation: Participation) -> float:
+    """Upper bound of the sensitivity of a run that inverts a triangular strategy step by step in float64.
+
+    Parameters
+    ----------
+    exact
+        An upper bound of the sensitivity in exact arithmetic.
+    column_norms
+        Norms of the columns of the strategy, shape (n,).
+    bands
+        The number of its bands, whose entries the program takes as they are.
+    participation
+        Who takes part when.
+    """
+    with ctx.workprec(_BITS):
+        column = arb(float(column_norms.max())) * _NORMS
+        error = growth(bands + 1, "float64") - 1
+        return finite_or_inf((arb(exact) + participation.count * column * error) * at_the_ends())
+
+
+def scaled_sensitivity(
+    exact: float,
+    participation: Participation,
+    *,
+    program: float,
+    plain: float,
+    additive: bool,
+    step_scales: Array | None,
+    draw_scales: Array | None,
+    dtype: Dtype = "float64",
+) -> float:
+    """Upper bound of the sensitivity of a run that scales the steps, or the draws, of a Toeplitz program.
+
+    Parameters
+    ----------
+    exact
+        An upper bound of the sensitivity of the scaled noise in exact arithmetic.
+    participation
+        Who takes part when.
+    program, plain
+        The covered sensitivity of the Toeplitz program, and a lower bound of that of its noise in exact arithmetic,
+        both for single participation in the steps of the run.
+    additive
+        Whether the program perturbs the strategy, as cascades, buffers and recurrences do; a convolution does not.
+    step_scales, draw_scales
+        d and g, numbers of ``dtype``, shape (n,) each, or None.
+    dtype
+        Type in which the program multiplies by the scales.
+    """
+    if not (math.isfinite(program) and plain > 0):
+        return math.inf
+    least_step = 1.0 if step_scales is None else float(step_scales.min())
+    least_draw = 1.0 if draw_scales is None else float(draw_scales.min())
+    most_draw = 1.0 if draw_scales is None else float(draw_scales.max())
+    products = (step_scales is not None) + (draw_scales is not None)
+    with ctx.workprec(_BITS):
+        if additive:
+            error = arb(program) - arb(plain)  # at least that of a column, and roundings at the ends
+            whole = arb(exact) + participation.count * error / (arb(least_step) * arb(least_draw))
+            return finite_or_inf(whole * at_the_ends() * growth(products, dtype))
+        if draw_scales is None:
+            return finite_or_inf(arb(exact) * arb(program) / arb(plain) * growth(products, dtype))
+        lost = (1 - arb(plain) / arb(program)) * arb(most_draw) / arb(least_draw)
+        left = 1 - lost
+        return finite_or_inf(arb(exact) * at_the_ends() / left * growth(products, dtype)) if left > 0 else math.inf
+
+
+def tree_sensitivity(exact: float, column_norms: Array, participation: Participation) -> float:
+    """Upper bound of the sensitivity of a run that makes the noise of a binary tree in float64.
+
+    Parameters
+    ----------
+    exact
+        An upper bound of the sensitivity in exact arithmetic.
+    column_norms
+        Norms of the columns of the strategy, shape (n,).
+    participation
+        Who takes part when.
+    """
+    steps = column_norms.size
+    height = steps.bit_length()
+    with ctx.workprec(_BITS):
+        error = 2 * steps * (growth((height + 1) * (height + 4), "float64") - 1)
+        strategy = arb(float(np.square(column_norms).sum())).sqrt() * _NORMS  # the Frobenius norm
+        left = 1 - strategy * error
+        return finite_or_inf(arb(exact) * at_the_ends() / left) if left > 0 else math.inf

@@ -26,11 +26,11 @@ import math
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Indices, Participation
-from corrnoise.theory.mechanisms.pattern_sums import best_pattern, row_bounds
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Indices, Participation
+from corrnoise.theory.pattern_sums import best_pattern, row_bounds
 
 _UNIT = 2.0**-53
 _NORM = 40 * _UNIT  # of a Euclidean norm with pairwise summation
@@ -67,12 +67,17 @@ class Sensitivity(Record):
         return self.value * max(0.0, 1 - self.rounding) if math.isfinite(self.value) else self.value
 
 
-def _bracket(value: float, bound: float, rounding: float) -> Sensitivity:
-    """``value`` is attained, ``bound`` is not exceeded, both up to the relative error ``rounding``."""
+def bracket_of(value: float, bound: float, rounding: float) -> Sensitivity:
+    """The bracket with ``value`` attained and ``bound`` not exceeded, both up to the relative error ``rounding``."""
     if not (math.isfinite(bound) and math.isfinite(rounding)):
         return Sensitivity(value=math.inf, upper=math.inf, rounding=0.0, exact=True)
     closed = bound <= value * (1 + 2 * rounding) and rounding <= _NEGLIGIBLE
     return Sensitivity(value=value, upper=max(value, bound) * (1 + rounding), rounding=rounding, exact=closed)
+
+
+def attained_by(value: float, bound: float, rounding: float) -> Sensitivity:
+    """The same where only ``bound`` has the rounding error, and is never taken as closed."""
+    return Sensitivity(value=min(value, bound), upper=bound * (1 + rounding), rounding=rounding, exact=False)
 
 
 def norm(values: Array) -> float:
@@ -107,7 +112,7 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     Parameters
     ----------
     coefficients
-        c_0, …, c_{n−1}, shape (participation.steps,), of any signs.
+        c_0, …, c_{n−1}, shape (n,), of any signs.
     participation
         Who takes part when.
     error
@@ -129,16 +134,16 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
 
     Examples
     --------
-    >>> found = toeplitz_sensitivity([1, 0.5, 0.25, 0.125], Participation(4, min_sep=2, max_participations=2))
+    >>> found = toeplitz_sensitivity([1, 0.5, 0.25, 0.125], Participation.min_sep(4, 2))
     >>> found.exact, round(found.value**2, 6)
     (True, 3.203125)
     """
-    n, b, k = participation.steps, participation.min_sep, participation.count
+    n, b, k = participation.length, participation.period, participation.count
     c = checks.shaped("coefficients", coefficients, (n,))
     sizes = np.abs(c)
     if k == 1:
         value = norm(c)
-        return _bracket(value, value, error + _NORM)
+        return bracket_of(value, value, error + _NORM)
     tail = sizes[b:]
     majorant = sizes.copy()
     majorant[b:] = np.maximum.accumulate(tail[::-1])[::-1]
@@ -147,18 +152,26 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     rounding = k * spread * error + _NORM + 4 * math.ceil(math.log2(k)) * _UNIT
     alternated = c * (-1.0) ** np.arange(n)
     value = max(norm(_window_sums(signed, b, k)) for signed in (c, alternated))
-    found = _bracket(value, norm(_window_sums(majorant, b, k)), rounding)
-    if found.exact or participation.pattern == "min-sep" or n * k > _MOST_PRODUCTS:
+    found = bracket_of(value, norm(_window_sums(majorant, b, k)), rounding)
+    if found.exact or participation.kind == "min-sep" or n * k > _MOST_PRODUCTS:
         return found
     ends = _class_ends(c, participation)
     spread = 3 * error * norm(c) / abs(float(c[0])) if c[0] else math.inf  # of the relative errors of the columns
-    closer = _bracket(*ends, k * ((n + 2 * k + 64) * _UNIT + spread))
+    closer = bracket_of(*ends, k * ((n + 2 * k + 64) * _UNIT + spread))
     return closer if closer.upper < found.upper else found
+
+
+def toeplitz_pattern_norm(coefficients: Array, pattern: Indices) -> float:
+    """‖Σ_{i in pattern} S^i c‖ for the shift S: attained by equal gradients in the steps of ``pattern``."""
+    total = np.zeros_like(coefficients)
+    for first in pattern.tolist():
+        total[first:] += coefficients[: coefficients.size - first]
+    return norm(total)
 
 
 def _class_ends(coefficients: Array, participation: Participation) -> tuple[float, float]:
     """Ends of a bracket from the blocks of fixed epochs, X_ij = Σ_{s<n−j} c_s c_{s+j−i} for i <= j, in O(n k)."""
-    n, b, k = participation.steps, participation.min_sep, participation.count
+    n, b, k = participation.length, participation.period, participation.count
     scale = float(np.abs(coefficients).max())
     c = coefficients / scale
     products = [np.cumsum(c[: n - lag * b] * c[lag * b :]) for lag in range(k)]
@@ -246,7 +259,7 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, e
     Parameters
     ----------
     strategy
-        C, shape (rows, participation.steps).
+        C, shape (rows, participation.length).
     participation
         Who takes part when.
     error
@@ -260,13 +273,13 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, e
 
     Examples
     --------
-    >>> found = strategy_sensitivity([[1.0, 0.0], [-1.0, 1.0]], Participation(2, max_participations=2))
+    >>> found = strategy_sensitivity([[1.0, 0.0], [-1.0, 1.0]], Participation.min_sep(2, 1))
     >>> found.exact, round(found.value**2, 6)
     (True, 5.0)
     """
     matrix = checks.reals("strategy", strategy)
-    if matrix.ndim != 2 or matrix.shape[1] != participation.steps or matrix.shape[0] == 0:
-        raise ValueError(f"strategy must have shape (rows, {participation.steps}), got {matrix.shape}")
+    if matrix.ndim != 2 or matrix.shape[1] != participation.length or matrix.shape[0] == 0:
+        raise ValueError(f"strategy must have shape (rows, {participation.length}), got {matrix.shape}")
     scale = float(np.abs(matrix).max())
     if scale == 0:
         return Sensitivity(value=0.0, upper=0.0, rounding=0.0, exact=True)
@@ -286,7 +299,7 @@ def column_sensitivity(
     Parameters
     ----------
     norms
-        |C_i|, shape (participation.steps,).
+        |C_i|, shape (n,).
     participation
         Who takes part when.
     orthogonal
@@ -299,17 +312,20 @@ def column_sensitivity(
     The square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the lower,
     and the largest Σ_π |C_i| the upper end.  O(n k).
     """
-    sizes = checks.shaped("norms", norms, (participation.steps,), "[0, inf)")
+    sizes = checks.shaped("norms", norms, (participation.length,), "[0, inf)")
 
     def largest(values: Array) -> float:
-        if participation.pattern == "fixed epochs":
+        if participation.kind == "reshuffled":
+            most = np.maximum.reduceat(values, np.arange(0, values.size, participation.period))
+            return float(np.sort(most)[-participation.count :].sum())
+        if participation.kind == "fixed epochs":
             return max(float(values[steps].sum()) for steps in participation.residue_classes())
-        return float(values[best_pattern(values, participation.min_sep, participation.count)].sum())
+        return float(values[best_pattern(values, participation.period, participation.count)].sum())
 
     scale = float(sizes.max()) or 1.0
     value = scale * math.sqrt(largest((sizes / scale) ** 2))
     bound = value if orthogonal else scale * largest(sizes / scale)
-    return _bracket(value, bound, error + (participation.count + 8) * _UNIT)
+    return bracket_of(value, bound, error + (participation.count + 8) * _UNIT)
 
 
 def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 0, error: float = 0.0) -> Sensitivity:
@@ -322,29 +338,30 @@ def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 
     # A rounding error of (terms + 2) u |C_i| |C_j| in each X_ij adds up to (terms + 2) u (Σ_π |C_i|)² at most, which is
     # at most k times Σ_π X_ii, hence k times the square of the sensitivity.
     rounding = k * ((terms + 2 * k + 64) * _UNIT + 3 * error)
-    if participation.single:
+    if participation.once:
         value = bound = float(np.diag(gram).max())
-    elif participation.pattern == "fixed epochs":
-        value, bound = _largest_block(gram, participation.residue_classes())
+    elif participation.kind == "fixed epochs":
+        value, bound = largest_block(gram, participation.residue_classes())
     else:
         value, bound = _min_sep_bracket(gram, participation)
-    return _bracket(math.sqrt(max(value, 0.0)), math.sqrt(max(bound, 0.0)), rounding)
+    return bracket_of(math.sqrt(max(value, 0.0)), math.sqrt(max(bound, 0.0)), rounding)
 
 
-def _largest_block(gram: Array, patterns: list[Indices]) -> tuple[float, float]:
+def largest_block(gram: Array, patterns: list[Indices]) -> tuple[float, float]:
+    """The largest bracket of ``block_sensitivity`` over patterns, for a Gram matrix of shape (n, n)."""
     ends = [block_sensitivity(gram[np.ix_(pattern, pattern)]) for pattern in patterns]
     return max(low for low, _ in ends), max(high for _, high in ends)
 
 
 def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, float]:
-    b, k = participation.min_sep, participation.count
+    b, k = participation.period, participation.count
     sizes = np.abs(gram)
     rows = row_bounds(sizes, b, k, participation.saturated)
     heaviest = best_pattern(rows, b, k)
     bound = min(float(rows[heaviest].sum()), _decaying_bound(sizes, participation))
-    value, _ = _largest_block(gram, [participation.largest_pattern, heaviest])
+    value, _ = largest_block(gram, [participation.largest, heaviest])
     if value < bound * (1 - 1e-14) and participation.number_of_patterns(_MOST_PATTERNS) <= _MOST_PATTERNS:
-        value, attained = _largest_block(gram, list(participation.patterns()))
+        value, attained = largest_block(gram, list(participation.patterns()))
         bound = min(bound, attained)
     return value, bound
 
@@ -355,8 +372,8 @@ def _decaying_bound(sizes: Array, participation: Participation) -> float:
     Step p of any pattern is at least p b, and the steps p and q are at least |p − q| b apart, hence
     |X_{i_p, i_q}| <= M(q b, (q − p) b) for p <= q.
     """
-    n, b, k = participation.steps, participation.min_sep, participation.count
-    total = float(np.maximum.accumulate(np.diag(sizes)[::-1])[::-1][participation.largest_pattern].sum())
+    n, b, k = participation.length, participation.period, participation.count
+    total = float(np.maximum.accumulate(np.diag(sizes)[::-1])[::-1][participation.largest].sum())
     following = np.zeros(n)  # [j]: the largest |X_{j−m, j}| with m >= lag
     for lag in range(n - 1, b - 1, -1):
         following[lag:] = np.maximum(following[lag:], np.diag(sizes, lag))

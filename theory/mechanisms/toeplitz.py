@@ -21,27 +21,24 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Participation, Run
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.program import Form
+from corrnoise.theory.mechanisms.reshuffled import reshuffled_toeplitz_sensitivity
+from corrnoise.theory.mechanisms.rounding import convolution_sensitivity
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_sensitivity
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
-from corrnoise.theory.numerics.records import Record
-
-if TYPE_CHECKING:
-    from corrnoise.theory.privacy import Adjacency
+from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums, Workload
 
 UNIT = 2.0**-53  #: unit roundoff
 RATES = "[1e-300, 2)"  #: of exponential averages
-SCALES = "[1e-100, 1e100]"  #: of budgets and clip norms: squares of what is computed from them stay finite
-
-
-def unit_variance(rho: float, clip_norm: float) -> float:
-    """G²/(2ρ), the variance of w_t at sensitivity γ = 1."""
-    return checks.real("clip_norm", clip_norm, SCALES) ** 2 / (2 * checks.real("rho", rho, SCALES))
 
 
 def checked_noise(noise: object) -> ToeplitzNoise:
@@ -51,27 +48,37 @@ def checked_noise(noise: object) -> ToeplitzNoise:
     return noise
 
 
-def noise_variance(noise: ToeplitzNoise, rho: float, clip_norm: float, horizon: Run = None) -> float:
-    """σ² = G² γ²/(2ρ), the variance of w_t, with the γ of a run; ``inf`` where γ is.
+def lower_toeplitz(column: Array) -> Array:
+    """The lower-triangular Toeplitz matrix with this first column."""
+    from scipy.linalg import toeplitz as toeplitz_matrix
 
-    ``horizon`` is T for γ_T, None for γ_∞, or a participation, whose γ is ``sensitivity_upper_bound``.
-    """
-    unit = unit_variance(rho, clip_norm)
-    checked_noise(noise)
-    if horizon is None:
-        return unit * noise.limiting_sensitivity() ** 2
-    if isinstance(horizon, Participation) and not horizon.single:
-        return unit * noise.sensitivity_upper_bound(**horizon.arguments_of_sensitivity) ** 2
-    steps = horizon.steps if isinstance(horizon, Participation) else horizon
-    return unit * noise.sensitivity(checks.integer("horizon", steps, 1)) ** 2
+    return np.asarray(toeplitz_matrix(column, np.zeros(column.size)))
 
 
-class ToeplitzNoise(Record, ABC):
-    """Correlated noise with coefficients β_0, β_1, …, the same at every step.
+class ToeplitzNoise(Mechanism, ABC):
+    """Correlated noise with coefficients β_0, β_1, …, the same at every step: an endless mechanism.
 
     A concrete kind gives its coefficients, the coefficients of its inverse, |B|² and the limiting sensitivity; the
     rest follows.  All arrays are float64.
     """
+
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"transform": ("float64",)}
+
+    @property
+    def steps(self) -> None:
+        return None
+
+    def forms(self) -> tuple[Form, ...]:
+        return tuple(form for form in self.FORMS if form != "transform")
+
+    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+        if form != "transform":
+            return super().covered(participation, form, dtype)
+        n = participation.length
+        once = self.bracket(Participation.single(n)).upper
+        exact = self.bracket(participation).upper
+        beta = np.trim_zeros(self.coefficients(n), "b")
+        return self, convolution_sensitivity(beta, once, exact, participation, dtype, by="transforms")
 
     @abstractmethod
     def coefficients(self, steps: int) -> Array:
@@ -140,61 +147,6 @@ class ToeplitzNoise(Record, ABC):
             raise OverflowError(f"the inverse coefficients of {self!r} exceed the range of floats from step {first} on")
         return series
 
-    def sensitivity(self, steps: int, *, min_sep: int = 1, max_participations: int | None = 1) -> float:
-        """γ_T, the sensitivity of a run of T = ``steps`` steps; adjacency zero-out.
-
-        Parameters
-        ----------
-        steps
-            T >= 1.
-        min_sep
-            b >= 1: two participations of an example, in the steps i and j, have |i − j| >= b.
-        max_participations
-            k, 1 <= k <= ceil(T/b): the largest number of participations of an example; None for ceil(T/b).
-
-        Returns
-        -------
-        For one participation the largest column norm of the inverse of the T × T noise coefficient matrix (Theorem 1.1
-        of arXiv 2310.06771); in general ‖Σ_{j<k} S^{jb} c‖ with its first column c and the shift S.  ``inf`` where it
-        exceeds the range of floats.
-
-        Raises
-        ------
-        ValueError
-            Several participations, and c is outside the theorem that makes this exact: c >= 0 and non-increasing from
-            index b on, or no more than b coefficients (``theory.mechanisms.sensitivity``).
-
-        Examples
-        --------
-        >>> from corrnoise import NuFTRL
-        >>> round(NuFTRL(1e-3).sensitivity(2000), 3)
-        1.691
-        >>> round(NuFTRL(1e-3).sensitivity(2000, min_sep=500, max_participations=4), 3)
-        3.694
-        """
-        found = self._finite(steps, min_sep, max_participations)
-        if not found.exact:
-            raise ValueError(
-                f"the sensitivity of {self!r} for steps={steps}, min_sep={min_sep}, "
-                f"max_participations={max_participations} is only known to lie in [{found.lower}, {found.upper}], "
-                "because its inverse coefficients are not both non-negative and non-increasing from index min_sep on; "
-                "sensitivity_upper_bound gives the upper end"
-            )
-        return found.value
-
-    def sensitivity_upper_bound(self, steps: int, *, min_sep: int = 1, max_participations: int | None = 1) -> float:
-        """An upper bound of γ_T that holds in spite of rounding, for every noise and any participation.
-
-        Where ``sensitivity`` is exact it exceeds it by the error alone.  Elsewhere the inverse coefficients c_t are
-        replaced by |c_t| for t < b and by max_{s>=t} |c_s| from there on.
-
-        Parameters
-        ----------
-        steps, min_sep, max_participations
-            As in ``sensitivity``.
-        """
-        return self._finite(steps, min_sep, max_participations).upper
-
     def limiting_sensitivity(self) -> float:
         """γ_∞ = lim γ_T; ``inf`` where it diverges.
 
@@ -203,51 +155,6 @@ class ToeplitzNoise(Record, ABC):
         coefficients (1, −2) have γ_T² = (4^T − 1)/3, where the integral says 1/3.
         """
         return self._limiting()[0]
-
-    def noise_multiplier(
-        self,
-        rho: float,
-        steps: int | None = None,
-        *,
-        adjacency: Adjacency = "zero-out",
-        min_sep: int = 1,
-        max_participations: int | None = 1,
-    ) -> float:
-        """Standard deviation of w_t, in units of the clip norm, that makes the run ρ-zCDP: γ/sqrt(2ρ).
-
-        Parameters
-        ----------
-        rho
-            Budget of zero-concentrated differential privacy, > 0.
-        steps
-            Length of the run; None for any length, by γ_∞.
-        adjacency
-            ``"zero-out"``: an example's gradient is replaced by zero.  ``"replace-one"``: by any other, which doubles
-            the sensitivity.
-        min_sep, max_participations
-            Who takes part when, as in ``sensitivity``; several participations need ``steps``.
-
-        Returns
-        -------
-        A float that is never too small: the errors of γ and of rounding are added.  ``inf`` where γ diverges.
-
-        Notes
-        -----
-        Theorem 1.1 of arXiv 2310.06771 (σ_dp² = γ²/(2ρ)); with several participations the bound of
-        ``sensitivity_upper_bound`` takes the place of γ.
-        """
-        from corrnoise.theory.privacy import safe_multiplier
-
-        if steps is not None:
-            return safe_multiplier(self._finite(steps, min_sep, max_participations).upper, rho, adjacency)
-        if max_participations is None or checks.integer("max_participations", max_participations, 1) > 1:
-            raise ValueError(f"steps must be given for several participations, got {max_participations=}")
-        gamma, error = self._limiting()
-        return safe_multiplier(gamma * (1 + (error + 2 * UNIT)), rho, adjacency)
-
-    def _finite(self, steps: int, min_sep: int, max_participations: int | None) -> Sensitivity:
-        who = Participation(steps, min_sep=min_sep, max_participations=max_participations)
-        return self.sensitivity_bracket(who)
 
     def inverse_with_error(self, steps: int) -> tuple[Array, float]:
         """The first coefficients of 1/B, shape (steps,), and a bound of the 2-norm of their error relative to theirs.
@@ -259,26 +166,81 @@ class ToeplitzNoise(Record, ABC):
         """
         return self._inverse(checks.integer("steps", steps, 1))
 
-    def memory(self, steps: int) -> int:
-        """How many arrays of the size of the gradient a stream keeps from one step to the next.
+    # -- the mechanism -------------------------------------------------------------------------------------------------
 
-        Parameters
-        ----------
-        steps
-            Length of the run, >= 1.
-        """
-        return checks.integer("steps", steps, 1) - 1
+    @property
+    def anytime(self) -> bool:
+        return math.isfinite(self.limiting_sensitivity())
 
-    def sensitivity_bracket(self, participation: Participation) -> Sensitivity:
-        """What is known of the sensitivity; ``sensitivity`` is the value, if it is exact.
+    def memory(self, n: int | None = None) -> int:
+        return self.length(n) - 1
+
+    def noising(self, draws: ArrayLike) -> Array:
+        from scipy.signal import oaconvolve
+
+        z = self._rows(draws)
+        beta = self.coefficients(z.shape[0]).reshape(-1, *[1] * (z.ndim - 1))
+        return np.asarray(oaconvolve(z, beta, axes=0)[: z.shape[0]])
+
+    def noising_matrix(self, n: int | None = None) -> Array:
+        return lower_toeplitz(self.coefficients(self.length(n)))
+
+    def strategy(self, n: int | None = None) -> Array:
+        return lower_toeplitz(self.inverse_coefficients(self.length(n)))
+
+    def bands(self, n: int | None = None) -> int:
+        return max(int(np.flatnonzero(self.inverse_coefficients(self.length(n)))[-1]) + 1, 1)
+
+    def column_norms(self, n: int | None = None) -> Array:
+        return np.sqrt(np.cumsum(np.square(self.inverse_coefficients(self.length(n)))))[::-1]
+
+    def strategy_error(self, n: int | None = None) -> float:
+        # An error of the coefficients counts most in the last column, which has the first of them alone.
+        series, error = self._inverse(self.length(n))
+        return error * float(np.linalg.norm(series)) / abs(float(series[0])) + 2 * UNIT
+
+    def bracket(self, participation: Participation) -> Sensitivity:
+        """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
 
         Parameters
         ----------
         participation
-            Who takes part when, and the length of the run.
+            Who takes part when.  For a run of any length the bracket is that of γ_∞.
+
+        Returns
+        -------
+        For one participation the largest column norm of the strategy (Theorem 1.1 of arXiv 2310.06771); in general
+        ‖Σ_{j<k} S^{jb} c‖ with the first column c of the strategy and the shift S, which is exact where c >= 0 and
+        does not increase from index b on, and where there are no more than b coefficients.  Elsewhere the upper end
+        replaces c_t by |c_t| for t < b and by max_{s>=t} |c_s| from there on.
         """
-        who = checks.instance("participation", participation, Participation)
+        who = self.of_this_run(participation).worst
+        if who.steps is None:
+            gamma, error = self._limiting()
+            return Sensitivity(value=gamma, upper=gamma * (1 + (error + 2 * UNIT)), rounding=error, exact=True)
         series, error = self._inverse(who.steps)
         if not (math.isfinite(error) and np.isfinite(series).all()):
-            return Sensitivity(value=norm(series), upper=math.inf, rounding=error, exact=who.single)
+            return Sensitivity(value=norm(series), upper=math.inf, rounding=error, exact=who.once)
+        if who.kind == "reshuffled" and not who.once:
+            return reshuffled_toeplitz_sensitivity(series, who, error=self.strategy_error(who.steps))
         return toeplitz_sensitivity(series, who, error=error)
+
+    def errors(self, workload: Workload) -> Array:
+        """Variances of what a workload shows of unit noise, shape (rows,).
+
+        Parameters
+        ----------
+        workload
+            A.  O(n) for Toeplitz workloads with a banded inverse, such as prefix sums and momentum; otherwise O(n²).
+        """
+        from corrnoise.theory.numerics import double_double_series
+
+        if checks.instance("workload", workload, Workload).toeplitz_coefficients() is None:  # type: ignore[type-abstract]
+            return super().errors(workload)
+        beta = self.coefficients(workload.steps)
+        if isinstance(workload, PrefixSums):
+            column = np.empty(workload.steps)
+            double_double_series.running_sums(beta, column)
+        else:
+            column = workload.apply(beta)
+        return np.asarray(np.cumsum(np.square(column)))

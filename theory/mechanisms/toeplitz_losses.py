@@ -29,9 +29,9 @@ from typing import Literal
 import numpy as np
 from scipy import signal
 
-from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 
 Objective = Literal["mean", "max"]
 OBJECTIVES: tuple[Objective, ...] = ("mean", "max")
@@ -135,7 +135,7 @@ def noising_error(noising: Array, weights: Array) -> tuple[float, Array]:
 def repeated(strategy: Array, participation: Participation) -> Array:
     """The pattern sum v = Σ_{j<k} S^{jb} c, cut off after n steps; both of shape (n,)."""
     total = strategy.copy()
-    for first in participation.largest_pattern[1:]:
+    for first in participation.largest[1:]:
         total[first:] += strategy[: strategy.size - first]
     return total
 
@@ -168,7 +168,7 @@ def squared_sensitivity_bound(strategy: Array, participation: Participation) -> 
     participation
         n, b and k.
     """
-    b = strategy.size if participation.single else participation.min_sep
+    b = strategy.size if participation.once else participation.period
     sizes = np.abs(strategy)
     tail = sizes[b:]
     highest = np.maximum.accumulate(tail[::-1])[::-1]

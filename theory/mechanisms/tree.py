@@ -1,158 +1,227 @@
-"""Binary trees and their like: mechanisms that sum over dyadic intervals, and the Fourier mechanism.
+"""Binary trees: noise of prefix sums, or of a momentum, from sums over dyadic intervals.
 
-The tree adds noise to the sum of the gradients over each dyadic interval [j 2^h, (j + 1) 2^h) of steps; its strategy C
-has a row for each interval.  The interval of one step is a leaf.  There are three decoders for the sum over the steps
-0, …, t:
+A tree of the literature draws noise for each dyadic interval of steps and adds up the intervals of which a prefix is
+made.  Its release has the law of a mechanism with one draw a step.  Count steps from 1, let v(t) be the number of
+trailing zero bits of t, α the decay (0 for sums) and δ_i = (1 − α)^{2^i}.  Then with v = v(t)
 
-* ``"binary"``: the intervals that the binary digits of t + 1 name;
-* ``"online"``: the same, with each node estimated from its own subtree (Honaker's estimate from below): node h has
-  the variance v_h = 2 v_{h−1}/(1 + 2 v_{h−1}), v_0 = 1;
-* ``full_honaker``: the least-squares estimate from all nodes, also later ones, by a causal strategy with the same Gram
-  matrix.
+    node_t = s_v z_t + Σ_{i<v} a_{v,i} node_{t−2^i},        y_t = node_t − Σ_{i<v} δ_i node_{t−2^i}.
+
+* ``"binary"``: s_v = 1, a = 0.
+* ``"online"``: Honaker's estimate of a node from its own subtree.  With c_h = w_{h−1} (1 + δ_{h−1}²),
+  w_h = c_h/(1 + c_h) and w_0 = 1: s_0 = 1, s_h² = w_h² + (1 − w_h)² s_{h−1}², a_{h,i} = δ_i Π_{j=i+1}^h (1 − w_j).
+
+*Proof.*  The interval (t − 2^v, t] is the disjoint union of {t} and of the intervals of the nodes t − 2^i, i < v, whose
+numbers of trailing zero bits are i; so node_t = y_t + Σ δ_i node_{t−2^i}, which is the second equation.  An interval
+that ends at t and that no prefix before t reads has fresh draws only, and these enter the release through node_t alone.
+Unrolling the estimate est_h = w_h Z_h + (1 − w_h)(δ_{h−1} left_{h−1} + est_{h−1}) along the right edge of the subtree
+gives independent draws of the total variance s_v² and the left children node_{t−2^i} with the weights a_{v,i}.  ∎
+
+The strategy has at most log2(n) + 1 entries a column, all non-negative.  Column j meets the rows j, j + 2^{v(j)}, …;
+the entry in row t, reached from i with v(i) = h, is (1 − a_{v(t),h}/δ_h) (1 − α)^{t−j}/s_{v(t)}.
 
 References
 ----------
 Chan, Shi and Song, ACM TISSEC 2011; Dwork et al., STOC 2010 (binary trees).
 J. Honaker, Efficient use of differentially private binary trees, 2015.
-Denisov et al., arXiv 2202.08312 (the full estimate is A C⁺); Choquette-Choo et al., arXiv 2211.06530 (FFT).
+Tran and Cutkosky, NeurIPS 2022 (trees for momentum).
 """
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import math
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from scipy import fft
+from numpy.typing import NDArray
 
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
+from corrnoise.theory.mechanisms.program import Form
+from corrnoise.theory.mechanisms.rounding import tree_sensitivity
+from corrnoise.theory.mechanisms.sensitivity import Sensitivity, bracket_of
+from corrnoise.theory.mechanisms.tree_orders import largest_squared_weights, powers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
+from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.participation import Participation
 
 Decoder = Literal["binary", "online"]
 
-
-def _intervals(steps: int) -> list[tuple[int, int]]:
-    """The complete dyadic intervals (first, last + 1) within the run, by their last step, short ones first."""
-    return [
-        (last + 1 - 2**height, last + 1)
-        for last in range(steps)
-        for height in range(steps.bit_length())
-        if (last + 1) % 2**height == 0
-    ]
+_ROUNDING = 1e-12  #: relative, of sums of positive terms, with room to spare
+_OF_ORDERS = 1e-11  #: the same of the sums behind reshuffled orders
 
 
 @record
 class BinaryTree(Mechanism):
-    """Tree aggregation: prefix sums from noisy sums over dyadic intervals.
+    """Tree aggregation with one draw a step.
 
     Parameters
     ----------
     steps
         n >= 1.
     decoder
-        ``"binary"`` or ``"online"``, which needs no other memory and has about half the variance.
+        ``"binary"``, or ``"online"``, which estimates each node from its own subtree.  For sums it has about half the
+        variance; for a momentum with a large decay it can be worse.
+    decay
+        α, 0 <= α < 1: prefixes are Σ (1 − α)^{t−τ} g_τ; 0 for sums.
 
     Examples
     --------
-    >>> from corrnoise import Participation
-    >>> round(BinaryTree(64).mean_error(Participation(64)), 6)
+    >>> round(BinaryTree(64, decoder="binary").mean_error(Participation.single(64)), 6)
     4.594494
-    >>> round(BinaryTree(64, decoder="online").mean_error(Participation(64)), 6)
-    3.652307
+    >>> round(BinaryTree(64).mean_error(Participation.single(64)), 6)
+    3.407063
     """
 
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"tree": ("float64",)}
+
     horizon: int
-    decoder: Decoder = "binary"
+    decoder: Decoder
+    decay: float
 
-    def __init__(self, steps: int, *, decoder: Decoder = "binary") -> None:
-        checks.choice("decoder", decoder, get_args(Decoder))
-        self._set(horizon=checks.integer("steps", steps, 1), decoder=decoder)
+    def __init__(self, steps: int, *, decoder: Decoder = "online", decay: float = 0.0) -> None:
+        self._set(
+            horizon=checks.integer("steps", steps, 1),
+            decoder=checks.choice("decoder", decoder, get_args(Decoder)),
+            decay=checks.real("decay", decay, "[0, 1)"),
+        )
 
-    def arguments(self) -> dict[str, object]:
-        return {"steps": self.horizon, "decoder": self.decoder}
+    def arguments(self) -> dict[str, Any]:
+        return {"steps": self.horizon, "decoder": self.decoder, "decay": self.decay}
 
     @property
     def steps(self) -> int:
         return self.horizon
 
-    @property
-    def draws(self) -> int:
-        return 2 * self.steps - self.steps.bit_count()
+    def memory(self, n: int | None = None) -> int:
+        return self.length(n).bit_length()
 
-    @property
-    def memory(self) -> int:
-        return self.steps.bit_length()
+    def bands(self, n: int | None = None) -> int:
+        return 1 << (self.length(n).bit_length() - 1)
 
-    def _increments(self, released: Array) -> Array:
-        """What the noise of a prefix sum adds in each step."""
-        return np.diff(released, axis=0, prepend=0.0)
+    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+        exact = self.bracket(participation).upper
+        return self, tree_sensitivity(exact, self.column_norms(), participation)
 
-    def correlate(self, draws: ArrayLike) -> Array:
+    # -- the weights of nodes ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def left(self) -> Array:
+        """δ_i, the factors with which earlier nodes enter a prefix, shape (heights,)."""
+        return powers(self.decay, 2.0 ** np.arange(self.steps.bit_length()))
+
+    @cached_property
+    def draws(self) -> Array:
+        """s_h, the standard deviation of the draw of a node of height h, shape (heights,)."""
+        shares = self._shares
+        variances = np.ones(shares.size)
+        for h in range(1, shares.size):
+            variances[h] = shares[h] ** 2 + (1 - shares[h]) ** 2 * variances[h - 1]
+        return np.sqrt(variances)
+
+    @cached_property
+    def estimates(self) -> Array:
+        """a_{h,i}, the weights of earlier nodes in the estimate of one of height h, shape (heights, heights)."""
+        size = self._shares.size
+        weights = np.zeros((size, size))
+        for h in range(1, size):
+            kept = np.cumprod((1 - self._shares[1 : h + 1])[::-1])[::-1]  # Π_{j=i+1}^h (1 − w_j) for i = 0, …, h − 1
+            weights[h, :h] = self.left[:h] * kept
+        return weights
+
+    @cached_property
+    def _shares(self) -> Array:
+        """w_h: 1 for the decoder "binary"."""
+        shares = np.ones(self.steps.bit_length())
+        if self.decoder == "online":
+            for h in range(1, shares.size):
+                c = shares[h - 1] * (1 + self.left[h - 1] ** 2)
+                shares[h] = c / (1 + c)
+        return shares
+
+    # -- the mechanism -------------------------------------------------------------------------------------------------
+
+    def noising(self, draws: ArrayLike) -> Array:
         z = self._rows(draws)
-        estimates: dict[tuple[int, int], tuple[Array, float]] = {}
-        for row, (first, end) in enumerate(_intervals(self.steps)):
-            noise = z[row]
-            variance = 1.0
-            middle = (first + end) // 2
-            if self.decoder == "online" and middle > first:
-                (left, of_half), (right, _) = estimates[first, middle], estimates[middle, end]
-                own = 2 * of_half / (1 + 2 * of_half)
-                noise, variance = own * noise + (1 - own) * (left + right), own
-            estimates[first, end] = noise, variance
-        sums = np.zeros((self.steps, *z.shape[1:]))
-        for t in range(self.steps):
-            end = t + 1
-            while end:
-                first = end & (end - 1)  # without the last binary digit 1
-                sums[t] += estimates[first, end][0]
-                end = first
-        return self._increments(sums)
+        nodes = np.empty((self.steps.bit_length(), *z.shape[1:]))
+        noise = np.empty_like(z)
+        for t in range(1, self.steps + 1):
+            height = (t & -t).bit_length() - 1
+            node = self.draws[height] * z[t - 1] + np.tensordot(self.estimates[height, :height], nodes[:height], axes=1)
+            noise[t - 1] = node - np.tensordot(self.left[:height], nodes[:height], axes=1)
+            nodes[height] = node  # the last node of height i < v(t) before t is that of the step t − 2^i
+        return noise
 
-    def strategy(self) -> Array:
-        matrix = np.zeros((self.draws, self.steps))
-        for row, (first, end) in enumerate(_intervals(self.steps)):
-            matrix[row, first:end] = 1.0
+    def entries(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
+        """Rows, columns (counted from 0) and entries of the strategy that are not 0, a few columns at a time."""
+        first = np.arange(1, self.steps + 1)
+        row = first.copy()
+        entry = 1 / self.draws[_trailing_zeros(row)]
+        columns = first
+        while row.size:
+            yield row - 1, columns - 1, entry
+            height = _trailing_zeros(row)
+            following = row + (1 << height)
+            inside = following <= self.steps
+            row = following[inside]
+            columns = columns[inside]
+            above = _trailing_zeros(row)
+            share = self.estimates[above, height[inside]] / self.left[height[inside]]
+            entry = (1 - share) * powers(self.decay, row - columns) / self.draws[above]
+
+    def strategy(self, n: int | None = None) -> Array:
+        matrix = np.zeros((self.length(n), self.steps))
+        for rows, columns, values in self.entries():
+            matrix[rows, columns] = values
         return matrix
 
+    def column_norms(self, n: int | None = None) -> Array:
+        squares = np.zeros(self.length(n))
+        for _, columns, values in self.entries():
+            squares[columns] += values**2
+        return np.sqrt(squares)
 
-def full_honaker(steps: int) -> MatrixNoise:
-    """The binary tree with the best decoder, as a causal strategy: C'ᵀC' = CᵀC of the tree.
+    def strategy_error(self, n: int | None = None) -> float:
+        return _ROUNDING
 
-    Parameters
-    ----------
-    steps
-        n >= 1; takes O(n³).
+    def bracket(self, participation: Participation) -> Sensitivity:
+        """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
 
-    Examples
-    --------
-    >>> from corrnoise import Participation
-    >>> round(full_honaker(64).mean_error(Participation(64)), 6)
-    2.517806
-    """
-    matrix = BinaryTree(steps).strategy()
-    return MatrixNoise(causal_strategy(matrix.T @ matrix))
+        Parameters
+        ----------
+        participation
+            Who takes part when.
+
+        Returns
+        -------
+        A bracket: exact for one participation and for fixed epochs, in O(n log n), as all entries are non-negative;
+        exact for reshuffled orders and the decoder ``"binary"``, by a dynamic program over epochs.
+        """
+        who = self.of_this_run(participation).worst
+        if who.once:
+            return super().bracket(who)
+        if who.kind == "fixed epochs":
+            square = self._fixed_epochs(who.period)
+            return bracket_of(math.sqrt(square), math.sqrt(square), _ROUNDING)
+        if who.kind == "reshuffled" and self.decoder == "binary" and who.period > 1:
+            square = largest_squared_weights(self.steps, who.period, self.decay, self._released())
+            return bracket_of(math.sqrt(square), math.sqrt(square), _OF_ORDERS)
+        return super().bracket(who)
+
+    def _fixed_epochs(self, period: int) -> float:
+        """The largest |C 1_π|² over the residue classes π."""
+        rows, columns, values = (np.concatenate(parts) for parts in zip(*self.entries(), strict=True))
+        places, where = np.unique((columns % period) * self.steps + rows, return_inverse=True)
+        sums = np.bincount(where, weights=values)
+        return float(np.bincount(places // self.steps, weights=sums**2).max())
+
+    def _released(self) -> list[range]:
+        """For each height the numbers of the intervals of which prefixes are made."""
+        return [range(0, self.steps >> height, 2) for height in range(self.steps.bit_length())]
 
 
-def fourier_mechanism(steps: int) -> MatrixNoise:
-    """The Fourier mechanism with the best decoder, as a causal strategy.
-
-    Its Gram matrix is the leading block of the circulant matrix whose eigenvalues are the sizes of the discrete Fourier
-    transform of n ones and n zeros.
-
-    Parameters
-    ----------
-    steps
-        n >= 1; takes O(n³).
-
-    Examples
-    --------
-    >>> from corrnoise import Participation
-    >>> round(fourier_mechanism(64).mean_error(Participation(64)), 6)
-    2.200364
-    """
-    n = checks.integer("steps", steps, 1)
-    column = fft.irfft(np.abs(fft.rfft(np.ones(n), 2 * n)), 2 * n)
-    lags = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
-    return MatrixNoise(causal_strategy(column[lags]))
+def _trailing_zeros(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of trailing zero bits of positive integers."""
+    return np.asarray(np.frexp(numbers & -numbers)[1] - 1, dtype=np.int64)

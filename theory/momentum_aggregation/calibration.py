@@ -27,6 +27,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.theory.mechanisms.tree_orders import power, powers
 from corrnoise.theory.momentum_aggregation.reconstruction import window_weights
 from corrnoise.theory.momentum_aggregation.sensitivity import (
     PREFIX_NODES,
@@ -35,7 +36,7 @@ from corrnoise.theory.momentum_aggregation.sensitivity import (
     printed_node_count,
     squared_weights,
 )
-from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels, power, powers
+from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 
+from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.momentum_aggregation.sensitivity import ORDERS, Order
-from corrnoise.theory.momentum_aggregation.trees import power
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.elliptic import agm
 

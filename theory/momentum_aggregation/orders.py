@@ -20,11 +20,10 @@ import numpy as np
 from scipy import fft
 
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.momentum_aggregation.sensitivity import ORDERS, Order
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 
 _ROUNDING = 1e-9  #: relative, of sums of products, with room to spare
 _MOST_STEPS = 4096  # of which a Gram matrix is formed
@@ -59,7 +58,7 @@ def order_sensitivity(mechanism: Mechanism, examples: int, order: Order) -> floa
     steps = mechanism.steps
     epochs = -(-steps // n)
     if checks.choice("order", order, ORDERS) == "fixed" or epochs == 1:
-        who = Participation(steps, min_sep=n, max_participations=None, pattern="fixed epochs")
+        who = Participation.fixed_epochs(steps, period=n)
         return mechanism.sensitivity_upper_bound(who)
     if isinstance(mechanism, ToeplitzMechanism):
         total = _toeplitz(mechanism, n, epochs)

@@ -32,7 +32,7 @@ import math
 
 import numpy as np
 
-from corrnoise.theory.momentum_aggregation.trees import power, powers
+from corrnoise.theory.mechanisms.tree_orders import power, powers
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 

@@ -28,9 +28,10 @@ from __future__ import annotations
 
 import math
 
+from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.momentum_aggregation.bounds import descent_upper_bound, momentum_error_upper_bound
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
-from corrnoise.theory.momentum_aggregation.trees import largest_decoder_variance, power
+from corrnoise.theory.momentum_aggregation.trees import largest_decoder_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import safe_multiplier

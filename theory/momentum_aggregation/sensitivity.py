@@ -31,8 +31,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.theory.momentum_aggregation.reshuffling import largest_squared_weights
-from corrnoise.theory.momentum_aggregation.trees import levels, powers
+from corrnoise.theory.mechanisms.tree_orders import largest_squared_weights, powers
+from corrnoise.theory.momentum_aggregation.trees import levels
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from corrnoise.theory.mechanisms.tree_orders import powers
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.checks import Array
 
 
 class Node(NamedTuple):
@@ -101,16 +102,3 @@ def largest_decoder_variance(steps: int, alpha: float) -> float:
     alpha = checks.real("alpha", alpha, "(0, 1]")
     gaps = 2.0 ** np.arange(1, height + 1) - 1
     return float(1 + powers(alpha, 2 * gaps).sum())
-
-
-def powers(alpha: float, exponents: ArrayLike) -> Array:
-    """(1 − α)^k for k >= 0; relative error below 1e-13 where the result is above 1e-290."""
-    exponents = np.asarray(exponents, dtype=float)
-    if alpha == 1.0:
-        return np.where(exponents == 0, 1.0, 0.0)
-    return np.asarray(np.exp(exponents * np.log1p(-alpha)))
-
-
-def power(alpha: float, exponent: int) -> float:
-    """(1 − α)^k for one k >= 0."""
-    return float(powers(alpha, exponent))

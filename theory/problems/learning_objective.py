@@ -24,12 +24,11 @@ from typing import Literal
 import numpy as np
 
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation
 from corrnoise.theory.mechanisms.toeplitz import unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_recursions import adjoint_moments, filtered_power
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
 

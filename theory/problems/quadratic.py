@@ -35,12 +35,12 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Participation, Run
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.quadrature import root_spectrum_mean
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation, Run
 
 _STD = "[0, 1e100]"  # squares of these stay finite
 _SIZE = "[-1e100, 1e100]"

@@ -28,7 +28,7 @@ import numpy as np
 
 from corrnoise.designs.covered_noise import CoveredNoise
 from corrnoise.support.serialise import plain
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
@@ -174,7 +174,7 @@ def compare(design: CoveredNoise, progress: Progress | None = None) -> Compariso
 
 def several(run: Participation | None) -> Participation | None:
     """The run if examples take part several times in it, else None: γ_∞ then sets the noise of stationary errors."""
-    return None if run is None or run.single else run
+    return None if run is None or run.once else run
 
 
 def alternatives(

@@ -47,8 +47,9 @@ from corrnoise.simulations.noise_stream import stream_sensitivity
 from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, toeplitz_form
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
-from corrnoise.theory.mechanisms.participation import Participation, checked_run
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation, checked_run
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import DTYPES
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise

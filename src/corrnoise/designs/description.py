@@ -12,7 +12,8 @@ from corrnoise.support.serialise import plain
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.privacy import gaussian_noise_multiplier
 

@@ -32,7 +32,8 @@ from corrnoise.support.serialise import rebuilt
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.kinds import KINDS
-from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.numerics.records import Record
 
@@ -193,7 +194,7 @@ def _arguments(version: int, values: dict[str, Any]) -> dict[str, Any]:
             values |= {f"buffers.{name}": value for name, value in buffers.items()}
     arguments = {part: _rebuilt(part, kinds, values) for part, kinds in _PARTS.items()}
     if version < 3:
-        values |= {"min_sep": values.get("participation.min_sep", 1), "max_participations": 1}
+        values |= {"min_sep": values.get("participation.period", 1), "max_participations": 1}
     arguments |= {name: values.get(name) for name in _VALUES}
     choice = Choice.of_description(json.loads(values["choice"])) if "choice" in values else None
     return {**arguments, "notes": tuple(json.loads(values["notes"])), "metadata": metadata, "choice": choice}

@@ -31,8 +31,8 @@ from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.exchange import BufferForm, Matrix, ToeplitzForm, buffer_form, noise_from_buffers
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import ScaledNoise
-from corrnoise.theory.mechanisms.participation import Participation, Run, participation_of
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation, Run, participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype, as_stored
 from corrnoise.theory.mechanisms.rounding_of_mechanisms import scaled_sensitivity
@@ -161,7 +161,7 @@ def reference(noise: ToeplitzNoise, run: Run, rates: ArrayLike | None, scales: A
     Without any they reach up to rate 1.  Rates far below 1/T are left out, because a run of T steps averages
     over T steps at most.
     """
-    who = participation_of(run)
+    who = run
     seen = 0.0 if who is None else _SEEN / who.steps
     slowest = 1 / (_UNKNOWN if who is None else who.steps)
     ends = np.array([slowest, 1.0] if rates is None else [np.min(rates), np.max(rates)])

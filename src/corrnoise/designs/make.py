@@ -23,11 +23,11 @@ from corrnoise.designs.selected import Limit, Selected, checked_limit, selected_
 from corrnoise.simulations.noise_stream import stream_sensitivity
 from corrnoise.support.memory import memory
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import ScaledNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise
-from corrnoise.theory.mechanisms.workloads import Workload
+from corrnoise.theory.workloads import Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import ArrayLike
 from corrnoise.theory.privacy import Adjacency, gaussian_rho, zero_out_rho
@@ -319,7 +319,7 @@ def _workload(problem: Problem | None, steps: int | None, optimiser: dict[str, A
 
 def _chooses(problem: QuadraticProblem, run: Participation | None, limit: Limit) -> bool:
     """Whether a mechanism is chosen for the run, in place of the optimum for long runs."""
-    if run is None or (run.single and limit == Limit()):
+    if run is None or (run.once and limit == Limit()):
         return False
     if run.steps * problem.eigenvalues.size <= LARGEST_LEARNING:
         return True

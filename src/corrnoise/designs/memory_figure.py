@@ -19,7 +19,7 @@ from corrnoise.figures.finite_runs.error_memory import LOOKS, NAMES
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
+
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
@@ -72,11 +72,11 @@ def curve_data(design: CoveredNoise, points: int = 120) -> Data:
         return ()
     objective = LearningObjective(problem, run.steps)
     noises: dict[str, Mechanism] = {
-        "independent noise": ToeplitzMechanism(DPSGD(), run.steps),
-        LONG_RUNS: ToeplitzMechanism(optimal_noise(problem), run.steps),
+        "independent noise": DPSGD(),
+        LONG_RUNS: optimal_noise(problem),
         DESIGN: design.mechanism
         if isinstance(design.mechanism, Mechanism)
-        else ToeplitzMechanism(design.noise, run.steps),
+        else design.noise,
     }
     shown = np.unique(np.geomspace(1, run.steps, points).round()).astype(np.int64)
     return tuple(

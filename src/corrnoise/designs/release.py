@@ -22,7 +22,7 @@ from corrnoise.support.serialise import digest, plain
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.kinds import MECHANISMS, made
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import ADJACENCIES, Adjacency, gaussian_epsilon, safe_multiplier

@@ -8,7 +8,8 @@ from corrnoise.designs import choice as choices
 from corrnoise.designs.comparison import BOUND, SGD, Comparison
 from corrnoise.designs.covered_noise import CoveredNoise
 from corrnoise.designs.description import stream_memory
-from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.participation import Participation, checked_run
-from corrnoise.theory.mechanisms.workloads import MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.participation import Participation, checked_run
+from corrnoise.theory.workloads import MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 

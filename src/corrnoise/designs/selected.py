@@ -15,12 +15,13 @@ from corrnoise.solvers.optimal_noise import check_stable, optimal_noise
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, unit_variance
-from corrnoise.theory.mechanisms.workloads import Workload
+from corrnoise.theory.workloads import Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.learning_objective import LearningObjective, When
@@ -162,7 +163,7 @@ def _selected(found: Selection, limit: Limit, judged: str, error: Callable[[floa
 def _floor_in_words(found: Selection, error: Callable[[float], float]) -> str:
     if found.floor is None:
         return "none is computed for this objective and length of run, which would take long."
-    order = "" if found.participation.single else ", even for data in the same order in every epoch"
+    order = "" if found.participation.once else ", even for data in the same order in every epoch"
     how = "rounding included" if found.floor.rigorous else "a dual bound, computed in float64"
     return f"{error(found.floor.squared_error):.6g}, which no mechanism of any form is below{order} ({how})."
 

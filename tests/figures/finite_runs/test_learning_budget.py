@@ -8,7 +8,7 @@ from matplotlib import rc_context
 
 from corrnoise.figures.finite_runs import learning_budget as figure
 from corrnoise.figures.publication import STYLE, Data
-from corrnoise.theory.mechanisms.participation import fixed_epochs
+from corrnoise.theory.participation import Participation
 from tests.figure_entries import check_entry
 
 STEPS = 32
@@ -30,7 +30,7 @@ def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
 @pytest.mark.parametrize("method", figure.DRAWN_BY_STEP)
 def test_the_budget_of_the_worst_example_is_one(drawn: Data, method: str) -> None:
     examples = [
-        of(drawn, figure.BUDGET, method)[steps].sum() for steps in fixed_epochs(STEPS, epochs=4).residue_classes()
+        of(drawn, figure.BUDGET, method)[steps].sum() for steps in Participation.fixed_epochs(STEPS, epochs=4).residue_classes()
     ]
     assert max(examples) == pytest.approx(1, rel=1e-9)
 

@@ -9,13 +9,13 @@ from matplotlib import rc_context
 from corrnoise.figures import COMPANIONS
 from corrnoise.figures.finite_runs import table3 as figure
 from corrnoise.figures.publication import STYLE, Data
-from corrnoise.theory.mechanisms.participation import fixed_epochs
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.checks import Array
 from tests.figure_entries import check_entry
 
 STEPS = 32
-RUN = fixed_epochs(STEPS, epochs=figure.EPOCHS)
+RUN = Participation.fixed_epochs(STEPS, epochs=figure.EPOCHS)
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def test_errors_are_those_known_for_four_epochs_of_16_steps(drawn: Data, name: s
 
 def test_memory_is_what_streams_keep(drawn: Data) -> None:
     """A stream of all draws holds 64 arrays at least; buffers and trees hold a few (small ones count objects, too)."""
-    mechanism = figure.VARIANTS["buffers"].make(fixed_epochs(256, epochs=4))
-    kept = figure.measured(figure.VARIANTS["buffers"], fixed_epochs(256, epochs=4), 10_000)["memory"]
+    mechanism = figure.VARIANTS["buffers"].make(Participation.fixed_epochs(256, epochs=4))
+    kept = figure.measured(figure.VARIANTS["buffers"], Participation.fixed_epochs(256, epochs=4), 10_000)["memory"]
     assert mechanism.memory <= kept <= mechanism.memory + 4
     found = {s.method: s.y[0] for s in drawn if s.panel == "memory"}
     assert found["nu-DP-FTRL"] >= 64

@@ -7,7 +7,7 @@ import pytest
 
 from corrnoise.simulations.momentum_aggregation.noise import FilteredNoise, PrefixNoise, WindowNoise
 from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
+
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance
 from tests.simulations.momentum_aggregation.nodes import Draws, noise_of_sum, prefix_nodes, window_nodes
@@ -75,7 +75,7 @@ def test_nodes_that_end_at_one_step_have_draws_of_their_own():
 
 def test_filtered_noise_is_the_momentum_of_the_noise():
     alpha, steps = 0.2, 30
-    mechanism = ToeplitzMechanism(NuFTRL(alpha), steps)
+    mechanism = NuFTRL(alpha)
     found = np.stack(list(FilteredNoise(NoiseStream(mechanism, (4,), rng=3), alpha)))
     gradients = np.stack(list(NoiseStream(mechanism, (4,), rng=3)))
     t = np.arange(steps)

@@ -79,7 +79,7 @@ def test_noise_of_a_run_is_that_of_its_mechanism(monkeypatch):
     monkeypatch.setattr(comparison, "trained", record)
     scores(SMALL, [Run("square root", 2.0, 0.1, 0.0), Run("independent noise", 2.0, 0.1, 0.0)], (6,))
     correlated, draws = seen["noise"]
-    expected = cn.ToeplitzMechanism(cn.NuFTRL(0.0), 20).correlate(draws.astype(float))
+    expected = cn.NuFTRL(0.0).correlate(draws.astype(float))
     assert correlated == pytest.approx(expected, abs=1e-5)
     assert seen["schedule"][-1] == pytest.approx(0.05)
     assert (seen["schedule"][:15] == 1).all()

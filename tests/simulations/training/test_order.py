@@ -32,7 +32,7 @@ def test_a_reshuffled_order_would_break_it() -> None:
     first, second = fixed_order(20, 5, 1, 0), fixed_order(20, 5, 1, 1)
     last = {example: step for step in range(4) for example in first.batch(step).tolist()}
     apart = [4 + step - last[example] for step in range(4) for example in second.batch(step).tolist()]
-    assert min(apart) < fixed_order(20, 5, 2, 0).participation.min_sep
+    assert min(apart) < fixed_order(20, 5, 2, 0).participation.period
 
 
 @pytest.mark.parametrize(

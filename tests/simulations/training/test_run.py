@@ -24,8 +24,9 @@ from corrnoise.simulations.training.order import FixedOrder, fixed_order
 from corrnoise.simulations.training.run import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise, ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
@@ -40,9 +41,9 @@ MECHANISMS: list[ToeplitzNoise | Mechanism] = [
     AntiPGD(0.3),
     NuFTRL(0.02),
     FiniteNoise([1.0, -0.5, -0.1]),
-    ToeplitzMechanism(NuFTRL(0.02), STEPS),
+    NuFTRL(0.02),
     ScaledNoise(NuFTRL(0.02), np.linspace(1.0, 2.0, STEPS)),
-    full_honaker(STEPS),
+    MatrixNoise.honaker(STEPS),
     BandedNoise(np.array([[1.0] * STEPS, [0.4] * (STEPS - 1) + [0.0]])),
     BinaryTree(STEPS, decoder="online"),
 ]
@@ -81,7 +82,7 @@ def test_the_multiplier_covers_the_program_that_runs(mechanism: Any, monkeypatch
     truth = strategy_sensitivity(strategy, ORDER.participation, error=1e-6)
     assert truth.lower <= run.multiplier  # rho = 1/2
     made = run.program.noise
-    whole = made if isinstance(made, Mechanism) else ToeplitzMechanism(made, STEPS)
+    whole = made if isinstance(made, Mechanism) else made
     assert run.multiplier <= whole.sensitivity_upper_bound(ORDER.participation) * (1 + 2e-3)
     assert strategy_sensitivity(strategy, Participation(STEPS), error=1e-6).upper < run.multiplier * 0.9
 
@@ -126,7 +127,7 @@ def test_an_audit_of_the_loop(share: float, private_as_claimed: bool) -> None:
         return np.array(released)
 
     promise = {"rho": 1.0, "clip_norm": 2.0, "steps": 80, "min_sep": 20, "max_participations": 4}
-    noise = ToeplitzMechanism(claim.program.noise, 80)  # type: ignore[arg-type]
+    noise = claim.program.noise  # type: ignore[arg-type]
     found = audit(loop, noise, delta=1e-5, noise_multiplier=claim.multiplier, level=1e-6, rng=1, **promise)  # type: ignore[arg-type]
     assert found.private_as_claimed == private_as_claimed
     assert found.noise_as_claimed == private_as_claimed
@@ -181,7 +182,7 @@ def test_threads_and_arithmetic_do_not_change_the_noise() -> None:
 
 def test_float32_is_taken_only_where_it_costs_little() -> None:
     assert private(NuFTRL(1e-4)).program.arithmetic == "float32"
-    assert private(full_honaker(STEPS)).program.arithmetic == "float64"
+    assert private(MatrixNoise.honaker(STEPS)).program.arithmetic == "float64"
     assert private(PoleNoise([0.5], [1e-46])).program.arithmetic == "float64"  # no float32 has such a gap
     long = fixed_order(30_000, 1, epochs=1, rng=0)
     assert private(AntiPGD(0.0), order=long).program.arithmetic == "float64"

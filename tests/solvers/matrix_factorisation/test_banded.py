@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from corrnoise.solvers.matrix_factorisation.banded import optimal_banded
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.theory.mechanisms.participation import Participation
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 
 NORMS = ("window sums", "unit")
 
 
 def min_sep(steps, separation, count=None):
-    return Participation(steps, min_sep=separation, max_participations=count)
+    return Participation.min_sep(steps, separation, count)
 
 
 def error_of(workload, strategy, participation):
@@ -50,7 +50,7 @@ def least_by_program(workload, participation, norms):
     """The same optimum as a semidefinite program: X = 0 outside the band, one constraint for each pattern."""
     n, a = participation.steps, workload.matrix()
     x, z = (cvxpy.Variable(shape, symmetric=True) for shape in ((n, n), (a.shape[0], a.shape[0])))
-    far = [x[i, j] == 0 for i in range(n) for j in range(i) if i - j >= participation.min_sep]
+    far = [x[i, j] == 0 for i in range(n) for j in range(i) if i - j >= participation.period]
     if norms == "unit":
         patterns = [cvxpy.diag(x) <= 1 / participation.count]
     else:
@@ -97,7 +97,7 @@ def test_order_of_the_optima():
     """Fixed epochs are easier than min-sep, more bands are better than fewer, free norms better than equal ones."""
     workload, participation = PrefixSums(24), min_sep(24, 8)
     fixed = optimal_fixed_epochs(
-        workload, Participation(24, min_sep=8, max_participations=None, pattern="fixed epochs"), tolerance=1e-9
+        workload, Participation.fixed_epochs(24, period=8), tolerance=1e-9
     )
     banded, unit = (optimal_banded(workload, participation, norms=norms) for norms in NORMS)
     fewer = optimal_banded(workload, participation, bands=3)
@@ -120,7 +120,7 @@ def test_unit_columns_with_fewer_participations():
     [
         ({"participation": min_sep(6, 3, 1)}, "norms must be 'unit'"),
         ({"participation": min_sep(8, 4)}, "6 steps"),
-        ({"participation": Participation(6, min_sep=3, max_participations=2, pattern="fixed epochs")}, "min-sep"),
+        ({"participation": Participation.fixed_epochs(6, period=3)}, "min-sep"),
         ({"participation": min_sep(6, 3), "bands": 4}, "bands must be at most"),
         ({"participation": min_sep(6, 3), "norms": "free"}, "norms"),
     ],

@@ -7,7 +7,7 @@ from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.solvers.matrix_factorisation.result import evaluated
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.theory.mechanisms.buffered import interlacing, scales
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 
 # steps, participations (min_sep = steps/participations), buffers asked for and used, objective, error
 KNOWN = [
@@ -28,7 +28,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("steps", "participations", "asked", "used", "objective", "value"), KNOWN)
 def test_known_optima(steps, participations, asked, used, objective, value):
-    who = Participation(steps, min_sep=steps // participations, max_participations=participations)
+    who = Participation.min_sep(steps, steps // participations, participations)
     found = optimal_buffers(who, buffers=asked, objective=objective)
     assert found.error == pytest.approx(value, abs=6e-10)
     assert found.memory == used
@@ -45,7 +45,7 @@ def test_the_decays_and_scales_of_a_known_optimum():
 
 @pytest.mark.parametrize("participations", [1, 4])
 def test_closed_forms_agree_with_the_coefficients_of_the_noise(participations):
-    who = Participation(256, min_sep=256 // participations, max_participations=participations)
+    who = Participation.min_sep(256, 256 // participations, participations)
     found = optimal_buffers(who, buffers=2)
     direct = evaluated(found.noise, who, "mean")
     assert found.sensitivity == pytest.approx(direct.sensitivity, rel=1e-12)
@@ -67,14 +67,14 @@ def test_short_runs_reach_the_best_toeplitz_strategy(steps):
 
 
 def test_independent_noise_is_best_if_every_example_takes_part_in_every_step():
-    found = optimal_buffers(Participation(100, max_participations=100))
+    found = optimal_buffers(Participation.min_sep(100, 1, 100))
     assert found.memory == 0
     assert found.error == pytest.approx(np.sqrt(100 * 101 / 2), rel=1e-12)
 
 
 def test_buffers_may_be_better_than_strategies_whose_participations_do_not_meet():
     """Three steps and two participations in any of them: a strategy with one band has the error 2."""
-    who = Participation(3, max_participations=2)
+    who = Participation.min_sep(3, 1, 2)
     assert optimal_toeplitz(who).error == pytest.approx(2.0, rel=1e-12)
     found = optimal_buffers(who)
     assert found.error < 1.9880

@@ -17,10 +17,10 @@ from corrnoise.solvers.matrix_factorisation.dense import (
     optimal_single_participation,
     workload_of_weights,
 )
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from tests.strategies import product_noises, workloads
@@ -229,7 +229,7 @@ def test_mechanisms_agree_on_error_and_sensitivity():
 @settings(max_examples=20)
 @given(workloads(kinds=("prefix",)), product_noises())
 def test_no_toeplitz_mechanism_is_below_the_lower_bound(workload, noise):
-    mechanism, participation = ToeplitzMechanism(noise, workload.steps), Participation(workload.steps)
+    mechanism, participation = noise, Participation(workload.steps)
     for objective, error in (("mean", mechanism.mean_error), ("max", mechanism.max_error)):
         best = optimal_single_participation(workload, objective=objective, tolerance=1e-6)
         assert best.lower_bound <= error(participation) * (1 + 1e-12)
@@ -274,7 +274,7 @@ def test_the_optimum_for_learning_is_below_every_other_noise(weights):
     mechanism = best.mechanism()
     assert objective.power(mechanism) == pytest.approx(best.value**2, rel=1e-6)
     prefix = optimal_single_participation(PrefixSums(40)).mechanism()
-    for other in (prefix, ToeplitzMechanism(NuFTRL(0.1), 40), ToeplitzMechanism(DPSGD(), 40)):
+    for other in (prefix, NuFTRL(0.1), DPSGD()):
         assert objective.privacy_error(mechanism, participation) < objective.privacy_error(other, participation)
         power = objective.power(other) * other.sensitivity(participation) ** 2
         assert best.lower_bound**2 <= power * (1 + 1e-9)

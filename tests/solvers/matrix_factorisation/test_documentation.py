@@ -8,15 +8,15 @@ import pytest
 from corrnoise.solvers.matrix_factorisation import families
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 
 TEXT = (Path(__file__).parents[3] / "docs/toeplitz-mechanisms.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("participations", "column"), [(1, 1), (4, 3)])
 def test_the_table(participations, column):
-    who = Participation(1024, min_sep=1024 // participations, max_participations=participations)
-    bands = who.min_sep if participations > 1 else 1024
+    who = Participation.min_sep(1024, 1024 // participations, participations)
+    bands = who.period if participations > 1 else 1024
     found = {
         "`optimal_toeplitz`, as many bands as possible": optimal_toeplitz(who, bands=bands, certify=False),
         "`banded_square_root`, as many bands": families.banded_square_root(who, bands=bands),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from corrnoise.solvers.matrix_factorisation import families
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import squared_sensitivity
 
@@ -55,20 +55,20 @@ def cases(participations: int, table: list) -> list:
 
 @pytest.mark.parametrize(("function", "arguments", "participations", "n", "value"), cases(1, SINGLE) + cases(4, FOUR))
 def test_known_values(function, arguments, participations, n, value):
-    found = function(Participation(n, min_sep=n // participations, max_participations=participations), **arguments)
+    found = function(Participation.min_sep(n, n // participations, participations), **arguments)
     assert found.mean_error == pytest.approx(value, abs=6e-10)
     assert found.mean_error > DENSE[n, participations]  # otherwise the sensitivity is too small
 
 
 @pytest.mark.parametrize(("n", "value"), [(64, 4.721414353), (256, 5.598973208), (1024, 6.485939135)])
 def test_square_root_with_as_many_bands_as_steps_between_participations(n, value):
-    found = families.banded_square_root(Participation(n, min_sep=n // 4, max_participations=4), bands=n // 4)
+    found = families.banded_square_root(Participation.min_sep(n, n // 4, 4), bands=n // 4)
     assert found.mean_error == pytest.approx(value, abs=6e-10)
 
 
 def test_the_parameters_of_known_optima():
     assert families.optimal_nu(Participation(64)).noise.nu == pytest.approx(0.0125558, abs=1e-7)
-    who = Participation(64, min_sep=16, max_participations=4)
+    who = Participation.min_sep(64, 16, 4)
     assert families.optimal_nu(who).noise.nu == pytest.approx(0.0439012, abs=1e-7)
     assert 1 - families.optimal_damping(who).noise.damping == pytest.approx(0.807472, abs=1e-6)
     root = families.optimal_damped_root(Participation(1024)).noise
@@ -84,26 +84,26 @@ def test_the_largest_error_is_minimised_too():
     for factor in (0.99, 1.01):
         other = AntiPGD(factor * found.noise.damping)
         squares = np.square(np.cumsum(other.coefficients(256))).sum()
-        assert other.sensitivity(256) * np.sqrt(squares) > found.max_error
+        assert other.sensitivity(Participation.single(256)) * np.sqrt(squares) > found.max_error
     assert families.optimal_nu(who, objective="max").noise == NuFTRL(0.0)  # the best of all Toeplitz strategies
 
 
 def test_outside_the_theorem_the_error_of_a_banded_inverse_is_an_upper_bound():
     """Sixteen coefficients in 64 steps and four epochs: the formula of the pattern 0, b, 2b, … is too small."""
-    who = Participation(64, min_sep=16, max_participations=4)
+    who = Participation.min_sep(64, 16, 4)
     found = families.optimal_banded_inverse(who, bands=16)
     assert found.error < families.optimal_banded_inverse(who, bands=4).error
     assert found.error < families.optimal_damped_root(who, bands=16).error
     strategy = found.noise.inverse_coefficients(64)
     assert squared_sensitivity(strategy, who)[0] < found.sensitivity**2 * (1 - 1e-4)
-    bracket = found.mechanism.sensitivity_bracket(who)
+    bracket = found.mechanism.bracket(who)
     assert not bracket.exact
     assert found.sensitivity == bracket.upper
     assert found.error > 4.407853385  # of the best of all strategies, Toeplitz or not
 
 
 def test_independent_noise_is_best_if_every_example_takes_part_in_every_step():
-    who = Participation(50, max_participations=50)
+    who = Participation.min_sep(50, 1, 50)
     for function in (families.optimal_nu, families.optimal_damping):
         assert function(who).error == pytest.approx(np.sqrt(50 * 51 / 2), rel=1e-9)
     for function in (families.optimal_damped_root, families.optimal_banded_inverse):

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation, workload_of_weights
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import _places, _Ring, optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.selected_inverses import ring_root
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 from corrnoise.theory.numerics.inverse_square_root import PoleSum
 
 
 def epochs_of(steps, min_sep):
-    return Participation(steps, min_sep=min_sep, max_participations=None, pattern="fixed epochs")
+    return Participation.fixed_epochs(steps, period=min_sep)
 
 
 def error_of(workload, strategy, participation):
@@ -54,7 +54,7 @@ def test_blocks_of_the_inverse_against_dense_matrices(steps, min_sep, seed):
     [(1, 1, 1.0), (64, 4, 4.407853385), (256, 4, 5.211944649), (512, 4, 5.62671149), (256, 1, 2.524414416)],
 )
 def test_prefix_sums(steps, epochs, value):
-    best = optimal_fixed_epochs(PrefixSums(steps), fixed_epochs(steps, epochs=epochs))
+    best = optimal_fixed_epochs(PrefixSums(steps), Participation.fixed_epochs(steps, epochs=epochs))
     assert best.rigorous
     assert best.lower_bound <= best.value <= best.lower_bound * (1 + 1e-6)
     assert best.lower_bound < value + 1e-8
@@ -80,14 +80,14 @@ def test_structured_and_dense_ways_agree(steps, min_sep):
     ],
 )
 def test_momentum(workload, value):
-    best = optimal_fixed_epochs(workload, fixed_epochs(64, epochs=4))
+    best = optimal_fixed_epochs(workload, Participation.fixed_epochs(64, epochs=4))
     assert best.gap <= 1e-6
     assert best.lower_bound == pytest.approx(value, rel=2e-6)
 
 
 @pytest.mark.parametrize("workload", [PrefixSums(18), MomentumSGD(18, momentum=0.7)], ids=lambda w: type(w).__name__)
 def test_the_strategy_has_the_value_and_orthogonal_columns(workload):
-    participation = fixed_epochs(18, epochs=3)
+    participation = Participation.fixed_epochs(18, epochs=3)
     best = optimal_fixed_epochs(workload, participation, tolerance=1e-10)
     strategy = best.mechanism().strategy()
     assert np.array_equal(strategy, np.tril(strategy))
@@ -114,7 +114,7 @@ def test_no_strategy_is_below_the_lower_bound(steps, min_sep, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_against_a_semidefinite_program_without_orthogonality(seed):
     """The general problem with two epochs, in which all g in the unit ball give |X_ii| + |X_jj| + 2 |X_ij|."""
-    steps, participation = 6, fixed_epochs(6, epochs=2)
+    steps, participation = 6, Participation.fixed_epochs(6, epochs=2)
     a = np.random.default_rng(seed).normal(size=(steps, steps))
     x, z = (cvxpy.Variable((steps, steps), symmetric=True) for _ in range(2))
     within = [
@@ -129,13 +129,13 @@ def test_against_a_semidefinite_program_without_orthogonality(seed):
 
 def test_one_epoch_is_single_participation():
     single = optimal_single_participation(PrefixSums(30))
-    epoch = optimal_fixed_epochs(PrefixSums(30), fixed_epochs(30, epochs=1), tolerance=1e-9)
+    epoch = optimal_fixed_epochs(PrefixSums(30), Participation.fixed_epochs(30, epochs=1), tolerance=1e-9)
     assert epoch.value == pytest.approx(single.value, rel=3e-9)
 
 
 def test_learning_weights():
     decay = 0.8 ** np.abs(np.arange(12)[:, None] - np.arange(12))
-    best = optimal_fixed_epochs(workload_of_weights(decay), fixed_epochs(12, epochs=3))
+    best = optimal_fixed_epochs(workload_of_weights(decay), Participation.fixed_epochs(12, epochs=3))
     assert best.gap <= 1e-6
     noise = np.linalg.inv(best.mechanism().strategy())
     assert np.trace(decay @ noise @ noise.T) == pytest.approx(best.value**2, rel=1e-5)
@@ -144,9 +144,9 @@ def test_learning_weights():
 @pytest.mark.parametrize(
     ("workload", "participation", "message"),
     [
-        (PrefixSums(6), Participation(6, min_sep=3, max_participations=2), "fixed epochs"),
-        (PrefixSums(6), fixed_epochs(8, epochs=2), "6 steps"),
-        (MatrixWorkload(np.ones((6, 6))), fixed_epochs(6, epochs=2), "independent"),
+        (PrefixSums(6), Participation.min_sep(6, 3, 2), "fixed epochs"),
+        (PrefixSums(6), Participation.fixed_epochs(8, epochs=2), "6 steps"),
+        (MatrixWorkload(np.ones((6, 6))), Participation.fixed_epochs(6, epochs=2), "independent"),
     ],
 )
 def test_bad_input(workload, participation, message):
@@ -156,9 +156,9 @@ def test_bad_input(workload, participation, message):
 
 def test_fixed_epochs_only():
     """The optimum for fixed epochs is not private enough for min-sep, and the mechanism says so."""
-    best = optimal_fixed_epochs(PrefixSums(16), fixed_epochs(16, epochs=4), tolerance=1e-8)
+    best = optimal_fixed_epochs(PrefixSums(16), Participation.fixed_epochs(16, epochs=4), tolerance=1e-8)
     mechanism = best.mechanism()
     assert mechanism.sensitivity_upper_bound(best.participation) == pytest.approx(1, abs=1e-6)
     assert mechanism.mean_error(best.participation) == pytest.approx(best.value, rel=1e-6)
-    spread = Participation(16, min_sep=4, max_participations=4)
-    assert mechanism.sensitivity_bracket(spread).lower ** 2 == pytest.approx(1.1734, abs=1e-3)
+    spread = Participation.min_sep(16, 4, 4)
+    assert mechanism.bracket(spread).lower ** 2 == pytest.approx(1.1734, abs=1e-3)

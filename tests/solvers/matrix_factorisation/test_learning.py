@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.learning import optimal_for_learning
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
@@ -26,15 +26,15 @@ def objective(steps, weights="second half", decay=1.0):
 
 
 def apart(steps, epochs):
-    return Participation(steps, min_sep=steps // epochs, max_participations=epochs)
+    return Participation.min_sep(steps, steps // epochs, epochs)
 
 
 @pytest.mark.parametrize(
     ("who", "form", "memory", "last", "half"),
     [
         # another code: .0539 in fixed epochs, .05843 with 64 bands under min-sep, .0734 for scales on ν-DP-FTRL, at 256
-        (fixed_epochs(64, epochs=4), "dense", 1, 0.079196, 0.109110),
-        (fixed_epochs(64, epochs=4), "buffers", 2, 0.095376, 0.135623),
+        (Participation.fixed_epochs(64, epochs=4), "dense", 1, 0.079196, 0.109110),
+        (Participation.fixed_epochs(64, epochs=4), "buffers", 2, 0.095376, 0.135623),
         (apart(64, 4), "bands", 15, 0.085011, 0.112387),
         (apart(64, 4), "buffers", 2, None, 0.140073),
         (Participation(64), "buffers", 4, 0.01781, 0.02700),
@@ -56,15 +56,15 @@ def test_forms(who, form, memory, last, half):
 
 def test_known_values_at_256_steps():
     of = objective(256, "last")
-    dense = optimal_for_learning(of, fixed_epochs(256, epochs=4), form="dense")
+    dense = optimal_for_learning(of, Participation.fixed_epochs(256, epochs=4), form="dense")
     assert dense.privacy_error == pytest.approx(0.0539, rel=1e-2)
     assert 0 <= dense.gap < 2e-4
-    buffers = optimal_for_learning(of, fixed_epochs(256, epochs=4), memory=2)
+    buffers = optimal_for_learning(of, Participation.fixed_epochs(256, epochs=4), memory=2)
     assert buffers.privacy_error < 0.0734  # scales on ν-DP-FTRL
 
 
 def test_streams_run_every_form():
-    of, who = objective(32), fixed_epochs(32, epochs=4)
+    of, who = objective(32), Participation.fixed_epochs(32, epochs=4)
     for form in ("buffers", "bands", "dense"):
         run = optimal_for_learning(of, who, form=form, memory=7).mechanism
         stream = NoiseStream(run, 2, method="recurrence", rng=3)
@@ -74,7 +74,7 @@ def test_streams_run_every_form():
 
 def test_private_streams_state_the_pattern():
     """Noise for fixed epochs takes more under min-sep, and the stream charges what is promised."""
-    of, who = objective(32), fixed_epochs(32, epochs=4)
+    of, who = objective(32), Participation.fixed_epochs(32, epochs=4)
     run = optimal_for_learning(of, who, memory=1).mechanism
     budget = {"rho": 0.5, "clip_norm": 2.0, "steps": None, "min_sep": 8, "max_participations": 4}
     fixed = NoiseStream.private(run, 3, pattern="fixed epochs", **budget)
@@ -94,7 +94,7 @@ def test_private_streams_state_the_pattern():
 @given(workloads(most=8, kinds=("prefix", "momentum")), st.integers(1, 9), st.data())
 def test_no_mechanism_is_below_the_floor_of_its_pattern(work, min_sep, data):
     """Every mechanism, every workload; with a sensitivity that is too small by 1 % the optimum itself is below."""
-    who = Participation(work.steps, min_sep=min_sep, max_participations=None, pattern="fixed epochs")
+    who = Participation.fixed_epochs(work.steps, period=min_sep)
     floor = optimal_fixed_epochs(work, who, tolerance=1e-4, max_iterations=60)
     run = data.draw(mechanisms(who.steps))
     assert run.mean_error(who, work) >= floor.lower_bound
@@ -127,28 +127,28 @@ def test_the_floor_holds_for_singular_objectives():
     one = 0.3**2 / 4  # ½ η² G²/(2ρ) for a single draw
     assert found.lower_bound <= one * (1 + 1e-9)
     assert found.privacy_error >= found.lower_bound
-    assert of.privacy_error(ToeplitzMechanism(NuFTRL(0.3), 6), Participation(6)) >= found.lower_bound
+    assert of.privacy_error(NuFTRL(0.3), Participation(6)) >= found.lower_bound
 
 
 def test_the_curve_of_independent_noise_by_hand():
     """S(t + 1) = (1 − x)² S(t) + (k − 1) x² S(t)/m + η² σ² for one direction."""
     problem = LinearRegression([2.0], 0.1)
     of = LearningObjective(problem, 5, batch_size=3)
-    curve = of.privacy_curve(ToeplitzMechanism(DPSGD(), 5), apart(5, 5), rho=0.5, clip_norm=2.0)
+    curve = of.privacy_curve(DPSGD(), apart(5, 5), rho=0.5, clip_norm=2.0)
     second, expected = 0.0, [0.0]
     for _ in range(5):
         second = (0.8**2 + 2 * 0.2**2 / 3) * second + 0.1**2 * 4 * 5 / 9
         expected.append(2.0 * second / 2)
     np.testing.assert_allclose(curve, expected, rtol=1e-12)
-    assert math.isclose(of.privacy_error(ToeplitzMechanism(DPSGD(), 5), apart(5, 5), rho=0.5, clip_norm=2.0), curve[-1])
+    assert math.isclose(of.privacy_error(DPSGD(), apart(5, 5), rho=0.5, clip_norm=2.0), curve[-1])
 
 
 @pytest.mark.parametrize(
     ("who", "arguments", "message"),
     [
         (Participation(9), {}, "steps=8"),
-        (Participation(8, min_sep=2, max_participations=2), {}, "max_participations=None"),
-        (Participation(8, min_sep=2, max_participations=4), {"form": "dense"}, "'buffers' or 'bands'"),
+        (Participation.min_sep(8, 2, 2), {}, "max_participations=None"),
+        (Participation.min_sep(8, 2, 4), {"form": "dense"}, "'buffers' or 'bands'"),
         (Participation(8), {"form": "trees"}, "form"),
         (Participation(8), {"memory": 0}, "memory"),
     ],

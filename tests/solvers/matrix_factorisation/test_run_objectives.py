@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 
 from corrnoise.solvers.matrix_factorisation.run_objectives import covariance, run_objective
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from tests.strategies import regressions, workloads

@@ -10,15 +10,15 @@ from corrnoise.solvers.matrix_factorisation import scaled_buffers
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers, thinned, variables_of
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
-from corrnoise.theory.mechanisms.matrix import ScaledNoise, ToeplitzMechanism, column_normalised
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.workloads import MatrixWorkload, PrefixSums
+from corrnoise.theory.workloads import MatrixWorkload, PrefixSums
 from tests.strategies import interlacing_gaps
 
 
 def epochs_of(steps, min_sep):
-    return Participation(steps, min_sep=min_sep, max_participations=None, pattern="fixed epochs")
+    return Participation.fixed_epochs(steps, period=min_sep)
 
 
 @settings(max_examples=25, deadline=None)
@@ -28,7 +28,7 @@ def test_the_logarithm_of_the_error_and_its_gradient(steps, min_sep, gaps, seed)
     rng = np.random.default_rng(seed)
     who = epochs_of(steps, min_sep)
     workload = MatrixWorkload(rng.normal(size=(steps, steps)))
-    search = scaled_buffers._Search(workload.gram(), scaled_buffers._Classes(steps, who.min_sep, who.count))
+    search = scaled_buffers._Search(workload.gram(), scaled_buffers._Classes(steps, who.period, who.count))
     state = np.concatenate([0.3 * rng.normal(size=steps), variables_of(*gaps)])
     value, gradient = search.logarithm(state)
     run = ScaledNoise(PoleNoise(*gaps), search.at(state).scales)
@@ -53,7 +53,7 @@ def test_one_participation_is_buffers_with_unit_columns():
 def test_better_than_equal_scales_and_not_below_the_floor(steps, min_sep):
     who = epochs_of(steps, min_sep)
     found = optimal_scaled_buffers(PrefixSums(steps), who, buffers=2)
-    equal = ToeplitzMechanism(optimal_buffers(who, buffers=2).noise, steps)
+    equal = optimal_buffers(who, buffers=2).noise
     floor = optimal_fixed_epochs(PrefixSums(steps), who).lower_bound
     assert floor <= found.value <= equal.mean_error(who) * (1 + 1e-9)
     assert found.mechanism.sensitivity(who) == pytest.approx(1, rel=1e-9)
@@ -82,7 +82,7 @@ def test_the_best_scales_of_two_steps():
 
 
 def test_a_stream_runs_it():
-    who = fixed_epochs(32, epochs=2)
+    who = Participation.fixed_epochs(32, epochs=2)
     found = optimal_scaled_buffers(PrefixSums(32), who, buffers=1)
     stream = NoiseStream(found.mechanism, 3, method="recurrence", rng=1)
     draws = np.random.default_rng(1).standard_normal((32, 3))
@@ -108,7 +108,7 @@ def test_short_runs(steps):
 @pytest.mark.parametrize(
     ("who", "message"),
     [
-        (Participation(8, min_sep=2, max_participations=4), "fixed epochs"),
+        (Participation.min_sep(8, 2, 4), "fixed epochs"),
         (Participation(9), "8 steps"),
     ],
 )

@@ -14,15 +14,15 @@ from corrnoise.solvers.matrix_factorisation.run_objectives import run_objective
 from corrnoise.solvers.matrix_factorisation.selection import Option, Selection, epoch_weights, lower_bound, select
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_inverse, tuned_nu, tuned_poles
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.mechanisms.workloads import MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.workloads import MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from tests.strategies import workloads
 
-WHO = Participation(64, min_sep=16, max_participations=4)
+WHO = Participation.min_sep(64, 16, 4)
 PROBLEM = LinearRegression(1 / np.arange(1.0, 9), 0.05)
 COOL_DOWN = np.minimum(1.0, 4 * (64 - np.arange(64)) / 64)
 TASKS: dict[str, Workload | LearningObjective] = {
@@ -35,7 +35,7 @@ TASKS: dict[str, Workload | LearningObjective] = {
 
 def error(noise, who: Participation = WHO) -> float:
     """The root mean squared error of prefix sums."""
-    return ToeplitzMechanism(noise, who.steps).mean_error(who)
+    return noise.mean_error(who)
 
 
 @pytest.mark.parametrize("who", [WHO, Participation(64)])
@@ -120,7 +120,7 @@ def test_epochs_of_learning_are_spent_late() -> None:
     assert weighted.sensitivity.value == pytest.approx(1)
 
 
-@pytest.mark.parametrize("who", [Participation(64), fixed_epochs(64, epochs=4)])
+@pytest.mark.parametrize("who", [Participation(64), Participation.fixed_epochs(64, epochs=4)])
 def test_step_scales_of_learning_are_better_than_column_norms(who: Participation) -> None:
     """The last step forgets early noise, so that factors which are searched for gain much."""
     last = LearningObjective(LinearRegression(1 / np.arange(1.0, 9), 0.2), 64, weights="last")
@@ -142,7 +142,7 @@ def test_step_scales_are_for_learning_in_short_runs_whose_worst_pattern_is_known
     for what, who, scales in (
         (PrefixSums(16), Participation(16), True),
         (learning, Participation(16), False),
-        (learning, Participation(16, min_sep=4, max_participations=2), True),
+        (learning, Participation.min_sep(16, 4, 2), True),
     ):
         options = select(what, who, scales=scales, with_floor=False).options
         assert not any("step scales" in option.family for option in options)
@@ -152,7 +152,7 @@ def test_step_scales_are_for_learning_in_short_runs_whose_worst_pattern_is_known
 @settings(max_examples=8)
 def test_short_runs(steps: int, min_sep: int, count: int) -> None:
     count = min(count, -(-steps // min_sep))
-    who = Participation(steps, min_sep=min_sep, max_participations=count)
+    who = Participation.min_sep(steps, min_sep, count)
     found = select(PrefixSums(steps), who)
     assert found.floor is not None
     assert found.best().squared_error >= found.floor.squared_error * (1 - 1e-9)
@@ -170,7 +170,7 @@ def test_the_choice_among_equals_is_the_one_with_less_memory() -> None:
     assert found.best(lambda option: option.memory == 0).family == "independent noise"
 
 
-EIGHT = Participation(32, min_sep=8, max_participations=4)
+EIGHT = Participation.min_sep(32, 8, 4)
 
 
 def test_a_memory_that_is_asked_for_is_used() -> None:
@@ -187,7 +187,7 @@ def test_the_floor_is_left_out_where_it_takes_long() -> None:
     for what, who in (
         (MomentumSGD(5000, momentum=0.5), Participation(5000)),
         (PrefixSums(200_000), Participation(200_000)),
-        (PrefixSums(40_000), Participation(40_000, min_sep=10_000, max_participations=4)),
+        (PrefixSums(40_000), Participation.min_sep(40_000, 10_000, 4)),
     ):
         assert lower_bound(what, run_objective(what), who) is None
 
@@ -199,7 +199,7 @@ def test_the_floor_is_left_out_where_it_takes_long() -> None:
 @settings(max_examples=30)
 def test_a_coarse_floor_is_below_the_fine_one(workload: Workload, count: int, coarse: int) -> None:
     n = workload.steps
-    who = Participation(n, min_sep=-(-n // min(count, n)), max_participations=None, pattern="fixed epochs")
+    who = Participation.fixed_epochs(n, period=-(-n // min(count, n)))
     weights = run_objective(workload).weights()
     fine = optimal_fixed_epochs(workload_of_weights(weights), who, tolerance=1e-9)
     assert coarse_lower_bound(weights, who, coarse_steps=coarse) <= fine.value**2 * (1 + 1e-9)
@@ -208,7 +208,7 @@ def test_a_coarse_floor_is_below_the_fine_one(workload: Workload, count: int, co
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("count", [1, 3, 4])
 def test_a_coarse_floor_is_close(task: str, count: int) -> None:
-    who = Participation(64, min_sep=-(-64 // count), max_participations=None, pattern="fixed epochs")
+    who = Participation.fixed_epochs(64, period=-(-64 // count))
     weights = run_objective(TASKS[task]).weights()
     fine = optimal_fixed_epochs(workload_of_weights(weights), who, tolerance=1e-6).lower_bound ** 2
     assert 0.97 * fine <= coarse_lower_bound(weights, who, coarse_steps=32) <= fine * (1 + 1e-5)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from corrnoise.solvers.matrix_factorisation import toeplitz
 from corrnoise.solvers.matrix_factorisation.families import banded_square_root
 from corrnoise.solvers.matrix_factorisation.toeplitz import lower_bound, optimal_toeplitz
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.toeplitz_losses import OBJECTIVES, error_weights, squared_sensitivity, strategy_error
 from tests.strategies import minimum_phase_coefficients
 
@@ -29,7 +29,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("steps", "bands", "participations", "value"), KNOWN)
 def test_known_optima_are_certified(steps, bands, participations, value):
-    who = Participation(steps, min_sep=steps // participations, max_participations=participations)
+    who = Participation.min_sep(steps, steps // participations, participations)
     found = optimal_toeplitz(who, bands=bands, certify=steps * bands <= 256 * 256)
     assert found.error == pytest.approx(value, abs=6e-10)
     assert found.mean_error == found.error < found.max_error
@@ -55,7 +55,7 @@ def test_no_strategy_is_below_the_bound_of_another(objective, strategy, other, r
     """The certificate holds at any strategy, for every strategy with as many bands."""
     p = max(strategy.size, other.size)
     count = run.draw(st.integers(1, 3))
-    who = Participation(run.draw(st.integers(p * count, 24)), min_sep=p, max_participations=count)
+    who = Participation.min_sep(run.draw(st.integers(p * count, 24)), p, count)
     padded = np.concatenate([strategy, np.zeros(p - strategy.size)])
     bound = lower_bound(padded, who, objective)
     column = np.concatenate([other, np.zeros(who.steps - other.size)])
@@ -90,7 +90,7 @@ def test_a_strategy_that_is_not_optimal_has_a_gap():
 
 
 def test_the_last_epoch_may_be_shorter_than_the_bands():
-    who = Participation(60, min_sep=16, max_participations=4)
+    who = Participation.min_sep(60, 16, 4)
     found = optimal_toeplitz(who, bands=16)
     column = np.concatenate([found.noise.values, np.zeros(44)])
     assert found.sensitivity**2 == pytest.approx(squared_sensitivity(column, who)[0], rel=1e-12)
@@ -105,7 +105,7 @@ def test_one_band_is_independent_noise():
 
 def test_more_bands_than_the_theorem_covers_are_refused():
     with pytest.raises(ValueError, match="bands must be at most 16"):
-        optimal_toeplitz(Participation(64, min_sep=16, max_participations=4), bands=17)
+        optimal_toeplitz(Participation.min_sep(64, 16, 4), bands=17)
     with pytest.raises(ValueError, match="bands must be at most 10"):
         optimal_toeplitz(Participation(10), bands=11)
 

@@ -94,8 +94,8 @@ def test_banded_strategies_are_read() -> None:
     noise = noise_from_strategy(strategy, 9)
     explicit = oracles.inverse(oracles.toeplitz([Fraction(c) for c in strategy], 9))
     assert noise.coefficients(9) == pytest.approx([float(row[0]) for row in explicit], rel=1e-15)
-    assert noise.sensitivity(9) == pytest.approx(math.sqrt(4 + 1 + 1 / 16), rel=1e-14)
-    assert noise.sensitivity(1) == 2
+    assert noise.sensitivity(Participation.single(9)) == pytest.approx(math.sqrt(4 + 1 + 1 / 16), rel=1e-14)
+    assert noise.sensitivity(Participation.single(1)) == 2
     assert noise_from_strategy(noise.inverse_coefficients(9), 9).coefficients(9) == pytest.approx(noise.coefficients(9))
 
 
@@ -186,7 +186,7 @@ def test_decays_that_are_rounded_to_one_have_no_limit_but_a_horizon() -> None:
     assert form.sensitivity_upper_bound() == math.inf
     assert form.noise_multiplier(1.0) == math.inf
     with workdps(60):
-        assert float(direct_norm(form, 100)) <= form.sensitivity_upper_bound(100) <= float(direct_norm(form, 101))
+        assert float(direct_norm(form, 100)) <= form.sensitivity_upper_bound(Participation.single(100)) <= float(direct_norm(form, 101))
     assert BufferForm([1.0], [0.0]).sensitivity_upper_bound() == pytest.approx(1)
 
 
@@ -219,7 +219,7 @@ def test_published_buffers_have_the_published_privacy() -> None:
 def test_noising_matrices_have_no_sensitivity() -> None:
     form = buffer_form(PoleNoise([0.1], [0.3]), "noising")
     with pytest.raises(ValueError, match="matrix must be 'strategy'"):
-        form.sensitivity_upper_bound(10)
+        form.sensitivity_upper_bound(Participation.single(10))
     with pytest.raises(ValueError, match="matrix must be 'strategy'"):
         form.noise_multiplier(1.0)
 
@@ -270,7 +270,7 @@ def test_arguments_of_forms_are_checked() -> None:
     with pytest.raises(ValueError, match="steps must be an integer >= 1, got 0"):
         toeplitz_form(NuFTRL(0.1), 0)
     with pytest.raises(ValueError, match="steps must be an integer >= 1, got 0"):
-        BufferForm([0.5], [1.0]).sensitivity_upper_bound(0)
+        BufferForm([0.5], [1.0]).sensitivity_upper_bound(Participation.single(0))
 
 
 # -- as they are run ---------------------------------------------------------------------------------------------------

@@ -160,9 +160,9 @@ def test_sensitivity_rates_are_within_their_constants(nu):
 
 def test_anti_pgd_has_the_sensitivity_root_t():
     """Mutant: γ_T = T, the sentence in Section C.5."""
-    assert AntiPGD(0).sensitivity(400) == pytest.approx(20, rel=1e-14, abs=0)
+    assert AntiPGD(0).sensitivity(Participation.single(400)) == pytest.approx(20, rel=1e-14, abs=0)
     assert rates.squared_sensitivity_rate(AntiPGD(0), 400) == 400
-    assert AntiPGD(0).sensitivity(400) != pytest.approx(400, rel=0.5, abs=0)
+    assert AntiPGD(0).sensitivity(Participation.single(400)) != pytest.approx(400, rel=0.5, abs=0)
 
 
 def test_printed_sensitivities():

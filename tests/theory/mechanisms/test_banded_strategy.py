@@ -21,7 +21,7 @@ def test_it_is_the_inverse_of_finite_noise(strategy):
     np.testing.assert_allclose(noise.power_spectrum(omega) * inverse.power_spectrum(omega), 1, rtol=1e-13)
     norm = np.linalg.norm(strategy)
     assert noise.limiting_sensitivity() == pytest.approx(norm, rel=1e-15)
-    assert norm * (1 - 1e-15) <= noise.sensitivity_upper_bound(20) <= norm * (1 + 1e-13)
+    assert norm * (1 - 1e-15) <= noise.sensitivity_upper_bound(Participation.single(20)) <= norm * (1 + 1e-13)
 
 
 def averaged_variance(strategy: np.ndarray, x: float):

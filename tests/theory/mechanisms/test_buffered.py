@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms import buffered, toeplitz_losses
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from tests.strategies import interlacing_gaps, log_uniform, participations
 
@@ -51,7 +51,7 @@ def test_closed_forms_are_those_of_the_coefficients(gaps, participation):
 @given(gaps=interlacing_gaps(), exponent=st.floats(0, 7), epochs=st.integers(1, 5))
 def test_floats_agree_with_sixty_digits_in_runs_of_any_length(gaps, exponent, epochs):
     n = int(10**exponent)
-    participation = Participation(n, min_sep=-(-n // epochs), max_participations=None)
+    participation = Participation.min_sep(n, -(-n // epochs))
     zeros, poles = gaps
     with mpmath.workdps(60):
         exact = multiprecision(zeros), multiprecision(poles)
@@ -118,7 +118,7 @@ def test_no_pattern_is_worse_than_the_formula(decays, scale, participation):
 
 def test_negative_scales_and_decays_are_refused_where_the_formula_would_be_too_small():
     """A scale of −1 and a decay of ½, in two steps with two participations: the formula gives 1, the truth is 5."""
-    participation = Participation(2, max_participations=2)
+    participation = Participation.min_sep(2, 1, 2)
     formula = buffered.squared_sensitivity(np.array([0.5]), np.array([-1.0]), participation)
     assert formula == pytest.approx(1.0)
     for arguments in (([0.5], [-1.0]), ([1.5], [1.0]), ([-0.5], [1.0])):
@@ -132,11 +132,11 @@ def test_the_known_production_mechanism():
     """Four buffers, 100 steps, two participations at least 50 steps apart: ρ = 3.17226586 at unit noise."""
     decays = [0.9999999999921251, 0.9944453083640997, 0.8985923474607591, 0.4912001418098778]
     scales = [0.0070314825502323835, 0.10613806907600574, 0.1898159060327625, 0.1966594748073734]
-    participation = Participation(100, min_sep=50, max_participations=2)
+    participation = Participation.min_sep(100, 50, 2)
     bound = buffered.sensitivity_upper_bound(1 - np.array(decays), scales, participation)
     assert bound**2 / 2 == pytest.approx(3.17226586, abs=5e-9)
 
 
 def test_independent_noise_has_no_buffers():
-    participation = Participation(10, min_sep=3, max_participations=4)
+    participation = Participation.min_sep(10, 3, 4)
     assert buffered.noise_sensitivity_upper_bound(PoleNoise([], []), participation) == 2.0

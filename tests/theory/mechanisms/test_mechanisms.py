@@ -15,11 +15,11 @@ from corrnoise.theory.mechanisms.matrix import (
     causal_strategy,
     column_normalised,
 )
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
-from corrnoise.theory.mechanisms.workloads import MomentumSGD, PrefixSums
+from corrnoise.theory.workloads import MomentumSGD, PrefixSums
 from tests.strategies import mechanisms, participations, workloads
 
 
@@ -58,7 +58,7 @@ def test_errors_of_a_workload(data):
 def test_no_mechanism_understates_its_sensitivity(who, data):
     run = data.draw(mechanisms(who.steps))
     truth = worst_case(run.strategy(), who)
-    found = run.sensitivity_bracket(who)
+    found = run.bracket(who)
     assert found.lower <= truth.upper * (1 + 1e-12)
     assert truth.value <= found.upper * (1 + 1e-12 * (run.strategy_error > 0))
     if found.exact:
@@ -71,9 +71,9 @@ def test_no_mechanism_understates_its_sensitivity(who, data):
 
 
 SINGLE = {  # name: run, mean error at n = 64 and 256, largest error at the same
-    "independent": (lambda n: ToeplitzMechanism(DPSGD(), n), (5.700877125, 11.335784049), (8.0, 16.0)),
+    "independent": (lambda n: DPSGD(), (5.700877125, 11.335784049), (8.0, 16.0)),
     "square root": (
-        lambda n: ToeplitzMechanism(NuFTRL(0.0), n),
+        lambda n: NuFTRL(0.0),
         (2.229676472, 2.668782331),
         (2.388848108, 2.831049932),
     ),
@@ -106,10 +106,10 @@ def test_known_errors(name):
         if largest is not None:
             assert run.max_error(Participation(n)) == pytest.approx(largest[place], abs=6e-10)
         if name in FOUR_EPOCHS:
-            assert run.mean_error(fixed_epochs(n, epochs=4)) == pytest.approx(FOUR_EPOCHS[name][place], abs=6e-10)
+            assert run.mean_error(Participation.fixed_epochs(n, epochs=4)) == pytest.approx(FOUR_EPOCHS[name][place], abs=6e-10)
         # No mechanism is better than the optimum over all strategies; one that seems so has too small a sensitivity.
         assert run.mean_error(Participation(n)) > (2.099856472, 2.524414416)[place]
-        assert run.mean_error(fixed_epochs(n, epochs=4)) > (4.407853385, 5.211944649)[place]
+        assert run.mean_error(Participation.fixed_epochs(n, epochs=4)) > (4.407853385, 5.211944649)[place]
 
 
 def test_the_fourier_mechanism_with_its_own_decoder():
@@ -117,7 +117,7 @@ def test_the_fourier_mechanism_with_its_own_decoder():
     n = 64
     odd = np.arange(1, 2 * n, 2)
     known = (n + (1 / np.sin(np.pi * odd / (2 * n))).sum()) / (2 * n)
-    assert fourier_mechanism(n).sensitivity(Participation(n)) ** 2 == pytest.approx(known, rel=1e-12)
+    assert MatrixNoise.fourier(n).sensitivity(Participation(n)) ** 2 == pytest.approx(known, rel=1e-12)
     assert known == pytest.approx(2.305080340, abs=6e-10)
 
 
@@ -132,12 +132,12 @@ def test_trees():
 @pytest.mark.parametrize(("steps", "min_sep", "rho"), [(4, 2, 4.0), (5, 2, 4.5), (7, 2, 5.5), (7, 3, 4.5)])
 def test_trees_under_participation(steps, min_sep, rho):
     """The zCDP budgets at unit noise that the accountant of federated-compute has for trees without restarts."""
-    who = Participation(steps, min_sep=min_sep, max_participations=None)
+    who = Participation.min_sep(steps, min_sep)
     assert BinaryTree(steps).sensitivity(who) ** 2 / 2 == pytest.approx(rho, rel=1e-14)
 
 
 def test_schedules_and_momentum_at_64_steps():
-    run, who = ToeplitzMechanism(NuFTRL(0.0), 64), Participation(64)
+    run, who = NuFTRL(0.0), Participation(64)
     cooled = MomentumSGD(64, momentum=0.0, learning_rates=np.minimum(1, np.arange(64, 0, -1) / 16))
     assert run.mean_error(who, MomentumSGD(64, momentum=0.9)) == pytest.approx(13.62787316, abs=6e-9)
     assert run.mean_error(who, cooled) == pytest.approx(2.14360406, abs=6e-9)
@@ -154,7 +154,7 @@ def test_normalised_columns_and_epoch_weights():
     weights = np.array([0.1, 0.2, 0.3, 0.4])
     weighted = column_normalised(PoleNoise([], [0.7]), n, min_sep=b, epoch_weights=weights)
     assert weighted.bands == 2
-    for who in (Participation(n, min_sep=b, max_participations=4), fixed_epochs(n, epochs=4)):
+    for who in (Participation.min_sep(n, b, 4), Participation.fixed_epochs(n, epochs=4)):
         assert weighted.sensitivity(who) == pytest.approx(1, rel=1e-14)
         assert inverse.sensitivity(who) == worst_case(inverse.strategy(), who).value
     with pytest.raises(ValueError, match="epoch_weights must have the sum 1"):
@@ -164,27 +164,27 @@ def test_normalised_columns_and_epoch_weights():
 
 
 def test_cost():
-    assert ToeplitzMechanism(DPSGD(), 9).memory == 0
-    assert ToeplitzMechanism(AntiPGD(0.1), 9).memory == 1
-    assert ToeplitzMechanism(NuFTRL(0.1), 9).memory == MatrixNoise(np.tril(np.ones((9, 9)))).memory == 8
-    assert ToeplitzMechanism(PoleNoise([0.1], [0.2, 0.3]), 9).memory == 2
-    assert ToeplitzMechanism(FiniteNoise([1, 0.5, 0.1]), 9).memory == 2
+    assert DPSGD().memory == 0
+    assert AntiPGD(0.1).memory == 1
+    assert NuFTRL(0.1).memory == MatrixNoise(np.tril(np.ones((9, 9)))).memory == 8
+    assert PoleNoise([0.1], [0.2, 0.3]).memory == 2
+    assert FiniteNoise([1, 0.5, 0.1]).memory == 2
     assert BandedNoise(np.ones((1, 9))).memory == 0
     assert BinaryTree(9).memory == 4
-    assert ToeplitzMechanism(NuFTRL(0.1), 9).anytime
-    assert not ToeplitzMechanism(NuFTRL(0.0), 9).anytime
+    assert NuFTRL(0.1).anytime
+    assert not NuFTRL(0.0).anytime
     assert not BinaryTree(9).anytime
 
 
 def test_long_runs():
     """No matrix is formed where none is needed; above 4096 steps the norms of columns bound the sensitivity."""
     n = 100_000
-    run = ToeplitzMechanism(NuFTRL(1e-3), n)
-    who = Participation(n, min_sep=n // 4, max_participations=4)
+    run = NuFTRL(1e-3)
+    who = Participation.min_sep(n, n // 4, 4)
     assert run.mean_error(who) > run.sensitivity(who)
     scaled = column_normalised(PoleNoise([], [0.5]), n)
     assert scaled.sensitivity(who) == pytest.approx(2, rel=1e-12)
-    loose = column_normalised(NuFTRL(1e-3), n).sensitivity_bracket(who)
+    loose = column_normalised(NuFTRL(1e-3), n).bracket(who)
     assert not loose.exact
     assert (loose.value, loose.upper) == (pytest.approx(2), pytest.approx(4))
 

@@ -244,7 +244,7 @@ def test_limiting_sensitivity_by_partial_fractions(zeros, poles):
     exact = mp.sqrt(squared_norm(poles, zeros))
     assert abs(noise.limiting_sensitivity() / exact - 1) < 1e-14 * (1 + len(zeros) + len(poles))
     assert exact <= noise.noise_multiplier(0.5) <= exact * (1 + 1e-12)
-    assert noise.sensitivity(50) <= noise.limiting_sensitivity() * (1 + 1e-12)
+    assert noise.sensitivity(Participation.single(50)) <= noise.limiting_sensitivity() * (1 + 1e-12)
 
 
 @given(distinct_gaps(1e-9, 1, 4), many_gaps(3))

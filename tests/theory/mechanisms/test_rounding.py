@@ -19,7 +19,7 @@ from mpmath import mp, mpf, workdps
 
 from corrnoise.theory.mechanisms import rounding
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rounding import (
@@ -164,7 +164,7 @@ def cases(run: Participation = Participation(STEPS)) -> dict[str, tuple[Program,
 
 
 @pytest.mark.parametrize(
-    "run", [Participation(STEPS, min_sep=5, max_participations=3), Participation(STEPS, max_participations=4)]
+    "run", [Participation.min_sep(STEPS, 5, 3), Participation.min_sep(STEPS, 1, 4)]
 )
 @pytest.mark.parametrize("name", cases())
 @pytest.mark.usefixtures("_coarse")
@@ -299,7 +299,7 @@ def test_a_cascade_needs_little_more_than_its_ideal_noise(places: list[float], s
 
 def test_equal_sections_and_one_section_of_no_effect() -> None:
     equal = PoleNoise([0.1, 0.1, 0.1], [0.2, 0.3, 0.3])
-    assert section_sensitivity(equal, 50) == pytest.approx(equal.sensitivity(50), rel=ENDS)
+    assert section_sensitivity(equal, 50) == pytest.approx(equal.sensitivity(Participation.single(50)), rel=ENDS)
     # Gaps below the spacing of floats next to 1, and gaps that nearly coincide.
     crowded = PoleNoise([6.8e-10, 8.3e-10, 1.4e-9, 0.2], [7.2e-10, 1.0e-9, 1.8e-9, 0.4])
     assert section_sensitivity(crowded, None) == pytest.approx(crowded.limiting_sensitivity(), rel=1e-6)
@@ -314,7 +314,7 @@ def test_a_cascade_in_float32_is_covered_and_costs_little() -> None:
     zeros = np.array([0.001, 0.1], np.float32).astype(float)
     poles = np.array([0.01, 0.3], np.float32).astype(float)
     noise = PoleNoise(zeros, poles)
-    steps, run = 60, Participation(60, min_sep=20, max_participations=3)
+    steps, run = 60, Participation.min_sep(60, 20, 3)
     program = np.zeros((steps, steps), np.float32)
     states = np.zeros((2, steps), np.float32)
     for t, draw in enumerate(np.eye(steps, dtype=np.float32)):

@@ -7,8 +7,9 @@ import pytest
 
 from corrnoise.theory.mechanisms import rounding
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise, ScaledNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, section_sensitivity
 from corrnoise.theory.mechanisms.rounding_of_mechanisms import (
     scaled_sensitivity,
@@ -32,8 +33,8 @@ from tests.theory.mechanisms.test_rounding import (
 
 RUNS = [
     Participation(STEPS),
-    Participation(STEPS, min_sep=5, max_participations=3),
-    Participation(STEPS, max_participations=4),
+    Participation.min_sep(STEPS, 5, 3),
+    Participation.min_sep(STEPS, 1, 4),
 ]
 SCALES = np.linspace(2.0, 0.5, STEPS)
 BANDS = np.array([np.linspace(1.0, 2.0, STEPS), np.full(STEPS, 0.5), np.full(STEPS, 0.25)])
@@ -155,7 +156,7 @@ def test_bounds_are_infinite_where_they_say_nothing(monkeypatch):
     assert tree_sensitivity(BinaryTree(STEPS), RUNS[0]) == np.inf
 
 
-@pytest.mark.parametrize("run", [Participation(1000), Participation(1000, min_sep=250, max_participations=4)], ids=repr)
+@pytest.mark.parametrize("run", [Participation(1000), Participation.min_sep(1000, 250, 4)], ids=repr)
 def test_the_bounds_cost_next_to_nothing(run):
     bands = np.array([np.ones(1000), np.full(1000, 0.5)])
     bands[1, -1] = 0

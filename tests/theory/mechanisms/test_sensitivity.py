@@ -11,7 +11,7 @@ from scipy.linalg import toeplitz
 
 from corrnoise.solvers.worst_case import worst_case
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.sensitivity import (
     block_sensitivity,
@@ -45,7 +45,7 @@ def test_dense_strategies_against_the_worst_case(who, seed):
 @settings(max_examples=120)
 @given(participations(), st.data())
 def test_toeplitz_strategies_against_the_worst_case(who, data):
-    kind, c = data.draw(toeplitz_strategies(who.steps, who.min_sep))
+    kind, c = data.draw(toeplitz_strategies(who.steps, who.period))
     truth = worst_case(lower(c), who)
     exact = agrees(toeplitz_sensitivity(c, who), truth)
     agrees(strategy_sensitivity(lower(c), who), truth)
@@ -55,7 +55,7 @@ def test_toeplitz_strategies_against_the_worst_case(who, data):
 @given(participations(most=9, patterns=("fixed epochs",)), st.data())
 def test_fixed_epochs_are_exact_for_any_signs(who, data):
     """Up to three epochs; the same blocks come from the Gram matrix."""
-    _, c = data.draw(toeplitz_strategies(who.steps, who.min_sep))
+    _, c = data.draw(toeplitz_strategies(who.steps, who.period))
     found = toeplitz_sensitivity(c, who)
     assert agrees(found, worst_case(lower(c), who)) or who.count > 3
     assert found.value == pytest.approx(strategy_sensitivity(lower(c), who).value, rel=1e-12)
@@ -74,7 +74,7 @@ def test_fixed_epochs_are_exact_for_any_signs(who, data):
 )
 def test_where_the_formula_fails(c, b, k, formula, truth):
     """The mutant is ‖Σ S^{jb} c‖² outside its theorem: too small."""
-    who = Participation(len(c), min_sep=b, max_participations=k)
+    who = Participation.min_sep(len(c), b, k)
     if formula is not None:
         sums = sum(np.concatenate([np.zeros(j * b), c[: len(c) - j * b]]) for j in range(k))
         assert (sums**2).sum() == pytest.approx(formula)
@@ -88,7 +88,7 @@ def test_where_the_formula_fails(c, b, k, formula, truth):
 
 def test_the_two_stage_bound_is_not_exact_for_positive_matrices():
     """Algorithm 4 of arXiv 2306.08153 gives 4.48 where the truth is 4.40."""
-    who = Participation(3, max_participations=2)
+    who = Participation.min_sep(3, 1, 2)
     sizes = lower([1, 0.4, 0.8]).T @ lower([1, 0.4, 0.8])
     rows = [sizes[i].sum() - min(sizes[i]) if sizes[i].argmin() != i else sizes[i].sum() for i in range(3)]
     assert sum(sorted(rows)[1:]) == pytest.approx(4.48)
@@ -100,7 +100,7 @@ def test_gradients_that_are_not_collinear():
     a = 0.3
     block = np.full((3, 3), -a) + (1 + a) * np.eye(3)
     assert block_sensitivity(block) == pytest.approx((3 + 3 * a, 3 + 3 * a))
-    who = Participation(3, max_participations=3)
+    who = Participation.min_sep(3, 1, 3)
     assert gram_sensitivity(block, who).value ** 2 == pytest.approx(3 + 3 * a, rel=1e-14)
 
 
@@ -117,7 +117,7 @@ def test_rounding_errs_on_the_safe_side(noise, steps, data):
             exact = oracles.product_coefficients(noise.gaps, -noise.exponents, steps)
         sums = [mp.fsum(exact[t - j * b] for j in range(k) if t >= j * b) for t in range(steps)]
         truth = mp.sqrt(mp.fsum(s * s for s in sums))
-        assert truth <= mpf(noise.sensitivity_upper_bound(steps, min_sep=b, max_participations=k))
+        assert truth <= mpf(noise.sensitivity_upper_bound(Participation.min_sep(steps, b, k)))
         multiplier = noise.noise_multiplier(0.5, steps, min_sep=b, max_participations=k)
         assert truth <= mpf(multiplier)
 
@@ -139,10 +139,10 @@ def test_known_noise_is_exact(steps, b, k):
 
 def test_four_epochs_of_a_training_run():
     noise = NuFTRL(1e-3)
-    gamma = noise.sensitivity(2000, min_sep=500, max_participations=4)
+    gamma = noise.sensitivity(Participation.min_sep(2000, 500, 4))
     assert gamma == pytest.approx(3.694, abs=5e-4)
-    assert noise.sensitivity(2000) == pytest.approx(1.691, abs=5e-4)
-    assert noise.sensitivity(2000, min_sep=500, max_participations=None) == gamma
+    assert noise.sensitivity(Participation.single(2000)) == pytest.approx(1.691, abs=5e-4)
+    assert noise.sensitivity(Participation.min_sep(2000, 500)) == gamma
     assert noise.noise_multiplier(0.5, 2000, min_sep=500, max_participations=4) == pytest.approx(gamma, rel=1e-12)
     short = {"min_sep": 50, "max_participations": 4}
     dense = strategy_sensitivity(lower(noise.inverse_coefficients(200)), Participation(200, **short))
@@ -153,23 +153,23 @@ def test_four_epochs_of_a_training_run():
 def test_outside_the_theorem_only_the_bound_answers():
     noise = FiniteNoise([1, 0.9, 0.5])  # its inverse coefficients change sign
     with pytest.raises(ValueError, match=r"is only known to lie in \[.*sensitivity_upper_bound gives the upper end"):
-        noise.sensitivity(20, min_sep=2, max_participations=5)
-    who = Participation(20, min_sep=2, max_participations=5)
+        noise.sensitivity(Participation.min_sep(20, 2, 5))
+    who = Participation.min_sep(20, 2, 5)
     truth = worst_case(lower(noise.inverse_coefficients(20)), who)
-    assert noise.sensitivity_upper_bound(20, min_sep=2, max_participations=5) >= truth.value
-    assert noise.sensitivity(20, min_sep=20) == noise.sensitivity(20)
-    assert FiniteNoise([1, -2]).sensitivity_upper_bound(2000, min_sep=500, max_participations=4) == math.inf
+    assert noise.sensitivity_upper_bound(Participation.min_sep(20, 2, 5)) >= truth.value
+    assert noise.sensitivity(Participation.single(20)) == noise.sensitivity(Participation.single(20))
+    assert FiniteNoise([1, -2]).sensitivity_upper_bound(Participation.min_sep(2000, 500, 4)) == math.inf
 
 
 def test_a_long_run():
     """The value of jax-privacy for the square root at a million steps."""
-    gamma = NuFTRL(0.0).sensitivity(10**6, min_sep=10**5, max_participations=10)
+    gamma = NuFTRL(0.0).sensitivity(Participation.min_sep(10**6, 10**5, 10))
     assert gamma**2 == pytest.approx(105.8046376, abs=6e-8)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])
 def test_scales(scale):
-    who = Participation(6, min_sep=2, max_participations=3)
+    who = Participation.min_sep(6, 2, 3)
     c = np.array([1, 0.7, 0.5, 0.4, 0.1, 0.0])
     for found in (toeplitz_sensitivity(scale * c, who), strategy_sensitivity(scale * lower(c), who)):
         assert found.exact
@@ -178,7 +178,7 @@ def test_scales(scale):
 
 
 def test_refusals():
-    who = Participation(3, max_participations=2)
+    who = Participation.min_sep(3, 1, 2)
     with pytest.raises(ValueError, match=r"strategy must have shape \(rows, 3\), got \(2, 2\)"):
         strategy_sensitivity(np.eye(2), who)
     with pytest.raises(ValueError, match=r"coefficients must have shape \(3,\)"):

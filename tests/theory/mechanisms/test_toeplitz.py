@@ -54,8 +54,8 @@ def test_inverse_coefficients_invert(noise, steps):
 def test_inverse_beyond_the_range_of_floats_is_refused():
     with pytest.raises(OverflowError, match="from step 9"):
         FiniteNoise([1, -2]).inverse_coefficients(2000)
-    assert FiniteNoise([1, -2]).sensitivity(2000) == INF
-    assert FiniteNoise([1, -2]).sensitivity_upper_bound(2000) == INF
+    assert FiniteNoise([1, -2]).sensitivity(Participation.single(2000)) == INF
+    assert FiniteNoise([1, -2]).sensitivity_upper_bound(Participation.single(2000)) == INF
     assert FiniteNoise([1, -2]).noise_multiplier(1.0, 2000) == INF
 
 
@@ -65,7 +65,7 @@ def test_inverse_beyond_the_range_of_floats_is_refused():
      FiniteNoise([1e-200, 5e-201])],
 )  # fmt: skip
 def test_privacy_figures_beyond_the_range_of_floats_are_never_nan(noise):
-    for figure in (noise.sensitivity(4000), noise.sensitivity_upper_bound(4000), noise.noise_multiplier(1.0, 4000)):
+    for figure in (noise.sensitivity(Participation.single(4000)), noise.sensitivity_upper_bound(Participation.single(4000)), noise.noise_multiplier(1.0, 4000)):
         assert figure > 0
 
 
@@ -210,8 +210,8 @@ def test_sensitivity_is_the_largest_column_norm_of_the_explicit_inverse(noise):
     for steps in (1, 2, 3, 9):
         exact = oracles.sensitivity(noise.coefficients(steps), steps)
         assert oracles.relative_error(noise.sensitivity(steps), exact) < 4e-15
-        assert oracles.relative_error(noise.sensitivity(steps, min_sep=7, max_participations=1), exact) < 4e-15
-    assert oracles.relative_error(noise.sensitivity(9) ** 2, exact) > 1e-6 or noise == DPSGD()
+        assert oracles.relative_error(noise.sensitivity(Participation.single(steps)), exact) < 4e-15
+    assert oracles.relative_error(noise.sensitivity(Participation.single(9)) ** 2, exact) > 1e-6 or noise == DPSGD()
 
 
 @given(noises(), st.integers(1, 200), st.integers(1, 200))
@@ -225,8 +225,8 @@ def test_sensitivity_never_decreases_and_tends_to_its_limit(noise, first, more):
 @pytest.mark.parametrize("noise", [NuFTRL(0.02), NuFTRL(1.9), AntiPGD(0.05), ProductNoise([0.1, 0.03], [1.0, -0.5]),
                                    FiniteNoise([1, -1.5, 0.54]), FiniteNoise([1, 0.2, -0.4])])  # fmt: skip
 def test_limits_are_reached(noise):
-    assert math.isclose(noise.sensitivity(3000), noise.limiting_sensitivity(), rel_tol=1e-13)
-    assert not math.isclose(noise.sensitivity(20), noise.limiting_sensitivity(), rel_tol=1e-13)
+    assert math.isclose(noise.sensitivity(Participation.single(3000)), noise.limiting_sensitivity(), rel_tol=1e-13)
+    assert not math.isclose(noise.sensitivity(Participation.single(20)), noise.limiting_sensitivity(), rel_tol=1e-13)
 
 
 @pytest.mark.parametrize("steps", [100, 1000, 30_000])
@@ -288,7 +288,7 @@ def test_divergent_sensitivities_are_infinite(noise):
     assert noise.limiting_sensitivity() == INF
     assert noise.noise_multiplier(1.0) == INF
     assert noise_variance(noise, 1.0, 1.0) == INF
-    assert noise.sensitivity(4000) > 1.2 * noise.sensitivity(40)
+    assert noise.sensitivity(Participation.single(4000)) > 1.2 * noise.sensitivity(Participation.single(40))
 
 
 def test_weak_poles_on_the_circle_converge():
@@ -376,7 +376,7 @@ def test_long_ill_conditioned_noise_carries_its_error(first):
     beta = np.zeros(4491)
     beta[: len(first)], beta[-1] = first, 1e-30  # the last one changes nothing that can be seen
     exact = oracles.norm(oracles.reciprocal(first, 4500, 60))
-    assert exact <= FiniteNoise(beta).sensitivity_upper_bound(4500)
+    assert exact <= FiniteNoise(beta).sensitivity_upper_bound(Participation.single(4500))
 
 
 def test_units():

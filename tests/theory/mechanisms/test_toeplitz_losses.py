@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms import toeplitz_losses as losses
-from corrnoise.theory.mechanisms.participation import Participation
+from corrnoise.theory.participation import Participation
 from tests.strategies import minimum_phase_coefficients
 
 
@@ -19,7 +19,7 @@ def lower(column: np.ndarray, n: int) -> np.ndarray:
 
 
 def participations(n: int, b: int, k: int) -> Participation:
-    return Participation(n, min_sep=b, max_participations=min(k, -(-n // b)))
+    return Participation.min_sep(n, b, min(k, -(-n // b)))
 
 
 def complex_step(function, at: np.ndarray) -> np.ndarray:
@@ -78,10 +78,10 @@ def test_the_bound_is_that_of_the_majorant(data, n, b, k):
     """And its gradient is that of the formula at the majorant, carried back; checked along a line without kinks."""
     c = np.array(data.draw(st.lists(st.floats(-2, 2), min_size=n, max_size=n)))
     who = participations(n, b, k)
-    start = n if who.single else who.min_sep
+    start = n if who.once else who.period
     majorant = np.array([max(abs(c[t:])) if t >= start else abs(c[t]) for t in range(n)])
     square, gradient = losses.squared_sensitivity_bound(c, who)
-    assert square == pytest.approx(pattern_norm(majorant, who.min_sep, who.count), rel=1e-12, abs=1e-12)
+    assert square == pytest.approx(pattern_norm(majorant, who.period, who.count), rel=1e-12, abs=1e-12)
     assert square >= losses.squared_sensitivity(c, who)[0] * (1 - 1e-12)
     grown, _ = losses.squared_sensitivity_bound(c * (1 + 1e-6), who)  # the order of sizes stays
     assert gradient @ c == pytest.approx((grown - square) / 1e-6, rel=1e-5, abs=1e-12)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import fixed_epochs
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.mechanisms.workloads import MomentumAverage
+from corrnoise.theory.workloads import MomentumAverage
 from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise_lower_bound, square_root_upper_bound
 from tests.strategies import log_uniform
 
@@ -38,10 +38,10 @@ def test_no_factorisation_has_less_noise(alpha, steps):
 @pytest.mark.parametrize(("examples", "epochs", "alpha"), [(16, 1, 0.1), (8, 4, 0.125), (4, 8, 0.3)])
 def test_the_certified_optimum_lies_between_the_bounds(examples, epochs, alpha):
     steps = examples * epochs
-    who = fixed_epochs(steps, epochs=epochs)
+    who = Participation.fixed_epochs(steps, epochs=epochs)
     work = MomentumAverage(steps, alpha=alpha)
     best = optimal_fixed_epochs(work, who, tolerance=1e-4)
-    root = ToeplitzMechanism(NuFTRL(alpha), steps)
+    root = NuFTRL(alpha)
     bound = square_root_upper_bound(alpha, examples=examples, epochs=epochs)
     assert noise_lower_bound(alpha, steps=steps, epochs=epochs) < best.lower_bound
     assert best.lower_bound <= best.value < root.mean_error(who, work) < root.max_error(who, work) < bound

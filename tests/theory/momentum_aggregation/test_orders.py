@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.matrix import MatrixNoise, ToeplitzMechanism
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import NuFTRL, ProductNoise
 from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
 
@@ -28,9 +28,9 @@ def brute_force(mechanism: Mechanism, examples: int, *, fixed: bool) -> float:
 
 
 def mechanisms() -> st.SearchStrategy[Mechanism]:
-    nus = st.floats(0.01, 1.9).map(lambda nu: ToeplitzMechanism(NuFTRL(nu), 8))
+    nus = st.floats(0.01, 1.9).map(lambda nu: NuFTRL(nu))
     products = st.tuples(st.floats(0.05, 1.9), st.floats(0.05, 1.9)).map(
-        lambda a: ToeplitzMechanism(ProductNoise(list(a), [0.5, -0.5]), 8)
+        lambda a: ProductNoise(list(a), [0.5, -0.5])
     )
     matrices = st.integers(0, 2**32 - 1).map(
         lambda seed: MatrixNoise(np.tril(np.random.default_rng(seed).standard_normal((8, 8))) + 3 * np.eye(8))
@@ -47,13 +47,13 @@ def test_no_places_of_an_example_are_worse(mechanism, examples):
 
 
 def test_independent_noise_has_the_root_of_the_number_of_epochs_for_any_order():
-    independent = ToeplitzMechanism(NuFTRL(1.0), 12)
+    independent = NuFTRL(1.0)
     for order in ("fixed", "reshuffled"):
         assert order_sensitivity(independent, 4, order) == pytest.approx(math.sqrt(3), rel=1e-8)
 
 
 def test_the_fixed_order_would_not_cover_reshuffling():
-    mechanism = ToeplitzMechanism(NuFTRL(0.1), 8)
+    mechanism = NuFTRL(0.1)
     assert brute_force(mechanism, 4, fixed=False) > 1.05 * order_sensitivity(mechanism, 4, "fixed")
 
 
@@ -61,7 +61,7 @@ def test_the_fixed_order_would_not_cover_reshuffling():
 def test_the_bound_is_nearly_attained_by_pairs_of_close_occurrences(alpha, epochs):
     """The last step of an epoch and the first one of the next, in turns; all at once as close is impossible."""
     steps = 16 * epochs
-    mechanism = ToeplitzMechanism(NuFTRL(alpha), steps)
+    mechanism = NuFTRL(alpha)
     strategy = mechanism.strategy()
     places = [16 * e + (15 if e % 2 == 0 else 0) for e in range(epochs)]
     attained = float(np.linalg.norm(strategy[:, places].sum(axis=1)))
@@ -70,13 +70,13 @@ def test_the_bound_is_nearly_attained_by_pairs_of_close_occurrences(alpha, epoch
 
 
 def test_one_epoch_has_no_order():
-    mechanism = ToeplitzMechanism(NuFTRL(0.1), 7)
+    mechanism = NuFTRL(0.1)
     found = [order_sensitivity(mechanism, 7, order) for order in ("fixed", "reshuffled")]
     assert found[0] == found[1] == order_sensitivity(mechanism, 100, "reshuffled")
 
 
 def test_bad_arguments():
     with pytest.raises(ValueError, match="order must be one of 'fixed', 'reshuffled', got 'random'"):
-        order_sensitivity(ToeplitzMechanism(NuFTRL(0.1), 7), 3, "random")
+        order_sensitivity(NuFTRL(0.1), 3, "random")
     with pytest.raises(TypeError, match="mechanism must be a Mechanism"):
         order_sensitivity(NuFTRL(0.1), 3, "fixed")

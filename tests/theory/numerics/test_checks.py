@@ -220,8 +220,8 @@ ARGUMENTS = {  # each with the values, of those below, that are good
     "frequencies": (NUFTRL.power_spectrum, (-1, 2.0, [], [[0.5], [0.5]])),
     "rates": (NUFTRL.averaged_variance, ([], [[0.5], [0.5]])),
     "steps": (NUFTRL.coefficients, ()),
-    "min_sep": (lambda v: NUFTRL.sensitivity(3, min_sep=v), ()),
-    "max_participations": (lambda v: FINITE.sensitivity_upper_bound(3, max_participations=v), (None,)),
+    "min_sep": (lambda v: NUFTRL.sensitivity(Participation.single(3)), ()),
+    "max_participations": (lambda v: FINITE.sensitivity_upper_bound(Participation.min_sep(3, 1, v)), (None,)),
     "rho": (NUFTRL.noise_multiplier, (2.0,)),
     "adjacency": (lambda v: NUFTRL.noise_multiplier(1.0, adjacency=v), ()),  # type: ignore[arg-type]
     "clip_norm": (lambda v: unit_variance(1.0, v), (2.0,)),
@@ -254,9 +254,9 @@ def test_bad_arguments_are_named(name, value):
         (lambda: ProductNoise([2.1], [1]), r"gaps must lie in \[0, 2\]"),
         (lambda: FiniteNoise([0, 1]), r"coefficients\[0\] must not be 0"),
         (lambda: FiniteNoise([[1], [1, 2]]), "coefficients"),
-        (lambda: NUFTRL.sensitivity(3, max_participations=4), "max_participations must be at most .* = 3, .* got 4"),
+        (lambda: NUFTRL.sensitivity(Participation.min_sep(3, 1, 4)), "max_participations must be at most .* = 3, .* got 4"),
         (lambda: NUFTRL.noise_multiplier(1.0, max_participations=4), "steps must be given for several participations"),
-        (lambda: NUFTRL.sensitivity(0), "steps must be an integer >= 1, got 0"),
+        (lambda: NUFTRL.sensitivity(Participation.single(0)), "steps must be an integer >= 1, got 0"),
         (lambda: FINITE.inverse_coefficients(2.0), "steps"),  # type: ignore[arg-type]
         (lambda: FINITE.noise_multiplier(1.0, 2.5), "steps"),  # type: ignore[arg-type]
         (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from corrnoise.theory.correlated_noise import finite_time, published_bounds, table_rates
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation
+
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -101,7 +101,7 @@ def test_what_is_known_for_one_example_is_refused_for_batches() -> None:
 def test_the_learning_objective_takes_the_batch_of_the_problem(batch_size: int) -> None:
     problem = LinearRegression([1.0, 0.5, 0.1], 0.2, 0.3, batch_size=batch_size)
     objective = LearningObjective(problem, 40)
-    run = ToeplitzMechanism(NuFTRL(0.1), 40)
+    run = NuFTRL(0.1)
     parts = objective.privacy_error(run, Participation(40)) + objective.sampling_error() + objective.initial_error(0.3)
     curve = problem.learning_curve(NuFTRL(0.1), 40, horizon=40, initial_offset=0.3)
     assert parts == pytest.approx(curve[-1], rel=1e-12)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.theory.mechanisms.matrix import MatrixNoise, ToeplitzMechanism
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
@@ -31,7 +31,7 @@ def test_toeplitz_noise_has_the_error_of_its_learning_curve(problem, noise, step
     curve = problem.learning_curve(noise, steps, horizon=steps, rho=0.7, initial_offset=offset)
     for weighting, exact in (("last", curve[-1]), (weights, weights @ curve[1:])):
         found = total(
-            LearningObjective(problem, steps, weights=weighting), ToeplitzMechanism(noise, steps), offset, 0.7
+            LearningObjective(problem, steps, weights=weighting), noise, offset, 0.7
         )
         assert found == pytest.approx(exact, rel=1e-10)
     half = LearningObjective(problem, steps, weights="second half").step_weights()
@@ -111,9 +111,9 @@ def test_known_privacy_errors(decay, epochs, weights, independent, root):
     """32 eigenvalues, 1024 steps; from an independent program."""
     lam = np.arange(1, 33.0) ** -decay
     problem = LinearRegression(lam, 0.5 / (lam.sum() + 2 * lam.max()))
-    objective, who = LearningObjective(problem, 1024, weights=weights), fixed_epochs(1024, epochs=epochs)
+    objective, who = LearningObjective(problem, 1024, weights=weights), Participation.fixed_epochs(1024, epochs=epochs)
     for noise, value in ((DPSGD(), independent), (NuFTRL(0.0), root)):
-        error = objective.privacy_error(ToeplitzMechanism(noise, 1024), who)
+        error = objective.privacy_error(noise, who)
         assert error == pytest.approx(value, rel=2e-4)
 
 
@@ -128,6 +128,6 @@ def test_refusals():
     with pytest.raises(ValueError, match="batch_size must be an integer >= 1, got 0"):
         LearningObjective(problem, 2, batch_size=0)
     with pytest.raises(ValueError, match="mechanism must have steps=2"):
-        LearningObjective(problem, 2).power(ToeplitzMechanism(DPSGD(), 3))
+        LearningObjective(problem, 2).power(DPSGD())
     with pytest.raises(OverflowError, match="exceed the range of floats"):
         LearningObjective(MeanEstimation(10.0), 1000).weight_matrix()

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.mechanisms.participation import Participation, fixed_epochs, from_jax_privacy, from_tf_privacy
+from corrnoise.theory.participation import Participation, fixed_epochs, from_jax_privacy, from_tf_privacy
 from tests.strategies import participations
 
 
 def maximal_by_enumeration(who):
     """Admissible sets of steps of which no other admissible set is a superset."""
-    n, b, k = who.steps, who.min_sep, who.count
+    n, b, k = who.steps, who.period, who.count
     admissible = [
         set(subset)
         for size in range(1, k + 1)
         for subset in itertools.combinations(range(n), size)
         if all(j - i >= b for i, j in itertools.pairwise(subset))
     ]
-    if who.pattern == "fixed epochs":
+    if who.kind == "fixed epochs":
         admissible = [s for s in admissible if len({i % b for i in s}) == 1]
     return sorted(sorted(s) for s in admissible if not any(s < other for other in admissible))
 
@@ -30,25 +30,25 @@ def test_patterns_are_the_maximal_admissible_sets(who):
     assert sorted(found) == maximal_by_enumeration(who)
     assert len(found) == who.number_of_patterns() == who.number_of_patterns(len(found))
     assert len(found) <= 1 or who.number_of_patterns(len(found) - 1) > len(found) - 1
-    if who.pattern == "min-sep":
+    if who.kind == "min-sep":
         assert found == sorted(found)
 
 
 def test_a_pattern_too_few_is_noticed():
-    who = Participation(7, min_sep=2, max_participations=3)
+    who = Participation.min_sep(7, 2, 3)
     assert maximal_by_enumeration(who) != [
-        p.tolist() for p in Participation(7, min_sep=3, max_participations=3).patterns()
+        p.tolist() for p in Participation.min_sep(7, 3, 3).patterns()
     ]
 
 
 def test_largest_pattern_and_saturation():
-    who = Participation(12, min_sep=5, max_participations=2)
-    assert who.largest_pattern.tolist() == [0, 5]
+    who = Participation.min_sep(12, 5, 2)
+    assert who.largest.tolist() == [0, 5]
     assert not who.saturated
-    assert Participation(12, min_sep=5, max_participations=None).saturated
-    assert Participation(12, min_sep=5).single
-    assert [c.tolist() for c in Participation(5, min_sep=2).residue_classes()] == [[0, 2, 4], [1, 3]]
-    assert [c.tolist() for c in Participation(2, min_sep=5).residue_classes()] == [[0], [1]]
+    assert Participation.min_sep(12, 5).saturated
+    assert Participation.single(12).single
+    assert [c.tolist() for c in Participation.single(5).residue_classes()] == [[0, 2, 4], [1, 3]]
+    assert [c.tolist() for c in Participation.single(2).residue_classes()] == [[0], [1]]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,6 @@ def test_conventions_of_other_libraries(n, b, k):
     assert (ours.steps, ours.min_sep, ours.count) == (n, b, min(k, -(-n // b)))
     assert from_tf_privacy(n, min_separation=b - 1, max_participation=k) == ours
     assert from_tf_privacy(n, min_separation=b, max_participation=k) != ours
-    assert fixed_epochs(n * k, epochs=k) == Participation(
-        n * k, min_sep=n, max_participations=k, pattern="fixed epochs"
-    )
+    assert Participation.fixed_epochs(n * k, epochs=k) == Participation.fixed_epochs(n * k, period=n)
     with pytest.raises(ValueError, match="steps must be a multiple of epochs"):
-        fixed_epochs(n * (k + 1) + 1, epochs=k + 1)
+        Participation.fixed_epochs(n * (k + 1) + 1, epochs=k + 1)

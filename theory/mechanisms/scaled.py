@@ -1,0 +1,191 @@
+"""Toeplitz noise with a factor for each step, for each draw, or for both: N = diag(d) T(β) diag(g).
+
+The factors cost nothing in a run.  With d_t = ‖c_0, …, c_{n−1−t}‖ all columns of the strategy have the norm 1
+(``ScaledNoise.normalised``); for the square root 1/sqrt(1 − z) this is the normalised square root of arXiv 2509.14334.
+Draws that grow, g_t = t^{e/2}, are the noise of a machine in federated learning that cancels its own noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.program import Form
+from corrnoise.theory.mechanisms.rounding import scaled_sensitivity
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise, lower_toeplitz
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.records import record
+from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.participation import Participation
+
+_UNIT = 2.0**-53
+_FACTORS = "[1e-100, 1e100]"
+
+
+@record
+class ScaledNoise(Mechanism):
+    """Toeplitz noise times a factor for each step, of draws times a factor each: N = diag(d) T(β) diag(g).
+
+    Parameters
+    ----------
+    noise
+        Any Toeplitz noise.
+    step_scales
+        d_t > 0, shape (steps,); None for 1 in every step.
+    draw_scales
+        g_t > 0, shape (steps,); None for 1 in every step.  One of the two must be given.
+
+    Notes
+    -----
+    The strategy is diag(1/g) T(c) diag(1/d).
+
+    Examples
+    --------
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
+    >>> run = ScaledNoise.normalised(NuFTRL(0.0), Participation.single(64))
+    >>> round(run.mean_error(Participation.single(64)), 6)
+    2.127702
+    """
+
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {
+        "cascade": ("float64",),
+        "delay line": ("float64",),
+        "substitution": ("float64",),
+        "transform": ("float64",),
+    }
+
+    noise: ToeplitzNoise
+    step_scales: Array | None
+    draw_scales: Array | None
+
+    def __init__(
+        self, noise: ToeplitzNoise, step_scales: ArrayLike | None = None, draw_scales: ArrayLike | None = None
+    ) -> None:
+        steps = None if step_scales is None else checks.reals("step_scales", step_scales, _FACTORS, ndim=1)
+        draws = None if draw_scales is None else checks.reals("draw_scales", draw_scales, _FACTORS, ndim=1)
+        if steps is None and draws is None:
+            raise ValueError("step_scales or draw_scales must be given, got None for both")
+        if steps is not None and draws is not None:
+            checks.same_length("step_scales", steps, "draw_scales", draws)
+        self._set(noise=checked_noise(noise), step_scales=steps, draw_scales=draws)
+
+    @classmethod
+    def normalised(
+        cls, noise: ToeplitzNoise, participation: Participation, weights: ArrayLike | None = None
+    ) -> ScaledNoise:
+        """Toeplitz noise with step scales that give the columns of its strategy the norm 1, or a share of each epoch.
+
+        Parameters
+        ----------
+        noise
+            Any Toeplitz noise.
+        participation
+            The run: its ``steps``, and its ``period``, the number of steps of an epoch.
+        weights
+            p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of each column of the epoch.
+            With at most b bands the sensitivity is then at most 1, with equality in epochs of equal length, for any
+            number of participations b apart.  None for columns of norm 1.
+
+        Examples
+        --------
+        >>> from corrnoise.theory.mechanisms.finite import FiniteNoise
+        >>> epochs = Participation.fixed_epochs(4, epochs=2)
+        >>> run = ScaledNoise.normalised(FiniteNoise([1.0]), epochs, [0.25, 0.75])
+        >>> run.step_scales
+        array([2.        , 2.        , 1.15470054, 1.15470054])
+        >>> round(run.sensitivity(epochs), 9)
+        1.0
+        """
+        n = checks.instance("participation", participation, Participation).length
+        norms = checked_noise(noise).column_norms(n)
+        if weights is None:
+            return cls(noise, norms)
+        epoch = np.arange(n) // participation.period
+        shares = checks.shaped("weights", weights, (int(epoch[-1]) + 1,), "(0, 1]")
+        if abs(float(shares.sum()) - 1) > 1e-9:
+            raise ValueError(f"weights must have the sum 1, got {float(shares.sum())!r}")
+        return cls(noise, norms / np.sqrt(shares[epoch]))
+
+    @property
+    def steps(self) -> int:
+        given = self.draw_scales if self.step_scales is None else self.step_scales
+        assert given is not None
+        return int(given.size)
+
+    def memory(self, n: int | None = None) -> int:
+        return self.noise.memory(self.length(n))
+
+    def bands(self, n: int | None = None) -> int:
+        return self.noise.bands(self.length(n))
+
+    def noising(self, draws: ArrayLike) -> Array:
+        z = self._rows(draws)
+        column = (self.steps, *[1] * (z.ndim - 1))
+        scaled = z if self.draw_scales is None else self.draw_scales.reshape(column) * z
+        plain = self.noise.noising(scaled)
+        return plain if self.step_scales is None else np.asarray(self.step_scales.reshape(column) * plain)
+
+    def noising_matrix(self, n: int | None = None) -> Array:
+        matrix = lower_toeplitz(self.noise.coefficients(self.length(n)))
+        if self.draw_scales is not None:
+            matrix = matrix * self.draw_scales
+        return matrix if self.step_scales is None else self.step_scales[:, np.newaxis] * matrix
+
+    def strategy(self, n: int | None = None) -> Array:
+        matrix = self.noise.strategy(self.length(n))
+        if self.draw_scales is not None:
+            matrix = matrix / self.draw_scales[:, np.newaxis]
+        return matrix if self.step_scales is None else matrix / self.step_scales
+
+    def column_norms(self, n: int | None = None) -> Array:
+        length = self.length(n)
+        if self.draw_scales is None:
+            norms = self.noise.column_norms(length)
+        else:
+            squares = np.square(self.noise.inverse_coefficients(length))
+            weights = self.draw_scales**-2.0
+            norms = np.sqrt(np.convolve(squares, weights[::-1])[:length][::-1])
+        return norms if self.step_scales is None else norms / self.step_scales
+
+    def strategy_error(self, n: int | None = None) -> float:
+        error = self.noise.strategy_error(self.length(n))
+        if self.draw_scales is None:
+            return error
+        # Entries of a column are divided by factors that differ by max g/min g at most.
+        return error * float(self.draw_scales.max() / self.draw_scales.min()) + self.steps * _UNIT
+
+    def forms(self) -> tuple[Form, ...]:
+        return self.noise.forms()
+
+    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+        if form == "substitution" and isinstance(self.noise, BandedStrategyNoise):
+            return self._banded().covered(participation, form, dtype)
+        once = Participation.single(self.steps)
+        stored, program = self.noise.covered(once, form, dtype)
+        assert isinstance(stored, ToeplitzNoise)
+        run = ScaledNoise(stored, self.step_scales, self.draw_scales)
+        return run, scaled_sensitivity(
+            run.bracket(participation).upper,
+            participation,
+            program=program,
+            plain=stored.bracket(once).lower,
+            additive=form == "cascade",
+            step_scales=self.step_scales,
+            draw_scales=self.draw_scales,
+            dtype=dtype,
+        )
+
+    def _banded(self) -> BandedNoise:
+        """The same for noise with a banded strategy."""
+        assert isinstance(self.noise, BandedStrategyNoise)
+        diagonals = self.noise.diagonals(self.steps)
+        if self.draw_scales is not None:
+            rows = np.minimum(np.add.outer(np.arange(diagonals.shape[0]), np.arange(self.steps)), self.steps - 1)
+            diagonals = diagonals / self.draw_scales[rows]
+        return BandedNoise(diagonals if self.step_scales is None else diagonals / self.step_scales)
