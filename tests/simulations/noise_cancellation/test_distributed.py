@@ -10,7 +10,7 @@ import pytest
 from corrnoise.simulations.noise_cancellation import distributed
 from corrnoise.simulations.noise_cancellation.distributed import run_distributed
 from corrnoise.simulations.noise_cancellation.hosts import answer_from_folder, prepare_folder
-from corrnoise.simulations.noise_cancellation.images import digits
+from corrnoise.simulations.noise_cancellation.images import dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -198,7 +198,7 @@ def test_a_killed_worker_changes_nothing(by_address, tmp_path):
 
 
 def test_the_digits_are_learned_in_a_single_pass():
-    data = digits(machines=20)
+    data = dealt_images("digits", 20)
     assert sum(len(targets) for _, targets in data.training) == 1077
     quiet = data.protocol(participants=10, rho=None)
     noisy = data.protocol(participants=10, rho=8.0)
