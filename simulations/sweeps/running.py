@@ -25,10 +25,10 @@ from time import perf_counter
 from typing import Any
 
 from corrnoise.simulations.quadratic import Simulation, rational_noise, simulate
-from corrnoise.simulations.sweeps.points import Point, grid, kind
+from corrnoise.simulations.sweeps.points import Point, grid
 from corrnoise.simulations.sweeps.storage import store, stored
 from corrnoise.support.progress import progress_line
-from corrnoise.support.serialise import digest, plain, rebuilt
+from corrnoise.support.serialise import by_name, digest, plain, rebuilt
 from corrnoise.support.version import __version__
 from corrnoise.support.workers import leave_interrupts
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -76,7 +76,7 @@ def _store(directory: Path, outcome: Outcome) -> None:
     record = {
         "corrnoise": __version__,
         "point": outcome.point.description(),
-        "simulation": plain(vars(outcome.simulation), named=kind),
+        "simulation": plain(vars(outcome.simulation)),
         "seconds": outcome.seconds,
     }
     store(_path(directory, outcome.point), record)
@@ -101,7 +101,7 @@ def _stored(directory: Path, point: Point) -> Outcome | None:
 
 
 def _simulation(record: dict[str, Any]) -> Simulation:
-    noise = rebuilt(record["noise"], {kind(cls): cls for cls in (PoleNoise, FiniteNoise)})
+    noise = rebuilt(record["noise"], by_name(PoleNoise, FiniteNoise))
     estimators = {name: (float(mean), float(error)) for name, (mean, error) in record["estimators"].items()}
     numbers = ("mean", "standard_error", "effective_sample_size", "clipped_fraction")
     return Simulation(**record | {n: float(record[n]) for n in numbers} | {"noise": noise, "estimators": estimators})
