@@ -26,9 +26,9 @@ from typing import Any
 
 from corrnoise.simulations.quadratic import Simulation, rational_noise, simulate
 from corrnoise.simulations.sweeps.points import Point, grid
-from corrnoise.simulations.sweeps.storage import store, stored
+from corrnoise.support.cache import keep, kept
 from corrnoise.support.progress import progress_line
-from corrnoise.support.serialise import by_name, digest, plain, rebuilt
+from corrnoise.support.serialise import by_name, rebuilt
 from corrnoise.support.version import __version__
 from corrnoise.support.workers import leave_interrupts
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -68,35 +68,20 @@ class Outcome:
     seconds: float
 
 
-def _path(directory: Path, point: Point) -> Path:
-    return directory / f"{point.key}.json"
-
-
 def _store(directory: Path, outcome: Outcome) -> None:
-    record = {
-        "corrnoise": __version__,
-        "point": outcome.point.description(),
-        "simulation": plain(vars(outcome.simulation)),
-        "seconds": outcome.seconds,
-    }
-    store(_path(directory, outcome.point), record)
+    result = {"simulation": vars(outcome.simulation), "seconds": outcome.seconds}
+    keep(directory, outcome.point.description(), result)
 
 
 def _stored(directory: Path, point: Point) -> Outcome | None:
     """The finished point, or None where there is none; a damaged or foreign file is as good as none."""
-    path = _path(directory, point)
     try:
-        record = stored(path)
-        if digest(record["point"]) != point.key:
-            raise ValueError("it describes another point")
-        return Outcome(point, _simulation(record["simulation"]), None, float(record["seconds"]))
+        result = kept(directory, point.description())
+        return Outcome(point, _simulation(result["simulation"]), None, float(result["seconds"]))
     except FileNotFoundError:
         return None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        warnings.warn(
-            f"{path} is no result of {point.name}, which is computed again ({reason})", RuntimeWarning, stacklevel=2
-        )
+        warnings.warn(f"{point.name} is computed again ({told(error)})", RuntimeWarning, stacklevel=2)
         return None
 
 
