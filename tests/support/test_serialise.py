@@ -52,6 +52,8 @@ def test_classes_have_different_names():
     assert by_name(Pair) == {"Pair": Pair}
     with pytest.raises(ValueError, match="different names"):
         by_name(KINDS["NuFTRL"], NuFTRL)
+    with pytest.raises(TypeError, match="thing must be made of"):  # another class of a known name
+        packed(NuFTRL(1), KINDS)
 
 
 def test_what_cannot_be_described_or_rebuilt_is_refused():

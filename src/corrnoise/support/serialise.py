@@ -289,20 +289,15 @@ def _checked_text(data: bytes) -> bytes:
 
 def _archive(text: bytes, arrays: list[NDArray[Any]]) -> bytes:
     file = BytesIO()
-    with ZipFile(file, "w", ZIP_STORED) as archive:
-        archive.writestr(_entry(_TEXT), text)
+    with ZipFile(file, "w", ZIP_STORED) as archive:  # members without a date, so that equal things have equal bytes
+        archive.writestr(ZipInfo(_TEXT), text)
         for number, array in enumerate(arrays):
             member = BytesIO()
             np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-            archive.writestr(_entry(member_name(number)), member.getvalue())
+            archive.writestr(ZipInfo(member_name(number)), member.getvalue())
         archive.comment = b"0" * 64
     data = file.getvalue()[:-64]
     return data + hashlib.sha256(data).hexdigest().encode()
-
-
-def _entry(name: str) -> ZipInfo:
-    """A member of an archive without a date, so that equal things have equal bytes."""
-    return ZipInfo(name)
 
 
 def _members(data: bytes, most_bytes: int) -> dict[str, bytes]:
