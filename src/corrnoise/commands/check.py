@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from corrnoise.commands import claims, kills
+from corrnoise.commands import claims
 from corrnoise.commands.tables import aligned
 from corrnoise.support.version import __version__
 
@@ -34,25 +34,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--details", action="store_true", help=f"details of each claim (default: of {_DETAILED} at most)"
     )
     parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
-    parser.add_argument(
-        "--mutants", action="store_true", help="try structural mutants of the claims instead, and count those rejected"
-    )
-    parser.add_argument(
-        "--record", metavar="FILE", help="with --mutants: keep results here, and try only claims that changed since"
-    )
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of the terminal")
 
 
 def run(arguments: Namespace) -> int:
     """Check the selected claims, print the outcomes; 0 if all is as recorded, 1 if not, 2 for an unknown name."""
-    if refused := kills.refuse(arguments):
-        return kills.complain(refused)
     try:
         chosen = claims.selected(arguments)
     except ValueError as error:
-        return kills.complain(str(error))
-    if arguments.mutants:
-        return kills.run(chosen, arguments)
+        print(f"corrnoise check: error: {error}", file=sys.stderr)
+        return 2
     path = None if arguments.output is None else claims.output_path(arguments.output)
     outcomes = [] if arguments.list else claims.checked(chosen, arguments)
     if arguments.list:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from corrnoise.paper_checks.machinery import inventory
-from corrnoise.paper_checks.machinery.inventory import Entry, extracted, read, written
+from corrnoise.paper_checks.machinery.inventory import Entry, read
+from tools import inventory
+from tools.inventory import extracted, written
 
 TEXT = """Contents
 1\tIntroduction\t1
@@ -62,7 +63,7 @@ def test_the_file_is_read_as_it_is_written_and_words_are_kept(tmp_path, monkeypa
     folder = tmp_path / "small_paper"
     folder.mkdir()
     (tmp_path / "text.txt").write_text(TEXT)
-    monkeypatch.setattr(inventory, "__file__", str(tmp_path / "machinery/inventory.py"))
+    monkeypatch.setattr(inventory, "PAPERS", tmp_path)
     assert inventory.main(["small-paper", str(tmp_path / "text.txt")]) == 0
     entries = read((folder / "inventory.csv").read_text())
     assert entries == extracted(TEXT)

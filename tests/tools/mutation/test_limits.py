@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from corrnoise.paper_checks.machinery.limits import OutOfTimeError, memory_limit, time_limit
+from tools.mutation.limits import OutOfTimeError, memory_limit, time_limit
 
 
 def endless():

@@ -1,6 +1,7 @@
-"""Structural mutants: which changes are made, that they run in place of the function, and how they fare."""
+"""Mutants of claims: that they run in the place of their functions, how they fare, and the record of that."""
 
 import ast
+import csv
 import importlib
 import inspect
 import math
@@ -10,67 +11,18 @@ import numpy as np
 import pytest
 
 import corrnoise.paper_checks as ledgers
-from corrnoise.paper_checks.machinery import kills as machinery
 from corrnoise.paper_checks.machinery.domains import linear, vector
-from corrnoise.paper_checks.machinery.kills import Kills, fate, kills, published, read, source_of, written
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.search import sample_points
-from corrnoise.paper_checks.machinery.structural import changes, functions_of, in_place, mutants_of
+from tools.mutation import kills as oracle
+from tools.mutation import record
+from tools.mutation.__main__ import main
+from tools.mutation.changes import GROSS
+from tools.mutation.compiled import functions_of, in_place, mutants_of
+from tools.mutation.kills import fate, kills
+from tools.mutation.record import Kills, read, source_of, written
 
 GETSOURCE = inspect.getsource
-
-
-def changed(source):
-    """The kinds of all changes of a function's source, each with the new expressions."""
-    [function] = ast.parse(source).body
-    found = {}
-    for change in changes(function):
-        found.setdefault(change.kind, set()).add(ast.unparse(change.after))
-    return found
-
-
-def test_the_changes_of_formulas():
-    found = changed("def f(x, d):\n    return math.sqrt(x) + bound(x, d) * x.sum() ** 2 - math.exp(-3 * d)")
-    assert found["drop a term"] >= {"math.sqrt(x)", "bound(x, d) * x.sum() ** 2", "-math.exp(-3 * d)"}
-    assert found["drop a factor"] == {"bound(x, d)", "x.sum() ** 2", "-3", "d"}
-    assert found["sum to maximum"] == {"x.max()"}
-    assert found["scale a quantity"] == {"0.9 * bound(x, d)", "1.1 * bound(x, d)"}
-    assert found["quantity to constant"] == {"__frozen__(x)", "__frozen__(d)", "__frozen__(bound(x, d))"}
-    assert found["exchange arguments"] == {"bound(d, x)"}
-    assert {"x.sum() ** 1", "x.sum() ** 3", "x ** 0.45", "math.exp(1.05 * (-3 * d))"} <= found["change an exponent"]
-
-
-@pytest.mark.parametrize(
-    ("expression", "kind", "after"),
-    [
-        ("x @ d", "sum to maximum", "(x * d).max()"),
-        ("math.fsum(x)", "sum to maximum", "max(x)"),
-        ("min(x, d)", "drop a term", "d"),
-        ("np.maximum(x, d)", "drop a term", "x"),
-        ("max(x, d)", "exchange maximum and minimum", "min(x, d)"),
-        ("np.minimum(x, d)", "exchange maximum and minimum", "np.maximum(x, d)"),
-        ("math.log(x)", "drop a logarithm", "1.0"),
-        ("x ** 0.5", "change an exponent", "x ** 0.25"),
-        ("x ** d", "change an exponent", "x ** (1.05 * d)"),
-        ("x / d", "drop a factor", "1.0 / d"),
-        ("x - d", "change a sign", "x + d"),
-        ("x.size", "scale a quantity", "1.1 * x.size"),
-        ("6 * x", "change a number", "9.0"),
-    ],
-)
-def test_each_kind_of_change(expression, kind, after):
-    assert after in changed(f"def f(x, d):\n    return {expression}")[kind]
-
-
-def test_what_is_assigned_to_is_left_alone():
-    found = changed("def f(x, d):\n    x, d[2] = d * x, 3\n    for x in d:\n        d.size = 5 * x\n    return d")
-    assert len(found["change a number"]) == 4
-    assert {"2.0", "4.5", "7.5"} <= found["change a number"]
-
-
-@pytest.mark.parametrize("line", ["x[2 + 3]", "x if 2 < 3 else d", "f'{2 + 3}'"])
-def test_what_states_no_formula_is_left_alone(line):
-    assert set(changed(f"def f(x, d):\n    return {line}")) <= {"quantity to constant"}
 
 
 def trace_bound(eigenvalues, eta, two=2.0):
@@ -137,7 +89,7 @@ def test_a_sharp_claim_kills_and_a_loose_one_does_not():
     sharp, loose = kills(SHARP, most=100), kills(LOOSE, most=100)
     assert sharp.of == sum(sharp.fates.values()) > 20
     assert sharp.kinds["sum to maximum"] > loose.kinds["sum to maximum"] == 0
-    assert set(sharp.fates) <= set(machinery.FATES)
+    assert set(sharp.fates) <= set(record.FATES)
     assert sharp.killed > loose.killed
     assert any("eigenvalues.sum() → eigenvalues.max()" in mutant for mutant, _ in loose.survivors)
     assert all(margin >= -LOOSE.tolerance for _, margin in loose.survivors)
@@ -154,7 +106,7 @@ def test_the_sample_is_seeded_and_has_all_kinds():
 def test_mutants_are_compared_inside_of_the_domain_too():
     """A claim with few evaluations would otherwise be compared at corners only, where a mutant may be equal to it."""
     few = claim(lambda eigenvalues, eta, two=2.0: (1.0, two), evaluations=16)
-    points = machinery._points(few)
+    points = oracle._points(few)
     assert len(points) == 8
     assert (points[0] == 0.5).all()
     corners = [np.isin(point, (0.0, 1.0)).all() for point in points]
@@ -169,18 +121,21 @@ def test_of_a_false_claim_there_are_no_mutants():
 
 
 def test_the_record_is_read_as_it_is_written():
-    record = {"b": kills(LOOSE, most=40), "a": Kills("0", 0)}
-    assert read(written(record)) == record
-    assert Counter(written(record))["\n"] == 4  # one line for each claim, so that changes can be compared
+    found = {"b": kills(LOOSE, most=40), "a": Kills("0", 0)}
+    assert read(written(found)) == found
+    assert Counter(written(found))["\n"] == 4  # one line for each claim, so that changes can be compared
 
 
-def test_a_claim_that_changed_counts_as_not_tried(monkeypatch):
+def test_a_claim_that_changed_counts_as_not_tried():
     found = kills(SHARP, most=3)
-    monkeypatch.setattr(machinery, "published", lambda: {SHARP.identifier: found})
-    assert machinery.published_for(SHARP) == found
+    assert record.is_current(found, SHARP)
     assert SHARP.identifier == LOOSE.identifier
     assert source_of(SHARP) != source_of(LOOSE)
-    assert machinery.published_for(LOOSE) is None
+    assert not record.is_current(found, LOOSE)
+    counts = [str(found.fates.get(fate, 0)) for fate in record.FATES]
+    sums = record.sums({SHARP.identifier: found}, [SHARP])
+    assert sums.splitlines()[1] == ",".join(["small", "1", *counts, str(found.of)])
+    assert record.sums({SHARP.identifier: found}, [LOOSE]).count("\n") == 1
 
 
 def test_a_formula_that_changed_counts_as_not_tried(monkeypatch):
@@ -195,10 +150,10 @@ def test_a_formula_that_changed_counts_as_not_tried(monkeypatch):
         assert before in text
         changed = text.replace(before, after)
         monkeypatch.setattr(inspect, "getsource", lambda found, t=changed: t if found is module else GETSOURCE(found))
-        machinery._definitions.cache_clear()
+        record._definitions.cache_clear()
         assert (source_of(SHARP, [name]) == source) == same
     monkeypatch.undo()
-    machinery._definitions.cache_clear()
+    record._definitions.cache_clear()
 
 
 def test_a_constant_that_changed_counts_as_not_tried(monkeypatch):
@@ -206,7 +161,7 @@ def test_a_constant_that_changed_counts_as_not_tried(monkeypatch):
     name = "corrnoise.theory.correlated_noise.published_bounds:upper_bound"
     module = importlib.import_module(name.split(":")[0])
     read = ast.parse("def upper_bound(problem):\n    return FACTOR * problem.trace").body[0]
-    monkeypatch.setattr(machinery, "_definitions", lambda _: {"upper_bound": read})
+    monkeypatch.setattr(record, "_definitions", lambda _: {"upper_bound": read})
     monkeypatch.setattr(module, "FACTOR", 2.0, raising=False)
     source = source_of(SHARP, [name])
     monkeypatch.setattr(module, "OTHER", 3.0, raising=False)
@@ -216,34 +171,40 @@ def test_a_constant_that_changed_counts_as_not_tried(monkeypatch):
 
 
 def test_the_record_names_the_formulas_that_a_claim_calls():
-    names = published()["corrnoise-m2-upper"].functions
+    names = record.recorded()["corrnoise-m2-upper"].functions
     assert "corrnoise.theory.momentum_aggregation.least_noise:square_root_upper_bound" in names
 
 
 def test_the_published_record_is_of_claims_of_the_ledger():
     known = {claim.identifier for claim in ledgers.claims()}
-    record = published()
-    assert len(known & record.keys()) >= 0.8 * len(record)
+    recorded = record.recorded()
+    assert len(known & recorded.keys()) >= 0.8 * len(recorded)
+    rows = list(csv.DictReader(record.SUMS.read_text(encoding="utf-8").splitlines()))
+    assert {row["paper"] for row in rows} == set(ledgers.NAMES)
+    for row in rows:  # of claims that were current when it was written
+        assert int(row["claims"]) <= sum(name.startswith(row["paper"]) for name in recorded)
+        assert sum(int(row[fate]) for fate in record.FATES) <= int(row["of"])
 
 
 def test_every_survivor_has_a_reason_and_every_reason_a_survivor():
     """Unless the claim has changed since; then the command that records says what is to be done."""
-    reasons = machinery.reasons()
+    reasons = record.reasons()
+    recorded = record.recorded()
     known = {claim.identifier: claim for claim in ledgers.claims()}
     assert reasons.keys() <= known.keys()
     for name, claim in known.items():
-        current = machinery.published_for(claim)
-        if current is not None:
-            assert reasons.get(name, {}).keys() == dict(current.survivors).keys(), name
+        found = recorded.get(name)
+        if found is not None and record.is_current(found, claim):
+            assert reasons.get(name, {}).keys() == dict(found.survivors).keys(), name
     for reason in (reason for written_down in reasons.values() for reason in written_down.values()):
         assert reason[0] == reason[0].lower()
         assert reason[-1] != "."
 
 
 def test_reasons_that_are_missing_or_out_of_date_are_reported(monkeypatch):
-    monkeypatch.setattr(machinery, "reasons", lambda: {"a": {"f: x → y": "it is weaker", "f: gone": "it was weaker"}})
+    monkeypatch.setattr(record, "reasons", lambda: {"a": {"f: x → y": "it is weaker", "f: gone": "it was weaker"}})
     survivors = (("f: x → y", 0.0), ("f: close", 1e-3), ("f: far", 0.5))
-    assert list(machinery.remarks({"a": Kills("", 3, survivors=survivors)})) == [
+    assert list(record.remarks({"a": Kills("", 3, survivors=survivors)})) == [
         "a: no survivor any more: f: gone",
         "a: survives with the margin 0.001 and has no reason: f: close",
         "a: survives with the margin 0.5 and has no reason: f: far",
@@ -277,3 +238,27 @@ def test_dimension_free_versions_of_statements_about_the_dimension_are_rejected(
     fates = maxima(name)
     assert "killed" in fates
     assert "survived" not in fates
+
+
+def test_gross_mutants_are_left_to_the_tests():
+    assert not {mutant.kind for mutant in mutants_of(trace_bound)} & set(GROSS)
+
+
+def test_results_are_kept_and_not_computed_again(tmp_path, capsys, monkeypatch):
+    for name in ("RECORD", "SUMS"):
+        monkeypatch.setattr(record, name, tmp_path / name)
+    arguments = ["claims", "correlated-noise", "Property C.7", "--jobs", "1", "--record"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    head, row = printed.splitlines()[:2]
+    assert head.split() == ["paper", "statement", "killed", "survived", "weaker", "equal", "undefined", "of"]
+    assert row.startswith("correlated-noise  Property C.7")
+    [(name, found)] = record.recorded().items()
+    assert name == "correlated-noise-property-c.7"
+    assert f" {found.killed} killed: the check finds it to be false" in printed
+    assert f"correlated-noise,1,{found.killed}," in (tmp_path / "SUMS").read_text()
+    monkeypatch.setattr(oracle, "tried", None)
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == printed
+    assert main(["claims", "Lemma 99"]) == 2
+    assert "there is no paper or claim 'Lemma 99'" in capsys.readouterr().err

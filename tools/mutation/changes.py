@@ -1,42 +1,30 @@
-"""Structural mutants: a claim with its formulas changed by machine, which the check must reject where they are false.
+"""The mutator: every change of a formula that a tester tries, as a change of the syntax tree of its function.
 
-The mutants change the syntax tree of the claim's function, and of the paper's formulas that it calls: a term or factor
-is dropped, a sum becomes a maximum, a quantity becomes a constant (its value at the middle of the domain), a quantity or
-number is scaled, two arguments change places, an exponent or a logarithm changes.  ``kills`` says how each of them
-fares.
+A term or factor is dropped, a sum becomes a maximum, a quantity becomes a constant, a quantity or number is scaled, two
+arguments change places, an exponent or a logarithm changes, an operator is exchanged, a number grows or shrinks by 1.
+What states no formula is left alone: subscripts, conditions, texts, types and errors.
 
-A mutant of a true inequality may be true as well.  So the fates are told apart, by the margins at points of the domain:
-a mutant is *weaker* if no margin is smaller than that of the claim, and *equal* if none differs.  The others say more
-than the claim, or something else, and are either killed or survive.
+``sources`` writes the changes into the files of ``theory/``, for the tests; ``compiled`` puts them in the place of the
+functions of a claim, for the ledger.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-import functools
-import gc
-import inspect
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from types import CodeType, FunctionType
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeGuard
 
-import numpy as np
-
-from corrnoise.paper_checks.machinery.ledger import Claim
-
-#: The rooms of ``theory`` that hold formulas of papers.
-ROOMS = ("correlated_noise", "shuffled_gradients", "momentum_aggregation", "noise_cancellation")
-_FROZEN = "__frozen__"  #: the name under which changed code finds the function that freezes a quantity
+FROZEN = "__frozen__"  #: the name under which changed code finds the function that freezes a quantity
+FREEZING = "quantity to constant"
+#: Changes that replace a formula by an unrelated one.  The ledger's sample has none of them.
+GROSS = ("exchange an operator", "step a number")
 _LIBRARIES = {"np", "math", "m", "linalg", "special"}
 _TO_MAXIMUM = {"sum": "max", "fsum": "max", "max": "min", "min": "max", "maximum": "minimum", "minimum": "maximum"}
 _SYMMETRIC = {"max", "min", "maximum", "minimum", "hypot", "agm"}
 _LONGEST = 60  #: characters of an expression in a description
 _BUILTINS = {"float", "int", "abs", "len", "range", "bool", "str", "tuple", "list", "zip", "enumerate", "isinstance"}
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 
 
 class Change(NamedTuple):
@@ -45,20 +33,6 @@ class Change(NamedTuple):
     kind: str
     node: int
     after: ast.expr
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A changed function: its name, the kind of the change, and what became of what."""
-
-    function: FunctionType
-    kind: str
-    before: str
-    after: str
-    code: CodeType
-
-    def __str__(self) -> str:
-        return f"{self.function.__name__}: {self.before} → {self.after}"
 
 
 # -- changes of expressions --------------------------------------------------------------------------------------------
@@ -163,48 +137,47 @@ def _calls(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     if not _of_library(node):
         for factor in (0.9, 1.1):
             yield "scale a quantity", _times(factor, node)
-        yield "quantity to constant", _frozen(node)
+        yield FREEZING, _frozen(node)
     swappable = len(node.args) > 1 and not any(isinstance(argument, ast.Starred) for argument in node.args)
     if swappable and name not in _SYMMETRIC and not _of_library(node):
         yield "exchange arguments", with_arguments([node.args[1], node.args[0], *node.args[2:]])
 
 
 def _frozen(node: ast.expr) -> ast.expr:
-    return ast.Call(ast.Name(_FROZEN, ast.Load()), [node], [])
-
-
-class _Freezer:
-    """Returns its first argument ever, if that is a number; other arguments are returned as they are."""
-
-    def __init__(self) -> None:
-        self.value: Any = None
-
-    def __call__(self, value: Any) -> Any:
-        scalar = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if self.value is None and scalar:
-            self.value = value
-        return self.value if scalar else value
+    return ast.Call(ast.Name(FROZEN, ast.Load()), [node], [])
 
 
 def _expressions(node: ast.expr, scalars: set[str]) -> Iterator[tuple[str, ast.expr]]:
     """The changes of one expression; ``scalars`` are the names of arguments."""
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         yield from _OPERATORS[type(node.op)](node)
+        yield from _exchanged(node)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield "exchange an operator", node.operand
     elif isinstance(node, ast.Call):
         yield from _calls(node)
     elif isinstance(node, ast.Attribute):
         if isinstance(node.value, ast.Name) and node.value.id in scalars:
-            yield "quantity to constant", _frozen(node)
+            yield FREEZING, _frozen(node)
             yield from (("scale a quantity", _times(factor, node)) for factor in (0.9, 1.1))
     elif isinstance(node, ast.Name) and node.id in scalars:
-        yield "quantity to constant", _frozen(node)
-    elif isinstance(node, ast.Constant) and _tells(node.value):
-        yield from (("change a number", _number(node.value * factor)) for factor in (2 / 3, 1.5))
+        yield FREEZING, _frozen(node)
+    elif isinstance(node, ast.Constant) and _is_number(node.value):
+        if node.value not in (0, 1):
+            yield from (("change a number", _number(node.value * factor)) for factor in (2 / 3, 1.5))
+        yield from (("step a number", _number(node.value + step)) for step in (1, -1))
 
 
-def _tells(value: object) -> TypeGuard[float]:
-    """Whether a constant is a number other than 0 and 1."""
-    return isinstance(value, float | int) and not isinstance(value, bool) and value not in (0, 1)
+def _exchanged(node: ast.BinOp) -> Iterator[tuple[str, ast.expr]]:
+    """Other operators in the place of one; a sum for a difference is a change of sign."""
+    if type(node.op) in _ARITHMETIC:
+        for other in _ARITHMETIC:
+            if other is not type(node.op) and {other, type(node.op)} != {ast.Add, ast.Sub}:
+                yield "exchange an operator", ast.BinOp(node.left, other(), node.right)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, float | int) and not isinstance(value, bool)
 
 
 class _Places(ast.NodeVisitor):
@@ -264,34 +237,7 @@ def changes(function: ast.FunctionDef) -> Iterator[Change]:
             yield Change(kind, numbers[id(node)], after)
 
 
-# -- code --------------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def _functions(path: str) -> Mapping[tuple[str, int], ast.FunctionDef]:
-    """The functions of a file by name and first line, decorators included."""
-    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return {(node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])): node for node in found}
-
-
-def _bare(function: ast.FunctionDef) -> ast.FunctionDef:
-    """The function without what is no part of its code: decorators, types and defaults."""
-    bare = copy.deepcopy(function)
-    bare.decorator_list = []
-    bare.returns = None
-    arguments = bare.args
-    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        argument.annotation = None
-    for starred in (arguments.vararg, arguments.kwarg):
-        if starred is not None:
-            starred.annotation = None
-    arguments.defaults = []
-    arguments.kw_defaults = [None] * len(arguments.kwonlyargs)
-    return bare
-
-
-def _changed(function: ast.FunctionDef, change: Change) -> tuple[str, ast.FunctionDef]:
+def changed(function: ast.FunctionDef, change: Change) -> tuple[str, ast.FunctionDef]:
     """The expression before a change, and the function after it."""
     changed = copy.deepcopy(function)
     wanted = list(ast.walk(changed))[change.node]
@@ -304,85 +250,7 @@ def _changed(function: ast.FunctionDef, change: Change) -> tuple[str, ast.Functi
     return before, ast.fix_missing_locations(Exchange().visit(changed))
 
 
-def _compiled(function: ast.FunctionDef, path: str) -> CodeType:
-    code = compile(ast.Module([function], []), path, "exec")
-    return next(constant for constant in code.co_consts if isinstance(constant, CodeType))
-
-
-def _short(text: str) -> str:
-    text = text.replace(f"{_FROZEN}(", "constant(")
+def short(text: str) -> str:
+    """The text of an expression, cut where it is long."""
+    text = text.replace(f"{FROZEN}(", "constant(")
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def mutants_of(function: FunctionType) -> Iterator[Mutant]:
-    """Every structural mutant of one function; none if its code cannot be exchanged."""
-    tree = _functions(function.__code__.co_filename).get((function.__code__.co_name, function.__code__.co_firstlineno))
-    if tree is None:
-        return
-    bare = _bare(tree)
-    for change in changes(bare):
-        before, changed = _changed(bare, change)
-        code = _compiled(changed, function.__code__.co_filename)
-        if code.co_freevars == function.__code__.co_freevars:
-            yield Mutant(function, change.kind, _short(before), _short(ast.unparse(change.after)), code)
-
-
-# -- the functions of a claim ------------------------------------------------------------------------------------------
-
-
-def _states_formulas(code: CodeType, claim: Claim) -> bool:
-    """Whether code belongs to the module of the claim, or to a formula of a paper or a bound in ``theory``."""
-    if not code.co_name.isidentifier():
-        return False
-    path = Path(code.co_filename)
-    if path == Path(inspect.getfile(claim.function)):
-        return True
-    return "theory" in path.parts and (path.parent.name in ROOMS or "bound" in code.co_name)
-
-
-def caches() -> list[Any]:
-    """All functions of the project that keep their values."""
-    return [
-        found
-        for found in gc.get_objects()
-        if isinstance(found, functools._lru_cache_wrapper) and str(found.__module__).startswith("corrnoise.")
-    ]
-
-
-def functions_of(claim: Claim, arguments: Mapping[str, Any]) -> list[FunctionType]:
-    """The functions with formulas that run when the claim is evaluated, the claim's own first."""
-    for cache in caches():
-        cache.cache_clear()
-    codes: dict[CodeType, None] = {}
-
-    def watch(frame: Any, event: str, _: Any) -> None:
-        if event == "call":
-            codes[frame.f_code] = None
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        claim.sides(arguments)
-    finally:
-        sys.setprofile(before)
-    wanted = [code for code in codes if _states_formulas(code, claim)]
-    owners = {found.__code__: found for found in gc.get_objects() if isinstance(found, FunctionType)}
-    return [owners[code] for code in wanted if code in owners]
-
-
-@contextmanager
-def in_place(mutant: Mutant, kept: Iterable[Any]) -> Iterator[None]:
-    """Run with the mutant's code in the place of its function's; ``kept`` are the caches to empty."""
-    function = mutant.function
-    original = function.__code__
-    function.__globals__[_FROZEN] = _Freezer()
-    function.__code__ = mutant.code
-    try:
-        for cache in kept:
-            cache.cache_clear()
-        yield
-    finally:
-        function.__code__ = original
-        del function.__globals__[_FROZEN]
-        for cache in kept:
-            cache.cache_clear()

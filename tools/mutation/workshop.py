@@ -1,16 +1,14 @@
-"""Mutation testing of ``theory/``: ``python -m mutation`` changes formulas, and the tests must notice.
+"""The oracle of the tests: a mutant of a file is killed if a test that can reach the file fails.
 
-A seeded sample of 300 mutants by default, ``--all`` for every one.  Each runs in a copy of the repository: first the
-tests of its own module, then those of the rest of ``theory/``, the ledger of claims, and the simulations, as far as
-they can reach it through imports; the first failure kills it.
-Finished mutants are kept in ``.mutation/`` and not run again.  Survivors with a known reason are in ``survivors.toml``.
-A mutant that changes no value is equivalent, and no test can kill it; of the others at least 95 % must be killed, and
-every survivor must have a reason, or the exit status is 1.
+Each mutant runs in a copy of the repository: first the tests of its own module, then those of the rest of ``theory/``,
+the ledger of claims, and the simulations, as far as they can reach it through imports; the first failure kills it.
+Finished mutants are kept in ``.mutation/`` and not run again.  Survivors with a known reason are in
+``tests_survivors.toml``.  A mutant that changes no value is equivalent, and no test can kill it; of the others at least
+95 % must be killed, and every survivor must have a reason, or the exit status is 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -20,24 +18,25 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from mutation.mutants import Mutant, mutants, sample
-from mutation.reach import reaches
+from tools.mutation.reach import reaches
+from tools.mutation.sources import Mutant
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REQUIRED = 0.95
 _SECONDS = 600  # a test run that takes longer is killed, and so is its mutant
 _LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "corrnoise-*", "*.nbi", "*.nbc")
 
 
 class Workshop:
-    """A copy of the repository, in which one mutant at a time is tested."""
+    """A copy of the repository, in which one mutant at a time is tested; ``near``: by the tests of its module alone."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, near: bool) -> None:
         self.root = folder
+        self.near = near
         shutil.copytree(ROOT, folder, symlinks=True, ignore=_LEFT_BEHIND)
         self.clock = 0
 
@@ -69,13 +68,14 @@ class Workshop:
         """The tests to run, those likeliest to notice first; none twice."""
         path = self.root / "tests" / module
         done: set[Path] = set()
-        for pattern in (
+        patterns = (
             path.with_name(f"test_{path.name}").relative_to(self.root).as_posix(),
             f"{path.parent.relative_to(self.root).as_posix()}/test_*.py",
             "tests/theory/**/test_*.py",
             "tests/paper_checks/test_claims.py",
             "tests/simulations/**/test_*.py",
-        ):
+        )
+        for pattern in patterns[:1] if self.near else patterns:
             tests = [test for test in sorted(self.root.glob(pattern)) if test not in done]
             done.update(tests)
             tests = [test for test in tests if reaches(self.root, test, module)]
@@ -108,16 +108,16 @@ class Reason:
 
 def reasons() -> dict[tuple[str, str, str], Reason]:
     """The known survivors: module, line before and after, and why no test can or need notice."""
-    table = tomllib.loads(Path(__file__).with_name("survivors.toml").read_text())
+    table = tomllib.loads(Path(__file__).with_name("tests_survivors.toml").read_text())
     return {
         (entry["module"], entry["before"], entry["after"]): Reason(entry["reason"], entry.get("equivalent", False))
         for entry in table.get("survivor", [])
     }
 
 
-def run(chosen: Sequence[Mutant], jobs: int) -> dict[Mutant, bool]:
+def run(chosen: Sequence[Mutant], jobs: int, near: bool) -> dict[Mutant, bool]:
     """Test the mutants not yet tested; the result says which survived."""
-    record = ROOT / ".mutation" / "results.jsonl"
+    record = ROOT / ".mutation" / ("near.jsonl" if near else "results.jsonl")
     record.parent.mkdir(exist_ok=True)
     known: dict[tuple[str, str, str], bool] = {}
     if record.exists():
@@ -125,15 +125,12 @@ def run(chosen: Sequence[Mutant], jobs: int) -> dict[Mutant, bool]:
             entry = json.loads(line)
             known[entry["module"], entry["before"], entry["after"]] = entry["survived"]
 
-    def key(mutant: Mutant) -> tuple[str, str, str]:
-        return (mutant.module, *mutant.change(ROOT))
-
-    waiting = [mutant for mutant in chosen if key(mutant) not in known]
+    waiting = [mutant for mutant in chosen if mutant.key not in known]
     print(f"{len(chosen)} mutants, {len(chosen) - len(waiting)} of them tested before", flush=True)
     with tempfile.TemporaryDirectory() as folder, record.open("a") as file:
         workshops: SimpleQueue[Workshop] = SimpleQueue()
         for k in range(jobs):
-            workshop = Workshop(Path(folder, str(k)))
+            workshop = Workshop(Path(folder, str(k)), near)
             if k == 0:
                 workshop.check_itself({mutant.module for mutant in waiting}, jobs)
             workshops.put(workshop)
@@ -147,51 +144,24 @@ def run(chosen: Sequence[Mutant], jobs: int) -> dict[Mutant, bool]:
 
         with ThreadPoolExecutor(jobs) as pool:
             for number, (mutant, survived) in enumerate(pool.map(test, waiting), start=1):
-                module, before, after = key(mutant)
-                known[module, before, after] = survived
-                entry = {**asdict(mutant), "before": before, "after": after, "survived": survived}
+                known[mutant.key] = survived
+                entry = dict(zip(("module", "before", "after"), mutant.key, strict=True)) | {"survived": survived}
                 print(json.dumps(entry, ensure_ascii=False), file=file, flush=True)
                 word = "SURVIVED" if survived else "killed"
-                print(f"[{number}/{len(waiting)}] {word} {module}:{mutant.line}  {after}", flush=True)
-    return {mutant: known[key(mutant)] for mutant in chosen}
+                print(f"[{number}/{len(waiting)}] {word} {mutant.module}:{mutant.line}  {mutant.after}", flush=True)
+    return {mutant: known[mutant.key] for mutant in chosen}
 
 
 def report(results: dict[Mutant, bool]) -> int:
     """Print the share of mutants killed and the survivors with their reasons; return the exit status."""
     explained = reasons()
-    survivors = {m: explained.get((m.module, *m.change(ROOT))) for m, survived in results.items() if survived}
+    survivors = {m: explained.get(m.key) for m, survived in results.items() if survived}
     killed, equivalent = len(results) - len(survivors), sum(bool(r and r.equivalent) for r in survivors.values())
     score = killed / max(len(results) - equivalent, 1)
     print(f"\nkilled {killed} of {len(results)} mutants ({killed / len(results):.1%})")
     print(f"{equivalent} of the {len(survivors)} survivors are equivalent: no value changes.  Of the rest: {score:.1%}")
     for mutant, reason in survivors.items():
-        before, after = mutant.change(ROOT)
         kind = "  equivalent: " if reason and reason.equivalent else "  "
         told = reason.text if reason else "NO REASON IS KNOWN"
-        print(f"\n{mutant.module}:{mutant.line}\n- {before}\n+ {after}\n{kind}{told}")
+        print(f"\n{mutant.module}:{mutant.line}\n- {mutant.before}\n+ {mutant.after}\n{kind}{told}")
     return int(score < REQUIRED or None in survivors.values())
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m mutation", description="Mutation testing of theory/.")
-    parser.add_argument("--all", action="store_true", help="every mutant instead of a sample")
-    parser.add_argument("--sample", type=int, default=300, metavar="N", help="size of the sample (default: 300)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the sample (default: 0)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="mutants at a time")
-    parser.add_argument("--module", metavar="NAME", help="only those of theory/NAME.py")
-    parser.add_argument("--list", action="store_true", help="show the mutants and stop")
-    arguments = parser.parse_args(argv)
-    found = [m for m in mutants(ROOT) if arguments.module is None or m.module == f"theory/{arguments.module}.py"]
-    chosen = found if arguments.all else sample(found, arguments.sample, arguments.seed)
-    if arguments.list:
-        for mutant in chosen:
-            before, after = mutant.change(ROOT)
-            print(f"{mutant.module}:{mutant.line}\n- {before}\n+ {after}")
-        print(f"{len(chosen)} of {len(found)} mutants")
-        return 0
-    return report(run(chosen, arguments.jobs))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

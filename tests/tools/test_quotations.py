@@ -2,7 +2,8 @@
 
 import pytest
 
-from corrnoise.paper_checks.machinery.quotations import Quotation, Text, characters, digest, parts
+from corrnoise.paper_checks.machinery.quotations import Quotation, characters, digest, parts
+from tools.quotations import Text
 
 TEXT = """1 Introduction
 We consider 𝜂 ≤ 1 and the noise 𝜎 𝖽𝗉 2 = 𝛾 ∞ ( 𝛃 ) 2 2 𝜌

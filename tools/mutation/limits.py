@@ -1,6 +1,6 @@
 """Limits for code that may do anything: a time and an amount of memory, beyond which it ends with an exception.
 
-They hold where the system can impose them: in the main thread of a process, on systems with signals and resource limits.
+They hold where the system can impose them: in the main thread of a process, with signals and resource limits.
 """
 
 from __future__ import annotations
