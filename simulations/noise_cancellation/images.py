@@ -16,7 +16,7 @@ from corrnoise.simulations.data_sources import from_openml, scikit_learn
 from corrnoise.simulations.noise_cancellation.hosts import Examples
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import split_examples
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics.checks import Array
 
 _MNIST = 554  # on OpenML

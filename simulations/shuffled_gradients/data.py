@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.data_sources import from_openml, scikit_learn
+from corrnoise.theory.losses import LinearLink, LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
+from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 
 _BALL = Regulariser("ball", 10.0)
 _RIDGE = Regulariser("ridge", 0.1)
@@ -44,7 +45,7 @@ class DataSet:
     name: str
     source: str
     stand_in_for: str
-    loss: str
+    link: LinearLink
     regulariser: Regulariser
     split: Callable[..., Split]
     feature_norm: float
@@ -57,8 +58,8 @@ class DataSet:
 
     def smoothness(self, task: Task) -> float:
         """A bound of the smoothness of all admissible private records, and of the public ones of its ``task``."""
-        public = float(task.loss.smoothness(task.public_features).max(initial=0.0))
-        return max(float(task.loss.smoothness(np.array([[self.feature_norm]]))[0]), public)
+        public = float(task.loss.smoothness_of(task.public_features).max(initial=0.0))
+        return max(float(task.loss.smoothness_of(np.array([[self.feature_norm]]))[0]), public)
 
 
 def _standardised(features: Array) -> Array:
@@ -182,13 +183,19 @@ DATA_SETS = {
     for entry in (
         DataSet("digits-69 (stand-in)", "scikit-learn, load_digits", "MNIST-69", "mean", _BALL, _digits, 8.0),
         DataSet(
-            "diabetes by sex (stand-in)", "scikit-learn, load_diabetes", "Crime", "ridge", _RIDGE, _diabetes_by_sex, 7.0
+            "diabetes by sex (stand-in)",
+            "scikit-learn, load_diabetes",
+            "Crime",
+            "squares",
+            _RIDGE,
+            _diabetes_by_sex,
+            7.0,
         ),
         DataSet(
             "diabetes rotated (stand-in)",
             "scikit-learn, load_diabetes",
             "Crime",
-            "ridge",
+            "squares",
             _RIDGE,
             _diabetes_rotated,
             7.0,
@@ -204,8 +211,8 @@ DATA_SETS = {
             20.0,
         ),
         DataSet("MNIST-69", "OpenML 554", "", "mean", _BALL, _mnist, 28.0),
-        DataSet("CIFAR-10", "OpenML 40927", "", "ridge", _RIDGE, _cifar, 55.5),
-        DataSet("Crime", "OpenML 42730", "", "ridge", _RIDGE, _crime, 60.0, 1.0),
+        DataSet("CIFAR-10", "OpenML 40927", "", "squares", _RIDGE, _cifar, 55.5),
+        DataSet("Crime", "OpenML 42730", "", "squares", _RIDGE, _crime, 60.0, 1.0),
         DataSet("COMPAS", "OpenML 42193", "", "logistic", _LASSO, _compas, 10.0),
         DataSet("CreditCard", "OpenML 42477", "", "logistic", _LASSO, _credit, 20.0),
     )
@@ -249,4 +256,5 @@ def task(name: str, *, download: bool = False, cache: str | None = None, rotatio
     admissible = np.where(
         lengths > entry.feature_norm, features * (entry.feature_norm / np.maximum(lengths, 1e-300)), features
     )
-    return Task(Loss(entry.loss), entry.regulariser, admissible, targets, public_features, public_targets)
+    loss = LinearLoss(entry.link, features.shape[1], scale=2.0 if entry.link == "squares" else 1.0)
+    return Task(loss, entry.regulariser, admissible, targets, public_features, public_targets)

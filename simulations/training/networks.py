@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.theory.losses import LINKS
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 
@@ -101,11 +102,7 @@ class Network(Record):
         """
         layers = self._layers(parameters)
         activations = self._activations(layers, inputs)
-        delta = activations[-1]
-        if self.task == "classification":
-            delta = np.exp(delta - delta.max(axis=2, keepdims=True))
-            delta /= delta.sum(axis=2, keepdims=True)
-        delta = delta - targets
+        delta = LINKS["softmax" if self.task == "classification" else "squares"].slope(activations[-1], targets)
         squares = np.zeros(delta.shape[:2], dtype=np.float32)
         deltas: list[Floats] = []
         for k in reversed(range(len(layers))):

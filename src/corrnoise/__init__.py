@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     )
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound as strongly_convex_bound
     from corrnoise.solvers.strongly_convex.bound import strongly_convex_certificate as strongly_convex_certificate
+    from corrnoise.theory.losses import EmpiricalRisk as EmpiricalRisk
+    from corrnoise.theory.losses import MarginLoss as MarginLoss
+    from corrnoise.theory.losses import TwoLayerNetwork as TwoLayerNetwork
     from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise as BandedStrategyNoise
     from corrnoise.theory.mechanisms.finite import FiniteNoise as FiniteNoise
     from corrnoise.theory.mechanisms.matrix import BandedNoise as BandedNoise
@@ -71,9 +74,6 @@ if TYPE_CHECKING:
     from corrnoise.theory.privacy import gaussian_epsilon as gaussian_epsilon
     from corrnoise.theory.privacy import gaussian_rho as gaussian_rho
     from corrnoise.theory.privacy import zcdp_to_approx_dp as zcdp_to_approx_dp
-    from corrnoise.theory.problems.bounded_losses import EmpiricalRisk as EmpiricalRisk
-    from corrnoise.theory.problems.bounded_losses import MarginLoss as MarginLoss
-    from corrnoise.theory.problems.bounded_losses import TwoLayerNetwork as TwoLayerNetwork
     from corrnoise.theory.problems.learning_objective import LearningObjective as LearningObjective
     from corrnoise.theory.problems.quadratic import LinearRegression as LinearRegression
     from corrnoise.theory.problems.quadratic import MeanEstimation as MeanEstimation
@@ -112,7 +112,7 @@ _HOMES = {
         "gaussian_rho",
         "zcdp_to_approx_dp",
     ),
-    "theory.problems.bounded_losses": (
+    "theory.losses": (
         "EmpiricalRisk",
         "MarginLoss",
         "TwoLayerNetwork",
