@@ -34,11 +34,11 @@ from corrnoise.theory.auditing import (
     one_run_gaussian_lower_bound,
 )
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.participation import Participation, checked_run
 from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation, checked_run
 from corrnoise.theory.privacy import Adjacency, gaussian_epsilon, safe_multiplier
 
 Coins = NDArray[np.bool_]

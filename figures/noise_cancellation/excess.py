@@ -17,19 +17,20 @@ import numpy as np
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
 from corrnoise.theory.noise_cancellation.privacy import published_scale
 from corrnoise.theory.noise_cancellation.quadratic_runs import cancelling_excess, trusted_excess
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOSS = LinearLoss("squares", 1, 1.0)
+LOSS = LinearLoss("squares", 1, 1.0, 1.0)
 DIAMETER = 2.0
 OPTIMUM = 0.5
-BASE = FederatedRun(LOSS.family(DIAMETER), 10, 5, 300, 1, 32.0, 0.5, 0.0, 0.0)
+BASE = FederatedRun(LossClass.of(LOSS, DIAMETER), 10, 5, 300, 1, 32.0, 0.5, 0.0, 0.0)
 ROUNDS = (10, 30, 100, 300, 1000)
 BUDGETS = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 RATIOS = (1, 2, 4, 8, 16, 32)

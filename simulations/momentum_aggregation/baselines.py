@@ -20,10 +20,10 @@ from corrnoise.simulations.momentum_aggregation.descent import (
 )
 from corrnoise.simulations.momentum_aggregation.private import gradient_bound, starting_points
 from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.theory.losses import EmpiricalRisk
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import safe_multiplier
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
 
 _ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]  #: of Rényi divergences; closed forms for whole numbers
 

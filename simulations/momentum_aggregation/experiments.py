@@ -31,12 +31,12 @@ from corrnoise.simulations.momentum_aggregation.private import (
     published_momentum,
     published_reduced_momentum,
 )
+from corrnoise.theory.losses import EmpiricalRisk
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import gaussian_rho
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
 
 MOMENTUM = ("published tree", "exact tree", "square root", "no noise")
 REDUCED = ("Algorithm 2 published", "Algorithm 2'")

@@ -39,8 +39,8 @@ from corrnoise.simulations.momentum_aggregation.noise import (
 )
 from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.theory.losses import EmpiricalRisk, SmoothLoss
 from corrnoise.theory.mechanisms.base import Mechanism
-
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.momentum_aggregation.calibration import node_std, published_node_std, reduced_noise
 from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
@@ -49,7 +49,6 @@ from corrnoise.theory.momentum_aggregation.sensitivity import ORDERS, Order
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import safe_multiplier
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, SmoothLoss
 
 Noise = Literal["tree"] | ToeplitzNoise | Mechanism
 
@@ -144,7 +143,7 @@ def private_momentum(
 
     Examples
     --------
-    >>> from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
+    >>> from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
     >>> rows = np.random.default_rng(0).standard_normal((64, 3))
     >>> rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     >>> risk = EmpiricalRisk(MarginLoss("sigmoid", 3, 1.0), rows, 0.02)
@@ -284,7 +283,7 @@ def private_reduced_momentum(
 
     Examples
     --------
-    >>> from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
+    >>> from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
     >>> risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), np.eye(2))
     >>> run = {"steps": 6, "alpha": 0.5, "gamma": 0.3, "learning_rate": 0.1, "order": "fixed", "adjacency": "zero-out"}
     >>> private_reduced_momentum(risk, rho=[0.1, 1.0], **run, rng=1).points.shape

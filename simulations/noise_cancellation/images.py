@@ -14,7 +14,7 @@ from corrnoise.simulations.datasets import load
 from corrnoise.simulations.noise_cancellation.hosts import Examples
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import split_examples
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 
 _CLASSES = 10

@@ -240,7 +240,7 @@ class Machine:
         state, protocol = self.state, self.protocol
         a = self._features[state.used]
         y = float(self._targets[state.used])
-        gradient = protocol.loss.gradient
+        gradient = protocol.loss.gradients
         if protocol.algorithm == "gradients":
             return protocol.guarded(gradient(request.current, a, y), request), {}
         t = request.round

@@ -23,8 +23,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, MachineNoise, checked_machine_noise
 from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, clipped_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
@@ -172,7 +172,7 @@ class Protocol(Record):
             )
         if self.clip_norm is not None:
             self._set(clip_norm=checks.real("clip_norm", self.clip_norm, "(0, 1e100]"))
-        family = self.loss.family(self.diameter)
+        family = LossClass.of(self.loss, self.diameter)
         self._set(_family=family, _radii=family.correction_radius(np.arange(1, self.rounds + 1)))
         if self.schedule is not None:
             self._set(schedule=_checked_schedule(self.schedule, self.machines, self.participants, self.rounds))

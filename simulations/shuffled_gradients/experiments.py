@@ -30,7 +30,6 @@ from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.problems.empirical_risk import Task
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
     Order,
@@ -40,6 +39,7 @@ from corrnoise.theory.shuffled_gradients.schedules import (
     private_then_public,
     public_then_private,
 )
+from corrnoise.theory.shuffled_gradients.task import Task
 
 _ROUNDING = 1e-12  #: relative, of p K
 

@@ -29,18 +29,18 @@ from numpy.typing import NDArray
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.problems.empirical_risk import LOSSES, Task
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Order, Schedule
+from corrnoise.theory.shuffled_gradients.task import TASK_LINKS, Task
 
 _ROUNDING = 1e-12  #: relative, of constants of records
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _weight(loss, product, target):  # type: ignore[no-untyped-def]
-    """The gradient of ridge (1) and logistic (2) losses is this times the features."""
-    if loss == 1:
-        return 2 * (product - target)
+def _weight(link, product, target):  # type: ignore[no-untyped-def]
+    """The gradient of squares (1) and logistic losses (2) is this times the features."""
+    if link == 1:
+        return product - target
     margin = target * product
     if margin > 0:
         small = math.exp(-margin)
@@ -50,18 +50,19 @@ def _weight(loss, product, target):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _gradient(loss, x, row, target, clip, gradient):  # type: ignore[no-untyped-def]
-    """Fill ``gradient`` with that of one record, clipped to the norm ``clip``."""
+    """Fill ``gradient`` with that of one record, clipped to the norm ``clip``; ``loss`` is a link and a scale."""
+    link, scale = loss
     d = x.size
     square = 0.0
-    if loss == 0:
+    if link == 0:
         for j in range(d):
-            gradient[j] = x[j] - row[j]
+            gradient[j] = scale * (x[j] - row[j])
             square += gradient[j] * gradient[j]
     else:
         product = 0.0
         for j in range(d):
             product += x[j] * row[j]
-        weight = _weight(loss, product, target)
+        weight = scale * _weight(link, product, target)
         for j in range(d):
             gradient[j] = weight * row[j]
             square += gradient[j] * gradient[j]
@@ -169,10 +170,10 @@ def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float
     largest = task.largest_smoothness()
     if largest > run.smoothness * (1 + _ROUNDING):
         raise ValueError(f"smoothness must bound that of every record, {largest!r} here, got {run.smoothness!r}")
-    least = 1.0 if task.loss.name == "mean" else 0.0
+    least = task.loss.strong_convexity
     if run.strong_convexity > least:
         raise ValueError(
-            f"strong_convexity must be at most {least!r} for the loss {task.loss.name!r}, got {run.strong_convexity!r}"
+            f"strong_convexity must be at most {least!r} for the loss {task.loss.link!r}, got {run.strong_convexity!r}"
         )
     if run.regulariser_convexity > task.regulariser.strong_convexity:
         raise ValueError(
@@ -181,12 +182,12 @@ def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float
         )
     if run.clipping != "none":
         return
-    if task.loss.name == "ridge":
-        raise ValueError("clipping must not be 'none' for ridge losses, whose gradients have no bound, got 'none'")
-    longest = float(np.linalg.norm(task.features, axis=1).max())
+    if task.loss.link == "squares":
+        raise ValueError("clipping must not be 'none' for squares, whose gradients have no bound, got 'none'")
+    longest = task.loss.scale * float(np.linalg.norm(task.features, axis=1).max())
     if longest > bound * (1 + _ROUNDING):
         raise ValueError(
-            f"clip_norm must be at least {longest!r}, the longest private features, for clipping 'none', got {bound!r}"
+            f"clip_norm must be at least {longest!r}, by the longest private features without clipping, got {bound!r}"
         )
 
 
@@ -249,7 +250,7 @@ def trajectory(
             permutation = generator.permutation(n)
         _epoch(
             generator,
-            LOSSES.index(task.loss.name),
+            (TASK_LINKS.index(task.loss.link), task.loss.scale),
             x,
             permutation,
             count,

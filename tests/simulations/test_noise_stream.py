@@ -32,12 +32,12 @@ from corrnoise.theory.mechanisms.matrix import (
     ToeplitzMechanism,
     column_normalised,
 )
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.mechanisms.tree import BinaryTree, full_honaker
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.participation import Participation
 
 Values = NDArray[np.float64]
 

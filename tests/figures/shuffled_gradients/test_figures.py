@@ -14,8 +14,8 @@ from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
 from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, Setting, panel
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, experiment
-from corrnoise.theory.problems.empirical_risk import Task
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, quadratic_run
+from corrnoise.theory.shuffled_gradients.task import Task
 from tests.figure_entries import check_entry
 
 Curves = dict[tuple[str, str], Series]

@@ -17,9 +17,9 @@ from corrnoise.simulations.momentum_aggregation.experiments import (
     tuned,
 )
 from corrnoise.simulations.momentum_aggregation.private import private_momentum
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.privacy import gaussian_rho
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 
 
 @pytest.mark.parametrize(

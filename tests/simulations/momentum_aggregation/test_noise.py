@@ -7,7 +7,6 @@ import pytest
 
 from corrnoise.simulations.momentum_aggregation.noise import FilteredNoise, PrefixNoise, WindowNoise
 from corrnoise.simulations.noise_stream import NoiseStream
-
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance
 from tests.simulations.momentum_aggregation.nodes import Draws, noise_of_sum, prefix_nodes, window_nodes

@@ -8,9 +8,9 @@ from corrnoise.simulations.noise_cancellation.hosts import Examples, MachineHost
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import split_examples
 from corrnoise.simulations.noise_cancellation.server import Server
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
+from corrnoise.theory.losses import LinearLoss
 
-LOSS = LinearLoss("squares", 3, 1.0)
+LOSS = LinearLoss("squares", 3, 1.0, 1.0)
 
 
 def protocol(**changes: Any) -> Protocol:

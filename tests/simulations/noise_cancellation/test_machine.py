@@ -18,6 +18,7 @@ from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise, FactorisedNoise
 from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
 from tests.simulations.noise_cancellation.federations import LOSS, examples, protocol
 
@@ -105,9 +106,9 @@ def test_without_the_guard_a_server_could_see_far_more():
     """The mutant of the test above: curvature 1 at x_t − x_{t−1} = (D, 0, 0) in round 300."""
     t, a = 300, np.array([[1.0, 0.0, 0.0]])
     x, before = np.array([1.0, 0, 0]), np.array([-1.0, 0, 0])
-    unguarded = t * LOSS.gradient(x, a[0], 1.0) - (t - 1) * LOSS.gradient(before, a[0], 1.0)
-    none = t * LOSS.gradient(x, 0 * a[0], 1.0) - (t - 1) * LOSS.gradient(before, 0 * a[0], 1.0)
-    assert np.linalg.norm(unguarded - none) > 50 * 2 * LOSS.family(2.0).radius
+    unguarded = t * LOSS.gradients(x, a[0], 1.0) - (t - 1) * LOSS.gradients(before, a[0], 1.0)
+    none = t * LOSS.gradients(x, 0 * a[0], 1.0) - (t - 1) * LOSS.gradients(before, 0 * a[0], 1.0)
+    assert np.linalg.norm(unguarded - none) > 50 * 2 * LossClass.of(LOSS, 2.0).radius
 
 
 # -- states ------------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol
 from corrnoise.simulations.noise_cancellation.run import simulate_federation, split_examples
 from corrnoise.simulations.noise_cancellation.server import Server
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise
 from corrnoise.theory.noise_cancellation.privacy import published_scale, schedule_zcdp
 from tests.simulations.noise_cancellation.federations import LOSS, examples, federation, protocol
@@ -41,8 +41,8 @@ def test_without_noise_it_is_mu_squared_sgd(seed, eta):
         now, then = np.zeros(3), np.zeros(3)
         for i in machines:
             a, y = data[i][0][used[i]], data[i][1][used[i]]
-            now += LOSS.gradient(x, a, y) / 2
-            then += LOSS.gradient(before, a, y) / 2
+            now += LOSS.gradients(x, a, y) / 2
+            then += LOSS.gradients(before, a, y) / 2
             used[i] += 1
         d = now + (1 - 1 / t) * (d - then)
         path.append(x)
@@ -100,7 +100,7 @@ def test_the_guard_changes_nothing_for_a_server_that_follows_its_rule():
             used = host.machines[index].state.used
             a, y = data[index][0][used - 1], data[index][1][used - 1]
             t = request.round
-            s = t * LOSS.gradient(request.current, a, y) - (t - 1) * LOSS.gradient(request.previous, a, y)
+            s = t * LOSS.gradients(request.current, a, y) - (t - 1) * LOSS.gradients(request.previous, a, y)
             np.testing.assert_allclose(replies[index][-1].correction, s, atol=1e-12)
             server.receive(replies[index])
         server.estimate += rng.standard_normal(3)
@@ -136,7 +136,7 @@ def test_noisy_sgd_and_the_trusted_server():
     chosen = protocol(algorithm="gradients", rho=None)
     for t, machines in enumerate(schedule(chosen, 2), 1):
         average += (x - average) / t
-        g = np.mean([LOSS.gradient(x, data[i][0][used[i]], data[i][1][used[i]]) for i in machines], axis=0)
+        g = np.mean([LOSS.gradients(x, data[i][0][used[i]], data[i][1][used[i]]) for i in machines], axis=0)
         for i in machines:
             used[i] += 1
         x = ball(x - 0.01 * g)
@@ -190,7 +190,7 @@ def test_a_given_schedule_is_followed_and_accounted_for():
 
 def test_the_excess_loss_is_below_the_corrected_bound():
     """Mean of 40 runs plus six standard errors, a false alarm in 1e9; the bound is far above."""
-    loss = LinearLoss("squares", 3, 1.0)
+    loss = LinearLoss("squares", 3, 1.0, 1.0)
     chosen = Protocol("bound", loss, 2.0, 4, 2, 60, 1 / (8 * 60), rho=2.0, noise=CancellingNoise())
     many, targets = examples(1, 20000, seed=5)[0]
     best = np.linalg.lstsq(many, targets, rcond=None)[0]

@@ -19,8 +19,9 @@ from corrnoise.simulations.shuffled_gradients.experiments import (
     private_run,
 )
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
-from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled, interleaved
+from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_fetched_data_sets_are_split_as_in_the_paper(name, monkeypatch):
         "CreditCard": ((200, 2), (200, 2)),
     }
     assert (t.features.shape, t.public_features.shape) == shapes[name]
-    if t.loss.name == "logistic":
+    if t.loss.link == "logistic":
         assert set(t.targets.tolist()) == {-1.0, 1.0}
     if name == "MNIST-69":
         assert (t.public_features[0] == SERVED[name].features[20][::-1] / 255).all()  # rotated by 180 degrees
@@ -193,7 +194,7 @@ def test_sharp_noise_of_algorithms_with_public_records():
 def test_mean_estimation_is_as_good_as_it_exactly_is():
     """The mean of 400 runs is within six standard errors of the exact risk (2e-9), and not of half as much again."""
     rows = np.full((20, 4), 0.5)
-    t = Task(Loss("mean"), Regulariser("none"), rows, np.zeros(20), rows, np.zeros(20))
+    t = Task(LinearLoss("mean", rows.shape[1]), Regulariser("none"), rows, np.zeros(20), rows, np.zeros(20))
     schedule, eta = dp_shuffled(20, epochs=8), 0.01
     found = experiment(
         t, "DP-ShuffleG", smoothness=1.0, epsilon=5.0, epochs=8, learning_rates=(eta,), runs=400, clip_norm=1e3
@@ -250,7 +251,7 @@ def test_the_grid_of_learning_rates_is_that_of_the_paper():
 @pytest.mark.parametrize("algorithm", ["Public only", "Priv-Pub"])
 def test_bad_arguments_are_refused_by_every_algorithm(algorithm, change, error, message):
     rows, targets = np.eye(2), np.zeros(2)
-    t = Task(Loss("mean"), Regulariser("none"), rows, targets, rows, targets)
+    t = Task(LinearLoss("mean", rows.shape[1]), Regulariser("none"), rows, targets, rows, targets)
     good = {
         "task": t,
         "algorithm": algorithm,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.shuffled_gradients.run import SimulatedRun, shuffled_run, trajectory
-from corrnoise.theory.problems.empirical_risk import LOSSES, Loss, Regulariser, Task
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
@@ -20,6 +20,7 @@ from corrnoise.theory.shuffled_gradients.schedules import (
     private_then_public,
     public_then_private,
 )
+from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 
 OTHER: Any = "other"  # is none of what is asked for
 RNG = np.random.default_rng(7)
@@ -29,8 +30,12 @@ PUBLIC, PUBLIC_TARGETS = RNG.normal(size=(N, D)), RNG.choice([-1.0, 1.0], N)
 REGULARISERS = [Regulariser("none"), Regulariser("ridge", 0.3), Regulariser("lasso", 0.1), Regulariser("ball", 0.4)]
 
 
-def task(loss="ridge", regulariser=REGULARISERS[1]):
-    return Task(Loss(loss), regulariser, FEATURES, TARGETS, PUBLIC, PUBLIC_TARGETS)
+MEAN, LOGISTIC, RIDGE = LinearLoss("mean", D), LinearLoss("logistic", D), LinearLoss("squares", D, scale=2.0)
+LOSSES = [MEAN, LOGISTIC, RIDGE, LinearLoss("mean", D, scale=0.7), LinearLoss("logistic", D, scale=0.7)]
+
+
+def task(loss=RIDGE, regulariser=REGULARISERS[1]):
+    return Task(loss, regulariser, FEATURES, TARGETS, PUBLIC, PUBLIC_TARGETS)
 
 
 def slow_run(task, schedule, eta, public_eta, clip):
@@ -51,7 +56,7 @@ def slow_run(task, schedule, eta, public_eta, clip):
     return np.array(iterates)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("regulariser", REGULARISERS, ids=lambda r: r.name)
 @pytest.mark.parametrize(
     "schedule",
@@ -103,7 +108,7 @@ def test_noise_has_the_exact_covariance(placement):
 def test_orders():
     """A linear functional of the order tells which records came when."""
     marks = np.eye(N)
-    t = Task(Loss("mean"), Regulariser("none"), marks, np.zeros(N), marks, np.zeros(N))
+    t = Task(LinearLoss("mean", N), Regulariser("none"), marks, np.zeros(N), marks, np.zeros(N))
     schedule = dp_shuffled(N, epochs=4)
 
     def order_of(x, before):
@@ -173,7 +178,7 @@ def test_a_run_has_the_noise_of_its_multiplier():
 def test_a_run_without_clipping_clips_nothing():
     """Mean estimation with records in the unit ball: gradients at x_1 = 3 are longer than G = 1."""
     rows = FEATURES / np.linalg.norm(FEATURES, axis=1, keepdims=True)
-    t = Task(Loss("mean"), REGULARISERS[0], rows, TARGETS, rows, TARGETS)
+    t = Task(LinearLoss("mean", rows.shape[1]), REGULARISERS[0], rows, TARGETS, rows, TARGETS)
     facts = {**FACTS, "public_learning_rate": None, "smoothness": 1.0, "strong_convexity": 1.0, "clipping": "none"}
     run, start = ShuffledGradients(**facts), np.full(D, 3.0)
     found = shuffled_run(t, run, noise_multiplier=0.5, clip_norm=1.0, start=start, rng=1)
@@ -185,11 +190,11 @@ def test_a_run_without_clipping_clips_nothing():
     ("facts", "t", "message"),
     [
         ({"smoothness": 1.0}, task(), r"smoothness must bound that of every record, .* here, got 1\.0"),
-        ({"clipping": "none"}, task(), "clipping must not be 'none' for ridge losses, whose gradients have no bound"),
-        ({"clipping": "none"}, task("logistic"), r"clip_norm must be at least .*, the longest private features"),
+        ({"clipping": "none"}, task(), "clipping must not be 'none' for squares, whose gradients have no bound"),
+        ({"clipping": "none"}, task(LOGISTIC), r"clip_norm must be at least .*, by the longest private features"),
         (
             {"clipping": "none", "strong_convexity": 0.1},
-            task("logistic"),
+            task(LOGISTIC),
             r"strong_convexity must be at most 0\.0 for the loss 'logistic', got 0\.1",
         ),
         (
@@ -244,7 +249,7 @@ def test_bad_input(change, message):
 
 
 def test_too_few_public_records_are_refused():
-    t = Task(Loss("mean"), Regulariser("none"), FEATURES, TARGETS, PUBLIC[:1], PUBLIC_TARGETS[:1])
+    t = Task(MEAN, Regulariser("none"), FEATURES, TARGETS, PUBLIC[:1], PUBLIC_TARGETS[:1])
     with pytest.raises(ValueError, match="public_features must have at least 2 rows, got 1"):
         trajectory(t, interleaved(N, epochs=2, private_per_epoch=4), learning_rate=0.1, noise_std=0.0)
 
@@ -252,27 +257,27 @@ def test_too_few_public_records_are_refused():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Loss("hinge"), "name must be one of"),
+        (lambda: task(LinearLoss("binary", D)), "link of the loss must be one of"),
         (lambda: Regulariser("ridge", 0.0), r"strength must lie in \(0, inf\)"),
         (
-            lambda: Task(Loss("mean"), REGULARISERS[0], FEATURES, TARGETS[:2], PUBLIC, PUBLIC_TARGETS),
+            lambda: Task(MEAN, REGULARISERS[0], FEATURES, TARGETS[:2], PUBLIC, PUBLIC_TARGETS),
             "must have shapes",
         ),
         (
-            lambda: Task(Loss("mean"), REGULARISERS[0], FEATURES, TARGETS, PUBLIC[:, :2], PUBLIC_TARGETS),
-            "same dimension",
+            lambda: Task(MEAN, REGULARISERS[0], FEATURES, TARGETS, PUBLIC[:, :2], PUBLIC_TARGETS),
+            "public_features and public_targets must have shapes",
         ),
         (
-            lambda: Task(Loss("logistic"), REGULARISERS[0], FEATURES, np.arange(6.0) % 2, PUBLIC, PUBLIC_TARGETS),
+            lambda: Task(LOGISTIC, REGULARISERS[0], FEATURES, np.arange(6.0) % 2, PUBLIC, PUBLIC_TARGETS),
             "^targets must be -1 or 1 for logistic losses, got 0.0",
         ),
         (
-            lambda: Task(Loss("logistic"), REGULARISERS[0], FEATURES, TARGETS, PUBLIC, 2 * PUBLIC_TARGETS),
+            lambda: Task(LOGISTIC, REGULARISERS[0], FEATURES, TARGETS, PUBLIC, 2 * PUBLIC_TARGETS),
             r"^public_targets must be -1 or 1 for logistic losses, got -?2\.0",
         ),
         (
-            lambda: Task(Loss("mean"), REGULARISERS[0], FEATURES[:0], TARGETS[:0], PUBLIC, PUBLIC_TARGETS),
-            r"features must have at least one row and one column, got shape \(0, 3\)",
+            lambda: Task(MEAN, REGULARISERS[0], FEATURES[:0], TARGETS[:0], PUBLIC, PUBLIC_TARGETS),
+            r"features must have at least one row, got shape \(0, 3\)",
         ),
     ],
 )
@@ -295,7 +300,7 @@ def test_bad_tasks(make, message):
         (lambda: task(regulariser=OTHER), "regulariser must be a Regulariser, got 'other'"),
         (
             lambda: Task(OTHER, REGULARISERS[0], FEATURES, TARGETS, PUBLIC, PUBLIC_TARGETS),
-            "loss must be a Loss, got 'other'",
+            "loss must be a LinearLoss, got 'other'",
         ),
     ],
 )
@@ -306,8 +311,8 @@ def test_what_is_of_the_wrong_type_is_refused(make, message):
 
 def test_tasks_are_frozen_with_their_records_however_these_lie_in_memory():
     rows = np.asfortranarray(FEATURES)
-    t = Task(Loss("mean"), REGULARISERS[0], rows, TARGETS, rows[::-1], TARGETS)
-    assert t == Task(Loss("mean"), REGULARISERS[0], FEATURES, TARGETS, FEATURES[::-1], TARGETS)
+    t = Task(LinearLoss("mean", rows.shape[1]), REGULARISERS[0], rows, TARGETS, rows[::-1], TARGETS)
+    assert t == Task(MEAN, REGULARISERS[0], FEATURES, TARGETS, FEATURES[::-1], TARGETS)
     for name in ("features", "targets", "public_features", "public_targets"):
         array = getattr(t, name)
         assert array.flags.c_contiguous

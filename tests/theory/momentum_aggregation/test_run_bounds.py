@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.simulations.momentum_aggregation.private import private_momentum, private_reduced_momentum
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.momentum_aggregation.bounds import descent_upper_bound, momentum_error_upper_bound
 from corrnoise.theory.momentum_aggregation.calibration import mean_variances, node_std, reduced_noise
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
 from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
 from corrnoise.theory.momentum_aggregation.sensitivity import PREFIX_NODES, squared_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
 from tests.strategies import log_uniform
 
 ORDER: Any = {"order": "reshuffled", "adjacency": "replace-one"}

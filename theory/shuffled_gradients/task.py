@@ -1,13 +1,7 @@
-"""The losses and regularisers of the shuffled-gradient experiments, with their constants and proximal maps.
+"""Tasks of shuffled gradient runs: private and public records, a linear loss, and a regulariser with its proximal map.
 
-A record is a row of features a and a target y (mean estimation ignores it).
-
-``mean``      ½ ‖x − a‖², gradient x − a, smoothness 1.
-``ridge``     (⟨x, a⟩ − y)², gradient 2 (⟨x, a⟩ − y) a, smoothness 2 ‖a‖².
-``logistic``  log(1 + exp(−y ⟨x, a⟩)) with y = ±1, gradient −y a/(1 + exp(y ⟨x, a⟩)), smoothness ‖a‖²/4.
-
-(The logistic loss is printed as −y log h − (1 − y) log h, which is −log h for every y.)  Clipping a gradient to a norm
-keeps it the gradient of a convex function of the same smoothness, in all three.
+The losses of the paper are ``"mean"``, ``"squares"`` of scale 2 (ridge regression) and ``"logistic"``, which is printed
+as −y log h − (1 − y) log h: that is −log h for every y.
 
 References
 ----------
@@ -21,52 +15,13 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from corrnoise.theory.losses import LinearLink, LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.shuffled_gradients.schedules import Schedule
 
-LOSSES = ("mean", "ridge", "logistic")
-_CURVATURES = dict(zip(LOSSES, (1.0, 2.0, 0.25), strict=True))
-
-
-@record
-class Loss(Record):
-    """One of ``LOSSES``.  Points x have shape (d,), features shape (n, d) and targets shape (n,)."""
-
-    name: str
-
-    def __post_init__(self) -> None:
-        checks.choice("name", self.name, LOSSES)
-
-    @property
-    def curvature(self) -> float:
-        """The largest second derivative in ⟨x, a⟩, by which ‖a‖² makes the smoothness; in x itself of the mean."""
-        return _CURVATURES[self.name]
-
-    def values(self, x: Array, features: Array, targets: Array) -> Array:
-        """Losses of the records at x, shape (n,)."""
-        if self.name == "mean":
-            return np.asarray(np.square(x - features).sum(axis=1) / 2)
-        products = features @ x
-        if self.name == "ridge":
-            return np.asarray(np.square(products - targets))
-        return np.asarray(np.logaddexp(0.0, -targets * products))
-
-    def gradients(self, x: Array, features: Array, targets: Array) -> Array:
-        """Gradients of the records at x, shape (n, d)."""
-        if self.name == "mean":
-            return np.asarray(x - features)
-        products = features @ x
-        if self.name == "ridge":
-            return np.asarray(2 * (products - targets)[:, np.newaxis] * features)
-        weights = -targets * np.exp(-np.logaddexp(0.0, targets * products))
-        return np.asarray(weights[:, np.newaxis] * features)
-
-    def smoothness(self, features: Array) -> Array:
-        """Smoothness constants of the records, shape (n,)."""
-        squares = np.ones(len(features)) if self.name == "mean" else np.square(features).sum(axis=1)
-        return np.asarray(self.curvature * squares)
+TASK_LINKS: tuple[LinearLink, ...] = ("mean", "squares", "logistic")  #: of the losses of a task
 
 
 @record
@@ -129,7 +84,7 @@ class Task(Record):
         Public records, shapes (m, d) and (m,); m may be 0.
     """
 
-    loss: Loss
+    loss: LinearLoss
     regulariser: Regulariser
     features: Array
     targets: Array
@@ -137,24 +92,15 @@ class Task(Record):
     public_targets: Array
 
     def __post_init__(self) -> None:
-        checks.instance("loss", self.loss, Loss)
+        checks.choice("link of the loss", checks.instance("loss", self.loss, LinearLoss).link, TASK_LINKS)
         checks.instance("regulariser", self.regulariser, Regulariser)
-        for rows, column in (("features", "targets"), ("public_features", "public_targets")):
-            a, y = checks.reals(rows, getattr(self, rows)), checks.reals(column, getattr(self, column))
-            if a.ndim != 2 or y.shape != a.shape[:1]:
-                raise ValueError(f"{rows} and {column} must have shapes (n, d) and (n,), got {a.shape} and {y.shape}")
-            if self.loss.name == "logistic" and (other := y[np.abs(y) != 1]).size:
-                raise ValueError(f"{column} must be -1 or 1 for logistic losses, got {float(other[0])!r}")
+        for names in (("features", "targets"), ("public_features", "public_targets")):
+            a, y = self.loss.checked_examples(getattr(self, names[0]), getattr(self, names[1]), names)
             a = np.ascontiguousarray(a)
             a.setflags(write=False)
-            self._set(**{rows: a, column: y})
-        if self.features.size == 0:
-            raise ValueError(f"features must have at least one row and one column, got shape {self.features.shape}")
-        if self.features.shape[1] != self.public_features.shape[1]:
-            raise ValueError(
-                f"features and public_features must have the same dimension, got {self.features.shape[1]} "
-                f"and {self.public_features.shape[1]}"
-            )
+            self._set(**{names[0]: a, names[1]: y})
+        if len(self.features) == 0:
+            raise ValueError(f"features must have at least one row, got shape {self.features.shape}")
 
     def objective(self, x: Array) -> float:
         """G(x), for x of shape (d,)."""
@@ -172,5 +118,5 @@ class Task(Record):
 
     def largest_smoothness(self) -> float:
         """The largest smoothness constant of a record, private or public."""
-        both = [self.loss.smoothness(a).max(initial=0.0) for a in (self.features, self.public_features)]
+        both = [self.loss.smoothness_of(a).max(initial=0.0) for a in (self.features, self.public_features)]
         return float(max(both))
