@@ -11,14 +11,13 @@ from corrnoise.theory.mechanisms.matrix import (
     BandedNoise,
     MatrixNoise,
     ScaledNoise,
-    ToeplitzMechanism,
     causal_strategy,
     column_normalised,
 )
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MomentumSGD, PrefixSums
 from tests.strategies import mechanisms, participations, workloads
 
@@ -106,7 +105,9 @@ def test_known_errors(name):
         if largest is not None:
             assert run.max_error(Participation(n)) == pytest.approx(largest[place], abs=6e-10)
         if name in FOUR_EPOCHS:
-            assert run.mean_error(Participation.fixed_epochs(n, epochs=4)) == pytest.approx(FOUR_EPOCHS[name][place], abs=6e-10)
+            assert run.mean_error(Participation.fixed_epochs(n, epochs=4)) == pytest.approx(
+                FOUR_EPOCHS[name][place], abs=6e-10
+            )
         # No mechanism is better than the optimum over all strategies; one that seems so has too small a sensitivity.
         assert run.mean_error(Participation(n)) > (2.099856472, 2.524414416)[place]
         assert run.mean_error(Participation.fixed_epochs(n, epochs=4)) > (4.407853385, 5.211944649)[place]

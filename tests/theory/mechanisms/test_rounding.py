@@ -19,7 +19,6 @@ from mpmath import mp, mpf, workdps
 
 from corrnoise.theory.mechanisms import rounding
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rounding import (
@@ -32,6 +31,7 @@ from corrnoise.theory.mechanisms.rounding import (
     section_sensitivity,
 )
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
+from corrnoise.theory.participation import Participation
 from tests.strategies import gaps, log_uniform
 
 COARSE = 2.0**-9
@@ -163,9 +163,7 @@ def cases(run: Participation = Participation(STEPS)) -> dict[str, tuple[Program,
     }
 
 
-@pytest.mark.parametrize(
-    "run", [Participation.min_sep(STEPS, 5, 3), Participation.min_sep(STEPS, 1, 4)]
-)
+@pytest.mark.parametrize("run", [Participation.min_sep(STEPS, 5, 3), Participation.min_sep(STEPS, 1, 4)])
 @pytest.mark.parametrize("name", cases())
 @pytest.mark.usefixtures("_coarse")
 def test_the_bound_holds_for_several_participations(name: str, run: Participation) -> None:
