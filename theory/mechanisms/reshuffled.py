@@ -55,7 +55,12 @@ def reshuffled_sensitivity(strategy: Array, participation: Participation, *, err
     A bracket; O(n³).  It is closed where the patterns are few enough to be listed, for non-negative X.
     """
     gram = strategy.T @ strategy
-    value, _ = largest_block(gram, [*participation.residue_classes(), *_close(participation)])
+    fixed = [
+        ends
+        for steps in participation.residue_classes()
+        for ends in (steps[: participation.count], steps[-participation.count :])
+    ]
+    value, _ = largest_block(gram, [*fixed, *_close(participation)])
     bound = _block_maxima(gram, participation)
     if value < bound and participation.number_of_patterns() <= _MOST_PATTERNS:
         value, attained = largest_block(gram, list(participation.patterns()))
