@@ -149,8 +149,8 @@ class _Family(NamedTuple):
     """How the members of a family are made, by their memory."""
 
     make: Callable[[_Run, int], Mechanism]
-    #: The memories that are tried where none, or another one, is asked for; empty if there is one member.
-    sizes: Callable[[_Run, float | None], list[int]] = lambda run, memory: []
+    #: The memories that are tried; None if there is one member.
+    sizes: Callable[[_Run, float | None], list[int]] | None = None
     #: The largest memory.
     most: Callable[[_Run], int] = lambda run: run.steps - 1
 
@@ -385,7 +385,7 @@ def _compared(run: _Run, memory: float | None, show: Progress) -> Iterator[Optim
     yield run.judged(NU, _rational_nu(run, 0))
     for name in (BUFFERS, INVERSE, TOEPLITZ):
         family = FAMILIES[name]
-        for size in family.sizes(run, memory):
+        for size in family.sizes(run, memory) if family.sizes else []:
             show(f"mechanisms: {name} with {size}")
             noise = family.make(run, size)
             if name == BUFFERS and noise.memory(n) < size:
@@ -427,14 +427,18 @@ def _members(run: _Run, name: str, memory: float | None, show: Progress) -> Iter
     if name in (OWN, BANDS) and isinstance(run.what, LearningObjective):
         squared, certificate = learning_floor(run.what, run.who)
         run.floor = (squared, certificate.rigorous, certificate)
-    sizes = family.sizes(run, memory)
-    if sizes and isinstance(memory, int):
-        sizes = [min(memory, family.most(run))]
-        if memory < 1:
+    sizes = [0]
+    if family.sizes is not None:
+        if memory is not None and memory < 1:
             raise ValueError(f"memory must be at least 1 for {name!r}, got {memory}")
-    if memory is None:
-        sizes = [size for size in sizes if size <= USUAL_MEMORY] or sizes
-    for size in sizes or [0]:
+        if family.most(run) < 1:
+            raise ValueError(f"participation must have a longer run or epoch for {name!r}, got {run.promised!r}")
+        sizes = family.sizes(run, memory)
+        if isinstance(memory, int):
+            sizes = [min(memory, family.most(run))]
+        elif memory is None:
+            sizes = [size for size in sizes if size <= USUAL_MEMORY] or sizes
+    for size in sizes:
         noise = family.make(run, size)
         if kind:
             if not isinstance(noise, ToeplitzNoise):
