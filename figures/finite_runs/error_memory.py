@@ -133,6 +133,7 @@ def panel(
     found: list[tuple[str, Mechanism, Sensitivity]],
     judge: Callable[[Mechanism, float], float],
     least: float,
+    steps: int,
 ) -> Iterator[Series]:
     """The points of one panel, and its floor.
 
@@ -146,18 +147,20 @@ def panel(
         The error of a mechanism at a sensitivity: an upper bound where that is one.
     least
         The floor.
+    steps
+        Of the run.
     """
     for (family, exact), group in groupby(found, key=lambda one: (one[0], one[2].exact)):
-        points = [(float(mechanism.memory), judge(mechanism, known.upper)) for _, mechanism, known in group]
+        points = [(float(mechanism.memory(steps)), judge(mechanism, known.upper)) for _, mechanism, known in group]
         memory, errors = np.array(points).T
         yield Series(name, family, "exact" if exact else "upper bound", memory, errors)
-    most = max(mechanism.memory for _, mechanism, _ in found)
+    most = max(mechanism.memory(steps) for _, mechanism, _ in found)
     yield Series(name, FLOOR, "lower bound", np.array([0.0, float(most)]), np.full(2, least))
 
 
-def prefix_error(mechanism: Mechanism, sensitivity: float) -> float:
+def prefix_error(mechanism: Mechanism, sensitivity: float, steps: int) -> float:
     """The root mean squared error of prefix sums."""
-    return sensitivity * math.sqrt(float(mechanism.errors().mean()))
+    return sensitivity * math.sqrt(float(mechanism.errors(PrefixSums(steps)).mean()))
 
 
 def data(steps: int = STEPS) -> Data:
@@ -165,7 +168,7 @@ def data(steps: int = STEPS) -> Data:
     return tuple(
         series
         for name, who in participations(steps).items()
-        for series in panel(name, candidates(who), prefix_error, floor(who))
+        for series in panel(name, candidates(who), partial(prefix_error, steps=steps), floor(who), steps)
     )
 
 
