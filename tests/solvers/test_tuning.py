@@ -19,8 +19,8 @@ from corrnoise.solvers.tuning import (
     best_nu,
     stability_limit,
 )
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex
 from tests import problem_oracles as oracles
