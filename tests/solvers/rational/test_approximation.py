@@ -389,7 +389,7 @@ def test_exponents_that_are_integers_but_for_rounding():
 
 def test_cepstral_noise_is_reduced_elsewhere(monkeypatch):
     reduction = SimpleNamespace(reduced_noise=lambda noise, tolerance: (noise, tolerance))
-    monkeypatch.setitem(sys.modules, "corrnoise.solvers.few.spectrum", reduction)
+    monkeypatch.setitem(sys.modules, "corrnoise.solvers.rational.spectrum", reduction)
     noise = CepstralNoise([-0.3, 0.1])
     assert rational(noise, 1e-5) == (noise, 1e-5)
     with pytest.raises(ValueError, match="tolerance must lie in"):
