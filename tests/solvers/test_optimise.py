@@ -2,9 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.solvers.matrix_factorisation.coarse_floor import coarse_lower_bound
 from corrnoise.solvers.matrix_factorisation.dense import workload_of_weights
@@ -14,12 +11,14 @@ from corrnoise.solvers.matrix_factorisation.run_objectives import run_objective
 from corrnoise.solvers.matrix_factorisation.selection import Option, Selection, epoch_weights, lower_bound, select
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_inverse, tuned_nu, tuned_poles
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.workloads import MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.workloads import MomentumSGD, PrefixSums, Workload
 from tests.strategies import workloads
 
 WHO = Participation.min_sep(64, 16, 4)
