@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from corrnoise.simulations.audit import audit as audit
     from corrnoise.simulations.momentum_aggregation.private import private_momentum as private_momentum
     from corrnoise.simulations.momentum_aggregation.private import private_reduced_momentum as private_reduced_momentum
-    from corrnoise.simulations.noise_stream import NoiseStream as NoiseStream
     from corrnoise.simulations.quadratic import simulate as simulate
-    from corrnoise.simulations.training.keys import RunKey as RunKey
-    from corrnoise.simulations.training.order import FixedOrder as FixedOrder
-    from corrnoise.simulations.training.order import fixed_order as fixed_order
-    from corrnoise.simulations.training.run import PrivateRun as PrivateRun
+    from corrnoise.simulations.run.batches import Batches as Batches
+    from corrnoise.simulations.run.batches import batches as batches
+    from corrnoise.simulations.run.private import PrivateRun as PrivateRun
+    from corrnoise.simulations.run.stream import Stream as Stream
     from corrnoise.solvers.matrix_factorisation.banded import optimal_banded as optimal_banded
     from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers as optimal_buffers
     from corrnoise.solvers.matrix_factorisation.dense import (
@@ -153,14 +152,13 @@ _HOMES = {
         "private_momentum",
         "private_reduced_momentum",
     ),
-    "simulations.noise_stream": ("NoiseStream",),
     "simulations.quadratic": ("simulate",),
-    "simulations.training.keys": ("RunKey",),
-    "simulations.training.order": (
-        "FixedOrder",
-        "fixed_order",
+    "simulations.run.batches": (
+        "Batches",
+        "batches",
     ),
-    "simulations.training.run": ("PrivateRun",),
+    "simulations.run.private": ("PrivateRun",),
+    "simulations.run.stream": ("Stream",),
     "designs.make": ("design",),
     "designs.record": ("Design",),
     "designs.release": ("Release",),
