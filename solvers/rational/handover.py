@@ -114,8 +114,9 @@ def handed_over(
             )
     increase = (program.sensitivity / _sensitivity(wanted, participation)) ** 2 * variances - 1
     if not increase <= LARGEST_INCREASE:
+        more = _percent(increase)
         raise ValueError(
-            f"{form} in {dtype}: errors due to privacy would be {_percent(increase)} larger, to cover all rounding errors"
+            f"{form} in {dtype}: errors due to privacy would be {more} larger, to cover all rounding errors"
         )
     return program
 
@@ -130,9 +131,9 @@ def _check_scales(mechanism: Mechanism, participation: Participation, form: Form
             f"{form}: with a factor for each step the sensitivity under {who.kind} is computed for at most "
             f"{LONGEST_SCALED} steps, got {mechanism.steps}; fixed epochs have no such limit"
         )
-    if form == "buffers" and isinstance(mechanism.noise, BufferNoise):
-        if (mechanism.noise.output_scale < 0).any() or (mechanism.noise.buf_decay < 0).any():
-            raise ValueError(f"{form}: with a factor for each step only scales and decays >= 0 are covered")
+    noise = mechanism.noise
+    if isinstance(noise, BufferNoise) and ((noise.output_scale < 0).any() or (noise.buf_decay < 0).any()):
+        raise ValueError(f"{form}: with a factor for each step only scales and decays >= 0 are covered")
 
 
 # Every candidate is compared with the same two.
