@@ -145,9 +145,8 @@ def noise_multiplier(experiment: Experiment, method: str, epsilon: float) -> flo
 
 @cache
 def _sampled_multiplier(epsilon: float, rate: float, steps: int) -> float:
-    return poisson_noise_multiplier(
-        epsilon=epsilon, delta=DELTA, sampling_rate=rate, steps=steps, accountant="loss distributions"
-    )
+    budget = Budget(epsilon=epsilon, delta=DELTA)
+    return poisson_noise_multiplier(budget, Participation.poisson(steps, rate), accountant="loss distributions")
 
 
 @cache
