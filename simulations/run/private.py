@@ -15,13 +15,13 @@ The noise vector is cut into parts of 65 536 coordinates.  Each has a generator 
 made on several threads.  The state of the noise is a few arrays of the size of the model, one for each pole.
 
 A *state* (``run.state()``) lets the run go on.  It holds the key and the memory of the noise, from which all noise
-follows, past and to come: it is as secret as the data.  ``state(secret=False)`` leaves out both, for runs whose key is
-kept in a file; then resuming makes the noise of all earlier steps again.
+follows, past and to come: it is as secret as the data.  ``state(secret=False)`` leaves out both, for a key that is kept
+in a file; then resuming makes the noise of all earlier steps again.
 
-What must not happen is that a step is released twice.  With a ``journal`` a step that was begun is never begun again:
-after a clean end the run goes on bit for bit, after a crash it skips the steps that the journal knows to be begun.
-Without a journal a state is loaded only with ``discarded=True``, by which the user states that nothing that was
-computed after this state has been kept or shown.  Copies of a state that go on separately cannot be noticed.
+No step may be released twice.  With a ``journal`` a step that was begun is never begun again: after a clean end the run
+goes on bit for bit, after a crash it skips the steps that the journal knows to be begun.  Without one a state is loaded
+only with ``discarded=True``, by which the user states that nothing that was computed after this state has been kept or
+shown.  Copies of a state that go on separately cannot be noticed.
 """
 
 from __future__ import annotations
@@ -76,10 +76,8 @@ class PrivateRun:
     key
         The secret key, 16 to 64 bytes that no other run uses; or a file in which it is kept, which needs a journal;
         None for a new one.
-    journal
-        File of the journal, or None for none.
-    journal_ahead
-        How many steps one note of the journal covers.
+    journal, journal_ahead
+        File of the journal, or None for none; how many steps one note of it covers.
     generator
         ``"philox"``, or ``"aes"`` (the extra ``secure``).
     dtype
@@ -95,15 +93,13 @@ class PrivateRun:
 
     Examples
     --------
-    >>> from corrnoise.simulations.run.batches import batches
     >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> epochs = Participation.fixed_epochs(20, epochs=2)
-    >>> order = batches(epochs, examples=100, batch_size=10, rng=0)
-    >>> run = PrivateRun(Budget(epsilon=2.0, delta=1e-6), epochs, NuFTRL(0.05), 3, batches=order)
+    >>> run = PrivateRun(Budget(epsilon=2.0, delta=1e-6), epochs, NuFTRL(0.05), 3)
     >>> model = np.zeros(3)
-    >>> for batch in run:
-    ...     total = np.zeros(3)  # the sum of the clipped gradients of the examples of the batch
-    ...     model -= 0.1 * run.add_noise(total) / len(batch)
+    >>> for step in run:
+    ...     total = np.zeros(3)  # the sum of the clipped gradients of the examples of the step
+    ...     model -= 0.1 * run.add_noise(total) / 10
     >>> run.position
     20
     """
@@ -128,10 +124,8 @@ class PrivateRun:
         self._size = checks.integer("size", size, 1)
         self._batches = None if batches is None else checks.instance("batches", batches, Batches)
         if self._batches is not None and not self._batches.participation.covered_by(promised):
-            raise ValueError(
-                f"batches must be covered by the participation of the run, {promised!r}, "
-                f"got {self._batches.participation!r}"
-            )
+            own = self._batches.participation
+            raise ValueError(f"batches must be covered by the participation of the run, {promised!r}, got {own!r}")
         self._steps = promised.steps if self._batches is None else self._batches.steps
         self._program = streaming(mechanism, promised, dtype)
         self._multiplier = self._program.multiplier(self._budget)
@@ -141,10 +135,9 @@ class PrivateRun:
         self._ends = [*range(_PART, self._size, _PART), self._size]
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
-        if self._draws.key.path is not None and journal is None:
+        if (path := self._draws.key.path) is not None and journal is None:
             raise ValueError(
-                f"journal must be given for the key in {self._draws.key.path}: the script, started again, would make "
-                "the same noise"
+                f"journal must be given for the key in {path}: the script, started again, would make the same noise"
             )
         self._journal_path = journal
         self._journal_ahead = checks.integer("journal_ahead", journal_ahead, 1)
@@ -211,7 +204,7 @@ class PrivateRun:
     @property
     def participation(self) -> Participation:
         """Who takes part when, as the noise covers it."""
-        return self._program.participation
+        return self.program.participation
 
     @property
     def batches(self) -> Batches | None:

@@ -67,7 +67,7 @@ def really_made(program: Program, draws: Values) -> Values:
     return np.array(rows)
 
 
-def brute(strategy: Values, who: Participation) -> float:
+def brute(strategy: NDArray[Any], who: Participation) -> float:
     """The largest |C u| over the patterns and all signs on their steps."""
     found = 0.0
     for pattern in who.patterns():
@@ -102,7 +102,7 @@ def test_the_engine_makes_the_noise_of_the_program(mechanism: Mechanism) -> None
 @EACH
 def test_the_claim_covers_the_bracket_and_memory_is_as_stated(mechanism: Mechanism) -> None:
     for dtype in (None, "float64"):
-        program = streaming(mechanism, EPOCHS, dtype)  # type: ignore[arg-type]
+        program = streaming(mechanism, EPOCHS, dtype)
         found = program.mechanism.bracket(EPOCHS)
         assert program.sensitivity >= found.upper >= found.value >= found.lower
         assert program.sensitivity <= found.upper * (1 + 1e-3)

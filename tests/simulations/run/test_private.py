@@ -104,7 +104,7 @@ def test_an_audit_of_the_loop(share: float, private_as_claimed: bool) -> None:
 
 def test_multipliers_of_known_answers() -> None:
     epochs = Participation.fixed_epochs(400, epochs=20)
-    budgets = [Budget(epsilon=5.0, delta=1e-5, adjacency=each) for each in ("zero-out", "replace-one")]  # type: ignore[arg-type]
+    budgets = [Budget(epsilon=5.0, delta=1e-5, adjacency=each) for each in ("zero-out", "replace-one")]
     found = [PrivateRun(budget, epochs, NuFTRL(0.021), 3).multiplier for budget in budgets]
     assert found == pytest.approx([7.186532531058121, 14.373065062116241], rel=1e-14)
     pair = Participation.fixed_epochs(400, epochs=20, unit="user", members=2)
@@ -128,7 +128,7 @@ def test_epsilon() -> None:
     ],
 )
 def test_without_an_accountant_the_worst_case_counts(sampled: Participation, worst: Participation) -> None:
-    options = {"batches": None, "participation": sampled}
+    options: dict[str, Any] = {"batches": None, "participation": sampled}
     assert private(**options).multiplier == private(**options | {"participation": worst}).multiplier
 
 
@@ -176,7 +176,7 @@ def test_float32_is_taken_only_where_it_costs_little() -> None:
     assert private(NuFTRL(1e-4)).program.dtype == "float32"
     assert private(MatrixNoise.honaker(STEPS)).program.dtype == "float64"
     assert private(PoleNoise([0.5], [1e-46])).program.dtype == "float64"  # no float32 has such a gap
-    long = {"participation": Participation.single(30_000), "batches": None}
+    long: dict[str, Any] = {"participation": Participation.single(30_000), "batches": None}
     assert private(AntiPGD(0.0), **long).program.dtype == "float64"
 
 
