@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-import corrnoise as cn
 from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
-from corrnoise.simulations.training import comparison
-from corrnoise.simulations.training.comparison import (
+from corrnoise.simulations.private_training import comparison
+from corrnoise.simulations.private_training.comparison import (
     DELTA,
     EXPERIMENTS,
     FULL,
@@ -23,7 +22,10 @@ from corrnoise.simulations.training.comparison import (
     prefix_error,
     scores,
 )
-from corrnoise.simulations.training.networks import Network
+from corrnoise.simulations.private_training.networks import Network
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget, gaussian_rho
 
 pytest.importorskip("sklearn")
 SMALL = Experiment("diabetes", Network((10, 1), "regression"), 350, 35, 2)
@@ -32,7 +34,7 @@ SMALL = Experiment("diabetes", Network((10, 1), "regression"), 350, 35, 2)
 def test_multipliers_and_errors_of_the_digits():
     """T = 400, S = 20, k = 20."""
     digits = EXPERIMENTS["digits"]
-    rho = cn.gaussian_rho(5.0, DELTA)
+    rho = gaussian_rho(5.0, DELTA)
     unit = math.sqrt(2 * rho)
     assert unit * noise_multiplier(digits, "square root", 5.0) == pytest.approx(16.884454, rel=1e-6)
     assert unit * noise_multiplier(digits, "independent noise", 5.0) == pytest.approx(math.sqrt(20), rel=1e-9)
@@ -49,7 +51,7 @@ def test_the_multiplier_of_dp_sgd():
     pytest.importorskip("dp_accounting")
     digits = EXPERIMENTS["digits"]
     rate = digits.batch_size / digits.training
-    larger = poisson_noise_multiplier(epsilon=5.0, delta=DELTA, sampling_rate=rate, steps=400)
+    larger = poisson_noise_multiplier(Budget(epsilon=5.0, delta=DELTA), Participation.poisson(400, rate))
     assert 0.9 * larger < noise_multiplier(digits, SAMPLED, 5.0) < 0.97 * larger
     assert noise_multiplier(digits, SAMPLED, 5.0) == pytest.approx(1.163, abs=1e-3)
 
@@ -79,7 +81,7 @@ def test_noise_of_a_run_is_that_of_its_mechanism(monkeypatch):
     monkeypatch.setattr(comparison, "trained", record)
     scores(SMALL, [Run("square root", 2.0, 0.1, 0.0), Run("independent noise", 2.0, 0.1, 0.0)], (6,))
     correlated, draws = seen["noise"]
-    expected = cn.NuFTRL(0.0).correlate(draws.astype(float))
+    expected = NuFTRL(0.0).noising(draws.astype(float))
     assert correlated == pytest.approx(expected, abs=1e-5)
     assert seen["schedule"][-1] == pytest.approx(0.05)
     assert (seen["schedule"][:15] == 1).all()
