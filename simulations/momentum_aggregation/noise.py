@@ -42,7 +42,9 @@ class TreeNoise(Iterator[Array]):
             raise StopIteration(f"the noise is made for {self.step} steps")
         self.step += 1
         height = (self.step & -self.step).bit_length() - 1
-        node = self.tree.draws[height] * self.rng.standard_normal(self.nodes.shape[1:])
+        node = np.empty(self.nodes.shape[1:])
+        self.rng.standard_normal(out=node)
+        node *= self.tree.draws[height]
         node += np.tensordot(self.tree.estimates[height, :height], self.nodes[:height], axes=1)
         noise = node - np.tensordot(self.tree.left[:height], self.nodes[:height], axes=1)
         self.nodes[height] = node
