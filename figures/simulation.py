@@ -6,10 +6,9 @@ goes on from there.  The results depend on the seed, the effort and the number o
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -18,12 +17,11 @@ import numpy as np
 from scipy.special import stdtrit
 
 from corrnoise.figures.series import Data, SimulatedSeries
-from corrnoise.simulations.sweeps.storage import store, stored
+from corrnoise.support import cache
 from corrnoise.support.progress import progress_line
 from corrnoise.support.version import __version__
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.records import Record
 
 Item = TypeVar("Item")
 
@@ -111,27 +109,13 @@ def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -
     """
     if directory is None:
         return compute()
-    settings = json.loads(json.dumps([__version__, described], default=_plain))
-    path = directory / f"{hashlib.sha256(json.dumps(settings).encode()).hexdigest()}.json"
-    try:
-        record = stored(path, unsigned=True)
-        if record["settings"] == settings:
-            return np.array(record["values"], np.float64)
-    except (OSError, ValueError, KeyError, TypeError):  # none, or no whole one
-        pass
+    settings = [__version__, described]
+    with suppress(FileNotFoundError, ValueError):  # none, or no whole one
+        return np.array(cache.kept(directory, settings), np.float64)
     directory.mkdir(parents=True, exist_ok=True)
     values = compute()
-    store(path, {"settings": settings, "values": values.tolist()})
+    cache.keep(directory, settings, values)
     return values
-
-
-def _plain(value: object) -> Any:
-    """Return an array or a record of the theory in the terms of JSON, as the names of kept files were first made."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, Record):
-        return [type(value).__name__, value.arguments()]
-    raise TypeError(f"described must hold numbers, strings, lists and records, got {value!r}")
 
 
 def largest_allowed_z(markers: int, freedom: float = math.inf) -> float:

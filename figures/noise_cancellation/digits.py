@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.simulations.noise_cancellation.images import Images, digits, mnist
+from corrnoise.simulations.noise_cancellation.images import Images, dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.solvers.noise_cancellation import named_noise
 
@@ -95,7 +95,7 @@ def data(
     """
     from joblib import Parallel, delayed
 
-    images = digits(MACHINES) if images is None else images
+    images = dealt_images("digits", MACHINES) if images is None else images
     panels = {
         "budget": [(budget, len(images.training) // 2) for budget in budgets],
         "participation": [(BUDGET, m) for m in participants],
@@ -176,7 +176,9 @@ def _figure(*, original: bool = False) -> PaperFigure:
             f"grid: learning rates {RATES} (times {MOMENTUM:g}/T with momentum), clip norms {CLIP_NORMS}",
             f"tuned on validation images with {len(tuning)} seeds; error bars: two standard errors over {len(seeds)}",
         ),
-        data=lambda: data(mnist(MACHINES, download=True) if original else None, tuning=tuning, seeds=seeds),
+        data=lambda: data(
+            dealt_images("mnist", MACHINES, download=True) if original else None, tuning=tuning, seeds=seeds
+        ),
         draw=draw,
         report=report,
         on_original_data=None if original else lambda: _figure(original=True),

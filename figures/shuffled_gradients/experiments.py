@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
+from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
     LEARNING_RATES,
@@ -40,8 +40,8 @@ EPOCHS = 50
 RUNS = 10
 
 _EPSILON = ", epsilon = "  # between the parts of a panel's name
-ORIGINAL = tuple(name for name in DATA_SETS if name not in BUNDLED)  #: the paper's own data sets
-_STAND_INS = "; ".join(f"{name.removesuffix(' (stand-in)')} for {DATA_SETS[name].stand_in_for}" for name in BUNDLED)
+ORIGINAL = tuple(name for name in SPLITS if name not in BUNDLED)  #: the paper's own data sets
+_STAND_INS = "; ".join(f"{name.removesuffix(' (stand-in)')} for {SPLITS[name].stand_in_for}" for name in BUNDLED)
 LOOKS: dict[str, dict[str, Any]] = {
     "DP-ShuffleG": {"color": "C0", "linestyle": "-"},
     "Priv-Pub": {"color": "C4", "linestyle": "--"},
@@ -91,7 +91,7 @@ def data(
         return experiment(
             records,
             algorithm,
-            smoothness=DATA_SETS[name].smoothness(records),
+            smoothness=SPLITS[name].smoothness(records),
             epsilon=epsilon,
             delta=DELTA,
             epochs=epochs,

@@ -1,4 +1,4 @@
-"""Data sets for private momentum: two that scikit-learn carries, and larger ones from OpenML on request.
+"""The data sets of private momentum: features on the unit sphere, labels ±1.
 
 A data set becomes examples a = y x: its features standardised, a constant appended, rows scaled to length 1, times the
 label ±1.  Means and spreads of the features are taken from the data, which no accountant covers: for a release they
@@ -8,66 +8,27 @@ must be public.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.data_sources import from_openml, scikit_learn
+from corrnoise.simulations.datasets import DATA_SETS, load, standardised
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, Link, MarginLoss, TwoLayerNetwork
 
 REGULARISATION = 0.02
 
-
-@dataclass(frozen=True)
-class DataSet:
-    """A data set: where it comes from, what the label 1 means, and how features and labels are read."""
-
-    source: str
-    positive: str
-    read: Callable[[str | None], tuple[Array, NDArray[np.bool_]]]
-
-    @property
-    def downloaded(self) -> bool:
-        """Whether it comes from OpenML."""
-        return self.source.startswith("OpenML")
-
-
-def _breast_cancer(_: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    data = scikit_learn().load_breast_cancer()
-    return data.data, data.target == 1
-
-
-def _digits(_: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    data = scikit_learn().load_digits()
-    return data.data, data.target >= 5
-
-
-def _mnist(cache: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    features, targets, _ = from_openml(554, "mnist_784", cache)
-    return features, targets.astype(int) >= 5
-
-
-def _electricity(cache: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    features, targets, _ = from_openml(151, "electricity", cache)
-    return features, targets == "UP"
-
-
-def _magic(cache: str | None) -> tuple[Array, NDArray[np.bool_]]:
-    features, targets, _ = from_openml(1120, "MagicTelescope", cache)
-    return features, targets == "g"
-
-
-DATA_SETS = {
-    "breast cancer": DataSet("scikit-learn, load_breast_cancer", "benign", _breast_cancer),
-    "digits": DataSet("scikit-learn, load_digits", "5 to 9", _digits),
-    "MNIST": DataSet("OpenML 554", "5 to 9", _mnist),
-    "electricity": DataSet("OpenML 151", "price goes up", _electricity),
-    "MAGIC telescope": DataSet("OpenML 1120", "gamma", _magic),
+#: The data sets that are used, and which of their targets have the label 1.
+LABELS: dict[str, Callable[[NDArray[Any]], NDArray[np.bool_]]] = {
+    "breast cancer": lambda targets: targets == 1,  # benign
+    "digits": lambda targets: targets >= 5,
+    "MNIST": lambda targets: targets.astype(int) >= 5,
+    "electricity": lambda targets: targets == "UP",  # the price
+    "MAGIC telescope": lambda targets: targets == "g",  # gamma rays
 }
-BUNDLED = tuple(name for name, entry in DATA_SETS.items() if not entry.downloaded)
+BUNDLED = tuple(name for name in LABELS if not DATA_SETS[name].downloaded)
 
 
 def examples(name: str, *, download: bool = False, cache: str | None = None) -> Array:
@@ -76,30 +37,21 @@ def examples(name: str, *, download: bool = False, cache: str | None = None) -> 
     Parameters
     ----------
     name
-        One of ``DATA_SETS``.
-    download
-        Whether records may be fetched from OpenML; nothing opens a connection otherwise.
-    cache
-        Folder for what is fetched; None for that of scikit-learn.
+        One of ``LABELS``.
+    download, cache
+        As for ``datasets.load``, with its errors.
 
     Raises
     ------
     ValueError
-        The name is unknown, or the data set needs a download that was not allowed.
-    OSError
-        OpenML cannot be reached.
-    ImportError
-        scikit-learn is not installed (extra ``data``).
+        The name is unknown, or all labels are equal.
     """
-    entry = DATA_SETS[checks.choice("name", name, tuple(DATA_SETS))]
-    if entry.downloaded and not download:
-        raise ValueError(f"name {name!r} is fetched from {entry.source}: allow it with download=True, or use {BUNDLED}")
-    features, positive = entry.read(cache)
+    checks.choice("name", name, tuple(LABELS))
+    features, targets, _ = load(name, download=download, cache=cache)
+    positive = LABELS[name](targets)
     if positive.all() or not positive.any():
-        raise ValueError(f"the labels of {name!r} must be of two kinds, got one: {entry.source} has changed")
-    spread = features.std(axis=0)
-    rows = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    rows = np.column_stack([rows, np.ones(len(rows))])
+        raise ValueError(f"the labels of {name!r} must be of two kinds, got one: {DATA_SETS[name].source} has changed")
+    rows = np.column_stack([standardised(features), np.ones(len(features))])
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(np.where(positive, 1.0, -1.0)[:, np.newaxis] * rows)
 

@@ -1,7 +1,6 @@
-"""Images of digits, dealt out to machines: what Tables 1 and 2 are computed on.
+"""Images of digits, dealt out to machines, for Tables 1 and 2: bundled ones of 8 × 8 pixels, or MNIST as in the paper.
 
-``digits`` has those that scikit-learn carries, 8 × 8 pixels, ``mnist`` the paper's 28 × 28, which are fetched from
-OpenML, and only on request.  Softmax regression on the pixels and a constant, as in Section 5.3.
+Softmax regression on the pixels and a constant, as in Section 5.3.
 """
 
 from __future__ import annotations
@@ -10,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corrnoise.simulations.data_sources import from_openml, scikit_learn
+from corrnoise.simulations.datasets import load
 from corrnoise.simulations.noise_cancellation.hosts import Examples
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import split_examples
 from corrnoise.theory.noise_cancellation.losses import LinearLoss
-from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics import checks
 
-_MNIST = 554  # on OpenML
 _CLASSES = 10
+#: The data set of each name, its brightest pixel, and how many images are for training and for tuning.
+_IMAGES = {"digits": ("digits", 16, 1077, 360), "mnist": ("MNIST", 255, 60000, 5000)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,62 +71,29 @@ class Images:
         return Protocol(**{**fields, **changes})
 
 
-def _dealt(name: str, images: Array, labels: NDArray[Any], sizes: tuple[int, int], machines: int) -> Images:
-    """The first ``sizes[0]`` images to train on, the next ``sizes[1]`` to tune on, the others to test on."""
-    features = np.column_stack([images, np.ones(len(images))])
-    targets = labels.astype(float)
-    tune = sizes[0]
-    test = sizes[0] + sizes[1]
+def dealt_images(name: str, machines: int, *, download: bool = False, cache: str | None = None) -> Images:
+    """Images of digits: the first ones to train on, the next to tune on, the others to test on.
+
+    Parameters
+    ----------
+    name
+        ``"digits"``, 1077 images to train on and 360 each to tune and to test on, in one random order; or
+        ``"mnist"``, its 60 000 training images to train on, and half of its 10 000 test images each to tune and to
+        test on.
+    machines
+        M, among which the images to train on are dealt out.
+    download, cache
+        As for ``datasets.load``, with its errors.
+    """
+    source, white, training, tuning = _IMAGES[checks.choice("name", name, tuple(_IMAGES))]
+    pixels, labels, _ = load(source, download=download, cache=cache)
+    order = np.random.default_rng(0).permutation(len(labels)) if name == "digits" else slice(None)
+    features = np.column_stack([pixels[order] / white, np.ones(len(pixels))])
+    targets = labels[order].astype(float)
+    test = training + tuning
     return Images(
         name=name,
-        training=split_examples(features[:tune], targets[:tune], machines),
-        validation=(features[tune:test], targets[tune:test]),
+        training=split_examples(features[:training], targets[:training], machines),
+        validation=(features[training:test], targets[training:test]),
         test=(features[test:], targets[test:]),
     )
-
-
-def digits(machines: int, *, seed: int = 0) -> Images:
-    """The bundled digits in a random order: 1077 images to train on, and 360 each to tune and to test on.
-
-    Parameters
-    ----------
-    machines
-        M, among which the images to train on are dealt out.
-    seed
-        Of the order.
-
-    Raises
-    ------
-    ImportError
-        scikit-learn is not installed.
-    """
-    images, labels = scikit_learn().load_digits(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(labels))
-    return _dealt("digits", images[order] / 16, labels[order], (1077, 360), machines)
-
-
-def mnist(machines: int, *, download: bool = False, cache: str | None = None) -> Images:
-    """MNIST: its 60 000 training images to train on, and half of its 10 000 test images each to tune and to test on.
-
-    Parameters
-    ----------
-    machines
-        M, among which the images to train on are dealt out.
-    download
-        Whether the images may be fetched from OpenML.
-    cache
-        Folder for what is fetched; None for that of scikit-learn.
-
-    Raises
-    ------
-    ValueError
-        The download was not allowed.
-    OSError
-        OpenML cannot be reached.
-    ImportError
-        scikit-learn is not installed.
-    """
-    if not download:
-        raise ValueError(f"download must be True for MNIST, which is fetched from OpenML {_MNIST}, got {download!r}")
-    images, labels, _ = from_openml(_MNIST, "mnist_784", cache)
-    return _dealt("mnist", images / 255, labels, (60000, 5000), machines)

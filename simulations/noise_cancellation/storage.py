@@ -5,41 +5,41 @@ A state of a machine is as secret as its data.  A state of the server holds noth
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import fields
-from io import BytesIO
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeVar
 
 from corrnoise.simulations.noise_cancellation.machine import MachineState
 from corrnoise.simulations.noise_cancellation.protocol import Message
 from corrnoise.simulations.noise_cancellation.server import ServerState
 from corrnoise.support.files import whole_files
+from corrnoise.support.serialise import by_name, load, save
 
 SERVER_FILE = "server.npz"
+
+_KINDS = by_name(MachineState, Message, ServerState)
+_LIMITS: dict[str, Any] = {"most_bytes": 2**33, "most_entries": 2**30}  # of models with 10⁸ parameters
+State = TypeVar("State", MachineState, ServerState)
 
 
 def write_states(folder: str | Path, states: Sequence[MachineState]) -> None:
     """Write machine states to ``folder``, one file a machine, each whole or not at all."""
     with whole_files(folder) as staging:
         for state in states:
-            values: dict[str, Any] = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "outbox"}
-            values = {name: value for name, value in values.items() if value is not None}
-            values["outbox_numbers"] = np.array([[m.number, m.round] for m in state.outbox], dtype=np.int64)
-            values["outbox_corrections"] = np.array([m.correction for m in state.outbox])
-            np.savez(staging / _name(state.machine), **values)
+            save(state, staging / _name(state.machine), _KINDS, **_LIMITS)
 
 
 def _name(machine: int) -> str:
     return f"machine-{machine}.npz"
 
 
-def _read(path: Path) -> dict[str, Any]:
-    with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as held:
-        return {name: held[name] for name in held.files}
+def _read(path: Path, kind: type[State]) -> State | None:
+    if not path.exists():
+        return None
+    state = load(path, _KINDS, **_LIMITS)
+    if not isinstance(state, kind):
+        raise ValueError(f"{path} must hold a {kind.__name__}, got {type(state).__name__}")
+    return state
 
 
 def read_state(folder: str | Path, machine: int) -> MachineState | None:
@@ -50,29 +50,12 @@ def read_state(folder: str | Path, machine: int) -> MachineState | None:
     ValueError
         The file is damaged.
     """
-    path = Path(folder, _name(machine))
-    if not path.exists():
-        return None
-    try:
-        values = _read(path)
-        numbers, corrections = values.pop("outbox_numbers"), values.pop("outbox_corrections")
-        run, secret = str(values.pop("run")), str(values.pop("secret"))
-        given: dict[str, Any] = {name: int(value) if value.ndim == 0 else value for name, value in values.items()}
-        outbox = tuple(
-            Message(run, given["machine"], int(number), int(t), correction)
-            for (number, t), correction in zip(numbers.reshape(-1, 2), corrections, strict=True)
-        )
-        return MachineState(run=run, secret=secret, outbox=outbox, **given)
-    except Exception as error:
-        raise ValueError(f"state must be one that write_states wrote, got the damaged file {path}") from error
+    return _read(Path(folder, _name(machine)), MachineState)
 
 
 def write_server(folder: str | Path, state: ServerState) -> None:
     """Write the state of a server to ``folder``, whole or not at all."""
-    values = {f.name: getattr(state, f.name) for f in fields(state)}
-    values["generators"] = json.dumps(state.generators)
-    with whole_files(folder) as staging:
-        np.savez(staging / SERVER_FILE, **values)
+    save(state, Path(folder, SERVER_FILE), _KINDS, **_LIMITS)
 
 
 def read_server(folder: str | Path) -> ServerState | None:
@@ -83,13 +66,4 @@ def read_server(folder: str | Path) -> ServerState | None:
     ValueError
         The file is damaged.
     """
-    path = Path(folder, SERVER_FILE)
-    if not path.exists():
-        return None
-    try:
-        values = _read(path)
-        first, second = json.loads(str(values.pop("generators")))
-        values |= {name: int(values[name]) for name in ("round", "refused")} | {"run": str(values["run"])}
-        return ServerState(generators=(first, second), **values)
-    except Exception as error:
-        raise ValueError(f"state must be one that write_server wrote, got the damaged file {path}") from error
+    return _read(Path(folder, SERVER_FILE), ServerState)

@@ -25,27 +25,6 @@ FORMAT = 1  #: of keys and files; raised whenever a point would give other numbe
 Noises = ToeplitzNoise | Callable[[Any], ToeplitzNoise]
 
 
-#: The modules in which classes stood when results were first kept under their names: a class that moves keeps them.
-_FIRST_HOMES = {
-    "MeanEstimation": "corrnoise.theory.problems",
-    "LinearRegression": "corrnoise.theory.problems",
-    "DPSGD": "corrnoise.theory.product_noise",
-    "NuFTRL": "corrnoise.theory.product_noise",
-    "AntiPGD": "corrnoise.theory.product_noise",
-    "ProductNoise": "corrnoise.theory.product_noise",
-    "PoleNoise": "corrnoise.theory.pole_noise",
-    "FiniteNoise": "corrnoise.theory.finite_noise",
-    "CepstralNoise": "corrnoise.theory.cepstral_noise",
-}
-
-
-def kind(cls: type) -> str:
-    """The name under which records of a class are described: it outlives a move of the class to another module."""
-    if cls.__module__.startswith("corrnoise.") and cls.__qualname__ in _FIRST_HOMES:
-        return f"{_FIRST_HOMES[cls.__qualname__]}.{cls.__qualname__}"
-    return f"{cls.__module__}.{cls.__qualname__}"
-
-
 def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of ``simulate`` with its defaults, so that equal settings have equal keys."""
     left = dict(options)
@@ -96,9 +75,7 @@ class Point(Record):
 
     def description(self) -> dict[str, Any]:
         """All that determines the result, in the terms of JSON."""
-        return {"format": FORMAT} | {
-            name: plain(value, named=kind) for name, value in self.arguments().items() if name != "label"
-        }
+        return {"format": FORMAT} | {name: plain(value) for name, value in self.arguments().items() if name != "label"}
 
     @cached_property
     def key(self) -> str:

@@ -25,10 +25,10 @@ from time import perf_counter
 from typing import Any
 
 from corrnoise.simulations.quadratic import Simulation, rational_noise, simulate
-from corrnoise.simulations.sweeps.points import Point, grid, kind
-from corrnoise.simulations.sweeps.storage import store, stored
+from corrnoise.simulations.sweeps.points import Point, grid
+from corrnoise.support.cache import keep, kept
 from corrnoise.support.progress import progress_line
-from corrnoise.support.serialise import digest, plain, rebuilt
+from corrnoise.support.serialise import by_name, rebuilt
 from corrnoise.support.version import __version__
 from corrnoise.support.workers import leave_interrupts
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -68,40 +68,25 @@ class Outcome:
     seconds: float
 
 
-def _path(directory: Path, point: Point) -> Path:
-    return directory / f"{point.key}.json"
-
-
 def _store(directory: Path, outcome: Outcome) -> None:
-    record = {
-        "corrnoise": __version__,
-        "point": outcome.point.description(),
-        "simulation": plain(vars(outcome.simulation), named=kind),
-        "seconds": outcome.seconds,
-    }
-    store(_path(directory, outcome.point), record)
+    result = {"simulation": vars(outcome.simulation), "seconds": outcome.seconds}
+    keep(directory, outcome.point.description(), result)
 
 
 def _stored(directory: Path, point: Point) -> Outcome | None:
     """The finished point, or None where there is none; a damaged or foreign file is as good as none."""
-    path = _path(directory, point)
     try:
-        record = stored(path)
-        if digest(record["point"]) != point.key:
-            raise ValueError("it describes another point")
-        return Outcome(point, _simulation(record["simulation"]), None, float(record["seconds"]))
+        result = kept(directory, point.description())
+        return Outcome(point, _simulation(result["simulation"]), None, float(result["seconds"]))
     except FileNotFoundError:
         return None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        warnings.warn(
-            f"{path} is no result of {point.name}, which is computed again ({reason})", RuntimeWarning, stacklevel=2
-        )
+        warnings.warn(f"{point.name} is computed again ({told(error)})", RuntimeWarning, stacklevel=2)
         return None
 
 
 def _simulation(record: dict[str, Any]) -> Simulation:
-    noise = rebuilt(record["noise"], {kind(cls): cls for cls in (PoleNoise, FiniteNoise)})
+    noise = rebuilt(record["noise"], by_name(PoleNoise, FiniteNoise))
     estimators = {name: (float(mean), float(error)) for name, (mean, error) in record["estimators"].items()}
     numbers = ("mean", "standard_error", "effective_sample_size", "clipped_fraction")
     return Simulation(**record | {n: float(record[n]) for n in numbers} | {"noise": noise, "estimators": estimators})

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.data_sources import from_openml
+from corrnoise.simulations.datasets import load
 from corrnoise.simulations.training.comparison import (
     CLIP_NORM,
     DELTA,
@@ -41,7 +41,6 @@ from corrnoise.simulations.training.torch_loop import (
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics.checks import Array
 
-_OPENML = 40927
 _CHANNELS = (32, 32, 64, 64, 128, 128)
 _UNITS = 128
 _CHUNK = 100  # gradients of examples that are held at once
@@ -68,7 +67,7 @@ def cifar_10(cache: str | None = None) -> Images:
     ImportError, OSError
         scikit-learn is not installed, or OpenML cannot be reached.
     """
-    pixels, classes, _ = from_openml(_OPENML, "CIFAR-10", cache)
+    pixels, classes, _ = load("CIFAR-10", download=True, cache=cache)
     return Images((pixels / 127.5 - 1).astype(np.float32).reshape(-1, 3, 32, 32), classes.astype(np.int64))
 
 

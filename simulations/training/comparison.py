@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.data_sources import scikit_learn
+from corrnoise.simulations.datasets import load, standardised
 from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
 from corrnoise.simulations.training.networks import Floats, Network, Task, trained
 from corrnoise.simulations.training.order import fixed_order
@@ -178,20 +178,13 @@ def _data(name: str) -> tuple[Floats, Floats]:
     Pixels lie in [0, 1].  Features of tables are standardised over all rows, and targets of regression as well, which
     is not private.
     """
-    datasets = scikit_learn()
-    load = {
-        "digits": datasets.load_digits,
-        "breast cancer": datasets.load_breast_cancer,
-        "diabetes": datasets.load_diabetes,
-    }
-    features, targets = load[name](return_X_y=True)
+    features, targets, _ = load(name)
     if name == "digits":
         return (features / 16).astype(np.float32), np.eye(10, dtype=np.float32)[targets]
-    scaled = (features - features.mean(axis=0)) / features.std(axis=0)
+    scaled = standardised(features).astype(np.float32)
     if name == "breast cancer":
-        return scaled.astype(np.float32), np.eye(2, dtype=np.float32)[targets]
-    centred = (targets - targets.mean()) / targets.std()
-    return scaled.astype(np.float32), centred[:, np.newaxis].astype(np.float32)
+        return scaled, np.eye(2, dtype=np.float32)[targets]
+    return scaled, standardised(targets[:, np.newaxis]).astype(np.float32)
 
 
 def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> Array:

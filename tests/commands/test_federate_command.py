@@ -17,7 +17,7 @@ import pytest
 from corrnoise.__main__ import main
 from corrnoise.commands import federate
 from corrnoise.simulations.noise_cancellation import distributed
-from corrnoise.simulations.noise_cancellation.images import digits
+from corrnoise.simulations.noise_cancellation.images import dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.simulations.noise_cancellation.storage import read_server
@@ -29,7 +29,7 @@ SMALL = ("federate", "--machines", "20", "--participants", "10", "--rounds", "12
 
 def simulated() -> Array:
     """The model of the same run in one process."""
-    data = digits(20)
+    data = dealt_images("digits", 20)
     protocol = data.protocol(participants=10, rounds=12, rho=32.0, noise=named_noise("best share", 12))
     return simulate_federation(protocol, data.training, seed=5).point
 
@@ -76,7 +76,7 @@ def test_every_noise_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--data", "mnist"), "--download must be True for MNIST"),
+        (("--data", "mnist"), "--download must be True for 'MNIST'"),
         (("--participants", "21"), "--participants must be at most machines, got 21 of 20"),
         (("--participants", "0"), "--participants must be"),
         (("--machines", "2000"), "targets must have at least one example a machine, 2000, got 1077"),

@@ -1,16 +1,29 @@
-"""Records as plain data and back."""
+"""Records as plain data and back, and files that give back what was saved or are refused."""
 
+import hashlib
 import json
 import math
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
-from corrnoise.support.serialise import by_name, digest, name_of, plain, rebuilt
+from corrnoise.support.serialise import by_name, digest, load, packed, plain, rebuilt, save, unpacked
 from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.product import NuFTRL
 from tests.strategies import noises
+
+# -- plain data --------------------------------------------------------------------------------------------------------
 
 
 @given(noises())
@@ -18,6 +31,7 @@ def test_a_record_is_rebuilt_from_its_description(noise):
     described = json.loads(json.dumps(plain(noise)))
     assert rebuilt(described, KINDS) == noise
     assert digest(described) == digest(plain(noise))
+    assert unpacked(packed(noise, KINDS), KINDS) == noise
 
 
 def test_numbers_that_are_not_finite_are_strings_that_float_understands():
@@ -31,18 +45,15 @@ def test_the_digest_knows_values_and_not_the_order_of_keys():
     assert digest({"a": 1}) != digest({"a": 1.5})
 
 
-def test_a_class_keeps_its_first_name():
-    class Renamed(NuFTRL):
-        serialised_name = "NuFTRL"
-
-    class Derived(Renamed):
+def test_classes_have_different_names():
+    class NuFTRL(Pair):
         pass
 
-    assert name_of(Renamed) == "NuFTRL"
-    assert name_of(Derived) == "Derived"
-    assert plain(Renamed(0.5)) == {"kind": "NuFTRL", "nu": 0.5}
+    assert by_name(Pair) == {"Pair": Pair}
     with pytest.raises(ValueError, match="different names"):
-        by_name(NuFTRL, Renamed)
+        by_name(KINDS["NuFTRL"], NuFTRL)
+    with pytest.raises(TypeError, match="thing must be made of"):  # another class of a known name
+        packed(NuFTRL(1), KINDS)
 
 
 def test_what_cannot_be_described_or_rebuilt_is_refused():
@@ -52,3 +63,345 @@ def test_what_cannot_be_described_or_rebuilt_is_refused():
         rebuilt({"kind": "Nonsense"}, KINDS)
     with pytest.raises(ValueError, match="kind must be one of"):
         rebuilt({"nu": 0.5}, KINDS)
+
+
+# -- round trips -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two things, the first of which must not be negative."""
+
+    first: Any
+    second: Any = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.first, int) and self.first < 0:
+            raise ValueError(f"first must be >= 0, got {self.first}")
+
+
+TABLE = by_name(Pair, NuFTRL)
+DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal in types and bits."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, Pair):
+        return same((a.first, a.second), (b.first, b.second))
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and same([*a.values()], [*b.values()])
+    if isinstance(a, float | complex):
+        return np.complex128(a).tobytes() == np.complex128(b).tobytes()
+    return bool(a == b)
+
+
+numbers = st.floats(allow_nan=False)
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(2**127, 2**128)
+    | numbers
+    | st.complex_numbers(allow_nan=False)
+    | st.text()
+    | st.sampled_from(DTYPES).flatmap(
+        lambda name: arrays.arrays(name, arrays.array_shapes(min_dims=0, max_side=3, min_side=0)).map(
+            lambda found: np.where(np.isnan(found), np.zeros_like(found), found) if found.dtype.kind in "fc" else found
+        )
+    )
+)
+things = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text().filter(lambda key: key != "$kind"), inner, max_size=3)
+        | st.builds(lambda a, b: Pair(abs(a) if isinstance(a, int) else a, b), inner, inner)
+        | noises()
+    ),
+    max_leaves=6,
+)
+
+
+@given(things, st.booleans())
+def test_what_comes_back_is_the_same_bit_for_bit(thing, text_only):
+    kinds = TABLE | KINDS
+    assert same(unpacked(packed(thing, kinds, text_only=text_only), kinds), thing)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("size", [0, 4096, 4097])
+def test_arrays_of_every_type(name, size, tmp_path):
+    rng = np.random.default_rng(size)
+    array = (rng.integers(0, 120, size) + (1j if "c" in name else 0)).astype(name)
+    if name[0] in "fc" and size:
+        array[0] = -np.inf
+        array[1] = 1 / 3
+        array[2] = -0.0
+    path = save({"a": array, "b": array[:2]}, tmp_path / "a.npz")
+    found = load(path)
+    assert same(found, {"a": array, "b": array[:2]})
+    assert found["a"].flags.writeable
+    with np.load(path, allow_pickle=False) as entries:  # NumPy reads the long ones
+        assert ("array-0" in entries.files) == (size > 4096)
+        assert size <= 4096 or same(entries["array-0"], array)
+    if size <= 4096:
+        assert same(load(save(array, tmp_path / "a.json")), array)
+    else:
+        with pytest.raises(ValueError, match=r"a\.json cannot be saved: its arrays .* takes a file '\.npz'"):
+            save(array, tmp_path / "a.json")
+
+
+def test_layouts_and_byte_orders_of_other_machines(tmp_path):
+    for array in (np.arange(6.0).reshape(2, 3).T, np.arange(5, dtype=">i4"), np.arange(9.0)[::2], np.array(2.5)):
+        found = load(save(array, tmp_path / "a.npz"))
+        assert (found == array).all()
+        assert (found.shape, found.dtype) == (array.shape, array.dtype.newbyteorder("="))
+    assert same(unpacked(packed([np.float32(0.1), np.int8(3), np.True_])), [float(np.float32(0.1)), 3, True])
+
+
+def test_equal_things_have_equal_bytes_and_nothing_is_left_behind(tmp_path):
+    thing = {"pair": Pair(np.arange(5000), NuFTRL(0.5))}
+    assert packed(thing, TABLE) == packed(thing, TABLE)
+    path = save([1], tmp_path / "a.json")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"a\.json cannot be saved: a number is NaN"):
+        save([2, math.nan], path)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def nested(depth: int) -> list[Any]:
+    """Lists in each other, so many levels."""
+    made: list[Any] = []
+    for _ in range(depth - 1):
+        made = [made]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("thing", "error", "reason"),
+    [
+        (math.nan, ValueError, "a number is NaN"),
+        ([complex(0, math.nan)], ValueError, "a number is NaN"),
+        (np.array([0.0, math.nan]), ValueError, "an array holds NaN"),
+        (np.array([complex(math.nan, 1)] * 5000), ValueError, "an array holds NaN"),
+        (nested(9), ValueError, "nested more than 8 levels deep"),
+        (object(), TypeError, "thing must be made of numbers"),
+        (np.array(["a"]), TypeError, "arrays must be of the types"),
+        (np.array([object()]), TypeError, "arrays must be of the types"),
+        (np.zeros(3, np.longdouble), TypeError, "arrays must be of the types"),
+        ({1: 2}, ValueError, "keys of mappings must be strings"),
+        ({"$kind": "NuFTRL"}, ValueError, "keys of mappings must be strings"),
+        (KINDS["DPSGD"](), TypeError, "thing must be made of"),
+        ([0] * (10**6 + 1), ValueError, "has 1000001 entries, more than 1000000"),
+        (np.zeros(10**6 + 1), ValueError, "has 1000001 entries, more than 1000000"),
+    ],
+)
+def test_what_is_not_saved(thing, error, reason):
+    with pytest.raises(error, match=reason):
+        packed(thing, TABLE)
+
+
+def test_limits_can_be_moved(tmp_path):
+    array = np.zeros(10**6 + 1, np.int8)
+    path = save([array], tmp_path / "a.npz", most_entries=2 * 10**6)
+    with pytest.raises(ValueError, match=r"a\.npz cannot be loaded: an array or list has 1000001 entries"):
+        load(path)
+    assert same(load(path, most_entries=2 * 10**6), [array])
+    with pytest.raises(ValueError, match=r"a\.npz cannot be loaded: it has more than 1000 bytes"):
+        load(path, most_bytes=1000, most_entries=2 * 10**6)
+    with pytest.raises(ValueError, match=r"a\.npz cannot be saved: it takes \d+ bytes, more than 1000"):
+        save([array], path, most_bytes=1000, most_entries=2 * 10**6)
+    with pytest.raises(ValueError, match=r"path must end with '\.json' or '\.npz'"):
+        save([1], tmp_path / "a.txt")
+    with pytest.raises(ValueError, match="kinds must have the names of their classes"):
+        packed(1, {"Other": Pair})
+    assert same(unpacked(packed(nested(8))), nested(8))
+
+
+@pytest.mark.parametrize("text_only", [True, False])
+def test_every_flipped_byte_and_every_truncation_is_refused(text_only):
+    data = packed({"pair": Pair(3, NuFTRL(0.25)), "a": np.array([1.5, np.inf])}, TABLE, text_only=text_only)
+    for k in range(len(data)):
+        for other in {data[k] ^ 1, data[k] ^ 32, data[k] ^ 7, ord(" "), ord("\r")} - {data[k]}:
+            with pytest.raises(ValueError, match=r"state cannot be loaded: .*(foreign or damaged|digest)"):
+                unpacked(data[:k] + bytes([other]) + data[k + 1 :], TABLE, name="state")
+        with pytest.raises(ValueError, match="cannot be loaded"):
+            unpacked(data[:k], TABLE)
+    with pytest.raises(ValueError, match="cannot be loaded"):
+        unpacked(data + b"\n", TABLE)
+
+
+def test_every_flipped_byte_of_a_member_is_refused():
+    data = packed(np.arange(4097, dtype=np.uint8))
+    for k in range(0, len(data), 3):
+        with pytest.raises(ValueError, match=r"digest is wrong|foreign or damaged"):
+            unpacked(data[:k] + bytes([data[k] ^ 1]) + data[k + 1 :])
+
+
+def text(thing: str, **changed: str) -> bytes:
+    """A file with this description of a thing, and with the right digest."""
+    parts = {"format": '"corrnoise 1"', "version": '"0"', "thing": thing} | changed
+    head = ("{" + "".join(f'\n "{name}": {value},' for name, value in parts.items())).encode()
+    return head + f'\n "digest": "{hashlib.sha256(head).hexdigest()}"\n}}\n'.encode()
+
+
+def archive(members: list[tuple[str, bytes]], method: int = ZIP_STORED) -> bytes:
+    """An archive with these members, and with the right digest."""
+    file = BytesIO()
+    with ZipFile(file, "w", method) as made:
+        for name, data in members:
+            made.writestr(name, data)
+        made.comment = b"0" * 64
+    data = file.getvalue()[:-64]
+    return data + hashlib.sha256(data).hexdigest().encode()
+
+
+def thing_json(thing: str) -> tuple[str, bytes]:
+    return "thing.json", f'{{"format": "corrnoise 1", "version": "0", "thing": {thing}}}'.encode()
+
+
+def npy(array: np.ndarray, **options: Any) -> bytes:
+    file = BytesIO()
+    np.lib.format.write_array(file, array, **options)
+    return file.getvalue()
+
+
+def test_forged_files_are_only_refused_for_their_reason():
+    assert unpacked(text("[1, 2.5]")) == [1, 2.5]
+    assert unpacked(archive([thing_json("[1, 2.5]")])) == [1, 2.5]
+
+
+LONG = '{"$kind": "array", "dtype": "<f8", "shape": [2], "member": "array-0.npy"}'
+
+
+@pytest.mark.parametrize(
+    ("thing", "reason"),
+    [
+        ('{"$kind": "Nonsense"}', "kind must be one of Pair, NuFTRL, got 'Nonsense'"),
+        ('{"$kind": ["Pair"]}', "kind must be one of"),
+        ('{"$kind": "NuFTRL", "mu": 1}', "TypeError: .*unexpected keyword argument 'mu'"),
+        ('{"$kind": "NuFTRL", "nu": -1.0}', r"nu must lie in"),
+        ('{"$kind": "Pair", "first": -1}', "first must be >= 0, got -1"),
+        ("[" * 100 + "]" * 100, "nested more than 8 levels deep"),
+        ("[" * 200_000 + "]" * 200_000, "RecursionError|nested more than 8 levels deep"),
+        ('{"a": 1, "b": 2, "a": 1}', "the key 'a' occurs twice"),
+        ("NaN", "NaN is no number of JSON"),
+        ("-Infinity", "-Infinity is no number of JSON"),
+        ("1e999", "a number is too large for a float"),
+        ("1" * 5000, "digits"),
+        ('{"$kind": "float", "value": "nan"}', "must be 'inf' or '-inf'"),
+        ('{"$kind": "float", "parts": [0.0, 1.0]}', "an object must have value beside its kind"),
+        ('{"$kind": "complex", "parts": [1, 2]}', "parts must be two floats"),
+        ('{"$kind": "tuple", "items": "ab"}', "items must be a list"),
+        ('{"$kind": "array", "dtype": "|O", "shape": [1], "values": [1]}', r"dtype must be one of"),
+        ('{"$kind": "array", "dtype": "<f8", "shape": [2], "values": [1.0]}', "must be a list of 2 numbers"),
+        ('{"$kind": "array", "dtype": "<f8", "shape": [-1], "values": [1.0]}', "must be a list of integers >= 0"),
+        ('{"$kind": "array", "dtype": "<f8", "shape": [1000000000000], "values": []}', "has 1000000000000 entries"),
+        ('{"$kind": "array", "dtype": "<f8", "shape": [1], "values": ["nan"]}', "an array holds NaN"),
+        ('{"$kind": "array", "dtype": "<i8", "shape": [1], "values": [1.5]}', "must be numbers of type int64"),
+        ('{"$kind": "array", "dtype": "|u1", "shape": [1], "values": [256]}', "OverflowError"),
+        ('{"$kind": "array", "dtype": "<f4", "shape": [1], "values": [1e300]}', "must be numbers of type float32"),
+        ('{"$kind": "array", "dtype": "<f8", "shape": [1], "values": [1.0], "x": 1}', "an object must have dtype"),
+        (LONG, "no member 'array-0.npy'"),
+    ],
+)
+def test_forged_texts_are_refused(thing, reason):
+    for data in (text(thing), archive([thing_json(thing)])):
+        with pytest.raises(ValueError, match=f"forged cannot be loaded: .*({reason})"):
+            unpacked(data, TABLE, name="forged")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"format": '"corrnoise 2"'}, "its format must be 'corrnoise 1', got 'corrnoise 2'"),
+        ({"other": "1"}, "it is foreign"),
+    ],
+)
+def test_other_formats_are_refused(changed, reason):
+    with pytest.raises(ValueError, match=reason):
+        unpacked(text("1", **changed))
+    with pytest.raises(ValueError, match="it does not end with a digest"):
+        unpacked(json.dumps({"format": "corrnoise 1", "version": "0", "thing": 1}).encode())
+
+
+PAIR = np.array([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ([thing_json(LONG)], "no member 'array-0.npy'"),
+        ([thing_json(f"[{LONG}, {LONG}]"), ("array-0.npy", npy(PAIR))], "or names it twice"),
+        ([thing_json("1"), ("array-0.npy", npy(PAIR))], "members that nothing names: array-0.npy"),
+        ([thing_json("1"), thing_json("1")], "two of its members have the same name"),
+        ([("array-0.npy", npy(PAIR))], "it has no member 'thing.json'"),
+        ([thing_json(LONG), ("array-0.npy", npy(PAIR.astype(object)))], r"must have shape \(2,\) and type float64"),
+        ([thing_json(LONG), ("array-0.npy", npy(PAIR.astype("f4")))], r"must have shape \(2,\) and type float64"),
+        ([thing_json(LONG), ("array-0.npy", npy(np.zeros(3)))], r"must have shape \(2,\) and type float64"),
+        ([thing_json(LONG), ("array-0.npy", npy(PAIR)[:-1])], "must have 2 numbers, got 15 bytes"),
+        ([thing_json(LONG), ("array-0.npy", npy(PAIR, version=(2, 0)))], "NumPy's format 1.0"),
+        ([thing_json(LONG), ("array-0.npy", b"nothing")], "array-0|magic"),
+        ([thing_json(LONG), ("array-0.npy", npy(np.array([1.0, math.nan])))], "an array holds NaN"),
+    ],
+)
+def test_forged_archives_are_refused(members, reason):
+    if len({name for name, _ in members}) < len(members):
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            data = archive(members)
+    else:
+        data = archive(members)
+    with pytest.raises(ValueError, match=reason):
+        unpacked(data)
+
+
+def test_pickles_are_not_opened(tmp_path):
+    np.savez(tmp_path / "a.npz", thing=np.array([object()]))
+    with pytest.raises(ValueError, match=r"a\.npz cannot be loaded: it is foreign or damaged"):
+        load(tmp_path / "a.npz")
+
+
+def test_sizes_are_checked_before_anything_is_unpacked(tmp_path, monkeypatch):
+    """A member of 128 MiB of zeros in 600 kB, and one that declares 2 GiB, with the right digest: neither is read."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError("a member was read")
+
+    zeros = archive([("thing.json", bytes(2**27))], ZIP_DEFLATED)
+    declared = zeros[:-64].replace((2**27).to_bytes(4, "little"), (2**31).to_bytes(4, "little"))
+    monkeypatch.setattr(zipfile.ZipFile, "read", fail)
+    path = tmp_path / "bomb.npz"
+    for data, size in ((zeros, 2**27), (declared + hashlib.sha256(declared).hexdigest().encode(), 2**31)):
+        path.write_bytes(data)
+        assert path.stat().st_size < 2**20
+        with pytest.raises(ValueError, match=rf"bomb\.npz cannot be loaded: its members declare {size} bytes"):
+            load(path)
+        with pytest.raises(ValueError, match=r"its member 'thing\.json' is compressed"):
+            load(path, most_bytes=2**32)
+
+
+def test_a_member_does_not_give_more_than_it_declares():
+    """The declared size is cut from 2¹⁵ to 1 in both headers: the checksum of the zip does not fit any more."""
+    data = archive([thing_json("1"), ("array-0.npy", bytes(2**15))])[:-64]
+    data = data.replace((2**15).to_bytes(4, "little"), (1).to_bytes(4, "little"))
+    with pytest.raises(ValueError, match="BadZipFile"):
+        unpacked(data + hashlib.sha256(data).hexdigest().encode())
+
+
+@pytest.mark.parametrize("change", [lambda path: path.write_bytes(b""), lambda path: path.unlink()])
+def test_a_file_that_is_empty_or_missing(change: Callable[[Path], object], tmp_path):
+    path = save([1], tmp_path / "a.json")
+    change(path)
+    with pytest.raises((ValueError, FileNotFoundError), match=re.escape(str(path))):
+        load(path)

@@ -49,7 +49,7 @@ class BandedStrategyNoise(ToeplitzNoise):
     1.25
     """
 
-    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",), "transform": ("float64",)}
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",), **ToeplitzNoise.FORMS}
 
     values: Array
 
@@ -65,12 +65,12 @@ class BandedStrategyNoise(ToeplitzNoise):
         return {"strategy_coefficients": self.values}
 
     @property
-    def strategy(self) -> FiniteNoise:
+    def inverse(self) -> FiniteNoise:
         """The noise with the coefficients of C, the inverse of this one."""
         return FiniteNoise(self.values)
 
     def coefficients(self, steps: int) -> Array:
-        return self.strategy.inverse_coefficients(steps)
+        return self.inverse.inverse_coefficients(steps)
 
     def memory(self, n: int | None = None) -> int:
         return min(self.values.size, self.length(n)) - 1
@@ -96,11 +96,11 @@ class BandedStrategyNoise(ToeplitzNoise):
         return BandedNoise(self.diagonals(participation.length)).covered(participation, form, dtype)
 
     def _inverse(self, steps: int) -> tuple[Array, float]:
-        return self.strategy.coefficients(steps), 0.0
+        return self.inverse.coefficients(steps), 0.0
 
     def _power(self, cosine: Array, sine: Array) -> Array:
         with np.errstate(divide="ignore"):
-            return np.asarray(1 / self.strategy._power(cosine, sine))
+            return np.asarray(1 / self.inverse._power(cosine, sine))
 
     def averaged_variance(self, rates: ArrayLike) -> Array:
         from corrnoise.theory.numerics import double_double_series

@@ -46,7 +46,7 @@ class FiniteNoise(ToeplitzNoise):
     1.1547
     """
 
-    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"delay line": DTYPES, "transform": ("float64",)}
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"delay line": DTYPES, **ToeplitzNoise.FORMS}
 
     values: Array
 
@@ -69,6 +69,9 @@ class FiniteNoise(ToeplitzNoise):
 
     def memory(self, n: int | None = None) -> int:
         return min(self.values.size, self.length(n)) - 1
+
+    def forms(self) -> tuple[Form, ...]:
+        return ("delay line",)
 
     def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         if form != "delay line":

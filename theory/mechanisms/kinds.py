@@ -9,7 +9,7 @@ from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -17,7 +17,17 @@ from corrnoise.theory.mechanisms.tree import BinaryTree
 
 KINDS: dict[str, type[ToeplitzNoise]] = {
     kind.__name__: kind
-    for kind in (DPSGD, NuFTRL, AntiPGD, ProductNoise, PoleNoise, FiniteNoise, BandedStrategyNoise, CepstralNoise)
+    for kind in (
+        DPSGD,
+        NuFTRL,
+        AntiPGD,
+        ProductNoise,
+        PoleNoise,
+        BufferNoise,
+        FiniteNoise,
+        BandedStrategyNoise,
+        CepstralNoise,
+    )
 }
 
 #: The mechanisms of finite runs that a stream makes.

@@ -91,7 +91,7 @@ class ProductNoise(ToeplitzNoise):
         e.setflags(write=False)
         self._set(gaps=a, exponents=e)
 
-    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"cascade": DTYPES, "transform": ("float64",)}
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"cascade": DTYPES, **ToeplitzNoise.FORMS}
 
     # -- rational noise ------------------------------------------------------------------------------------------------
 

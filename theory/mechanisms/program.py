@@ -12,6 +12,9 @@ form                        what is run                                         
 ``"substitution"``          a triangular strategy is inverted step by step                              triangular
 ``"tree"``                  one node for each binary digit of the step                                  trees
 ``"transform"``             all steps at once by fast Fourier transforms                                Toeplitz noise
+``"buffers"``               y = z − Σ_i ω_i x_i, then x_i ← θ_i x_i + y, by another program             rational noise
+``"strategy column"``       y_t = (z_t − Σ_{k>=1} c_k y_{t−k})/c_0, by another program                  Toeplitz noise
+``"noising column"``        y_t = Σ_k β_k z_{t−k}, by another program                                   Toeplitz noise
 ==========================  ==========================================================================  ==============
 """
 
@@ -19,13 +22,26 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.numerics.rounding import Dtype, as_stored
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
-Form = Literal["cascade", "delay line", "substitution", "tree", "transform"]
+Form = Literal[
+    "cascade",
+    "delay line",
+    "substitution",
+    "tree",
+    "transform",
+    "buffers",
+    "strategy column",
+    "noising column",
+]
+#: Forms that other programs run, with the names of their numbers in files.
+HANDED_OVER: tuple[Form, ...] = ("buffers", "strategy column", "noising column")
 
 _FLOAT32 = (1e-30, 1e30)  # standard deviations that float32 holds, with the noise of all steps
 __ANY = 10**9  # steps, in place of any number
@@ -79,6 +95,26 @@ class Program(Record):
     def unscaled(self) -> Any:
         """The mechanism without the factors of steps and draws."""
         return getattr(self.mechanism, "noise", self.mechanism)
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The numbers that run, rounded to ``dtype``, by the names that files and other libraries use.
+
+        Factors of steps and draws are among them where there are any.  A tree has no numbers of its own.
+        """
+        noise = self.unscaled
+        if self.form == "buffers":
+            found = {"buf_decay": noise.buf_decay, "output_scale": noise.output_scale}
+        elif self.form == "strategy column":
+            found = {"strategy_coef": as_stored(noise.inverse_coefficients(self.participation.length), self.dtype)}
+        elif self.form == "noising column":
+            found = {"noising_coef": as_stored(noise.coefficients(self.participation.length), self.dtype)}
+        elif self.form == "cascade":
+            found = dict(zip(("zeros", "poles"), noise.sections(), strict=True))
+        else:
+            found = {name: value for name, value in noise.arguments().items() if isinstance(value, np.ndarray)}
+        scales = {"step_scales": self.step_scales, "draw_scales": self.draw_scales}
+        return found | {name: value for name, value in scales.items() if value is not None}
 
     def multiplier(self, budget: Budget) -> float:
         """Standard deviation of the independent noise in units of the clip norm; never too small.

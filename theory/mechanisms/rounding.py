@@ -141,9 +141,9 @@ def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: 
     """Upper bound of the sensitivity of the strategy 1, Σ_i ω_i, Σ_i ω_i θ_i, … in exact arithmetic."""
     if not np.isfinite(scale).all() or (np.abs(decay) > 1).any():
         return math.inf
-    powers = np.arange(participation.steps - 1, dtype=float)
-    coefficients = np.ones(participation.steps)
-    sizes = np.ones(participation.steps)
+    powers = np.arange(participation.length - 1, dtype=float)
+    coefficients = np.ones(participation.length)
+    sizes = np.ones(participation.length)
     coefficients[1:] = 0.0
     sizes[1:] = 0.0
     for theta, omega in zip(decay.tolist(), scale.tolist(), strict=True):

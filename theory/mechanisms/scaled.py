@@ -14,14 +14,16 @@ import numpy as np
 
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import BandedNoise
-from corrnoise.theory.mechanisms.program import Form
+from corrnoise.theory.mechanisms.program import HANDED_OVER, Form
 from corrnoise.theory.mechanisms.rounding import scaled_sensitivity
+from corrnoise.theory.mechanisms.sensitivity import MOST_PRODUCTS, Sensitivity, fixed_epochs_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise, lower_toeplitz
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
-from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
 from corrnoise.theory.participation import Participation
 
 _UNIT = 2.0**-53
@@ -58,6 +60,9 @@ class ScaledNoise(Mechanism):
         "delay line": ("float64",),
         "substitution": ("float64",),
         "transform": ("float64",),
+        "buffers": DTYPES,
+        "strategy column": DTYPES,
+        "noising column": DTYPES,
     }
 
     noise: ToeplitzNoise
@@ -160,6 +165,22 @@ class ScaledNoise(Mechanism):
         # Entries of a column are divided by factors that differ by max g/min g at most.
         return error * float(self.draw_scales.max() / self.draw_scales.min()) + self.steps * _UNIT
 
+    def bracket(self, participation: Participation) -> Sensitivity:
+        """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
+
+        Parameters
+        ----------
+        participation
+            Who takes part when.  Fixed epochs take O(n k) without ``draw_scales``.
+        """
+        who = self.of_this_run(participation).worst
+        if who.kind != "fixed epochs" or who.once or self.draw_scales is not None:
+            return super().bracket(who)
+        series, error = self.noise.inverse_with_error(self.steps)
+        if not np.isfinite(series).all() or self.steps * who.count > MOST_PRODUCTS:
+            return super().bracket(who)
+        return fixed_epochs_sensitivity(series, who, error=error, step_scales=self.step_scales)
+
     def forms(self) -> tuple[Form, ...]:
         return self.noise.forms()
 
@@ -168,16 +189,24 @@ class ScaledNoise(Mechanism):
             return self._banded().covered(participation, form, dtype)
         once = Participation.single(self.steps)
         stored, program = self.noise.covered(once, form, dtype)
+        if form in HANDED_OVER:
+            program *= 1 + 1e-12  # of computed coefficients, which have errors of about 1e-14
+        if form == "strategy column":
+            stored = BandedStrategyNoise(as_stored(self.noise.inverse_coefficients(self.steps), dtype))
+        elif form == "noising column":
+            stored = FiniteNoise(as_stored(self.noise.coefficients(self.steps), dtype))
         assert isinstance(stored, ToeplitzNoise)
-        run = ScaledNoise(stored, self.step_scales, self.draw_scales)
+        steps = None if self.step_scales is None else as_stored(self.step_scales, dtype)
+        draws = None if self.draw_scales is None else as_stored(self.draw_scales, dtype)
+        run = ScaledNoise(stored, steps, draws)
         return run, scaled_sensitivity(
             run.bracket(participation).upper,
             participation,
             program=program,
             plain=stored.bracket(once).lower,
-            additive=form == "cascade",
-            step_scales=self.step_scales,
-            draw_scales=self.draw_scales,
+            additive=form in ("cascade", "buffers", "strategy column"),
+            step_scales=steps,
+            draw_scales=draws,
             dtype=dtype,
         )
 

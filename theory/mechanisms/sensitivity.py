@@ -36,7 +36,7 @@ _UNIT = 2.0**-53
 _NORM = 40 * _UNIT  # of a Euclidean norm with pairwise summation
 _MOST_PATTERNS = 20_000  # that are looked at one by one
 _LARGEST_BLOCK = 512  # of which eigenvalues are computed
-_MOST_PRODUCTS = 10_000_000  # that the blocks of fixed epochs are summed from
+MOST_PRODUCTS = 10_000_000  #: that the blocks of fixed epochs are summed from
 _NEGLIGIBLE = 1e-6  # a rounding error up to which a closed bracket means that the value is exact
 
 
@@ -153,12 +153,38 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     alternated = c * (-1.0) ** np.arange(n)
     value = max(norm(_window_sums(signed, b, k)) for signed in (c, alternated))
     found = bracket_of(value, norm(_window_sums(majorant, b, k)), rounding)
-    if found.exact or participation.kind == "min-sep" or n * k > _MOST_PRODUCTS:
+    if found.exact or participation.kind == "min-sep" or n * k > MOST_PRODUCTS:
         return found
-    ends = _class_ends(c, participation)
-    spread = 3 * error * norm(c) / abs(float(c[0])) if c[0] else math.inf  # of the relative errors of the columns
-    closer = bracket_of(*ends, k * ((n + 2 * k + 64) * _UNIT + spread))
+    closer = fixed_epochs_sensitivity(c, participation, error=error)
     return closer if closer.upper < found.upper else found
+
+
+def fixed_epochs_sensitivity(
+    coefficients: Array, participation: Participation, *, error: float = 0.0, step_scales: Array | None = None
+) -> Sensitivity:
+    """The sensitivity of T(c) diag(1/d) for fixed epochs, from the blocks of its Gram matrix, in O(n k).
+
+    Parameters
+    ----------
+    coefficients
+        c_0, …, c_{n−1}, shape (n,), of any signs.
+    participation
+        Of the kind ``"fixed epochs"``.
+    error
+        Bound of the error of the coefficients: its 2-norm relative to theirs.
+    step_scales
+        d > 0, shape (n,); None for 1 in every step.
+
+    Returns
+    -------
+    A bracket, closed for up to three epochs and for balanced blocks.
+    """
+    n = participation.length
+    k = participation.count
+    first = abs(float(coefficients[0]))
+    spread = 3 * error * norm(coefficients) / first if first else math.inf  # of the relative errors of the columns
+    ends = _class_ends(coefficients, participation, step_scales)
+    return bracket_of(*ends, k * ((n + 2 * k + 64) * _UNIT + spread))
 
 
 def toeplitz_pattern_norm(coefficients: Array, pattern: Indices) -> float:
@@ -169,8 +195,8 @@ def toeplitz_pattern_norm(coefficients: Array, pattern: Indices) -> float:
     return norm(total)
 
 
-def _class_ends(coefficients: Array, participation: Participation) -> tuple[float, float]:
-    """Ends of a bracket from the blocks of fixed epochs, X_ij = Σ_{s<n−j} c_s c_{s+j−i} for i <= j, in O(n k)."""
+def _class_ends(coefficients: Array, participation: Participation, step_scales: Array | None) -> tuple[float, float]:
+    """Ends of a bracket from the blocks of fixed epochs, X_ij = Σ_{s<n−j} c_s c_{s+j−i}/(d_i d_j) for i <= j."""
     n, b, k = participation.length, participation.period, participation.count
     scale = float(np.abs(coefficients).max())
     c = coefficients / scale
@@ -182,6 +208,8 @@ def _class_ends(coefficients: Array, participation: Participation) -> tuple[floa
             entries = products[lag][n - 1 - steps[lag:]]
             rows = np.arange(entries.size)
             block[rows, rows + lag] = block[rows + lag, rows] = entries
+        if step_scales is not None:
+            block /= np.outer(step_scales[steps], step_scales[steps])
         ends = block_sensitivity(block)
         low, high = max(low, ends[0]), max(high, ends[1])
     return scale * math.sqrt(max(low, 0.0)), scale * math.sqrt(max(high, 0.0))

@@ -186,7 +186,7 @@ class BandedStrategySpectrum(Spectrum):
 
     def __init__(self, noise: BandedStrategyNoise) -> None:
         self.noise = noise
-        self._strategy = FiniteSpectrum(noise.strategy)
+        self._strategy = FiniteSpectrum(noise.inverse)
         self._sizes = np.abs(noise.values)
 
     def rounded(self, frequencies: Array) -> tuple[Array, Array]:

@@ -29,11 +29,11 @@ import numpy as np
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Form
 from corrnoise.theory.mechanisms.reshuffled import reshuffled_toeplitz_sensitivity
-from corrnoise.theory.mechanisms.rounding import convolution_sensitivity
+from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, recurrence_sensitivity
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_sensitivity
-from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array, ArrayLike
-from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums, Workload
 
@@ -46,6 +46,14 @@ def checked_noise(noise: object) -> ToeplitzNoise:
     if not isinstance(noise, ToeplitzNoise):
         raise TypeError(f"noise must be correlated noise such as NuFTRL(0.01), got {noise!r}")
     return noise
+
+
+def _noising_bound(coefficients: Array, participation: Participation) -> float:
+    """An upper bound of the sensitivity of the noise with these coefficients and zeros after them."""
+    series, error = power_series.reciprocal(coefficients, participation.length)
+    if not (math.isfinite(error) and np.isfinite(series).all()):
+        return math.inf
+    return toeplitz_sensitivity(series, participation, error=error).upper
 
 
 def lower_toeplitz(column: Array) -> Array:
@@ -62,23 +70,40 @@ class ToeplitzNoise(Mechanism, ABC):
     rest follows.  All arrays are float64.
     """
 
-    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"transform": ("float64",)}
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {
+        "transform": ("float64",),
+        "strategy column": DTYPES,
+        "noising column": DTYPES,
+    }
 
     @property
     def steps(self) -> None:
         return None
 
     def forms(self) -> tuple[Form, ...]:
-        return tuple(form for form in self.FORMS if form != "transform")
+        return ()
 
     def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
-        if form != "transform":
-            return super().covered(participation, form, dtype)
         n = participation.length
-        once = self.bracket(Participation.single(n)).upper
         exact = self.bracket(participation).upper
-        beta = np.trim_zeros(self.coefficients(n), "b")
-        return self, convolution_sensitivity(beta, once, exact, participation, dtype, by="transforms")
+        beta = self.coefficients(n)
+        if form == "transform":
+            once = self.bracket(Participation.single(n)).upper
+            column = np.trim_zeros(beta, "b")
+            return self, convolution_sensitivity(column, once, exact, participation, dtype, by="transforms")
+        # A column stands for the noise, whichever of the two is run.
+        strategy = self.inverse_coefficients(n)
+        exact = max(exact, toeplitz_sensitivity(strategy, participation).upper, _noising_bound(beta, participation))
+        if form == "strategy column":
+            return self, max(exact, recurrence_sensitivity(strategy, dtype, participation))
+        if form != "noising column":
+            return super().covered(participation, form, dtype)
+        stored = np.trim_zeros(as_stored(beta, dtype), "b")
+        if not np.isfinite(stored).all() or stored.size == 0 or stored[0] == 0:
+            return self, math.inf
+        once = _noising_bound(stored, Participation.single(n))
+        run = convolution_sensitivity(stored, once, _noising_bound(stored, participation), participation, dtype)
+        return self, max(exact, run)
 
     @abstractmethod
     def coefficients(self, steps: int) -> Array:

@@ -92,14 +92,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run all rounds, or those that are left of a run that was stopped, and write what came of them."""
     from corrnoise.simulations.noise_cancellation.distributed import run_distributed
-    from corrnoise.simulations.noise_cancellation.images import digits, mnist
+    from corrnoise.simulations.noise_cancellation.images import dealt_images
 
     folder = Path(arguments.output)
     with names_as_typed(*NAMES):
-        if arguments.data == "mnist":
-            data = mnist(arguments.machines, download=arguments.download)
-        else:
-            data = digits(arguments.machines)
+        data = dealt_images(arguments.data, arguments.machines, download=arguments.download)
         protocol = _protocol(data, arguments)
         guarantee = _guarantee(protocol, arguments.seed, arguments.delta)
         try:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from corrnoise.figures.noise_cancellation import digits as figure
-from corrnoise.simulations import data_sources
-from corrnoise.simulations.noise_cancellation.images import digits, mnist
+from corrnoise.simulations.datasets import Table
+from corrnoise.simulations.noise_cancellation import images
+from corrnoise.simulations.noise_cancellation.images import dealt_images
 from tests.figure_entries import check_entry
 
 
@@ -16,8 +17,8 @@ def test_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure, "CLIP_NORMS", (3.0,))
     shown = {name: figure.LOOKS[name] for name in ("published", "best share", "noisy SGD", "no privacy")}
     monkeypatch.setattr(figure, "LOOKS", shown)
-    images = digits(40)
-    few = replace(images, training=[(features[:12], labels[:12]) for features, labels in images.training])
+    whole = dealt_images("digits", 40)
+    few = replace(whole, training=[(features[:12], labels[:12]) for features, labels in whole.training])
     drawn = figure.data(few, (12.0,), (20,), tuning=(7,), seeds=(0, 1))
     check_entry(figure.FIGURE, drawn)
     assert len(figure.draw(drawn).axes) == 2
@@ -29,44 +30,26 @@ def test_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "16 of the 16 tuned values are at an end of the grid" in figure.report(drawn)
 
 
-class Served:
-    """A server with ten thousand noisy images of one bright row each, in the shape of MNIST."""
+def test_mnist_is_dealt_in_its_own_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = np.random.default_rng(0).integers(0, 10, 70000).astype(np.uint8)
+    served = np.zeros((70000, 4))
+    served[np.arange(70000), labels % 4] = 255
 
-    def __init__(self) -> None:
-        rng = np.random.default_rng(0)
-        labels = rng.integers(0, 10, 70000).astype(np.uint8)
-        self.target = labels.astype(str)
-        self.data = np.zeros((70000, 4), dtype=np.uint8)
-        self.data[np.arange(70000), labels % 4] = 255
-        self.feature_names = ["p"] * 4
+    def load(name: str, *, download: bool, cache: str | None) -> Table:
+        assert (name, download, cache) == ("MNIST", True, None)
+        return Table(served, labels.astype(str), ["p"] * 4)
 
-    def fetch_openml(self, **options: object) -> "Served":
-        assert options["data_id"] == 554
-        return self
-
-
-def test_mnist_is_fetched_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_sources, "scikit_learn", Served)
-    images = mnist(100, download=True)
-    assert images.examples == 60000
-    assert [len(images.validation[1]), len(images.test[1])] == [5000, 5000]
-    assert images.test[0].max() == 1.0
-    assert images.protocol(participants=50, rho=32.0).rounds == 1200
-    assert images.loss.dimension == 50
-    with pytest.raises(ValueError, match="download must be True for MNIST"):
-        mnist(100)
+    monkeypatch.setattr(images, "load", load)
+    found = dealt_images("mnist", 100, download=True)
+    assert found.examples == 60000
+    assert [len(found.validation[1]), len(found.test[1])] == [5000, 5000]
+    assert found.test[0].max() == 1.0
+    assert (found.test[1] == labels[65000:]).all()
+    assert found.protocol(participants=50, rho=32.0).rounds == 1200
+    assert found.loss.dimension == 50
     original = figure.FIGURE.on_original_data
     assert original is not None
     assert original().name == "noise_cancellation_mnist"
     assert "MNIST" in original().title
-
-
-def test_an_unreachable_server_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Offline:
-        @staticmethod
-        def fetch_openml(**_: object) -> None:
-            raise ConnectionError("no route")
-
-    monkeypatch.setattr(data_sources, "scikit_learn", Offline)
-    with pytest.raises(OSError, match=r"mnist_784 could not be fetched from OpenML \(no route\)"):
-        mnist(100, download=True)
+    with pytest.raises(ValueError, match="name must be one of 'digits', 'mnist', got 'MNIST'"):
+        dealt_images("MNIST", 100)

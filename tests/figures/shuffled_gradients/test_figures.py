@@ -12,7 +12,7 @@ from corrnoise.figures.shuffled_gradients import counterexample as shuffled_coun
 from corrnoise.figures.shuffled_gradients import experiments as shuffled_experiments
 from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
 from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, Setting, panel
-from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
+from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, experiment
 from corrnoise.theory.problems.empirical_risk import Task
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, quadratic_run
@@ -123,7 +123,7 @@ def test_every_panel_shows_the_experiments_of_its_setting(experiments: Data) -> 
     name, epsilon = "diabetes by sex (stand-in)", 5.0
     for algorithm in ALGORITHMS:
         alone = experiment(
-            task(name), algorithm, smoothness=DATA_SETS[name].smoothness(task(name)), epsilon=epsilon, **SMALL
+            task(name), algorithm, smoothness=SPLITS[name].smoothness(task(name)), epsilon=epsilon, **SMALL
         )
         assert (found[panel(name, epsilon), algorithm, "mean"].y == alone.mean).all()
         assert (found[panel(name, epsilon), algorithm, "standard deviation"].y == alone.std).all()
@@ -178,7 +178,7 @@ def test_one_data_set_is_one_row() -> None:
     figure = shuffled_experiments.draw(data)
     figure.draw_without_rendering()
     assert len(figure.axes) == len(EPSILONS)
-    with pytest.raises(ValueError, match="allow it with download=True"):
+    with pytest.raises(ValueError, match="download must be True for 'MNIST'"):
         shuffled_experiments.data(Setting(), ["MNIST-69"], **SMALL, jobs=1)
 
 

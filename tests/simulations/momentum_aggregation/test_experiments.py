@@ -1,14 +1,13 @@
 """Data sets and experiments: what is read, what runs, and that tuning does not flatter."""
 
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
-from corrnoise.simulations import data_sources
-from corrnoise.simulations.momentum_aggregation import experiments
-from corrnoise.simulations.momentum_aggregation.data import BUNDLED, DATA_SETS, examples, momentum_risk
+from corrnoise.simulations.datasets import Table
+from corrnoise.simulations.momentum_aggregation import data, experiments
+from corrnoise.simulations.momentum_aggregation.data import BUNDLED, examples, momentum_risk
 from corrnoise.simulations.momentum_aggregation.experiments import (
     ALGORITHMS,
     REDUCED,
@@ -40,56 +39,32 @@ def test_a_network_on_the_same_data():
     assert (risk.loss.dimension, risk.regularisation) == (96, 0.0)
 
 
-def test_nothing_is_fetched_without_leave():
-    for name in set(DATA_SETS) - set(BUNDLED):
-        with pytest.raises(ValueError, match="allow it with download=True"):
-            examples(name)
-    with pytest.raises(ValueError, match="name must be one of 'breast cancer'"):
-        examples("iris")
-
-
-class Fetched:
-    """A server that returns a made-up table."""
-
-    def __init__(self, target: Any) -> None:
-        self.data = np.random.default_rng(0).normal(size=(len(target), 4))
-        self.target = np.asarray(target)
-        self.feature_names = ["a", "b", "c", "d"]
-
-    def fetch_openml(self, **_: Any) -> "Fetched":
-        return self
-
-
-@pytest.mark.parametrize(
-    ("name", "target"),
-    [("MNIST", ["4", "5", "9"]), ("electricity", ["UP", "DOWN", "UP"]), ("MAGIC telescope", ["g", "h", "h"])],
-)
-def test_fetched_data(name, target, monkeypatch):
-    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Fetched(target))
-    rows = examples(name, download=True)
-    assert rows.shape == (3, 5)
-    signs = {"MNIST": [-1, 1, 1], "electricity": [1, -1, 1], "MAGIC telescope": [1, -1, -1]}[name]
-    assert np.sign(rows[:, -1]).tolist() == signs  # the constant shows the labels
-
-
-def test_a_server_that_cannot_be_reached_or_has_changed(monkeypatch):
-    class Offline:
-        @staticmethod
-        def fetch_openml(**_: Any) -> None:
-            raise ConnectionError("no route")
-
-    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Offline)
-    with pytest.raises(OSError, match=r"electricity could not be fetched from OpenML \(no route\); without a connec"):
-        momentum_risk("electricity", download=True)
-    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Fetched(["up", "down"]))
+def test_labels_have_two_signs(monkeypatch):
+    targets = {
+        "MNIST": (["4", "5", "9"], [-1, 1, 1]),
+        "electricity": (["UP", "DOWN", "UP"], [1, -1, 1]),
+        "MAGIC telescope": (["g", "h", "h"], [1, -1, -1]),
+    }
+    for name, (target, signs) in targets.items():
+        serve(monkeypatch, {name: target})
+        rows = examples(name, download=True)
+        assert rows.shape == (3, 5)
+        assert np.sign(rows[:, -1]).tolist() == signs  # the constant shows the labels
+    serve(monkeypatch, {"electricity": ["up", "down"]})
     with pytest.raises(ValueError, match="labels of 'electricity' must be of two kinds"):
         examples("electricity", download=True)
+    with pytest.raises(ValueError, match="name must be one of 'breast cancer'"):
+        examples("diabetes")
+    assert BUNDLED == ("breast cancer", "digits")
 
 
-def test_data_need_their_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ImportError, match=r"pip install 'corrnoise\[data\]'"):
-        examples("digits")
+def serve(monkeypatch: pytest.MonkeyPatch, targets: dict[str, list[str]]) -> None:
+    """Random features with these targets in the place of what OpenML has."""
+    tables = {
+        name: Table(np.random.default_rng(0).normal(size=(len(target), 4)), np.array(target), list("abcd"))
+        for name, target in targets.items()
+    }
+    monkeypatch.setattr(data, "load", lambda name, **_: tables[name])
 
 
 # -- experiments -------------------------------------------------------------------------------------------------------

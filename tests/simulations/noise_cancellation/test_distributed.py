@@ -10,7 +10,7 @@ import pytest
 from corrnoise.simulations.noise_cancellation import distributed
 from corrnoise.simulations.noise_cancellation.distributed import run_distributed
 from corrnoise.simulations.noise_cancellation.hosts import answer_from_folder, prepare_folder
-from corrnoise.simulations.noise_cancellation.images import digits
+from corrnoise.simulations.noise_cancellation.images import dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -156,7 +156,7 @@ def test_folders_of_other_runs_are_refused(tmp_path, inline):
         run_distributed(chosen, examples(4, 12, seed=9), seed=3, folder=tmp_path)
     server = (tmp_path / "server.npz").read_bytes()
     (tmp_path / "server.npz").write_bytes(server[:100])
-    with pytest.raises(ValueError, match="damaged file"):
+    with pytest.raises(ValueError, match=r"server\.npz cannot be loaded: it is foreign or damaged"):
         run_distributed(chosen, data, seed=3, folder=tmp_path)
     (tmp_path / "server.npz").unlink()
     with pytest.raises(ValueError, match="to begin again would use examples again"):
@@ -198,7 +198,7 @@ def test_a_killed_worker_changes_nothing(by_address, tmp_path):
 
 
 def test_the_digits_are_learned_in_a_single_pass():
-    data = digits(machines=20)
+    data = dealt_images("digits", 20)
     assert sum(len(targets) for _, targets in data.training) == 1077
     quiet = data.protocol(participants=10, rho=None)
     noisy = data.protocol(participants=10, rho=8.0)

@@ -6,8 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from corrnoise.simulations import data_sources
-from corrnoise.simulations.shuffled_gradients.data import BUNDLED, DATA_SETS, task
+from corrnoise.simulations.datasets import Table
+from corrnoise.simulations.shuffled_gradients import data
+from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
     LEARNING_RATES,
@@ -36,57 +37,31 @@ def test_bundled_data_sets(name, shape, gap):
     assert t.features.shape == t.public_features.shape == shape
     x, least = empirical_risk_minimiser(t)
     assert t.objective(np.zeros(x.size)) - least == pytest.approx(gap, abs=6e-4)
-    assert DATA_SETS[name].stand_in_for
+    assert SPLITS[name].stand_in_for
 
 
-def test_stand_ins_say_so_and_nothing_is_fetched_without_leave():
-    for name, entry in DATA_SETS.items():
-        assert ("(stand-in)" in name) == bool(entry.stand_in_for) == (name in BUNDLED)
-        if entry.downloaded:
-            with pytest.raises(ValueError, match="allow it with download=True"):
-                task(name)
+def test_stand_ins_say_so():
+    for name, split in SPLITS.items():
+        assert ("(stand-in)" in name) == bool(split.stand_in_for) == (name in BUNDLED)
+    stood_in_for = [split.stand_in_for for split in SPLITS.values() if split.stand_in_for]
+    assert stood_in_for == ["MNIST-69", "Crime", "Crime", "COMPAS, CreditCard"]
     with pytest.raises(ValueError, match="name must be one of"):
         task("MNIST")
-
-
-def test_an_unreachable_server_is_reported(monkeypatch):
-    class Offline:
-        @staticmethod
-        def fetch_openml(**_):
-            raise ConnectionError("no route")
-
-    monkeypatch.setattr(data_sources, "scikit_learn", lambda: Offline)
-    with pytest.raises(OSError, match=r"mnist_784 could not be fetched from OpenML \(no route\)"):
-        task("MNIST-69", download=True)
-
-
-class Fetched:
-    """A server that returns small made-up tables of the right columns."""
-
-    def __init__(self, data, target, names):
-        self.data, self.target, self.feature_names = data, target, names
-
-    def fetch_openml(self, **_):
-        return self
+    with pytest.raises(ValueError, match="download must be True for 'MNIST', which is fetched from OpenML 554"):
+        task("MNIST-69")
 
 
 RNG = np.random.default_rng(0)
 SERVED = {
-    "MNIST-69": Fetched(RNG.uniform(0, 255, (40, 784)), np.repeat(["6", "9"], 20), ["p"] * 784),
-    "CIFAR-10": Fetched(RNG.uniform(0, 255, (3600, 12)), np.tile(np.arange(10), 360), ["p"] * 12),
-    "Crime": Fetched(  # a community in every other row only, and one missing number elsewhere
-        np.where(
-            np.arange(300).reshape(60, 5) % 10 == 2, np.nan, np.where(np.arange(300).reshape(60, 5) == 8, np.nan, 1.5)
-        ),
-        np.linspace(0, 1, 60),
-        ["state", "fold", "Community", "population", "householdsize"],
-    ),
-    "COMPAS": Fetched(
+    "MNIST-69": Table(RNG.uniform(0, 255, (40, 784)), np.repeat(["6", "9"], 20), ["p"] * 784),
+    "CIFAR-10": Table(RNG.uniform(0, 255, (3600, 12)), np.tile(np.arange(10), 360), ["p"] * 12),
+    "Crime": Table(np.full((59, 4), 1.5), np.linspace(0, 1, 59), ["state", "fold", "population", "householdsize"]),
+    "COMPAS": Table(
         np.column_stack([RNG.normal(size=(80, 2)), np.repeat([0, 1], 40), np.repeat([1, 0], 40)]),
         np.tile([0, 1], 40),
         ["age", "priors", "race_African-American", "race_Caucasian"],
     ),
-    "CreditCard": Fetched(
+    "CreditCard": Table(
         np.column_stack([RNG.normal(size=(1200, 2)), np.repeat([1, 2, 3], 400)]),
         np.tile([0, 1], 600),
         ["x1", "x2", "x3"],
@@ -96,7 +71,7 @@ SERVED = {
 
 @pytest.mark.parametrize("name", SERVED)
 def test_fetched_data_sets_are_split_as_in_the_paper(name, monkeypatch):
-    monkeypatch.setattr(data_sources, "scikit_learn", lambda: SERVED[name])
+    monkeypatch.setattr(data, "load", lambda *_, **__: SERVED[name])
     t = task(name, download=True)
     shapes = {
         "MNIST-69": ((20, 784), (20, 784)),
@@ -109,7 +84,7 @@ def test_fetched_data_sets_are_split_as_in_the_paper(name, monkeypatch):
     if t.loss.name == "logistic":
         assert set(t.targets.tolist()) == {-1.0, 1.0}
     if name == "MNIST-69":
-        assert (t.public_features[0] == SERVED[name].data[20][::-1] / 255).all()  # rotated by 180 degrees
+        assert (t.public_features[0] == SERVED[name].features[20][::-1] / 255).all()  # rotated by 180 degrees
     if name == "CIFAR-10":
         assert np.bincount(t.targets.astype(int)).tolist() == [100] * 10
         assert np.bincount(t.public_targets.astype(int)).tolist() == [250] * 4
@@ -156,7 +131,7 @@ def test_a_rotation_is_a_parameter_of_the_sets_that_have_one(monkeypatch):
         task("digits-69 (stand-in)", rotation=0.5)
     with pytest.raises(ValueError, match=r"rotation must lie in \[0, inf\)"):
         task("diabetes rotated (stand-in)", rotation=-1.0)
-    monkeypatch.setattr(data_sources, "scikit_learn", lambda: SERVED["Crime"])
+    monkeypatch.setattr(data, "load", lambda *_, **__: SERVED["Crime"])
     assert (task("Crime", download=True, rotation=0.0).public_features == 1.5).all()
     assert (task("Crime", download=True).public_features != 1.5).all()
 

@@ -22,7 +22,7 @@ from corrnoise.simulations.training.comparison import (
 
 def test_images_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.arange(2 * 3072, dtype=float).reshape(2, -1) % 256
-    monkeypatch.setattr(cifar, "from_openml", lambda *_: (pixels, np.array(["3", "9"]), []))
+    monkeypatch.setattr(cifar, "load", lambda *_, **__: (pixels, np.array(["3", "9"]), []))
     found = cifar_10()
     assert found.inputs.shape == (2, 3, 32, 32)
     assert (found.inputs.min(), found.inputs.max()) == (-1, 1)

@@ -5,12 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-from mpmath import mp, mpf, workdps
-
-from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.exchange import (
     BufferForm,
     Matrix,
@@ -19,6 +13,12 @@ from corrnoise.solvers.rational.exchange import (
     noise_from_strategy,
     toeplitz_form,
 )
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf, workdps
+
+from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms import buffered, toeplitz_losses
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.participation import Participation
 from tests.strategies import interlacing_gaps, log_uniform, participations
 
 

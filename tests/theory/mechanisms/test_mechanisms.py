@@ -11,14 +11,13 @@ from corrnoise.theory.mechanisms.matrix import (
     BandedNoise,
     MatrixNoise,
     ScaledNoise,
-    ToeplitzMechanism,
     causal_strategy,
     column_normalised,
 )
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MomentumSGD, PrefixSums
 from tests.strategies import mechanisms, participations, workloads
 

@@ -19,7 +19,6 @@ from mpmath import mp, mpf, workdps
 
 from corrnoise.theory.mechanisms import rounding
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rounding import (
@@ -32,6 +31,7 @@ from corrnoise.theory.mechanisms.rounding import (
     section_sensitivity,
 )
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
+from corrnoise.theory.participation import Participation
 from tests.strategies import gaps, log_uniform
 
 COARSE = 2.0**-9

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from corrnoise.theory.mechanisms import rounding
-from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, section_sensitivity
 from corrnoise.theory.mechanisms.rounding_of_mechanisms import (
     scaled_sensitivity,
     substitution_sensitivity,
     tree_sensitivity,
 )
+
+from corrnoise.theory.mechanisms import rounding
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, section_sensitivity
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.participation import Participation
 from tests.theory.mechanisms.test_rounding import (
     COARSE,
     NOISING,

@@ -11,7 +11,6 @@ from scipy.linalg import toeplitz
 
 from corrnoise.solvers.worst_case import worst_case
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.sensitivity import (
     block_sensitivity,
@@ -19,6 +18,7 @@ from corrnoise.theory.mechanisms.sensitivity import (
     strategy_sensitivity,
     toeplitz_sensitivity,
 )
+from corrnoise.theory.participation import Participation
 from tests import oracles
 from tests.strategies import noises, participations, toeplitz_strategies
 

@@ -34,7 +34,7 @@ places = st.floats(1e-6, math.pi) | log_uniform(1e-9, 1.0).map(lambda t: math.pi
 def continued(noise, z):
     """S at a complex frequency, from B(e^{iz}) B(e^{−iz}) as its definition says, in mpmath's precision."""
     if isinstance(noise, BandedStrategyNoise):
-        return 1 / continued(noise.strategy, z)
+        return 1 / continued(noise.inverse, z)
     if isinstance(noise, FiniteNoise):
         beta = [mp.mpf(float(b)) for b in noise.values]
         return mp.fprod(mp.fsum(b * mp.exp(sign * 1j * t * z) for t, b in enumerate(beta)) for sign in (1, -1))

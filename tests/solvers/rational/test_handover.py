@@ -13,8 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-
-from corrnoise.designs.covered_noise import Problem
 from corrnoise.designs.handover import (
     LARGEST_INCREASE,
     Reference,
@@ -23,12 +21,13 @@ from corrnoise.designs.handover import (
     reference,
     toeplitz_handover,
 )
+from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, buffer_form, noise_from_buffers, toeplitz_form
+
+from corrnoise.designs.covered_noise import Problem
 from corrnoise.designs.make import design
 from corrnoise.designs.record import Design
 from corrnoise.solvers.rational.approximation import rational_approximation
-from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, buffer_form, noise_from_buffers, toeplitz_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.participation import participation_of
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype

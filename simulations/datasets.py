@@ -1,0 +1,142 @@
+"""The data sets of all experiments by name: three that scikit-learn carries, the others from OpenML on request.
+
+Nothing here opens a connection unless it is allowed to (``download=True``).  How the records are split, scaled and
+labelled differs between the papers and stays with their experiments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+
+
+class Table(NamedTuple):
+    """Features, shape (n, d), targets as the source has them, shape (n,), and the d names of columns."""
+
+    features: Array
+    targets: NDArray[Any]
+    columns: list[str]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A source of records.
+
+    Attributes
+    ----------
+    source
+        The words that name it.
+    read
+        The function that reads it; it takes the folder for what is fetched.
+    downloaded
+        Whether the records are fetched.
+    stand_in
+        The bundled data set that takes its place without a connection; empty if it is bundled, or if none does.
+    """
+
+    source: str
+    read: Callable[[str | None], Table]
+    downloaded: bool = False
+    stand_in: str = ""
+
+
+def _scikit_learn() -> Any:
+    """The module ``sklearn.datasets``."""
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise ImportError("data sets need scikit-learn: pip install 'corrnoise[data]'") from error
+    return datasets
+
+
+def _bundled(loader: str) -> DataSet:
+    def read(_: str | None) -> Table:
+        bunch = getattr(_scikit_learn(), loader)()
+        return Table(bunch.data, bunch.target, list(bunch.feature_names))
+
+    return DataSet(f"scikit-learn, {loader}", read)
+
+
+def _openml(identifier: int, stand_in: str = "", *, without: tuple[str, ...] = ()) -> DataSet:
+    """A table of OpenML, ``without`` some columns (in lower case), and then without rows that miss a value."""
+
+    def read(cache: str | None) -> Table:
+        bunch = _scikit_learn().fetch_openml(data_id=identifier, data_home=cache, as_frame=False, parser="liac-arff")
+        names = list(bunch.feature_names)
+        kept = [k for k, column in enumerate(names) if column.lower() not in without]
+        features = np.asarray(bunch.data)[:, kept].astype(float)
+        complete = np.isfinite(features).all(axis=1)
+        return Table(features[complete], np.asarray(bunch.target)[complete], [names[k] for k in kept])
+
+    return DataSet(f"OpenML {identifier}", read, True, stand_in)
+
+
+DATA_SETS = {
+    "digits": _bundled("load_digits"),
+    "breast cancer": _bundled("load_breast_cancer"),
+    "diabetes": _bundled("load_diabetes"),
+    "MNIST": _openml(554, "digits"),
+    "CIFAR-10": _openml(40927),
+    # names and codes of places predict nothing, and most of them are missing
+    "Crime": _openml(42730, "diabetes", without=("county", "community", "communityname")),
+    "COMPAS": _openml(42193, "breast cancer"),
+    "CreditCard": _openml(42477, "breast cancer"),
+    "electricity": _openml(151, "breast cancer"),
+    "MAGIC telescope": _openml(1120, "breast cancer"),
+}
+
+
+def load(name: str, *, download: bool = False, cache: str | None = None) -> Table:
+    """The records of a data set.
+
+    Parameters
+    ----------
+    name
+        One of ``DATA_SETS``.
+    download
+        Whether records may be fetched from OpenML.
+    cache
+        Folder for what is fetched; None for that of scikit-learn.
+
+    Raises
+    ------
+    ValueError
+        The name is unknown, or the data set needs a download that was not allowed.
+    OSError
+        OpenML cannot be reached.
+    ImportError
+        scikit-learn is not installed (extra ``data``).
+
+    Examples
+    --------
+    >>> load("breast cancer").features.shape
+    (569, 30)
+    """
+    entry = DATA_SETS[checks.choice("name", name, tuple(DATA_SETS))]
+    if not entry.downloaded:
+        return entry.read(cache)
+    instead = f"; its bundled stand-in is {entry.stand_in!r}" if entry.stand_in else ""
+    if not checks.boolean("download", download):
+        raise ValueError(f"download must be True for {name!r}, which is fetched from {entry.source}{instead}")
+    try:
+        return entry.read(cache)
+    except ImportError:
+        raise
+    except Exception as error:  # scikit-learn raises errors of many kinds here
+        raise OSError(f"{name} could not be fetched from OpenML ({error}){instead}") from error
+
+
+def standardised(columns: Array) -> Array:
+    """``columns``, shape (n, d), with mean 0 and variance 1; constant ones become 0.
+
+    Means and spreads are those of the records, which no accountant covers: for a release they must be public.
+    """
+    spread = columns.std(axis=0)
+    return np.asarray((columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1.0))

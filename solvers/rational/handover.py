@@ -1,0 +1,250 @@
+"""Programs that other libraries run, and whether they hold in an arithmetic.
+
+A form is a set of numbers together with the recurrence that runs them (``theory.mechanisms.program``).  Its covered
+sensitivity is that of the rounded numbers, with all rounding errors of the recurrence.  It is never too small, but it
+may be so large that the form is useless.  So a form *holds* in a type only if
+
+    γ_run² b_run(x) <= 1.03 γ² b(x)    at the rates x of the problem,
+
+where γ_run is the covered sensitivity and b_run the averaged variance of the noise that the program generates; γ and b
+belong to the noise that it stands for.  The stationary errors of quadratic problems due to privacy are sums of these
+products, so they exceed those of the noise by 3 % at most.  Otherwise the form is refused for this type, with the
+reason.
+
+Buffers are fitted to noise with as many poles as hold in both types.  If none hold in both, they are fitted for
+float64.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numba
+import numpy as np
+
+from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
+from corrnoise.theory.mechanisms.program import Form, Program
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.rounding import DTYPES, Dtype
+from corrnoise.theory.participation import Participation
+
+LONGEST_SCALED = 2048  #: steps up to which noise with a factor for each step is handed over under min-sep
+LARGEST_INCREASE = 0.03  #: largest relative increase of errors due to privacy for which a form holds
+_TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of fits, in descending order of the number of poles
+_RUN = 20_000  # steps of the recurrence that are run and compared
+_CLOSE = 1e-3  # largest relative distance, in the 2-norm, of the coefficients that are run from those of the form
+_POINTS = 16  # number of rates x
+_UNKNOWN = 10_000  # number of steps that sets the smallest rate if neither problem nor horizon is known
+_SEEN = 0.1  # the smallest rate that is compared, in units of 1/T
+
+
+def compared_rates(participation: Participation, rates: ArrayLike | None = None) -> Array:
+    """The rates x = ηλ at which a form is compared with the noise, between the smallest and the largest of ``rates``.
+
+    Parameters
+    ----------
+    participation
+        The run.  Rates far below 1/T are left out, because a run of T steps averages over T steps at most.
+    rates
+        Those of the problem, > 0; None where it is not known: up to rate 1.
+
+    Returns
+    -------
+    Array of shape (n,), in (0, 2).
+    """
+    steps = participation.steps
+    seen = 0.0 if steps is None else _SEEN / steps
+    ends = np.array([1 / (steps or _UNKNOWN), 1.0] if rates is None else [np.min(rates), np.max(rates)])
+    low, high = np.clip(np.maximum(ends, min(seen, 1.0)), 1e-300, math.nextafter(2.0, 0.0)).tolist()
+    return np.unique(np.clip(np.geomspace(low, high, _POINTS), low, high))
+
+
+def handed_over(
+    mechanism: Mechanism,
+    participation: Participation,
+    form: Form,
+    dtype: Dtype,
+    *,
+    rates: ArrayLike | None = None,
+    stands_for: Mechanism | None = None,
+) -> Program:
+    """The program of a form that another library runs, if it holds.
+
+    Parameters
+    ----------
+    mechanism
+        Toeplitz noise, or Toeplitz noise with scales; for the form ``"buffers"`` of rational noise.
+    participation
+        Who takes part when.
+    form
+        ``"buffers"``, ``"strategy column"`` or ``"noising column"``.
+    dtype
+        ``"float64"`` or ``"float32"``.
+    rates
+        x = ηλ of the problem; None where it is not known.
+    stands_for
+        The noise that ``mechanism`` was fitted to; None for ``mechanism`` itself.
+
+    Raises
+    ------
+    ValueError
+        The form does not hold, with the reason.
+    """
+    wanted = mechanism if stands_for is None else stands_for
+    _check_scales(mechanism, participation, form)
+    try:
+        program = mechanism.program(participation, dtype, form)
+    except ValueError as error:
+        raise ValueError(f"{form} in {dtype}: {error}") from error
+    variances = 1.0
+    if form == "buffers":
+        made = program.unscaled
+        seen = compared_rates(participation, rates)
+        variances = float(np.max(made.averaged_variance(seen) / _variances(_unscaled(wanted), seen.tobytes())))
+        if (distance := _distance(made, dtype)) > _CLOSE:
+            raise ValueError(
+                f"{form} in {dtype}: its recurrence makes other noise than it stands for, at the relative distance "
+                f"{distance:.2g}"
+            )
+    increase = (program.sensitivity / _sensitivity(wanted, participation)) ** 2 * variances - 1
+    if not increase <= LARGEST_INCREASE:
+        more = _percent(increase)
+        raise ValueError(
+            f"{form} in {dtype}: errors due to privacy would be {more} larger, to cover all rounding errors"
+        )
+    return program
+
+
+def _check_scales(mechanism: Mechanism, participation: Participation, form: Form) -> None:
+    """Refuse scaled noise whose sensitivity would take too long, or whose buffers may cancel."""
+    if not isinstance(mechanism, ScaledNoise):
+        return
+    who = participation.worst
+    if mechanism.steps > LONGEST_SCALED and not who.once and who.kind != "fixed epochs":
+        raise ValueError(
+            f"{form}: with a factor for each step the sensitivity under {who.kind} is computed for at most "
+            f"{LONGEST_SCALED} steps, got {mechanism.steps}; fixed epochs have no such limit"
+        )
+    noise = mechanism.noise
+    if isinstance(noise, BufferNoise) and ((noise.output_scale < 0).any() or (noise.buf_decay < 0).any()):
+        raise ValueError(f"{form}: with a factor for each step only scales and decays >= 0 are covered")
+
+
+# Every candidate is compared with the same two.
+
+
+@lru_cache(maxsize=8)
+def _sensitivity(mechanism: Mechanism, participation: Participation) -> float:
+    return mechanism.sensitivity_upper_bound(participation)
+
+
+@lru_cache(maxsize=8)
+def _variances(noise: ToeplitzNoise, rates: bytes) -> Array:
+    return noise.averaged_variance(np.frombuffer(rates))
+
+
+def _unscaled(mechanism: Mechanism) -> ToeplitzNoise:
+    noise = mechanism.noise if isinstance(mechanism, ScaledNoise) else mechanism
+    return checks.instance("mechanism", noise, ToeplitzNoise)  # type: ignore[type-abstract]
+
+
+def _percent(increase: float) -> str:
+    return f"{100 * increase:.2g} %" if increase < 10 else f"{1 + increase:.2g} times"
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _invert(decay, scale, noise):  # type: ignore[no-untyped-def]
+    """Replace ``noise`` by C⁻¹ times it, in the arithmetic of its own type."""
+    buffers = np.zeros_like(decay)
+    for t in range(noise.size):
+        read = noise[t] - noise[t]
+        for i in range(decay.size):
+            read += scale[i] * buffers[i]
+        noise[t] -= read
+        for i in range(decay.size):
+            buffers[i] = decay[i] * buffers[i] + noise[t]
+
+
+def noise_as_run(noise: BufferNoise, independent: ArrayLike, dtype: Dtype) -> Array:
+    """C⁻¹ times independent noise, as the recurrence of buffers computes it in an arithmetic.
+
+    Parameters
+    ----------
+    noise
+        Its numbers are rounded to ``dtype``.
+    independent
+        z, shape (T,).  The unit vector (1, 0, …) gives the noise coefficients of the program.
+    dtype
+        ``"float64"`` or ``"float32"``.
+
+    Returns
+    -------
+    y, shape (T,), with y_t = z_t − Σ_i ω_i x_i and then x_i ← θ_i x_i + y_t.  It may hold ``inf`` and ``nan`` where the
+    recurrence diverges.
+    """
+    values = np.array(checks.reals("independent", independent, ndim=1)).astype(dtype)
+    _invert(noise.buf_decay.astype(dtype), noise.output_scale.astype(dtype), values)
+    return values.astype(np.float64)
+
+
+def _distance(made: BufferNoise, dtype: Dtype) -> float:
+    """The relative distance of the coefficients that the recurrence makes from those of the noise."""
+    impulse = np.zeros(_RUN)
+    impulse[0] = 1.0
+    exact = made.coefficients(_RUN)
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = noise_as_run(made, impulse, dtype)
+        distance = float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
+    return distance if math.isfinite(distance) else math.inf
+
+
+def fitted_buffers(
+    mechanism: Mechanism, participation: Participation, *, rates: ArrayLike | None = None, tolerance: float = 1e-6
+) -> Mechanism | None:
+    """Buffers of the most accurate fit that holds in both types, or else in float64; None where there is none.
+
+    Parameters
+    ----------
+    mechanism
+        Toeplitz noise, or Toeplitz noise with scales, which the fit keeps.
+    participation
+        Who takes part when.
+    rates
+        x = ηλ of the problem; None where it is not known.
+    tolerance
+        Of the first fit; later ones have larger ones.  Rational noise is tried as it is first.
+    """
+    second: Mechanism | None = None
+    noise = _unscaled(mechanism)
+    for bound in (None, checks.real("tolerance", tolerance), *(bound for bound in _TOLERANCES if bound > tolerance)):
+        try:
+            fit = noise if bound is None else rational_approximation(noise, bound)
+            if not isinstance(fit, PoleNoise):
+                continue
+            buffers: Mechanism = fit.buffers()
+        except (ArithmeticError, TypeError, ValueError):
+            continue
+        if isinstance(mechanism, ScaledNoise):
+            buffers = ScaledNoise(fit.buffers(), mechanism.step_scales, mechanism.draw_scales)
+        held = [_holds(buffers, participation, dtype, rates, mechanism) for dtype in DTYPES]
+        if all(held):
+            return buffers
+        if held[0] and second is None:
+            second = buffers
+    return second
+
+
+def _holds(
+    buffers: Mechanism, participation: Participation, dtype: Dtype, rates: ArrayLike | None, stands_for: Mechanism
+) -> bool:
+    try:
+        handed_over(buffers, participation, "buffers", dtype, rates=rates, stands_for=stands_for)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,11 @@
+"""Curves of privacy: between ρ of zCDP and (ε, δ), for one Gaussian mechanism and for any mechanism."""
+
+from corrnoise.theory.privacy import (
+    approx_dp_to_zcdp,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_rho,
+    zcdp_to_approx_dp,
+)
+
+__all__ = ["approx_dp_to_zcdp", "gaussian_delta", "gaussian_epsilon", "gaussian_rho", "zcdp_to_approx_dp"]

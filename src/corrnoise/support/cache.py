@@ -1,0 +1,56 @@
+"""Kept results: one file each, which is whole or not there, named by the digest of all that determines the result.
+
+A file holds these settings and the result, both as ``support.serialise.plain`` describes them: arrays and tuples come
+back as lists, and numbers that are not finite as the strings that ``float`` understands.  It has a checksum and a limit
+on its size, like all files of ``support.serialise``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from corrnoise.support.serialise import digest, load, plain, save
+
+
+def kept_file(folder: Path, settings: Any) -> Path:
+    """The file that keeps the result of these settings."""
+    return folder / f"{digest(plain(settings))}.json"
+
+
+def keep(folder: Path, settings: Any, result: Any) -> None:
+    """Write the result of these settings, in the place of an earlier one.
+
+    Parameters
+    ----------
+    folder
+        Where the file is written; it must exist.
+    settings, result
+        Numbers, strings, arrays, records, lists, tuples and mappings of these.
+
+    Raises
+    ------
+    ValueError
+        It is too large, or nested too deeply, for a file of ``support.serialise``.
+    OSError
+        The file cannot be written.
+    """
+    described = {"settings": plain(settings), "result": plain(result)}
+    save(described, kept_file(folder, settings))
+
+
+def kept(folder: Path, settings: Any) -> Any:
+    """The result of these settings, in JSON types.
+
+    Raises
+    ------
+    FileNotFoundError
+        None is kept.
+    ValueError
+        The file is foreign or damaged, or keeps the result of other settings.
+    """
+    path = kept_file(folder, settings)
+    found = load(path)
+    if not isinstance(found, dict) or set(found) != {"settings", "result"} or found["settings"] != plain(settings):
+        raise ValueError(f"{path} keeps the result of other settings")
+    return found["result"]
