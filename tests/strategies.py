@@ -1,26 +1,26 @@
 """What the property-based tests draw: noise, spectra, learning rates.  Logarithmic scales, ends included."""
 
 import numpy as np
-from hypothesis import strategies as st
-
-from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
-from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
     CorrelatedMachineNoise,
     FactorisedNoise,
     MachineNoise,
 )
-from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
+from hypothesis import strategies as st
+
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
 
 
 def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:

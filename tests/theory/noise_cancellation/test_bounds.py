@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from corrnoise.theory.noise_cancellation.coupling import (
     growing_noise_factor,
     held_displacements,
 )
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 
 DIGITS = LossClass(1570**0.5, 392.5, 0.1)

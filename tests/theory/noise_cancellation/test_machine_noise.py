@@ -2,6 +2,12 @@
 
 import numpy as np
 import pytest
+from corrnoise.theory.noise_cancellation.machine_noise import (
+    CancellingNoise,
+    CorrelatedMachineNoise,
+    FactorisedNoise,
+)
+from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,12 +15,6 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.noise_cancellation.machine_noise import (
-    CancellingNoise,
-    CorrelatedMachineNoise,
-    FactorisedNoise,
-)
-from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
 from tests.strategies import machine_noises
 
 

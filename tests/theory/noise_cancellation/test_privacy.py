@@ -4,11 +4,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise, FactorisedNoise
 from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise, FactorisedNoise
 from corrnoise.theory.noise_cancellation.privacy import (
     calibrated_scale,
     clipped_scale,

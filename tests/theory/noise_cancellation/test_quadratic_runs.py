@@ -4,11 +4,11 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
 from corrnoise.theory.noise_cancellation.quadratic_runs import (
     QuadraticRun,
     cancelling_excess,
