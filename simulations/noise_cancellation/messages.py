@@ -1,8 +1,8 @@
 """The noise of a machine, message by message: what it keeps between two participations, and what it adds.
 
-A machine may stop and go on elsewhere, so that all it keeps is one array, a vector a row, which it writes to disk.  Each
-message takes one fresh draw, and the arithmetic is that of the program of the mechanism: a cascade for rational noise,
-nodes for a tree, substitution for triangular strategies, and all past draws for noise with a longer memory.
+A machine may stop and go on elsewhere, so that all it keeps is one array, a vector a row, which it writes to disk.
+Each message takes one fresh draw, and the arithmetic is that of the program of the mechanism: a cascade for rational
+noise, nodes for a tree, substitution for triangular strategies, and all past draws for noise with a longer memory.
 """
 
 from __future__ import annotations
