@@ -249,8 +249,7 @@ def simulate(
     steps: int,
     chains: int,
     rng: Seed = None,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
     clip: bool = False,
     inputs: str = "gaussian",
     burn_in: int | None = None,
@@ -283,10 +282,8 @@ def simulate(
         Number of threads; None for all cores.
     progress
         Show progress on standard error; None for: if it is a terminal.
-    rho
-        Budget of zero-concentrated differential privacy.
-    clip_norm
-        G, the norm to which gradients are clipped and by which the noise is scaled.
+    budget
+        ρ, clip norm G and adjacency.
 
     Raises
     ------
@@ -314,7 +311,7 @@ def simulate(
     clip = checks.boolean("clip", clip)
     if not clip:
         _refuse_unstable(problem, moments)
-    if math.isinf(noise_variance(noise, rho, clip_norm)):
+    if math.isinf(checked_noise(noise).variance(budget)):
         raise ValueError(f"noise must have a finite limiting sensitivity, got {noise!r}")
     engine = _engine(problem, noise)
     variance = noise_variance(engine.noise, rho, clip_norm)
@@ -400,8 +397,7 @@ def simulate_learning_curve(
     points: int = 200,
     horizon: int | None = None,
     rng: Seed = None,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
     clip: bool = False,
     inputs: str = "gaussian",
     initial_offset: ArrayLike = 0.0,

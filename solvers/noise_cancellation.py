@@ -2,7 +2,8 @@
 
 Over its participations a machine releases prefix sums, so the mean variance of its noise is the squared mean error of
 ``PrefixSums`` in a run of n steps.  The regret energy 1ᵀΣ1 + tr Σ is that of the workload with one more row, the sum of
-all prefix sums.  Both optima, with their rigorous lower bounds, are those of ``matrix_factorisation.dense``.
+all prefix sums.  Both optima, with their rigorous lower bounds, are those of
+``certified.single_participation``.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
+from corrnoise.solvers.certified.single_participation import (
+    single_participation_bounds,
+    single_participation_strategy,
+)
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -78,8 +83,8 @@ def optimal_machine_noise(participations: int, objective: Objective, *, toleranc
     mean = checks.choice("objective", objective, OBJECTIVES) == "mean_variance"
     ones = np.tril(np.ones((n, n)))
     workload: Workload = PrefixSums(n) if mean else MatrixWorkload(np.vstack([ones, ones.sum(axis=0)]))
-    found = optimal_single_participation(workload, tolerance=checks.real("tolerance", tolerance, "[1e-15, 1]") / 4)
-    noise = found.mechanism()
+    found = single_participation_bounds(workload, tolerance=checks.real("tolerance", tolerance, "[1e-15, 1]") / 4)
+    noise = single_participation_strategy(workload, found)
     rows = 1 if mean else n + 1
     return CertifiedNoise(noise, objective_value(noise, n, objective), rows * found.lower_bound**2 * (1 - 1e-15))
 
@@ -130,7 +135,7 @@ def best_buffered_noise(participations: int, objective: Objective, *, buffers: i
 
     Notes
     -----
-    For the mean variance these are the buffers of ``optimal_buffers``.  For the regret energy a local search starts
+    For the mean variance these are the buffers of ``best_buffers``.  For the regret energy a local search starts
     from them.  ``optimal_machine_noise`` bounds what is left to gain.
 
     Examples
@@ -142,7 +147,7 @@ def best_buffered_noise(participations: int, objective: Objective, *, buffers: i
     n = checks.integer("participations", participations, 1)
     count = checks.integer("buffers", buffers, 1, largest=4)
     checks.choice("objective", objective, OBJECTIVES)
-    start = checks.instance("noise", optimal_buffers(Participation(n), buffers=count).noise, PoleNoise)
+    start = best_buffers(run_objective(PrefixSums(n)), Participation.single(n), count)
     if objective == "mean_variance" or start.zeros.size == 0:
         return start
     gaps = np.sort(np.concatenate([start.zeros, start.poles]))[::-1]

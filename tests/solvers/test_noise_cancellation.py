@@ -66,7 +66,7 @@ def test_one_or_two_vectors_are_near_the_optimum(objective, n, one, two):
 def test_noises_by_name_are_made_for_the_participations(name):
     for n in (1, 2, 30):
         noise = named_noise(name, n)
-        assert noise.energies(n).shape == (n,)
+        assert energies(noise, n).shape == (n,)
         assert noise.memory(n) <= (29 if name == "square root" else 5)
 
 
