@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.run_objectives import run_objective
-from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_poles
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.families.toeplitz import best_toeplitz
+from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
@@ -58,8 +59,8 @@ def toeplitz_noises(alpha: float, examples: int, epochs: int) -> dict[str, Toepl
     return {
         "independent": DPSGD(),
         "square root": root,
-        "buffers": tuned_poles(objective, who, poles=BUFFERS),
-        "best bands": tuned_bands(objective, who, bands=examples, start=root),
+        "buffers": best_buffers(objective, who, BUFFERS),
+        "best bands": best_toeplitz(objective, who, examples, root),
     }
 
 
@@ -87,7 +88,7 @@ def least_error(alpha: float, examples: int, epochs: int) -> float:
     """A certified lower bound of the root mean square over the steps, of any mechanism for one order."""
     steps = examples * epochs
     work = MomentumAverage(steps, alpha=alpha)
-    return optimal_fixed_epochs(work, Participation.fixed_epochs(steps, epochs=epochs), tolerance=1e-3).lower_bound
+    return fixed_epochs_bounds(work, Participation.fixed_epochs(steps, epochs=epochs), tolerance=1e-3).lower_bound
 
 
 def data(

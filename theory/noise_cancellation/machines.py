@@ -136,7 +136,9 @@ def leading(noise: Mechanism, participations: int) -> Mechanism:
         steps, draws = (None if each is None else each[:n] for each in (noise.step_scales, noise.draw_scales))
         return ScaledNoise(noise.noise, steps, draws)
     if isinstance(noise, BandedNoise):
-        return BandedNoise(noise.diagonals[:n, :n])
+        diagonals = noise.diagonals[:n, :n]
+        inside = np.add.outer(np.arange(len(diagonals)), np.arange(n)) < n
+        return BandedNoise(np.where(inside, diagonals, 0.0))
     return MatrixNoise(noise.strategy()[:n, :n])
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise_lower_bound, square_root_upper_bound
 from corrnoise.theory.participation import Participation
@@ -36,7 +36,7 @@ def test_the_certified_optimum_lies_between_the_bounds(examples, epochs, alpha):
     steps = examples * epochs
     who = Participation.fixed_epochs(steps, epochs=epochs)
     work = MomentumAverage(steps, alpha=alpha)
-    best = optimal_fixed_epochs(work, who, tolerance=1e-4)
+    best = fixed_epochs_bounds(work, who, tolerance=1e-4)
     root = NuFTRL(alpha)
     bound = square_root_upper_bound(alpha, who)
     assert noise_lower_bound(alpha, steps=steps, epochs=epochs) < best.lower_bound

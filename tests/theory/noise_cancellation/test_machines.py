@@ -114,7 +114,7 @@ def test_a_tree_spends_less_than_its_nodes():
 
 
 def test_the_first_participations_of_finite_noise():
-    rows = np.random.default_rng(0).standard_normal((3, 7)) + np.array([4.0, 0, 0])[:, np.newaxis]
+    rows = np.array([[4.0] * 7, [0.5, 1, 2, 3, 2, 1, 0], [1, 2, 3, 2, 1, 0, 0]])
     matrix = np.tril(np.random.default_rng(1).standard_normal((7, 7))) + 3 * np.eye(7)
     scales = np.linspace(1, 2, 7)
     noises = (BandedNoise(rows), MatrixNoise(matrix), ScaledNoise(NuFTRL(0.1), scales, scales[::-1]), BinaryTree(7))
