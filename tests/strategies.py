@@ -14,13 +14,11 @@ from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
-
-if TYPE_CHECKING:
-    from corrnoise.theory.noise_cancellation.machine_noise import MachineNoise
-    from corrnoise.theory.noise_cancellation.sensitivity import LossClass
-    from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 
 def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
@@ -192,23 +190,20 @@ def loss_classes() -> st.SearchStrategy[LossClass]:
     return st.builds(LossClass, log_uniform(1e-2, 1e2), log_uniform(1e-3, 1e2), log_uniform(1e-2, 1e2))
 
 
-def machine_noises() -> st.SearchStrategy[MachineNoise]:
-    """Noise of a machine for any number of participations."""
-    from corrnoise.theory.noise_cancellation.machine_noise import (
-        CancellingNoise,
-        CorrelatedMachineNoise,
-        FactorisedNoise,
-    )
-    from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
+def prefix_noise(stds: list[float]) -> MatrixNoise:
+    """Independent prefix noise with these standard deviations."""
+    return MatrixNoise(np.tril(np.ones((len(stds), len(stds)))) / np.array(stds)[:, np.newaxis])
 
+
+def machine_noises() -> st.SearchStrategy[Mechanism]:
+    """Noise of a machine for at least 12 participations."""
+    shares = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(1e-3, 1))
     return st.one_of(
-        st.builds(CancellingNoise, st.floats(0, 1), st.floats(0, 2)),
-        st.sampled_from([NuFTRL(0), DPSGD(), AntiPGD(0), ProductNoise([0.0], [0.75])]).map(CorrelatedMachineNoise),
-        st.sampled_from([PoleNoise([0.01, 0.2], [0.1, 0.5]), FiniteNoise([1.0, -0.5, -0.2])]).map(
-            CorrelatedMachineNoise
-        ),
-        st.sampled_from([TreeNoise(12), TreeNoise(12, decoder="binary")]),
-        st.lists(st.floats(0.5, 2), min_size=12, max_size=12).map(lambda stds: FactorisedNoise(np.diag(stds))),
+        st.builds(lambda a, g: cancelling_noise(12, share=a, growth=g), shares, st.floats(0, 2)),
+        st.sampled_from([NuFTRL(0), DPSGD(), AntiPGD(0), ProductNoise([0.0], [0.75])]),
+        st.sampled_from([PoleNoise([0.01, 0.2], [0.1, 0.5]), FiniteNoise([1.0, -0.5, -0.2])]),
+        st.sampled_from([BinaryTree(12), BinaryTree(12, decoder="binary")]),
+        st.lists(st.floats(0.5, 2), min_size=12, max_size=12).map(prefix_noise),
     )
 
 

@@ -1,6 +1,10 @@
 """The paper of this package and its inventory: where the claims about each statement stand, or why there are none."""
 
 from corrnoise.paper_checks.machinery.papers import Paper, numbered
+from corrnoise.theory.participation import Participation
+
+#: Participation by the name of its order, as domains have it.
+ORDERS = {"fixed": Participation.fixed_epochs, "reshuffled": Participation.reshuffled}
 
 PAPER = Paper(
     "momentum-aggregation",
