@@ -19,10 +19,10 @@ from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import published_scale
 from corrnoise.theory.noise_cancellation.quadratic_runs import cancelling_excess, trusted_excess
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.privacy import Budget
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOSS = LinearLoss("squares", 1, 1.0, 1.0)
 DIAMETER = 2.0
 OPTIMUM = 0.5
-BASE = FederatedRun(Budget(32.0, adjacency="replace-one"), LOSS.family(DIAMETER), 10, 5, 300, 1, 0.5, 0.0, 0.0)
+BASE = FederatedRun(Budget(32.0, adjacency="replace-one"), LossClass.of(LOSS, DIAMETER), 10, 5, 300, 1, 0.5, 0.0, 0.0)
 ROUNDS = (10, 30, 100, 300, 1000)
 BUDGETS = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 RATIOS = (1, 2, 4, 8, 16, 32)

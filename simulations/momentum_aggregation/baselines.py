@@ -27,12 +27,12 @@ from corrnoise.simulations.momentum_aggregation.private import (
     starting_points,
 )
 from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.theory.losses import EmpiricalRisk
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
 
 _ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]  #: of Rényi divergences; closed forms for whole numbers
 

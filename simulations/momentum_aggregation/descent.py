@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 from corrnoise.simulations.momentum_aggregation.noise import ReducedTrees
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.progress import progress_line
+from corrnoise.theory.losses import EmpiricalRisk, SmoothLoss
 from corrnoise.theory.mechanisms.tree_orders import power
-from corrnoise.theory.momentum_aggregation.sensitivity import Order
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, SmoothLoss
 
 Orders = NDArray[np.int64]
 Step = Callable[[int, Array], Array]  #: w_{t+1} from t and w_t

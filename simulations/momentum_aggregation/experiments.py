@@ -37,7 +37,6 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
 
 MOMENTUM = ("published tree", "exact tree", "square root", "no noise")
 REDUCED = ("Algorithm 2 published", "Algorithm 2'")

@@ -41,7 +41,6 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, SmoothLoss
 
 Budgets = Budget | Sequence[Budget] | NDArray[np.object_]  #: one for all settings, or an array that is broadcast
 

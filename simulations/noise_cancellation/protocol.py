@@ -23,10 +23,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, clipped_scale, of_machine
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics import checks
@@ -171,7 +171,7 @@ class Protocol(Record):
             raise ValueError(f"participants must be at most machines, got {self.participants} of {self.machines}")
         if self.guard == "norm" and self.budget is None:
             raise ValueError("budget must be given for the guard 'norm', which takes its clip norm, got None")
-        family = self.loss.family(self.diameter)
+        family = LossClass.of(self.loss, self.diameter)
         self._set(_family=family, _radii=family.correction_radius(np.arange(1, self.rounds + 1)))
         if self.schedule is not None:
             self._set(schedule=_checked_schedule(self.schedule, self.machines, self.participants, self.rounds))

@@ -20,14 +20,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from corrnoise.solvers.matrix_factorisation.families import optimal_damped_root, optimal_nu
+from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import load, standardised
 from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
 from corrnoise.simulations.private_training.networks import Floats, Network, Task, trained
 from corrnoise.simulations.run.batches import batches
-from corrnoise.solvers.matrix_factorisation.families import optimal_damped_root, optimal_nu
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL

@@ -31,7 +31,6 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.empirical_risk import Task
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
     ORDERS,

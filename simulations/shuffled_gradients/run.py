@@ -30,9 +30,9 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.problems.empirical_risk import LOSSES, Task
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
+from corrnoise.theory.shuffled_gradients.task import TASK_LINKS, Task
 
 _ROUNDING = 1e-12  #: relative, of constants of records
 

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.learning import optimal_for_learning
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective

@@ -15,7 +15,6 @@ from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, Se
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, experiment
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.empirical_risk import Task
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, quadratic_run
 from corrnoise.theory.shuffled_gradients.task import Task
 from tests.figure_entries import check_entry

@@ -16,11 +16,11 @@ from corrnoise.simulations.momentum_aggregation.descent import (
     run_steps,
 )
 from corrnoise.simulations.momentum_aggregation.noise import PublishedTrees, ReducedTrees, TreeNoise, WeightedSums
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, weighted_sum, window_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
 from tests.simulations.momentum_aggregation.nodes import Draws, noise_of_sum, prefix_nodes, window_nodes
 
 N, D = 5, 3

@@ -21,7 +21,6 @@ from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_rho
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 
 
 @pytest.mark.parametrize(

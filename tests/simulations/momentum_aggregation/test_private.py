@@ -19,12 +19,12 @@ from corrnoise.simulations.momentum_aggregation.private import (
     published_momentum,
     published_reduced_momentum,
 )
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.calibration import node_std, published_node_std, reduced_noise
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 
 N = 16
 RUN: dict[str, Any] = {"alpha": 1 / N, "learning_rate": 0.05, "rng": 1}

@@ -8,7 +8,7 @@ from corrnoise.simulations.noise_cancellation.hosts import Examples, MachineHost
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import split_examples
 from corrnoise.simulations.noise_cancellation.server import Server
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.privacy import Budget
 
 LOSS = LinearLoss("squares", 3, 1.0, 1.0)

@@ -21,6 +21,7 @@ from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise, leading
 from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from tests.simulations.noise_cancellation.federations import LOSS, budget, examples, protocol
 from tests.strategies import prefix_noise
 

@@ -10,7 +10,6 @@ from corrnoise.simulations.noise_cancellation.run import simulate_federation, sp
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise, leading
 from corrnoise.theory.noise_cancellation.privacy import published_scale, schedule_zcdp
 from corrnoise.theory.privacy import Budget

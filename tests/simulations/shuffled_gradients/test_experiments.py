@@ -19,8 +19,8 @@ from corrnoise.simulations.shuffled_gradients.experiments import (
     private_run,
 )
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
 from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled, interleaved
 from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.simulations.momentum_aggregation.private import private_momentum, private_reduced_momentum
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.bounds import descent_upper_bound, momentum_error_upper_bound
 from corrnoise.theory.momentum_aggregation.calibration import mean_variances, node_std, reduced_noise
@@ -17,7 +18,6 @@ from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
 from tests.strategies import log_uniform
 
 
