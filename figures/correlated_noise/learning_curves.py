@@ -134,7 +134,7 @@ class _Run(NamedTuple):
 
 def simulate(run: SimulationRun) -> Simulated:
     """Simulate the first steps of all curves, all steps for an effort of 10; what fails is left out."""
-    from corrnoise.solvers.rational.approximation import rational_approximation
+    from corrnoise.solvers.rational.approximation import rational
 
     starts = blocks(min(STEPS, max(2, math.ceil(SIMULATED_STEPS * run.effort))))
     x = np.sqrt(starts[:-1] * (starts[1:] - 1))
@@ -143,7 +143,7 @@ def simulate(run: SimulationRun) -> Simulated:
     noises = {(panel, method): NOISES[method](problems[panel]) for panel, method in curves}
     settings = {}
     for curve, noise in noises.items():
-        rational = rational_approximation(noise, _APPROXIMATION)
+        rational = rational(noise, _APPROXIMATION)
         budget = Budget((rational.limiting_sensitivity() / rational.sensitivity(ONCE)) ** 2)
         settings[curve] = (*curve, problems[curve[0]], rational, budget)
     tasks = [curve for _ in range(RUNS * run.repeats) for curve in curves]
