@@ -143,9 +143,9 @@ def simulate(run: SimulationRun) -> Simulated:
     noises = {(panel, method): NOISES[method](problems[panel]) for panel, method in curves}
     settings = {}
     for curve, noise in noises.items():
-        rational = rational(noise, _APPROXIMATION)
-        budget = Budget((rational.limiting_sensitivity() / rational.sensitivity(ONCE)) ** 2)
-        settings[curve] = (*curve, problems[curve[0]], rational, budget)
+        few = rational(noise, _APPROXIMATION)
+        budget = Budget((few.limiting_sensitivity() / few.sensitivity(ONCE)) ** 2)
+        settings[curve] = (*curve, problems[curve[0]], few, budget)
     tasks = [curve for _ in range(RUNS * run.repeats) for curve in curves]
     runs = [_Run(*settings[curve], seed) for curve, seed in zip(tasks, run.seeds(len(tasks)), strict=True)]
     with ThreadPoolExecutor(os.cpu_count() if run.jobs == -1 else run.jobs) as pool:

@@ -59,7 +59,9 @@ def everything(best: Optimum) -> list[Optimum]:
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("who", [WHO, SAME_ORDER, ONCE], ids=lambda who: who.kind)
-def test_errors_are_those_of_the_mechanisms_which_run_and_are_not_below_the_floor(task: str, who: Participation) -> None:
+def test_errors_are_those_of_the_mechanisms_which_run_and_are_not_below_the_floor(
+    task: str, who: Participation
+) -> None:
     what, best = TASKS[task], found(task, who)
     assert best.rigorous == (task == "prefix sums")
     for one in everything(best):
@@ -134,10 +136,12 @@ def test_every_family_runs(family: str) -> None:
 def test_the_memory_that_is_asked_for() -> None:
     families = {(one.family, one.memory) for one in everything(optimise(PrefixSums(64), WHO, memory=5))}
     assert {(TOEPLITZ, 5), ("banded inverse", 5)} <= families
-    assert {(TOEPLITZ, 5), ("banded inverse", 5)}.isdisjoint((o.family, o.memory) for o in everything(found("prefix sums")))
+    assert {(TOEPLITZ, 5), ("banded inverse", 5)}.isdisjoint(
+        (o.family, o.memory) for o in everything(found("prefix sums"))
+    )
     assert optimise(PrefixSums(64), ONCE, family=TOEPLITZ, memory=31).memory == 31
     assert optimise(None, ONCE, memory=0).family == INDEPENDENT
-    usual, any_memory = optimise(None, WHO), found("prefix sums")
+    usual, any_memory = optimise(None, ONCE), found("prefix sums", ONCE)
     assert usual.memory < any_memory.memory
     assert any_memory.error <= usual.error <= 1.01 * min(o.error for o in everything(any_memory) if o.memory <= 16)
 
@@ -206,7 +210,7 @@ def test_step_scales_of_learning_are_better_than_column_norms(who: Participation
     for one in own.values():
         assert one.sensitivity.upper == pytest.approx(1)
         rival = min(other.error for other in options if other.family != OWN and other.memory <= one.memory)
-        assert one.error < 0.81 * rival
+        assert one.error < 0.9 * rival
 
 
 def test_step_scales_are_left_out_where_they_gain_little_or_the_worst_pattern_is_unknown() -> None:
