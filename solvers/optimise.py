@@ -427,30 +427,37 @@ def _members(run: _Run, name: str, memory: float | None, show: Progress) -> Iter
     if name in (OWN, BANDS) and isinstance(run.what, LearningObjective):
         squared, certificate = learning_floor(run.what, run.who)
         run.floor = (squared, certificate.rigorous, certificate)
-    sizes = [0]
-    if family.sizes is not None:
-        if memory is not None and memory < 1:
-            raise ValueError(f"memory must be at least 1 for {name!r}, got {memory}")
-        if family.most(run) < 1:
-            raise ValueError(f"participation must have a longer run or epoch for {name!r}, got {run.promised!r}")
-        sizes = family.sizes(run, memory)
-        if isinstance(memory, int):
-            sizes = [min(memory, family.most(run))]
-        elif memory is None:
-            sizes = [size for size in sizes if size <= USUAL_MEMORY] or sizes
-    for size in sizes:
-        noise = family.make(run, size)
-        if kind:
-            if not isinstance(noise, ToeplitzNoise):
-                raise ValueError(f"family must be Toeplitz to have {kind}, got {base!r}")
-            scaled = _with_scales(run, noise)
-            if kind not in scaled:
-                raise ValueError(f"family must not have {kind} under {run.promised!r}, got {name!r}")
-            noise = scaled[kind]
-        found = run.judged(name, noise)
+    for size in _sizes(run, name, family, memory):
+        found = run.judged(name, _with_kind(run, family.make(run, size), kind))
         if isinstance(memory, int) and found.memory > memory:
             raise ValueError(f"memory must be at least {found.memory} for {name!r}, got {memory}")
         yield found
+
+
+def _sizes(run: _Run, name: str, family: _Family, memory: float | None) -> list[int]:
+    """The memories of the members that are made; the number does not matter where there is one member."""
+    if family.sizes is None:
+        return [0]
+    if memory is not None and memory < 1:
+        raise ValueError(f"memory must be at least 1 for {name!r}, got {memory}")
+    if family.most(run) < 1:
+        raise ValueError(f"participation must have a longer run or epoch for {name!r}, got {run.promised!r}")
+    if isinstance(memory, int):
+        return [min(memory, family.most(run))]
+    sizes = family.sizes(run, memory)
+    return sizes if memory is not None else [size for size in sizes if size <= USUAL_MEMORY] or sizes
+
+
+def _with_kind(run: _Run, noise: Mechanism, kind: str) -> Mechanism:
+    """The noise with unit columns or epoch weights, if ``kind`` says so."""
+    if not kind:
+        return noise
+    if not isinstance(noise, ToeplitzNoise):
+        raise ValueError(f"family must be Toeplitz to have {kind}, got {type(noise).__name__}")
+    scaled = _with_scales(run, noise)
+    if kind not in scaled:
+        raise ValueError(f"family must not have {kind} under {run.promised!r}")
+    return scaled[kind]
 
 
 def _certificate(run: _Run, found: Optimum) -> Certificate | str:

@@ -141,9 +141,9 @@ def test_the_memory_that_is_asked_for() -> None:
     )
     assert optimise(PrefixSums(64), ONCE, family=TOEPLITZ, memory=31).memory == 31
     assert optimise(None, ONCE, memory=0).family == INDEPENDENT
-    usual, any_memory = optimise(None, ONCE), found("prefix sums", ONCE)
-    assert usual.memory < any_memory.memory
-    assert any_memory.error <= usual.error <= 1.01 * min(o.error for o in everything(any_memory) if o.memory <= 16)
+    few, any_memory = optimise(None, ONCE), found("prefix sums", ONCE)
+    assert few.memory < any_memory.memory
+    assert any_memory.error <= few.error <= 1.01 * min(o.error for o in everything(any_memory) if o.memory <= 16)
 
 
 def test_certificates_of_families() -> None:
