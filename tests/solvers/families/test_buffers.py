@@ -101,7 +101,7 @@ def test_buffers_may_be_better_than_strategies_whose_participations_do_not_meet(
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="buffers must be at most 16"):
+    with pytest.raises(ValueError, match=r"buffers must be an integer in \[1, 16\]"):
         buffers_of(Participation.single(10), 17)
     with pytest.raises(ValueError, match="kind must be one of"):
         buffers_of(Participation.single(10), objective="median")

@@ -99,5 +99,5 @@ def test_short_runs(steps):
 
 
 def test_too_long_runs_are_refused():
-    with pytest.raises(ValueError, match="steps must be at most 4096"):
+    with pytest.raises(ValueError, match=r"steps must be an integer in \[1, 4096\]"):
         scaled_buffers(run_objective(PrefixSums(5000)), Participation.single(5000), 1)

@@ -186,7 +186,11 @@ def test_decays_that_are_rounded_to_one_have_no_limit_but_a_horizon() -> None:
     assert form.sensitivity_upper_bound() == math.inf
     assert form.noise_multiplier(1.0) == math.inf
     with workdps(60):
-        assert float(direct_norm(form, 100)) <= form.sensitivity_upper_bound(Participation.single(100)) <= float(direct_norm(form, 101))
+        assert (
+            float(direct_norm(form, 100))
+            <= form.sensitivity_upper_bound(Participation.single(100))
+            <= float(direct_norm(form, 101))
+        )
     assert BufferForm([1.0], [0.0]).sensitivity_upper_bound() == pytest.approx(1)
 
 
