@@ -274,7 +274,7 @@ def test_scales_count_by_their_smallest_draws(additive: bool) -> None:
     """The mutant has the largest factor of the draws in place of the smallest; one entry of C, or of N, is wrong."""
     error = 1e-3
     draws, steps = np.array([100.0, 1.0]), np.array([0.01, 1.0])
-    truth = np.linalg.norm((np.eye(2) + [[0, 0], [error, 0]]) / np.outer(draws, steps), axis=0).max()
+    truth = np.linalg.norm(np.array([[1, 0], [error, 1]]) / np.outer(draws, steps), axis=0).max()
 
     def bound(draws: np.ndarray) -> float:
         program = 1 + error if additive else 1 / (1 - error)
