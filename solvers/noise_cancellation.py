@@ -16,10 +16,8 @@ from scipy.optimize import minimize, minimize_scalar
 
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
     CorrelatedMachineNoise,
@@ -30,6 +28,8 @@ from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 
 Objective = Literal["mean_variance", "regret_energy"]
 OBJECTIVES = ("mean_variance", "regret_energy")

@@ -31,14 +31,15 @@ import numpy as np
 
 from corrnoise.solvers.rational.pole_sums import condensed, interlacing_zeros
 from corrnoise.theory.mechanisms.product import NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, unit_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 
 _MOST_RATES = 500
 
 
-def optimal_noise(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) -> ToeplitzNoise:
+def optimal_noise(problem: object, *, budget: Budget = UNIT_BUDGET) -> ToeplitzNoise:
     """The noise with the smallest stationary error.
 
     Parameters
@@ -46,8 +47,8 @@ def optimal_noise(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) 
     problem
         ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate; or ``StronglyConvex``.  The error of the
         latter is only bounded, so the result is the noise of ``minimise_strongly_convex_bound``.
-    rho, clip_norm
-        Budget and clip norm.  The optimum of a quadratic problem does not depend on them or on the residual variance.
+    budget
+        ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them.
 
     Returns
     -------
@@ -64,14 +65,14 @@ def optimal_noise(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) 
     Examples
     --------
     >>> import corrnoise as cn
-    >>> cn.optimal_noise(cn.MeanEstimation(0.1))
+    >>> from corrnoise.solvers.optimal_noise import optimal_noise
+    >>> optimal_noise(cn.MeanEstimation(0.1))
     NuFTRL(nu=0.1)
     >>> problem = cn.LinearRegression([1.0, 0.1], learning_rate=0.1)
-    >>> round(problem.stationary_error(cn.optimal_noise(problem)) / problem.optimal_error(), 9)
+    >>> round(problem.stationary_error(optimal_noise(problem)) / problem.optimal_error(), 9)
     1.0
     """
     if isinstance(problem, QuadraticProblem):
-        unit_variance(rho, clip_norm)  # checks them
         return _quadratic_optimum(problem)
 
     from corrnoise.theory.problems.strongly_convex import StronglyConvex
@@ -79,7 +80,7 @@ def optimal_noise(problem: object, *, rho: float = 1.0, clip_norm: float = 1.0) 
     if isinstance(problem, StronglyConvex):
         from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 
-        return minimise_strongly_convex_bound(problem, rho=rho, clip_norm=clip_norm).noise
+        return minimise_strongly_convex_bound(problem, budget=budget).noise
     raise TypeError(f"problem must be MeanEstimation, LinearRegression or StronglyConvex, got {problem!r}")
 
 

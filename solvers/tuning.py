@@ -1,13 +1,14 @@
 """Tuning by exact formulas: the best noise of a family, and the best learning rate of a run.
 
 The stationary error (formula E1 of ``theory.problems.quadratic``) depends on the noise through γ_∞² Σ_j g_j b(x_j)
-only.  ``best_nu`` minimises this over ν-DP-FTRL, ``best_damping`` over anti-PGD, and
-``corrnoise.solvers.optimal_noise`` over all noise.  (For strongly convex losses ``best_nu`` minimises the bound.)
+only.  ``stationary_nu`` minimises this over ν-DP-FTRL, ``stationary_damping`` over anti-PGD, and
+``corrnoise.solvers.optimal_noise`` over all noise.  (For strongly convex losses ``stationary_nu`` minimises the bound.)
 ``best_learning_rate`` minimises the exact expected error after a given number of steps (formula E2).  The noise may be
 tuned anew at each learning rate:
 
-    best_learning_rate(problem, 1000, optimal_noise, initial_offset=1.0)
-    best_learning_rate(problem, 1000, lambda p: NuFTRL(best_nu(p)), initial_offset=1.0)
+    once = Participation.single(1000)
+    best_learning_rate(problem, once, optimal_noise, initial_offset=1.0)
+    best_learning_rate(problem, once, lambda p: NuFTRL(stationary_nu(p)), initial_offset=1.0)
 
 The result depends on the problem only, not on any data, so tuning in this way uses no privacy budget.
 
@@ -27,7 +28,6 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numba
 import numpy as np
@@ -38,13 +38,13 @@ from corrnoise.solvers.optimal_noise import check_stable, optimal_noise
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.solvers.rational.pole_sums import condensed
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
-from corrnoise.theory.participation import Participation, Run
-from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import toeplitz_sensitivity
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
 from corrnoise.theory.problems.strongly_convex import Criterion, StronglyConvex
 
@@ -57,6 +57,7 @@ _GAIN = 1e-12  # smallest relative decrease of the error that is not rounding
 _LONG = 1e6  # steps × dimension above which the search uses shorter sums
 _FEW_FACTORS = 40  # noise with more factors is replaced by noise with poles
 _TOLERANCE = 1e-12  # of that replacement
+_SQUARED = Budget(0.5)  # under which the variance of a draw is γ²
 
 
 def _at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
@@ -67,12 +68,11 @@ def _at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
 # -- noise -------------------------------------------------------------------------------------------------------------
 
 
-def best_nu(
+def stationary_nu(
     problem: QuadraticProblem | StronglyConvex,
     *,
-    horizon: Run = None,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
+    participation: Participation = ANY_LENGTH,
     criterion: Criterion = "distance",
 ) -> float:
     """The ν in (0, 2) with which ν-DP-FTRL has the smallest stationary error, or the smallest bound of it.
@@ -82,12 +82,11 @@ def best_nu(
     problem
         ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound``.  The learning
         rate must be stable.
-    horizon
-        The run whose γ sets the variance of the noise: None for γ_∞, T for γ_T, or a ``Participation``.  Quadratic
-        problems only.
-    rho, clip_norm
-        Budget and clip norm.  The optimum of a quadratic problem does not depend on them or on the residual variance.
-        The optimum of a bound depends on them if there is gradient noise.
+    budget
+        ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them or on the residual
+        variance.  The optimum of a bound depends on them if there is gradient noise.
+    participation
+        The run whose γ sets the variance of the noise; by default any length, γ_∞, which is the only one for bounds.
     criterion
         Criterion of the bound, ``"distance"`` or ``"objective"``.
 
@@ -103,24 +102,23 @@ def best_nu(
         The learning rate is unstable: every noise has an infinite error.
     """
     if isinstance(problem, StronglyConvex):
-        if horizon is not None:
-            raise ValueError(f"horizon must be None for strongly convex losses, got {horizon!r}")
+        if participation != ANY_LENGTH:
+            raise ValueError(f"participation must be for any length for strongly convex losses, got {participation!r}")
         if not problem.stable:
             raise ValueError(
                 f"learning_rate must lie in (0, {2 / problem.smoothness!r}), got {problem.learning_rate!r}"
             )
-        budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm, "criterion": criterion}
-        return _best_nu(
-            lambda noise: strongly_convex_bound(problem, noise, **budget), problem.rates, _BOUND_SPACING, _BOUND_WIDTH
-        )
+
+        def bound(noise: NuFTRL) -> float:
+            return strongly_convex_bound(problem, noise, budget=budget, criterion=criterion)
+
+        return _best_nu(bound, problem.rates, _BOUND_SPACING, _BOUND_WIDTH)
     check_stable(checked_quadratic(problem))
-    unit_variance(rho, clip_norm)  # checks them
     rates = problem.rates
     gains = problem.gains
 
     def scatter(noise: NuFTRL) -> float:
-        variance = noise_variance(noise, 0.5, 1.0, horizon)  # γ²
-        return variance * float((noise.averaged_variance(rates) * gains).sum())
+        return noise.variance(_SQUARED, participation) * float((noise.averaged_variance(rates) * gains).sum())
 
     return _best_nu(scatter, (float(rates.min()), float(rates.max())), _SPACING, _WIDTH)
 
@@ -143,34 +141,29 @@ def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spaci
     return min(max(2 * float(special.expit(place)), low), high)
 
 
-def best_noise(
-    problem: QuadraticProblem, *, horizon: Run = None, rho: float = 1.0, clip_norm: float = 1.0
-) -> ToeplitzNoise:
-    """Noise with a small stationary error for a participation.
+def stationary_noise(problem: QuadraticProblem, *, participation: Participation = ANY_LENGTH) -> ToeplitzNoise:
+    """Noise with a small stationary error for a participation, whatever the budget.
 
     Parameters
     ----------
     problem
         ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate.
-    horizon
-        The run whose γ sets the variance of the noise: None for γ_∞, T for γ_T, or a ``Participation``.
-    rho, clip_norm
-        Budget and clip norm.
+    participation
+        The run whose γ sets the variance of the noise; by default any length, γ_∞.
 
     Returns
     -------
-    Without a horizon ``optimal_noise``, which nothing beats.  With one, the better of ``optimal_noise`` and ν-DP-FTRL
-    at its ``best_nu`` for this horizon.
+    For any length ``optimal_noise``, which nothing beats.  For a number of steps, the better of ``optimal_noise`` and
+    ν-DP-FTRL at its ``stationary_nu`` for them.
     """
-    optimal = optimal_noise(problem, rho=rho, clip_norm=clip_norm)
-    if horizon is None:
+    optimal = optimal_noise(problem)
+    if participation == ANY_LENGTH:
         return optimal
-    budget: dict[str, Any] = {"horizon": horizon, "rho": rho, "clip_norm": clip_norm}
-    candidates = (optimal, NuFTRL(best_nu(problem, **budget)))
-    return min(candidates, key=lambda noise: problem.stationary_error(noise, **budget))
+    candidates = (optimal, NuFTRL(stationary_nu(problem, participation=participation)))
+    return min(candidates, key=lambda noise: problem.stationary_error(noise, participation=participation))
 
 
-def best_damping(problem: QuadraticProblem) -> float:
+def stationary_damping(problem: QuadraticProblem) -> float:
     """The damping in (0, 2) with which anti-PGD has the smallest stationary error.
 
     It is 2/(1 + sqrt(2 D/S − 1)) with D = Σ g_j and S = Σ g_j x_j, which is about sqrt(2 S/D) if that is small.  The
@@ -226,31 +219,27 @@ class TunedRun:
 
 def best_learning_rate(
     problem: QuadraticProblem,
-    steps: int,
+    participation: Participation,
     noise: ToeplitzNoise | Callable[[QuadraticProblem], ToeplitzNoise],
     *,
     initial_offset: ArrayLike,
-    participation: Participation | None = None,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
 ) -> TunedRun:
-    """The learning rate with the smallest expected error after a given number of steps.
+    """The learning rate with the smallest expected error at the end of a run.
 
     Parameters
     ----------
     problem
         ``MeanEstimation`` or ``LinearRegression``; its own learning rate is not used.
-    steps
-        T >= 1, the length of the run, whose γ_T sets the variance of the noise.
+    participation
+        The run of T steps, and how often one example takes part in it; its γ sets the variance of the noise.
     noise
         Correlated noise, or a function that returns it for the problem at a stable learning rate.
     initial_offset
         θ_0 − θ* in the eigenbasis, a scalar or shape (d,), not all 0.  For a run that starts at the minimum the best
         learning rate would be 0.
-    participation
-        How often one example takes part in the T steps; None for once.
-    rho, clip_norm
-        Budget and clip norm.
+    budget
+        ρ, clip norm G and adjacency.
 
     Returns
     -------
@@ -267,24 +256,22 @@ def best_learning_rate(
         ``initial_offset`` is 0, or so small that no learning rate decreases the error by more than rounding.
     """
     checked_quadratic(problem)
-    steps = checks.integer("steps", steps, 1)
-    horizon = Participation(steps) if participation is None else participation
-    if checks.instance("participation", horizon, Participation).steps != steps:
-        raise ValueError(f"participation must be for {steps} steps, got {participation!r}")
+    steps = checks.instance("participation", participation, Participation).length
     if not isinstance(noise, ToeplitzNoise) and not callable(noise):
         raise TypeError(f"noise must be correlated noise or a function from problems to it, got {noise!r}")
     offset = checks.reals("initial_offset", initial_offset)
     if not offset.any():
         raise ValueError(f"initial_offset must not be 0 (learning rate 0 would be optimal), got {initial_offset!r}")
-    budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm}
 
     def noise_at(tuned: QuadraticProblem) -> ToeplitzNoise:
         return noise if isinstance(noise, ToeplitzNoise) else noise(tuned)
 
     def exact(tuned: QuadraticProblem, made: ToeplitzNoise) -> float:
-        return float(tuned.learning_curve(made, steps, horizon=horizon, initial_offset=offset, **budget)[-1])
+        curve = tuned.learning_curve(made, steps, budget=budget, participation=participation, initial_offset=offset)
+        return float(curve[-1])
 
-    shortened = _Shortened(problem, horizon, offset, budget) if _Shortened.applies(problem, steps, offset) else None
+    shortens = _Shortened.applies(problem, steps, offset)
+    shortened = _Shortened(problem, participation, offset, budget) if shortens else None
     limit = stability_limit(problem)
 
     def learning_rate(place: float) -> float:
@@ -294,7 +281,7 @@ def best_learning_rate(
         tuned = _at(problem, learning_rate(place))
         return shortened.error(tuned, noise_at(tuned)) if shortened else exact(tuned, noise_at(tuned))
 
-    start = float(problem.learning_curve(DPSGD(), 0, initial_offset=offset, **budget)[0])
+    start = float(problem.learning_curve(DPSGD(), 0, initial_offset=offset)[0])
     slope = 2 * steps * float(problem.eigenvalues.max())
     places = [_CLOSE]
     values = [error(_CLOSE)]
@@ -356,14 +343,12 @@ def _cascade_series(zeros, poles, series):  # type: ignore[no-untyped-def]
 class _Shortened:
     """The error after T steps by shorter sums, for a search over learning rates."""
 
-    def __init__(
-        self, problem: QuadraticProblem, horizon: Participation, offset: Array, budget: dict[str, float]
-    ) -> None:
+    def __init__(self, problem: QuadraticProblem, participation: Participation, offset: Array, budget: Budget) -> None:
         eigenvalues, counts = np.unique(problem.eigenvalues, return_counts=True)
         self.eigenvalues, self.weights = condensed(eigenvalues, counts.astype(np.float64))
-        self.horizon = horizon
+        self.participation = participation
         self.initial = self.eigenvalues * float(offset) ** 2
-        self.unit = unit_variance(**budget)
+        self.unit = budget.unit_variance
 
     @staticmethod
     def applies(problem: QuadraticProblem, steps: int, offset: Array) -> bool:
@@ -390,14 +375,17 @@ class _Shortened:
 
     def _series(self, noise: ToeplitzNoise) -> tuple[Array, float]:
         """β_0, …, β_{T−1} and the sensitivity, with relative errors of about 1e-10."""
-        steps = self.horizon.steps
+        steps = self.participation.length
         if isinstance(noise, ProductNoise) and noise.gaps.size > _FEW_FACTORS:
             with suppress(ValueError):  # noise without an approximation is used unchanged
                 poles = rational_approximation(noise, _TOLERANCE)
-                if isinstance(poles, PoleNoise):
+                if isinstance(poles, ProductNoise):
                     series = np.empty((2, steps))
                     sections = poles.sections()
                     _cascade_series(*sections, series[0])
                     _cascade_series(*sections[::-1], series[1])
-                    return series[0], toeplitz_sensitivity(series[1], self.horizon).upper
-        return noise.coefficients(steps), math.sqrt(noise_variance(noise, 0.5, 1.0, self.horizon))
+                    worst = self.participation.worst
+                    if worst.kind == "reshuffled":
+                        return series[0], poles.sensitivity_upper_bound(worst)
+                    return series[0], toeplitz_sensitivity(series[1], worst).upper
+        return noise.coefficients(steps), math.sqrt(noise.variance(_SQUARED, self.participation))

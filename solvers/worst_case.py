@@ -17,10 +17,10 @@ import math
 import numba
 import numpy as np
 
-from corrnoise.theory.participation import Indices, Participation
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Indices, Participation
 
 _UNIT = 2.0**-53
 _STARTS = 4
@@ -130,7 +130,7 @@ def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
 
     Examples
     --------
-    >>> found = worst_case([[1, 0, 0], [-0.5, 1, 0], [-0.35, -0.5, 1]], Participation(3, max_participations=3))
+    >>> found = worst_case([[1, 0, 0], [-0.5, 1, 0], [-0.35, -0.5, 1]], Participation.min_sep(3, 1))
     >>> round(found.value**2, 9), found.upper - found.value < 1e-9
     (4.852747253, True)
     """

@@ -36,10 +36,11 @@ from corrnoise.solvers.strongly_convex.multiplier_proof import Drive, prove
 from corrnoise.solvers.strongly_convex.multipliers import Multiplier
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.spectra import spectrum_of
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, unit_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import modulus
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.strongly_convex import Criterion, StronglyConvex, frequency_condition
 
 _SETTLED = 1e-9
@@ -108,8 +109,7 @@ class MinimisedBound(Record):
 def minimise_strongly_convex_bound(
     problem: StronglyConvex,
     *,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
     method: Method = "fast",
     frequencies: int = 1000,
     lags: int = 100,
@@ -121,8 +121,8 @@ def minimise_strongly_convex_bound(
     ----------
     problem
         The class of losses, with ημ >= 1e-9 and ηL <= 1.9999.  The gradient noise shifts the optimum.
-    rho, clip_norm
-        Budget and Lipschitz constant.  The noise depends on them only if there is gradient noise.
+    budget
+        ρ, clip norm G and adjacency.  The noise depends on them only if there is gradient noise.
     method, frequencies, lags, criterion
         As in ``strongly_convex_bound``.  With ``"socp"`` both half-steps are taken on the uniform grid, as in the
         paper, and ``history`` has its values; ``bound`` is certified for both methods.
@@ -137,15 +137,16 @@ def minimise_strongly_convex_bound(
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> best = cn.minimise_strongly_convex_bound(losses)
+    >>> best = minimise_strongly_convex_bound(losses)
     >>> best.converged
     True
     >>> round(best.bound, 2)
     0.63
     """
     count, lags = checked(problem, method, frequencies, lags, criterion)
-    unit = problem.dimension * unit_variance(rho, clip_norm)
+    unit = problem.dimension * budget.unit_variance
     slow, fast = problem.rates
     if not problem.stable:
         raise ValueError(
@@ -155,7 +156,7 @@ def minimise_strongly_convex_bound(
     checked_rates(problem)
 
     def bound(noise: ToeplitzNoise) -> float:
-        return strongly_convex_bound(problem, noise, rho=rho, clip_norm=clip_norm, criterion=criterion)
+        return strongly_convex_bound(problem, noise, budget=budget, criterion=criterion)
 
     if slow == fast:
         best = bound(NuFTRL(fast))

@@ -32,10 +32,12 @@ from corrnoise.solvers.strongly_convex.interior_point import MultiplierProgram
 from corrnoise.solvers.strongly_convex.multiplier_proof import Drive, Proof, prove
 from corrnoise.solvers.strongly_convex.multipliers import Multiplier, further_kernels, rich_kernels
 from corrnoise.theory.mechanisms.spectra import spectrum_of
-from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise, checked_noise, unit_variance
+from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import ANY_LENGTH
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.strongly_convex import CRITERIA, Criterion, StronglyConvex, circle_multiplier
 
 Method = Literal["fast", "socp"]
@@ -105,8 +107,7 @@ def strongly_convex_bound(
     problem: StronglyConvex,
     noise: ToeplitzNoise,
     *,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
     method: Method = "fast",
     frequencies: int = 1000,
     lags: int = 100,
@@ -120,8 +121,8 @@ def strongly_convex_bound(
         The class of losses; ``inf`` is returned for ηL >= 2.  Otherwise ημ >= 1e-9 and ηL <= 1.9999.
     noise
         Correlated noise, with σ² of its γ_∞; ``inf`` is returned where that diverges.
-    rho, clip_norm
-        Budget of zero-concentrated differential privacy and Lipschitz constant G.
+    budget
+        ρ, clip norm G and adjacency.
     method
         ``"fast"``: the certified upper bound.  Searches with ten times as many kernels improve it by less than 3e-4 for
         spectra that increase or decrease with ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), and by some per cent for
@@ -157,15 +158,16 @@ def strongly_convex_bound(
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> round(cn.strongly_convex_bound(losses, cn.NuFTRL(0.05)), 3)
+    >>> round(strongly_convex_bound(losses, NuFTRL(0.05)), 3)
     0.647
     """
     return strongly_convex_certificate(
         problem,
         noise,
-        rho=rho,
-        clip_norm=clip_norm,
+        budget=budget,
         method=method,
         frequencies=frequencies,
         lags=lags,
@@ -177,8 +179,7 @@ def strongly_convex_certificate(
     problem: StronglyConvex,
     noise: ToeplitzNoise,
     *,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
     method: Method = "fast",
     frequencies: int = 1000,
     lags: int = 100,
@@ -188,27 +189,28 @@ def strongly_convex_certificate(
 
     Parameters
     ----------
-    problem, noise, rho, clip_norm, method, frequencies, lags, criterion
+    problem, noise, budget, method, frequencies, lags, criterion
         As in ``strongly_convex_bound``.
 
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> certificate = cn.strongly_convex_certificate(losses, cn.NuFTRL(0.05))
-    >>> certificate.upper_bound == cn.strongly_convex_bound(losses, cn.NuFTRL(0.05))
+    >>> certificate = strongly_convex_certificate(losses, NuFTRL(0.05))
+    >>> certificate.upper_bound == strongly_convex_bound(losses, NuFTRL(0.05))
     True
     >>> certificate.value <= certificate.upper_bound
     True
     """
     count, lags = checked(problem, method, frequencies, lags, criterion)
-    unit = unit_variance(rho, clip_norm)  # checks them
-    multiplier = checked_noise(noise).noise_multiplier(rho)
+    scale = budget.scale(checked_noise(noise).sensitivity_upper_bound(ANY_LENGTH))
     nothing = StronglyConvexCertificate(math.inf, math.inf, None, -math.inf, 0.0, 0.0, 0.0, method, criterion)
-    if not problem.stable or math.isinf(multiplier) or np.isinf(noise.averaged_variance(problem.rates[0])):
+    if not problem.stable or math.isinf(scale) or np.isinf(noise.averaged_variance(problem.rates[0])):
         return nothing
     checked_rates(problem)
-    variance = problem.dimension * (multiplier * clip_norm) ** 2 * (1 + 8 * UNIT)
+    variance = problem.dimension * scale**2 * (1 + 8 * UNIT)
     drive = Drive(spectrum_of(noise), variance, problem.gradient_noise_std**2 * (1 + 2 * UNIT))
     if method == "fast":
         found = _search(problem, drive, criterion)
@@ -216,7 +218,7 @@ def strongly_convex_certificate(
             raise ArithmeticError(f"noise must have a spectrum that some 30 000 panels resolve, got {noise!r}")
         value = found.proof.upper_bound
     else:
-        spectrum = _discretised(problem, noise, problem.dimension * unit, count)
+        spectrum = _discretised(problem, noise, problem.dimension * budget.unit_variance, count)
         if not np.isfinite(spectrum).all():
             return nothing
         value, found = _by_cones(problem, drive, spectrum, count, lags, criterion)

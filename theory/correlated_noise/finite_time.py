@@ -26,10 +26,12 @@ import numpy as np
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise, noise_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import ADJACENCIES, UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, QuadraticProblem, single_examples
 
 # -- the decay of noise coefficients -----------------------------------------------------------------------------------
@@ -59,7 +61,7 @@ def half_expo_constant(noise: ToeplitzNoise, nu: float, steps: int | None = None
     nu
         The parameter 0 <= ν < 1; at 0 the constant is ‖β‖₁.
     steps
-        The horizon, τ < ``steps``; None for all τ.
+        τ < ``steps``; None for all τ.
 
     Returns
     -------
@@ -130,8 +132,7 @@ def theorem_d11_upper_bound(
     times: ArrayLike,
     initial_error: float,
     *,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
     printed: bool = False,
 ) -> Array:
     """Theorem D.11 for Noisy-FTRL: E F(θ_t) − F* <= κ e^{−ημt} (F(θ_0) − F*) + F_∞, for η R² < 1.
@@ -144,8 +145,8 @@ def theorem_d11_upper_bound(
         t >= 0, of any shape.
     initial_error
         F(θ_0) − F*, >= 0.
-    rho, clip_norm
-        They set σ² = G² γ_∞²/(2ρ).
+    budget
+        ρ and G, which set σ² = G² γ_∞²/(2ρ).
     printed
         Return the published bound (sqrt(first term) + sqrt(F_∞))².  It is true and up to twice the sharper bound:
         the paths of the initial error and of the noise are uncorrelated, so the triangle inequality is not needed.
@@ -158,7 +159,7 @@ def theorem_d11_upper_bound(
     t = checks.reals("times", times, "[0, inf)")
     start = checks.real("initial_error", initial_error, "[0, inf)")
     single_examples(problem)
-    stationary = problem.stationary_error(noise, rho=rho, clip_norm=clip_norm)
+    stationary = problem.stationary_error(noise, budget=budget)
     if not problem.learning_rate * problem.moment_bound < 1 or math.isinf(stationary):
         return np.full(t.shape, math.inf)
     transient = float(problem.rates.max() / problem.rates.min()) * start * np.exp(-problem.rates.min() * t)
@@ -173,18 +174,17 @@ def theorem_d13_upper_bound(
     times: ArrayLike,
     initial_error: float,
     *,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
     printed: bool = False,
 ) -> Array:
     """Theorem D.13 (c) for DP-FTRL: E [(F(θ_t) − F*) 1(ℰ)] is at most ``theorem_d11_upper_bound``.
 
     ``printed=True`` returns twice that, as published.  The statement is about the event ℰ only.  It has probability at
-    least 1 − p if ``clip_norm`` is ``FiniteRun.theorem_d13_clip_norm`` and the learning rate is at most
+    least 1 − p if the clip norm is ``FiniteRun.theorem_d13_clip_norm`` and the learning rate is at most
     ``FiniteRun.theorem_d13_learning_rate_limit``.  Parameters, return value and errors are those of
     ``theorem_d11_upper_bound``.
     """
-    bound = theorem_d11_upper_bound(problem, noise, times, initial_error, rho=rho, clip_norm=clip_norm)
+    bound = theorem_d11_upper_bound(problem, noise, times, initial_error, budget=budget)
     return 2 * bound if printed else bound
 
 
@@ -205,15 +205,15 @@ class FiniteRun(Record):
         0 < p < 1.
     initial_offset
         θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
-    rho
-        Budget in zCDP, > 0.
+    budget
+        ρ and adjacency; its clip norm G sets the noise in ``theorem_d4_bounds`` and nothing else.
     """
 
     problem: LinearRegression
     steps: int
     failure_probability: float
     initial_offset: float | Array
-    rho: float = 1.0
+    budget: Budget = UNIT_BUDGET
 
     def __post_init__(self) -> None:
         if not isinstance(self.problem, LinearRegression):
@@ -225,7 +225,7 @@ class FiniteRun(Record):
             steps=checks.integer("steps", self.steps, 1, largest=10**300),  # the bounds hold far beyond runs
             failure_probability=checks.real("failure_probability", self.failure_probability, "(0, 1)"),
             initial_offset=offset if offset.ndim else float(offset),
-            rho=checks.real("rho", self.rho, SCALES),
+            budget=checks.instance("budget", self.budget, Budget),
         )
 
     # -- derived quantities --------------------------------------------------------------------------------------------
@@ -246,6 +246,26 @@ class FiniteRun(Record):
         return max(1.0, math.log(self.steps) - math.log(self.failure_probability))
 
     @property
+    def participation(self) -> Participation:
+        """Single participation in the T steps."""
+        return Participation.single(self.steps)
+
+    def budget_at(self, norm: float) -> Budget:
+        """The budget of the run with another clip norm.
+
+        Parameters
+        ----------
+        norm
+            G, in [1e-100, 1e100].
+        """
+        return Budget(**{**self.budget.arguments(), "clip_norm": norm})
+
+    @property
+    def _rho(self) -> float:
+        """ρ, or a quarter of it for replace-one adjacency."""
+        return self.budget.gaussian_rho / ADJACENCIES[self.budget.adjacency] ** 2
+
+    @property
     def _mu(self) -> float:
         return float(self.problem.eigenvalues.min())
 
@@ -256,9 +276,7 @@ class FiniteRun(Record):
 
     # -- Theorems D.4 and D.13 -----------------------------------------------------------------------------------------
 
-    def theorem_d4_bounds(
-        self, noise: ToeplitzNoise, *, constant: float, clip_norm: float = 1.0
-    ) -> tuple[float, float]:
+    def theorem_d4_bounds(self, noise: ToeplitzNoise, *, constant: float) -> tuple[float, float]:
         """Theorem D.4: with probability 1 − p, Noisy-FTRL has max ‖θ_t − θ*‖² and max ‖g_t‖² over t < T of at most
 
             C (D² + η R² s²/μ + η σ² d ‖β‖₁²/μ) ℓ³  and  C R⁴ (D² + η R² s²/μ + s²/R² + η σ² d ‖β‖₁²/μ) ℓ⁵.
@@ -269,8 +287,6 @@ class FiniteRun(Record):
             Correlated noise that satisfies Half-Expo Decay with parameter ημ (see ``half_expo_constant``).
         constant
             C >= 1, a universal constant that the paper does not give.
-        clip_norm
-            G, which sets σ² = G² γ_∞²/(2ρ).
 
         Returns
         -------
@@ -280,7 +296,7 @@ class FiniteRun(Record):
         r2 = self.problem.moment_bound
         eta = self.problem.learning_rate
         s2 = self.problem.residual_std**2
-        variance = noise_variance(noise, self.rho, clip_norm)
+        variance = checked_noise(noise).variance(self.budget)
         if not eta * c * r2 * self.log_factor <= 1:
             return math.inf, math.inf
         privacy = variance * self.problem.eigenvalues.size * self._absolute_sum(noise) ** 2
@@ -309,9 +325,9 @@ class FiniteRun(Record):
         c = checks.real("constant", constant, "[1, inf)")
         r2 = self.problem.moment_bound
         log = self.log_factor
-        squared_sensitivity = noise_variance(noise, rho=0.5, clip_norm=1.0)
-        seen = self.problem.eigenvalues.size * squared_sensitivity * self._absolute_sum(noise) ** 2
-        return min(1 / (c * r2 * log), self._mu * self.rho / (8 * (c * r2) ** 2 * seen * log**5))
+        gamma = checked_noise(noise).limiting_sensitivity()
+        seen = self.problem.eigenvalues.size * gamma**2 * self._absolute_sum(noise) ** 2
+        return min(1 / (c * r2 * log), self._mu * self._rho / (8 * (c * r2) ** 2 * seen * log**5))
 
     def _absolute_sum(self, noise: ToeplitzNoise) -> float:
         """‖β‖₁ of all coefficients if that is known, otherwise of the first T."""
@@ -334,7 +350,7 @@ class FiniteRun(Record):
     def _rate(self, dimension: float) -> float:
         s2 = self.problem.residual_std**2
         clipped = float(self.problem.eigenvalues.sum()) * self.initial_distance**2 + s2
-        return self._kappa_d_eff * (dimension * clipped / self.rho + s2) / self.steps
+        return self._kappa_d_eff * (dimension * clipped / self._rho + s2) / self.steps
 
     def corollary_d14_rate(self, *, constant: float, polylog: float, printed: bool = False) -> float:
         """Corollary D.14, DP-SGD: κ (F(θ_0) − F*) e^{−T/(cN)} + polylog(T) × ``dp_sgd_rate``; ``inf`` for T < c N.
@@ -376,13 +392,13 @@ class FiniteRun(Record):
         c = checks.real("constant", constant, "[1, inf)")
         r2 = self.problem.moment_bound
         log = self.log_factor
-        y = (r2 / self._mu) ** 2 * self.problem.eigenvalues.size / self.rho
+        y = (r2 / self._mu) ** 2 * self.problem.eigenvalues.size / self._rho
         return min(1 / (c * r2 * log), 1 / (c * self._mu * y * log**7 * max(1.0, math.log(y))))
 
     @property
     def _private_length(self) -> float:
         """Y = κ² d_eff² d/ρ."""
-        return self._kappa_d_eff**2 * self.problem.eigenvalues.size / self.rho
+        return self._kappa_d_eff**2 * self.problem.eigenvalues.size / self._rho
 
     def _corollary(
         self, length: float, shortest: float, rate: float, constant: float, polylog: float, printed: bool

@@ -14,15 +14,16 @@ part of the error for one noise and the corrected Theorem C.18 over all noise.
 
 References
 ----------
-Choquette-Choo et al., arXiv 2310.06771: Theorems 2.1, 2.2, C.14, C.15, C.18.
+Choquette-Choo et al., arXiv 2310.06771: Theorems 2.1, 2.2, C.14, C.18.
 """
 
 import math
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks, elliptic
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import MeanEstimation, QuadraticProblem, single_examples
 
 # -- one noise ---------------------------------------------------------------------------------------------------------
@@ -32,8 +33,7 @@ def theorem_c14_upper_bound(
     problem: QuadraticProblem,
     noise: ToeplitzNoise,
     *,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
     kurtosis_constant: float = 3.0,
 ) -> float:
     """Theorem C.14, in the time domain, for η R² < 1 (else ``inf``).
@@ -41,38 +41,14 @@ def theorem_c14_upper_bound(
     (1 + (1 − r)^{−2}) r² s² + (1 + C (1 − r)^{−2}) η σ² Σ b_j with r = sqrt(η R²) and C = ``kurtosis_constant``, 3 for
     Gaussian inputs.  The bound is true, and about ten times the error; ``problem.upper_bound`` is sharper.
     """
-    return _c14(problem, noise, rho, clip_norm, kurtosis_constant, frequency_domain=False)
-
-
-def theorem_c15_upper_bound(
-    problem: QuadraticProblem,
-    noise: ToeplitzNoise,
-    *,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
-    kurtosis_constant: float = 3.0,
-) -> float:
-    """Theorem C.15, in the frequency domain: Theorem C.14 with Σ b_j bounded by (η/π) ∫ |B|² h = Σ 2 b_j/(2 − x_j)."""
-    return _c14(problem, noise, rho, clip_norm, kurtosis_constant, frequency_domain=True)
-
-
-def _c14(
-    problem: QuadraticProblem,
-    noise: ToeplitzNoise,
-    rho: float,
-    clip_norm: float,
-    kurtosis_constant: float,
-    *,
-    frequency_domain: bool,
-) -> float:
     single_examples(problem)
-    variance = noise_variance(noise, rho, clip_norm)
+    variance = checked_noise(noise).variance(budget)
     c = checks.real("kurtosis_constant", kurtosis_constant, "[0, inf)")
     r2 = problem.learning_rate * problem.moment_bound
     if math.isinf(variance) or not r2 < 1:
         return math.inf
     b = noise.averaged_variance(problem.rates)
-    total = float((2 * b / (2 - problem.rates)).sum() if frequency_domain else b.sum())
+    total = float(b.sum())
     series = (1 - math.sqrt(r2)) ** -2
     return (1 + series) * r2 * problem.residual_std**2 + (1 + c * series) * problem.learning_rate * variance * total
 
@@ -81,8 +57,7 @@ def theorem_c18_lower_bound(
     problem: QuadraticProblem,
     noise: ToeplitzNoise,
     *,
-    rho: float = 1.0,
-    clip_norm: float = 1.0,
+    budget: Budget = UNIT_BUDGET,
     printed: bool = False,
 ) -> float:
     """First part of Theorem C.18 for one noise: (η/4) s² Tr H + (η²G²γ²/(8πρ)) ∫ |B|² h.
@@ -92,7 +67,7 @@ def theorem_c18_lower_bound(
     0.00251256.
     """
     single_examples(problem)
-    variance = noise_variance(noise, rho, clip_norm)
+    variance = checked_noise(noise).variance(budget)
     x = problem.rates
     eta = problem.learning_rate
     if math.isinf(variance) or not (x < 2).all():
@@ -106,7 +81,7 @@ def theorem_c18_lower_bound(
 
 
 def theorem_c18_universal_lower_bound(
-    problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0, printed: bool = False
+    problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET, printed: bool = False
 ) -> float:
     """Second part of Theorem C.18, over all noise: (η/4) s² Tr H + (η²G²/(16π²ρ)) (∫ sqrt(h))².
 
@@ -116,12 +91,12 @@ def theorem_c18_universal_lower_bound(
     """
     single_examples(problem)
     if not printed:
-        return problem.lower_bound(rho=rho, clip_norm=clip_norm)
+        return problem.lower_bound(budget=budget)
     eta = problem.learning_rate
-    return (2 * eta * problem.residual_std**2 + eta**2 * unit_variance(rho, clip_norm)) * problem.trace / 4
+    return (2 * eta * problem.residual_std**2 + eta**2 * budget.unit_variance) * problem.trace / 4
 
 
-def average_log_lower_bound(problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+def average_log_lower_bound(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET) -> float:
     """N2, over all noise: (η/4) s² Tr H + (η²G²/(4ρ)) (Σ λ_j γ_∞²(x_j))²/Tr H with γ_∞²(x) = 1/agm(x, 2 − x).
 
     The privacy term is at least (η²G²/(4π²ρ)) Tr H (avg_λ log(8/x_j))², with the average over weights λ_j.  So the log²
@@ -134,13 +109,13 @@ def average_log_lower_bound(problem: QuadraticProblem, *, rho: float = 1.0, clip
     if not (x < 2).all():
         return math.inf
     seen = float((problem.eigenvalues * elliptic.mean_inverse_modulus(x)).sum())
-    return eta / 4 * problem.residual_std**2 * trace + eta**2 * unit_variance(rho, clip_norm) / 2 * seen**2 / trace
+    return eta / 4 * problem.residual_std**2 * trace + eta**2 * budget.unit_variance / 2 * seen**2 / trace
 
 
 # -- ν-DP-FTRL and DP-SGD with explicit constants ----------------------------------------------------------------------
 
 
-def nu_ftrl_upper_bound(problem: QuadraticProblem, nu: float, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+def nu_ftrl_upper_bound(problem: QuadraticProblem, nu: float, *, budget: Budget = UNIT_BUDGET) -> float:
     """N3: an upper bound of the error of ν-DP-FTRL with 0 < ν <= ημ, for η R² < 2 and x_j < 1.
 
         (η s² Tr H/2 + η²G² log(8/ν)/(ρ log² 8) · min{ Tr H log(8/ν)/2, (2/π) Σ λ_j log(8/x_j) }) / (2 − η R²).
@@ -160,24 +135,24 @@ def nu_ftrl_upper_bound(problem: QuadraticProblem, nu: float, *, rho: float = 1.
     log8 = math.log(8)
     one_log = 2 / math.pi * float((problem.eigenvalues * (log8 - np.log(x))).sum())
     smaller = min(trace * (log8 - math.log(nu)) / 2, one_log)
-    privacy = eta**2 * 2 * unit_variance(rho, clip_norm) * (log8 - math.log(nu)) / log8**2 * smaller
+    privacy = eta**2 * 2 * budget.unit_variance * (log8 - math.log(nu)) / log8**2 * smaller
     return (eta * problem.residual_std**2 * trace / 2 + privacy) / (2 - eta * problem.moment_bound)
 
 
-def dp_sgd_error_bounds(problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0) -> tuple[float, float]:
+def dp_sgd_error_bounds(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET) -> tuple[float, float]:
     """Theorem 2.2 for DP-SGD with explicit constants: (lower, upper) = (1, 2) × (η d G²/(8ρ) + η s² Tr H/4).
 
     For η R² <= 1; beyond that the upper bound is ``inf``.
     """
     single_examples(problem)
     eta = problem.learning_rate
-    privacy = eta * problem.eigenvalues.size * unit_variance(rho, clip_norm) / 4
+    privacy = eta * problem.eigenvalues.size * budget.unit_variance / 4
     lower = privacy + eta / 4 * problem.residual_std**2 * problem.trace
     return lower, 2 * lower if eta * problem.moment_bound <= 1 else math.inf
 
 
 def mean_estimation_optimal_error_bounds(
-    problem: MeanEstimation, *, rho: float = 1.0, clip_norm: float = 1.0
+    problem: MeanEstimation, *, budget: Budget = UNIT_BUDGET
 ) -> tuple[float, float]:
     """Theorem 2.1's optimum with explicit constants, as (lower, upper), for 0 < η < 2.
 
@@ -189,6 +164,6 @@ def mean_estimation_optimal_error_bounds(
     if not eta < 2:
         return math.inf, math.inf
     log = math.log(4) - (math.log(eta) + math.log(2 - eta)) / 2
-    privacy = (eta / math.pi * log) ** 2 * 2 * unit_variance(rho, clip_norm)
+    privacy = (eta / math.pi * log) ** 2 * 2 * budget.unit_variance
     residual = eta * problem.residual_std**2 / (2 * (2 - eta))
     return privacy + residual, (math.pi / math.log(16)) ** 2 * privacy + residual

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
-from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, unit_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks, elliptic
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import QuadraticProblem, single_examples
 
 _KNOWN = "DPSGD, NuFTRL or AntiPGD"
@@ -47,20 +48,18 @@ def _stable(problem: QuadraticProblem, printed: bool) -> bool:
 # -- Tables 1 and 2: one problem ---------------------------------------------------------------------------------------
 
 
-def lower_bound_rate(
-    problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0, printed: bool = False
-) -> float:
+def lower_bound_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET, printed: bool = False) -> float:
     """Table 1, first row: η² G² Tr H/ρ, a lower bound for all noise up to a constant (1/4 is one that holds).
 
     ``bounds.average_log_lower_bound`` shows that a log² of the learning rate is missing.
     """
     if not _stable(problem, printed):
         return math.inf
-    return 2 * unit_variance(rho, clip_norm) * problem.learning_rate**2 * float(problem.eigenvalues.sum())
+    return 2 * budget.unit_variance * problem.learning_rate**2 * float(problem.eigenvalues.sum())
 
 
 def stationary_error_rate(
-    problem: QuadraticProblem, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0, printed: bool = False
+    problem: QuadraticProblem, noise: ToeplitzNoise, *, budget: Budget = UNIT_BUDGET, printed: bool = False
 ) -> float:
     """Tables 1 and 2: the rate of the stationary error due to privacy, for the kinds of noise in the tables.
 
@@ -71,8 +70,8 @@ def stationary_error_rate(
     noise
         ``DPSGD()``: Θ(η d G²/ρ).  ``NuFTRL(nu)`` with ν <= ημ: O(η² G² Tr H log²(8/ν)/ρ), ``inf`` at ν = 0.
         ``AntiPGD(damping)`` with damping ν <= 1: Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
-    rho, clip_norm
-        Budget in zCDP and G.
+    budget
+        ρ, clip norm G and adjacency.
     printed
         Return the published rate, with log(1/ν) and with η ‖H‖₂ <= 1 for stability.
 
@@ -88,7 +87,7 @@ def stationary_error_rate(
     For Gaussian inputs and η R² <= 1 the exact error is 1/8 to 1/4 of the first rate, at most 0.1157 of the second,
     and 1/16 to 1/4 of the third (Proposition C.24).
     """
-    unit = 2 * unit_variance(rho, clip_norm)
+    unit = 2 * budget.unit_variance
     eta = problem.learning_rate
     d = problem.eigenvalues.size
     trace = float(problem.eigenvalues.sum())
@@ -109,29 +108,18 @@ def stationary_error_rate(
     return unit * rate if _stable(problem, printed) else math.inf
 
 
-def ratio_to_lower_bound_rate(problem: QuadraticProblem, noise: ToeplitzNoise, *, printed: bool = False) -> float:
-    """Table 1, last column: ``stationary_error_rate`` over ``lower_bound_rate``.
-
-    d/(η Tr H) for Noisy-SGD, log²(8/ν) for ν-Noisy-FTRL; ``inf`` at an unstable learning rate.
-    """
-    rate = stationary_error_rate(problem, noise, printed=printed)
-    return rate / lower_bound_rate(problem, printed=printed) if math.isfinite(rate) else math.inf
-
-
 def balanced_damping(problem: QuadraticProblem) -> float:
     """The damping ν = sqrt(η Tr H/d) that minimises the rate of damped anti-PGD, at most 1 for η Tr H <= d."""
     return math.sqrt(problem.rates.mean())
 
 
-def balanced_anti_pgd_rate(
-    problem: QuadraticProblem, *, rho: float = 1.0, clip_norm: float = 1.0, printed: bool = False
-) -> float:
+def balanced_anti_pgd_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET, printed: bool = False) -> float:
     """Table 2, last row: η^{3/2} G² sqrt(d Tr H)/ρ, damped anti-PGD at ``balanced_damping``.
 
     It is the geometric mean of the rate of Noisy-SGD and the lower bound, and half of ``stationary_error_rate`` there.
     """
-    lower = lower_bound_rate(problem, rho=rho, clip_norm=clip_norm, printed=printed)
-    sgd = stationary_error_rate(problem, DPSGD(), rho=rho, clip_norm=clip_norm, printed=printed)
+    lower = lower_bound_rate(problem, budget=budget, printed=printed)
+    sgd = stationary_error_rate(problem, DPSGD(), budget=budget, printed=printed)
     return math.sqrt(lower) * math.sqrt(sgd)
 
 
@@ -219,13 +207,13 @@ class DecayRates:
 
 
 def decay_rates(
-    exponent: float, dimension: int, learning_rate: float, *, rho: float = 1.0, printed: bool = False
+    exponent: float, dimension: int, learning_rate: float, *, budget: Budget = UNIT_BUDGET, printed: bool = False
 ) -> DecayRates:
-    """Table 4: eigenvalues λ_k = k^{−a} for k = 1, …, d and a clip norm of 1.
+    """Table 4: eigenvalues λ_k = k^{−a} for k = 1, …, d.
 
     All rows come from one expression.  With D = 1 + ∫_1^d u^{−a} du,
 
-        effective dimension D,  Noisy-SGD η d/ρ,  Noisy-FTRL (η²/ρ) D log(8 d^a/η) log(8 d^{min(a, 1)}/η).
+        effective dimension D,  Noisy-SGD η d G²/ρ,  Noisy-FTRL (η² G²/ρ) D log(8 d^a/η) log(8 d^{min(a, 1)}/η).
 
     Parameters
     ----------
@@ -235,8 +223,8 @@ def decay_rates(
         d >= 1.
     learning_rate
         0 < η < 1.  (Stability needs at least η Tr H < 2; this is not checked.)
-    rho
-        Budget in zCDP.
+    budget
+        ρ, clip norm G and adjacency; the rates scale with G²/ρ.
     printed
         Return the published row.  Its effective dimension is d, sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0,
         1/2, other a < 1, 1, 2 and other a > 1.  Its logarithms are log²(1/η) at a = 0, log³(d/η) at a = 1 and
@@ -256,10 +244,10 @@ def decay_rates(
     a = checks.real("exponent", exponent, "[0, inf)")
     d = checks.integer("dimension", dimension, 1)
     eta = checks.real("learning_rate", learning_rate, "(0, 1)")
-    rho = checks.real("rho", rho, SCALES)
+    unit = 2 * budget.unit_variance
     row = _printed_row if printed else _uniform_row
     effective_dimension, trace_logs, ratio_logs = row(a, d, eta)
-    return DecayRates(effective_dimension, eta * d / rho, eta**2 / rho * trace_logs, eta / d * ratio_logs)
+    return DecayRates(effective_dimension, unit * eta * d, unit * eta**2 * trace_logs, eta / d * ratio_logs)
 
 
 def _uniform_row(a: float, d: int, eta: float) -> tuple[float, float, float]:

@@ -113,12 +113,6 @@ def _inflow(change: _Change, diagonal: Array, sums: Array) -> Array:
     return np.asarray(half + half.T + change.total * sums.sum() + change.quartic * diagonal.sum())
 
 
-def fourth_moment_step(moments: Array, rates: Array, inputs: InputMoments) -> Array:
-    """One step of M_ij = E φ_i² φ_j² without any source, shape (d, d), for φ ← φ − x z ⟨z, φ⟩ with finite moments."""
-    change = _change(rates, inputs)
-    return (1 - change.decay) * moments + _inflow(change, np.diag(moments), moments.sum(axis=1))
-
-
 def _fixed_point(change: _Change) -> Array:
     """The solution M of decay × M = 1 + inflow(M), shape (d, d).
 

@@ -24,11 +24,12 @@ from typing import Literal
 import numpy as np
 
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.toeplitz import unit_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.learning_recursions import adjoint_moments, filtered_power
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
 
@@ -55,11 +56,12 @@ class LearningObjective(Record):
 
     Examples
     --------
-    >>> from corrnoise import LinearRegression, NuFTRL, Participation, ToeplitzMechanism
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
+    >>> from corrnoise.theory.problems.quadratic import LinearRegression
     >>> problem = LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
-    >>> objective = LearningObjective(problem, 100)
-    >>> error = objective.privacy_error(ToeplitzMechanism(NuFTRL(0.01), 100), Participation(100))
-    >>> curve = problem.learning_curve(NuFTRL(0.01), 100, horizon=100)
+    >>> once = Participation.single(100)
+    >>> error = LearningObjective(problem, 100).privacy_error(NuFTRL(0.01), once)
+    >>> curve = problem.learning_curve(NuFTRL(0.01), 100, participation=once)
     >>> bool(abs(error / curve[-1] - 1) < 1e-9)
     True
     """
@@ -148,44 +150,45 @@ class LearningObjective(Record):
         Parameters
         ----------
         mechanism
-            Noise of a run of ``steps`` steps.  O(T d) for Toeplitz noise, O(T³) for any other.
+            Endless noise, or noise of a run of ``steps`` steps.  O(T d) for Toeplitz noise, O(T³) for any other.
         """
         self._checked(mechanism)
-        if isinstance(mechanism, ToeplitzMechanism):
-            coefficients = mechanism.noise.coefficients(self.steps)
+        if isinstance(mechanism, ToeplitzNoise):
+            coefficients = mechanism.coefficients(self.steps)
             return float(filtered_power(self.problem.rates, coefficients, self.tail_weights()))
-        noising = mechanism.noising_matrix()
+        noising = mechanism.noising_matrix(self.steps)
         return float((noising * (self.weight_matrix() @ noising)).sum())
 
     def _checked(self, mechanism: Mechanism) -> Mechanism:
         checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
-        if mechanism.steps != self.steps:
+        if mechanism.steps not in (None, self.steps):
             raise ValueError(f"mechanism must have steps={self.steps} as the objective has, got {mechanism.steps}")
         return mechanism
 
-    def privacy_error(
-        self, mechanism: Mechanism, participation: Participation, *, rho: float = 1.0, clip_norm: float = 1.0
-    ) -> float:
+    def _of_this_run(self, participation: Participation) -> Participation:
+        if checks.instance("participation", participation, Participation).steps != self.steps:
+            raise ValueError(
+                f"participation must have steps={self.steps} as the objective has, got {participation.steps}"
+            )
+        return participation
+
+    def privacy_error(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> float:
         """What privacy costs: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)).
 
         Parameters
         ----------
         mechanism
-            Noise of a run of ``steps`` steps.
+            Endless noise, or noise of a run of ``steps`` steps.
         participation
-            Who takes part when; γ is the sensitivity, or where this is not known exactly its upper bound.
-        rho
-            Budget of zero-concentrated differential privacy, > 0.
-        clip_norm
-            G > 0; adjacency is zero-out.
+            Who takes part when in these steps; the upper bound of the sensitivity counts as γ.
+        budget
+            ρ, clip norm G and adjacency.
         """
-        unit = unit_variance(rho, clip_norm) / self.batch_size**2
-        gamma = mechanism.sensitivity_upper_bound(participation)
+        unit = budget.unit_variance / self.batch_size**2
+        gamma = mechanism.sensitivity_upper_bound(self._of_this_run(participation))
         return self.problem.learning_rate**2 / 2 * unit * gamma**2 * self.power(mechanism)
 
-    def privacy_curve(
-        self, mechanism: Mechanism, participation: Participation, *, rho: float = 1.0, clip_norm: float = 1.0
-    ) -> Array:
+    def privacy_curve(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> Array:
         """What privacy costs at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
 
         The objective is the sum of its entries 1, …, T with the weights ϖ.
@@ -193,30 +196,31 @@ class LearningObjective(Record):
         Parameters
         ----------
         mechanism
-            Noise of a run of ``steps`` steps; O(T² d + T³).
+            Endless noise, or noise of a run of ``steps`` steps; O(T² d + T³).
         participation
-            Who takes part when; γ is the sensitivity, or where this is not known exactly its upper bound.
-        rho
-            Budget of zero-concentrated differential privacy, > 0.
-        clip_norm
-            G > 0; adjacency is zero-out.
+            Who takes part when in these steps; the upper bound of the sensitivity counts as γ.
+        budget
+            ρ, clip norm G and adjacency.
 
         Examples
         --------
-        >>> from corrnoise import LinearRegression, NuFTRL, Participation, ToeplitzMechanism
-        >>> problem = LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
-        >>> curve = LearningObjective(problem, 50).privacy_curve(ToeplitzMechanism(NuFTRL(0.01), 50), Participation(50))
-        >>> bool(np.allclose(curve, problem.learning_curve(NuFTRL(0.01), 50, horizon=50), rtol=1e-9, atol=0))
+        >>> from corrnoise.theory.mechanisms.product import NuFTRL
+        >>> from corrnoise.theory.problems.quadratic import LinearRegression
+        >>> problem, once = LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1), Participation.single(50)
+        >>> curve = LearningObjective(problem, 50).privacy_curve(NuFTRL(0.01), once)
+        >>> expected = problem.learning_curve(NuFTRL(0.01), 50, participation=once)
+        >>> bool(np.allclose(curve, expected, rtol=1e-9, atol=0))
         True
         """
-        noising = self._checked(mechanism).noising_matrix()
+        noising = self._checked(mechanism).noising_matrix(self.steps)
         covariance = noising @ noising.T
         problem = self.problem
         m = self.batch_size
         rates = problem.rates
         eigenvalues = problem.eigenvalues
         kurtosis = np.broadcast_to(problem.kurtosis, rates.size)
-        unit = unit_variance(rho, clip_norm) * (mechanism.sensitivity_upper_bound(participation) / m) ** 2
+        gamma = mechanism.sensitivity_upper_bound(self._of_this_run(participation))
+        unit = budget.unit_variance * (gamma / m) ** 2
         contraction = (1 - rates) ** 2 + (kurtosis - 2) * rates**2 / m
         with np.errstate(under="ignore"):
             decays = (1 - rates) ** np.arange(self.steps)[:, np.newaxis]

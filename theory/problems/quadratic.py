@@ -35,12 +35,13 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance, unit_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.quadrature import root_spectrum_mean
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.participation import Participation, Run
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
 _STD = "[0, 1e100]"  # squares of these stay finite
 _SIZE = "[-1e100, 1e100]"
@@ -55,9 +56,9 @@ def power_law(dimension: int, decay: float) -> Array:
 class QuadraticProblem(Record, ABC):
     """A quadratic loss whose stochastic gradients have independent coordinates in the eigenbasis of its Hessian.
 
-    All errors are F − F* with the factor ½, in the units of λ θ².  ``rho`` is the zCDP budget, and the clip norm G has
-    the units of a gradient; the errors due to privacy scale with G²/ρ.  The error is ``inf`` for an unstable learning
-    rate, and for noise whose sensitivity diverges.
+    All errors are F − F* with the factor ½, in the units of λ θ².  The clip norm G of a budget has the units of a
+    gradient; the errors due to privacy scale with G²/ρ.  The error is ``inf`` for an unstable learning rate, and for
+    noise whose sensitivity diverges.
 
     Accuracy: 1e-13 relative, divided by the distances 1 − A and min_j (1 − (k_j − 1) x_j/2) to instability.
     """
@@ -143,7 +144,7 @@ class QuadraticProblem(Record, ABC):
 
     # -- exact errors --------------------------------------------------------------------------------------------------
 
-    def contributions(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> Array:
+    def contributions(self, noise: ToeplitzNoise, *, budget: Budget = UNIT_BUDGET) -> Array:
         """The contribution of each eigendirection to ``stationary_error``, shape (d,): ½ λ_j lim E (θ_t − θ*)_j².
 
         Remarks C.16 and C.23 of arXiv 2310.06771 estimate these shares up to constants; here they are exact.  Each
@@ -153,12 +154,10 @@ class QuadraticProblem(Record, ABC):
         ----------
         noise
             Correlated noise, with the σ² of its γ_∞.
-        rho
-            Budget of zero-concentrated differential privacy.
-        clip_norm
-            G, the norm to which gradients are clipped.
+        budget
+            ρ, clip norm G and adjacency.
         """
-        variance = noise_variance(noise, rho, clip_norm)
+        variance = checked_noise(noise).variance(budget)
         if not self.instability() < 1 or math.isinf(variance):
             return np.full(self.eigenvalues.size, math.inf)
         weighted = self.learning_rate / 2 * self.drive(noise, variance) * self.gains
@@ -166,7 +165,7 @@ class QuadraticProblem(Record, ABC):
         return (weighted + feedback * (weighted.sum() / (1 - self.instability()))) / 2
 
     def stationary_error(
-        self, noise: ToeplitzNoise, *, horizon: Run = None, rho: float = 1.0, clip_norm: float = 1.0
+        self, noise: ToeplitzNoise, *, budget: Budget = UNIT_BUDGET, participation: Participation = ANY_LENGTH
     ) -> float:
         """Exact lim E F(θ_t) − F* under ``noise`` (formula E1).
 
@@ -174,21 +173,19 @@ class QuadraticProblem(Record, ABC):
         ----------
         noise
             Correlated noise.
-        horizon
-            The run whose γ sets σ²: None for γ_∞, T for γ_T, or a ``Participation``.  The limit is that of an endless
-            run with this σ², which is private only up to the horizon.
-        rho
-            Budget of zero-concentrated differential privacy.
-        clip_norm
-            G, the norm to which gradients are clipped.
+        budget
+            ρ, clip norm G and adjacency.
+        participation
+            The run whose γ sets σ²; by default any length, γ_∞.  The limit is that of an endless run with this σ²,
+            which is private only for the steps of ``participation``.
         """
-        variance = noise_variance(noise, rho, clip_norm, horizon)
+        variance = checked_noise(noise).variance(budget, participation)
         if not self.instability() < 1 or math.isinf(variance):
             return math.inf
         total = float((self.drive(noise, variance) * self.gains).sum())
         return self.learning_rate * total / (4 * (1 - self.instability()))
 
-    def optimal_error(self, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+    def optimal_error(self, *, budget: Budget = UNIT_BUDGET) -> float:
         """Exact minimum of ``stationary_error`` over all noise coefficients (formula E3).
 
         [(η/2) s² Σ λ_j g_j + (η² G²/(4ρ)) J²]/(2 (1 − A)) with J = (1/2π) ∫ sqrt(h̃), h̃(ω) = Σ λ_j (2 − x_j) g_j /
@@ -196,16 +193,14 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        rho
-            Budget of zero-concentrated differential privacy.
-        clip_norm
-            G, the norm to which gradients are clipped.
+        budget
+            ρ, clip norm G and adjacency.
         """
         if not self.instability() < 1:
             return math.inf
         residual = self.learning_rate / 2 * self._residual_variance * float((self.eigenvalues * self.gains).sum())
         spectrum = self._root_spectrum_mean((2 - self.rates) * self.gains)
-        privacy = self.learning_rate * unit_variance(rho, clip_norm) / (2 * self.batch_size**2) * spectrum**2
+        privacy = self.learning_rate * budget.unit_variance / (2 * self.batch_size**2) * spectrum**2
         return (residual + privacy) / (2 * (1 - self.instability()))
 
     def learning_curve(
@@ -213,9 +208,8 @@ class QuadraticProblem(Record, ABC):
         noise: ToeplitzNoise,
         steps: int,
         *,
-        horizon: Run = None,
-        rho: float = 1.0,
-        clip_norm: float = 1.0,
+        budget: Budget = UNIT_BUDGET,
+        participation: Participation = ANY_LENGTH,
         initial_offset: ArrayLike = 0.0,
     ) -> Array:
         """Exact E F(θ_t) − F* for t = 0, …, ``steps``, shape (steps + 1,) (formula E2).
@@ -225,16 +219,13 @@ class QuadraticProblem(Record, ABC):
         noise
             Correlated noise; its coefficients start with the run.
         steps
-            Number of steps, >= 0, at most ``horizon``.
-        horizon
-            The run whose γ sets σ²: T for γ_T, a ``Participation``, or None for γ_∞.  The run is private only up to the
-            horizon.
+            Number of steps, >= 0, at most those of ``participation``.
+        budget
+            ρ, clip norm G and adjacency.
+        participation
+            The run whose γ sets σ²; by default any length, γ_∞.
         initial_offset
             θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
-        rho
-            Budget of zero-concentrated differential privacy.
-        clip_norm
-            G, the norm to which gradients are clipped.
 
         Notes
         -----
@@ -243,13 +234,13 @@ class QuadraticProblem(Record, ABC):
         from corrnoise.theory.problems import second_moments
 
         steps = checks.integer("steps", steps, 0)
-        length = horizon.steps if isinstance(horizon, Participation) else horizon
-        if length is not None and steps > checks.integer("horizon", length, 1):
-            raise ValueError(f"steps must be at most the horizon {length}, up to which the run is private, got {steps}")
+        length = checks.instance("participation", participation, Participation).steps
+        if length is not None and steps > length:
+            raise ValueError(f"steps must be at most the {length} of participation, got {steps}: no more are private")
         offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, self.eigenvalues.size)
         errors = np.full(steps + 1, math.inf)
         initial = self.eigenvalues * np.broadcast_to(offset, self.eigenvalues.shape) ** 2
-        variance = noise_variance(noise, rho, clip_norm, horizon)
+        variance = checked_noise(noise).variance(budget, participation)
         second_moments.second_moments(
             self.rates,
             np.broadcast_to(self.kurtosis, self.eigenvalues.shape).astype(np.float64),
@@ -264,7 +255,7 @@ class QuadraticProblem(Record, ABC):
 
     # -- bounds --------------------------------------------------------------------------------------------------------
 
-    def lower_bound(self, noise: ToeplitzNoise | None = None, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+    def lower_bound(self, noise: ToeplitzNoise | None = None, *, budget: Budget = UNIT_BUDGET) -> float:
         """A lower bound of ``stationary_error``, for all noise or for one noise.
 
         Both are the error that remains when x xᵀ is replaced by its mean H.  The rest of the iterate is uncorrelated
@@ -277,18 +268,16 @@ class QuadraticProblem(Record, ABC):
         ----------
         noise
             Correlated noise, with the σ² of its γ_∞; None for the bound over all noise.
-        rho
-            Budget of zero-concentrated differential privacy.
-        clip_norm
-            G, the norm to which gradients are clipped.
+        budget
+            ρ, clip norm G and adjacency.
         """
         if noise is None:
-            unit = unit_variance(rho, clip_norm) / self.batch_size**2
+            unit = budget.unit_variance / self.batch_size**2
             if not (self.rates < 2).all():
                 return math.inf
             root = self._root_spectrum_mean(np.ones_like(self.rates))
             return self.learning_rate * (self._residual_variance * self.trace / 4 + unit / 2 * root**2)
-        variance = noise_variance(noise, rho, clip_norm)
+        variance = checked_noise(noise).variance(budget)
         if math.isinf(variance) or not (self.rates < 2).all():
             return math.inf
         return float(self.learning_rate / 2 * (self.drive(noise, variance) / (2 - self.rates)).sum())
@@ -297,8 +286,7 @@ class QuadraticProblem(Record, ABC):
         self,
         noise: ToeplitzNoise,
         *,
-        rho: float = 1.0,
-        clip_norm: float = 1.0,
+        budget: Budget = UNIT_BUDGET,
         moment_bound: float | None = None,
     ) -> float:
         """N1, an upper bound of the stationary error: η (s² Tr H + σ² Σ b_j)/(2 (2 − η R²)), ``inf`` unless η R² < 2.
@@ -312,14 +300,12 @@ class QuadraticProblem(Record, ABC):
         ----------
         noise
             Correlated noise, with the σ² of its γ_∞.
-        rho
-            Budget of zero-concentrated differential privacy.
-        clip_norm
-            G, the norm to which gradients are clipped.
+        budget
+            ρ, clip norm G and adjacency.
         moment_bound
             R² > 0; None for that of the problem.
         """
-        variance = noise_variance(noise, rho, clip_norm)
+        variance = checked_noise(noise).variance(budget)
         r2 = self.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
         r2 = r2 / self.batch_size + (1 - 1 / self.batch_size) * float(self.eigenvalues.max())
         eta = self.learning_rate
@@ -366,10 +352,11 @@ class MeanEstimation(QuadraticProblem):
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
     >>> problem = cn.MeanEstimation(0.1)
-    >>> round(problem.stationary_error(cn.DPSGD()), 5)
+    >>> round(problem.stationary_error(DPSGD()), 5)
     0.01316
-    >>> round(problem.stationary_error(cn.NuFTRL(0.1)), 5)
+    >>> round(problem.stationary_error(NuFTRL(0.1)), 5)
     0.00527
     >>> round(problem.optimal_error(), 5)
     0.00527
@@ -428,8 +415,9 @@ class LinearRegression(QuadraticProblem):
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> problem = cn.LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
-    >>> noise = cn.NuFTRL(0.01)
+    >>> noise = NuFTRL(0.01)
     >>> round(problem.stationary_error(noise), 5)
     0.0136
     >>> round(problem.optimal_error(), 5)

@@ -38,10 +38,11 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise, noise_variance, unit_variance
+from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 
 Criterion = Literal["distance", "objective"]
 CRITERIA: tuple[Criterion, ...] = get_args(Criterion)
@@ -236,19 +237,18 @@ class StronglyConvex(Record):
     Notes
     -----
     Section 3 and Appendix E of arXiv 2310.06771.  Privacy needs the gradient of every example to have norm
-    G = ``clip_norm`` at most: the losses are G-Lipschitz, and the strong convexity comes from a regulariser, whose
+    G (the clip norm) at most: the losses are G-Lipschitz, and the strong convexity comes from a regulariser, whose
     gradient depends on no example.
 
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.theory.mechanisms.product import DPSGD
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> round(losses.worst_quadratic_error(cn.DPSGD()), 4)
+    >>> round(losses.worst_quadratic_error(DPSGD()), 4)
     0.0833
     >>> round(losses.independent_noise_upper_bound(), 4)
     0.125
-    >>> round(losses.circle_criterion_bound(), 4)
-    1.6028
     """
 
     strong_convexity: float
@@ -313,29 +313,7 @@ class StronglyConvex(Record):
 
     # -- closed forms --------------------------------------------------------------------------------------------------
 
-    def circle_criterion_bound(
-        self, *, rho: float = 1.0, clip_norm: float = 1.0, criterion: Criterion = "distance"
-    ) -> float:
-        """Upper bound for independent noise from constant multipliers alone (the circle criterion), in closed form.
-
-        Relative error below 1e-12, divided by 2 − ηL.  ``strongly_convex_bound`` is tighter.
-
-        Parameters
-        ----------
-        rho
-            Budget of zero-concentrated differential privacy.
-        clip_norm
-            G, a bound of the norm of the gradient of every example.
-        criterion
-            ``"distance"`` bounds L ‖θ − θ*‖²/2, ``"objective"`` F − F*.
-        """
-        variance = self._drive(unit_variance(rho, clip_norm))
-        checks.choice("criterion", criterion, CRITERIA)
-        if not self.stable:
-            return math.inf
-        return self.learning_rate / 2 * variance * circle_multiplier(*self.rates, criterion)[1]
-
-    def independent_noise_upper_bound(self, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+    def independent_noise_upper_bound(self, *, budget: Budget = UNIT_BUDGET) -> float:
         """η (σ² d + σ_sgd²)/(2 min(1, 2 − ηL)), an upper bound for independent noise (DP-SGD), whatever κ.
 
         Stationarity of ‖θ_t − θ*‖² gives 2 E⟨∇F, θ − θ*⟩ = η (E ‖∇F‖² + σ² d + σ_sgd²).  Then
@@ -345,19 +323,17 @@ class StronglyConvex(Record):
 
         Parameters
         ----------
-        rho
-            Budget of zero-concentrated differential privacy.
-        clip_norm
-            G, a bound of the norm of the gradient of every example.
+        budget
+            ρ, clip norm G and adjacency.
         """
-        variance = self._drive(unit_variance(rho, clip_norm))
+        variance = self._drive(budget.unit_variance)
         if not self.stable:
             return math.inf
         return self.learning_rate * variance / (2 * min(1.0, 2 - self.rates[1]))
 
     # -- the worst quadratic -------------------------------------------------------------------------------------------
 
-    def worst_quadratic_error(self, noise: ToeplitzNoise, *, rho: float = 1.0, clip_norm: float = 1.0) -> float:
+    def worst_quadratic_error(self, noise: ToeplitzNoise, *, budget: Budget = UNIT_BUDGET) -> float:
         """Exact largest stationary error over all quadratics with curvatures in [μ, L]: a lower bound of any bound.
 
         In an eigendirection of curvature λ, x = ηλ, the error is (η/2) (σ² b(x) + s)/(2 − x), where b is the averaged
@@ -371,12 +347,10 @@ class StronglyConvex(Record):
         ----------
         noise
             Correlated noise, with the σ² of its γ_∞.
-        rho
-            Budget of zero-concentrated differential privacy.
-        clip_norm
-            G, a bound of the norm of the gradient of every example.
+        budget
+            ρ, clip norm G and adjacency.
         """
-        variance = noise_variance(noise, rho, clip_norm)
+        variance = checked_noise(noise).variance(budget)
         if not self.stable or math.isinf(variance):
             return math.inf
         total = self._largest_share(noise, variance, self.gradient_noise_std**2)
