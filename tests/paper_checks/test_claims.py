@@ -15,7 +15,7 @@ from latex2mathml.converter import convert
 
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery.documents import section
-from corrnoise.paper_checks.machinery.ledger import CORRECTED, FALSE, HOLDS
+from corrnoise.paper_checks.machinery.verdicts import CORRECTED, FALSE, HOLDS
 from corrnoise.paper_checks.machinery.mathematics import plain
 from corrnoise.paper_checks.machinery.names import words
 

@@ -3,7 +3,7 @@
 import pytest
 
 from corrnoise.paper_checks.machinery.domains import linear, log_scale
-from corrnoise.paper_checks.machinery.ledger import FALSE, HOLDS
+from corrnoise.paper_checks.machinery.verdicts import FALSE, HOLDS
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.quantifiers import CHOICES, choices
 
