@@ -1,9 +1,8 @@
 """The paper of this package: its modules in order, and the statements about which there is no claim."""
 
-from corrnoise.paper_checks.machinery.papers import Paper, numbered
+from corrnoise.paper_checks.machinery.papers import Paper
 
 SHORT = "docs/short-proofs.md"
-NO_PRIVACY = 1e30  #: a budget ρ so large that the privacy noise is lost in rounding
 
 PAPER = Paper(
     "correlated-noise",

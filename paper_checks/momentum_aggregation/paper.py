@@ -1,6 +1,6 @@
 """The paper of this package: its modules in order, and the statements about which there is no claim."""
 
-from corrnoise.paper_checks.machinery.papers import Paper, numbered
+from corrnoise.paper_checks.machinery.papers import Paper
 
 PAPER = Paper(
     "momentum-aggregation",

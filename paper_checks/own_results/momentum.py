@@ -7,16 +7,15 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.paper import PAPER
-
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.workloads import MomentumAverage
 from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise_lower_bound, square_root_upper_bound
 from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound, lemma_17_defect
 from corrnoise.theory.momentum_aggregation.sensitivity import Nodes, Order, printed_node_count, squared_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import MomentumAverage
 
 PROOF = "docs/momentum-aggregation.md#the-least-noise-of-a-momentum"
 
@@ -168,7 +167,10 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
     alpha = load / examples
     steps = examples * epochs
     square_root = NuFTRL(alpha)
-    variance = square_root.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha)) ** 2
+    variance = (
+        square_root.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha))
+        ** 2
+    )
     nodes = printed_node_count(steps, examples, levels(steps))
     return float(factor) * variance, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
 
