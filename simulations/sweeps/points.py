@@ -56,8 +56,8 @@ class Point(Record):
     seed
         Integer >= 0.
     options
-        Keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults ``budget``,
-        ``clip``, ``inputs``, ``burn_in``.
+        Keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults
+        ``budget``, ``clip``, ``inputs``, ``burn_in``.
     label
         A name for people; no part of the key.
     """
