@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, in_fixed_epochs
 from corrnoise.solvers.objectives import REGULARISATION, workload_of_weights
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.optimum import Certificate, Optimum
@@ -31,13 +31,6 @@ from corrnoise.theory.problems.strongly_convex import StronglyConvex
 STATIONARY, STRONGLY_CONVEX = "stationary optimum", "strongly convex bound"
 TOLERANCE = 1e-6  #: of rational noise in place of noise with a long memory
 _FLOOR_TOLERANCE = 1e-4  # relative gap at which the search for a floor ends
-
-
-def in_fixed_epochs(participation: Participation) -> Participation:
-    """Fixed epochs whose patterns are patterns of this participation."""
-    n = participation.length
-    b = n if participation.once else max(participation.period, -(-n // participation.count))
-    return Participation.fixed_epochs(n, period=b)
 
 
 def learning_floor(of: LearningObjective, participation: Participation) -> tuple[float, Certificate]:

@@ -29,8 +29,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from corrnoise.solvers.certified.coarse_floor import coarse_lower_bound
-from corrnoise.solvers.certified.fixed_epochs import LARGEST_CERTIFIED, fixed_epochs_bounds, fixed_epochs_strategy
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy, in_fixed_epochs
+from corrnoise.solvers.certified.floor import floor
 from corrnoise.solvers.certified.single_participation import single_participation_bounds, single_participation_strategy
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.banded import best_bands
@@ -41,7 +41,6 @@ from corrnoise.solvers.learning import (
     STATIONARY,
     STRONGLY_CONVEX,
     TOLERANCE,
-    in_fixed_epochs,
     learning_floor,
     stationary_optimum,
     strongly_convex_optimum,
@@ -84,8 +83,6 @@ _MOST_BANDS = 64  # in runs of more than LARGEST_MATRIX steps, beside those that
 _LONG = 100_000  # steps, beyond which only a _FEW of both are tried, unless more are asked for
 _FEW = 8
 _MOST_EPOCHS = 64  # for which weights are sought
-_LONGEST_RIGOROUS = 1024  # steps up to which the decomposition of a rigorous floor takes a second
-_LONGEST_FLOOR = {True: 100_000, False: 20_000}  # steps for which the floor of prefix sums takes seconds, by ``once``
 _LARGEST_TREE = 1024  # steps, at O(n³)
 _LARGEST_OWN = 512  # steps up to which a search for step scales takes seconds
 _MOST_OWN = 3  # buffers of it
@@ -129,7 +126,7 @@ class _Run:
     @cached_property
     def floor(self) -> tuple[float | None, bool, Certificate | str]:
         """A lower bound of the squared error, whether it is rigorous, and its certificate or its reason."""
-        return _floor(self)
+        return floor(self.objective, self.who)
 
     def judged(self, family: str, mechanism: Mechanism) -> Optimum:
         known = mechanism.bracket(self.who)
@@ -427,30 +424,37 @@ def _members(run: _Run, name: str, memory: float | None, show: Progress) -> Iter
     if name in (OWN, BANDS) and isinstance(run.what, LearningObjective):
         squared, certificate = learning_floor(run.what, run.who)
         run.floor = (squared, certificate.rigorous, certificate)
-    sizes = [0]
-    if family.sizes is not None:
-        if memory is not None and memory < 1:
-            raise ValueError(f"memory must be at least 1 for {name!r}, got {memory}")
-        if family.most(run) < 1:
-            raise ValueError(f"participation must have a longer run or epoch for {name!r}, got {run.promised!r}")
-        sizes = family.sizes(run, memory)
-        if isinstance(memory, int):
-            sizes = [min(memory, family.most(run))]
-        elif memory is None:
-            sizes = [size for size in sizes if size <= USUAL_MEMORY] or sizes
-    for size in sizes:
-        noise = family.make(run, size)
-        if kind:
-            if not isinstance(noise, ToeplitzNoise):
-                raise ValueError(f"family must be Toeplitz to have {kind}, got {base!r}")
-            scaled = _with_scales(run, noise)
-            if kind not in scaled:
-                raise ValueError(f"family must not have {kind} under {run.promised!r}, got {name!r}")
-            noise = scaled[kind]
-        found = run.judged(name, noise)
+    for size in _sizes(run, name, family, memory):
+        found = run.judged(name, _with_kind(run, family.make(run, size), kind))
         if isinstance(memory, int) and found.memory > memory:
             raise ValueError(f"memory must be at least {found.memory} for {name!r}, got {memory}")
         yield found
+
+
+def _sizes(run: _Run, name: str, family: _Family, memory: float | None) -> list[int]:
+    """The memories of the members that are made; the number does not matter where there is one member."""
+    if family.sizes is None:
+        return [0]
+    if memory is not None and memory < 1:
+        raise ValueError(f"memory must be at least 1 for {name!r}, got {memory}")
+    if family.most(run) < 1:
+        raise ValueError(f"participation must have a longer run or epoch for {name!r}, got {run.promised!r}")
+    if isinstance(memory, int):
+        return [min(memory, family.most(run))]
+    sizes = family.sizes(run, memory)
+    return sizes if memory is not None else [size for size in sizes if size <= USUAL_MEMORY] or sizes
+
+
+def _with_kind(run: _Run, noise: Mechanism, kind: str) -> Mechanism:
+    """The noise with unit columns or epoch weights, if ``kind`` says so."""
+    if not kind:
+        return noise
+    if not isinstance(noise, ToeplitzNoise):
+        raise ValueError(f"family must be Toeplitz to have {kind}, got {type(noise).__name__}")
+    scaled = _with_scales(run, noise)
+    if kind not in scaled:
+        raise ValueError(f"family must not have {kind} under {run.promised!r}")
+    return scaled[kind]
 
 
 def _certificate(run: _Run, found: Optimum) -> Certificate | str:
@@ -488,29 +492,3 @@ def epoch_weights(powers: Array) -> Array:
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(-6.0, 6.0)] * start.size).x
     weights = np.exp(-2 * found)
     return np.asarray(weights / weights.sum())
-
-
-# -- the floor ---------------------------------------------------------------------------------------------------------
-
-
-def _floor(run: _Run) -> tuple[float | None, bool, Certificate | str]:
-    """The dual optimum over all strategies; None, and the reason, where it would take too long."""
-    n, who, what = run.steps, run.who, run.what
-    epochs = in_fixed_epochs(who)
-    slow = _LONGEST_RIGOROUS < n <= LARGEST_CERTIFIED and not who.once
-    if run.kind == "max" and not (run.prefix and who.once):
-        return None, False, "the largest error of any strategy is bounded for prefix sums and one participation only"
-    if run.kind == "mean" and (not run.prefix or slow):
-        if n > LARGEST_MATRIX:
-            return None, False, f"it takes matrices of all steps, which are made up to {LARGEST_MATRIX} steps"
-        bound = coarse_lower_bound(run.objective.weights(), epochs)
-        return bound, False, "the floor is a dual bound, from the optimum of a shorter run, computed in float64"
-    if n > _LONGEST_FLOOR[who.once] or n * who.count**2 > 10**7:
-        return None, False, f"it would take long in a run of {n} steps with {who.count} participations"
-    tolerance = 1e-3 if n <= 10_000 else 1e-2
-    assert isinstance(what, Workload)
-    if who.once:
-        found = single_participation_bounds(what, objective=run.kind, tolerance=tolerance)
-    else:
-        found = fixed_epochs_bounds(what, epochs, tolerance=tolerance)
-    return found.lower_bound**2, found.rigorous, found

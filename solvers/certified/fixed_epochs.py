@@ -130,6 +130,13 @@ def _roots_of_matrix(matrix: Array, factors: _Factors, places: Places) -> _Roots
     return _Roots(math.fsum(values), blocks)
 
 
+def in_fixed_epochs(participation: Participation) -> Participation:
+    """Fixed epochs whose patterns are patterns of this participation."""
+    n = participation.length
+    b = n if participation.once else max(participation.period, -(-n // participation.count))
+    return Participation.fixed_epochs(n, period=b)
+
+
 def _places(participation: Participation) -> Places:
     """The step e b + r of place (r, e), shape (b, k); numbers from n on are no steps."""
     b = participation.length if participation.once else min(participation.period, participation.length)

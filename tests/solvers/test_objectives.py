@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import toeplitz
 
-from corrnoise.solvers.matrix_factorisation.run_objectives import covariance, run_objective
-from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
+from corrnoise.solvers.objectives import covariance, run_objective
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
 from tests.strategies import regressions, workloads
 
 
@@ -71,9 +71,9 @@ def test_covariance() -> None:
 
 def test_what_is_too_large_is_refused() -> None:
     schedule: Any = np.linspace(1, 0.5, 5000)
-    with pytest.raises(ValueError, match="steps must be at most 4096 for a workload that is not Toeplitz, got 5000"):
+    with pytest.raises(ValueError, match="steps must be at most 4096 where dense matrices are made, got 5000"):
         run_objective(MomentumSGD(5000, momentum=0.5, learning_rates=schedule))
-    with pytest.raises(TypeError, match="what must be"):
+    with pytest.raises(TypeError, match="objective must be"):
         run_objective(3)  # type: ignore[arg-type]
     assert run_objective(PrefixSums(5000)).steps == 5000
     assert run_objective(MatrixWorkload(np.eye(2))).steps == 2

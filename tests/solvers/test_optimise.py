@@ -1,28 +1,39 @@
-"""Mechanisms tuned for any objective, epoch weights, and the floor that none of them is below."""
+"""One front: every family runs, nothing is below the floor, promises are kept, and known runs have known optima."""
+
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.coarse_floor import coarse_lower_bound
-from corrnoise.solvers.matrix_factorisation.dense import workload_of_weights
-from corrnoise.solvers.matrix_factorisation.families import optimal_banded_inverse, optimal_nu
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.run_objectives import run_objective
-from corrnoise.solvers.matrix_factorisation.selection import Option, Selection, epoch_weights, lower_bound, select
-from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
-from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_inverse, tuned_nu, tuned_poles
-
+from corrnoise.solvers.certified.coarse_floor import coarse_lower_bound
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.objectives import run_objective, workload_of_weights
+from corrnoise.solvers.optimise import (
+    BANDS,
+    BUFFERS,
+    DENSE,
+    FAMILIES,
+    INDEPENDENT,
+    OWN,
+    STATIONARY,
+    TOEPLITZ,
+    epoch_weights,
+    optimise,
+)
+from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.workloads import MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
-from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from corrnoise.theory.workloads import SGD, MomentumSGD, PrefixSums, Workload
 from tests.strategies import workloads
 
 WHO = Participation.min_sep(64, 16, 4)
+SAME_ORDER = Participation.fixed_epochs(64, epochs=4)
+ONCE = Participation.single(64)
 PROBLEM = LinearRegression(1 / np.arange(1.0, 9), 0.05)
 COOL_DOWN = np.minimum(1.0, 4 * (64 - np.arange(64)) / 64)
 TASKS: dict[str, Workload | LearningObjective] = {
@@ -31,61 +42,134 @@ TASKS: dict[str, Workload | LearningObjective] = {
     "cool-down": MomentumSGD(64, momentum=0.9, learning_rates=COOL_DOWN),
     "learning": LearningObjective(PROBLEM, 64, weights="second half"),
 }
+_FOUND: dict[tuple[str, Participation], Optimum] = {}
 
 
-def error(noise, who: Participation = WHO) -> float:
-    """The root mean squared error of prefix sums."""
-    return noise.mean_error(who)
+def found(task: str, who: Participation = WHO) -> Optimum:
+    """The optimum of a task for any memory, made once."""
+    key = task, who
+    if key not in _FOUND:
+        _FOUND[key] = optimise(TASKS[task], who, memory=math.inf)
+    return _FOUND[key]
 
 
-@pytest.mark.parametrize("who", [WHO, Participation(64)])
-def test_searches_for_any_objective_find_what_those_for_prefix_sums_find(who: Participation) -> None:
-    objective = run_objective(PrefixSums(64))
-    start = tuned_nu(objective, who)
-    assert error(start, who) == pytest.approx(optimal_nu(who).error, rel=1e-6)
-    assert error(tuned_poles(objective, who, poles=2), who) == pytest.approx(
-        optimal_buffers(who, buffers=2).error, rel=1e-6
-    )
-    assert error(tuned_bands(objective, who, bands=8, start=start), who) == pytest.approx(
-        optimal_toeplitz(who, bands=8).error, rel=1e-6
-    )
-    assert error(tuned_inverse(objective, who, coefficients=4, start=start), who) == pytest.approx(
-        optimal_banded_inverse(who, bands=4).error, rel=1e-5
-    )
-
-
-def test_one_coefficient_is_independent_noise() -> None:
-    objective = run_objective(PrefixSums(8))
-    who = Participation(8)
-    assert tuned_bands(objective, who, bands=1, start=NuFTRL(0.1)).coefficients(8).tolist() == [1, *[0] * 7]
-    assert tuned_inverse(objective, who, coefficients=1, start=NuFTRL(0.1)).coefficients(8).tolist() == [1, *[0] * 7]
+def everything(best: Optimum) -> list[Optimum]:
+    return [best, *best.alternatives]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_no_mechanism_is_below_the_floor_and_tuning_for_the_task_pays(task: str) -> None:
-    found = select(TASKS[task], WHO, others={"untuned": optimal_buffers(WHO, buffers=2).noise})
-    assert found.floor is not None
-    assert found.floor.rigorous == (task == "prefix sums")
-    ratios = {option: option.squared_error / found.floor.squared_error for option in found.options}
-    assert min(ratios.values()) >= 1
-    best = found.best(lambda option: option.memory <= 2)
-    assert ratios[best] < 2.5
-    untuned = next(option for option in found.options if option.family == "untuned")
-    poles = next(option for option in found.options if option.family == "buffers" and option.memory == untuned.memory)
-    assert poles.squared_error <= untuned.squared_error * (1 + 1e-6)
-    assert {option.kind for option in found.options} == {"", "poles", "bands"}
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_squared_errors_are_those_of_the_mechanisms(task: str) -> None:
-    what = TASKS[task]
-    for option in select(what, WHO, with_floor=False).options:
+@pytest.mark.parametrize("who", [WHO, SAME_ORDER, ONCE], ids=lambda who: who.kind)
+def test_errors_are_those_of_the_mechanisms_which_run_and_are_not_below_the_floor(
+    task: str, who: Participation
+) -> None:
+    what, best = TASKS[task], found(task, who)
+    assert best.rigorous == (task == "prefix sums")
+    for one in everything(best):
         if isinstance(what, LearningObjective):
-            power = what.power(option.mechanism)
+            error = what.privacy_error(one.mechanism, who)
         else:
-            power = float(option.mechanism.errors(what).mean())
-        assert option.power == pytest.approx(power, rel=1e-9)
-        assert option.sensitivity.upper == option.mechanism.sensitivity_upper_bound(WHO)
+            error = one.mechanism.mean_error(who, what)
+        assert one.error == pytest.approx(error, rel=1e-9)
+        assert one.sensitivity.upper == one.mechanism.sensitivity_upper_bound(who)
+        assert one.floor == best.floor
+        assert one.ratio is not None
+        assert one.ratio >= 1
+        assert best.error <= one.error
+        assert one.mechanism.program(who).sensitivity >= one.sensitivity.lower
+
+
+def test_the_design_of_the_readme() -> None:
+    """Reference values of four epochs of 100 steps, under the promise of a fixed order and without it."""
+    best = optimise(SGD(), Participation.fixed_epochs(400, epochs=4), memory=4)
+    assert (best.family, best.memory) == ("buffers, epoch weights", 2)
+    assert best.ratio == pytest.approx(1.08400812980, rel=1e-9)
+    budget = Budget(epsilon=2.0, delta=1e-6)
+    assert best.error_at(budget) == pytest.approx(13.2457643381, rel=1e-9)
+    assert best.mechanism.program(best.participation).multiplier(budget) == pytest.approx(2.34022590219, rel=1e-9)
+    spread = optimise(SGD(batch_size=32), Participation.min_sep(400, 100), memory=4)
+    assert spread.error_at(budget) == pytest.approx(0.4140212923058345, rel=2e-12)
+    assert spread.floor_at(budget) == pytest.approx(0.3818515047867639, rel=2e-12)
+    assert spread.mechanism.program(spread.participation).multiplier(budget) == pytest.approx(2.34074127231, rel=1e-9)
+    assert "without sampling" in spread.floor_in_words()
+
+
+def test_a_fixed_order_is_worth_more_than_a_separation() -> None:
+    for task in ("momentum", "cool-down", "learning"):
+        fixed, spread = (optimise(TASKS[task], who, memory=4) for who in (SAME_ORDER, WHO))
+        assert fixed.family == OWN
+        assert spread.family != OWN
+        assert fixed.error < 0.99 * spread.error
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        Participation.reshuffled(32, epochs=4),
+        Participation.balls_in_bins(32, period=8),
+        Participation.cyclic_poisson(32, period=8, rate=0.1),
+        Participation.poisson(32, 0.1),
+    ],
+    ids=lambda who: who.kind,
+)
+def test_random_orders_are_judged_by_their_worst_case(who: Participation) -> None:
+    for one in everything(optimise(None, who, memory=4)):
+        assert one.participation == who
+        assert one.sensitivity.upper == one.mechanism.sensitivity_upper_bound(who.worst)
+        assert one.ratio is not None
+        assert one.ratio >= 1
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, DENSE, "buffers, unit columns", "banded square root, epoch weights"])
+def test_every_family_runs(family: str) -> None:
+    what = TASKS["learning" if family == STATIONARY else "prefix sums"]
+    one = optimise(what, SAME_ORDER, family=family)
+    assert one.family == family
+    assert one.mechanism.program(SAME_ORDER).memory == one.memory
+    assert all(other.family == family for other in one.alternatives)
+    assert one.gap is not None
+    assert one.gap >= 0
+    if family == DENSE:
+        assert isinstance(one.certificate, Certificate)
+        assert one.gap == pytest.approx(one.certificate.gap, abs=1e-5)
+
+
+def test_the_memory_that_is_asked_for() -> None:
+    families = {(one.family, one.memory) for one in everything(optimise(PrefixSums(64), WHO, memory=5))}
+    assert {(TOEPLITZ, 5), ("banded inverse", 5)} <= families
+    assert {(TOEPLITZ, 5), ("banded inverse", 5)}.isdisjoint(
+        (o.family, o.memory) for o in everything(found("prefix sums"))
+    )
+    assert optimise(PrefixSums(64), ONCE, family=TOEPLITZ, memory=31).memory == 31
+    assert optimise(None, ONCE, memory=0).family == INDEPENDENT
+    few, any_memory = optimise(None, ONCE), found("prefix sums", ONCE)
+    assert few.memory < any_memory.memory
+    assert any_memory.error <= few.error <= 1.01 * min(o.error for o in everything(any_memory) if o.memory <= 16)
+
+
+def test_certificates_of_families() -> None:
+    best = optimise(None, ONCE, family=TOEPLITZ, memory=15)
+    assert isinstance(best.certificate, Certificate)
+    assert best.certificate.strategies == "Toeplitz strategies with at most 16 bands"
+    assert abs(best.certificate.gap) < 1e-9 < 1e-2 < best.ratio - 1
+    largest = optimise(run_objective(PrefixSums(64), "max"), ONCE, family=TOEPLITZ, memory=63)
+    assert largest.error == pytest.approx(largest.mechanism.max_error(ONCE), rel=1e-12)
+    assert isinstance(largest.certificate, Certificate)
+    assert abs(largest.certificate.gap) < 1e-9
+
+
+def test_optima_of_problems_without_an_end() -> None:
+    best = optimise(PROBLEM)
+    assert best.ratio == pytest.approx(1, abs=1e-6)
+    assert best.participation.steps is None
+    assert best.mechanism.program(best.participation).memory == best.memory
+    assert optimise(PROBLEM, Participation.single(32), memory=4).measure == "excess loss"
+    with pytest.raises(ValueError, match="budget must be given to the problem"):
+        best.error_at(Budget(1.0))
+    bound = optimise(StronglyConvex(0.1, 1.0, 0.5), Participation.single(50))
+    assert bound.family == "strongly convex bound"
+    assert bound.floor is None
+    assert bound.gap is None
+    assert "no floor is computed" in bound.floor_in_words()
 
 
 def test_epoch_weights_beat_equal_ones_and_random_ones() -> None:
@@ -109,87 +193,72 @@ def test_epoch_weights_beat_equal_ones_and_random_ones() -> None:
 
 def test_epochs_of_learning_are_spent_late() -> None:
     last = LearningObjective(LinearRegression(1 / np.arange(1.0, 9), 0.2), 64)
-    *_, weighted = (
-        option
-        for option in select(last, WHO, with_floor=False).options
-        if option.family == "best Toeplitz, epoch weights"
-    )
+    weighted = optimise(last, WHO, family="best Toeplitz, epoch weights", memory=15)
     norms = weighted.mechanism.column_norms()
     assert norms[0] < norms[20] < norms[40] < norms[50]
     assert weighted.sensitivity.exact
     assert weighted.sensitivity.value == pytest.approx(1)
 
 
-@pytest.mark.parametrize("who", [Participation(64), Participation.fixed_epochs(64, epochs=4)])
+@pytest.mark.parametrize("who", [ONCE, SAME_ORDER], ids=lambda who: who.kind)
 def test_step_scales_of_learning_are_better_than_column_norms(who: Participation) -> None:
     """The last step forgets early noise, so that factors which are searched for gain much."""
     last = LearningObjective(LinearRegression(1 / np.arange(1.0, 9), 0.2), 64, weights="last")
-    found = select(last, who)
-    own = {option.memory: option for option in found.options if option.family == "buffers, step scales"}
-    others = [option for option in found.options if option not in own.values()]
-    assert found.floor is not None
+    options = everything(optimise(last, who, memory=math.inf))
+    own = {one.memory: one for one in options if one.family == OWN}
     assert own.keys() >= {1, 2}
-    for option in own.values():
-        assert option.sensitivity.upper == pytest.approx(1)
-        assert found.floor.squared_error <= option.squared_error
-        rival = min(one.squared_error for one in others if one.offered and one.memory <= option.memory)
-        assert option.squared_error < 0.9 * rival
-        assert option.power == pytest.approx(last.power(option.mechanism), rel=1e-9)
+    for one in own.values():
+        assert one.sensitivity.upper == pytest.approx(1)
+        rival = min(other.error for other in options if other.family != OWN and other.memory <= one.memory)
+        assert one.error < 0.9 * rival
 
 
-def test_step_scales_are_for_learning_in_short_runs_whose_worst_pattern_is_known() -> None:
-    learning = LearningObjective(LinearRegression([1.0, 0.1], 0.2), 16)
-    for what, who, scales in (
-        (PrefixSums(16), Participation(16), True),
-        (learning, Participation(16), False),
-        (learning, Participation.min_sep(16, 4, 2), True),
-    ):
-        options = select(what, who, scales=scales, with_floor=False).options
-        assert not any("step scales" in option.family for option in options)
+def test_step_scales_are_left_out_where_they_gain_little_or_the_worst_pattern_is_unknown() -> None:
+    for task, who in (("prefix sums", SAME_ORDER), ("prefix sums", ONCE), ("momentum", ONCE), ("learning", WHO)):
+        assert not any(one.family == OWN for one in everything(found(task, who)))
 
 
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3))
 @settings(max_examples=8)
-def test_short_runs(steps: int, min_sep: int, count: int) -> None:
-    count = min(count, -(-steps // min_sep))
-    who = Participation.min_sep(steps, min_sep, count)
-    found = select(PrefixSums(steps), who)
-    assert found.floor is not None
-    assert found.best().squared_error >= found.floor.squared_error * (1 - 1e-9)
-    assert found.best().squared_error <= next(iter(found.options)).squared_error
-
-
-def test_the_choice_among_equals_is_the_one_with_less_memory() -> None:
-    options = select(PrefixSums(16), Participation(16), with_floor=False).options
-    found = Selection(Participation(16), options, None)
-    least = min(option.squared_error for option in options if option.offered)
-    assert found.best().squared_error == least
-    slack = found.best(slack=1.05)
-    assert slack.squared_error <= 1.05 * least
-    assert slack.memory < found.best().memory
-    assert found.best(lambda option: option.memory == 0).family == "independent noise"
-
-
-EIGHT = Participation.min_sep(32, 8, 4)
-
-
-def test_a_memory_that_is_asked_for_is_used() -> None:
-    def families(memory: int | None) -> set[tuple[str, int]]:
-        options: tuple[Option, ...] = select(
-            PrefixSums(32), EIGHT, memory=memory, scales=False, with_floor=False
-        ).options
-        return {(option.family, option.memory) for option in options}
-
-    assert {("best Toeplitz", 5), ("banded inverse", 5)} <= families(5) - families(None)
+def test_short_runs(steps: int, period: int, count: int) -> None:
+    best = optimise(None, Participation.min_sep(steps, period, count), memory=math.inf)
+    assert best.ratio is not None
+    assert best.ratio >= 1 - 1e-9
+    assert all(best.error <= one.error for one in best.alternatives)
 
 
 def test_the_floor_is_left_out_where_it_takes_long() -> None:
     for what, who in (
-        (MomentumSGD(5000, momentum=0.5), Participation(5000)),
-        (PrefixSums(200_000), Participation(200_000)),
-        (PrefixSums(40_000), Participation.min_sep(40_000, 10_000, 4)),
+        (SGD(momentum=0.5), Participation.single(5000)),
+        (SGD(), Participation.single(200_000)),
+        (SGD(), Participation.min_sep(40_000, 10_000)),
     ):
-        assert lower_bound(what, run_objective(what), who) is None
+        best = optimise(what, who, family=INDEPENDENT)
+        assert best.floor is None
+        assert best.ratio is None
+        assert isinstance(best.certificate, str)
+
+
+@pytest.mark.parametrize(
+    ("objective", "who", "arguments", "message"),
+    [
+        (None, None, {}, "participation must be given"),
+        (PrefixSums(9), Participation.single(8), {}, "steps=9"),
+        (None, WHO, {"memory": -1}, "memory"),
+        (None, WHO, {"family": "trees"}, "family must be one of independent noise"),
+        (None, WHO, {"family": "binary tree, unit columns"}, "family must be Toeplitz"),
+        (None, ONCE, {"family": "buffers, epoch weights"}, "must not have epoch weights"),
+        (None, WHO, {"family": DENSE}, "for fixed epochs"),
+        (None, WHO, {"family": BUFFERS, "memory": 0}, "memory must be at least 1"),
+        (None, WHO, {"family": "binary tree", "memory": 2}, "memory must be at least 7"),
+        (None, Participation.min_sep(8, 1), {"family": BANDS}, "longer run or epoch"),
+        (None, WHO, {"family": STATIONARY}, "objective must be a problem"),
+        (MeanEstimation(0.1), None, {"family": BUFFERS}, "family must be None"),
+    ],
+)
+def test_bad_input(objective, who, arguments, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        optimise(objective, who, **arguments)
 
 
 # -- the floor from a coarse run ---------------------------------------------------------------------------------------
@@ -201,7 +270,7 @@ def test_a_coarse_floor_is_below_the_fine_one(workload: Workload, count: int, co
     n = workload.steps
     who = Participation.fixed_epochs(n, period=-(-n // min(count, n)))
     weights = run_objective(workload).weights()
-    fine = optimal_fixed_epochs(workload_of_weights(weights), who, tolerance=1e-9)
+    fine = fixed_epochs_bounds(workload_of_weights(weights), who, tolerance=1e-9)
     assert coarse_lower_bound(weights, who, coarse_steps=coarse) <= fine.value**2 * (1 + 1e-9)
 
 
@@ -210,6 +279,6 @@ def test_a_coarse_floor_is_below_the_fine_one(workload: Workload, count: int, co
 def test_a_coarse_floor_is_close(task: str, count: int) -> None:
     who = Participation.fixed_epochs(64, period=-(-64 // count))
     weights = run_objective(TASKS[task]).weights()
-    fine = optimal_fixed_epochs(workload_of_weights(weights), who, tolerance=1e-6).lower_bound ** 2
+    fine = fixed_epochs_bounds(workload_of_weights(weights), who, tolerance=1e-6).lower_bound ** 2
     assert 0.97 * fine <= coarse_lower_bound(weights, who, coarse_steps=32) <= fine * (1 + 1e-5)
     assert coarse_lower_bound(weights, who, coarse_steps=64) == pytest.approx(fine, rel=3e-3)

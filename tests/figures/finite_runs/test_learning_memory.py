@@ -35,7 +35,7 @@ def test_errors_are_those_of_the_learning_curve(drawn: Data, name: str) -> None:
     for method, noise in (("independent noise", DPSGD()), ("BSR", NuFTRL(0))):
         exact = problem.learning_curve(noise, STEPS, participation=Participation.single(STEPS))[-STEPS // 2 :].mean()
         assert found[f"{name}, one epoch", method] == pytest.approx(exact, rel=1e-9)
-    other = problem.learning_curve(NuFTRL(0), STEPS, horizon=STEPS)[-1]
+    other = problem.learning_curve(NuFTRL(0), STEPS, participation=Participation.single(STEPS))[-1]
     assert found[f"{name}, one epoch", "BSR"] != pytest.approx(other, rel=1e-9)
 
 

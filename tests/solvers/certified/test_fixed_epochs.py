@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation, workload_of_weights
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import _places, _Ring, optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.selected_inverses import ring_root
+from corrnoise.solvers.certified.fixed_epochs import _places, _Ring, fixed_epochs_bounds, fixed_epochs_strategy
+from corrnoise.solvers.certified.selected_inverses import ring_root
+from corrnoise.solvers.certified.single_participation import single_participation_bounds
+from corrnoise.solvers.objectives import workload_of_weights
+from corrnoise.theory.numerics.inverse_square_root import PoleSum
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
-from corrnoise.theory.numerics.inverse_square_root import PoleSum
 
 
 def epochs_of(steps, min_sep):
@@ -54,7 +55,7 @@ def test_blocks_of_the_inverse_against_dense_matrices(steps, min_sep, seed):
     [(1, 1, 1.0), (64, 4, 4.407853385), (256, 4, 5.211944649), (512, 4, 5.62671149), (256, 1, 2.524414416)],
 )
 def test_prefix_sums(steps, epochs, value):
-    best = optimal_fixed_epochs(PrefixSums(steps), Participation.fixed_epochs(steps, epochs=epochs))
+    best = fixed_epochs_bounds(PrefixSums(steps), Participation.fixed_epochs(steps, epochs=epochs))
     assert best.rigorous
     assert best.lower_bound <= best.value <= best.lower_bound * (1 + 1e-6)
     assert best.lower_bound < value + 1e-8
@@ -64,8 +65,8 @@ def test_prefix_sums(steps, epochs, value):
 @pytest.mark.parametrize(("steps", "min_sep"), [(20, 5), (19, 5), (16, 5), (9, 1), (9, 12)])
 def test_structured_and_dense_ways_agree(steps, min_sep):
     participation = epochs_of(steps, min_sep)
-    fast = optimal_fixed_epochs(PrefixSums(steps), participation, tolerance=1e-8)
-    slow = optimal_fixed_epochs(MatrixWorkload(PrefixSums(steps).matrix()), participation, tolerance=1e-8)
+    fast = fixed_epochs_bounds(PrefixSums(steps), participation, tolerance=1e-8)
+    slow = fixed_epochs_bounds(MatrixWorkload(PrefixSums(steps).matrix()), participation, tolerance=1e-8)
     assert max(fast.lower_bound, slow.lower_bound) <= min(fast.value, slow.value) * (1 + 1e-14)
     assert max(fast.gap, slow.gap) <= 1e-8
 
@@ -80,7 +81,7 @@ def test_structured_and_dense_ways_agree(steps, min_sep):
     ],
 )
 def test_momentum(workload, value):
-    best = optimal_fixed_epochs(workload, Participation.fixed_epochs(64, epochs=4))
+    best = fixed_epochs_bounds(workload, Participation.fixed_epochs(64, epochs=4))
     assert best.gap <= 1e-6
     assert best.lower_bound == pytest.approx(value, rel=2e-6)
 
@@ -88,8 +89,8 @@ def test_momentum(workload, value):
 @pytest.mark.parametrize("workload", [PrefixSums(18), MomentumSGD(18, momentum=0.7)], ids=lambda w: type(w).__name__)
 def test_the_strategy_has_the_value_and_orthogonal_columns(workload):
     participation = Participation.fixed_epochs(18, epochs=3)
-    best = optimal_fixed_epochs(workload, participation, tolerance=1e-10)
-    strategy = best.mechanism().strategy()
+    best = fixed_epochs_bounds(workload, participation, tolerance=1e-10)
+    strategy = fixed_epochs_strategy(workload, participation, best).strategy()
     assert np.array_equal(strategy, np.tril(strategy))
     assert error_of(workload, strategy, participation) == pytest.approx(best.value, rel=1e-9)
     gram = strategy.T @ strategy
@@ -104,11 +105,12 @@ def test_no_strategy_is_below_the_lower_bound(steps, min_sep, seed):
     rng = np.random.default_rng(seed)
     participation = epochs_of(steps, min_sep)
     workload = PrefixSums(steps) if seed % 2 else MatrixWorkload(np.eye(steps) + 0.3 * rng.normal(size=(steps, steps)))
-    best = optimal_fixed_epochs(workload, participation, max_iterations=10)
+    best = fixed_epochs_bounds(workload, participation, max_iterations=10)
+    own = fixed_epochs_strategy(workload, participation, best).strategy()
     strategy = np.tril(rng.uniform(-0.5, 1, (steps, steps))) + np.eye(steps)
     assert best.lower_bound <= error_of(workload, strategy, participation)
     assert best.lower_bound <= best.value * (1 + 1e-13)
-    assert best.lower_bound <= error_of(workload, best.mechanism().strategy(), participation) * (1 + 1e-12)
+    assert best.lower_bound <= error_of(workload, own, participation) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -122,22 +124,25 @@ def test_against_a_semidefinite_program_without_orthogonality(seed):
     ]
     problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(z)), [cvxpy.bmat([[z, a], [a.T, x]]) >> 0, *within])
     exact = math.sqrt(problem.solve(solver="CLARABEL") / steps)
-    best = optimal_fixed_epochs(MatrixWorkload(a), participation)
+    best = fixed_epochs_bounds(MatrixWorkload(a), participation)
     assert best.lower_bound == pytest.approx(exact, rel=3e-6)
     assert best.value == pytest.approx(exact, rel=3e-6)
 
 
 def test_one_epoch_is_single_participation():
-    single = optimal_single_participation(PrefixSums(30))
-    epoch = optimal_fixed_epochs(PrefixSums(30), Participation.fixed_epochs(30, epochs=1), tolerance=1e-9)
-    assert epoch.value == pytest.approx(single.value, rel=3e-9)
+    single = single_participation_bounds(PrefixSums(30))
+    for who in (Participation.fixed_epochs(30, epochs=1), Participation.single(30)):
+        epoch = fixed_epochs_bounds(PrefixSums(30), who, tolerance=1e-9)
+        assert epoch.value == pytest.approx(single.value, rel=3e-9)
+        assert fixed_epochs_strategy(PrefixSums(30), who, epoch).sensitivity(who) == pytest.approx(1)
 
 
 def test_learning_weights():
     decay = 0.8 ** np.abs(np.arange(12)[:, None] - np.arange(12))
-    best = optimal_fixed_epochs(workload_of_weights(decay), Participation.fixed_epochs(12, epochs=3))
+    workload, participation = workload_of_weights(decay), Participation.fixed_epochs(12, epochs=3)
+    best = fixed_epochs_bounds(workload, participation)
     assert best.gap <= 1e-6
-    noise = np.linalg.inv(best.mechanism().strategy())
+    noise = np.linalg.inv(fixed_epochs_strategy(workload, participation, best).strategy())
     assert np.trace(decay @ noise @ noise.T) == pytest.approx(best.value**2, rel=1e-5)
 
 
@@ -151,14 +156,15 @@ def test_learning_weights():
 )
 def test_bad_input(workload, participation, message):
     with pytest.raises(ValueError, match=message):
-        optimal_fixed_epochs(workload, participation)
+        fixed_epochs_bounds(workload, participation)
 
 
 def test_fixed_epochs_only():
     """The optimum for fixed epochs is not private enough for min-sep, and the mechanism says so."""
-    best = optimal_fixed_epochs(PrefixSums(16), Participation.fixed_epochs(16, epochs=4), tolerance=1e-8)
-    mechanism = best.mechanism()
-    assert mechanism.sensitivity_upper_bound(best.participation) == pytest.approx(1, abs=1e-6)
-    assert mechanism.mean_error(best.participation) == pytest.approx(best.value, rel=1e-6)
+    participation = Participation.fixed_epochs(16, epochs=4)
+    best = fixed_epochs_bounds(PrefixSums(16), participation, tolerance=1e-8)
+    mechanism = fixed_epochs_strategy(PrefixSums(16), participation, best)
+    assert mechanism.sensitivity_upper_bound(participation) == pytest.approx(1, abs=1e-6)
+    assert mechanism.mean_error(participation) == pytest.approx(best.value, rel=1e-6)
     spread = Participation.min_sep(16, 4, 4)
     assert mechanism.bracket(spread).lower ** 2 == pytest.approx(1.1734, abs=1e-3)

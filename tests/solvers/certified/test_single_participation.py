@@ -9,20 +9,21 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
-from corrnoise.solvers.matrix_factorisation import dense
-from corrnoise.solvers.matrix_factorisation.certificates import nuclear_norm_below
-from corrnoise.solvers.matrix_factorisation.dense import (
+from corrnoise.solvers.certified import single_participation
+from corrnoise.solvers.certified.certificates import nuclear_norm_below
+from corrnoise.solvers.certified.single_participation import (
     _Banded,
     _roots_of_matrix,
-    optimal_single_participation,
-    workload_of_weights,
+    single_participation_bounds,
+    single_participation_gram,
+    single_participation_strategy,
 )
-
-from corrnoise.theory.participation import Participation
+from corrnoise.solvers.objectives import workload_of_weights
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 from tests.strategies import product_noises, workloads
 
 OBJECTIVES = ("mean", "max")
@@ -32,6 +33,12 @@ def error_of(workload, strategy, objective):
     """Sensitivity times root mean (or largest) squared error, by definition."""
     squared = np.square(np.linalg.solve(strategy.T, workload.matrix().T)).sum(axis=0)
     return np.linalg.norm(strategy, axis=0).max() * math.sqrt(squared.mean() if objective == "mean" else squared.max())
+
+
+def strategy_of(workload, **arguments):
+    """The optimum, and the matrix of its strategy."""
+    best = single_participation_bounds(workload, **arguments)
+    return best, single_participation_strategy(workload, best).strategy()
 
 
 def random_strategy(rng, n):
@@ -66,7 +73,7 @@ def dual_value(workload, v, u):
     ],
 )
 def test_prefix_sums(steps, objective, value):
-    best = optimal_single_participation(PrefixSums(steps), objective=objective)
+    best = single_participation_bounds(PrefixSums(steps), objective=objective)
     assert best.rigorous
     assert best.lower_bound < best.value < best.lower_bound * (1 + 1e-9)
     assert abs(best.lower_bound - value) < 5e-9
@@ -74,29 +81,29 @@ def test_prefix_sums(steps, objective, value):
 
 @workdps(30)
 def test_two_steps_in_closed_form():
-    best = optimal_single_participation(PrefixSums(2), objective="max", tolerance=1e-13)
+    best = single_participation_bounds(PrefixSums(2), objective="max", tolerance=1e-13)
     assert best.lower_bound <= 2 / mp.sqrt(3) <= best.value
     x = (3 - mp.sqrt(5)) / 2  # of the strategy X = (1, x; x, 1): the least (3 − 2x)/(1 − x²)
-    best = optimal_single_participation(PrefixSums(2), tolerance=1e-13)
+    best = single_participation_bounds(PrefixSums(2), tolerance=1e-13)
     assert best.lower_bound <= mp.sqrt((3 - 2 * x) / (1 - x * x) / 2) <= best.value < best.lower_bound * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_lower_bound_is_the_dual_value_rounded_down(objective):
-    best = optimal_single_participation(PrefixSums(12), objective=objective, max_iterations=1)
-    exact = mp.sqrt(dual_value(best.workload, best.step_weights, best.row_weights))
+    best = single_participation_bounds(PrefixSums(12), objective=objective, max_iterations=1)
+    exact = mp.sqrt(dual_value(PrefixSums(12), *best.arrays))
     assert best.lower_bound <= exact < best.lower_bound * (1 + 1e-13)
     assert not best.lower_bound * (1 + 1e-13) <= exact  # the statement, slightly stronger, is false
-    dense = optimal_single_participation(MatrixWorkload(best.workload.matrix()), objective=objective, max_iterations=1)
+    dense = single_participation_bounds(MatrixWorkload(PrefixSums(12).matrix()), objective=objective, max_iterations=1)
     assert dense.lower_bound <= exact < dense.lower_bound * (1 + 1e-13)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_structured_and_dense_ways_agree(objective):
-    fast = optimal_single_participation(PrefixSums(40), objective=objective)
-    slow = optimal_single_participation(MatrixWorkload(PrefixSums(40).matrix()), objective=objective)
+    fast, one = strategy_of(PrefixSums(40), objective=objective)
+    slow, other = strategy_of(MatrixWorkload(PrefixSums(40).matrix()), objective=objective)
     assert max(fast.lower_bound, slow.lower_bound) <= min(fast.value, slow.value)
-    np.testing.assert_allclose(fast.mechanism().strategy(), slow.mechanism().strategy(), atol=1e-6)
+    np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -104,8 +111,7 @@ def test_structured_and_dense_ways_agree(objective):
     "workload", [PrefixSums(30), MomentumSGD(30, momentum=0.9, weight_decay=0.01)], ids=lambda w: type(w).__name__
 )
 def test_the_strategy_has_the_value_and_is_causal(workload, objective):
-    best = optimal_single_participation(workload, objective=objective, max_iterations=60)
-    strategy = best.mechanism().strategy()
+    best, strategy = strategy_of(workload, objective=objective, max_iterations=60)
     assert np.array_equal(strategy, np.tril(strategy))
     assert error_of(workload, strategy, objective) == pytest.approx(
         best.value, rel=1e-11 if objective == "mean" else 1e-3
@@ -123,7 +129,7 @@ def test_the_strategy_has_the_value_and_is_causal(workload, objective):
     ],
 )
 def test_momentum(workload, value):
-    best = optimal_single_participation(workload)
+    best = single_participation_bounds(workload)
     assert abs(best.lower_bound - value) < 1e-8
     assert best.gap <= 1e-9
 
@@ -133,7 +139,7 @@ def test_momentum(workload, value):
 def test_no_strategy_is_below_the_lower_bound(workload, objective, seed):
     matrix = workload.matrix()
     assume(matrix.shape[0] >= workload.steps and np.linalg.cond(matrix) < 1e8)
-    best = optimal_single_participation(workload, objective=objective, max_iterations=30)
+    best = single_participation_bounds(workload, objective=objective, max_iterations=30)
     strategy = random_strategy(np.random.default_rng(seed), workload.steps)
     assert best.lower_bound <= error_of(workload, strategy, objective) * (1 + 1e-9)
     assert best.lower_bound <= best.value
@@ -147,7 +153,7 @@ def test_against_a_semidefinite_program(objective):
     least = cvxpy.trace(z) / 6 if objective == "mean" else cvxpy.max(cvxpy.diag(z))
     problem = cvxpy.Problem(cvxpy.Minimize(least), [cvxpy.bmat([[z, a], [a.T, x]]) >> 0, cvxpy.diag(x) <= 1])
     exact = math.sqrt(problem.solve(solver="CLARABEL"))
-    best = optimal_single_participation(MatrixWorkload(a), objective=objective)
+    best = single_participation_bounds(MatrixWorkload(a), objective=objective)
     assert best.lower_bound == pytest.approx(exact, rel=2e-6)
     assert best.value == pytest.approx(exact, rel=2e-6)
 
@@ -175,9 +181,9 @@ def test_learning_weights():
     noise = np.linalg.inv(random_strategy(rng, 9))
     mean = np.square(workload.matrix() @ noise).sum() / 9
     assert mean == pytest.approx(np.trace(weights @ noise @ noise.T), rel=1e-9)
-    best = optimal_single_participation(workload)
+    best = single_participation_bounds(workload)
     assert best.gap < 1e-8
-    singular = optimal_single_participation(workload_of_weights(np.outer(factor[0], factor[0])), max_iterations=20)
+    singular = single_participation_bounds(workload_of_weights(np.outer(factor[0], factor[0])), max_iterations=20)
     assert 0 < singular.lower_bound <= singular.value
 
 
@@ -194,7 +200,7 @@ def test_learning_weights():
 )
 def test_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
-        optimal_single_participation(**arguments)
+        single_participation_bounds(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -214,14 +220,15 @@ def test_bad_weights(weights, message):
 
 def test_workload_is_checked():
     with pytest.raises(TypeError, match="workload"):
-        optimal_single_participation(3)
+        single_participation_bounds(3)
     with pytest.raises(ValueError, match="at most 4096"):
-        optimal_single_participation(PrefixSums(5000), max_iterations=1).gram()
+        single_participation_gram(PrefixSums(5000), single_participation_bounds(PrefixSums(5000), max_iterations=1))
 
 
 def test_mechanisms_agree_on_error_and_sensitivity():
-    best = optimal_single_participation(PrefixSums(50))
-    mechanism, participation = best.mechanism(), Participation(50)
+    best = single_participation_bounds(PrefixSums(50))
+    mechanism = single_participation_strategy(PrefixSums(50), best)
+    participation = Participation.single(50)
     assert mechanism.sensitivity_upper_bound(participation) == pytest.approx(1, abs=1e-12)
     assert mechanism.mean_error(participation) == pytest.approx(best.value, rel=1e-11)
 
@@ -229,9 +236,9 @@ def test_mechanisms_agree_on_error_and_sensitivity():
 @settings(max_examples=20)
 @given(workloads(kinds=("prefix",)), product_noises())
 def test_no_toeplitz_mechanism_is_below_the_lower_bound(workload, noise):
-    mechanism, participation = noise, Participation(workload.steps)
+    mechanism, participation = noise, Participation.single(workload.steps)
     for objective, error in (("mean", mechanism.mean_error), ("max", mechanism.max_error)):
-        best = optimal_single_participation(workload, objective=objective, tolerance=1e-6)
+        best = single_participation_bounds(workload, objective=objective, tolerance=1e-6)
         assert best.lower_bound <= error(participation) * (1 + 1e-12)
 
 
@@ -249,8 +256,8 @@ def test_elimination_and_singular_values_find_the_same_optimum(monkeypatch):
     workload = MomentumSGD(80, momentum=0.9, learning_rates=np.linspace(1.0, 0.1, 80))
     found = []
     for most in (10, 1024):
-        monkeypatch.setattr(dense, "LARGEST_DECOMPOSED", most)
-        found.append(optimal_single_participation(workload, tolerance=1e-8))
+        monkeypatch.setattr(single_participation, "LARGEST_DECOMPOSED", most)
+        found.append(single_participation_bounds(workload, tolerance=1e-8))
     assert found[0].rigorous
     assert found[0].gap <= 2e-8
     assert max(one.lower_bound for one in found) <= min(one.value for one in found) * (1 + 1e-10)
@@ -258,8 +265,8 @@ def test_elimination_and_singular_values_find_the_same_optimum(monkeypatch):
 
 def test_long_runs_with_momentum():
     """Between the optima of prefix sums at the learning rates 1 and 1/(1 − μ), which its iterates tend to."""
-    best = optimal_single_participation(MomentumSGD(6000, momentum=0.5), tolerance=1e-6)
-    sums = optimal_single_participation(PrefixSums(6000), tolerance=1e-6)
+    best = single_participation_bounds(MomentumSGD(6000, momentum=0.5), tolerance=1e-6)
+    sums = single_participation_bounds(PrefixSums(6000), tolerance=1e-6)
     assert not best.rigorous
     assert best.gap <= 1e-6
     assert sums.value < best.value < 2 * sums.value
@@ -268,12 +275,13 @@ def test_long_runs_with_momentum():
 @pytest.mark.parametrize("weights", ["last", "second half"])
 def test_the_optimum_for_learning_is_below_every_other_noise(weights):
     problem = LinearRegression([1.0, 0.4, 0.1], learning_rate=0.1)
-    objective, participation = LearningObjective(problem, 40, weights=weights), Participation(40)
-    best = optimal_single_participation(workload_of_weights(objective.weight_matrix()), max_iterations=300)
+    objective, participation = LearningObjective(problem, 40, weights=weights), Participation.single(40)
+    workload = workload_of_weights(objective.weight_matrix())
+    best = single_participation_bounds(workload, max_iterations=300)
     assert best.lower_bound <= best.value < best.lower_bound * (1 + 1e-2)
-    mechanism = best.mechanism()
+    mechanism = single_participation_strategy(workload, best)
     assert objective.power(mechanism) == pytest.approx(best.value**2, rel=1e-6)
-    prefix = optimal_single_participation(PrefixSums(40)).mechanism()
+    prefix = single_participation_strategy(PrefixSums(40), single_participation_bounds(PrefixSums(40)))
     for other in (prefix, NuFTRL(0.1), DPSGD()):
         assert objective.privacy_error(mechanism, participation) < objective.privacy_error(other, participation)
         power = objective.power(other) * other.sensitivity(participation) ** 2

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.solvers.matrix_factorisation.banded import optimal_banded
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.families.banded import best_bands
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums
 
@@ -39,7 +39,7 @@ def error_of(workload, strategy, participation):
     ],
 )
 def test_prefix_sums(steps, separation, norms, value):
-    best = optimal_banded(PrefixSums(steps), min_sep(steps, separation), norms=norms)
+    _, best = best_bands(PrefixSums(steps), min_sep(steps, separation), norms=norms)
     assert best.rigorous
     assert best.gap <= 1e-6
     assert abs(best.value - value) < 1e-6
@@ -66,7 +66,7 @@ def test_against_a_semidefinite_program_over_all_patterns(steps, separation, nor
     workload = MomentumSGD(steps, momentum=0.6)
     participation = min_sep(steps, separation)
     exact = least_by_program(workload, participation, norms)
-    best = optimal_banded(workload, participation, norms=norms)
+    _, best = best_bands(workload, participation, norms=norms)
     assert best.value == pytest.approx(exact, rel=3e-6)
     assert best.lower_bound == pytest.approx(exact, rel=3e-6)
 
@@ -77,14 +77,14 @@ def test_bounds_hold_at_any_time(steps, separation, norms, seed):
     rng = np.random.default_rng(seed)
     participation = min_sep(steps, separation)
     workload = MatrixWorkload(np.eye(steps) + 0.5 * rng.normal(size=(steps, steps)))
-    best = optimal_banded(workload, participation, norms=norms, max_iterations=3)
-    strategy = best.mechanism().strategy()
+    noise, best = best_bands(workload, participation, norms=norms, max_iterations=3)
+    strategy = noise.strategy()
     assert np.array_equal(strategy, np.tril(strategy))
     assert np.all(np.diagonal(strategy) > 0)
     gram = strategy.T @ strategy
     assert all(gram[i, j] == 0 for i in range(steps) for j in range(i) if i - j >= separation)
     assert error_of(workload, strategy, participation) == pytest.approx(best.value, rel=1e-10)
-    assert best.mechanism().sensitivity_upper_bound(participation) == pytest.approx(1, abs=1e-11)
+    assert noise.sensitivity_upper_bound(participation) == pytest.approx(1, abs=1e-11)
     distance = np.subtract.outer(np.arange(steps), np.arange(steps))
     other = np.where((distance >= 0) & (distance < separation), rng.normal(size=(steps, steps)), 0.0)
     other += 3 * np.eye(steps)
@@ -96,11 +96,9 @@ def test_bounds_hold_at_any_time(steps, separation, norms, seed):
 def test_order_of_the_optima():
     """Fixed epochs are easier than min-sep, more bands are better than fewer, free norms better than equal ones."""
     workload, participation = PrefixSums(24), min_sep(24, 8)
-    fixed = optimal_fixed_epochs(
-        workload, Participation.fixed_epochs(24, period=8), tolerance=1e-9
-    )
-    banded, unit = (optimal_banded(workload, participation, norms=norms) for norms in NORMS)
-    fewer = optimal_banded(workload, participation, bands=3)
+    fixed = fixed_epochs_bounds(workload, Participation.fixed_epochs(24, period=8), tolerance=1e-9)
+    banded, unit = (best_bands(workload, participation, norms=norms)[1] for norms in NORMS)
+    _, fewer = best_bands(workload, participation, bands=3)
     assert fixed.value < banded.lower_bound
     assert banded.value < unit.lower_bound
     assert banded.value < fewer.lower_bound
@@ -108,10 +106,8 @@ def test_order_of_the_optima():
 
 
 def test_unit_columns_with_fewer_participations():
-    best = optimal_banded(PrefixSums(12), min_sep(12, 3, 2), norms="unit")
-    assert error_of(best.workload, best.mechanism().strategy(), best.participation) == pytest.approx(
-        best.value, rel=1e-10
-    )
+    noise, best = best_bands(PrefixSums(12), min_sep(12, 3, 2), norms="unit")
+    assert error_of(PrefixSums(12), noise.strategy(), min_sep(12, 3, 2)) == pytest.approx(best.value, rel=1e-10)
     assert best.gap <= 1e-6
 
 
@@ -127,4 +123,4 @@ def test_unit_columns_with_fewer_participations():
 )
 def test_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
-        optimal_banded(PrefixSums(6), **arguments)
+        best_bands(PrefixSums(6), **arguments)

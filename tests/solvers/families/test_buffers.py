@@ -3,11 +3,32 @@
 import numpy as np
 import pytest
 
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.result import evaluated
-from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
-from corrnoise.theory.mechanisms.buffered import interlacing, scales
+from corrnoise.solvers.families import toeplitz
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.objectives import run_objective
+from corrnoise.theory.mechanisms.buffered import (
+    interlacing,
+    noise_sensitivity_upper_bound,
+    scales,
+    squared_error,
+)
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums
+
+
+def buffers_of(who, count=4, objective="mean"):
+    return best_buffers(run_objective(PrefixSums(who.steps), objective), who, count)
+
+
+def toeplitz_of(who):
+    return toeplitz.best_toeplitz(run_objective(PrefixSums(who.steps)), who, toeplitz.most_bands(who))
+
+
+def error_of(noise, who, objective="mean"):
+    """In closed form: the coefficients of 10⁷ steps would take long."""
+    square = squared_error(*interlacing(noise), steps=who.steps, objective=objective)
+    return noise_sensitivity_upper_bound(noise, who) * np.sqrt(float(square))
+
 
 # steps, participations (min_sep = steps/participations), buffers asked for and used, objective, error
 KNOWN = [
@@ -29,16 +50,15 @@ KNOWN = [
 @pytest.mark.parametrize(("steps", "participations", "asked", "used", "objective", "value"), KNOWN)
 def test_known_optima(steps, participations, asked, used, objective, value):
     who = Participation.min_sep(steps, steps // participations, participations)
-    found = optimal_buffers(who, buffers=asked, objective=objective)
-    assert found.error == pytest.approx(value, abs=6e-10)
-    assert found.memory == used
+    found = buffers_of(who, asked, objective)
+    assert error_of(found, who, objective) == pytest.approx(value, abs=6e-10)
+    assert found.memory(steps) == used
     assert found.anytime
 
 
 def test_the_decays_and_scales_of_a_known_optimum():
     """Two buffers for 10⁵ steps and the largest error: decays and scales to eight digits."""
-    found = optimal_buffers(Participation(10**5), buffers=2, objective="max")
-    zeros, poles = interlacing(found.noise)
+    zeros, poles = interlacing(buffers_of(Participation.single(10**5), 2, "max"))
     np.testing.assert_allclose(1 - zeros, [0.99995289, 0.98570687], atol=6e-9)
     np.testing.assert_allclose(scales(zeros, poles), [0.01228532, 0.18783936], atol=6e-9)
 
@@ -46,43 +66,42 @@ def test_the_decays_and_scales_of_a_known_optimum():
 @pytest.mark.parametrize("participations", [1, 4])
 def test_closed_forms_agree_with_the_coefficients_of_the_noise(participations):
     who = Participation.min_sep(256, 256 // participations, participations)
-    found = optimal_buffers(who, buffers=2)
-    direct = evaluated(found.noise, who, "mean")
-    assert found.sensitivity == pytest.approx(direct.sensitivity, rel=1e-12)
-    assert found.mean_error == pytest.approx(direct.mean_error, rel=1e-12)
-    assert found.max_error == pytest.approx(direct.max_error, rel=1e-12)
+    found = buffers_of(who, 2)
+    assert noise_sensitivity_upper_bound(found, who) == pytest.approx(found.sensitivity(who), rel=1e-12)
+    assert error_of(found, who) == pytest.approx(found.mean_error(who), rel=1e-12)
+    assert error_of(found, who, "max") == pytest.approx(found.max_error(who), rel=1e-12)
 
 
 def test_no_buffers_beat_the_best_toeplitz_strategy():
-    who = Participation(256)
-    floor = optimal_toeplitz(who).lower_bound
-    assert floor < optimal_buffers(who, buffers=3).error < floor * 1.0004
+    who = Participation.single(256)
+    floor = toeplitz.certificate(toeplitz_of(who), who).lower_bound
+    assert floor < buffers_of(who, 3).mean_error(who) < floor * 1.0004
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_short_runs_reach_the_best_toeplitz_strategy(steps):
-    found = optimal_buffers(Participation(steps))
-    assert found.error == pytest.approx(optimal_toeplitz(Participation(steps)).error, rel=1e-6)
-    assert found.memory == steps // 2
+    who = Participation.single(steps)
+    found = buffers_of(who)
+    assert found.mean_error(who) == pytest.approx(toeplitz_of(who).mean_error(who), rel=1e-6)
+    assert found.memory(steps) == steps // 2
 
 
 def test_independent_noise_is_best_if_every_example_takes_part_in_every_step():
-    found = optimal_buffers(Participation.min_sep(100, 1, 100))
-    assert found.memory == 0
-    assert found.error == pytest.approx(np.sqrt(100 * 101 / 2), rel=1e-12)
+    who = Participation.min_sep(100, 1)
+    found = buffers_of(who)
+    assert found.memory(100) == 0
+    assert found.mean_error(who) == pytest.approx(np.sqrt(100 * 101 / 2), rel=1e-12)
 
 
 def test_buffers_may_be_better_than_strategies_whose_participations_do_not_meet():
     """Three steps and two participations in any of them: a strategy with one band has the error 2."""
     who = Participation.min_sep(3, 1, 2)
-    assert optimal_toeplitz(who).error == pytest.approx(2.0, rel=1e-12)
-    found = optimal_buffers(who)
-    assert found.error < 1.9880
-    assert found.sensitivity == pytest.approx(found.mechanism.sensitivity(who), rel=1e-13)
+    assert toeplitz_of(who).mean_error(who) == pytest.approx(2.0, rel=1e-12)
+    assert buffers_of(who).mean_error(who) < 1.9880
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="buffers must be at most 16"):
-        optimal_buffers(Participation(10), buffers=17)
-    with pytest.raises(ValueError, match="objective must be one of"):
-        optimal_buffers(Participation(10), objective="median")
+    with pytest.raises(ValueError, match=r"buffers must be an integer in \[1, 16\]"):
+        buffers_of(Participation.single(10), 17)
+    with pytest.raises(ValueError, match="kind must be one of"):
+        buffers_of(Participation.single(10), objective="median")

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.solvers.matrix_factorisation import scaled_buffers
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers, thinned, variables_of
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.families import scaled_buffers as search_of
+from corrnoise.solvers.families.buffers import best_buffers, thinned, variables_of
+from corrnoise.solvers.families.scaled_buffers import scaled_buffers
+from corrnoise.solvers.objectives import run_objective
+from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.workloads import MatrixWorkload, PrefixSums
 from tests.strategies import interlacing_gaps
 
@@ -28,7 +28,7 @@ def test_the_logarithm_of_the_error_and_its_gradient(steps, min_sep, gaps, seed)
     rng = np.random.default_rng(seed)
     who = epochs_of(steps, min_sep)
     workload = MatrixWorkload(rng.normal(size=(steps, steps)))
-    search = scaled_buffers._Search(workload.gram(), scaled_buffers._Classes(steps, who.period, who.count))
+    search = search_of._Search(workload.gram(), search_of._Classes(steps, who.period, who.count))
     state = np.concatenate([0.3 * rng.normal(size=steps), variables_of(*gaps)])
     value, gradient = search.logarithm(state)
     run = ScaledNoise(PoleNoise(*gaps), search.at(state).scales)
@@ -41,23 +41,25 @@ def test_the_logarithm_of_the_error_and_its_gradient(steps, min_sep, gaps, seed)
 
 def test_one_participation_is_buffers_with_unit_columns():
     """2.99224 at n = 1024 is known from another code for three buffers; here n = 256 against that start."""
-    found = optimal_scaled_buffers(PrefixSums(256), Participation(256), buffers=3)
-    np.testing.assert_allclose(found.mechanism.column_norms(), 1, rtol=1e-9)
-    plain = optimal_buffers(Participation(256), buffers=3).noise
-    assert found.value < column_normalised(plain, 256).mean_error(Participation(256)) < 2.617
-    floor = optimal_fixed_epochs(PrefixSums(256), epochs_of(256, 256)).lower_bound
-    assert floor * 1.01 < found.value < floor * 1.013
+    once, sums = Participation.single(256), run_objective(PrefixSums(256))
+    found = scaled_buffers(sums, once, 3)
+    np.testing.assert_allclose(found.column_norms(), 1, rtol=1e-9)
+    plain = ScaledNoise.normalised(best_buffers(sums, once, 3), once)
+    value = found.mean_error(once)
+    assert value < plain.mean_error(once) < 2.617
+    floor = fixed_epochs_bounds(PrefixSums(256), epochs_of(256, 256)).lower_bound
+    assert floor * 1.01 < value < floor * 1.013
 
 
 @pytest.mark.parametrize(("steps", "min_sep"), [(64, 16), (61, 16), (24, 1)])
 def test_better_than_equal_scales_and_not_below_the_floor(steps, min_sep):
     who = epochs_of(steps, min_sep)
-    found = optimal_scaled_buffers(PrefixSums(steps), who, buffers=2)
-    equal = optimal_buffers(who, buffers=2).noise
-    floor = optimal_fixed_epochs(PrefixSums(steps), who).lower_bound
-    assert floor <= found.value <= equal.mean_error(who) * (1 + 1e-9)
-    assert found.mechanism.sensitivity(who) == pytest.approx(1, rel=1e-9)
-    assert found.mechanism.memory <= 2
+    found = scaled_buffers(run_objective(PrefixSums(steps)), who, 2)
+    equal = best_buffers(run_objective(PrefixSums(steps)), who, 2)
+    floor = fixed_epochs_bounds(PrefixSums(steps), who).lower_bound
+    assert floor <= found.mean_error(who) <= equal.mean_error(who) * (1 + 1e-9)
+    assert found.sensitivity(who) == pytest.approx(1, rel=1e-9)
+    assert found.memory() <= 2
 
 
 def test_the_best_scales_of_two_steps():
@@ -68,10 +70,10 @@ def test_the_best_scales_of_two_steps():
     """
     rng = np.random.default_rng(5)
     workload = MatrixWorkload(rng.normal(size=(2, 2)))
-    search = scaled_buffers._Search(workload.gram(), scaled_buffers._Classes(2, 1, 2))
+    search = search_of._Search(workload.gram(), search_of._Classes(2, 1, 2))
     shape = variables_of(np.array([0.1]), np.array([0.5]))
     x = np.exp(np.linspace(-8, 8, 200_001))
-    series = scaled_buffers._Series.of(shape, 2)
+    series = search_of._Series.of(shape, 2)
     c, beta = series.strategy, series.noising
     inner = workload.gram() * np.array([[1, beta[1]], [beta[1], 1 + beta[1] ** 2]])
     errors = (inner[0, 0] + 2 * inner[0, 1] * x + inner[1, 1] * x**2) * (1 + c[1] ** 2 + 2 * c[1] / x + 1 / x**2)
@@ -79,15 +81,6 @@ def test_the_best_scales_of_two_steps():
     value, gradient = search.logarithm(np.concatenate([[0.0, np.log(best)], shape]))
     assert np.exp(value) == pytest.approx(errors.min(), rel=1e-9)
     assert abs(gradient[1]) < 1e-3
-
-
-def test_a_stream_runs_it():
-    who = Participation.fixed_epochs(32, epochs=2)
-    found = optimal_scaled_buffers(PrefixSums(32), who, buffers=1)
-    stream = NoiseStream(found.mechanism, 3, method="recurrence", rng=1)
-    draws = np.random.default_rng(1).standard_normal((32, 3))
-    np.testing.assert_allclose(np.array(list(stream)), found.mechanism.correlate(draws), rtol=1e-9, atol=1e-12)
-    assert stream.sensitivity(who) == pytest.approx(1, rel=1e-6)
 
 
 def test_merged_gaps_are_left_out():
@@ -100,18 +93,11 @@ def test_merged_gaps_are_left_out():
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_short_runs(steps):
     who = epochs_of(steps, 1)
-    found = optimal_scaled_buffers(PrefixSums(steps), who)
-    assert found.value >= optimal_fixed_epochs(PrefixSums(steps), who).lower_bound
-    assert found.mechanism.steps == steps
+    found = scaled_buffers(run_objective(PrefixSums(steps)), who, 4)
+    assert found.mean_error(who) >= fixed_epochs_bounds(PrefixSums(steps), who).lower_bound
+    assert found.steps == steps
 
 
-@pytest.mark.parametrize(
-    ("who", "message"),
-    [
-        (Participation.min_sep(8, 2, 4), "fixed epochs"),
-        (Participation(9), "8 steps"),
-    ],
-)
-def test_bad_input(who, message):
-    with pytest.raises(ValueError, match=message):
-        optimal_scaled_buffers(PrefixSums(8), who)
+def test_too_long_runs_are_refused():
+    with pytest.raises(ValueError, match=r"steps must be an integer in \[1, 4096\]"):
+        scaled_buffers(run_objective(PrefixSums(5000)), Participation.single(5000), 1)

@@ -6,11 +6,12 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.solvers.matrix_factorisation import toeplitz
-from corrnoise.solvers.matrix_factorisation.families import banded_square_root
-from corrnoise.solvers.matrix_factorisation.toeplitz import lower_bound, optimal_toeplitz
-from corrnoise.theory.participation import Participation
+from corrnoise.solvers.families import toeplitz
+from corrnoise.solvers.families.toeplitz import best_toeplitz, certificate, lower_bound, square_root
+from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.toeplitz_losses import OBJECTIVES, error_weights, squared_sensitivity, strategy_error
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums
 from tests.strategies import minimum_phase_coefficients
 
 # steps, bands, participations (min_sep = steps/participations), root mean squared error
@@ -27,25 +28,28 @@ KNOWN = [
 ]
 
 
+def optimum(who, bands, objective="mean"):
+    return best_toeplitz(run_objective(PrefixSums(who.steps), objective), who, bands)
+
+
 @pytest.mark.parametrize(("steps", "bands", "participations", "value"), KNOWN)
 def test_known_optima_are_certified(steps, bands, participations, value):
     who = Participation.min_sep(steps, steps // participations, participations)
-    found = optimal_toeplitz(who, bands=bands, certify=steps * bands <= 256 * 256)
-    assert found.error == pytest.approx(value, abs=6e-10)
-    assert found.mean_error == found.error < found.max_error
-    assert found.memory == bands - 1
+    found = optimum(who, bands)
+    assert found.mean_error(who) == pytest.approx(value, abs=6e-10)
+    assert found.memory(steps) == bands - 1
     assert found.anytime
-    if found.gap is not None:
-        assert abs(found.gap) < 1e-11
+    if steps * bands <= 256 * 256:
+        assert abs(certificate(found, who).gap) < 1e-11
 
 
 @pytest.mark.parametrize("steps", [4, 16, 64])
 def test_the_square_root_is_the_best_toeplitz_strategy_for_the_largest_error(steps):
-    found = optimal_toeplitz(Participation(steps), objective="max")
+    who = Participation.single(steps)
+    found = optimum(who, steps, "max")
     t = np.arange(1, steps)
-    np.testing.assert_allclose(found.noise.values, np.cumprod([1.0, *((t - 0.5) / t)]), rtol=1e-6)
-    assert abs(found.gap) < 1e-12
-    assert found.error == found.max_error
+    np.testing.assert_allclose(found.values, np.cumprod([1.0, *((t - 0.5) / t)]), rtol=1e-6)
+    assert abs(certificate(found, who, "max").gap) < 1e-12
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -76,43 +80,45 @@ def test_the_certificate_is_that_of_dense_matrices(objective, monkeypatch):
     shifts = [np.eye(n, k=-j) for j in range(p)]
     gamma = np.array([[np.trace(k @ shifts[j].T @ shifts[l]) for l in range(p)] for j in range(p)])
     expected = np.trace(weight @ inverse) ** 2 / np.linalg.eigvalsh(gamma)[-1]
-    assert lower_bound(strategy, Participation(n), objective) == pytest.approx(expected, rel=1e-12)
+    assert lower_bound(strategy, Participation.single(n), objective) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_strategy_that_is_not_optimal_has_a_gap():
-    who = Participation(64)
-    found = optimal_toeplitz(who, bands=16)
-    worse = found.noise.values * (1 + 1e-3 * np.arange(16))
+    who = Participation.single(64)
+    found = optimum(who, 16)
+    worse = found.values * (1 + 1e-3 * np.arange(16))
     column = np.concatenate([worse, np.zeros(48)])
     value = squared_sensitivity(column, who)[0] * strategy_error(column, error_weights(64, 64, "mean"))[0]
-    assert value > found.error**2 * (1 + 1e-7)
-    assert lower_bound(worse, who, "mean") < found.lower_bound**2 * (1 - 1e-7)
+    assert value > found.mean_error(who) ** 2 * (1 + 1e-7)
+    assert lower_bound(worse, who, "mean") < certificate(found, who).lower_bound ** 2 * (1 - 1e-7)
 
 
 def test_the_last_epoch_may_be_shorter_than_the_bands():
     who = Participation.min_sep(60, 16, 4)
-    found = optimal_toeplitz(who, bands=16)
-    column = np.concatenate([found.noise.values, np.zeros(44)])
-    assert found.sensitivity**2 == pytest.approx(squared_sensitivity(column, who)[0], rel=1e-12)
-    assert 1e-3 < found.gap < 0.1  # then the certificate is valid, and not sharp
+    found = optimum(who, 16)
+    column = np.concatenate([found.values, np.zeros(44)])
+    assert found.sensitivity(who) ** 2 == pytest.approx(squared_sensitivity(column, who)[0], rel=1e-12)
+    assert 1e-3 < certificate(found, who).gap < 0.1  # then the certificate is valid, and not sharp
 
 
 def test_one_band_is_independent_noise():
-    found = optimal_toeplitz(Participation(10), bands=1)
-    assert found.error == pytest.approx(np.sqrt(11 / 2), rel=1e-13)
-    assert abs(found.gap) < 1e-13
+    who = Participation.single(10)
+    found = optimum(who, 1)
+    assert found.mean_error(who) == pytest.approx(np.sqrt(11 / 2), rel=1e-13)
+    assert abs(certificate(found, who).gap) < 1e-13
 
 
 def test_more_bands_than_the_theorem_covers_are_refused():
-    with pytest.raises(ValueError, match="bands must be at most 16"):
-        optimal_toeplitz(Participation.min_sep(64, 16, 4), bands=17)
-    with pytest.raises(ValueError, match="bands must be at most 10"):
-        optimal_toeplitz(Participation(10), bands=11)
+    with pytest.raises(ValueError, match=r"bands must be an integer in \[1, 16\]"):
+        optimum(Participation.min_sep(64, 16, 4), 17)
+    with pytest.raises(ValueError, match=r"bands must be an integer in \[1, 10\]"):
+        optimum(Participation.single(10), 11)
 
 
 @pytest.mark.parametrize(("steps", "error"), [(10_000, 35.5210796), (100_000, 111.9142295)])
 def test_few_bands_in_long_runs(steps, error):
     """A step of the search leads to noise that exceeds the range of floats, and the search goes on."""
-    found = optimal_toeplitz(Participation(steps), bands=4, certify=False)
-    assert found.error == pytest.approx(error, rel=1e-8)
-    assert found.error < 0.95 * banded_square_root(Participation(steps), bands=4).error
+    who = Participation.single(steps)
+    found = optimum(who, 4).mean_error(who)
+    assert found == pytest.approx(error, rel=1e-8)
+    assert found < 0.95 * square_root(4).mean_error(who)

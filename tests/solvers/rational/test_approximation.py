@@ -22,6 +22,8 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 from tests.strategies import product_noises
 
@@ -189,9 +191,7 @@ def test_few_poles_are_enough(nu, most):
 @pytest.mark.parametrize(("nu", "count"), [(0.01, 6), (1e-4, 11), (1e-8, 21)])
 def test_one_pole_less_is_not_enough(nu, count):
     noise = NuFTRL(nu)
-    fewer = next(
-        a for a in (rational(noise, 1.5**k * 1e-6) for k in range(1, 20)) if a.poles.size == count - 1
-    )
+    fewer = next(a for a in (rational(noise, 1.5**k * 1e-6) for k in range(1, 20)) if a.poles.size == count - 1)
     assert approximation_error(noise, fewer) > 1e-6
 
 
@@ -409,19 +409,19 @@ def test_noise_multipliers_are_those_of_the_approximation(noise):
     approximation = rational(noise, 1e-3)
     for steps in (1, 2, 3, 10, 120):
         gamma = sensitivity_by_recursion(approximation, steps)
-        multiplier = approximation.noise_multiplier(0.5, steps)
+        multiplier = Budget(0.5).multiplier(approximation.sensitivity_upper_bound(Participation.single(steps)))
         assert gamma <= multiplier <= gamma * (1 + 1e-13)
     gamma = reference(approximation, np.ones(1))[1]
-    multiplier = approximation.noise_multiplier(0.5)
+    multiplier = Budget(0.5).multiplier(approximation.sensitivity_upper_bound(ANY_LENGTH))
     assert gamma * (1 - ROUNDING) <= multiplier <= gamma * (1 + 1e-11)
 
 
 def test_the_multiplier_of_the_noise_approximated_would_be_too_small():
-    noise = NuFTRL(0.01)
+    noise, three = NuFTRL(0.01), Participation.single(3)
     approximation = rational(noise, 1e-6)
     gamma = sensitivity_by_recursion(approximation, 3)
-    assert noise.noise_multiplier(0.5, 3) < gamma * (1 - 1e-6)
-    assert approximation.noise_multiplier(0.5, 3) >= gamma
+    assert Budget(0.5).multiplier(noise.sensitivity_upper_bound(three)) < gamma * (1 - 1e-6)
+    assert Budget(0.5).multiplier(approximation.sensitivity_upper_bound(three)) >= gamma
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------

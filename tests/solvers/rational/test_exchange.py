@@ -104,16 +104,16 @@ def test_banded_strategies_are_read() -> None:
 
 @pytest.mark.parametrize("noise", APPROXIMATED, ids=repr)
 def test_buffers_reproduce_the_coefficients(noise: ToeplitzNoise) -> None:
-    rational, steps = rational(noise, 1e-6), 20_000
-    assert isinstance(rational, PoleNoise)
-    strategy, noising = buffer_form(rational), buffer_form(rational, "noising")
-    assert strategy.coefficients(steps) == pytest.approx(rational.inverse_coefficients(steps), rel=1e-10, abs=1e-16)
-    assert noising.coefficients(steps) == pytest.approx(rational.coefficients(steps), rel=1e-10, abs=1e-16)
+    few, steps = rational(noise, 1e-6), 20_000
+    assert isinstance(few, PoleNoise)
+    strategy, noising = buffer_form(few), buffer_form(few, "noising")
+    assert strategy.coefficients(steps) == pytest.approx(few.inverse_coefficients(steps), rel=1e-10, abs=1e-16)
+    assert noising.coefficients(steps) == pytest.approx(few.coefficients(steps), rel=1e-10, abs=1e-16)
     assert (np.diff(strategy.buf_decay) < 0).all()
     if strategy.buf_decay.size:
         late = BufferForm(strategy.buf_decay, strategy.output_scale * strategy.buf_decay)  # Σ ω θᵗ, one step late
-        assert late.coefficients(20) != pytest.approx(rational.inverse_coefficients(20), rel=1e-10, abs=1e-16)
-        assert strategy.coefficients(20) != pytest.approx(rational.coefficients(20), rel=1e-10, abs=1e-16)
+        assert late.coefficients(20) != pytest.approx(few.inverse_coefficients(20), rel=1e-10, abs=1e-16)
+        assert strategy.coefficients(20) != pytest.approx(few.coefficients(20), rel=1e-10, abs=1e-16)
 
 
 @given(pole_noises())
@@ -147,12 +147,12 @@ def test_buffers_are_read_back(noise: PoleNoise) -> None:
 @given(gaps(1e-8))
 @settings(max_examples=20)
 def test_buffers_of_approximations_are_read_back_to_rounding(nu: float) -> None:
-    rational = rational(NuFTRL(nu), 1e-6)
-    assert isinstance(rational, PoleNoise)
+    few = rational(NuFTRL(nu), 1e-6)
+    assert isinstance(few, PoleNoise)
     for matrix in ("strategy", "noising"):
-        read = noise_from_buffers(buffer_form(rational, matrix))
-        assert read.zeros == pytest.approx(rational.zeros, rel=1e-9, abs=1e-15)
-        assert read.poles == pytest.approx(rational.poles, rel=1e-9, abs=1e-15)
+        read = noise_from_buffers(buffer_form(few, matrix))
+        assert read.zeros == pytest.approx(few.zeros, rel=1e-9, abs=1e-15)
+        assert read.poles == pytest.approx(few.poles, rel=1e-9, abs=1e-15)
 
 
 def direct_norm(form: BufferForm, steps: int) -> mpf:
@@ -186,16 +186,20 @@ def test_decays_that_are_rounded_to_one_have_no_limit_but_a_horizon() -> None:
     assert form.sensitivity_upper_bound() == math.inf
     assert form.noise_multiplier(1.0) == math.inf
     with workdps(60):
-        assert float(direct_norm(form, 100)) <= form.sensitivity_upper_bound(Participation.single(100)) <= float(direct_norm(form, 101))
+        assert (
+            float(direct_norm(form, 100))
+            <= form.sensitivity_upper_bound(Participation.single(100))
+            <= float(direct_norm(form, 101))
+        )
     assert BufferForm([1.0], [0.0]).sensitivity_upper_bound() == pytest.approx(1)
 
 
 def test_slow_buffers_have_a_sensitivity_of_their_own() -> None:
     # At ν = 1e-8 rounding of the decays moves γ_∞ by 3e-11, which is more than rounding of γ_∞ itself.
-    rational = rational(NuFTRL(1e-8), 1e-6)
-    assert isinstance(rational, PoleNoise)
-    form = buffer_form(rational)
-    ratio = form.sensitivity_upper_bound() / rational.limiting_sensitivity()
+    few = rational(NuFTRL(1e-8), 1e-6)
+    assert isinstance(few, PoleNoise)
+    form = buffer_form(few)
+    ratio = form.sensitivity_upper_bound() / few.limiting_sensitivity()
     assert 1e-13 < abs(ratio - 1) < 1e-9
     assert noise_from_buffers(form).limiting_sensitivity() == pytest.approx(form.sensitivity_upper_bound(), rel=1e-13)
 
@@ -278,11 +282,11 @@ def test_arguments_of_forms_are_checked() -> None:
 
 @pytest.mark.parametrize("noise", APPROXIMATED, ids=repr)
 def test_recurrences_make_the_noise_of_the_buffers(noise: ToeplitzNoise) -> None:
-    rational = rational(noise, 1e-6)
-    assert isinstance(rational, PoleNoise)
-    form = buffer_form(rational)
+    few = rational(noise, 1e-6)
+    assert isinstance(few, PoleNoise)
+    form = buffer_form(few)
     z = np.random.default_rng(0).standard_normal(2000)
-    exact = np.convolve(z, rational.coefficients(2000))[:2000]
+    exact = np.convolve(z, few.coefficients(2000))[:2000]
     assert form.noise_as_run(z, dtype="float64") == pytest.approx(exact, rel=1e-10, abs=1e-10)
     coarse = form.noise_as_run(z, dtype="float32")
     assert coarse == pytest.approx(exact, rel=1e-3, abs=1e-4)

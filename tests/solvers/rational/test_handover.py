@@ -174,7 +174,9 @@ def test_buffers_that_cancel_have_no_multiplier() -> None:
     """Scales up to 5e17: already the rounded scales, run exactly, stand for other noise."""
     form = buffer_form(TRIPLE)
     assert np.abs(form.output_scale).max() > 1e17
-    assert form.sensitivity_upper_bound(Participation.single(2000)) > 100 * TRIPLE.sensitivity(Participation.single(2000))
+    assert form.sensitivity_upper_bound(Participation.single(2000)) > 100 * TRIPLE.sensitivity(
+        Participation.single(2000)
+    )
     for dtype in DTYPES:
         assert not spectral_distance(form, TRIPLE, dtype) < 1
         assert form.sensitivity_as_run(2000, dtype=dtype) > 1000
