@@ -15,12 +15,16 @@ from corrnoise.simulations.clip_norm_study import clipping_study, unclipped_clip
 from corrnoise.simulations.quadratic import simulate_learning_curve
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.participation import ANY_LENGTH
 from corrnoise.theory.privacy import Budget
-from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.problems.quadratic import LinearRegression
 
 SCALAR = LinearRegression([1.0], learning_rate=0.5, residual_std=1.0)
 SPECTRUM = LinearRegression(1 / np.arange(1.0, 6.0), learning_rate=0.05, residual_std=0.3)
+
+
+def run_of(problem, steps, p, rho=1.0, offset=0.0):
+    return FiniteRun(problem, steps, p, offset, Budget(rho))
 
 
 def matrix(noise, steps):
@@ -51,7 +55,7 @@ def one_step_quantile(p: float) -> float:
 
 
 def test_clip_norm_of_one_step_is_a_quantile():
-    found = unclipped_clip_norm(SCALAR, DPSGD(), 1, 0.1, chains=20_000, rng=1)
+    found = unclipped_clip_norm(run_of(SCALAR, 1, 0.1), DPSGD(), chains=20_000, rng=1)
     exact, wrong = one_step_quantile(0.1), one_step_quantile(0.12)
     assert found.lower_bound < exact < found.clip_norm < 1.08 * exact
     assert not found.lower_bound < wrong < found.clip_norm
@@ -61,7 +65,7 @@ def test_clip_norm_of_one_step_is_a_quantile():
 def test_clip_norm_of_two_steps_solves_the_fixed_point(noise):
     assert abs(two_step_failure(200.0, 0.0)) < 1e-8  # the oracle is normalised
     p, rho = 0.1, 1.0
-    found = unclipped_clip_norm(SCALAR, noise, 2, p, chains=10_000, rng=2, budget=Budget(rho))
+    found = unclipped_clip_norm(run_of(SCALAR, 2, p, rho), noise, chains=10_000, rng=2)
     gamma = np.linalg.norm(np.linalg.inv(matrix(noise, 2)), axis=0).max()
     multiplier = gamma / math.sqrt(2 * rho)
     excess = lambda g, std: two_step_failure(g, std * g) - p  # noqa: E731
@@ -76,24 +80,24 @@ def test_no_clip_norm_exists_where_the_noise_alone_exceeds_it(rho, exists):
     # As G → ∞: P(x² |w|/(2 sqrt(2ρ)) > 1).
     alone = 4 * quad(lambda x: norm.sf(2 * math.sqrt(2 * rho) / x**2) * norm.pdf(x), 1e-9, 12)[0]
     assert (alone < 0.1) == exists
-    found = unclipped_clip_norm(SCALAR, DPSGD(), 2, 0.1, chains=100_000, rng=3, budget=Budget(rho))
+    found = unclipped_clip_norm(run_of(SCALAR, 2, 0.1, rho), DPSGD(), chains=100_000, rng=3)
     assert math.isfinite(found.lower_bound) == math.isfinite(found.clip_norm) == exists
 
 
 def test_clip_norm_is_where_the_binomial_bound_of_failures_crosses_p():
     p, chains = 0.1, 400
-    setting = {"chains": chains, "rng": 4, "budget": Budget(20.0), "initial_offset": 0.5}
-    found = unclipped_clip_norm(SPECTRUM, NuFTRL(0.01), 60, p, **setting)
+    run = run_of(SPECTRUM, 60, p, 20.0, 0.5)
+    found = unclipped_clip_norm(run, NuFTRL(0.01), chains=chains, rng=4)
 
     def failures(clip_norm):
-        study = clipping_study(SPECTRUM, NuFTRL(0.01), 60, [clip_norm], **setting)
+        study = clipping_study(run, NuFTRL(0.01), [clip_norm], chains=chains, rng=4)
         return round(chains * (1 - study.unclipped_runs[0]))
 
     upper = lambda k: beta_distribution.ppf(found.confidence, k + 1, chains - k)  # noqa: E731
     lower = lambda k: beta_distribution.ppf(1 - found.confidence, k, chains - k + 1)  # noqa: E731
     assert upper(failures(found.clip_norm * (1 + 1e-9))) <= p < upper(failures(found.clip_norm * (1 - 1e-9)))
     assert lower(failures(found.lower_bound * (1 + 1e-9))) <= p < lower(failures(found.lower_bound * (1 - 1e-9)))
-    assert found.theorem_clip_norm == FiniteRun(SPECTRUM, 60, p, 0.5).theorem_d13_clip_norm(constant=4.0)
+    assert found.theorem_clip_norm == run.theorem_d13_clip_norm(constant=4.0)
     assert found.theorem_clip_norm > 10 * found.clip_norm
 
 
@@ -101,7 +105,10 @@ def test_confidence_is_kept():
     exact, tries, confidence = one_step_quantile(0.1), 300, 0.8
 
     def misses(level):
-        runs = [unclipped_clip_norm(SCALAR, DPSGD(), 1, 0.1, chains=150, rng=k, confidence=level) for k in range(tries)]
+        runs = [
+            unclipped_clip_norm(run_of(SCALAR, 1, 0.1), DPSGD(), chains=150, rng=k, confidence=level)
+            for k in range(tries)
+        ]
         return sum(r.clip_norm < exact for r in runs), sum(r.lower_bound > exact for r in runs)
 
     allowed = (1 - confidence) * tries + 4.8 * math.sqrt(tries * confidence * (1 - confidence))  # false alarm < 1e-6
@@ -111,26 +118,25 @@ def test_confidence_is_kept():
 
 def test_too_few_chains_nothing_to_clip_and_runs_that_diverge():
     with pytest.raises(ValueError, match="chains must be an integer >= 135 for this p and confidence, got 134"):
-        unclipped_clip_norm(SCALAR, DPSGD(), 1, 0.05, chains=134, rng=0)
-    assert math.isfinite(unclipped_clip_norm(SCALAR, DPSGD(), 1, 0.05, chains=135, rng=0).clip_norm)
+        unclipped_clip_norm(run_of(SCALAR, 1, 0.05), DPSGD(), chains=134, rng=0)
+    assert math.isfinite(unclipped_clip_norm(run_of(SCALAR, 1, 0.05), DPSGD(), chains=135, rng=0).clip_norm)
     calm = LinearRegression([1.0], 0.1)
-    assert unclipped_clip_norm(calm, DPSGD(), 20, 0.1, chains=100, rng=6, budget=Budget(1e4)).clip_norm == 0
+    assert unclipped_clip_norm(run_of(calm, 20, 0.1, 1e4), DPSGD(), chains=100, rng=6).clip_norm == 0
     wild = LinearRegression([1.0], 1e3, 1.0)
-    assert unclipped_clip_norm(wild, DPSGD(), 400, 0.1, chains=100, rng=6).lower_bound == math.inf
+    assert unclipped_clip_norm(run_of(wild, 400, 0.1), DPSGD(), chains=100, rng=6).lower_bound == math.inf
 
 
 # -- what clipping does ------------------------------------------------------------------------------------------------
 
 
 def test_study_agrees_with_the_simulator():
-    limits = [0.3, 1.0, 3.0]
-    setting = {"chains": 1500, "budget": Budget(2.0), "initial_offset": 1.0}
-    study = clipping_study(SPECTRUM, NuFTRL(0.02), 80, limits, rng=7, **setting)
-    blocks = {"points": 81, "participation": Participation.single(80), "clip": True, "progress": False, "rng": 8}
+    limits, noise = [0.3, 1.0, 3.0], NuFTRL(0.02)
+    run = run_of(SPECTRUM, 80, 0.5, 2.0, 1.0)
+    study = clipping_study(run, noise, limits, chains=1500, rng=7)
+    setting = {"chains": 1500, "points": 81, "participation": run.participation, "clip": True, "rng": 8}
     for k, limit in enumerate(limits):
-        curve = simulate_learning_curve(
-            SPECTRUM, NuFTRL(0.02), 81, budget=Budget(1.0, clip_norm=limit), **setting, **blocks
-        )
+        budget = run.budget_at(limit)
+        curve = simulate_learning_curve(SPECTRUM, noise, 81, budget=budget, initial_offset=1.0, **setting)
         spread = 5 * math.hypot(curve.standard_error[80], study.standard_error[k])
         assert abs(curve.mean[80] - study.excess_loss[k]) < spread
         assert abs(curve.mean[72] - study.excess_loss[k]) > spread or limit == 3.0
@@ -139,38 +145,34 @@ def test_study_agrees_with_the_simulator():
 
 
 def test_without_clipping_the_loss_is_exact():
-    setting = {"budget": Budget(1e3), "initial_offset": 1.0}
-    study = clipping_study(SPECTRUM, NuFTRL(1e-6), 40, [5e3], chains=4000, rng=9, **setting)
+    run, noise = run_of(SPECTRUM, 40, 0.5, 1e3, 1.0), NuFTRL(1e-6)
+    study = clipping_study(run, noise, [5e3], chains=4000, rng=9)
     assert (study.clipped_fraction[0], study.unclipped_runs[0]) == (0, 1)
     assert abs(study.excess_loss[0] - study.exact_excess_loss[0]) < 5 * study.standard_error[0]
-    curves = (
-        SPECTRUM.learning_curve(
-            NuFTRL(1e-6), 40, participation=Participation.single(h), budget=Budget(1.0, clip_norm=5e3), **setting
-        )
-        for h in (40, None)
+    exact, limiting = (
+        SPECTRUM.learning_curve(noise, 40, budget=run.budget_at(5e3), participation=who, initial_offset=1.0)[-1]
+        for who in (run.participation, ANY_LENGTH)
     )
-    (*_, exact), (*_, limiting) = curves
     assert study.exact_excess_loss[0] == exact
     assert abs(study.excess_loss[0] - limiting) > 5 * study.standard_error[0]
 
 
 def test_theorem_d13_bounds_the_loss_of_unclipped_runs():
     problem = LinearRegression([1.0], 0.02, 0.5)
-    study = clipping_study(
-        problem, DPSGD(), 300, [1.0, 2.0, 6.0], chains=4000, rng=10, budget=Budget(5.0), initial_offset=0.5
-    )
+    study = clipping_study(run_of(problem, 300, 0.5, 5.0, 0.5), DPSGD(), [1.0, 2.0, 6.0], chains=4000, rng=10)
     slack = 5 * study.standard_error
     assert (study.unclipped_excess_loss <= study.upper_bound + slack).all()
     assert (study.unclipped_excess_loss > 0.5 * study.upper_bound + slack).any()  # half the bound is none
     assert study.unclipped_runs[2] > 0.9
     assert study.unclipped_runs[0] == study.unclipped_excess_loss[0] == 0 < study.excess_loss[0]
-    assert np.isinf(clipping_study(SCALAR, DPSGD(), 3, [1.0], chains=2, rng=0).upper_bound).all()  # η R² >= 1
+    assert np.isinf(
+        clipping_study(run_of(SCALAR, 3, 0.5), DPSGD(), [1.0], chains=2, rng=0).upper_bound
+    ).all()  # η R² >= 1
 
 
 BAD_RUNS = {
-    "problem": [MeanEstimation(0.1), LinearRegression([1.0], 0.1, kurtosis=1.0)],
+    "run": [run_of(LinearRegression([1.0], 0.1, kurtosis=1.0), 2, 0.5)],
     "noise": [0.1],
-    "steps": [0, 1.5],
     "chains": [0],
     "clip_norms": [[], [0.0], [math.nan], [[1.0]]],
 }
@@ -179,6 +181,6 @@ BAD_RUNS = {
 @pytest.mark.parametrize("name", BAD_RUNS)
 def test_bad_arguments_of_model_runs(name):
     for value in BAD_RUNS[name]:
-        arguments = {"problem": SCALAR, "noise": DPSGD(), "steps": 2, "chains": 100, "clip_norms": [1.0], name: value}
+        arguments = {"run": run_of(SCALAR, 2, 0.5), "noise": DPSGD(), "chains": 100, "clip_norms": [1.0], name: value}
         with pytest.raises((TypeError, ValueError), match=f"{name}|kurtosis"):
             clipping_study(**arguments)

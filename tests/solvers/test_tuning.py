@@ -17,6 +17,7 @@ from corrnoise.solvers.tuning import (
     best_learning_rate,
     stability_limit,
     stationary_damping,
+    stationary_noise,
     stationary_nu,
 )
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
@@ -30,6 +31,9 @@ from tests.strategies import gaps, log_uniform, mean_estimations, regressions
 
 def at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
     return type(problem)(**{**problem.arguments(), "learning_rate": learning_rate})
+
+
+once = Participation.single
 
 
 def nu_ftrl(problem: QuadraticProblem) -> NuFTRL:
@@ -208,9 +212,7 @@ def final_errors(problem, steps, noise, rates, **arguments):
     errors = []
     for rate in rates:
         tuned = at(problem, rate)
-        errors.append(
-            tuned.learning_curve(noise(tuned), steps, participation=Participation.single(steps), **arguments)[-1]
-        )
+        errors.append(tuned.learning_curve(noise(tuned), steps, participation=once(steps), **arguments)[-1])
     return np.array(errors)
 
 
@@ -218,7 +220,7 @@ def final_errors(problem, steps, noise, rates, **arguments):
 def test_mean_estimation_without_correlation_at_40_digits(steps, offset, std):
     """½ (c^{2T} δ² + η² (s² + σ²) (1 − c^{2T})/(1 − c²)) with c = 1 − η, minimised by bisection of its derivative."""
     problem = MeanEstimation(0.1, std)
-    tuned = best_learning_rate(problem, steps, DPSGD(), initial_offset=offset, budget=Budget(20.0))
+    tuned = best_learning_rate(problem, once(steps), DPSGD(), initial_offset=offset, budget=Budget(20.0))
     with mp.workdps(40):
         variance = mpf(std) ** 2 + mpf(1) / 40
 
@@ -237,7 +239,7 @@ def test_mean_estimation_without_correlation_at_40_digits(steps, offset, std):
 def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
     problem = LinearRegression([1, 0.3, 0.01], 5.0, 0.2)
     arguments = {"budget": Budget(30.0, clip_norm=0.7), "initial_offset": np.array([1.0, -2.0, 3.0])}
-    tuned = best_learning_rate(problem, steps, noise, **arguments)
+    tuned = best_learning_rate(problem, once(steps), noise, **arguments)
     limit = stability_limit(problem)
     assert 0 < tuned.learning_rate < limit
     rates = np.concatenate([np.geomspace(1e-5, 1, 80), np.linspace(0.01, 0.999, 80)]) * limit
@@ -262,7 +264,7 @@ def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
     ids=["1/k", "1/k^2", "repeated"],
 )
 def test_shorter_sums_are_exact_to_1e_9(problem, steps, noise, offset):
-    shortened = _Shortened(problem, Participation(steps), np.asarray(offset), {"budget": Budget(0.1, clip_norm=2.0)})
+    shortened = _Shortened(problem, once(steps), np.asarray(offset), Budget(0.1, clip_norm=2.0))
     assert shortened.eigenvalues.size < problem.eigenvalues.size
     limit = stability_limit(problem)
     for share in (0.99, 0.3, 0.01, 1e-4):
@@ -271,7 +273,7 @@ def test_shorter_sums_are_exact_to_1e_9(problem, steps, noise, offset):
         exact = tuned.learning_curve(
             made,
             steps,
-            participation=Participation.single(steps),
+            participation=once(steps),
             budget=Budget(0.1, clip_norm=2.0),
             initial_offset=offset,
         )[-1]
@@ -288,14 +290,12 @@ def test_long_runs_are_searched_by_shorter_sums(noise, monkeypatch):
     found = []
     for long in (0.0, math.inf):
         monkeypatch.setattr(tuning, "_LONG", long)
-        found.append(best_learning_rate(problem, 1000, noise, initial_offset=0.3, budget=Budget(0.1)))
+        found.append(best_learning_rate(problem, once(1000), noise, initial_offset=0.3, budget=Budget(0.1)))
     shorter, exact = found
     assert shorter.learning_rate == pytest.approx(exact.learning_rate, rel=1e-4)
     assert exact.error * (1 - 1e-9) <= shorter.error <= exact.error * (1 + 1e-9)
     tuned = at(problem, shorter.learning_rate)
-    curve = tuned.learning_curve(
-        shorter.noise, 1000, participation=Participation.single(1000), budget=Budget(0.1), initial_offset=0.3
-    )
+    curve = tuned.learning_curve(shorter.noise, 1000, participation=once(1000), budget=Budget(0.1), initial_offset=0.3)
     assert shorter.error == curve[-1]  # exact for the learning rate that is returned
 
 
@@ -306,29 +306,31 @@ def test_directions_that_differ_are_not_summed_up():
     assert not _Shortened.applies(LinearRegression(spectrum, 0.1), 100, np.asarray(0.3))
     assert not _Shortened.applies(LinearRegression(spectrum, 0.1), long, np.array([0.3, 0.4]))
     assert not _Shortened.applies(LinearRegression(spectrum, 0.1, kurtosis=[1.0, 2.0]), long, np.asarray(0.3))
-    unstable = _Shortened(
-        LinearRegression(spectrum, 0.1), Participation(200), np.asarray(0.3), {"budget": Budget(1.0, clip_norm=1.0)}
-    )
+    unstable = _Shortened(LinearRegression(spectrum, 0.1), once(200), np.asarray(0.3), Budget(1.0))
     assert unstable.error(LinearRegression(spectrum, 50.0), DPSGD()) == math.inf
 
 
 def test_a_fixed_noise_is_the_constant_function():
     problem = LinearRegression([1, 0.1], 0.1)
-    fixed = best_learning_rate(problem, 40, NuFTRL(0.05), initial_offset=3.0)
-    assert fixed == best_learning_rate(problem, 40, lambda _: NuFTRL(0.05), initial_offset=np.array([3.0, 3.0]))
+    fixed = best_learning_rate(problem, once(40), NuFTRL(0.05), initial_offset=3.0)
+    assert fixed == best_learning_rate(problem, once(40), lambda _: NuFTRL(0.05), initial_offset=np.array([3.0, 3.0]))
     assert isinstance(fixed, TunedRun)
-    better = best_learning_rate(problem, 40, DPSGD(), initial_offset=3.0)
+    better = best_learning_rate(problem, once(40), DPSGD(), initial_offset=3.0)
     assert better.error != fixed.error
 
 
 def test_the_learning_rate_of_the_problem_plays_no_role():
-    found = [best_learning_rate(MeanEstimation(eta), 9, optimal_noise, initial_offset=1.0) for eta in (1e-3, 0.5, 9.0)]
+    found = [
+        best_learning_rate(MeanEstimation(eta), once(9), optimal_noise, initial_offset=1.0) for eta in (1e-3, 0.5, 9.0)
+    ]
     assert found[0] == found[1] == found[2]
 
 
 def test_more_noise_takes_smaller_steps():
     rates = [
-        best_learning_rate(MeanEstimation(1.0), 50, optimal_noise, initial_offset=1.0, budget=Budget(rho)).learning_rate
+        best_learning_rate(
+            MeanEstimation(1.0), once(50), optimal_noise, initial_offset=1.0, budget=Budget(rho)
+        ).learning_rate
         for rho in (1e-4, 1e-2, 1, 100)
     ]
     assert rates == sorted(rates)
@@ -341,12 +343,33 @@ def test_more_noise_takes_smaller_steps():
 @pytest.mark.parametrize("offset", [0, 0.0, [0.0, 0.0]])
 def test_a_run_from_the_minimum_is_refused(offset):
     with pytest.raises(ValueError, match=r"initial_offset must not be 0 \(learning rate 0 would be optimal\), got"):
-        best_learning_rate(LinearRegression([1, 0.5], 0.1), 10, DPSGD(), initial_offset=offset)
+        best_learning_rate(LinearRegression([1, 0.5], 0.1), once(10), DPSGD(), initial_offset=offset)
 
 
 def test_offsets_that_drown_in_noise_are_refused():
     with pytest.raises(ValueError, match="initial_offset must be larger"):
-        best_learning_rate(MeanEstimation(0.1), 10, DPSGD(), initial_offset=1e-9)
+        best_learning_rate(MeanEstimation(0.1), once(10), DPSGD(), initial_offset=1e-9)
+
+
+def test_noise_for_a_participation_is_the_better_of_two():
+    problem, who = LinearRegression([1.0, 0.3, 0.05], 0.1), Participation.min_sep(60, 12)
+    assert stationary_noise(problem) == optimal_noise(problem)
+    candidates = (optimal_noise(problem), NuFTRL(stationary_nu(problem, participation=who)))
+    errors = [problem.stationary_error(noise, participation=who) for noise in candidates]
+    found = stationary_noise(problem, participation=who)
+    assert found in candidates
+    assert problem.stationary_error(found, participation=who) == min(errors)
+    assert errors[0] != errors[1]
+
+
+def test_shortened_sums_take_the_sensitivity_of_their_participation():
+    """A mutant: reshuffled epochs taken for a min-sep, which has the smaller sensitivity."""
+    problem = LinearRegression(1 / np.arange(1.0, 61), 0.01)
+    noise = optimal_noise(problem)
+    for who in (once(200), Participation.min_sep(200, 50), Participation.reshuffled(200, period=50)):
+        _, found = _Shortened(problem, who, np.asarray(0.3), Budget(1.0))._series(noise)
+        assert found == pytest.approx(noise.sensitivity_upper_bound(who), rel=1e-9)
+    assert found > noise.sensitivity_upper_bound(Participation.min_sep(200, 50)) * 1.01
 
 
 @pytest.mark.parametrize("tune", [stationary_nu, stationary_damping])
@@ -361,17 +384,17 @@ def test_bad_arguments():
     for function in (stationary_nu, stationary_damping, stability_limit):
         with pytest.raises(TypeError, match="problem must be MeanEstimation or LinearRegression, got"):
             function(NuFTRL(0.1))
-    with pytest.raises(ValueError, match="rho must lie in"):
-        stationary_nu(problem, budget=Budget(math.nan))
+    with pytest.raises(ValueError, match="participation must be for any length for strongly convex losses"):
+        stationary_nu(StronglyConvex(0.1, 1.0, 0.5), participation=once(10))
     with pytest.raises(TypeError, match="problem must be"):
-        best_learning_rate(None, 10, DPSGD(), initial_offset=1.0)
-    with pytest.raises(ValueError, match="steps must be an integer >= 1"):
-        best_learning_rate(problem, 0, DPSGD(), initial_offset=1.0)
+        best_learning_rate(None, once(10), DPSGD(), initial_offset=1.0)
+    with pytest.raises(ValueError, match="participation must have a number of steps"):
+        best_learning_rate(problem, once(), DPSGD(), initial_offset=1.0)
     with pytest.raises(TypeError, match="noise must be correlated noise or a function"):
-        best_learning_rate(problem, 10, 0.1, initial_offset=1.0)
+        best_learning_rate(problem, once(10), 0.1, initial_offset=1.0)
     with pytest.raises(TypeError, match="noise must be correlated noise"):
-        best_learning_rate(problem, 10, lambda _: 0.1, initial_offset=1.0)
+        best_learning_rate(problem, once(10), lambda _: 0.1, initial_offset=1.0)
     with pytest.raises(ValueError, match=r"initial_offset must be a scalar or have shape \(1,\)"):
-        best_learning_rate(problem, 10, DPSGD(), initial_offset=[1.0, 2.0])
+        best_learning_rate(problem, once(10), DPSGD(), initial_offset=[1.0, 2.0])
     with pytest.raises(ValueError, match="initial_offset must lie in"):
-        best_learning_rate(problem, 10, DPSGD(), initial_offset=math.inf)
+        best_learning_rate(problem, once(10), DPSGD(), initial_offset=math.inf)

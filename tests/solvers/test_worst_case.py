@@ -50,6 +50,6 @@ def test_refusals():
     with pytest.raises(ValueError, match="at most 100000 maximal patterns, got at least"):
         worst_case(np.eye(100), Participation.min_sep(100, 1, 5))
     with pytest.raises(ValueError, match=r"strategy must have shape \(rows, 3\)"):
-        worst_case(np.eye(2), Participation(3))
+        worst_case(np.eye(2), Participation.single(3))
     with pytest.raises(ValueError, match="block"):
         worst_gradients([[1.0, 2.0], [0.0, 1.0]])

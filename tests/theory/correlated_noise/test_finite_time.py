@@ -230,7 +230,7 @@ def runs(draw, shortest=1e3, longest=1e18):
         int(draw(log_uniform(shortest, longest))),
         draw(log_uniform(1e-4, 0.99)),
         rng.standard_normal(d) * draw(log_uniform(1e-2, 1e2)),
-        draw(log_uniform(1e-4, 1e4)),
+        Budget(draw(log_uniform(1e-4, 1e4))),
     )
 
 
