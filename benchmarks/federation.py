@@ -29,7 +29,7 @@ def federation(setting: Setting) -> Iterator[Row]:
     a = rng.standard_normal((machines * _EACH, _FEATURES))
     a /= np.linalg.norm(a, axis=1)[:, np.newaxis]
     y = np.clip(a[:, 0], -1, 1)
-    protocol = Protocol("bench", loss, 2.0, machines, participants, rounds, 1e-4, rho=None, cap=_EACH)
+    protocol = Protocol("bench", loss, 2.0, machines, participants, rounds, 1e-4, budget=None, cap=_EACH)
     examples = split_examples(a, y, machines)
 
     def loop() -> Array:

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from corrnoise.solvers.rational.exchange import buffer_form
+
 from corrnoise.designs.files import archive
 from corrnoise.designs.record import Design
 from corrnoise.solvers.rational.approximation import rational_approximation
-from corrnoise.solvers.rational.exchange import buffer_form
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.problems.quadratic import LinearRegression

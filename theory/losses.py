@@ -40,8 +40,6 @@ LinearLink = Literal["mean", "squares", "logistic", "binary", "softmax"]
 MARGIN_LINKS: tuple[MarginLink, ...] = ("sigmoid", "logistic", "squares")
 LINEAR_LINKS: tuple[LinearLink, ...] = ("mean", "squares", "logistic", "binary", "softmax")
 
-_BATCH = 2**21  # entries of the largest intermediate array
-
 
 @dataclass(frozen=True)
 class Link:
@@ -76,9 +74,9 @@ def _require_norms(name: str, rows: Array, most: float) -> None:
 
 
 def _check_bound(loss: Any, unbounded: bool = False) -> None:
-    features, norm = checks.integer("features", loss.features, 1), loss.feature_norm
-    norm = norm if unbounded and norm == math.inf else checks.real("feature_norm", norm, "(0, 1e50]")
-    loss._set(features=features, feature_norm=norm)
+    loss._set(features=checks.integer("features", loss.features, 1))
+    if not (unbounded and loss.feature_norm == math.inf):
+        loss._set(feature_norm=checks.real("feature_norm", loss.feature_norm, "(0, 1e50]"))
 
 
 @record
@@ -91,8 +89,7 @@ class LinearLoss(Record):
     Parameters
     ----------
     link
-        ``"mean"``, which ignores targets, ``"squares"``, ``"logistic"``, ``"binary"`` or ``"softmax"``, whose targets
-        are classes 0, 1, ….
+        One of ``LINEAR_LINKS``.  A mean ignores its targets; those of the softmax are classes 0, 1, ….
     features
         Entries of a, >= 1.
     feature_norm
@@ -162,9 +159,8 @@ class LinearLoss(Record):
         """Return examples of this loss: features (n, ``features``) and targets (n,), within their bounds."""
         a, y = checks.reals(names[0], features), checks.reals(names[1], targets)
         if a.ndim != 2 or a.shape[1] != self.features or y.shape != a.shape[:1]:
-            raise ValueError(
-                f"{' and '.join(names)} must have shapes (n, {self.features}) and (n,), got {a.shape} and {y.shape}"
-            )
+            shapes = f"(n, {self.features}) and (n,), got {a.shape} and {y.shape}"
+            raise ValueError(f"{' and '.join(names)} must have shapes {shapes}")
         _require_norms(names[0], a, self.feature_norm)
         admissible, words = {
             "mean": (np.isfinite(y), "be finite"),
@@ -203,8 +199,7 @@ class LinearLoss(Record):
 
     def accuracy(self, x: Array, features: Array, targets: Array) -> float:
         """The share of examples whose class is the likeliest one at x, for the links ``"binary"`` and ``"softmax"``."""
-        if self.link not in ("binary", "softmax"):
-            raise ValueError(f"link must be one of 'binary', 'softmax', which have classes, got {self.link!r}")
+        checks.choice("link", self.link, ("binary", "softmax"))
         u, _ = self._predictions(x, features, targets)
         return float(((u.argmax(axis=1) if self.link == "softmax" else u > 0) == targets).mean())
 
@@ -422,7 +417,7 @@ class TwoLayerNetwork(SmoothLoss):
 
 def _parts(count: int, entries: int) -> list[slice]:
     """Cut ``count`` points into slices whose intermediate arrays, of ``entries`` a point, stay small."""
-    size = max(_BATCH // entries, 1)
+    size = max(2**21 // entries, 1)
     return [slice(first, first + size) for first in range(0, count, size)]
 
 

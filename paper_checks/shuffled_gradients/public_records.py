@@ -15,7 +15,6 @@ from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
-    Order,
     Schedule,
     interleaved,
     private_then_public,
@@ -26,7 +25,7 @@ from corrnoise.theory.shuffled_gradients.task_constants import convergence_const
 
 
 def _mean_estimation(
-    private: Array, public: Array, regulariser: Regulariser, schedule: Schedule, rate: float, order: Order = "given"
+    private: Array, public: Array, regulariser: Regulariser, schedule: Schedule, rate: float, order: str = "given"
 ) -> tuple[Task, ShuffledGradients, Array]:
     """Mean estimation in one dimension, a run of it, and its minimiser."""
     rows = private[:, np.newaxis]

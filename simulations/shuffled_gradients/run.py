@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
-from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Order, Schedule
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
 from corrnoise.theory.shuffled_gradients.task import TASK_LINKS, Task
 
 _ROUNDING = 1e-12  #: relative, of constants of records
@@ -117,12 +118,13 @@ def shuffled_run(
     task: Task,
     run: ShuffledGradients,
     *,
-    noise_multiplier: float,
-    clip_norm: float,
+    noise_multiplier: float | None = None,
     start: Array | None = None,
     rng: int | np.random.SeedSequence | np.random.Generator | None = None,
 ) -> SimulatedRun:
-    """Simulate a run with noise N(0, (z G)² I) added to gradients that are clipped to the norm G.
+    """Simulate a run with noise N(0, (z G)² I) added to gradients that are clipped to the norm G of the budget.
+
+    For a run without clipping G bounds the gradients of all admissible records, and nothing is clipped.
 
     Parameters
     ----------
@@ -131,9 +133,7 @@ def shuffled_run(
     run
         The run, with the facts on which its privacy rests.
     noise_multiplier
-        z >= 0, as ``run.noise_multiplier`` gives it.  With 0 nothing is private.
-    clip_norm
-        G > 0.  For a run without clipping it bounds the gradients of all admissible records, and nothing is clipped.
+        z >= 0; None for ``run.noise_multiplier()``, which keeps to the budget.  With 0 nothing is private.
     start
         x_1, shape (d,); zero if None.  It must not depend on private records.
     rng
@@ -146,19 +146,20 @@ def shuffled_run(
         less convex than stated, or no accountant covers the run.
     """
     checks.instance("task", task, Task).require_records(checks.instance("run", run, ShuffledGradients).schedule)
-    z = checks.real("noise_multiplier", noise_multiplier, "[0, inf)")
-    bound = checks.real("clip_norm", clip_norm, "(0, inf)")
+    given = run.noise_multiplier() if noise_multiplier is None else noise_multiplier
+    z = checks.real("noise_multiplier", given, "[0, inf)")
+    bound = run.budget.clip_norm
     if z > 0:
         _require_admissible_records(task, run, bound)
         run.require_cover()
     iterates = trajectory(
         task,
         run.schedule,
+        run.participation,
         learning_rate=run.learning_rate,
         public_learning_rate=run.public_learning_rate,
         noise_std=z * bound,
-        order=run.order,
-        clip_norm=math.inf if run.clipping == "none" else bound,
+        clipped_to=math.inf if run.clipping == "none" else bound,
         start=start,
         rng=rng,
     )
@@ -194,12 +195,12 @@ def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float
 def trajectory(
     task: Task,
     schedule: Schedule,
+    participation: Participation | None = None,
     *,
     learning_rate: float,
     noise_std: float,
     public_learning_rate: float | None = None,
-    order: Order = "reshuffled",
-    clip_norm: float = math.inf,
+    clipped_to: float = math.inf,
     start: Array | None = None,
     rng: int | np.random.SeedSequence | np.random.Generator | None = None,
 ) -> Array:
@@ -211,14 +212,15 @@ def trajectory(
         Losses, regulariser and records; as many private ones as the schedule has steps an epoch.
     schedule
         Which steps are private, and where noise is added.
+    participation
+        ``fixed_epochs`` (incremental gradients in the order of the records), the same with ``secret=True`` (one
+        permutation), or ``reshuffled``, which None stands for.
     learning_rate, public_learning_rate
         η of private and of public steps, > 0; the same if None.  The proximal step of an epoch uses that of its last
         step.
     noise_std
         σ >= 0, of the noise added to gradients.
-    order
-        ``"given"`` (incremental gradients), ``"shuffled once"`` or ``"reshuffled"``.
-    clip_norm
+    clipped_to
         Norm to which gradients are clipped, ``inf`` for none.
     start
         x_1, shape (d,); zero if None.
@@ -236,17 +238,19 @@ def trajectory(
         eta if public_learning_rate is None else checks.real("public_learning_rate", public_learning_rate, "(0, inf)")
     )
     sigma = checks.real("noise_std", noise_std, "[0, inf)")
-    kind = checks.choice("order", order, ORDERS)
-    clip = math.inf if clip_norm == math.inf else checks.real("clip_norm", clip_norm, "(0, inf)")
+    who = ORDERS["reshuffled"](n, schedule.epochs) if participation is None else participation
+    if (who.kind not in ("fixed epochs", "reshuffled")) or (who.length, who.period) != (n * schedule.epochs, n):
+        raise ValueError(f"participation must be in {schedule.epochs} epochs of {n} steps, got {who!r}")
+    clip = math.inf if clipped_to == math.inf else checks.real("clipped_to", clipped_to, "(0, inf)")
     x = np.zeros(d) if start is None else np.array(checks.shaped("start", start, (d,)))
     generator = np.random.default_rng(rng)
     permutation: NDArray[np.int64] = np.arange(n)
-    if kind == "shuffled once":
+    if who.kind == "fixed epochs" and who.secret:
         permutation = generator.permutation(n)
     iterates = np.empty((schedule.epochs + 1, d))
     iterates[0] = x
     for k, count in enumerate(schedule.private.tolist()):
-        if kind == "reshuffled":
+        if who.kind == "reshuffled":
             permutation = generator.permutation(n)
         _epoch(
             generator,

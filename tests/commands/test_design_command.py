@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 import pytest
+from corrnoise.solvers.rational.exchange import BufferForm
 
 from corrnoise import __main__ as command_line
 from corrnoise.commands import design as design_command
@@ -19,7 +20,6 @@ from corrnoise.designs.record import Design
 from corrnoise.designs.spectra import NOT_COVERED
 from corrnoise.figures.publication import read_csv
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.rational.exchange import BufferForm
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise

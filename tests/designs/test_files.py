@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from corrnoise.solvers.rational.exchange import BufferForm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from corrnoise.designs.choice import Alternative, Choice
 from corrnoise.designs.files import NAMES, save, tables
 from corrnoise.designs.make import design
 from corrnoise.designs.record import Design
-from corrnoise.solvers.rational.exchange import BufferForm
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise

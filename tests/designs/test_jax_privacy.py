@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corrnoise.solvers.rational.exchange import buffer_form, noise_from_buffers
 
 from corrnoise.designs.make import design
 from corrnoise.designs.record import Design
-from corrnoise.solvers.rational.exchange import buffer_form, noise_from_buffers
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 

@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from corrnoise.solvers.rational.exchange import toeplitz_form
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg
@@ -13,13 +14,12 @@ import corrnoise as cn
 from corrnoise.designs import make
 from corrnoise.designs.make import design
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.rational.exchange import toeplitz_form
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Adjacency, gaussian_delta, gaussian_rho
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex

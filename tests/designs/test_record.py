@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corrnoise.designs.handover import FORMS
+from corrnoise.solvers.rational.exchange import BufferForm, buffer_form
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
-from corrnoise.designs.handover import FORMS
 from corrnoise.designs.record import Design
 from corrnoise.solvers.rational.approximation import rational_approximation
-from corrnoise.solvers.rational.exchange import BufferForm, buffer_form
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise

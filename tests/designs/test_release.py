@@ -6,17 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrnoise.designs.release import Release
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.support.serialise import digest
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.privacy import gaussian_epsilon
 from tests.strategies import log_uniform, mechanisms, participations
 

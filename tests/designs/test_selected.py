@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corrnoise.simulations.noise_stream import NoiseStream
+from corrnoise.solvers.rational.exchange import BufferForm
 from scipy.linalg import toeplitz
 
 from corrnoise.designs.choice import Alternative, Choice, in_words
@@ -14,12 +16,10 @@ from corrnoise.designs.make import design
 from corrnoise.designs.memory_figure import FLOOR, choice_data, curve_data, draw
 from corrnoise.designs.record import Design
 from corrnoise.designs.selected import USUAL_MEMORY, Limit, checked_limit
-from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.solvers.rational.exchange import BufferForm
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rounding import Dtype
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex

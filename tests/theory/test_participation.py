@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.participation import Participation, fixed_epochs, from_jax_privacy, from_tf_privacy
+from corrnoise.theory.participation import Participation, from_jax_privacy, from_tf_privacy
 from tests.strategies import participations
 
 

@@ -44,8 +44,6 @@ Form = Literal[
 HANDED_OVER: tuple[Form, ...] = ("buffers", "strategy column", "noising column")
 
 _FLOAT32 = (1e-30, 1e30)  # standard deviations that float32 holds, with the noise of all steps
-__ANY = 10**9  # steps, in place of any number
-INCREASE = 1e-3  # the largest relative increase of the sensitivity that is paid for float32
 _ANY = 10**9  # steps, in place of any number
 INCREASE = 1e-3  #: the largest relative increase of the sensitivity that is paid for float32
 

@@ -261,9 +261,10 @@ def convergence_constants(
         )
     if run.clipping != "none":
         raise ValueError(f"clipping must be 'none' for the theorem, got {run.clipping!r}")
-    if run.order == "shuffled once" and bool((schedule.private < schedule.samples).any()):
-        raise ValueError("order must be 'given' or 'reshuffled' with public records, got 'shuffled once'")
-    order: Literal["given", "reshuffled"] = "given" if run.order == "given" else "reshuffled"
+    who = run.participation
+    if who.secret and who.kind == "fixed epochs" and bool((schedule.private < schedule.samples).any()):
+        raise ValueError(f"participation must be reshuffled, or fixed and not secret, with public records, got {who!r}")
+    order: Literal["given", "reshuffled"] = "reshuffled" if who.secret or who.kind == "reshuffled" else "given"
     (n, d), psi, eta = task.features.shape, task.regulariser, run.learning_rate
     best = checks.shaped("minimiser", minimiser, (d,))
     x = np.zeros(d) if start is None else checks.shaped("start", start, (d,))

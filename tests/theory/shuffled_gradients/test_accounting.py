@@ -479,7 +479,7 @@ def test_what_an_accountant_does_not_cover_is_refused(run, method, message):
 def test_a_run_that_no_accountant_covers_is_refused(run, message):
     """Noise that does not stand at every private step needs steps that do not expand."""
     with pytest.raises(ValueError, match=message + ".*'per-step', which needs no such thing, needs noise at every"):
-        run.noise_multiplier(1.0, adjacency="replace-one")
+        run.noise_multiplier()
     with pytest.raises(ValueError, match=message):
         run.require_cover()
 
