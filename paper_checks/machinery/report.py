@@ -29,11 +29,12 @@ from corrnoise.paper_checks.machinery.documents import Library
 from corrnoise.paper_checks.machinery.drawings import Drawings
 from corrnoise.paper_checks.machinery.foundations import Foundations
 from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
-from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS, Claim, Outcome
+from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called, words
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.quantifiers import QUANTIFIERS
 from corrnoise.paper_checks.machinery.typesetting import paragraphs, prose
+from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, VERDICTS
 from corrnoise.support.version import __version__, commit
 
 if TYPE_CHECKING:

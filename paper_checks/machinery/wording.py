@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
+from corrnoise.paper_checks.machinery.ledger import Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
 from corrnoise.paper_checks.machinery.quantifiers import chosen
 from corrnoise.paper_checks.machinery.quotations import place
+from corrnoise.paper_checks.machinery.verdicts import IDENTITY, NOT_CHECKABLE
 from corrnoise.theory.numerics.records import Record
 
 Line = tuple[str, str]  #: a title, and a text that may be empty

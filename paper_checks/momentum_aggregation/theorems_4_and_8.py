@@ -6,7 +6,8 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of
 from corrnoise.paper_checks.machinery.ledger import Sides
-from corrnoise.paper_checks.momentum_aggregation.paper import ORDERS, PAPER
+from corrnoise.paper_checks.momentum_aggregation.oracles import ORDERS
+from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.momentum_aggregation.sensitivity import (
     ALL_NODES,

@@ -70,12 +70,12 @@ def _by_tests(arguments: Namespace) -> int:
 
 def _by_claims(arguments: Namespace) -> int:
     """Try the mutants of claims; 0, because a mutant that survives may be true."""
-    chosen = select(papers(), arguments.names).claims
+    chosen = [one.claim for one in select(papers(), arguments.names).claims]
     found = _tried(chosen, arguments)
     if arguments.record:
         for remark in record.remarks({claim.identifier: one for claim, one in zip(chosen, found, strict=True)}):
             print(f"note: {remark}", file=sys.stderr)
-        write_whole(record.SUMS, record.sums(record.recorded(), claims_of()))
+        write_whole(record.SUMS, record.sums(record.recorded(), [one.claim for one in claims_of()]))
     print(_table(chosen, found, details=arguments.details or len(chosen) <= _SURVIVORS))
     return 0
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.ledger import FALSE, INEQUALITY, Claim
+from corrnoise.paper_checks.machinery.ledger import Claim
 from corrnoise.paper_checks.machinery.search import sample_points, worst_case
+from corrnoise.paper_checks.machinery.verdicts import FALSE, INEQUALITY
 from tools.mutation.compiled import Mutant, caches, functions_of, in_place, mutants_of
 from tools.mutation.limits import OutOfTimeError, memory_limit, time_limit
 from tools.mutation.record import Kills, source_of

@@ -13,7 +13,7 @@ from corrnoise.commands.options import names_as_typed
 from corrnoise.support.files import write_whole
 
 if TYPE_CHECKING:
-    from corrnoise.designs.record import Design
+    from corrnoise.designs.design import Design
     from corrnoise.simulations.audit import Audit, Release
 
 SUMMARY = "audit a training loop: is it as private as the design claims, and is its noise as claimed?"
@@ -54,13 +54,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Audit, and print both answers; 0 if nothing was found against the claims, 1 otherwise."""
-    from corrnoise.designs.record import Design
+    from corrnoise.designs.design import Design
+    from corrnoise.designs.storage import load
 
-    design = Design.load(arguments.design)
-    delta = arguments.delta if arguments.delta is not None else design.metadata.get("delta")
-    if not isinstance(delta, float):
+    design = load(arguments.design)
+    if not isinstance(design, Design):
+        raise ValueError(f"DESIGN must be the folder or file of a design, got a {type(design).__name__}")
+    delta = arguments.delta if arguments.delta is not None else design.budget.delta
+    if delta is None:
         raise ValueError("--delta must be given for a design whose budget is rho, got None")
-    if design.steps is None:
+    if design.participation.steps is None:
         raise ValueError("DESIGN must have a number of steps, made with --steps, got one for runs of any length")
     with names_as_typed(*_NUMBERS):
         found = _audited(design, delta, arguments)

@@ -18,7 +18,8 @@ from corrnoise.commands.tables import aligned
 from corrnoise.support.version import __version__
 
 if TYPE_CHECKING:
-    from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+    from corrnoise.paper_checks.machinery.ledger import Outcome
+    from corrnoise.paper_checks.machinery.listing import ListedClaim
 
 SUMMARY = "check the claims of the papers: verdict, evidence, sharp constant, counterexamples"
 EXAMPLE = "corrnoise check Lemma C.21 --thorough"
@@ -77,11 +78,11 @@ def _json(outcomes: Sequence[Outcome], thorough: bool) -> str:
     )
 
 
-def _listing(chosen: Sequence[Claim], as_json: bool) -> str:
+def _listing(chosen: Sequence[ListedClaim], as_json: bool) -> str:
     if as_json:
         from corrnoise.paper_checks.machinery.records import claim_record
 
-        return json.dumps([claim_record(claim) for claim in chosen], indent=1, ensure_ascii=False, allow_nan=False)
+        return json.dumps([claim_record(one.claim) for one in chosen], indent=1, ensure_ascii=False, allow_nan=False)
     rows = [["paper", "statement", "recorded", "evidence"]]
     return "\n".join(aligned(rows + [[c.paper, c.name, c.recorded, c.evidence] for c in chosen]))
 
@@ -125,7 +126,7 @@ def _tables(outcomes: Sequence[Outcome], width: int | None, coloured: bool) -> l
 
 def _legend(outcomes: Sequence[Outcome], width: int) -> str:
     """The meaning of the verdicts and kinds of evidence that occur."""
-    from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS
+    from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, VERDICTS
 
     found = {outcome.verdict for outcome in outcomes} | {outcome.claim.evidence for outcome in outcomes}
     meanings = [(word, meaning) for word, meaning in (*VERDICTS.items(), *EVIDENCE.items()) if word in found]

@@ -33,11 +33,15 @@ from corrnoise.theory.numerics.checks import ArrayLike
 from corrnoise.theory.privacy import Adjacency, gaussian_rho, zero_out_rho
 from corrnoise.theory.problems.learning_objective import When
 from corrnoise.theory.problems.quadratic import QuadraticProblem
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
 LARGEST_DIMENSION = 1_000_000  #: largest dimension for which errors are computed, in about a minute each
 LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for which learning is judged, in seconds
 _ANY_LENGTH = "  Leave the number of steps out: the design then holds for any number of steps"
+LARGEST_DIMENSION = 1_000_000  #: largest dimension for which errors are computed, in about a minute each
+LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for which learning is judged, in seconds
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 

@@ -226,7 +226,7 @@ def test_a_disagreement_raises_an_alarm():
 def whole_page():
     """The page of all claims, with outcomes that cost no time: each as recorded, its worst case amid the domain."""
     outcomes = []
-    for claim in claims():
+    for claim in (listed.claim for listed in claims()):
         false = claim.counterexample
         if callable(false):
             false = false(**dict.fromkeys(chosen(claim.constants), 1.0))

@@ -48,6 +48,12 @@ def loose_trace(eigenvalues, eta, two=2.0):
     return math.fsum(eta * eigenvalues) / 20, trace_bound(eigenvalues, eta, two)
 
 
+def claim_called(name, paper="correlated-noise"):
+    """A claim of the ledger."""
+    [listed] = ledgers.claims(paper, name=name)
+    return listed.claim
+
+
 SHARP = claim(sharp_trace)
 LOOSE = claim(loose_trace)
 AT = {"eigenvalues": np.ones(5), "eta": 0.5}
@@ -55,7 +61,7 @@ AT = {"eigenvalues": np.ones(5), "eta": 0.5}
 
 def test_the_functions_of_a_claim_are_its_own_and_those_with_formulas_of_papers():
     assert functions_of(SHARP, AT) == [sharp_trace, trace_bound]
-    [written_claim] = ledgers.claims("correlated-noise", name="Theorem C.14")
+    written_claim = claim_called("Theorem C.14")
     point = written_claim.domain.arguments([0.5] * written_claim.domain.size)
     names = [function.__name__ for function in functions_of(written_claim, point)]
     assert "theorem_c14" in names
@@ -190,7 +196,7 @@ def test_every_survivor_has_a_reason_and_every_reason_a_survivor():
     """Unless the claim has changed since; then the command that records says what is to be done."""
     reasons = record.reasons()
     recorded = record.recorded()
-    known = {claim.identifier: claim for claim in ledgers.claims()}
+    known = {listed.identifier: listed.claim for listed in ledgers.claims()}
     assert reasons.keys() <= known.keys()
     for name, claim in known.items():
         found = recorded.get(name)
@@ -217,14 +223,13 @@ TELLING = ["Property F.10 (constant)", "Lemma F.20 (bound)"]
 
 @pytest.mark.parametrize("name", TELLING)
 def test_claims_of_the_ledger_kill_structural_mutants(name):
-    [written_claim] = ledgers.claims("correlated-noise", name=name)
-    found = kills(written_claim, most=12)
+    found = kills(claim_called(name), most=12)
     assert found.killed > 0.5 * found.telling > 0
 
 
 def maxima(name, paper="correlated-noise"):
     """The fates of the mutants of a claim in which a sum over directions has become a maximum."""
-    [found] = ledgers.claims(paper, name=name)
+    found = claim_called(name, paper)
     points = sample_points(found.domain.size, 8)
     margins = [found.margin_at(point) for point in points]
     functions = functions_of(found, found.domain.arguments(points[0]))
