@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from corrnoise.simulations.training.order import FixedOrder, fixed_order
 from hypothesis import given
 from hypothesis import strategies as st
-
-from corrnoise.simulations.training.order import FixedOrder, fixed_order
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 5), st.integers(0, 5))

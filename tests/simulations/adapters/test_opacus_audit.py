@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import corrnoise as cn
 from corrnoise.simulations.training.keys import RunKey
 from corrnoise.simulations.training.opacus_optimizer import optimizer_class
+
+import corrnoise as cn
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")

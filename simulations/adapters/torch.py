@@ -1,6 +1,6 @@
 """Private gradients in PyTorch, without another library (the extra ``torch``).
 
-    run = PrivateRun(cn.NuFTRL(0.02), trainable_size(model), order, epsilon=5, delta=1e-5, clip_norm=1, adjacency=...)
+    run = PrivateRun(budget, epochs, cn.NuFTRL(0.02), trainable_size(model), batches=batches(epochs, 1437, 71))
     for batch in run:
         private_gradient(run, model, loss, inputs[batch], targets[batch])
         optimizer.step()
@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from corrnoise.simulations.training.extras import extra_module
-from corrnoise.simulations.training.run import PrivateRun
+from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run.private import PrivateRun, batches_of, due
 from corrnoise.theory.numerics import checks
 
 MARGIN = 1 - 1e-4  #: gradients are clipped to this part of the clip norm
@@ -116,12 +116,12 @@ def private_gradient(
     *,
     chunk_size: int | None = None,
 ) -> None:
-    """Set the gradients of a model to the mean of the clipped gradients of a batch, plus noise.
+    """Set the gradients of a model to the sum of the clipped gradients of a batch plus noise, over the batch size.
 
     Parameters
     ----------
     run
-        The private run, which has handed out this batch.
+        The private run, which has batches and has handed out this one.
     model
         A ``torch.nn.Module`` that treats each example by itself.
     loss
@@ -142,17 +142,17 @@ def private_gradient(
     _check_layers(model)
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
     check_parameters(run, list(trained.values()))
-    if not len(inputs) == len(targets) == run.order.batch_size:
+    batches = batches_of(run)
+    if not len(inputs) == len(targets) == (expected := due(run)):
         raise ValueError(
-            f"inputs and targets must be the {run.order.batch_size} examples of the batch, got {len(inputs)} and "
-            f"{len(targets)}"
+            f"inputs and targets must be the {expected} examples of the batch, got {len(inputs)} and {len(targets)}"
         )
 
     samples = example_gradients(model, loss, inputs, targets, chunk_size=chunk_size)
-    noisy = add_noise(run, clipped_sum(list(samples.values()), run.clip_norm))
+    noisy = add_noise(run, clipped_sum(list(samples.values()), run.budget.clip_norm))
     by_name = dict(model.named_parameters())
     for name, total in zip(trained, noisy, strict=True):
-        by_name[name].grad = total / run.order.batch_size
+        by_name[name].grad = total / batches.batch_size
 
 
 def example_gradients(

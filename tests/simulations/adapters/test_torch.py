@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from corrnoise.simulations.training import torch_loop
 from corrnoise.simulations.training.keys import RunKey
 from corrnoise.simulations.training.opacus_optimizer import optimizer_class, private
 from corrnoise.simulations.training.order import fixed_order
 from corrnoise.simulations.training.run import PrivateRun
 from corrnoise.simulations.training.torch_loop import clipped_sum, private_gradient, trainable_size
+
+from corrnoise.simulations.training import torch_loop
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from tests.simulations.training.pages import ran

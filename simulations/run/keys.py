@@ -25,9 +25,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from corrnoise.simulations.noise_engines import Draw
-from corrnoise.simulations.training.extras import extra_module
-from corrnoise.simulations.training.normals import NormalsOf, PhiloxNormals
+from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run.engines import Draw
+from corrnoise.simulations.run.normals import NormalsOf, PhiloxNormals
 from corrnoise.theory.numerics import checks
 
 GeneratorName = Literal["philox", "aes"]
@@ -66,9 +66,9 @@ class RunKey:
 
     def __init__(self, secret: bytes) -> None:
         if not isinstance(secret, bytes):
-            raise TypeError(f"secret must be bytes, got {type(secret).__name__}")
+            raise TypeError(f"key must be bytes, a path or None, got {type(secret).__name__}")
         if not _FEWEST <= len(secret) <= 64:
-            raise ValueError(f"secret must have 16 to 64 bytes, got {len(secret)}")
+            raise ValueError(f"key must have 16 to 64 bytes, got {len(secret)}")
         self._secret = secret
         self.identity = self._derived(b"identity", 16).hex()
 
@@ -76,6 +76,19 @@ class RunKey:
     def new(cls) -> RunKey:
         """A key of 32 bytes of the operating system."""
         return cls(secrets.token_bytes(_BYTES))
+
+    @classmethod
+    def of(cls, given: str | os.PathLike[str] | bytes | None) -> RunKey:
+        """The key that is meant: bytes, the file in which it is kept, or a new one for None.
+
+        Parameters
+        ----------
+        given
+            As the argument ``key`` of a run.
+        """
+        if given is None:
+            return cls.new()
+        return cls.kept_in(given) if isinstance(given, str | os.PathLike) else cls(given)
 
     @classmethod
     def kept_in(cls, path: str | os.PathLike[str]) -> RunKey:
@@ -108,7 +121,7 @@ class RunKey:
             header, digits, *_ = lines
             key = cls(bytes.fromhex(digits))
         except ValueError:
-            raise ValueError(f"{path} holds no key: it was not written by RunKey.kept_in") from None
+            raise ValueError(f"{path} holds no key: it was not written by a run") from None
         if header != _HEADER:
             raise ValueError(f"{path} holds no key of format {_HEADER!r}")
         key.path = path

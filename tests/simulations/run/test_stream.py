@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corrnoise.simulations.noise_stream import Method, NoiseStream, stream_sensitivity
 from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from corrnoise.simulations import noise_engines
-from corrnoise.simulations.noise_stream import Method, NoiseStream, stream_sensitivity
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import (
@@ -32,12 +32,12 @@ from corrnoise.theory.mechanisms.matrix import (
     ToeplitzMechanism,
     column_normalised,
 )
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.mechanisms.tree import BinaryTree, full_honaker
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.participation import Participation
 
 Values = NDArray[np.float64]
 

@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.simulations.adapters.torch import clipped_sum, example_gradients, private_gradient, trainable_size
 from corrnoise.simulations.datasets import load
-from corrnoise.simulations.training.comparison import (
+from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.private_training.comparison import (
     CLIP_NORM,
     DELTA,
     LAST,
@@ -28,18 +30,11 @@ from corrnoise.simulations.training.comparison import (
     mechanism,
     noise_multiplier,
 )
-from corrnoise.simulations.training.extras import extra_module
-from corrnoise.simulations.training.order import fixed_order
-from corrnoise.simulations.training.run import PrivateRun
-from corrnoise.simulations.training.torch_loop import (
-    clipped_sum,
-    example_gradients,
-    private_gradient,
-    trainable_size,
-)
-
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 
 _CHANNELS = (32, 32, 64, 64, 128, 128)
 _UNITS = 128
@@ -142,12 +137,13 @@ def _trained(experiment: Experiment, choice: Run, seed: Sequence[int], inputs: A
     for_order, for_start, for_noise = np.random.SeedSequence(seed).spawn(3)
     model = paper_network(int(for_start.generate_state(1)[0]), side=inputs.shape[-1]).to(inputs.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=choice.learning_rate, momentum=choice.momentum)
-    steps = experiment.participation.steps
+    who = experiment.participation
+    steps = who.length
     constant = steps - steps // 4
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda t: 1 - (1 - LAST) * max(0, t - constant) / max(1, steps - constant)
     )
-    order = fixed_order(experiment.training, experiment.batch_size, experiment.epochs, np.random.default_rng(for_order))
+    order = batches(who, experiment.training, experiment.batch_size, np.random.default_rng(for_order))
     loss = torch.nn.functional.cross_entropy
     if choice.method in (SAMPLED, PUBLIC):
         draw = np.random.default_rng(for_noise)
@@ -160,11 +156,11 @@ def _trained(experiment: Experiment, choice: Run, seed: Sequence[int], inputs: A
             optimizer.step()
             schedule.step()
     else:
-        noise = mechanism(choice.method, order.participation)
+        noise = mechanism(choice.method, who)
         if choice.method == "square root":
             noise = _NEARLY_ROOT
-        budget: dict[str, Any] = {"epsilon": choice.epsilon, "delta": DELTA, "clip_norm": CLIP_NORM}
-        run = PrivateRun(noise, trainable_size(model), order, adjacency="zero-out", **budget)
+        budget = Budget(epsilon=choice.epsilon, delta=DELTA, clip_norm=CLIP_NORM)
+        run = PrivateRun(budget, who, noise, trainable_size(model), batches=order)
         for numbers in run:
             batch = torch.from_numpy(numbers).to(inputs.device)
             private_gradient(run, model, loss, inputs[batch], classes[batch], chunk_size=_CHUNK)

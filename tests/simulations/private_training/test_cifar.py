@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from corrnoise.simulations.training import cifar, comparison
 from corrnoise.simulations.training.cifar import Images, cifar_10, paper_network, scores
 from corrnoise.simulations.training.comparison import (
     CIFAR_10,
@@ -18,6 +16,8 @@ from corrnoise.simulations.training.comparison import (
 from corrnoise.simulations.training.comparison import (
     scores as small,
 )
+
+from corrnoise.simulations.training import cifar, comparison
 
 
 def test_images_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:

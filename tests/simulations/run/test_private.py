@@ -14,24 +14,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import linalg, stats
-
-from corrnoise.simulations.audit import audit
 from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.simulations.training import run as run_module
 from corrnoise.simulations.training.keys import Draws, RunKey
 from corrnoise.simulations.training.order import FixedOrder, fixed_order
 from corrnoise.simulations.training.run import PrivateRun
+from scipy import linalg, stats
+
+from corrnoise.simulations.audit import audit
+from corrnoise.simulations.training import run as run_module
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import BandedNoise
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.mechanisms.tree import BinaryTree, full_honaker
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import gaussian_epsilon, gaussian_rho
 
 ORDER = fixed_order(17, 4, epochs=3, rng=0)  # 12 steps, one example left out

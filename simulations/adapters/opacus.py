@@ -1,9 +1,8 @@
 """Correlated noise in Opacus, which gives the gradients of the examples (the extra ``torch``).
 
-    model, optimizer, loader = private(
-        model, optimizer, dataset, cn.NuFTRL(0.02), batch_size=64, epochs=20, epsilon=5.0, delta=1e-5, clip_norm=1.0,
-        adjacency="zero-out",
-    )
+    budget = cn.Budget(epsilon=5.0, delta=1e-5, clip_norm=1.0)
+    epochs = cn.Participation.fixed_epochs(400, epochs=20)
+    model, optimizer, loader = private(model, optimizer, dataset, budget, epochs, cn.NuFTRL(0.02), batch_size=64)
     for inputs, targets in loader:  # the steps of all epochs
         optimizer.zero_grad()
         loss(model(inputs), targets).backward()
@@ -12,7 +11,7 @@
 ``optimizer`` is a ``DPOptimizer`` of Opacus that adds the noise of a ``PrivateRun`` once to each logical batch, also
 where ``BatchMemoryManager`` cuts batches into physical ones.  Opacus's engine takes no part: its loader samples anew in
 each epoch, and its accountants assume independent noise.  What the multiplier of the run does not cover is refused:
-other noise multipliers and clip norms, accumulated gradients, other batches than those of the order, accountants,
+other noise multipliers and clip norms, accumulated gradients, other batches than those of the run, accountants,
 parameters of half precision, Opacus's own generator and secure mode, per-layer and adaptive clipping.
 
 The state of the noise is in ``optimizer.state_dict()``, beside that of the wrapped optimizer, under ``"corrnoise"``.
@@ -27,10 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.simulations.training.extras import extra_module
-from corrnoise.simulations.training.order import fixed_order
-from corrnoise.simulations.training.run import PrivateRun
-from corrnoise.simulations.training.torch_loop import MARGIN, add_noise, check_parameters, clipped_sum
+from corrnoise.simulations.adapters.torch import MARGIN, add_noise, check_parameters, clipped_sum
+from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.random_numbers import Seed
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.private import PrivateRun, batches_of, due
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 _OURS = "corrnoise"
 
@@ -62,7 +65,7 @@ class CorrelatedNoise:
             optimizer,
             noise_multiplier=run.multiplier,
             max_grad_norm=self.max_grad_norm,
-            expected_batch_size=run.order.batch_size / self._processes(),
+            expected_batch_size=batches_of(run).batch_size / self._processes(),
             loss_reduction=loss_reduction,
         )
         check_parameters(run, self._trained())
@@ -92,17 +95,12 @@ class CorrelatedNoise:
     @property
     def max_grad_norm(self) -> float:
         """What gradients are clipped to, slightly below the clip norm of the run."""
-        return self.run.clip_norm * MARGIN
+        return self.run.budget.clip_norm * MARGIN
 
     @max_grad_norm.setter
     def max_grad_norm(self, value: float) -> None:
         if value != self.max_grad_norm:
             raise AttributeError(f"max_grad_norm must stay {self.max_grad_norm} in the whole run, got {value}")
-
-    @property
-    def rho(self) -> float:
-        """ρ of the whole run."""
-        return self.run.rho
 
     def epsilon(self, delta: float) -> float:
         """ε of the whole run, rounded up.
@@ -127,14 +125,14 @@ class CorrelatedNoise:
         parameters = self._trained()
         check_parameters(self.run, parameters)
         samples = [_only(parameter) for parameter in parameters]
-        for parameter, total in zip(parameters, clipped_sum(samples, self.run.clip_norm), strict=True):
+        for parameter, total in zip(parameters, clipped_sum(samples, self.run.budget.clip_norm), strict=True):
             before = getattr(parameter, "summed_grad", None)
             parameter.summed_grad = total if before is None or self._examples == 0 else before + total
         self._examples += len(samples[0])
 
     def add_noise(self) -> None:
         """Add the noise of the step to the sum of the clipped gradients; in a distributed run, in the first process."""
-        expected = len(range(self._rank(), self.run.order.batch_size, self._processes()))
+        expected = len(range(self._rank(), due(self.run), self._processes()))
         if self._examples != expected:
             raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
         parameters = self._trained()
@@ -235,9 +233,9 @@ class RunSampler:
             if rank:
                 self.run.follow(position)
         processes = self._group.get_world_size() if self._group else 1
-        order = self.run.order
-        batches = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
-        return (batch[rank::processes].tolist() for batch in batches)
+        order = batches_of(self.run)
+        coming = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
+        return (batch[rank::processes].tolist() for batch in coming)
 
     def __len__(self) -> int:
         return len(self.run)
@@ -278,11 +276,12 @@ def private(
     module: Any,
     optimizer: Any,
     dataset: Any,
-    mechanism: Any,
+    budget: Budget,
+    participation: Participation,
+    mechanism: Mechanism,
     *,
     batch_size: int,
-    epochs: int,
-    rng: Any = None,
+    rng: Seed = None,
     loss_reduction: str = "mean",
     distributed: bool = False,
     workers: int = 0,
@@ -298,14 +297,10 @@ def private(
         An optimizer of PyTorch over its trained parameters.
     dataset
         A data set with a length and items by number.
-    mechanism
-        Correlated noise, or a mechanism of as many steps as the run.
-    batch_size
-        B; the last n mod B examples of the order are left out.
-    epochs
-        How often the data are passed through, in the same order.
-    rng
-        Of the order, which need not be secret.
+    budget, participation, mechanism
+        As for ``PrivateRun``.
+    batch_size, rng
+        As for ``batches``: the size of a batch, and the generator of the order.
     loss_reduction
         ``"mean"`` or ``"sum"``, that of the loss function.
     distributed
@@ -314,11 +309,11 @@ def private(
     workers
         How many processes of the loader read the data ahead; 0 for none.
     options
-        Of ``PrivateRun``: the budget, ``clip_norm``, ``adjacency``, ``key``, ``journal`` and so on.
+        Of ``PrivateRun``: ``key``, ``journal``, ``generator`` and so on.
 
     Returns
     -------
-    The wrapped model, the optimizer with ``run``, ``rho`` and ``epsilon(delta)``, and a loader of all epochs.
+    The wrapped model, the optimizer with ``run`` and ``epsilon(delta)``, and a loader of all epochs.
 
     Raises
     ------
@@ -335,13 +330,14 @@ def private(
     if {id(each) for each in trained} != {id(each) for each in taken}:
         raise ValueError("optimizer must have exactly the parameters of module that are trained")
     group = extra_module("torch.distributed", "torch") if distributed else None
-    order = fixed_order(len(dataset), batch_size, epochs, rng)
+    order = batches(participation, len(dataset), batch_size, rng)
     if group is not None:
         order = _from_first(group, order)
         module = extra_module("opacus.distributed", "torch").DifferentiallyPrivateDistributedDataParallel(module)
         if group.get_rank():  # which makes no noise
             options = {name: value for name, value in options.items() if name not in ("key", "journal")}
-    run = PrivateRun(mechanism, sum(each.numel() for each in trained), order, **options)
+    size = sum(each.numel() for each in trained)
+    run = PrivateRun(budget, participation, mechanism, size, batches=order, **options)
     model = wrapper(module, loss_reduction=loss_reduction)
     model.forbid_grad_accumulation()
     sampler = RunSampler(run, distributed=distributed, workers=workers > 0)

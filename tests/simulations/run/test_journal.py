@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 from corrnoise.simulations.training.journal import Journal
 from corrnoise.simulations.training.keys import RunKey
 

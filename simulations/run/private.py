@@ -1,13 +1,16 @@
 """A private training run: the batch of each step, and its noise, once each.
 
-    run = PrivateRun(cn.NuFTRL(0.02), size, order, epsilon=5.0, delta=1e-5, clip_norm=1.0, adjacency="zero-out")
+    budget = cn.Budget(epsilon=5.0, delta=1e-5, clip_norm=1.0)
+    epochs = cn.Participation.fixed_epochs(400, epochs=20)
+    run = PrivateRun(budget, epochs, cn.NuFTRL(0.02), size, batches=batches(epochs, 1437, 71))
     for batch in run:
         noisy = run.add_noise(sum_of_clipped_gradients(model, batch))
         ...
 
-The run has the noise multiplier of the program that really makes the noise, under the participation of the order of the
-data.  It hands out a batch only for a step whose noise is still to come, and noise only for a batch that was handed
-out.  It ends with the last step that the multiplier covers.
+The run has the noise multiplier of the program that really makes the noise, under the participation that is stated.
+Its batches must be covered by this participation.  It hands out a batch only for a step whose noise is still to come,
+and noise only for a batch that was handed out.  Without batches it hands out the numbers of the steps, and the caller
+keeps the promise.  It ends with the last step that the multiplier covers.
 
 The noise vector is cut into parts of 65 536 coordinates.  Each has a generator of its own (``keys``), and the parts are
 made on several threads.  The state of the noise is a few arrays of the size of the model, one for each pole.
@@ -34,17 +37,18 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.simulations.training.journal import Journal
-from corrnoise.simulations.training.keys import Draws, GeneratorName, RunKey
-from corrnoise.simulations.training.order import FixedOrder
-from corrnoise.simulations.training.program import Program, budget, program
+from corrnoise.simulations.run.batches import Batches
+from corrnoise.simulations.run.engines import engine, step_scale, streaming
+from corrnoise.simulations.run.journal import Journal
+from corrnoise.simulations.run.keys import Draws, GeneratorName, RunKey
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.rounding import Dtype
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.privacy import gaussian_epsilon
+from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 _FORMAT = "corrnoise.PrivateRun 1"
 _PART = 65_536  # coordinates of a part of the noise vector
@@ -57,92 +61,90 @@ class PrivateRun:
 
     Parameters
     ----------
+    budget
+        What the whole run may spend, on gradients of which norm.  The standard deviation of the independent noise must
+        lie in [1e-30, 1e30], because noise is float32.
+    participation
+        Who takes part when; the worst case of a random order or of sampled batches counts.
     mechanism
-        Correlated noise, or a mechanism of as many steps as the order has.
+        The noise; one with a long memory is replaced by rational noise (``program.mechanism``).
     size
         Number of parameters of the model, over all arrays.
-    order
-        The fixed order of the data, which gives the participation.
-    rho
-        Budget of zero-concentrated differential privacy of the whole run, in [1e-100, 1e100]; None for that of
-        ``epsilon`` and ``delta``.
-    epsilon, delta
-        The (ε, δ) of the whole run, in place of ``rho``.
-    clip_norm
-        G: largest norm of the gradient of one example, over all parameters together.  The standard deviation of the
-        independent noise must lie in [1e-30, 1e30], because noise is float32.
-    adjacency
-        ``"zero-out"`` or ``"replace-one"``, which doubles the noise.
+    batches
+        The examples of each step, whose participation must be covered by ``participation``; None for a loop that
+        makes its batches itself and keeps the promise.
     key
-        The secret key; None for a new one.  One from a file needs a journal.
+        The secret key, 16 to 64 bytes that no other run uses; or a file in which it is kept, which needs a journal;
+        None for a new one.
     journal
         File of the journal, or None for none.
     journal_ahead
         How many steps one note of the journal covers.
     generator
         ``"philox"``, or ``"aes"`` (the extra ``secure``).
-    arithmetic
+    dtype
         ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.
-    tolerance
-        Of the rational approximation.
     threads
         How many threads make the noise; None for one a core.
 
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range, the mechanism has another length than the order, or its sensitivity is not
-        bounded.
+        An argument is out of its range, the mechanism or the batches do not fit the participation, or the sensitivity
+        is not bounded.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from corrnoise import NuFTRL, PrivateRun, fixed_order
-    >>> order = fixed_order(examples=100, batch_size=10, epochs=2, rng=0)
-    >>> run = PrivateRun(NuFTRL(0.05), 3, order, epsilon=2.0, delta=1e-6, clip_norm=1.0, adjacency="zero-out")
+    >>> from corrnoise.simulations.run.batches import batches
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
+    >>> epochs = Participation.fixed_epochs(20, epochs=2)
+    >>> order = batches(epochs, examples=100, batch_size=10, rng=0)
+    >>> run = PrivateRun(Budget(epsilon=2.0, delta=1e-6), epochs, NuFTRL(0.05), 3, batches=order)
     >>> model = np.zeros(3)
     >>> for batch in run:
     ...     total = np.zeros(3)  # the sum of the clipped gradients of the examples of the batch
-    ...     model -= 0.1 * run.add_noise(total) / order.batch_size
+    ...     model -= 0.1 * run.add_noise(total) / len(batch)
     >>> run.position
     20
     """
 
     def __init__(
         self,
-        mechanism: ToeplitzNoise | Mechanism,
+        budget: Budget,
+        participation: Participation,
+        mechanism: Mechanism,
         size: int,
-        order: FixedOrder,
         *,
-        rho: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        clip_norm: float,
-        adjacency: str,
-        key: RunKey | None = None,
+        batches: Batches | None = None,
+        key: str | os.PathLike[str] | bytes | None = None,
         journal: str | os.PathLike[str] | None = None,
         journal_ahead: int = 1,
         generator: GeneratorName = "philox",
-        arithmetic: Dtype | None = None,
-        tolerance: float = 1e-3,
+        dtype: Dtype | None = None,
         threads: int | None = None,
     ) -> None:
+        self._budget = checks.instance("budget", budget, Budget)
+        promised = checks.instance("participation", participation, Participation)
         self._size = checks.integer("size", size, 1)
-        self._order = checks.instance("order", order, FixedOrder)
-        self._rho = budget(rho, epsilon, delta)
-        self._clip_norm = checks.real("clip_norm", clip_norm, "(0, inf)")
-        self._program = program(mechanism, order.participation, tolerance=tolerance, arithmetic=arithmetic)
-        self._multiplier = self._program.multiplier(self._rho, self._clip_norm, adjacency)
-        self._adjacency = adjacency
-        self._draws = Draws(RunKey.new() if key is None else key, generator)
-        rows = self._program.engine(1).memory.shape[0]
-        fits_into_memory("size", self._size, self._size * (4 + rows * np.dtype(self._program.arithmetic).itemsize))
+        self._batches = None if batches is None else checks.instance("batches", batches, Batches)
+        if self._batches is not None and not self._batches.participation.covered_by(promised):
+            raise ValueError(
+                f"batches must be covered by the participation of the run, {promised!r}, "
+                f"got {self._batches.participation!r}"
+            )
+        self._steps = promised.steps if self._batches is None else self._batches.steps
+        self._program = streaming(mechanism, promised, dtype)
+        self._multiplier = self._program.multiplier(self._budget)
+        self._draws = Draws(RunKey.of(key), generator)
+        rows = engine(self._program, 1).memory.shape[0]
+        fits_into_memory("size", self._size, self._size * (4 + rows * np.dtype(self._program.dtype).itemsize))
         self._ends = [*range(_PART, self._size, _PART), self._size]
         self._threads = os.cpu_count() or 1 if threads is None else checks.integer("threads", threads, 1)
         self._pool: ThreadPoolExecutor | None = None
-        if key is not None and key.path is not None and journal is None:
+        if self._draws.key.path is not None and journal is None:
             raise ValueError(
-                f"journal must be given for the key in {key.path}: the script, started again, would make the same noise"
+                f"journal must be given for the key in {self._draws.key.path}: the script, started again, would make "
+                "the same noise"
             )
         self._journal_path = journal
         self._journal_ahead = checks.integer("journal_ahead", journal_ahead, 1)
@@ -154,14 +156,13 @@ class PrivateRun:
         self._skipped = 0
         self._settings = {
             "format": _FORMAT,
-            "noise": digest(plain(self._program.noise)),
-            "order": self._order.identity,
-            "arithmetic": self._program.arithmetic,
+            "mechanism": digest(plain(self._program.mechanism)),
+            "participation": repr(promised),
+            "batches": None if self._batches is None else self._batches.identity,
+            "dtype": self._program.dtype,
             "size": self._size,
-            "rho": self._rho,
+            "budget": repr(self._budget),
             "multiplier": self._multiplier,
-            "clip_norm": self._clip_norm,
-            "adjacency": self._adjacency,
             "generator": self._draws.name,
             "fingerprint": self._draws.fingerprint(),
         }
@@ -175,7 +176,7 @@ class PrivateRun:
     def _restart(self) -> None:
         """Put the noise before its first step."""
         self._engines: list[Any] = []  # the memory of earlier ones is free before new ones are made
-        self._engines = [self._program.engine(size) for size in np.diff(self._ends, prepend=0).tolist()]
+        self._engines = [engine(self._program, size) for size in np.diff(self._ends, prepend=0).tolist()]
         self._position = 0
         self._handed = 0
         self._whole = True
@@ -203,24 +204,24 @@ class PrivateRun:
         return self._size
 
     @property
-    def order(self) -> FixedOrder:
-        """The order of the data."""
-        return self._order
+    def budget(self) -> Budget:
+        """What the run may spend."""
+        return self._budget
 
     @property
-    def steps(self) -> int:
-        """Length of the run."""
-        return self._order.steps
+    def participation(self) -> Participation:
+        """Who takes part when, as the noise covers it."""
+        return self._program.participation
 
     @property
-    def clip_norm(self) -> float:
-        """Largest norm of the gradient of one example."""
-        return self._clip_norm
+    def batches(self) -> Batches | None:
+        """The examples of each step; None where the caller makes the batches."""
+        return self._batches
 
     @property
-    def adjacency(self) -> str:
-        """``"zero-out"`` or ``"replace-one"``."""
-        return self._adjacency
+    def steps(self) -> int | None:
+        """Length of the run; None for any length."""
+        return self._steps
 
     @property
     def multiplier(self) -> float:
@@ -230,12 +231,7 @@ class PrivateRun:
     @property
     def scale(self) -> float:
         """Standard deviation of the independent noise behind the correlated noise."""
-        return self._multiplier * self._clip_norm
-
-    @property
-    def rho(self) -> float:
-        """ρ of the whole run."""
-        return self._rho
+        return self._multiplier * self._budget.clip_norm
 
     def epsilon(self, delta: float) -> float:
         """ε of the whole run, which is one Gaussian mechanism, rounded up.
@@ -245,36 +241,40 @@ class PrivateRun:
         delta
             In (0, 1).
         """
-        return gaussian_epsilon(self._rho, delta)
+        return self._budget.epsilon_at(delta)
 
     def in_words(self) -> str:
-        """What the run guarantees, in a sentence."""
-        return (
-            f"The noisy sums of all {self.steps} steps are {self._rho:.4g}-zCDP as one Gaussian mechanism, for "
-            f"{self._adjacency} adjacency and gradients clipped to norm {self._clip_norm:.4g}, with "
-            f"{self._order.participation.in_words()}; the noise multiplier is {self._multiplier:.4g}."
+        """What the run guarantees, in sentences."""
+        length = "any number of" if self.steps is None else f"all {self.steps}"
+        words = (
+            f"The noisy sums of {length} steps are {self._budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism, for "
+            f"{self._budget.adjacency} adjacency and gradients clipped to norm {self._budget.clip_norm:.4g}, with "
+            f"{self.participation.in_words()}; the noise multiplier is {self._multiplier:.4g}."
         )
+        return words if self._batches is None else f"{words} There are {self._batches.in_words()}."
 
     # -- batches and noise ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """Number of steps to come."""
+        if self.steps is None:
+            raise TypeError("a run of any length has no number of steps to come")
         return self.steps - self.position
 
-    def __iter__(self) -> Iterator[NDArray[np.int64]]:
-        """The batches of the steps to come: numbers of examples, shape (batch_size,)."""
+    def __iter__(self) -> Iterator[Any]:
+        """The batches of the steps to come, numbers of examples; without batches the numbers of the steps."""
         self._handed = self.position  # a batch that an earlier loop left is handed out again
         while True:
             batch = self.next_batch()
             step = self.position
             yield batch
             if self.position != step + 1:
-                raise RuntimeError(f"the batch of step {step} has got no noise, or another loop uses this run")
+                raise RuntimeError(f"step {step} has got no noise, or another loop uses this run")
             if self.position == self.steps:
                 return
 
-    def next_batch(self) -> NDArray[np.int64]:
-        """The batch of the next step, whose noise is then to be made: numbers of examples, shape (batch_size,).
+    def next_batch(self) -> Any:
+        """The batch of the next step, whose noise is then to be made; the number of the step without batches.
 
         Raises
         ------
@@ -287,7 +287,7 @@ class PrivateRun:
         if self._handed > step:
             raise RuntimeError(f"the batch of step {step} has got no noise: noise is added once to each batch")
         self._handed = step + 1
-        return self._order.batch(step)
+        return step if self._batches is None else self._batches.batch(step)
 
     def follow(self, position: int) -> None:
         """Leave the noise to another process of a distributed run, and take its position.
@@ -327,13 +327,13 @@ class PrivateRun:
         Raises
         ------
         RuntimeError
-            All steps were made, no batch was handed out for this step, or another process uses the run.
+            All steps were made, no batch of the run was handed out for this step, or another process uses the run.
         """
         self.start()
         self._check_whole()
         if self.position == self.steps:
             raise RuntimeError(f"the run has made its {self.steps} steps: a further step is not covered by its noise")
-        if self._handed <= self.position:
+        if self._batches is not None and self._handed <= self.position:
             raise RuntimeError(f"no batch was handed out for step {self.position}: noise is added once to each batch")
         if self._journal is not None:
             self._journal.begin(self.position)
@@ -366,10 +366,9 @@ class PrivateRun:
     def _made(self) -> NDArray[np.float32]:
         """The noise of the step ``position``, which is then past."""
         step = self.position
-        scales = self._program.scales
-        scale = self.scale if scales is None else self.scale * float(scales[step])
+        scale = step_scale(self._program, self.scale, step)
         made = np.empty(self._size, np.float32)
-        in_place = self._program.arithmetic == "float32"
+        in_place = self._program.dtype == "float32"
 
         def part(number: int) -> None:
             end = self._ends[number]
@@ -392,7 +391,7 @@ class PrivateRun:
 
     def _advance(self, step: int) -> None:
         """Bring the memory of the noise to a step; the noise in between is not used."""
-        while self.position < min(step, self.steps):
+        while self.position < step and self.position != self.steps:
             self._made()
         self._handed = self.position
 
@@ -420,7 +419,7 @@ class PrivateRun:
         Parameters
         ----------
         state
-            What ``state`` of a run with the same arguments returned.
+            The state, which ``state`` of a run with the same arguments returned.
         discarded
             True states that nothing that was computed after this state has been kept or shown.  It is needed where
             there is no journal, or one that was begun later.
@@ -501,6 +500,21 @@ class PrivateRun:
 
     def __repr__(self) -> str:
         return (
-            f"PrivateRun({self._program.noise!r:.60}, size={self._size}, position={self.position} of {self.steps}, "
-            f"rho={self._rho!r}, multiplier={self._multiplier!r}, adjacency={self._adjacency!r})"
+            f"PrivateRun({self._budget!r}, {self.participation!r}, {self._program.mechanism!r:.60}, size={self._size}, "
+            f"position={self.position} of {self.steps}, multiplier={self._multiplier!r})"
         )
+
+
+def batches_of(run: PrivateRun) -> Batches:
+    """The batches of a run; ``ValueError`` for one that has none."""
+    if run.batches is None:
+        raise ValueError("run must have batches here, got one without")
+    return run.batches
+
+
+def due(run: PrivateRun) -> int:
+    """The number of examples of the batch whose noise comes next; ``RuntimeError`` after the last step."""
+    batches = batches_of(run)
+    if run.position == batches.steps:
+        raise RuntimeError(f"the run has made its {run.steps} steps: a further step is not covered by its noise")
+    return batches.batch(run.position).size

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-
 from corrnoise.simulations.training.networks import Network, trained
 
 RNG = np.random.default_rng(1)

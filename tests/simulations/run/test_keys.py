@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
-
 from corrnoise.simulations.training.keys import Draws, RunKey
+from scipy import stats
 
 SECRET = bytes(range(32))
 

@@ -24,19 +24,19 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import load, standardised
 from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
-from corrnoise.simulations.training.networks import Floats, Network, Task, trained
-from corrnoise.simulations.training.order import fixed_order
+from corrnoise.simulations.private_training.networks import Floats, Network, Task, trained
+from corrnoise.simulations.run.batches import batches
 from corrnoise.solvers.matrix_factorisation.families import optimal_damped_root, optimal_nu
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.theory.mechanisms.base import Mechanism
-
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.mechanisms.tree import BinaryTree, full_honaker
-from corrnoise.theory.workloads import PrefixSums
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import gaussian_rho, safe_multiplier
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.workloads import PrefixSums
 
 CLIP_NORM = 1.0
 DELTA = 1e-5
@@ -51,14 +51,14 @@ _AT_ONCE = 64  # runs, for the cache of the processor
 
 
 def _optimal(participation: Participation) -> Mechanism:
-    return optimal_fixed_epochs(PrefixSums(participation.steps), participation).mechanism()
+    return optimal_fixed_epochs(PrefixSums(participation.length), participation).mechanism()
 
 
 #: The mechanisms of a fixed order, for a participation.
 MECHANISMS: dict[str, Callable[[Participation], Mechanism]] = {
     "independent noise": lambda who: DPSGD(),
-    "binary tree": lambda who: MatrixNoise.honaker(who.steps),
-    "online tree": lambda who: BinaryTree(who.steps, decoder="online"),
+    "binary tree": lambda who: MatrixNoise.honaker(who.length),
+    "online tree": lambda who: BinaryTree(who.length, decoder="online"),
     "square root": lambda who: NuFTRL(0.0),
     "ν-DP-FTRL": lambda who: optimal_nu(who).noise,
     "damped root": lambda who: optimal_damped_root(who).noise,
@@ -111,7 +111,7 @@ EXPERIMENTS = {
     )
 }
 
-CIFAR_10 = Experiment("CIFAR-10", None, 50_000, 500, 20)  #: in ``simulations.training.cifar``
+CIFAR_10 = Experiment("CIFAR-10", None, 50_000, 500, 20)  #: in ``simulations.private_training.cifar``
 
 
 class Run(NamedTuple):
@@ -138,9 +138,9 @@ def noise_multiplier(experiment: Experiment, method: str, epsilon: float) -> flo
     who = experiment.participation
     if method == SAMPLED:
         rate = experiment.batch_size / experiment.training
-        return _sampled_multiplier(epsilon, rate, who.steps)
+        return _sampled_multiplier(epsilon, rate, who.length)
     gamma = math.sqrt(experiment.epochs) if method == FULL else mechanism(method, who).sensitivity_upper_bound(who)
-    return safe_multiplier(gamma, gaussian_rho(epsilon, DELTA))
+    return Budget(epsilon=epsilon, delta=DELTA, clip_norm=CLIP_NORM).multiplier(gamma)
 
 
 @cache
@@ -158,7 +158,7 @@ def mechanism(method: str, participation: Participation) -> Mechanism:
 
 @cache
 def _noising(method: str, participation: Participation) -> Array:
-    return mechanism(method, participation).noising_matrix()
+    return mechanism(method, participation).noising_matrix(participation.length)
 
 
 def prefix_error(experiment: Experiment, method: str, epsilon: float) -> float:
@@ -168,7 +168,7 @@ def prefix_error(experiment: Experiment, method: str, epsilon: float) -> float:
     """
     who = experiment.participation
     made = mechanism("independent noise" if method == SAMPLED else method, who)
-    return noise_multiplier(experiment, method, epsilon) * math.sqrt(float(made.errors(None).mean()))
+    return noise_multiplier(experiment, method, epsilon) * math.sqrt(float(made.errors(PrefixSums(who.length)).mean()))
 
 
 @cache
@@ -209,12 +209,12 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
     train = permutation[:n]
     test = permutation[n:]
     start = network.initial(for_start)
-    steps = experiment.participation.steps
+    steps = experiment.participation.length
     draws = for_noise.standard_normal((steps, start.size), dtype=np.float32)
     found = np.empty(len(runs))
 
-    def run_all(chosen: list[int], batches: list[NDArray[Any]], noise: Floats, kinds: list[int], size: int) -> None:
-        length = len(batches)
+    def run_all(chosen: list[int], taken: list[NDArray[Any]], noise: Floats, kinds: list[int], size: int) -> None:
+        length = len(taken)
         fall = np.linspace(1, LAST, max(1, round(COOL_DOWN * length)))
         schedule = np.append(np.ones(length - fall.size), fall)
         for first in range(0, len(chosen), _AT_ONCE):
@@ -224,7 +224,7 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
                 network,
                 features[train],
                 targets[train],
-                batches,
+                taken,
                 start=start,
                 noise=noise,
                 kinds=np.array(kinds[first : first + _AT_ONCE]),
@@ -237,7 +237,7 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
             )
             found[part] = network.score(last, features[test], targets[test])
 
-    order = fixed_order(n, experiment.batch_size, experiment.epochs, for_order)
+    order = batches(experiment.participation, n, experiment.batch_size, for_order)
     in_order = [order.batch(step) for step in range(steps)]
     sampled = [np.flatnonzero(for_order.random(n) < experiment.batch_size / n) for _ in range(steps)]
     everything = [np.arange(n)] * experiment.epochs
@@ -247,14 +247,14 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
     if chosen:
         noise = np.stack([(_noising(name, who) @ draws).astype(np.float32) for name in names])
         run_all(chosen, in_order, noise, [names.index(runs[i].method) for i in chosen], experiment.batch_size)
-    for method, batches, size in (
+    for method, taken, size in (
         (SAMPLED, sampled, experiment.batch_size),
         (FULL, everything, n),
         (PUBLIC, in_order, experiment.batch_size),
     ):
         chosen = [i for i, run in enumerate(runs) if run.method == method]
         if chosen:
-            run_all(chosen, batches, draws[np.newaxis, : len(batches)], [0] * len(chosen), size)
+            run_all(chosen, taken, draws[np.newaxis, : len(taken)], [0] * len(chosen), size)
     return found
 
 

@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 from types import TracebackType
 
-from corrnoise.simulations.training.keys import RunKey, sync_folder
+from corrnoise.simulations.run.keys import RunKey, sync_folder
 from corrnoise.theory.numerics import checks
 
 _HEADER = "corrnoise journal 1 "

@@ -11,10 +11,10 @@ from pathlib import Path
 import mpmath as mp
 import numpy as np
 import pytest
+from corrnoise.simulations.training.normals import NormalsOf, PhiloxNormals
 from scipy import stats
 
 from corrnoise.simulations.training import normals
-from corrnoise.simulations.training.normals import NormalsOf, PhiloxNormals
 
 EXTREME = [0, 1, 2, 2**53, 2**61 - 1, 2**61, 2**61 + 1, 2**62, 2**63 - 1, 2**63, 2**63 + 2**62, 2**64 - 2, 2**64 - 1]
 BLOCK = 1024

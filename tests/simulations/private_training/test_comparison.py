@@ -4,10 +4,6 @@ import math
 
 import numpy as np
 import pytest
-
-import corrnoise as cn
-from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
-from corrnoise.simulations.training import comparison
 from corrnoise.simulations.training.comparison import (
     DELTA,
     EXPERIMENTS,
@@ -24,6 +20,10 @@ from corrnoise.simulations.training.comparison import (
     scores,
 )
 from corrnoise.simulations.training.networks import Network
+
+import corrnoise as cn
+from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
+from corrnoise.simulations.training import comparison
 
 pytest.importorskip("sklearn")
 SMALL = Experiment("diabetes", Network((10, 1), "regression"), 350, 35, 2)

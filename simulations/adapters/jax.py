@@ -5,7 +5,7 @@
     all guards of ``PrivateRun`` hold.  The noise is the same as in the other libraries.
 ``correlated_noise``
     A gradient transformation of optax, inside ``jax.jit``.  It draws from JAX's generator, whose keys have 64 bits, and
-    knows neither the batches nor a journal: the loop must take those of the order, and must not release a step twice.
+    knows neither the batches nor a journal: the loop must keep the promise, and must not release a step twice.
 ``noising_matrix``
     A ``StreamingMatrix`` for the privatizer of jax-privacy, which needs the multiplier of the program, a secret key and
     ``dtype=jax.numpy.float32``.  Without the last, the noise of a bfloat16 model has 8 bits.
@@ -15,6 +15,7 @@ All form the noise from the sum of the clipped gradients of a step.  Memory is f
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 from functools import lru_cache
@@ -22,14 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corrnoise.simulations.training.extras import extra_module
-from corrnoise.simulations.training.order import FixedOrder
-from corrnoise.simulations.training.program import Program, budget, program
-from corrnoise.simulations.training.run import PrivateRun
-from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.numerics import checks
+from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.private import PrivateRun, batches_of, due
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 _MARGIN = 1 - 1e-5  # gradients are clipped to this part of the clip norm, more than float32 loses in sums by halves
 _KEY_BYTES = 8
@@ -41,12 +41,12 @@ Memory = tuple[Any, ...]
 
 
 def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any, *batch: Any) -> Any:
-    """The mean of the clipped gradients of a batch, plus the noise of the step.
+    """The sum of the clipped gradients of a batch plus the noise of the step, over the batch size.
 
     Parameters
     ----------
     run
-        The private run, which has handed out this batch.
+        The private run, which has batches and has handed out this one.
     loss
         A function of the parameters and one example, ``loss(parameters, *example)``, which returns a number.
     parameters
@@ -71,12 +71,13 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
         raise ValueError(f"parameters must be of float32 or float64, got {short[0]}")
     if (found := sum(leaf.size for leaf in leaves)) != run.size:
         raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
-    if not batch or {len(each) for each in batch} != {run.order.batch_size}:
+    batches = batches_of(run)
+    if not batch or {len(each) for each in batch} != {expected := due(run)}:
         sizes = ", ".join(str(len(each)) for each in batch)
-        raise ValueError(f"batch must be arrays of the {run.order.batch_size} examples of the step, got {sizes}")
-    total = jax.tree.leaves(_clipped_sum(loss, run.clip_norm * _MARGIN)(parameters, *batch))
+        raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {sizes}")
+    total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm * _MARGIN)(parameters, *batch))
     parts = np.split(run.noise(), np.cumsum([leaf.size for leaf in leaves])[:-1])
-    noisy = [(each + part.reshape(each.shape)) / run.order.batch_size for each, part in zip(total, parts, strict=True)]
+    noisy = [(each + part.reshape(each.shape)) / batches.batch_size for each, part in zip(total, parts, strict=True)]
     return jax.tree.unflatten(tree, noisy)
 
 
@@ -116,35 +117,32 @@ def _sum_by_halves(values: Any) -> Any:
 
 def _checked(made: Program) -> Program:
     """A program that JAX runs in float32."""
-    if not isinstance(made.noise, PoleNoise | FiniteNoise) or made.arithmetic != "float32":
+    if made.form not in ("cascade", "delay line") or made.dtype != "float32":
         raise ValueError(
-            f"mechanism must be Toeplitz noise that runs in float32, got {made.noise!r:.80}: PrivateRun runs all kinds"
+            f"mechanism must be Toeplitz noise that runs in float32, got {made.mechanism!r:.80}: PrivateRun runs all "
+            "kinds"
         )
     return made
 
 
-def _rows(made: Program) -> int:
-    """Number of arrays of memory."""
-    if isinstance(made.noise, PoleNoise):
-        return len(made.noise.sections()[0])
-    assert isinstance(made.noise, FiniteNoise)
-    return made.noise.values.size - 1
-
-
 def _next(made: Program, draw: Any, memory: Memory) -> tuple[Any, Memory]:
     """The noise of a step from its draw, for one array."""
-    if isinstance(made.noise, PoleNoise):
+    if made.form == "cascade":
         after = []
-        for zero, pole, state in zip(*(gaps.tolist() for gaps in made.noise.sections()), memory, strict=True):
+        for zero, pole, state in zip(*(gaps.tolist() for gaps in made.mechanism.sections()), memory, strict=True):
             after.append(state + (draw - pole * state))
             draw = draw + (zero - pole) * state
         return draw, tuple(after)
-    assert isinstance(made.noise, FiniteNoise)
-    first, *others = made.noise.values.tolist()
+    first, *others = made.mechanism.values.tolist()
     noise = first * draw
     for coefficient, past in zip(others, memory, strict=True):
         noise = noise + coefficient * past
     return noise, (draw, *memory)[: len(others)]
+
+
+def _rows(made: Program) -> int:
+    """Number of arrays of memory."""
+    return len(made.mechanism.sections()[0]) if made.form == "cascade" else int(made.mechanism.values.size) - 1
 
 
 def noising_matrix(made: Program) -> Any:
@@ -153,8 +151,8 @@ def noising_matrix(made: Program) -> Any:
     Parameters
     ----------
     made
-        From ``corrnoise.simulations.training.program.program``.  The standard deviation for the privatizer is
-        ``made.multiplier(rho, clip_norm, adjacency)`` times the clip norm.
+        A program of the form "cascade" or "delay line" in float32.  The standard deviation for the privatizer is
+        ``made.scale(budget)``.
 
     Raises
     ------
@@ -184,41 +182,24 @@ class CorrelatedNoiseState(NamedTuple):
 
 
 def correlated_noise(
-    mechanism: ToeplitzNoise,
-    order: FixedOrder,
-    *,
-    rho: float | None = None,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    clip_norm: float,
-    adjacency: str,
-    key: bytes | None = None,
-    tolerance: float = 1e-3,
+    budget: Budget, participation: Participation, mechanism: Mechanism, *, key: bytes | None = None
 ) -> Any:
     """A gradient transformation of optax that adds correlated noise to sums of clipped gradients.
 
     Parameters
     ----------
+    budget
+        What the whole run may spend, on gradients of which norm in the sums.
+    participation
+        Who takes part when; the loop keeps this promise.
     mechanism
         Toeplitz noise, which runs in float32.
-    order
-        The fixed order of the data; the loop takes ``order.batch(step)``.
-    rho
-        Budget of zero-concentrated differential privacy of the whole run; None for that of ``epsilon`` and ``delta``.
-    epsilon, delta
-        The (ε, δ) of the whole run, in place of ``rho``.
-    clip_norm
-        Largest norm of the gradient of one example in the sums.
-    adjacency
-        ``"zero-out"`` or ``"replace-one"``.
     key
         Eight secret bytes; None for bytes of the operating system.
-    tolerance
-        Of the rational approximation.
 
     Returns
     -------
-    An ``optax.GradientTransformation``, to be chained before the optimizer.  After the last step of the order it
+    An ``optax.GradientTransformation``, to be chained before the optimizer.  After the last step of the run it
     returns nan, because a compiled function cannot raise.
 
     Raises
@@ -229,9 +210,9 @@ def correlated_noise(
     jax = extra_module("jax", "jax")
     optax = extra_module("optax", "jax")
     jnp = jax.numpy
-    who = checks.instance("order", order, FixedOrder).participation
-    made = _checked(program(mechanism, who, tolerance=tolerance, arithmetic="float32"))
-    scale = made.multiplier(budget(rho, epsilon, delta), clip_norm, adjacency) * clip_norm
+    made = _checked(streaming(mechanism, participation, "float32"))
+    scale = made.scale(budget)
+    steps = math.inf if participation.steps is None else participation.steps
     secret = secrets.token_bytes(_KEY_BYTES) if key is None else key
     if not isinstance(secret, bytes) or len(secret) != _KEY_BYTES:
         raise ValueError(f"key must be {_KEY_BYTES} bytes, got {type(key).__name__} of another length")
@@ -247,7 +228,7 @@ def correlated_noise(
         del params
         leaves, tree = jax.tree.flatten(updates)
         now = jax.random.fold_in(jax.random.wrap_key_data(state.key, impl="threefry2x32"), state.step)
-        covered = jnp.where(state.step < who.steps, scale, jnp.nan).astype(jnp.float32)
+        covered = jnp.where(state.step < steps, scale, jnp.nan).astype(jnp.float32)
         memories = [jax.tree.leaves(each) for each in state.memory]
         noisy = []
         after = []

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import linalg, stats
-
 from corrnoise.simulations.training.jax_noise import correlated_noise, noising_matrix, private_gradient
 from corrnoise.simulations.training.keys import RunKey
 from corrnoise.simulations.training.order import fixed_order
 from corrnoise.simulations.training.program import program
 from corrnoise.simulations.training.run import _IN_USE, PrivateRun
+from scipy import linalg, stats
+
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
