@@ -261,6 +261,10 @@ class Design(Record):
         ValueError
             The form does not exist for this noise and promise, or does not hold in this type, with the reason.
         """
+        if form is None:
+            from corrnoise.simulations.run.engines import streaming
+
+            return streaming(self.mechanism, self.participation, dtype)
         if form not in HANDED_OVER:
             return self.mechanism.program(self.participation, dtype, form)
         if not isinstance(self.mechanism, ToeplitzNoise | ScaledNoise):
