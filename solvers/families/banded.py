@@ -23,7 +23,6 @@ R = X⁻¹ G X⁻¹ has this form and the two sides are equal.
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -31,21 +30,15 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import OptimizeResult, minimize
 
-from corrnoise.solvers.matrix_factorisation.certificates import (
-    UNIT,
-    CertifiedOptimum,
-    gamma,
-    nuclear_norm_below,
-    product_with_uncertainty,
-)
-from corrnoise.solvers.matrix_factorisation.dense import dense_size, full_rank_matrix
+from corrnoise.solvers.certified.certificates import UNIT, gamma, nuclear_norm_below, product_with_uncertainty
+from corrnoise.solvers.objectives import dense_size, full_rank_matrix
+from corrnoise.solvers.optimum import Certificate
 from corrnoise.theory.mechanisms.matrix import BandedNoise
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.workloads import Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.records import record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import Workload
 
 ColumnNorms = Literal["window sums", "unit"]
 
@@ -172,30 +165,7 @@ def _lower_bound(matrix: Array, form: _Form, root: Array) -> float:
     return nuclear_norm_below(product, uncertainty, left @ right) ** 2 / budget * (1 - (n + 16) * UNIT)
 
 
-@record
-class BandedOptimum(CertifiedOptimum):
-    """The best banded strategy for min-sep participation.
-
-    Parameters
-    ----------
-    workload, value, lower_bound, rigorous, iterations
-        See ``CertifiedOptimum``; the lower bound is for strategies with these bands and column norms.
-    participation
-        Min-sep participation.
-    bands
-        C_{j+i,j} in place (i, j), shape (bands, steps); 0 where j + i is not a step.
-    """
-
-    _: KW_ONLY
-    participation: Participation
-    bands: Array
-
-    def mechanism(self) -> BandedNoise:
-        """The noise of the strategy; its sensitivity is 1 up to rounding."""
-        return BandedNoise(self.bands)
-
-
-def optimal_banded(
+def best_bands(
     workload: Workload,
     participation: Participation,
     *,
@@ -203,7 +173,7 @@ def optimal_banded(
     bands: int | None = None,
     tolerance: float = 1e-6,
     max_iterations: int = 5000,
-) -> BandedOptimum:
+) -> tuple[BandedNoise, Certificate]:
     """The least root mean squared error of strategies with few bands under min-sep participation.
 
     Parameters
@@ -223,26 +193,26 @@ def optimal_banded(
 
     Returns
     -------
-    BandedOptimum
-        With a rigorous lower bound for strategies of this form.
+    The noise, whose sensitivity is 1 up to rounding, and a certificate with a rigorous lower bound for strategies of
+    this form.
 
     Raises
     ------
     ValueError
-        The participation is for fixed epochs or for other steps, k < ceil(n/b) with ``"window sums"``, there are more
+        The participation is not min-sep or for other steps, k < ceil(n/b) with ``"window sums"``, there are more
         bands than b, the columns of A are dependent, or A is too large.
 
     Notes
     -----
-    The lower bound of ``optimal_fixed_epochs`` with the same b holds for *every* strategy under min-sep participation,
+    The lower bound of ``fixed_epochs_bounds`` with the same b holds for *every* strategy under min-sep participation,
     because the patterns of fixed epochs are min-sep patterns.
 
     Examples
     --------
     >>> from corrnoise.theory.workloads import PrefixSums
-    >>> epochs = Participation(16, min_sep=4, max_participations=None)
-    >>> best = optimal_banded(PrefixSums(16), epochs)
-    >>> equal = optimal_banded(PrefixSums(16), epochs, norms="unit")
+    >>> epochs = Participation.min_sep(16, 4)
+    >>> _, best = best_bands(PrefixSums(16), epochs)
+    >>> _, equal = best_bands(PrefixSums(16), epochs, norms="unit")
     >>> best.gap < 1e-6, round(equal.value / best.value, 3)
     (True, 1.028)
     """
@@ -253,7 +223,7 @@ def optimal_banded(
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
     n = dense_size(workload)
     if participation.kind != "min-sep":
-        raise ValueError(f"participation must have the pattern 'min-sep', got {participation!r}")
+        raise ValueError(f"participation must be min-sep, got {participation!r}")
     if participation.steps != n:
         raise ValueError(f"participation must have the {n} steps of the workload, got {participation!r}")
     if norms == "window sums" and not participation.saturated:
@@ -263,7 +233,7 @@ def optimal_banded(
     window = min(participation.period, n)
     count = window if bands is None else checks.integer("bands", bands, 1)
     if count > window:
-        raise ValueError(f"bands must be at most min_sep = {window}, got {count}")
+        raise ValueError(f"bands must be at most period = {window}, got {count}")
     matrix = full_rank_matrix(workload)
     form = _Form(n, count, window, norms, participation.count)
 
@@ -299,12 +269,12 @@ def optimal_banded(
     columns = form.columns(state)
     signs = np.where(columns[0] < 0, -1.0, 1.0)
     rows = matrix.shape[0]
-    return BandedOptimum(
-        workload=workload,
+    certificate = Certificate(
         value=math.sqrt(value / rows),
         lower_bound=math.sqrt(lower / rows) * (1 - 2 * UNIT),
         rigorous=True,
         iterations=iterations,
-        participation=participation,
-        bands=columns * signs,
+        strategies=f"strategies with {count} bands and "
+        + ("columns of norm 1" if norms == "unit" else "squared column norms that are window sums"),
     )
+    return BandedNoise(columns * signs), certificate

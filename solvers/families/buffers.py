@@ -2,9 +2,9 @@
 
 The gaps of zeros and poles interlace, g_1 < h_1 < … < h_d < 1, if the numbers 0 < −log h_d < −log g_d < … < −log g_1
 increase.  The variables are the logarithms of these 2d increments, and any real values of them are admissible.  The
-logarithm of the squared error, (sensitivity)² × (mean or largest squared error), is minimised by BFGS; value and
-derivatives are closed forms (``corrnoise.theory.mechanisms.buffered``), so that a run of 10⁷ steps takes no longer than
-a short one.
+logarithm of the squared error, (sensitivity)² × ``power_of_buffers`` of the objective, is minimised by BFGS.  For prefix
+sums value and derivatives are closed forms (``corrnoise.theory.mechanisms.buffered``), so that a run of 10⁷ steps takes
+no longer than a short one.
 
 More buffers than the run can use make a zero and a pole merge, which leaves noise with fewer buffers.  Then the search
 starts again with one buffer less.
@@ -17,57 +17,55 @@ import math
 import numpy as np
 from scipy.optimize import minimize
 
-from corrnoise.solvers.matrix_factorisation.result import OptimisedNoise
+from corrnoise.solvers.objectives import RunObjective
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.toeplitz_losses import OBJECTIVES, Objective
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 
+MOST = 16  #: buffers
 _STEP = 1e-100  # of the complex-step derivative: its square vanishes
-_STATIONARY = 1e-7  # gradient of the logarithm of the squared error at which the search ends
+#: By whether the objective has closed forms: the gradient of the log squared error at which a search ends, iterations.
+_ENDS = {True: {"gtol": 1e-7}, False: {"gtol": 1e-6, "maxiter": 200}}
 _MERGED = 1e-3  # distance of the logarithms of two gaps that count as one
 _FIRST = 0.4  # −log of the largest gap at the start
 _REACH = 0.7  # −log of the smallest gap at the start, in units of log n
 
 
-def optimal_buffers(participation: Participation, *, buffers: int = 4, objective: Objective = "mean") -> OptimisedNoise:
-    """The buffered linear Toeplitz mechanism with the smallest error of prefix sums.
+def best_buffers(objective: RunObjective, participation: Participation, buffers: int) -> PoleNoise:
+    """The buffered linear Toeplitz mechanism with the smallest error.
 
     Parameters
     ----------
+    objective
+        Of the run.  For prefix sums a search takes as long for 10⁷ steps as for ten; for others a step of it takes as
+        long as ``objective.power``.
     participation
         Length of the run, and how often and how far apart an example takes part.
     buffers
         The largest number d of buffers, 1 to 16; fewer where more do not help.
-    objective
-        ``"mean"`` for the root mean squared error, ``"max"`` for that of the worst step.
 
     Returns
     -------
-    A record whose ``noise`` is a ``PoleNoise`` with interlacing zeros and poles.  Its sensitivity is exact for both
-    patterns of participation, rounded up.  The search is local: nothing certifies that no other set of d buffers is
+    Noise with interlacing zeros and poles.  The search is local: nothing certifies that no other set of d buffers is
     better.
 
     Examples
     --------
-    >>> from corrnoise import Participation
-    >>> found = optimal_buffers(Participation(1000), buffers=3, objective="max")
-    >>> round(found.max_error, 9), found.memory
+    >>> from corrnoise.solvers.objectives import run_objective
+    >>> from corrnoise.theory.workloads import PrefixSums
+    >>> once = Participation.single(1000)
+    >>> noise = best_buffers(run_objective(PrefixSums(1000), "max"), once, 3)
+    >>> round(noise.max_error(once), 9), noise.memory(1000)
     (3.269917806, 3)
     """
-    who = checks.instance("participation", participation, Participation)
-    checks.choice("objective", objective, OBJECTIVES)
-    count = checks.integer("buffers", buffers, 1)
-    if count > 16:
-        raise ValueError(f"buffers must be at most 16, got {count}")
-    most = min(count, who.steps // 2)  # so many have the n − 1 parameters of any strategy
-    for used in range(most, 0, -1):
-        zeros, poles = _searched(who, used, objective)
+    count = checks.integer("buffers", buffers, 1, largest=MOST)
+    for used in range(min(count, objective.steps // 2), 0, -1):  # so many have the n − 1 parameters of any strategy
+        zeros, poles = _searched(objective, participation, used)
         if separate(zeros, poles):
-            return _evaluated(zeros, poles, who, objective)
-    return _evaluated(np.empty(0), np.empty(0), who, objective)
+            return PoleNoise(zeros, poles)
+    return PoleNoise(np.empty(0), np.empty(0))
 
 
 def gaps_of(variables: buffered.Numbers) -> tuple[buffered.Numbers, buffered.Numbers]:
@@ -97,14 +95,14 @@ def thinned(zeros: Array, poles: Array) -> tuple[Array, Array]:
     return np.delete(zeros, (place + 1) // 2), np.delete(poles, place // 2)
 
 
-def _searched(participation: Participation, count: int, objective: Objective) -> tuple[Array, Array]:
+def _searched(objective: RunObjective, participation: Participation, count: int) -> tuple[Array, Array]:
     """Gaps of zeros and poles at a local minimum of the error, or where two of them merge."""
     directions = 1j * _STEP * np.eye(2 * count)
 
     def loss(variables: Array) -> tuple[float, Array]:
         zeros, poles = gaps_of(variables + directions)
         square = buffered.squared_sensitivity(zeros, buffered.scales(zeros, poles), participation)
-        value = square * buffered.squared_error(zeros, poles, steps=participation.steps, objective=objective)
+        value = square * objective.power_of_buffers(zeros, poles)
         if not (np.isfinite(value).all() and value[0].real > 0):
             return math.inf, np.zeros(variables.size)
         return math.log(value[0].real), np.asarray(value.imag / _STEP / value.real)
@@ -113,25 +111,9 @@ def _searched(participation: Participation, count: int, objective: Objective) ->
         if not separate(*gaps_of(variables)):
             raise StopIteration
 
-    smallest = max(_REACH * math.log(participation.steps), 2 * _FIRST)
+    smallest = max(_REACH * math.log(objective.steps), 2 * _FIRST)
     start = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
     with np.errstate(all="ignore"):
-        found = minimize(loss, start, jac=True, method="BFGS", callback=stop_if_merged, options={"gtol": _STATIONARY})
+        options = _ENDS[objective.precise]
+        found = minimize(loss, start, jac=True, method="BFGS", callback=stop_if_merged, options=options)
         return gaps_of(found.x)
-
-
-def _evaluated(zeros: Array, poles: Array, participation: Participation, objective: Objective) -> OptimisedNoise:
-    noise = PoleNoise(zeros, poles)
-    sensitivity = buffered.noise_sensitivity_upper_bound(noise, participation)
-    roots = {
-        kind: math.sqrt(buffered.squared_error(zeros, poles, steps=participation.steps, objective=kind))
-        for kind in OBJECTIVES
-    }
-    return OptimisedNoise(
-        noise=noise,
-        participation=participation,
-        objective=objective,
-        sensitivity=sensitivity,
-        mean_error=sensitivity * roots["mean"],
-        max_error=sensitivity * roots["max"],
-    )

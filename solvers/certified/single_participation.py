@@ -23,37 +23,25 @@ Denisov et al., arXiv 2202.08312 (fixed points for the dual problem).
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY
 from functools import partial
 from typing import NamedTuple, get_args
 
 import numpy as np
 
-from corrnoise.solvers.matrix_factorisation.certificates import (
-    UNIT,
-    CertifiedOptimum,
-    gamma,
-    nuclear_norm_below,
-    sum_of_squares_above,
-)
-from corrnoise.solvers.matrix_factorisation.fixed_point import Evaluation, bracket_optimum
-from corrnoise.solvers.matrix_factorisation.selected_inverses import (
-    banded_root,
-    bidiagonal_root,
-    bidiagonal_root_matrix,
-)
+from corrnoise.solvers.certified.certificates import UNIT, gamma, nuclear_norm_below, sum_of_squares_above
+from corrnoise.solvers.certified.fixed_point import Evaluation, bracket_optimum
+from corrnoise.solvers.certified.selected_inverses import banded_root, bidiagonal_root, bidiagonal_root_matrix
+from corrnoise.solvers.objectives import dense_size, full_rank_matrix
+from corrnoise.solvers.optimum import Certificate
 from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective
-from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import PoleSum, inverse_square_root
-from corrnoise.theory.numerics.records import record
+from corrnoise.theory.workloads import PrefixSums, Workload
 
-LARGEST_DENSE = 4096  #: steps for which n × n matrices are made
 LARGEST_DECOMPOSED = 1024  #: steps of recursive workloads up to which singular values are computed in each iteration
 LARGEST_CERTIFIED = 2048  #: steps of recursive workloads up to which the lower bound includes rounding errors
-REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
 _FINEST = 1e-15
 _LEAST_LOGARITHM = -46.0  # of a weight, relative to the largest: where a weight tends to 0, errors stay below 1e-19
 
@@ -85,105 +73,6 @@ class _Bidiagonal(NamedTuple):
     def relative_error(self) -> float:
         """A bound of the relative error of an entry of ``diagonal`` and of its sum by ``math.fsum``."""
         return (self.poles.error + gamma(8 * self.d.size + self.poles.poles.size + 24)) * (1 + 1e-6)
-
-
-@record
-class SingleParticipationOptimum(CertifiedOptimum):
-    """The best strategy for single participation.
-
-    Parameters
-    ----------
-    workload, value, lower_bound, rigorous, iterations
-        See ``CertifiedOptimum``.
-    step_weights
-        v of the strategy X = V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, shape (steps,).
-    row_weights
-        u, shape (rows,).
-    """
-
-    _: KW_ONLY
-    step_weights: Array
-    row_weights: Array
-
-    def gram(self) -> Array:
-        """X = CᵀC of the strategy, scaled to max X_ii = 1, shape (steps, steps).
-
-        Raises
-        ------
-        ValueError
-            There are more than 4096 steps.
-        """
-        v, u = np.asarray(self.step_weights), np.asarray(self.row_weights)
-        n = dense_size(self.workload)
-        if isinstance(self.workload, PrefixSums):
-            root = _Bidiagonal.of(v, u).matrix()
-        else:
-            _, values, right = _decomposed(self.workload.matrix(), v, u)
-            root = (right.T * values) @ right
-        gram = root / np.sqrt(np.outer(v, v))
-        assert gram.shape == (n, n)
-        return np.asarray(gram / np.diagonal(gram).max())
-
-    def mechanism(self) -> MatrixNoise:
-        """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding."""
-        return MatrixNoise(causal_strategy(self.gram()))
-
-
-def dense_size(workload: Workload) -> int:
-    """The number of steps, if it is small enough for dense matrices."""
-    if workload.steps > LARGEST_DENSE:
-        raise ValueError(f"steps must be at most {LARGEST_DENSE} where dense matrices are made, got {workload.steps}")
-    return workload.steps
-
-
-def full_rank_matrix(workload: Workload) -> Array:
-    """A as an array; ``ValueError`` if its columns are dependent."""
-    dense_size(workload)
-    matrix = workload.matrix()
-    if np.linalg.matrix_rank(matrix) < workload.steps:
-        raise ValueError(
-            "workload must have independent columns, otherwise no strategy attains the optimum, got rank "
-            f"{np.linalg.matrix_rank(matrix)} for {workload.steps} steps; workload_of_weights adds what is missing"
-        )
-    return matrix
-
-
-def workload_of_weights(weights: ArrayLike) -> MatrixWorkload:
-    """A workload whose squared mean error is tr(W N Nᵀ), for any objective of this form such as that of learning.
-
-    Parameters
-    ----------
-    weights
-        W, symmetric and positive semidefinite, shape (n, n).  1e-12 tr(W)/n is added to its diagonal: where W is
-        singular no strategy attains the infimum.
-
-    Returns
-    -------
-    MatrixWorkload
-        A with AᵀA/n = W, upper triangular.
-
-    Raises
-    ------
-    ValueError
-        W is not symmetric or not positive semidefinite.
-
-    Examples
-    --------
-    >>> workload_of_weights([[4.0, 0.0], [0.0, 1.0]]).gram().round(9) / 2
-    array([[4., 0.],
-           [0., 1.]])
-    """
-    array = checks.reals("weights", weights)
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
-        raise ValueError(f"weights must be a square matrix, got shape {array.shape}")
-    n = array.shape[0]
-    matrix = checks.symmetric("weights", array, n)
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    added = REGULARISATION * float(np.trace(matrix)) / n
-    if values[0] < -max(added, 1e-10 * values[-1]) or values[-1] <= 0:
-        raise ValueError(f"weights must be positive semidefinite and not 0, got the eigenvalue {float(values[0])!r}")
-    roots = np.sqrt(np.maximum(values, 0.0) + added) * math.sqrt(n)
-    return MatrixWorkload(np.linalg.qr(roots[:, np.newaxis] * vectors.T, mode="r"))
 
 
 def _decomposed(matrix: Array, v: Array, u: Array) -> tuple[Array, Array, Array]:
@@ -258,9 +147,9 @@ def _lower_bound_of_matrix(matrix: Array, v: Array, u: Array) -> float:
     return trace**2 / (sum_of_squares_above(steps) * sum_of_squares_above(rows)) * (1 - 8 * UNIT)
 
 
-def optimal_single_participation(
+def single_participation_bounds(
     workload: Workload, *, objective: Objective = "mean", tolerance: float = 1e-9, max_iterations: int = 1000
-) -> SingleParticipationOptimum:
+) -> Certificate:
     """The least error of any strategy if each example takes part once, and a strategy that attains it.
 
     Parameters
@@ -279,8 +168,9 @@ def optimal_single_participation(
 
     Returns
     -------
-    SingleParticipationOptimum
-        With a rigorous lower bound, but for recursive workloads of more than 2048 steps.  For prefix sums ``value`` is
+    Certificate
+        Its arrays are v, shape (steps,), and u, shape (rows,).  The lower bound is rigorous, but for recursive workloads
+        of more than 2048 steps.  For prefix sums ``value`` is
         a rigorous upper bound of the optimum, too; otherwise it is a float64 value.
 
     Raises
@@ -290,10 +180,10 @@ def optimal_single_participation(
 
     Examples
     --------
-    >>> best = optimal_single_participation(PrefixSums(1024))
+    >>> best = single_participation_bounds(PrefixSums(1024))
     >>> round(best.value, 8), best.gap < 1e-9
     (2.95545199, True)
-    >>> worst = optimal_single_participation(PrefixSums(2), objective="max")
+    >>> worst = single_participation_bounds(PrefixSums(2), objective="max")
     >>> round(worst.value * 3**0.5, 8)
     2.0
     """
@@ -337,15 +227,46 @@ def optimal_single_participation(
     rigorous = fast
     if not fast and (banded is None or n <= LARGEST_CERTIFIED):
         lower, rigorous = _lower_bound_of_matrix(workload.matrix(), *found.low.point), True
-    return SingleParticipationOptimum(
-        workload=workload,
+    return Certificate(
         value=math.nextafter(math.sqrt(found.high.upper), math.inf),
         lower_bound=math.nextafter(math.sqrt(lower), 0.0),
         rigorous=rigorous,
         iterations=found.iterations,
-        step_weights=found.high.point[0],
-        row_weights=found.high.point[1],
+        arrays=found.high.point,
     )
+
+
+def single_participation_gram(workload: Workload, certificate: Certificate) -> Array:
+    """X = CᵀC of the strategy V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, scaled to max X_ii = 1, shape (steps, steps).
+
+    Parameters
+    ----------
+    workload
+        A, at most 4096 steps.
+    certificate
+        That of ``single_participation_bounds``.
+    """
+    v, u = (np.asarray(array) for array in certificate.arrays)
+    n = dense_size(workload)
+    if isinstance(workload, PrefixSums):
+        root = _Bidiagonal.of(v, u).matrix()
+    else:
+        _, values, right = _decomposed(workload.matrix(), v, u)
+        root = (right.T * values) @ right
+    gram = root / np.sqrt(np.outer(v, v))
+    assert gram.shape == (n, n)
+    return np.asarray(gram / np.diagonal(gram).max())
+
+
+def single_participation_strategy(workload: Workload, certificate: Certificate) -> MatrixNoise:
+    """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
+
+    Parameters
+    ----------
+    workload, certificate
+        As for ``single_participation_gram``.
+    """
+    return MatrixNoise(causal_strategy(single_participation_gram(workload, certificate)))
 
 
 def _normalised(logarithms: Array) -> Array:

@@ -17,28 +17,22 @@ For prefix sums the blocks X_rr are those of a sum of resolvents of block cyclic
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corrnoise.solvers.matrix_factorisation.certificates import (
-    UNIT,
-    CertifiedOptimum,
-    nuclear_norm_below,
-    product_with_uncertainty,
-)
-from corrnoise.solvers.matrix_factorisation.dense import dense_size, full_rank_matrix
-from corrnoise.solvers.matrix_factorisation.fixed_point import Evaluation, bracket_optimum
-from corrnoise.solvers.matrix_factorisation.selected_inverses import ring_root
+from corrnoise.solvers.certified.certificates import UNIT, nuclear_norm_below, product_with_uncertainty
+from corrnoise.solvers.certified.fixed_point import Evaluation, bracket_optimum
+from corrnoise.solvers.certified.selected_inverses import ring_root
+from corrnoise.solvers.objectives import dense_size, full_rank_matrix
+from corrnoise.solvers.optimum import Certificate
 from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.workloads import PrefixSums, Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.inverse_square_root import inverse_square_root
-from corrnoise.theory.numerics.records import record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums, Workload
 
 LARGEST_CERTIFIED = 2048  #: steps up to which the lower bound includes rounding errors
 _TINY = 1e-300
@@ -136,58 +130,15 @@ def _roots_of_matrix(matrix: Array, factors: _Factors, places: Places) -> _Roots
     return _Roots(math.fsum(values), blocks)
 
 
-@record
-class FixedEpochsOptimum(CertifiedOptimum):
-    """The best strategy for fixed epochs.
-
-    Parameters
-    ----------
-    workload, value, lower_bound, rigorous, iterations
-        See ``CertifiedOptimum``.
-    participation
-        The epochs.
-    factors
-        L_r of the strategy, shape (b, k, k), in the order of the epochs; 0 at places that are no steps.
-    """
-
-    _: KW_ONLY
-    participation: Participation
-    factors: Array
-
-    def gram(self) -> Array:
-        """X = CᵀC, scaled so that the largest Σ|X_ij| of a class is 1, shape (steps, steps).
-
-        Raises
-        ------
-        ValueError
-            There are more than 4096 steps.
-        """
-        n = dense_size(self.workload)
-        places = _places(self.participation)
-        factor = _Factors(np.asarray(self.factors)).matrix(places)[:n, :n]
-        _, values, right = np.linalg.svd(self.workload.matrix() @ factor, full_matrices=False)
-        half = np.linalg.solve(factor.T, right.T * np.sqrt(values))
-        gram = half @ half.T
-        largest = max(np.abs(gram[np.ix_(cls, cls)]).sum() for cls in self.participation.residue_classes())
-        return np.asarray(gram / largest)
-
-    def mechanism(self) -> MatrixNoise:
-        """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
-
-        It is for fixed epochs only: under min-sep participation its sensitivity is larger, as it will say.
-        """
-        return MatrixNoise(causal_strategy(self.gram()))
-
-
 def _places(participation: Participation) -> Places:
     """The step e b + r of place (r, e), shape (b, k); numbers from n on are no steps."""
-    b = min(participation.period, participation.steps)
+    b = participation.length if participation.once else min(participation.period, participation.length)
     return np.arange(b)[:, np.newaxis] + b * np.arange(participation.count)
 
 
-def optimal_fixed_epochs(
+def fixed_epochs_bounds(
     workload: Workload, participation: Participation, *, tolerance: float = 1e-6, max_iterations: int = 500
-) -> FixedEpochsOptimum:
+) -> Certificate:
     """The least root mean squared error of any strategy for fixed epochs, and a strategy that attains it.
 
     Parameters
@@ -204,19 +155,20 @@ def optimal_fixed_epochs(
 
     Returns
     -------
-    FixedEpochsOptimum
-        Up to 2048 steps the lower bound is rigorous.
+    Certificate
+        Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the order
+        of the epochs; 0 at places that are no steps.
 
     Raises
     ------
     ValueError
-        The pattern of the participation is another one, the numbers of steps differ, the columns of A are dependent,
+        The kind of the participation is another one, the numbers of steps differ, the columns of A are dependent,
         or A is too large.
 
     Examples
     --------
     >>> from corrnoise.theory.participation import Participation
-    >>> best = optimal_fixed_epochs(PrefixSums(64), fixed_epochs(64, epochs=4), tolerance=1e-9)
+    >>> best = fixed_epochs_bounds(PrefixSums(64), Participation.fixed_epochs(64, epochs=4), tolerance=1e-9)
     >>> round(best.lower_bound, 8), best.gap < 1e-9
     (4.40785339, True)
     """
@@ -224,8 +176,8 @@ def optimal_fixed_epochs(
     checks.instance("participation", participation, Participation)
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1]")
     max_iterations = checks.integer("max_iterations", max_iterations, 1)
-    if participation.kind != "fixed epochs":
-        raise ValueError(f"participation must have the pattern 'fixed epochs', got {participation!r}")
+    if participation.kind != "fixed epochs" and not participation.once:
+        raise ValueError(f"participation must be for fixed epochs, got {participation!r}")
     if participation.steps != workload.steps:
         raise ValueError(f"participation must have the {workload.steps} steps of the workload, got {participation!r}")
     fast = isinstance(workload, PrefixSums)
@@ -258,15 +210,46 @@ def optimal_fixed_epochs(
     rigorous = n <= LARGEST_CERTIFIED
     if rigorous:
         lower = _lower_bound(workload.matrix(), found.low.point, places)
-    return FixedEpochsOptimum(
-        workload=workload,
+    return Certificate(
         value=math.sqrt(found.high.upper),
         lower_bound=math.sqrt(lower) * (1 - 2 * UNIT),
         rigorous=rigorous,
         iterations=found.iterations,
-        participation=participation,
-        factors=found.high.point.blocks,
+        arrays=(found.high.point.blocks,),
     )
+
+
+def fixed_epochs_gram(workload: Workload, participation: Participation, certificate: Certificate) -> Array:
+    """X = CᵀC, scaled so that the largest Σ|X_ij| of a class is 1, shape (steps, steps).
+
+    Parameters
+    ----------
+    workload
+        A, at most 4096 steps.
+    participation, certificate
+        Those of ``fixed_epochs_bounds``.
+    """
+    n = dense_size(workload)
+    places = _places(participation)
+    factor = _Factors(np.asarray(certificate.arrays[0])).matrix(places)[:n, :n]
+    _, values, right = np.linalg.svd(workload.matrix() @ factor, full_matrices=False)
+    half = np.linalg.solve(factor.T, right.T * np.sqrt(values))
+    gram = half @ half.T
+    largest = max(np.abs(gram[np.ix_(cls, cls)]).sum() for cls in participation.residue_classes())
+    return np.asarray(gram / largest)
+
+
+def fixed_epochs_strategy(workload: Workload, participation: Participation, certificate: Certificate) -> MatrixNoise:
+    """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
+
+    It is for fixed epochs only: under min-sep participation its sensitivity is larger, as it will say.
+
+    Parameters
+    ----------
+    workload, participation, certificate
+        As for ``fixed_epochs_gram``.
+    """
+    return MatrixNoise(causal_strategy(fixed_epochs_gram(workload, participation, certificate)))
 
 
 def _lower_bound(matrix: Array, factors: _Factors, places: Places) -> float:

@@ -21,54 +21,27 @@ all strategies (``fixed_epochs``) says what is left.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import toeplitz
 from scipy.optimize import minimize
 
-from corrnoise.solvers.matrix_factorisation.buffers import gaps_of, optimal_buffers, separate, thinned, variables_of
-from corrnoise.solvers.matrix_factorisation.dense import dense_size
+from corrnoise.solvers.families.buffers import best_buffers, gaps_of, separate, thinned, variables_of
+from corrnoise.solvers.objectives import RunObjective, run_objective
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.mechanisms.base import LARGEST_MATRIX
 from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import toeplitz_covariance
-from corrnoise.theory.workloads import Workload
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums
 
 _STEP = 1e-100  # of the complex-step derivative: its square vanishes
 _MEMORY = 20  # of L-BFGS
 _DIVERGED = 1e5  # in place of a logarithm that is not finite, so that a line search can go on
-
-
-@record
-class ScaledBuffers(Record):
-    """Buffers with a scale for each step, tuned for a workload.
-
-    Attributes
-    ----------
-    workload
-        A; errors are those of ``CertifiedOptimum``.
-    participation
-        Fixed epochs, or one participation.
-    mechanism
-        The noise, of sensitivity 1 up to rounding.
-    value
-        Its error: sensitivity, rounded up, times sqrt(mean_t e_t).
-    """
-
-    workload: Workload
-    participation: Participation
-    mechanism: ScaledNoise
-    value: float
-
-    @property
-    def memory(self) -> int:
-        """How many arrays of the size of the gradient a stream keeps."""
-        return self.mechanism.memory
 
 
 class _Series(NamedTuple):
@@ -109,13 +82,13 @@ class _Classes(NamedTuple):
     """g_r = Σ X_ij s_i s_j over the classes of fixed epochs, with s = 1/d, and its derivatives; O(n k)."""
 
     steps: int
-    min_sep: int
+    period: int
     participations: int
 
     def per_step(self, strategy: Array, shares: Array) -> Array:
         """Σ_j X_ij s_i s_j over the class of i, shape (n,)."""
         rows = np.zeros(self.steps)
-        for lag in range(0, self.participations * self.min_sep, self.min_sep):
+        for lag in range(0, self.participations * self.period, self.period):
             size = self.steps - lag
             entries = np.cumsum(strategy[:size] * strategy[lag:])[::-1]  # X_{i, i + lag}
             terms = entries * shares[:size] * shares[lag:]
@@ -126,13 +99,13 @@ class _Classes(NamedTuple):
 
     def over(self, values: Array) -> Array:
         """Sums of ``values``, one for each step, over the classes, for each step of the class, shape (n,)."""
-        of_step = np.arange(self.steps) % self.min_sep
+        of_step = np.arange(self.steps) % self.period
         return np.asarray(np.bincount(of_step, values)[of_step])
 
     def slope(self, strategy: Array, shares: Array, weights: Array) -> Array:
         """Σ_r w_r ∂g_r/∂c, shape (n,); ``weights`` holds w_r for each step of the class."""
         slope = np.zeros(self.steps)
-        for lag in range(0, self.participations * self.min_sep, self.min_sep):
+        for lag in range(0, self.participations * self.period, self.period):
             size = self.steps - lag
             outer = (2.0 if lag else 1.0) * weights[:size] * shares[:size] * shares[lag:]
             later = np.cumsum(outer)[::-1]  # of the product c_s c_{s + lag}
@@ -187,46 +160,45 @@ class _Search(NamedTuple):
         return np.asarray(minimize(self.logarithm, start, jac=True, method="L-BFGS-B", options=options).x)
 
 
-def optimal_scaled_buffers(
-    workload: Workload, participation: Participation, *, buffers: int = 4, max_iterations: int = 500
-) -> ScaledBuffers:
-    """Buffers with a scale for each step, with the smallest root mean squared error that a search finds.
+def scaled_buffers(
+    objective: RunObjective, participation: Participation, buffers: int, *, max_iterations: int = 500
+) -> ScaledNoise:
+    """Buffers with a scale for each step, with the smallest error in fixed epochs that a search finds.
 
     Parameters
     ----------
-    workload
-        A; at most 4096 steps.  For the error of learning ``dense.workload_of_weights(objective.weight_matrix())``.
+    objective
+        Of a run of at most 4096 steps.
     participation
-        Fixed epochs, or one participation, in a run of as many steps.
+        The run.  Every promise is taken for fixed epochs of as many steps, or for one participation.
     buffers
-        d >= 1, the number of arrays that a stream keeps.
+        d >= 1, the number of arrays that a run keeps.
     max_iterations
         Iterations of L-BFGS, of O(n³) each, >= 1.
+
+    Returns
+    -------
+    Noise of sensitivity 1 in fixed epochs, up to rounding.
 
     Raises
     ------
     ValueError
-        The pattern is another one, the numbers of steps differ, or A is too large.
+        There are too many steps.
 
     Examples
     --------
-    >>> from corrnoise.theory.participation import Participation
     >>> from corrnoise.theory.workloads import PrefixSums
-    >>> found = optimal_scaled_buffers(PrefixSums(64), fixed_epochs(64, epochs=4), buffers=1)
-    >>> round(found.value, 3), found.memory
+    >>> epochs = Participation.fixed_epochs(64, epochs=4)
+    >>> noise = scaled_buffers(run_objective(PrefixSums(64)), epochs, 1)
+    >>> round(noise.mean_error(epochs), 3), noise.memory(64)
     (4.759, 1)
     """
-    checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
-    who = checks.instance("participation", participation, Participation)
-    max_iterations = checks.integer("max_iterations", max_iterations, 1)
-    n = dense_size(workload)
-    if who.kind != "fixed epochs" and not who.once:
-        raise ValueError(f"participation must have the pattern 'fixed epochs', got {who!r}")
-    if who.steps != n:
-        raise ValueError(f"participation must have the {n} steps of the workload, got {who!r}")
-    start = optimal_buffers(Participation(n), buffers=checks.integer("buffers", buffers, 1))
-    shape = variables_of(*buffered.interlacing(cast(PoleNoise, start.noise)))
-    search = _Search(workload.gram(), _Classes(n, n if who.once else who.period, who.count))
+    checks.integer("max_iterations", max_iterations, 1)
+    n = checks.integer("steps", objective.steps, 1, largest=LARGEST_MATRIX)
+    who = participation
+    start = best_buffers(run_objective(PrefixSums(n)), Participation.single(n), buffers)
+    shape = variables_of(*buffered.interlacing(start))
+    search = _Search(n * objective.weights(), _Classes(n, n if who.once else who.period, who.count))
     while True:
         with np.errstate(all="ignore"):
             state = search.minimum(shape, max_iterations)
@@ -234,6 +206,4 @@ def optimal_scaled_buffers(
         if separate(zeros, poles):
             break
         shape = variables_of(*thinned(zeros, poles))
-    mechanism = ScaledNoise(PoleNoise(zeros, poles), search.at(state).scales)
-    value = mechanism.mean_error(who, workload)
-    return ScaledBuffers(workload=workload, participation=who, mechanism=mechanism, value=value)
+    return ScaledNoise(PoleNoise(zeros, poles), search.at(state).scales)

@@ -16,10 +16,10 @@ import math
 
 import numpy as np
 
-from corrnoise.solvers.matrix_factorisation.dense import workload_of_weights
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.theory.participation import Participation
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.objectives import workload_of_weights
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 
 _UNIT = 2.0**-53
 _TOLERANCE = 1e-3  # of the search in the coarse run
@@ -46,11 +46,11 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
     >>> from corrnoise.theory.participation import Participation
     >>> step = np.arange(64)
     >>> prefix_sums = (64 - np.maximum.outer(step, step)) / 64
-    >>> round(coarse_lower_bound(prefix_sums, fixed_epochs(64, epochs=4), coarse_steps=32) ** 0.5, 2)  # of 4.41
+    >>> round(coarse_lower_bound(prefix_sums, Participation.fixed_epochs(64, epochs=4), coarse_steps=32) ** 0.5, 2)
     4.39
     """
-    n = participation.steps
-    b = min(participation.period, participation.steps)
+    n = participation.length
+    b = min(participation.period, n)
     k = participation.count
     merged = max(1, math.ceil(n / coarse_steps))
     coarse_b = math.ceil(b / merged)
@@ -60,7 +60,7 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
     first = np.searchsorted(place, np.arange(used.size))
     coarse = np.add.reduceat(np.add.reduceat(weights, first, 0), first, 1)
     epochs = Participation.fixed_epochs(used.size, period=coarse_b)
-    factors = optimal_fixed_epochs(workload_of_weights(coarse), epochs, tolerance=_TOLERANCE).factors
+    (factors,) = fixed_epochs_bounds(workload_of_weights(coarse), epochs, tolerance=_TOLERANCE).arrays
     # Row i of L is that of its epoch in the factor of its class; classes do not meet.
     whole = np.zeros((n, b * k))
     for r in range(b):

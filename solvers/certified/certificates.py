@@ -21,46 +21,10 @@ import math
 
 import numpy as np
 
-from corrnoise.theory.workloads import Workload
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.numerics.records import Record, record
 
 UNIT = 2.0**-53
 _SLACK = 1 + 2.0**-30  # for the rounding errors of bounds of rounding errors
-
-
-@record
-class CertifiedOptimum(Record):
-    """A strategy and a bound below which no strategy can be.
-
-    Errors are those of the workload at sensitivity 1 and unit noise, sens(X) sqrt(mean_t e_t) or sens(X)
-    sqrt(max_t e_t): multiply by the noise multiplier of a run.
-
-    Parameters
-    ----------
-    workload
-        A.
-    value
-        The error of the strategy that was found, an upper bound of the optimum.
-    lower_bound
-        No strategy has a smaller error.
-    rigorous
-        Whether ``lower_bound`` includes the rounding errors of its computation.  If not, it is a float64 value of the
-        proved formula.
-    iterations
-        Evaluations of the dual problem.
-    """
-
-    workload: Workload
-    value: float
-    lower_bound: float
-    rigorous: bool
-    iterations: int
-
-    @property
-    def gap(self) -> float:
-        """value/lower_bound − 1: how much better another strategy can be, at most."""
-        return self.value / self.lower_bound - 1
 
 
 def gamma(operations: float) -> float:
