@@ -23,7 +23,7 @@ from functools import lru_cache
 import numba
 import numpy as np
 
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.program import Form, Program
@@ -224,7 +224,7 @@ def fitted_buffers(
     noise = _unscaled(mechanism)
     for bound in (None, checks.real("tolerance", tolerance), *(bound for bound in _TOLERANCES if bound > tolerance)):
         try:
-            fit = noise if bound is None else rational_approximation(noise, bound)
+            fit = noise if bound is None else rational(noise, bound)
             if not isinstance(fit, PoleNoise):
                 continue
             buffers: Mechanism = fit.buffers()

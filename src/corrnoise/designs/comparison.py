@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.designs.design import Design
-from corrnoise.solvers.optimise import LONG_RUNS
+from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.tuning import (
     TunedRun,
@@ -37,12 +37,14 @@ from corrnoise.solvers.tuning import (
     stationary_noise,
     stationary_nu,
 )
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -68,7 +70,7 @@ class Row(Record):
     kind
         Kind of ``stationary_error``: ``"exact"``, ``"upper bound"`` or ``"lower bound"``.
     stationary_error
-        At the learning rate of the design.
+        At the learning rate of the design; None for noise with a factor for each step, which is never stationary.
     ratio
         ``stationary_error`` over the smallest of all noise (quadratic problems), or over the bound of the design.
     noise
@@ -77,16 +79,16 @@ class Row(Record):
         After T steps at the learning rate of the design; None without a horizon.
     best_learning_rate, best_noise, best_error
         The learning rate with the smallest error after T steps, the noise there, and that error; None without a
-        horizon or without an initial offset.
+        number of steps, an initial offset, or Toeplitz noise.
     best_ratio
-        ``best_error`` over that of the design.
+        ``best_error`` over that of the design; None where that is.
     """
 
     method: str
     kind: str
-    stationary_error: float
-    ratio: float
-    noise: ToeplitzNoise | None = None
+    stationary_error: float | None = None
+    ratio: float | None = None
+    noise: Mechanism | None = None
     final_error: float | None = None
     best_learning_rate: float | None = None
     best_noise: ToeplitzNoise | None = None
@@ -138,16 +140,11 @@ def compare(design: Design, initial_offset: ArrayLike = 0.0, progress: Progress 
     problem = design.problem
     if problem is None:
         raise ValueError(f"design must have a problem to be compared, got {design!r:.80}")
-    if not isinstance(design.mechanism, ToeplitzNoise):
-        raise ValueError(
-            "design must have no factor for each step to be compared: such noise is never stationary; "
-            "family= names one without"
-        )
     offset = _checked_offset(initial_offset, problem)
     if isinstance(problem, QuadraticProblem):
-        rows = _Quadratic(design, problem, design.mechanism, offset, show).rows()
+        rows = _Quadratic(design, problem, offset, show).rows()
     else:
-        rows = _bounds(design, problem, design.mechanism, show)
+        rows = _bounds(design, problem, show)
     return Comparison(tuple(rows), problem.learning_rate, design.participation.steps, offset)
 
 
@@ -177,57 +174,68 @@ def several(participation: Participation) -> Participation:
 class _Quadratic:
     """The rows of a quadratic problem."""
 
-    def __init__(
-        self, design: Design, problem: QuadraticProblem, noise: ToeplitzNoise, offset: float | Array, show: Progress
-    ) -> None:
-        self.design, self.problem, self.noise, self.offset, self.show = design, problem, noise, offset, show
+    def __init__(self, design: Design, problem: QuadraticProblem, offset: float | Array, show: Progress) -> None:
+        self.design = design
+        self.problem = problem
+        self.offset = offset
+        self.show = show
         self.budget = design.budget
         self.long = several(design.participation)
 
-    def alternatives(self) -> dict[str, Callable[[QuadraticProblem], ToeplitzNoise]]:
+    def alternatives(self) -> dict[str, Callable[[QuadraticProblem], Mechanism]]:
         """The noises that are compared, by name, as functions of the problem."""
-        own = self.design.family == LONG_RUNS
+        own = self.design.family == STATIONARY
+        chosen = self.design.mechanism
         return {
             INDEPENDENT: lambda problem: DPSGD(),
             ANTI: lambda problem: AntiPGD(stationary_damping(problem)),
             FTRL: lambda problem: NuFTRL(float(problem.rates.min())),
             BEST_FTRL: lambda problem: NuFTRL(stationary_nu(problem, participation=self.long)),
-            DESIGN: lambda problem: stationary_noise(problem, participation=self.long) if own else self.noise,
+            DESIGN: lambda problem: stationary_noise(problem, participation=self.long) if own else chosen,
         }
 
     def rows(self) -> list[Row]:
+        """One for each noise, and the closed-form bound."""
         self.show("errors: the smallest of all noise")
+        chosen = self.design.mechanism
         smallest = self.problem.optimal_error(budget=self.budget)
-        if self.long != ANY_LENGTH:
-            smallest = self.stationary_error(self.noise)
+        if self.long != ANY_LENGTH and isinstance(chosen, ToeplitzNoise):
+            smallest = self.stationary_error(chosen)
         rows = []
         for method, noise_for in self.alternatives().items():
             self.show(f"errors: {method}")
-            noise = self.noise if method == DESIGN else noise_for(self.problem)
-            error = self.stationary_error(noise)
+            noise = chosen if method == DESIGN else noise_for(self.problem)
             row: dict[str, Any] = {"noise": noise, "final_error": self.final_error(noise)}
-            tuned = self.tuned(method, noise_for)
-            if tuned is not None:
-                row |= {"best_learning_rate": tuned.learning_rate, "best_noise": tuned.noise, "best_error": tuned.error}
-            rows.append(Row(method, "exact", error, error / smallest, **row))
+            if isinstance(noise, ToeplitzNoise):
+                row["stationary_error"] = error = self.stationary_error(noise)
+                row["ratio"] = error / smallest
+                if (tuned := self.tuned(method, noise_for)) is not None:
+                    row["best_learning_rate"] = tuned.learning_rate
+                    row |= {"best_noise": tuned.noise, "best_error": tuned.error}
+            rows.append(Row(method, "exact", **row))
         if self.long == ANY_LENGTH:
             least = self.problem.lower_bound(budget=self.budget)
             rows.append(Row(BOUND, "lower bound", least, least / smallest))
         return _with_ratios(rows)
 
     def stationary_error(self, noise: ToeplitzNoise) -> float:
+        """The error in the limit."""
         return self.problem.stationary_error(noise, budget=self.budget, participation=self.long)
 
-    def final_error(self, noise: ToeplitzNoise) -> float | None:
+    def final_error(self, noise: Mechanism) -> float | None:
+        """The error after the last step."""
         who = self.design.participation
         if who.steps is None:
             return None
-        curve = self.problem.learning_curve(
-            noise, who.steps, budget=self.budget, participation=who, initial_offset=self.offset
-        )
-        return float(curve[-1])
+        if isinstance(noise, ToeplitzNoise):
+            options: dict[str, Any] = {"budget": self.budget, "participation": who}
+            curve = self.problem.learning_curve(noise, who.steps, initial_offset=self.offset, **options)
+            return float(curve[-1])
+        objective = LearningObjective(self.problem, who.steps, weights="last")
+        without = objective.sampling_error() + objective.initial_error(self.offset)
+        return without + objective.privacy_error(noise, who, self.budget)
 
-    def tuned(self, method: str, noise_for: Callable[[QuadraticProblem], ToeplitzNoise]) -> TunedRun | None:
+    def tuned(self, method: str, noise_for: Callable[[QuadraticProblem], Any]) -> TunedRun | None:
         """The best learning rate of one noise for the run; None where there is none to be found."""
         who = self.design.participation
         if who.steps is None or not np.any(self.offset):
@@ -252,7 +260,8 @@ def _with_ratios(rows: list[Row]) -> list[Row]:
 # -- strongly convex losses --------------------------------------------------------------------------------------------
 
 
-def _bounds(design: Design, problem: StronglyConvex, noise: ToeplitzNoise, show: Progress) -> list[Row]:
+def _bounds(design: Design, problem: StronglyConvex, show: Progress) -> list[Row]:
+    noise = checks.instance("mechanism", design.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
     options: dict[str, Any] = {"budget": design.budget, "criterion": "objective"}
     show("bounds: the best nu")
     noises: dict[str, ToeplitzNoise] = {

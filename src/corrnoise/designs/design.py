@@ -21,6 +21,7 @@ Errors are named by what they are: ``rmse`` for workloads, ``excess_loss`` for p
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -206,12 +207,9 @@ class Design(Record):
 
     def _at_budget(self, optimum: Optimum, error: float) -> float:
         """An error of ``optimum`` or its floor in a run with the budget, for ``members`` examples of a user."""
-        scaled = type(optimum)(**{**optimum.arguments(), "error": error, "alternatives": ()}).error_at(self.budget)
         members = self.participation.members
-        if optimum.measure == "excess loss":
-            return scaled * members**2
-        batch = self.objective.batch_size if isinstance(self.objective, SGD) else 1
-        return scaled * members / batch
+        scaled = replace(optimum, error=error, alternatives=()).error_at(self.budget)
+        return scaled * (members**2 if optimum.measure == "excess loss" else members)
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
@@ -405,7 +403,7 @@ class Design(Record):
         Raises
         ------
         ValueError
-            The design has no problem, or its noise has a factor for each step.
+            The design has no problem.
         """
         from corrnoise.designs.comparison import compare
 

@@ -36,6 +36,7 @@ from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 NOTHING = "no privacy noise"
 TUNED = "independent noise, its best learning rate"
 LAST_STEP = 100_000  #: last step of the coefficients if there is no horizon
+LONGEST_CURVE = 2048  #: steps up to which noise with a factor for each step has a curve, at O(n³)
 SMALLEST_COEFFICIENT = 1e-3  #: smaller coefficients, times t^{3/2}, are left out
 _UNLIMITED = Budget(1e100)  # of a run without privacy noise
 
@@ -68,7 +70,11 @@ def picture_data(design: Design, comparison: Comparison, points: int = 160) -> D
         Approximate number of points of a curve.
     """
     points = checks.integer("points", points, 2)
-    drawn = {row.method: row.noise for row in comparison.rows if row.noise is not None and row.method != ANTI}
+    drawn = {
+        row.method: row.noise
+        for row in comparison.rows
+        if isinstance(row.noise, ToeplitzNoise) and row.method != ANTI
+    }
     series = _errors(comparison)
     series += _coefficients(drawn, design.participation.steps or LAST_STEP, points)
     problem = design.problem
@@ -81,8 +87,9 @@ def picture_data(design: Design, comparison: Comparison, points: int = 160) -> D
 def _errors(comparison: Comparison) -> list[Series]:
     series = []
     for row in comparison.rows:
-        error = np.array([row.stationary_error])
-        series.append(Series("error", row.method, row.kind, error, np.array([row.ratio])))
+        if row.stationary_error is not None and row.ratio is not None:
+            error = np.array([row.stationary_error])
+            series.append(Series("error", row.method, row.kind, error, np.array([row.ratio])))
     for row in comparison.rows:
         if row.best_learning_rate is not None and row.best_ratio is not None:
             rate = np.array([row.best_learning_rate])
@@ -122,12 +129,15 @@ def _learning(
         return Series("learning", name, "exact", shown.astype(float), errors[shown])
 
     series = [curve(name, problem, noise, design.budget) for name, noise in noises.items()]
+    plain = curve(NOTHING, problem, DPSGD(), _UNLIMITED)
+    if DESIGN not in noises and who.length <= LONGEST_CURVE:
+        privacy = LearningObjective(problem, who.length).privacy_curve(design.mechanism, who, design.budget)
+        series.append(Series("learning", DESIGN, "exact", plain.x, plain.y + privacy[shown]))
     best = comparison[INDEPENDENT].best_learning_rate
     if best is not None:
         tuned = type(problem)(**{**problem.arguments(), "learning_rate": best})
         series.append(curve(TUNED, tuned, DPSGD(), design.budget))
-    lowest = min(float(one.y.min()) for one in series if one.method == DESIGN)
-    plain = curve(NOTHING, problem, DPSGD(), _UNLIMITED)
+    lowest = min(float(one.y.min()) for one in series)
     kept = plain.y >= lowest / 10
     if kept.any():
         series.append(Series("learning", NOTHING, "exact", plain.x[kept], plain.y[kept]))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from corrnoise.designs.design import Design, Objective
+from corrnoise.solvers.learning import STRONGLY_CONVEX, strongly_convex_optimum
 from corrnoise.solvers.optimise import optimise
+from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from corrnoise.theory.workloads import SGD
 
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
@@ -83,6 +87,26 @@ def design(
         )
     if isinstance(wanted, SGD) and steps is None:
         raise ValueError("participation must have a number of steps without a problem, got one of any length")
-    judged = wanted.workload(participation.length) if isinstance(wanted, SGD) else wanted
-    optimum = optimise(judged, participation, memory=memory, family=family, progress=progress)
-    return Design(budget, participation, optimum, wanted, tuple(notes))
+    if isinstance(wanted, StronglyConvex):
+        _check_long(participation, memory, family)
+        optimum = strongly_convex_optimum(wanted, participation, budget=budget)
+    else:
+        optimum = optimise(wanted, participation, memory=memory, family=family, progress=progress)
+    return Design(budget, participation, _light(optimum), wanted, tuple(notes))
+
+
+def _check_long(participation: Participation, memory: float | None, family: str | None) -> None:
+    """Refuse what the bound for strongly convex losses, which is one of long runs, knows nothing of."""
+    if not participation.once:
+        raise ValueError(f"participation must be single for strongly convex losses, got {participation!r}")
+    if memory is not None or family not in (None, STRONGLY_CONVEX):
+        raise ValueError(f"memory and family must be None for strongly convex losses, got {memory!r} and {family!r}")
+
+
+def _light(optimum: Optimum) -> Optimum:
+    """The optimum without the points of its certificate, which are as large as matrices of all steps."""
+    kept = optimum.certificate
+    if isinstance(kept, Certificate):
+        kept = replace(kept, arrays=())
+    others = tuple(replace(one, certificate="") for one in optimum.alternatives)
+    return replace(optimum, certificate=kept, alternatives=others)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.designs.design import Design
+from corrnoise.designs.figure import LONGEST_CURVE
 from corrnoise.designs.report import choice_in_words, everything, run_in_words
-from corrnoise.figures.finite_runs.error_memory import LOOKS, NAMES
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.optimise import LONG_RUNS
+from corrnoise.solvers.learning import STATIONARY
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -28,21 +28,28 @@ if TYPE_CHECKING:
 
 PANEL = "memory"
 CURVE = "curve"
-LONGEST_CURVE = 2048  #: steps up to which the errors of all steps are drawn, at O(n³)
 FLOOR = "no noise is below, without sampling"
 INDEPENDENT = "independent noise"
 DESIGN = "this design"
-#: Looks of the forms that ``error_memory`` does not draw; with weights or unit columns a family keeps its marker.
-_SCALED: dict[str, dict[str, Any]] = {
-    "buffers, epoch weights": {"color": "C0", "marker": "*", "linestyle": "-."},
-    "buffers, step scales": {"color": "C2", "marker": "*", "linestyle": "-."},
-    "best Toeplitz, epoch weights": {"color": "C4", "marker": "*", "linestyle": "-."},
-    LONG_RUNS: {"color": "C3", "marker": "h"},
+_COLOURS = {
+    **{INDEPENDENT: "black", "nu-DP-FTRL": "C5", "buffers": "C0", "banded inverse": "C2", "best Toeplitz": "C4"},
+    **{"binary tree": "C6", "binary tree, online": "C7", "any bands": "C8", STATIONARY: "C3", "dense": "C9"},
 }
+_LINES = {"unit columns": ("--", "o"), "epoch weights": ("-.", "*"), "step scales": (":", "D")}
+NAMES = {"nu-DP-FTRL": r"$\nu$-DP-FTRL"}
+
+
+def _look(family: str) -> dict[str, Any]:
+    """A colour for each kind of noise, and a line and a marker for the factors of its steps."""
+    base, _, kind = family.rpartition(", ")
+    line, marker = _LINES.get(kind, ("-", "s"))
+    known = _COLOURS.get(family) or _COLOURS.get(base, "0.5")
+    return {"color": known, "linestyle": line, "marker": marker}
+
 
 _CURVES: dict[str, dict[str, Any]] = {
     INDEPENDENT: {"color": "C0", "linestyle": "-."},
-    LONG_RUNS: {"color": "C3", "linestyle": "--"},
+    STATIONARY: {"color": "C3", "linestyle": "--"},
     DESIGN: {"color": "black"},
 }
 
@@ -74,7 +81,7 @@ def curve_data(design: Design, points: int = 120) -> Data:
     objective = LearningObjective(problem, who.steps)
     noises: dict[str, Mechanism] = {
         INDEPENDENT: DPSGD(),
-        LONG_RUNS: optimal_noise(problem),
+        STATIONARY: optimal_noise(problem),
         DESIGN: design.mechanism,
     }
     shown = np.unique(np.geomspace(1, who.steps, points).round()).astype(np.int64)
@@ -107,12 +114,7 @@ def draw(data: Data) -> Figure:
                 s.x, s.y, color="black", marker="o", markersize=11, fillstyle="none", linestyle="none", label=DESIGN
             )
         else:
-            look: dict[str, Any] = {
-                "linestyle": "-" if s.x.size > 1 else "none",
-                "marker": ".",
-                **LOOKS.get(s.method, {}),
-            }
-            look |= _SCALED.get(s.method, {})
+            look = _look(s.method) | ({"linestyle": "none"} if s.x.size == 1 else {})
             look |= {"markerfacecolor": "white"} if s.kind == "upper bound" else {}
             ax.plot(s.x, s.y, markersize=4.5, label=NAMES.get(s.method, s.method), **look)
     most = max(float(s.x.max()) for s in data)

@@ -248,7 +248,11 @@ def _table(rows: list[list[str]]) -> list[str]:
 
 def _stationary_in_words(comparison: Comparison) -> str:
     table = [["", "stationary error", "ratio"]]
-    table += [[row.method, f"{row.stationary_error:.6g}", f"{row.ratio:.5g}"] for row in comparison.rows]
+    table += [
+        [row.method, f"{row.stationary_error:.6g}", f"{row.ratio:.5g}"]
+        for row in comparison.rows
+        if row.stationary_error is not None
+    ]
     limits = (
         [
             "budget.  Stationary errors are exact limits, with the sigma of gamma_inf.  The ratio is to the smallest",
@@ -257,7 +261,7 @@ def _stationary_in_words(comparison: Comparison) -> str:
         if any(row.method == BOUND for row in comparison.rows)
         else [
             "budget.  Stationary errors are exact limits, with the sigma of this participation.  The ratio is to the",
-            "error of the design, which is not the smallest of all noise.",
+            "error of the design, which is not the smallest of all noise.  Noise with a factor for each step has none.",
         ]
     )
     return "\n".join(
@@ -326,7 +330,7 @@ def _bounds_in_words(comparison: Comparison) -> str:
         "quadratic loss of the class, which no upper bound for it can undercut.  A smaller learning rate has smaller",
         "bounds, so that no learning rate is best for them.",
     ]
-    if comparison[INDEPENDENT].ratio < 1:
+    if (comparison[INDEPENDENT].ratio or 1) < 1:
         lines += [
             "Independent noise has a bound of its own: here no correlated noise is proved to be better."
         ]

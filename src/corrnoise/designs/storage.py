@@ -124,7 +124,7 @@ def _save_folder(
     from corrnoise.designs.report import report
 
     folder = checked_folder(target, overwrite=overwrite)
-    if comparison is None and comparable(design):
+    if comparison is None and design.problem is not None:
         comparison = design.comparison()
     with _made(folder), whole_files(folder, stale=NAMES) as staging:
         serialise.save(_with_claims(design), staging / _MAIN, KINDS)
@@ -140,13 +140,6 @@ def _save_folder(
 
             write_memory_picture(design, staging)
         return [folder / path.name for path in sorted(staging.iterdir())]
-
-
-def comparable(design: Design) -> bool:
-    """Whether there is a comparison: for problems, and noise without a factor for each step."""
-    from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-
-    return design.problem is not None and isinstance(design.mechanism, ToeplitzNoise)
 
 
 def checked_path(name: str, path: object) -> Path:
