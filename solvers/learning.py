@@ -1,146 +1,58 @@
-"""Noise that is optimal for learning in a finite run, in forms that stream, beside the floor of all strategies.
+"""Noise for learning: the floor of a finite run, and the optima of a problem whose run has no end.
 
 What privacy costs in learning is a quadratic form of the noise, tr(W N Nᵀ) (``theory.problems.learning_objective``), so
-that every search of this package applies with W in place of AᵀA/n.  Three forms are offered:
+that every search for a finite run applies with W in place of AᵀA/n.  The floor is the certified optimum over all
+strategies in fixed epochs, which are patterns of min-sep participation too: it holds for both.
 
-``"buffers"``
-    Buffers with a scale for each step (``scaled_buffers``): a few arrays of memory.
-``"bands"``
-    The best strategy of few bands (``banded``): an array for each band after the first.
-``"dense"``
-    The best strategy of any form in fixed epochs (``fixed_epochs``): all earlier steps are kept.
-
-The floor is the certified optimum over all strategies in fixed epochs, which are patterns of min-sep participation
-too: it holds for both.
+Without an end the optimum is known: of a quadratic problem in closed form (``optimal_noise``), and of strongly convex
+losses it is the noise with the least bound (``strongly_convex``).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
 
 import numpy as np
 
-from corrnoise.solvers.matrix_factorisation.banded import optimal_banded
-from corrnoise.solvers.matrix_factorisation.dense import REGULARISATION, workload_of_weights
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
-from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.participation import Participation
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.objectives import REGULARISATION, workload_of_weights
+from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import QuadraticProblem
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
-Form = Literal["buffers", "bands", "dense"]
-
-
-@record
-class LearningOptimum(Record):
-    """Noise for learning in a finite run, and how much better any other can be.
-
-    Attributes
-    ----------
-    objective
-        The error that was minimised.
-    participation
-        Who takes part when.
-    mechanism
-        The noise, to be scaled by its noise multiplier and the clip norm.
-    privacy_error
-        What privacy costs at ρ = 1 and clip norm 1: sensitivities are rounded up.
-    lower_bound
-        No strategy of any form costs less under this participation.  The bound of ``optimal_fixed_epochs`` for the
-        weights W as computed in float64.
-    """
-
-    objective: LearningObjective
-    participation: Participation
-    mechanism: Mechanism
-    privacy_error: float
-    lower_bound: float
-
-    @property
-    def gap(self) -> float:
-        """By how much, relatively, the error may exceed that of the best strategy."""
-        return self.privacy_error / self.lower_bound - 1
+STATIONARY, STRONGLY_CONVEX = "stationary optimum", "strongly convex bound"
+TOLERANCE = 1e-6  #: of rational noise in place of noise with a long memory
+_FLOOR_TOLERANCE = 1e-4  # relative gap at which the search for a floor ends
 
 
-def optimal_for_learning(
-    objective: LearningObjective,
-    participation: Participation,
-    *,
-    form: Form = "buffers",
-    memory: int = 4,
-    tolerance: float = 1e-4,
-) -> LearningOptimum:
-    """The noise of a given form with the smallest error of learning that privacy causes.
+def in_fixed_epochs(participation: Participation) -> Participation:
+    """Fixed epochs whose patterns are patterns of this participation."""
+    n = participation.length
+    b = n if participation.once else max(participation.period, -(-n // participation.count))
+    return Participation.fixed_epochs(n, period=b)
+
+
+def learning_floor(of: LearningObjective, participation: Participation) -> tuple[float, Certificate]:
+    """A lower bound of γ² tr(W N Nᵀ) for strategies of any form, and its certificate.
 
     Parameters
     ----------
-    objective
+    of
         The error of a run of at most 4096 steps on a quadratic problem.
     participation
-        Fixed epochs; or min-sep with as many participations as fit; or one participation.
-    form
-        ``"buffers"``, ``"bands"``, or ``"dense"``, which is for fixed epochs and one participation.  Buffers are tuned
-        for fixed epochs; under min-sep participation they are charged for what their sensitivity is there at most.
-    memory
-        The number of arrays of the size of the gradient that a stream may keep, >= 1; ``"dense"`` keeps all steps.
-    tolerance
-        Relative gap at which the search for the lower bound ends, in [1e-10, 1].  The bound holds all the same.
-
-    Returns
-    -------
-    LearningOptimum
-        ``NoiseStream`` runs its mechanism.
-
-    Raises
-    ------
-    ValueError
-        The numbers of steps differ, there are too many, or the number of participations is limited by more than their
-        separation.
-
-    Examples
-    --------
-    >>> import corrnoise as cn
-    >>> problem = cn.LinearRegression([1.0, 0.3, 0.1], learning_rate=0.1)
-    >>> run = cn.Participation(64, min_sep=16, max_participations=4, pattern="fixed epochs")
-    >>> found = optimal_for_learning(cn.LearningObjective(problem, 64, weights="second half"), run, memory=2)
-    >>> found.mechanism.memory, round(found.gap, 2)
-    (2, 0.2)
+        Of the run.
     """
-    of = checks.instance("objective", objective, LearningObjective)
-    who = checks.instance("participation", participation, Participation)
-    checks.choice("form", form, get_args(Form))
-    memory = checks.integer("memory", memory, 1)
-    if who.steps != of.steps:
-        raise ValueError(f"participation must have steps={of.steps} as the objective has, got {who!r}")
-    if not (who.once or who.saturated):
-        raise ValueError(
-            f"participation must have max_participations=None or 1, for other numbers no floor is known, got {who!r}"
-        )
-    workload = workload_of_weights(of.weight_matrix())
-    epochs = _in_fixed_epochs(who)
-    floor = optimal_fixed_epochs(workload, epochs, tolerance=tolerance)
-    mechanism: Mechanism
-    if form == "buffers":
-        mechanism = optimal_scaled_buffers(workload, epochs, buffers=min(memory, 16)).mechanism
-    elif form == "bands":
-        apart = Participation.min_sep(who.steps, epochs.period)
-        bands = min(memory + 1, apart.min_sep)
-        mechanism = optimal_banded(workload, apart, bands=bands, tolerance=tolerance).mechanism()
-    elif who.once or who.kind == "fixed epochs":
-        mechanism = floor.mechanism()
-    else:
-        raise ValueError(f"form must be 'buffers' or 'bands' for min-sep participation, got {form!r}")
-    unit = of.problem.learning_rate**2 / (4 * of.batch_size**2)
-    return LearningOptimum(
-        objective=of,
-        participation=who,
-        mechanism=mechanism,
-        privacy_error=of.privacy_error(mechanism, who),
-        lower_bound=unit * max(0.0, floor.lower_bound - _of_regularisation(of, epochs)) ** 2,
-    )
+    epochs = in_fixed_epochs(participation)
+    found = fixed_epochs_bounds(workload_of_weights(of.weight_matrix()), epochs, tolerance=_FLOOR_TOLERANCE)
+    return max(0.0, found.lower_bound - _of_regularisation(of, epochs)) ** 2, found
 
 
 def _of_regularisation(of: LearningObjective, who: Participation) -> float:
@@ -152,7 +64,46 @@ def _of_regularisation(of: LearningObjective, who: Participation) -> float:
     return math.sqrt(REGULARISATION * who.count * float(np.trace(of.weight_matrix())))
 
 
-def _in_fixed_epochs(who: Participation) -> Participation:
-    """Fixed epochs whose patterns are patterns of this participation."""
-    separation = who.steps if who.once else who.period
-    return Participation.fixed_epochs(who.steps, period=separation)
+def stationary_optimum(problem: QuadraticProblem) -> Optimum:
+    """The noise with the smallest stationary error, by few poles, for a run of any length with single participation.
+
+    Parameters
+    ----------
+    problem
+        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate.
+    """
+    noise = rational(optimal_noise(problem), TOLERANCE)
+    return Optimum(
+        noise,
+        ANY_LENGTH,
+        STATIONARY,
+        noise.bracket(ANY_LENGTH),
+        problem.stationary_error(noise),
+        measure="stationary excess loss",
+        floor=problem.optimal_error(),
+        certificate="the floor is a closed form, the inequality of Cauchy and Schwarz, computed in float64",
+    )
+
+
+def strongly_convex_optimum(problem: StronglyConvex, participation: Participation | None) -> Optimum:
+    """The noise with the least bound of the stationary error for strongly convex losses, by few poles.
+
+    Parameters
+    ----------
+    problem
+        The class of losses.
+    participation
+        Of the run; None for a run of any length.  The bound is for an endless run, whatever it is.
+    """
+    who = ANY_LENGTH if participation is None else checks.instance("participation", participation, Participation)
+    found = minimise_strongly_convex_bound(problem)
+    noise: ToeplitzNoise = rational(found.noise, TOLERANCE)
+    return Optimum(
+        noise,
+        who,
+        STRONGLY_CONVEX,
+        noise.bracket(who),
+        strongly_convex_bound(problem, noise),
+        measure="stationary excess loss",
+        certificate=f"the error is a proved upper bound, for which no floor is known; {found.reason}",
+    )

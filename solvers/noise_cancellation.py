@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
+from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
+from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.noise_cancellation.machine_noise import (

@@ -50,6 +50,8 @@ class RunObjective(ABC):
     """A quadratic form of the noise of a run of ``steps`` steps."""
 
     steps: int
+    what: Workload | LearningObjective
+    kind: Objective = "mean"
     measure: Measure = "root mean squared error"
     #: Whether the form has closed forms, with which a search finds the last digits in a short time.
     precise = False
@@ -113,7 +115,7 @@ class _PrefixSums(RunObjective):
     precise = True
 
     def __init__(self, workload: PrefixSums, kind: Objective) -> None:
-        self.steps, self.kind = workload.steps, kind
+        self.steps, self.what, self.kind = workload.steps, workload, kind
 
     def power(self, noising: Array) -> tuple[float, Array]:
         return noising_error(noising, error_weights(self.steps, noising.size, self.kind))
@@ -129,8 +131,10 @@ class _PrefixSums(RunObjective):
 
 
 class _ToeplitzWorkload(RunObjective):
+    what: Workload
+
     def __init__(self, workload: Workload, column: Array, kind: Objective) -> None:
-        self.steps, self.workload, self.column, self.kind = workload.steps, workload, column, kind
+        self.steps, self.what, self.column, self.kind = workload.steps, workload, column, kind
         self.shares = error_weights(workload.steps, workload.steps, kind)
 
     def power(self, noising: Array) -> tuple[float, Array]:
@@ -141,12 +145,14 @@ class _ToeplitzWorkload(RunObjective):
     def weights(self) -> Array:
         if self.kind == "max":
             return np.outer(self.column[::-1], self.column[::-1])
-        return _mean_gram(self.workload)
+        return _mean_gram(self.what)
 
 
 class _AnyWorkload(RunObjective):
+    what: Workload
+
     def __init__(self, workload: Workload) -> None:
-        self.steps, self.workload = workload.steps, workload
+        self.steps, self.what = workload.steps, workload
 
     def power(self, noising: Array) -> tuple[float, Array]:
         count = noising.size
@@ -154,7 +160,7 @@ class _AnyWorkload(RunObjective):
         return float(noising @ slope), 2 * slope
 
     def weights(self) -> Array:
-        return _mean_gram(self.workload)
+        return _mean_gram(self.what)
 
     @cached_property
     def _form(self) -> Array:
@@ -165,17 +171,18 @@ class _AnyWorkload(RunObjective):
 
 
 class _Learning(RunObjective):
+    what: LearningObjective
     measure: Measure = "excess loss"
 
     def __init__(self, objective: LearningObjective) -> None:
-        self.steps, self.objective = objective.steps, objective
+        self.steps, self.what = objective.steps, objective
 
     @cached_property
     def _tails(self) -> Array:
-        return self.objective.tail_weights()
+        return self.what.tail_weights()
 
     def power(self, noising: Array) -> tuple[float, Array]:
-        rates = self.objective.problem.rates
+        rates = self.what.problem.rates
         padded = np.zeros(self.steps)
         padded[: noising.size] = noising
         gradient = np.empty(self.steps)
@@ -183,10 +190,10 @@ class _Learning(RunObjective):
         return float(filtered_power(rates, padded, self._tails)), gradient[: noising.size]
 
     def weights(self) -> Array:
-        return self.objective.weight_matrix()
+        return self.what.weight_matrix()
 
     def error(self, square: float) -> float:
-        of = self.objective
+        of = self.what
         return of.problem.learning_rate**2 / 2 * UNIT_BUDGET.unit_variance / of.batch_size**2 * square
 
 

@@ -1,8 +1,9 @@
-"""Workloads: what of the noise a finite run shows.
+"""Workloads: the part of the noise that a finite run shows.
 
 A workload is a matrix A with a column for each step.  The noise N z of a mechanism reaches what is released, or what
 is learned, as A N z: the error of row t is (A N Nᵀ Aᵀ)_tt.  Sums of all gradients so far (``PrefixSums``) are the
-iterates of SGD with a constant learning rate; ``MomentumSGD`` has momentum, weight decay and a schedule.
+iterates of SGD with a constant learning rate; ``MomentumSGD`` has momentum, weight decay and a schedule.  ``SGD`` is
+the optimiser itself, which has no length and gives the workload of each.
 ``MomentumAverage`` is the momentum itself, which is what normalised steps and methods like Adam read.
 
 A workload of a run that can be undone, from iterates back to gradients, has a banded inverse, and everything about it
@@ -211,6 +212,93 @@ class MomentumSGD(RecursiveWorkload):
     def toeplitz_coefficients(self) -> Array | None:
         rates = self._rates()
         return self.apply(np.eye(self.steps, 1)[:, 0]) if np.all(rates == rates[0]) else None
+
+
+@record
+class SGD(Record):
+    """An optimiser: SGD with momentum, decoupled weight decay and a schedule, for a run of any length.
+
+    Parameters
+    ----------
+    momentum
+        0 <= μ < 1.
+    weight_decay
+        ω >= 0, at most 1 over the largest learning rate.
+    learning_rates
+        η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step.
+    cool_down
+        Share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly; None for
+        no such schedule.  It is in place of ``learning_rates``.
+    batch_size
+        m >= 1: examples a step, over which gradients are averaged.
+
+    Examples
+    --------
+    >>> SGD().workload(100)
+    PrefixSums(steps=100)
+    >>> SGD(cool_down=0.5).learning_rates_of(4)
+    array([1. , 1. , 1. , 0.5])
+    >>> SGD(momentum=0.9).in_words()
+    'SGD with momentum 0.9'
+    """
+
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    learning_rates: ArrayLike | None = None
+    cool_down: float | None = None
+    batch_size: int = 1
+
+    def __post_init__(self) -> None:
+        rates = self.learning_rates
+        if rates is not None:
+            if self.cool_down is not None:
+                raise ValueError("learning_rates must not come with cool_down, which is a schedule too")
+            rates = checks.reals("learning_rates", rates, "(0, 1e100]", ndim=1)
+        largest = 1.0 if rates is None else float(rates.max())
+        self._set(
+            momentum=checks.real("momentum", self.momentum, "[0, 1)"),
+            weight_decay=checks.real("weight_decay", self.weight_decay, f"[0, {1 / largest!r}]"),
+            learning_rates=rates,
+            cool_down=None if self.cool_down is None else checks.real("cool_down", self.cool_down, "(0, 1]"),
+            batch_size=checks.integer("batch_size", self.batch_size, 1),
+        )
+
+    def learning_rates_of(self, steps: int) -> Array | None:
+        """The learning rates of all steps of a run, shape (steps,); None for a constant one.
+
+        Parameters
+        ----------
+        steps
+            n >= 1.
+        """
+        n = checks.integer("steps", steps, 1)
+        if self.cool_down is not None:
+            return np.minimum(1.0, (n - np.arange(n)) / (self.cool_down * n))
+        return None if self.learning_rates is None else checks.shaped("learning_rates", self.learning_rates, (n,))
+
+    def workload(self, steps: int) -> PrefixSums | MomentumSGD:
+        """The workload of a run, whose errors are those of the iterates.
+
+        Parameters
+        ----------
+        steps
+            n >= 1.
+        """
+        rates = self.learning_rates_of(steps)
+        if self.momentum == 0 and self.weight_decay == 0 and rates is None:
+            return PrefixSums(steps)
+        return MomentumSGD(steps, momentum=self.momentum, weight_decay=self.weight_decay, learning_rates=rates)
+
+    def in_words(self) -> str:
+        """The optimiser as it stands in reports."""
+        parts = [f"momentum {self.momentum:g}"] if self.momentum else []
+        parts += [f"weight decay {self.weight_decay:g}"] if self.weight_decay else []
+        if self.cool_down is not None:
+            parts.append(f"a learning rate that falls over the last {self.cool_down:.4g} of the run")
+        elif self.learning_rates is not None:
+            rates = np.asarray(self.learning_rates)
+            parts.append(f"learning rates from {rates.min():.6g} to {rates.max():.6g}")
+        return f"SGD with {', '.join(parts) or 'a constant learning rate'}"
 
 
 @record

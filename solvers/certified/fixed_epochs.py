@@ -156,8 +156,8 @@ def fixed_epochs_bounds(
     Returns
     -------
     Certificate
-        Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the order
-        of the epochs; 0 at places that are no steps.
+        Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the
+        order of the epochs; 0 at places that are no steps.
 
     Raises
     ------
@@ -235,7 +235,8 @@ def fixed_epochs_gram(workload: Workload, participation: Participation, certific
     _, values, right = np.linalg.svd(workload.matrix() @ factor, full_matrices=False)
     half = np.linalg.solve(factor.T, right.T * np.sqrt(values))
     gram = half @ half.T
-    largest = max(np.abs(gram[np.ix_(cls, cls)]).sum() for cls in participation.residue_classes())
+    classes = [place[place < n] for place in places]
+    largest = max(np.abs(gram[np.ix_(steps, steps)]).sum() for steps in classes)
     return np.asarray(gram / largest)
 
 

@@ -169,9 +169,9 @@ def single_participation_bounds(
     Returns
     -------
     Certificate
-        Its arrays are v, shape (steps,), and u, shape (rows,).  The lower bound is rigorous, but for recursive workloads
-        of more than 2048 steps.  For prefix sums ``value`` is
-        a rigorous upper bound of the optimum, too; otherwise it is a float64 value.
+        Its arrays are v, shape (steps,), and u, shape (rows,).  The lower bound is rigorous, but for recursive
+        workloads of more than 2048 steps.  For prefix sums ``value`` is a rigorous upper bound of the optimum, too;
+        otherwise it is a float64 value.
 
     Raises
     ------

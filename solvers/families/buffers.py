@@ -2,9 +2,9 @@
 
 The gaps of zeros and poles interlace, g_1 < h_1 < … < h_d < 1, if the numbers 0 < −log h_d < −log g_d < … < −log g_1
 increase.  The variables are the logarithms of these 2d increments, and any real values of them are admissible.  The
-logarithm of the squared error, (sensitivity)² × ``power_of_buffers`` of the objective, is minimised by BFGS.  For prefix
-sums value and derivatives are closed forms (``corrnoise.theory.mechanisms.buffered``), so that a run of 10⁷ steps takes
-no longer than a short one.
+logarithm of the squared error, (sensitivity)² × ``power_of_buffers`` of the objective, is minimised by BFGS.  For
+prefix sums value and derivatives are closed forms (``corrnoise.theory.mechanisms.buffered``), so that a run of 10⁷
+steps takes no longer than a short one.
 
 More buffers than the run can use make a zero and a pole merge, which leaves noise with fewer buffers.  Then the search
 starts again with one buffer less.

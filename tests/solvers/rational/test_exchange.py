@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
@@ -104,7 +104,7 @@ def test_banded_strategies_are_read() -> None:
 
 @pytest.mark.parametrize("noise", APPROXIMATED, ids=repr)
 def test_buffers_reproduce_the_coefficients(noise: ToeplitzNoise) -> None:
-    rational, steps = rational_approximation(noise, 1e-6), 20_000
+    rational, steps = rational(noise, 1e-6), 20_000
     assert isinstance(rational, PoleNoise)
     strategy, noising = buffer_form(rational), buffer_form(rational, "noising")
     assert strategy.coefficients(steps) == pytest.approx(rational.inverse_coefficients(steps), rel=1e-10, abs=1e-16)
@@ -147,7 +147,7 @@ def test_buffers_are_read_back(noise: PoleNoise) -> None:
 @given(gaps(1e-8))
 @settings(max_examples=20)
 def test_buffers_of_approximations_are_read_back_to_rounding(nu: float) -> None:
-    rational = rational_approximation(NuFTRL(nu), 1e-6)
+    rational = rational(NuFTRL(nu), 1e-6)
     assert isinstance(rational, PoleNoise)
     for matrix in ("strategy", "noising"):
         read = noise_from_buffers(buffer_form(rational, matrix))
@@ -192,7 +192,7 @@ def test_decays_that_are_rounded_to_one_have_no_limit_but_a_horizon() -> None:
 
 def test_slow_buffers_have_a_sensitivity_of_their_own() -> None:
     # At ν = 1e-8 rounding of the decays moves γ_∞ by 3e-11, which is more than rounding of γ_∞ itself.
-    rational = rational_approximation(NuFTRL(1e-8), 1e-6)
+    rational = rational(NuFTRL(1e-8), 1e-6)
     assert isinstance(rational, PoleNoise)
     form = buffer_form(rational)
     ratio = form.sensitivity_upper_bound() / rational.limiting_sensitivity()
@@ -278,7 +278,7 @@ def test_arguments_of_forms_are_checked() -> None:
 
 @pytest.mark.parametrize("noise", APPROXIMATED, ids=repr)
 def test_recurrences_make_the_noise_of_the_buffers(noise: ToeplitzNoise) -> None:
-    rational = rational_approximation(noise, 1e-6)
+    rational = rational(noise, 1e-6)
     assert isinstance(rational, PoleNoise)
     form = buffer_form(rational)
     z = np.random.default_rng(0).standard_normal(2000)

@@ -26,7 +26,7 @@ from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, buffer
 from corrnoise.designs.covered_noise import Problem
 from corrnoise.designs.make import design
 from corrnoise.designs.record import Design
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -276,7 +276,7 @@ def test_columns_that_hold_and_that_do_not() -> None:
 def test_the_most_accurate_fit_that_holds_is_taken() -> None:
     noise = NuFTRL(1e-3)
     measure = reference(noise, 1000, [1e-3, 1.0])
-    stream = rational_approximation(noise, 1e-6)
+    stream = rational(noise, 1e-6)
     assert fitted_buffers(stream, measure) == buffer_form(cast(PoleNoise, stream))
     fitted = fitted_buffers(None, measure)  # no stream: the first fit
     assert fitted is not None
@@ -285,7 +285,7 @@ def test_the_most_accurate_fit_that_holds_is_taken() -> None:
     assert fitted_buffers(banded, reference(banded, 100, [0.01, 1.0])) is None
     # Only float64 resolves decays so close to 1 in runs of any length.
     slow = NuFTRL(1e-7)
-    only: Any = fitted_buffers(rational_approximation(slow, 1e-6), reference(slow, None, [1e-7, 1.0]))
+    only: Any = fitted_buffers(rational(slow, 1e-6), reference(slow, None, [1e-7, 1.0]))
     assert not buffer_handover(only, "float64", reference(slow, None, [1e-7, 1.0])).reason
     assert buffer_handover(only, "float32", reference(slow, None, [1e-7, 1.0])).reason
 
