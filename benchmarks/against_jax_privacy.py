@@ -23,10 +23,10 @@ from corrnoise.solvers.matrix_factorisation.dense import optimal_single_particip
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective, multiplied
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
 
 

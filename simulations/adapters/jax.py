@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from corrnoise.simulations.adapters.due import batches_of, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.engines import streaming
-from corrnoise.simulations.run.private import PrivateRun, batches_of, due
+from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.participation import Participation

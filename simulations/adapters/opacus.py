@@ -26,11 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.simulations.adapters.due import batches_of, due
 from corrnoise.simulations.adapters.torch import MARGIN, add_noise, check_parameters, clipped_sum
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.random_numbers import Seed
 from corrnoise.simulations.run.batches import batches
-from corrnoise.simulations.run.private import PrivateRun, batches_of, due
+from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget

@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from corrnoise.simulations.adapters.due import batches_of, due
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.run.private import PrivateRun, batches_of, due
+from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.numerics import checks
 
 MARGIN = 1 - 1e-4  #: gradients are clipped to this part of the clip norm

@@ -186,7 +186,7 @@ class DelayLine(Engine):
         _convolve(self._ring, self._newest, self.coefficients, values)
 
     @property
-    def memory(self) -> Array:  # type: ignore[override]
+    def memory(self) -> Array:
         return np.roll(self._ring, -self._newest, axis=0)
 
     @memory.setter

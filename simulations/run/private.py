@@ -5,12 +5,11 @@
     run = PrivateRun(budget, epochs, cn.NuFTRL(0.02), size, batches=batches(epochs, 1437, 71))
     for batch in run:
         noisy = run.add_noise(sum_of_clipped_gradients(model, batch))
-        ...
 
-The run has the noise multiplier of the program that really makes the noise, under the participation that is stated.
-Its batches must be covered by this participation.  It hands out a batch only for a step whose noise is still to come,
-and noise only for a batch that was handed out.  Without batches it hands out the numbers of the steps, and the caller
-keeps the promise.  It ends with the last step that the multiplier covers.
+The run has the noise multiplier of the program that really makes the noise, under the participation that is stated,
+which must cover its batches.  It hands out a batch only for a step whose noise is still to come, and noise only for a
+batch that was handed out.  Without batches it hands out the numbers of the steps, and the caller keeps the promise.  It
+ends with the last step that the multiplier covers.
 
 The noise vector is cut into parts of 65 536 coordinates.  Each has a generator of its own (``keys``), and the parts are
 made on several threads.  The state of the noise is a few arrays of the size of the model, one for each pole.
@@ -51,6 +50,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 _FORMAT = "corrnoise.PrivateRun 1"
+_ENDLESS = 2**53  # steps, in place of any number
 _PART = 65_536  # coordinates of a part of the noise vector
 _IN_USE: WeakValueDictionary[str, PrivateRun] = WeakValueDictionary()  # runs of this process by their key
 _CLAIMING = Lock()
@@ -297,7 +297,7 @@ class PrivateRun:
         position
             What ``start`` returned in the process that makes the noise.
         """
-        self._position = checks.integer("position", position, 0, largest=self.steps)
+        self._position = checks.integer("position", position, 0, largest=self.steps or _ENDLESS)
         self._handed = self.position
         self._follows = True
 
@@ -442,7 +442,7 @@ class PrivateRun:
         if journal is None and self._journal_path is not None:
             journal = Journal(self._journal_path, key, ahead=self._journal_ahead)
         if not checks.boolean("discarded", discarded) and (journal is None or journal.free < position):
-            if journal is not self._journal and journal is not None:
+            if journal is not None and journal is not self._journal:
                 journal.close()
             raise ValueError(
                 f"discarded must be True to load a state of step {position} without a journal that knows it: whoever "
@@ -467,7 +467,7 @@ class PrivateRun:
         for name, own in self._settings.items():
             if state.get(name) != own:
                 raise ValueError(f"state must have {name}={own!r} as this run, got {state.get(name)!r:.80}")
-        position = checks.integer("position", state.get("position"), 0, largest=self.steps)
+        position = checks.integer("position", state.get("position"), 0, largest=self.steps or _ENDLESS)
         if "key" not in state:
             if state.get("key_identity") != self._draws.key.identity:
                 raise ValueError(f"state must be that of the key {self._draws.key!r}, which it does not hold")
@@ -503,18 +503,3 @@ class PrivateRun:
             f"PrivateRun({self._budget!r}, {self.participation!r}, {self._program.mechanism!r:.60}, size={self._size}, "
             f"position={self.position} of {self.steps}, multiplier={self._multiplier!r})"
         )
-
-
-def batches_of(run: PrivateRun) -> Batches:
-    """The batches of a run; ``ValueError`` for one that has none."""
-    if run.batches is None:
-        raise ValueError("run must have batches here, got one without")
-    return run.batches
-
-
-def due(run: PrivateRun) -> int:
-    """The number of examples of the batch whose noise comes next; ``RuntimeError`` after the last step."""
-    batches = batches_of(run)
-    if run.position == batches.steps:
-        raise RuntimeError(f"the run has made its {run.steps} steps: a further step is not covered by its noise")
-    return batches.batch(run.position).size

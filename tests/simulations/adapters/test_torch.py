@@ -20,7 +20,7 @@ from corrnoise.simulations.training.order import fixed_order
 from corrnoise.simulations.training.run import PrivateRun
 from corrnoise.simulations.training.torch_loop import clipped_sum, private_gradient, trainable_size
 
-from corrnoise.simulations.training import torch_loop
+from corrnoise.simulations.run import torch_loop
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from tests.simulations.training.pages import ran
@@ -73,7 +73,7 @@ def flat(model: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _no_run_is_left() -> Any:
     """Keys are used again in these tests, which a process refuses while a run is alive."""
-    from corrnoise.simulations.training import run
+    from corrnoise.simulations.run import run
 
     yield
     run._IN_USE.clear()

@@ -17,7 +17,7 @@ from corrnoise.simulations.training.comparison import (
     scores as small,
 )
 
-from corrnoise.simulations.training import cifar, comparison
+from corrnoise.simulations.run import cifar, comparison
 
 
 def test_images_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from corrnoise.simulations.training.networks import Network
 
 import corrnoise as cn
 from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
-from corrnoise.simulations.training import comparison
+from corrnoise.simulations.run import comparison
 
 pytest.importorskip("sklearn")
 SMALL = Experiment("diabetes", Network((10, 1), "regression"), 350, 35, 2)

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from corrnoise.simulations.training.journal import Journal
-from corrnoise.simulations.training.keys import RunKey
+
+from corrnoise.simulations.run.journal import Journal
+from corrnoise.simulations.run.keys import RunKey
 
 KEY = RunKey(bytes(range(32)))
 

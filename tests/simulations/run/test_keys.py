@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corrnoise.simulations.training.keys import Draws, RunKey
 from scipy import stats
+
+from corrnoise.simulations.run.keys import Draws, RunKey
 
 SECRET = bytes(range(32))
 
@@ -89,6 +90,17 @@ def test_a_file_that_is_no_key_is_refused_and_kept(tmp_path: Path, text: str) ->
 def test_short_keys_are_refused(secret: bytes) -> None:
     with pytest.raises(ValueError, match="16 to 64 bytes"):
         RunKey(secret)
+
+
+def test_a_key_is_given_as_bytes_a_path_or_not_at_all(tmp_path: Path) -> None:
+    assert RunKey.of(SECRET).secret() == SECRET
+    assert RunKey.of(SECRET).path is None
+    kept = RunKey.of(str(tmp_path / "run.key"))
+    assert RunKey.of(tmp_path / "run.key").secret() == kept.secret()
+    assert kept.path == tmp_path / "run.key"
+    assert len(RunKey.of(None).secret()) == 32
+    with pytest.raises(TypeError, match="key must be bytes, a path or None, got int"):
+        RunKey.of(3)  # type: ignore[arg-type]
 
 
 def test_a_key_is_bytes_and_is_not_shown() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import mpmath as mp
 import numpy as np
 import pytest
-from corrnoise.simulations.training.normals import NormalsOf, PhiloxNormals
 from scipy import stats
 
-from corrnoise.simulations.training import normals
+from corrnoise.simulations.run import normals
+from corrnoise.simulations.run.normals import NormalsOf, PhiloxNormals
 
 EXTREME = [0, 1, 2, 2**53, 2**61 - 1, 2**61, 2**61 + 1, 2**62, 2**63 - 1, 2**63, 2**63 + 2**62, 2**64 - 2, 2**64 - 1]
 BLOCK = 1024
@@ -162,7 +162,7 @@ def test_another_processor_makes_the_same_numbers(processor: str, tmp_path: Path
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("these are processors of the x86 family")
     script = (
-        "import numpy as np; from corrnoise.simulations.training.normals import PhiloxNormals; "
+        "import numpy as np; from corrnoise.simulations.run.normals import PhiloxNormals; "
         "values = np.empty(10_001); PhiloxNormals(12345)(values); print(values.tobytes().hex())"
     )
     other = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}

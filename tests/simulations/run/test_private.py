@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 import pickle
 import subprocess
@@ -14,46 +13,46 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.simulations.training.keys import Draws, RunKey
-from corrnoise.simulations.training.order import FixedOrder, fixed_order
-from corrnoise.simulations.training.run import PrivateRun
 from scipy import linalg, stats
 
 from corrnoise.simulations.audit import audit
-from corrnoise.simulations.training import run as run_module
+from corrnoise.simulations.run import private as run_module
+from corrnoise.simulations.run.batches import Batches, batches
+from corrnoise.simulations.run.keys import Draws, RunKey
+from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.matrix import BandedNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
+from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import gaussian_epsilon, gaussian_rho
+from corrnoise.theory.privacy import Budget, gaussian_epsilon, gaussian_rho
 
-ORDER = fixed_order(17, 4, epochs=3, rng=0)  # 12 steps, one example left out
+EPOCHS = Participation.fixed_epochs(12, epochs=3)
+ORDER = batches(EPOCHS, 17, 4, rng=0)  # one example is left out
 STEPS = ORDER.steps
-MECHANISMS: list[ToeplitzNoise | Mechanism] = [
+MECHANISMS: list[Mechanism] = [
     DPSGD(),
     AntiPGD(0.3),
     NuFTRL(0.02),
     FiniteNoise([1.0, -0.5, -0.1]),
-    NuFTRL(0.02),
+    BufferNoise([0.9, 0.3], [0.2, 0.1]),
     ScaledNoise(NuFTRL(0.02), np.linspace(1.0, 2.0, STEPS)),
     MatrixNoise.honaker(STEPS),
     BandedNoise(np.array([[1.0] * STEPS, [0.4] * (STEPS - 1) + [0.0]])),
     BinaryTree(STEPS, decoder="online"),
 ]
 NOISE = NuFTRL(0.02)
+BUDGET = Budget(rho=0.5, clip_norm=2.0)
 EACH = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
 
 
-def private(mechanism: ToeplitzNoise | Mechanism = NOISE, size: int = 5, **options: Any) -> PrivateRun:
-    settings: dict[str, Any] = {"rho": 0.5, "clip_norm": 2.0, "adjacency": "zero-out", "order": ORDER}
-    return PrivateRun(mechanism, size, **settings | options)
+def private(mechanism: Mechanism = NOISE, size: int = 5, **options: Any) -> PrivateRun:
+    settings: dict[str, Any] = {"budget": BUDGET, "participation": EPOCHS, "batches": ORDER} | options
+    return PrivateRun(settings.pop("budget"), settings.pop("participation"), mechanism, size, **settings)
 
 
 def noise_of(run: PrivateRun, steps: int | None = None) -> np.ndarray:
@@ -69,43 +68,14 @@ def noise_of(run: PrivateRun, steps: int | None = None) -> np.ndarray:
 # -- the noise, and what covers it -------------------------------------------------------------------------------------
 
 
-@EACH
-def test_the_multiplier_covers_the_program_that_runs(mechanism: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fed with unit vectors the program shows its matrix; its strategy has the sensitivity of all epochs."""
-    draws = mechanism.draws if isinstance(mechanism, Mechanism) else STEPS
-    run = private(mechanism, draws, clip_norm=1.0)
-    inputs = iter(np.eye(draws))
-    monkeypatch.setattr(run._draws, "normals", lambda *_: lambda values: values.__setitem__(slice(None), next(inputs)))
-    program = noise_of(run).astype(float) / run.scale
-    factor = np.linalg.cholesky(program @ program.T)
-    strategy = linalg.solve_triangular(factor, np.eye(STEPS), lower=True)
-    truth = strategy_sensitivity(strategy, ORDER.participation, error=1e-6)
-    assert truth.lower <= run.multiplier  # rho = 1/2
-    made = run.program.noise
-    whole = made if isinstance(made, Mechanism) else made
-    assert run.multiplier <= whole.sensitivity_upper_bound(ORDER.participation) * (1 + 2e-3)
-    assert strategy_sensitivity(strategy, Participation(STEPS), error=1e-6).upper < run.multiplier * 0.9
-
-
-RAISED = ScaledNoise(PoleNoise([0.02], [0.4]), np.linspace(1.0, 2.0, STEPS))
-
-
-@pytest.mark.parametrize("noise", [PoleNoise([0.02], [0.4]), RAISED], ids=["Toeplitz", "scaled"])
-def test_the_multiplier_is_that_of_a_stream(noise: Any) -> None:
-    """In float64 both make the same noise; a design hands over its stream with this multiplier."""
-    promise: dict[str, Any] = {"rho": 0.5, "clip_norm": 2.0, "steps": STEPS, "min_sep": 4, "max_participations": 3}
-    stream = NoiseStream.private(noise, 5, **promise)
-    assert private(noise, arithmetic="float64").scale == pytest.approx(stream.scale, rel=1e-12)
-
-
 def test_epsilon_by_another_accountant() -> None:
     """The whole run is one Gaussian mechanism of the sensitivity found by brute force."""
     dp_accounting = pytest.importorskip("dp_accounting")
     pld = pytest.importorskip("dp_accounting.pld")
-    run = private(rho=None, epsilon=2.0, delta=1e-5)
-    beta = run.program.noise.coefficients(STEPS)  # type: ignore[union-attr]
+    run = private(budget=Budget(epsilon=2.0, delta=1e-5))
+    beta = run.program.mechanism.coefficients(STEPS)
     strategy = np.linalg.inv(linalg.toeplitz(beta, np.zeros(STEPS)))
-    truth = strategy_sensitivity(strategy, ORDER.participation, error=1e-12).lower
+    truth = strategy_sensitivity(strategy, EPOCHS, error=1e-12).lower
     accountant = pld.PLDAccountant()
     accountant.compose(dp_accounting.GaussianDpEvent(run.multiplier / truth))
     assert accountant.get_epsilon(1e-5) == pytest.approx(2.0, rel=1e-3)
@@ -114,51 +84,73 @@ def test_epsilon_by_another_accountant() -> None:
 @pytest.mark.parametrize(("share", "private_as_claimed"), [(1.0, True), (0.5, False)])
 def test_an_audit_of_the_loop(share: float, private_as_claimed: bool) -> None:
     """Level 1e-6; noise that is halved behind the run is found."""
-    order = fixed_order(20, 1, epochs=4, rng=0)
-    claim = private(order=order, rho=1.0)
+    budget = Budget(rho=1.0, clip_norm=2.0)
+    epochs = Participation.fixed_epochs(80, epochs=4)
+    claim = PrivateRun(budget, epochs, NOISE, 1)
 
-    def loop(batches: Sequence[np.ndarray]) -> np.ndarray:
-        run = private(size=batches[0].shape[1], order=order, rho=1.0)
+    def loop(gradients: Sequence[np.ndarray]) -> np.ndarray:
+        run = PrivateRun(budget, epochs, NOISE, gradients[0].shape[1])
         released = []
-        for gradients, _ in zip(batches, run, strict=False):
-            norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-            total = (gradients * np.minimum(1, 2.0 / np.maximum(norms, 1e-9))).sum(axis=0)
+        for step in run:
+            norms = np.linalg.norm(gradients[step], axis=1, keepdims=True)
+            total = (gradients[step] * np.minimum(1, 2.0 / np.maximum(norms, 1e-9))).sum(axis=0)
             released.append(total + share * (run.add_noise(total) - total))
         return np.array(released)
 
-    promise = {"rho": 1.0, "clip_norm": 2.0, "steps": 80, "min_sep": 20, "max_participations": 4}
-    noise = claim.program.noise  # type: ignore[arg-type]
-    found = audit(loop, noise, delta=1e-5, noise_multiplier=claim.multiplier, level=1e-6, rng=1, **promise)  # type: ignore[arg-type]
+    found = audit(loop, claim.budget, claim.program, delta=1e-5, level=1e-6, rng=1)
     assert found.private_as_claimed == private_as_claimed
     assert found.noise_as_claimed == private_as_claimed
 
 
 def test_multipliers_of_known_answers() -> None:
-    order = fixed_order(20, 1, epochs=20, rng=0)  # 400 steps, 20 apart
-    assert private(NuFTRL(0.021), order=order, tolerance=1e-6).multiplier == pytest.approx(7.988175, rel=1e-4)
-    both = [private(NuFTRL(0.021), order=order, adjacency=a).multiplier for a in ("zero-out", "replace-one")]
-    assert both[1] == pytest.approx(2 * both[0], rel=1e-15)
+    epochs = Participation.fixed_epochs(400, epochs=20)
+    budgets = [Budget(epsilon=5.0, delta=1e-5, adjacency=each) for each in ("zero-out", "replace-one")]  # type: ignore[arg-type]
+    found = [PrivateRun(budget, epochs, NuFTRL(0.021), 3).multiplier for budget in budgets]
+    assert found == pytest.approx([7.186532531058121, 14.373065062116241], rel=1e-14)
+    pair = Participation.fixed_epochs(400, epochs=20, unit="user", members=2)
+    assert PrivateRun(budgets[0], pair, NuFTRL(0.021), 3).multiplier == pytest.approx(found[1], rel=1e-14)
 
 
-def test_epsilon_and_rho() -> None:
-    run = private(rho=None, epsilon=2.0, delta=1e-5)
-    assert run.rho == gaussian_rho(2.0, 1e-5)
+def test_epsilon() -> None:
+    run = private(budget=Budget(epsilon=2.0, delta=1e-5, clip_norm=2.0))
     assert run.epsilon(1e-5) <= 2.0 < run.epsilon(0.99e-5)
-    assert run.epsilon(1e-3) == gaussian_epsilon(run.rho, 1e-3)
+    assert run.epsilon(1e-3) == gaussian_epsilon(gaussian_rho(2.0, 1e-5), 1e-3)
     assert run.scale == run.multiplier * 2.0
 
 
+@pytest.mark.parametrize(
+    ("sampled", "worst"),
+    [
+        (Participation.poisson(12, 0.1), Participation.min_sep(12, 1)),
+        (Participation.cyclic_poisson(12, period=4, rate=0.5), EPOCHS),
+        (Participation.balls_in_bins(12, period=4), EPOCHS),
+        (Participation.fixed_epochs(12, epochs=3, secret=True), EPOCHS),
+    ],
+)
+def test_without_an_accountant_the_worst_case_counts(sampled: Participation, worst: Participation) -> None:
+    options = {"batches": None, "participation": sampled}
+    assert private(**options).multiplier == private(**options | {"participation": worst}).multiplier
+
+
 def test_the_guarantee_in_words() -> None:
-    words = private(rho=0.125).in_words()
-    for part in ("12 steps", "0.125-zCDP", "zero-out", "norm 2", "each of 3 epochs of 4 steps, in the same order"):
+    words = private(budget=Budget(rho=0.125, clip_norm=2.0)).in_words()
+    for part in (
+        "12 steps",
+        "0.125-zCDP",
+        "zero-out",
+        "norm 2",
+        "each of 3 epochs of 4 steps, in the same order",
+        "the last 1 ",
+    ):
         assert part in words
+    assert "any number of steps" in private(batches=None, participation=Participation.single()).in_words()
 
 
 def test_the_noise_is_the_mechanism_times_its_scale() -> None:
     """The draws are made again from the key; parts have generators of their own."""
     size = 70_000
     key = RunKey(bytes(range(32)))
-    run = private(AntiPGD(0.25), size, key=key)
+    run = private(AntiPGD(0.25), size, key=key.secret())
     made = noise_of(run, 3)
     assert made.dtype == np.float32
     w = np.empty((3, size))
@@ -170,22 +162,32 @@ def test_the_noise_is_the_mechanism_times_its_scale() -> None:
     assert stats.kstest(made[0] / run.scale, "norm").pvalue > 1e-6
 
 
-def test_threads_and_arithmetic_do_not_change_the_noise() -> None:
+def test_threads_and_types_do_not_change_the_noise() -> None:
     key = bytes(range(32))
     found = []
-    for options in ({"threads": 1}, {"threads": 3}, {"arithmetic": "float64"}):
-        with private(size=200_000, key=RunKey(key), **options) as run:
+    for options in ({"threads": 1}, {"threads": 3}, {"dtype": "float64"}):
+        with private(size=200_000, key=key, **options) as run:
             found.append(noise_of(run, 3) / run.multiplier)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_allclose(found[0], found[2], atol=1e-5)
 
 
 def test_float32_is_taken_only_where_it_costs_little() -> None:
-    assert private(NuFTRL(1e-4)).program.arithmetic == "float32"
-    assert private(MatrixNoise.honaker(STEPS)).program.arithmetic == "float64"
-    assert private(PoleNoise([0.5], [1e-46])).program.arithmetic == "float64"  # no float32 has such a gap
-    long = fixed_order(30_000, 1, epochs=1, rng=0)
-    assert private(AntiPGD(0.0), order=long).program.arithmetic == "float64"
+    assert private(NuFTRL(1e-4)).program.dtype == "float32"
+    assert private(MatrixNoise.honaker(STEPS)).program.dtype == "float64"
+    assert private(PoleNoise([0.5], [1e-46])).program.dtype == "float64"  # no float32 has such a gap
+    long = {"participation": Participation.single(30_000), "batches": None}
+    assert private(AntiPGD(0.0), **long).program.dtype == "float64"
+
+
+def test_noise_with_a_long_memory_is_replaced_with_or_without_scales() -> None:
+    """The program shows what runs; factors of steps and draws are kept."""
+    plain = private(NOISE, dtype="float64").program
+    assert plain.form == "cascade"
+    assert plain.mechanism != NOISE
+    scaled = private(ScaledNoise(NOISE, draw_scales=np.linspace(1, 2, STEPS))).program
+    assert scaled.unscaled == plain.mechanism
+    np.testing.assert_array_equal(scaled.draw_scales, np.linspace(1, 2, STEPS))
 
 
 # -- batches and noise -------------------------------------------------------------------------------------------------
@@ -204,12 +206,76 @@ def test_batches_are_those_of_the_order_and_noise_comes_once_for_each() -> None:
         next(iter(run))
 
 
+def test_a_run_without_batches_hands_out_steps_and_ends_with_the_promise() -> None:
+    run = private(batches=None)
+    first = run.noise()
+    assert first.shape == (5,)
+    steps = []
+    for step in run:
+        steps.append(step)
+        run.add_noise(np.zeros(5))
+    assert steps == list(range(1, STEPS))
+    assert len(run) == 0
+    with pytest.raises(RuntimeError, match="has made its 12 steps"):
+        run.noise()
+    with pytest.raises(RuntimeError, match="has made its 12 steps"):
+        next(iter(run))
+    left = iter(private(batches=None))
+    next(left)
+    with pytest.raises(RuntimeError, match="step 0 has got no noise"):
+        next(left)
+
+
+def test_a_run_of_any_length_does_not_end() -> None:
+    run = private(batches=None, participation=Participation.single())
+    for step in run:
+        run.noise()
+        if step == 20:
+            break
+    assert run.steps is None
+    with pytest.raises(TypeError, match="any length"):
+        len(run)
+    state = run.state()
+    run.close()
+    resumed = private(batches=None, participation=Participation.single())
+    resumed.load_state(state, discarded=True)
+    assert resumed.position == 21
+
+
+@pytest.mark.parametrize(
+    ("given", "promised", "covered"),
+    [
+        (EPOCHS, EPOCHS, True),
+        (EPOCHS, Participation.min_sep(12, 4), True),
+        (EPOCHS, Participation.reshuffled(12, period=4), True),
+        (EPOCHS, Participation.poisson(12, 0.1), True),
+        (EPOCHS, Participation.fixed_epochs(16, epochs=4), True),
+        (EPOCHS, Participation.fixed_epochs(12, epochs=2), False),
+        (EPOCHS, Participation.fixed_epochs(8, epochs=2), False),
+        (EPOCHS, Participation.min_sep(12, 4, 2), False),
+        (EPOCHS, Participation.single(12), False),
+        (Participation.reshuffled(12, epochs=3), EPOCHS, False),
+        (Participation.reshuffled(12, epochs=3), Participation.min_sep(12, 4), False),
+    ],
+)
+def test_batches_must_be_covered_and_not_more(given: Participation, promised: Participation, covered: bool) -> None:
+    order = batches(given, 17, 4, rng=0)
+    if not covered:
+        with pytest.raises(ValueError, match="batches must be covered by the participation of the run"):
+            private(batches=order, participation=promised)
+        return
+    run = private(batches=order, participation=promised)
+    assert len(run) == run.steps == 12
+    assert run.participation == promised
+    assert noise_of(run).shape == (12, 5)
+
+
 def test_a_batch_without_noise_is_an_error() -> None:
     run = private()
-    batches = iter(run)
-    next(batches)
-    with pytest.raises(RuntimeError, match="batch of step 0 has got no noise"):
-        next(batches)
+    left = iter(run)
+    next(left)
+    with pytest.raises(RuntimeError, match="step 0 has got no noise"):
+        next(left)
 
 
 def test_noise_without_a_batch_is_an_error() -> None:
@@ -261,21 +327,18 @@ def test_totals_of_another_shape_or_type_are_refused(total: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"rho": None}, ValueError, "rho must be given"),
-        ({"epsilon": 1.0}, ValueError, "must be left out"),
-        ({"rho": 0.0}, ValueError, "rho must"),
-        ({"clip_norm": math.inf}, ValueError, "clip_norm must"),
-        ({"clip_norm": 0.0}, ValueError, "clip_norm must"),
-        ({"clip_norm": 1e-40}, ValueError, "range of float32"),
-        ({"clip_norm": 1e38}, ValueError, "range of float32"),
-        ({"adjacency": "add-remove"}, ValueError, "adjacency must"),
-        ({"order": Participation(12)}, TypeError, "order must be a FixedOrder"),
+        ({"budget": 1.0}, TypeError, "budget must be a Budget"),
+        ({"budget": Budget(0.5, clip_norm=1e-40)}, ValueError, "range of float32"),
+        ({"budget": Budget(0.5, clip_norm=1e38)}, ValueError, "range of float32"),
+        ({"batches": EPOCHS}, TypeError, "batches must be a Batches"),
+        ({"participation": ORDER}, TypeError, "participation must be a Participation"),
         ({"generator": "device"}, ValueError, "generator must"),
         ({"mechanism": NuFTRL(0.0)}, ValueError, "unit circle"),
-        ({"mechanism": BinaryTree(13)}, ValueError, "mechanism must have steps=12"),
-        ({"mechanism": 3}, TypeError, "mechanism must be one of"),
-        ({"mechanism": BinaryTree(12), "arithmetic": "float32"}, ValueError, "must be 'float64' for BinaryTree"),
+        ({"mechanism": BinaryTree(13)}, ValueError, "participation must have steps=13"),
+        ({"mechanism": 3}, TypeError, "mechanism must be a Mechanism"),
+        ({"mechanism": BinaryTree(12), "dtype": "float32"}, ValueError, "dtype must be one of 'float64'"),
         ({"size": 10**15}, ValueError, "GiB"),
+        ({"key": b"short"}, ValueError, "16 to 64 bytes"),
     ],
 )
 def test_bad_arguments_are_refused(options: dict, error: type[Exception], message: str) -> None:
@@ -284,11 +347,11 @@ def test_bad_arguments_are_refused(options: dict, error: type[Exception], messag
 
 
 def test_a_key_has_one_run_and_the_numbers_of_privacy_are_read_only() -> None:
-    key = RunKey.new()
+    key = bytes(range(1, 33))
     run = private(key=key)
     with pytest.raises(ValueError, match="in use by another run"):
-        private(key=RunKey(key.secret()))
-    for name in ("multiplier", "clip_norm", "rho", "scale", "adjacency", "order", "size", "position", "program"):
+        private(key=key)
+    for name in ("multiplier", "budget", "participation", "scale", "batches", "size", "position", "program"):
         with pytest.raises(AttributeError):
             setattr(run, name, 1)
     run.close()
@@ -326,7 +389,7 @@ def test_interrupted_noise_is_not_continued(monkeypatch: pytest.MonkeyPatch) -> 
 @EACH
 @pytest.mark.parametrize("secret", [True, False])
 def test_a_loaded_state_goes_on_bit_for_bit(mechanism: Any, secret: bool) -> None:
-    key = RunKey.new()
+    key = os.urandom(32)
     run = private(mechanism, key=key)
     noise_of(run, 5)
     state = run.state(secret=secret)
@@ -339,9 +402,9 @@ def test_a_loaded_state_goes_on_bit_for_bit(mechanism: Any, secret: bool) -> Non
 
 
 def test_a_public_state_holds_no_secret() -> None:
-    key = RunKey.new()
+    key = os.urandom(32)
     state = private(key=key).state(secret=False)
-    assert key.secret().hex() not in repr(state)
+    assert key.hex() not in repr(state)
     assert "memory" not in state
     with pytest.raises(ValueError, match="must be that of the key"):
         private().load_state(state, discarded=True)
@@ -350,18 +413,19 @@ def test_a_public_state_holds_no_secret() -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"mechanism": NuFTRL(0.03)}, "noise"),
-        ({"order": fixed_order(17, 4, epochs=3, rng=1)}, "order"),
-        ({"order": FixedOrder(ORDER.permutation, 4, 2)}, "order"),
+        ({"mechanism": NuFTRL(0.03)}, "mechanism"),
+        ({"participation": Participation.min_sep(12, 4)}, "participation"),
+        ({"batches": batches(EPOCHS, 17, 4, rng=1)}, "batches"),
+        ({"batches": Batches(EPOCHS, ORDER.orders, 3)}, "batches"),
         ({"size": 6}, "size"),
-        ({"rho": 0.6}, "rho"),
-        ({"clip_norm": 1.0}, "clip_norm"),
-        ({"adjacency": "replace-one"}, "multiplier"),
-        ({"mechanism": DPSGD(), "arithmetic": "float64"}, "arithmetic"),
+        ({"budget": Budget(0.6, clip_norm=2.0)}, "budget"),
+        ({"budget": Budget(0.5)}, "budget"),
+        ({"budget": Budget(0.5, clip_norm=2.0, adjacency="replace-one")}, "budget"),
+        ({"mechanism": DPSGD(), "dtype": "float64"}, "dtype"),
     ],
 )
 def test_states_of_other_runs_are_refused(options: dict, field: str) -> None:
-    state = private(options.get("mechanism", NOISE) if field == "arithmetic" else NOISE).state()
+    state = private(options.get("mechanism", NOISE) if field == "dtype" else NOISE).state()
     with pytest.raises(ValueError, match=f"state must have {field}="):
         private(**options).load_state(state, discarded=True)
 
@@ -369,7 +433,7 @@ def test_states_of_other_runs_are_refused(options: dict, field: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "corrnoise.NoiseStream 2"}, "must come from"),
+        ({"format": "corrnoise.PrivateRun 0"}, "must come from"),
         ({"fingerprint": "0"}, "fingerprint"),
         ({"position": 13}, "position"),
         ({"memory": np.zeros((1, 5))}, "memory of shape"),
@@ -399,8 +463,10 @@ def test_a_state_without_a_journal_takes_the_users_word(tmp_path: Path) -> None:
 
 
 def test_a_clean_end_loses_nothing_and_a_crash_skips_what_was_begun(tmp_path: Path) -> None:
-    key = RunKey(bytes(range(32)))
-    whole = noise_of(private(key=RunKey(key.secret())))
+    key = bytes(range(32))
+    first_run = private(key=key)
+    whole = noise_of(first_run)
+    first_run.close()
     with private(key=key, journal=tmp_path / "journal", journal_ahead=4) as run:
         first = noise_of(run, 2)
         state = run.state()
@@ -420,7 +486,7 @@ def test_a_clean_end_loses_nothing_and_a_crash_skips_what_was_begun(tmp_path: Pa
 
 
 def test_a_run_that_begins_again_skips_what_its_journal_knows(tmp_path: Path) -> None:
-    key = RunKey(bytes(range(32)))
+    key = bytes(range(32))
     with private(key=key, journal=tmp_path / "journal") as run:
         noise_of(run, 5)
     with private(key=key, journal=tmp_path / "journal") as run:
@@ -431,17 +497,17 @@ def test_a_run_that_begins_again_skips_what_its_journal_knows(tmp_path: Path) ->
 def test_a_script_that_is_started_again_does_not_make_the_same_noise(tmp_path: Path) -> None:
     """Its key is in a file: without the journal, or with a new one, it would begin with the first step again."""
     with pytest.raises(ValueError, match="journal must be given for the key in"):
-        private(key=RunKey.kept_in(tmp_path / "key"))
-    with private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "journal") as run:
+        private(key=tmp_path / "key")
+    with private(key=tmp_path / "key", journal=tmp_path / "journal") as run:
         noise_of(run, 2)
-    other = private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "other")
+    other = private(key=tmp_path / "key", journal=tmp_path / "other")
     with pytest.raises(ValueError, match="must be the journal of the key"):
         other.start()
     other.close()
-    with private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "journal") as run:
+    with private(key=tmp_path / "key", journal=tmp_path / "journal") as run:
         assert run.start() == 2
     (tmp_path / "journal").unlink()
-    lost = private(key=RunKey.kept_in(tmp_path / "key"), journal=tmp_path / "journal")
+    lost = private(key=tmp_path / "key", journal=tmp_path / "journal")
     with pytest.raises(ValueError, match="must be the journal of the key"):
         lost.start()
 
@@ -449,17 +515,19 @@ def test_a_script_that_is_started_again_does_not_make_the_same_noise(tmp_path: P
 CRASHES = """
 import os, signal, sys
 import numpy as np
-from corrnoise.simulations.training.keys import RunKey
-from corrnoise.simulations.training.order import fixed_order
-from corrnoise.simulations.training.run import PrivateRun
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import AntiPGD
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 folder = sys.argv[1]
 
 def train(last):
+    epochs = Participation.fixed_epochs(12, epochs=3)
     run = PrivateRun(
-        AntiPGD(0.3), 3, fixed_order(17, 4, 3, 0), rho=0.5, clip_norm=2.0, adjacency="zero-out",
-        key=RunKey.kept_in(folder + "/key"), journal=folder + "/journal",
+        Budget(rho=0.5, clip_norm=2.0), epochs, AntiPGD(0.3), 3,
+        batches=batches(epochs, 17, 4, 0), key=folder + "/key", journal=folder + "/journal",
     )
     if os.path.exists(folder + "/state.npy"):
         run.load_state(np.load(folder + "/state.npy", allow_pickle=True).item())
@@ -490,7 +558,7 @@ def test_a_process_that_kills_itself_uses_nothing_twice(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     used = [line.split() for line in (tmp_path / "used").read_text().splitlines()]
     assert [int(step) for step, _ in used] == list(range(STEPS))
-    whole = noise_of(private(AntiPGD(0.3), size=3, key=RunKey(RunKey.kept_in(tmp_path / "key").secret())))
+    whole = noise_of(private(AntiPGD(0.3), size=3, key=RunKey.kept_in(tmp_path / "key").secret()))
     assert [noise for _, noise in used] == [step.tobytes().hex() for step in whole]
 
 
