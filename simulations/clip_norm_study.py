@@ -21,20 +21,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from scipy.stats import binom
 
-from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.simulations.quadratic import input_moments
+from corrnoise.simulations.quadratic import input_moments, rational_engine
+from corrnoise.simulations.quadratic_chain import draw_noise, empty_memory
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun, theorem_d13_upper_bound
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.problems.quadratic import LinearRegression
 
 
 def _runs(
@@ -49,11 +47,14 @@ def _runs(
     rng = generator(rng)
     input_moments(problem, "gaussian")  # refuses another kurtosis
     roots = np.sqrt(problem.eigenvalues)
-    stream = NoiseStream(noise, (chains, roots.size), rng=rng)
-    assert isinstance(stream.noise, ToeplitzNoise)
-    drive = problem.learning_rate * roots * stream.noise.noise_multiplier(run.rho, run.steps)
+    engine = rational_engine(problem, noise)
+    drive = problem.learning_rate * roots * math.sqrt(engine.noise.variance(run.budget_at(1.0), run.participation))
     phi = data[..., np.newaxis] * np.broadcast_to(roots * run.initial_offset, (chains, roots.size))
-    for noisy in islice(stream, run.steps):
+    noisy = np.empty((chains, roots.size))
+    memory = empty_memory(engine.filter, noisy.size)
+    newest = 0
+    for _ in range(run.steps):
+        newest = draw_noise(rng, engine.filter, memory, newest, noisy.ravel())
         z = rng.standard_normal(noisy.shape)
         error = np.einsum("sij,ij->si", phi, z) - data * problem.residual_std * rng.standard_normal(chains)
         length = np.sqrt(z**2 @ problem.eigenvalues)
@@ -112,15 +113,11 @@ class UnclippedClipNorm:
 
 
 def unclipped_clip_norm(
-    problem: LinearRegression,
+    run: FiniteRun,
     noise: ToeplitzNoise,
-    steps: int,
-    failure_probability: float,
     *,
     chains: int,
     rng: Seed = None,
-    rho: float = 1.0,
-    initial_offset: float | Array = 0.0,
     confidence: float = 0.999,
 ) -> UnclippedClipNorm:
     """The smallest clip norm at which DP-FTRL clips nothing in a whole run with probability 1 − p, by simulation.
@@ -130,15 +127,18 @@ def unclipped_clip_norm(
 
     Parameters
     ----------
-    problem, noise
+    run
         Linear regression with Gaussian inputs, known: a clip norm fitted to private data would not be private.  The
-        noise, at γ_T, is replaced by its rational approximation.
-    steps, failure_probability, rho, initial_offset
-        As for ``FiniteRun``.
+        clip norm of its budget plays no part.
+    noise
+        Correlated noise, with the σ² of its γ_T; its rational approximation is run.
     chains
         Number of runs, at least log(1 − confidence)/log(1 − p).
+    rng
+        int, ``SeedSequence``, ``Generator`` or None.
+    confidence
+        Probability with which each of the two statements is true, in (0, 1).
     """
-    run = FiniteRun(problem, steps, failure_probability, initial_offset, rho)
     p, chains = run.failure_probability, checks.integer("chains", chains, 1)
     alpha = 1 - checks.real("confidence", confidence, "(0, 1)")
     few = int(binom.ppf(alpha, chains, p))
@@ -181,27 +181,32 @@ class ClippingStudy(Record):
 
 
 def clipping_study(
-    problem: LinearRegression,
+    run: FiniteRun,
     noise: ToeplitzNoise,
-    steps: int,
     clip_norms: ArrayLike,
     *,
     chains: int,
     rng: Seed = None,
-    rho: float = 1.0,
-    initial_offset: float | Array = 0.0,
 ) -> ClippingStudy:
-    """How often DP-FTRL really clips in a run of ``steps`` steps, and what that does to the loss at its end.
+    """How often DP-FTRL really clips in a run, and what that does to the loss at its end.
 
-    All clip norms, shape (K,), see the same random numbers.  Parameters as for ``unclipped_clip_norm``.
+    Parameters
+    ----------
+    run, noise, rng
+        As for ``unclipped_clip_norm``; the failure probability and the clip norm of ``run`` play no part.
+    clip_norms
+        G > 0, shape (K,); all see the same random numbers.
+    chains
+        Number of runs, at least 2.
     """
-    run = FiniteRun(problem, steps, 0.5, initial_offset, rho)  # the failure probability plays no part
+    problem = run.problem
     limits, chains = checks.reals("clip_norms", clip_norms, "(0, inf)", ndim=1), checks.integer("chains", chains, 2)
     exact, bounds = np.empty(limits.size), np.empty(limits.size)
     for k, g in enumerate(limits):
-        bounds[k] = theorem_d13_upper_bound(problem, noise, steps, run.initial_error, rho=rho, clip_norm=g)
+        budget = run.budget_at(float(g))
+        bounds[k] = theorem_d13_upper_bound(problem, noise, run.steps, run.initial_error, budget=budget)
         exact[k] = problem.learning_curve(
-            noise, steps, horizon=steps, rho=rho, clip_norm=g, initial_offset=run.initial_offset
+            noise, run.steps, budget=budget, participation=run.participation, initial_offset=run.initial_offset
         )[-1]
     column = limits[:, np.newaxis]
     clipped = np.zeros((limits.size, chains))
@@ -213,7 +218,7 @@ def clipping_study(
     free = clipped == 0
     return ClippingStudy(
         limits,
-        (clipped / steps).mean(axis=1),
+        (clipped / run.steps).mean(axis=1),
         free.mean(axis=1),
         losses.mean(axis=1),
         losses.std(axis=1, ddof=1) / math.sqrt(chains),

@@ -38,10 +38,12 @@ from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.support.progress import progress_line
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise, noise_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.input_moments import InputMoments, fourth_moments_are_finite
 from corrnoise.theory.problems.quadratic import MeanEstimation, QuadraticProblem, checked_quadratic
 
@@ -133,7 +135,7 @@ def relaxation_rate(problem: QuadraticProblem) -> float:
     return float(own[slowest]) - total * float(brentq(excess, weights[slowest] / 2, 2.0))
 
 
-class _Engine(NamedTuple):
+class Engine(NamedTuple):
     """The rational noise to run, as a record and as a filter."""
 
     noise: ToeplitzNoise
@@ -147,7 +149,7 @@ class _Engine(NamedTuple):
 _rational = functools.lru_cache(maxsize=64)(rational_approximation)
 
 
-def _engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> _Engine:
+def rational_engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> Engine:
     """The cheapest rational noise whose averaged variances at the rates of the problem are right to ``_APPROXIMATION``.
 
     (At rates below the gaps of the noise they are less precise than the tolerance.)
@@ -160,15 +162,10 @@ def _engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> _Engine:
         if (np.abs(errors) <= _APPROXIMATION).all():
             break
     if isinstance(rational, FiniteNoise):
-        return _Engine(rational, Filter(rational.values.copy(), np.empty(0), np.empty(0)))
+        return Engine(rational, Filter(rational.values.copy(), np.empty(0), np.empty(0)))
     assert isinstance(rational, PoleNoise)
     zeros, poles = rational.sections()
-    return _Engine(rational, Filter(np.ones(1), zeros - poles, poles))
-
-
-def rational_noise(problem: QuadraticProblem, noise: ToeplitzNoise) -> ToeplitzNoise:
-    """The rational noise that ``simulate`` runs on ``problem`` in place of ``noise``."""
-    return _engine(problem, noise).noise
+    return Engine(rational, Filter(np.ones(1), zeros - poles, poles))
 
 
 class _Chains(NamedTuple):
@@ -180,14 +177,20 @@ class _Chains(NamedTuple):
     unit: float
 
 
+class _Setting(NamedTuple):
+    """What the steps of a chain are made of; the limit of the norm of a gradient is ``inf`` without clipping."""
+
+    problem: QuadraticProblem
+    engine: Engine
+    variance: float
+    moments: InputMoments
+    limit: float
+
+
 def _run_chains(
-    problem: QuadraticProblem,
-    engine: _Engine,
-    variance: float,
-    moments: InputMoments,
+    setting: _Setting,
     edges: NDArray[np.int64],
     *,
-    clip_norm: float,
     burn_in: int,
     chains: int,
     rng: Seed,
@@ -196,6 +199,7 @@ def _run_chains(
     threads: int | None,
     progress: bool | None,
 ) -> _Chains:
+    problem, engine, variance, moments, limit = setting
     entropy = generator(rng).integers(2**32, size=8)
     seeds = np.random.SeedSequence(entropy.tolist()).spawn(chains)
     sums, stopped = np.zeros((chains, edges.size - 1, 3)), np.zeros(1, np.bool_)
@@ -204,7 +208,7 @@ def _run_chains(
     # a power of two, so that squares stay in the range of floats and nothing is rounded
     unit = 2.0 ** math.frexp(max(problem.residual_std, step_noise * roots.max(), np.abs(start).max()))[1]
     dynamics = Dynamics(
-        problem.rates, roots, problem.residual_std / unit, step_noise / unit, clip_norm / unit, problem.batch_size
+        problem.rates, roots, problem.residual_std / unit, step_noise / unit, limit / unit, problem.batch_size
     )
 
     def one(index: int) -> tuple[float, int]:
@@ -263,7 +267,7 @@ def simulate(
     problem
         ``MeanEstimation`` or ``LinearRegression``.
     noise
-        Correlated noise, with the σ² of its γ_∞ at (``rho``, ``clip_norm``).
+        Correlated noise, with the σ² of its γ_∞ within ``budget``.
     steps
         Recorded steps a chain.
     chains
@@ -271,7 +275,7 @@ def simulate(
     rng
         int, ``SeedSequence``, ``Generator`` or None.  With the same one the result is the same for any ``threads``.
     clip
-        Clip gradients to norm ``clip_norm``, as privacy demands.  Any learning rate will do.
+        Clip gradients to the clip norm of ``budget``, as privacy demands.  Any learning rate will do.
     inputs
         ``"gaussian"``, ``"uniform"``, ``"signs"`` (Rademacher) or ``"student-t"``, with the kurtosis of the problem (3,
         1.8, 1, or more than 3, which sets the degrees of freedom).  Ignored for ``MeanEstimation``.
@@ -299,8 +303,9 @@ def simulate(
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> problem = cn.MeanEstimation(0.1)
-    >>> noise = cn.NuFTRL(0.1)
+    >>> noise = NuFTRL(0.1)
     >>> run = cn.simulate(problem, noise, steps=1000, chains=4, rng=1, progress=False)
     >>> bool(abs(run.mean - problem.stationary_error(noise)) < 6 * run.standard_error)
     True
@@ -311,22 +316,18 @@ def simulate(
     clip = checks.boolean("clip", clip)
     if not clip:
         _refuse_unstable(problem, moments)
-    if math.isinf(checked_noise(noise).variance(budget)):
+    if math.isinf(noise.variance(budget)):
         raise ValueError(f"noise must have a finite limiting sensitivity, got {noise!r}")
-    engine = _engine(problem, noise)
-    variance = noise_variance(engine.noise, rho, clip_norm)
+    engine = rational_engine(problem, noise)
+    variance = engine.noise.variance(budget)
     if burn_in is None:
         rate = relaxation_rate(problem) if problem.instability() < 1 else float(problem.rates.min())
         burn_in = math.ceil(2 * _RELAXATIONS / min(rate, engine.relaxation_rate())) + engine.filter.head.size
     burn_in = checks.integer("burn_in", burn_in, 0)
     edges = _edges(steps, min(_BATCHES, steps))
     found = _run_chains(
-        problem,
-        engine,
-        variance,
-        moments,
+        _Setting(problem, engine, variance, moments, budget.clip_norm if clip else math.inf),
         edges,
-        clip_norm=clip_norm if clip else math.inf,
         burn_in=burn_in,
         chains=chains,
         rng=rng,
@@ -395,49 +396,46 @@ def simulate_learning_curve(
     *,
     chains: int,
     points: int = 200,
-    horizon: int | None = None,
     rng: Seed = None,
     budget: Budget = UNIT_BUDGET,
+    participation: Participation = ANY_LENGTH,
     clip: bool = False,
-    inputs: str = "gaussian",
     initial_offset: ArrayLike = 0.0,
     threads: int | None = None,
-    progress: bool | None = None,
 ) -> SimulatedCurve:
     """Simulate E F(θ_t) − F* as ``problem.learning_curve`` computes it, averaged over ``points`` blocks of steps.
 
+    Inputs are Gaussian.
+
     ``SimulatedCurve.steps`` are the first steps of the blocks; a block's exact counterpart is the mean of the exact
-    curve over it.  ``horizon`` sets σ² by γ_T, of the rational noise that is run; None by γ_∞.  The other parameters
-    are those of ``simulate``; ``chains`` is at least 2.  Any learning rate will do: what exceeds the range of floats is
-    ``inf``.
+    curve over it.  σ² is that of the rational noise that is run, by its γ for ``participation``, by default γ_∞.  The
+    other parameters are those of ``simulate``; ``chains`` is at least 2.  Any learning rate will do: what exceeds the
+    range of floats is ``inf``.
     """
-    moments = _checked(problem, noise, inputs)
+    moments = _checked(problem, noise, "gaussian")
     steps = checks.integer("steps", steps, 1)
     chains = checks.integer("chains", chains, 2)
     clip = checks.boolean("clip", clip)
     points = min(checks.integer("points", points, 1), steps)
-    if horizon is not None and steps - 1 > checks.integer("horizon", horizon, 1):  # the last is θ_{steps−1}
-        raise ValueError(f"steps must be at most the horizon {horizon} + 1, the run is private up to it, got {steps}")
+    length = checks.instance("participation", participation, Participation).steps
+    if length is not None and steps - 1 > length:  # the last is θ_{steps−1}
+        raise ValueError(f"steps must be at most the {length} of participation + 1, got {steps}: no more are private")
     offset = checks.scalar_or_vector("initial_offset", initial_offset, "(-inf, inf)", problem.eigenvalues.size)
-    engine = _engine(problem, noise)
-    variance = noise_variance(engine.noise, rho, clip_norm, horizon)
+    engine = rational_engine(problem, noise)
+    variance = engine.noise.variance(budget, participation)
     if math.isinf(variance):
-        raise ValueError(f"noise must have a finite sensitivity, got {noise!r} at horizon {horizon!r}")
+        raise ValueError(f"noise must have a finite sensitivity, got {noise!r} for {participation!r}")
     edges = _edges(steps, points)
     found = _run_chains(
-        problem,
-        engine,
-        variance,
-        moments,
+        _Setting(problem, engine, variance, moments, budget.clip_norm if clip else math.inf),
         edges,
-        clip_norm=clip_norm if clip else math.inf,
         burn_in=0,
         chains=chains,
         rng=rng,
         start=np.sqrt(problem.eigenvalues) * offset,
         controls=False,
         threads=threads,
-        progress=progress,
+        progress=False,
     )
     with np.errstate(over="ignore"):
         errors = found.unit * (found.unit * found.sums[:, :, 0] / (2 * np.diff(edges)))

@@ -39,7 +39,7 @@ class Filter(NamedTuple):
     poles: Array
 
 
-class _Memory(NamedTuple):
+class Memory(NamedTuple):
     """What the filter keeps: the last draws, shape (coefficients, d), and the state of each section, (sections, d)."""
 
     ring: Array
@@ -96,7 +96,13 @@ def _draw_inputs(rng, inputs, z):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _draw_noise(rng, rational, memory, newest, n):  # type: ignore[no-untyped-def]
+def empty_memory(rational, d):  # type: ignore[no-untyped-def]
+    """The memory of a filter before the first of its steps, for noise of d coordinates."""
+    return Memory(np.zeros((rational.head.size, d)), np.zeros((rational.poles.size, d)))
+
+
+@_jit
+def draw_noise(rng, rational, memory, newest, n):  # type: ignore[no-untyped-def]
     """Fill ``n`` with the next correlated noise; return the row of the newest draw in the ring."""
     head, gains, poles = rational
     ring, states = memory
@@ -223,13 +229,13 @@ def run_chain(rng, inputs, rational, dynamics, start, controls, burn_in, edges, 
     d = start.size
     z, n, gradients = np.empty(d), np.empty(d), np.empty((3, d))
     iterates = _Iterates(start.copy(), start.copy(), np.zeros(d))
-    memory = _Memory(np.zeros((rational.head.size, d)), np.zeros((rational.poles.size, d)))
+    memory = empty_memory(rational, d)
     newest, batch, clipped = 0, 0, 0
     fourth_powers = 0.0
     for t in range(-burn_in, edges[-1]):
         _draw_inputs(rng, inputs, z)
         xi = dynamics.residual * rng.standard_normal() if dynamics.residual > 0 else 0.0
-        newest = _draw_noise(rng, rational, memory, newest, n)
+        newest = draw_noise(rng, rational, memory, newest, n)
         found = _products(z, iterates, controls)
         if t >= edges[batch + 1]:
             batch += 1

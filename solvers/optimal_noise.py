@@ -65,10 +65,11 @@ def optimal_noise(problem: object, *, budget: Budget = UNIT_BUDGET) -> ToeplitzN
     Examples
     --------
     >>> import corrnoise as cn
-    >>> cn.optimal_noise(cn.MeanEstimation(0.1))
+    >>> from corrnoise.solvers.optimal_noise import optimal_noise
+    >>> optimal_noise(cn.MeanEstimation(0.1))
     NuFTRL(nu=0.1)
     >>> problem = cn.LinearRegression([1.0, 0.1], learning_rate=0.1)
-    >>> round(problem.stationary_error(cn.optimal_noise(problem)) / problem.optimal_error(), 9)
+    >>> round(problem.stationary_error(optimal_noise(problem)) / problem.optimal_error(), 9)
     1.0
     """
     if isinstance(problem, QuadraticProblem):

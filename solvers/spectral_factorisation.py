@@ -126,8 +126,8 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     Examples
     --------
     >>> import numpy as np
-    >>> import corrnoise as cn
-    >>> noise = cn.noise_from_power_spectrum(lambda frequencies: 0.25 + 2 * np.sin(frequencies / 2) ** 2)
+    >>> from corrnoise.solvers.spectral_factorisation import noise_from_power_spectrum
+    >>> noise = noise_from_power_spectrum(lambda frequencies: 0.25 + 2 * np.sin(frequencies / 2) ** 2)
     >>> noise.coefficients(2).round(6)
     array([ 1. , -0.5])
     """

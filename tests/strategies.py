@@ -6,12 +6,10 @@ from hypothesis import strategies as st
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
-from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.noise_cancellation.machine_noise import (
     CancellingNoise,
     CorrelatedMachineNoise,
@@ -20,7 +18,9 @@ from corrnoise.theory.noise_cancellation.machine_noise import (
 )
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
 
 
 def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
@@ -106,13 +106,16 @@ def mean_estimations() -> st.SearchStrategy[MeanEstimation]:
 
 
 @st.composite
-def participations(draw: st.DrawFn, most: int = 8, patterns: tuple = ("min-sep", "fixed epochs")) -> Participation:
-    """Every promise about who takes part when, in runs of up to ``most`` steps."""
+def participations(
+    draw: st.DrawFn, most: int = 8, kinds: tuple = ("min-sep", "fixed epochs", "reshuffled")
+) -> Participation:
+    """Worst cases of who takes part when, in runs of up to ``most`` steps."""
     n = draw(st.integers(1, most))
     b = draw(st.integers(1, n + 1))
-    pattern = draw(st.sampled_from(patterns))
-    k = None if pattern == "fixed epochs" else draw(st.integers(1, -(-n // b)))
-    return Participation(n, min_sep=b, max_participations=k, pattern=pattern)
+    kind = draw(st.sampled_from(kinds))
+    if kind == "fixed epochs":
+        return Participation.fixed_epochs(n, period=b)
+    return Participation(n, kind, period=b, count=draw(st.integers(1, -(-n // b))))
 
 
 @st.composite

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_banded
@@ -72,6 +73,10 @@ class Workload(Record, ABC):
     def toeplitz_coefficients(self) -> Array | None:
         """The first column of A, shape (steps,), if A is lower-triangular and Toeplitz, otherwise None."""
         return None
+
+    def in_words(self) -> str:
+        """The workload as it stands in reports."""
+        return f"{type(self).__name__} of {self.steps} steps"
 
     def _columns(self, name: str, values: ArrayLike, length: int) -> Array:
         array = checks.reals(name, values)
@@ -140,6 +145,9 @@ class PrefixSums(RecursiveWorkload):
     def toeplitz_coefficients(self) -> Array:
         return np.ones(self.steps)
 
+    def in_words(self) -> str:
+        return _sgd_in_words(0.0, 0.0, None)
+
 
 @record
 class MomentumSGD(RecursiveWorkload):
@@ -196,6 +204,9 @@ class MomentumSGD(RecursiveWorkload):
             weight_decay=checks.real("weight_decay", self.weight_decay, f"[0, {1 / largest!r}]"),
             learning_rates=rates,
         )
+
+    def in_words(self) -> str:
+        return _sgd_in_words(self.momentum, self.weight_decay, self.learning_rates)
 
     def _rates(self) -> Array:
         return np.ones(self.steps) if self.learning_rates is None else np.asarray(self.learning_rates)
@@ -291,14 +302,19 @@ class SGD(Record):
 
     def in_words(self) -> str:
         """The optimiser as it stands in reports."""
-        parts = [f"momentum {self.momentum:g}"] if self.momentum else []
-        parts += [f"weight decay {self.weight_decay:g}"] if self.weight_decay else []
-        if self.cool_down is not None:
-            parts.append(f"a learning rate that falls over the last {self.cool_down:.4g} of the run")
-        elif self.learning_rates is not None:
-            rates = np.asarray(self.learning_rates)
-            parts.append(f"learning rates from {rates.min():.6g} to {rates.max():.6g}")
-        return f"SGD with {', '.join(parts) or 'a constant learning rate'}"
+        if self.cool_down is None:
+            return _sgd_in_words(self.momentum, self.weight_decay, self.learning_rates)
+        schedule = f"a learning rate that falls over the last {self.cool_down:.4g} of the run"
+        return _sgd_in_words(self.momentum, self.weight_decay, None, schedule)
+
+
+def _sgd_in_words(momentum: float, weight_decay: float, learning_rates: Any, schedule: str = "") -> str:
+    parts = [f"momentum {momentum:g}"] if momentum else []
+    parts += [f"weight decay {weight_decay:g}"] if weight_decay else []
+    if learning_rates is not None:
+        schedule = f"learning rates from {learning_rates.min():.6g} to {learning_rates.max():.6g}"
+    parts += [schedule] if schedule else []
+    return f"SGD with {', '.join(parts) or 'a constant learning rate'}"
 
 
 @record

@@ -37,13 +37,16 @@ from corrnoise.theory.correlated_noise.finite_time import theorem_d11_upper_boun
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STEPS = 100_000  #: T, the horizon of all runs
+STEPS = 100_000  #: T, for which the noise of all runs is made
+ONCE = Participation.single(STEPS)
 INITIAL_OFFSET = 1.0
 LEARNING_RATES = (0.02, 0.08)
 PANELS = {f"eta = {eta:g}": eta for eta in LEARNING_RATES}
@@ -52,8 +55,8 @@ EXACT, BOUND, SIMULATED = "exact", "Theorem D.11", "simulated"
 
 
 def _curve(p: LinearRegression, noise: ToeplitzNoise, steps: int = STEPS) -> Array:
-    """E F(θ_t) − F*, t = 0, …, ``steps``, of a run with the horizon T."""
-    return p.learning_curve(noise, steps, horizon=STEPS, initial_offset=INITIAL_OFFSET)
+    """E F(θ_t) − F*, t = 0, …, ``steps``, of a run with the noise for T steps."""
+    return p.learning_curve(noise, steps, participation=ONCE, initial_offset=INITIAL_OFFSET)
 
 
 def data(points: int = 160) -> Data:
@@ -98,7 +101,7 @@ class _Run(NamedTuple):
     method: str
     problem: LinearRegression
     noise: ToeplitzNoise
-    rho: float  # with γ_∞ it gives the σ² that ρ = 1 gives with γ_T
+    budget: Budget  # with γ_∞ it gives the σ² that ρ = 1 gives with γ_T
     seed: int
 
     def means(self, starts: NDArray[np.int64], directory: Path | None) -> Array | str:
@@ -113,11 +116,10 @@ class _Run(NamedTuple):
                 steps,
                 chains=CHAINS,
                 points=steps,
-                rho=self.rho,
+                budget=self.budget,
                 initial_offset=INITIAL_OFFSET,
                 rng=self.seed,
                 threads=1,
-                progress=False,
             )
             return block_means(curve.mean, starts)
 
@@ -142,8 +144,8 @@ def simulate(run: SimulationRun) -> Simulated:
     settings = {}
     for curve, noise in noises.items():
         rational = rational_approximation(noise, _APPROXIMATION)
-        rho = (rational.limiting_sensitivity() / rational.sensitivity(STEPS)) ** 2
-        settings[curve] = (*curve, problems[curve[0]], rational, rho)
+        budget = Budget((rational.limiting_sensitivity() / rational.sensitivity(ONCE)) ** 2)
+        settings[curve] = (*curve, problems[curve[0]], rational, budget)
     tasks = [curve for _ in range(RUNS * run.repeats) for curve in curves]
     runs = [_Run(*settings[curve], seed) for curve, seed in zip(tasks, run.seeds(len(tasks)), strict=True)]
     with ThreadPoolExecutor(os.cpu_count() if run.jobs == -1 else run.jobs) as pool:

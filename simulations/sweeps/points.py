@@ -14,9 +14,10 @@ import numpy as np
 
 from corrnoise.simulations.quadratic import INPUTS, input_moments
 from corrnoise.support.serialise import digest, plain
-from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.input_moments import fourth_moments_are_finite
 from corrnoise.theory.problems.quadratic import QuadraticProblem, checked_quadratic
 
@@ -34,8 +35,7 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     checked = {
         "steps": checks.integer("steps", left.pop("steps", None), 1),
         "chains": checks.integer("chains", left.pop("chains", None), 1),
-        "rho": checks.real("rho", left.pop("rho", 1.0), SCALES),
-        "clip_norm": checks.real("clip_norm", left.pop("clip_norm", 1.0), SCALES),
+        "budget": checks.instance("budget", left.pop("budget", UNIT_BUDGET), Budget),
         "clip": bool(clip),
         "inputs": checks.choice("inputs", left.pop("inputs", "gaussian"), INPUTS),
         "burn_in": None if burn_in is None else checks.integer("burn_in", burn_in, 0),
@@ -56,8 +56,8 @@ class Point(Record):
     seed
         Integer >= 0.
     options
-        Keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults ``rho``,
-        ``clip_norm``, ``clip``, ``inputs``, ``burn_in``.
+        Keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults
+        ``budget``, ``clip``, ``inputs``, ``burn_in``.
     label
         A name for people; no part of the key.
     """

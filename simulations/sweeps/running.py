@@ -24,7 +24,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from corrnoise.simulations.quadratic import Simulation, rational_noise, simulate
+from corrnoise.simulations.quadratic import Simulation, rational_engine, simulate
 from corrnoise.simulations.sweeps.points import Point, grid
 from corrnoise.support.cache import keep, kept
 from corrnoise.support.progress import progress_line
@@ -123,7 +123,7 @@ def _task(index: int, point: Point) -> tuple[int, Point, ToeplitzNoise, str]:
 def _rational(point: Point) -> ToeplitzNoise:
     """The noise that ``simulate`` runs; where that fails the noise itself, with which ``simulate`` says why."""
     try:
-        return rational_noise(point.problem, point.noise)
+        return rational_engine(point.problem, point.noise).noise
     except Exception:
         return point.noise
 

@@ -137,8 +137,9 @@ def minimise_strongly_convex_bound(
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> best = cn.minimise_strongly_convex_bound(losses)
+    >>> best = minimise_strongly_convex_bound(losses)
     >>> best.converged
     True
     >>> round(best.bound, 2)

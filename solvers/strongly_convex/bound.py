@@ -158,8 +158,10 @@ def strongly_convex_bound(
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> round(cn.strongly_convex_bound(losses, cn.NuFTRL(0.05)), 3)
+    >>> round(strongly_convex_bound(losses, NuFTRL(0.05)), 3)
     0.647
     """
     return strongly_convex_certificate(
@@ -193,9 +195,11 @@ def strongly_convex_certificate(
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> certificate = cn.strongly_convex_certificate(losses, cn.NuFTRL(0.05))
-    >>> certificate.upper_bound == cn.strongly_convex_bound(losses, cn.NuFTRL(0.05))
+    >>> certificate = strongly_convex_certificate(losses, NuFTRL(0.05))
+    >>> certificate.upper_bound == strongly_convex_bound(losses, NuFTRL(0.05))
     True
     >>> certificate.value <= certificate.upper_bound
     True

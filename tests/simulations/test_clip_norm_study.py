@@ -15,6 +15,8 @@ from corrnoise.simulations.clip_norm_study import clipping_study, unclipped_clip
 from corrnoise.simulations.quadratic import simulate_learning_curve
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 SCALAR = LinearRegression([1.0], learning_rate=0.5, residual_std=1.0)
@@ -59,7 +61,7 @@ def test_clip_norm_of_one_step_is_a_quantile():
 def test_clip_norm_of_two_steps_solves_the_fixed_point(noise):
     assert abs(two_step_failure(200.0, 0.0)) < 1e-8  # the oracle is normalised
     p, rho = 0.1, 1.0
-    found = unclipped_clip_norm(SCALAR, noise, 2, p, chains=10_000, rng=2, rho=rho)
+    found = unclipped_clip_norm(SCALAR, noise, 2, p, chains=10_000, rng=2, budget=Budget(rho))
     gamma = np.linalg.norm(np.linalg.inv(matrix(noise, 2)), axis=0).max()
     multiplier = gamma / math.sqrt(2 * rho)
     excess = lambda g, std: two_step_failure(g, std * g) - p  # noqa: E731
@@ -74,13 +76,13 @@ def test_no_clip_norm_exists_where_the_noise_alone_exceeds_it(rho, exists):
     # As G → ∞: P(x² |w|/(2 sqrt(2ρ)) > 1).
     alone = 4 * quad(lambda x: norm.sf(2 * math.sqrt(2 * rho) / x**2) * norm.pdf(x), 1e-9, 12)[0]
     assert (alone < 0.1) == exists
-    found = unclipped_clip_norm(SCALAR, DPSGD(), 2, 0.1, chains=100_000, rng=3, rho=rho)
+    found = unclipped_clip_norm(SCALAR, DPSGD(), 2, 0.1, chains=100_000, rng=3, budget=Budget(rho))
     assert math.isfinite(found.lower_bound) == math.isfinite(found.clip_norm) == exists
 
 
 def test_clip_norm_is_where_the_binomial_bound_of_failures_crosses_p():
     p, chains = 0.1, 400
-    setting = {"chains": chains, "rng": 4, "rho": 20.0, "initial_offset": 0.5}
+    setting = {"chains": chains, "rng": 4, "budget": Budget(20.0), "initial_offset": 0.5}
     found = unclipped_clip_norm(SPECTRUM, NuFTRL(0.01), 60, p, **setting)
 
     def failures(clip_norm):
@@ -112,7 +114,7 @@ def test_too_few_chains_nothing_to_clip_and_runs_that_diverge():
         unclipped_clip_norm(SCALAR, DPSGD(), 1, 0.05, chains=134, rng=0)
     assert math.isfinite(unclipped_clip_norm(SCALAR, DPSGD(), 1, 0.05, chains=135, rng=0).clip_norm)
     calm = LinearRegression([1.0], 0.1)
-    assert unclipped_clip_norm(calm, DPSGD(), 20, 0.1, chains=100, rng=6, rho=1e4).clip_norm == 0
+    assert unclipped_clip_norm(calm, DPSGD(), 20, 0.1, chains=100, rng=6, budget=Budget(1e4)).clip_norm == 0
     wild = LinearRegression([1.0], 1e3, 1.0)
     assert unclipped_clip_norm(wild, DPSGD(), 400, 0.1, chains=100, rng=6).lower_bound == math.inf
 
@@ -122,11 +124,13 @@ def test_too_few_chains_nothing_to_clip_and_runs_that_diverge():
 
 def test_study_agrees_with_the_simulator():
     limits = [0.3, 1.0, 3.0]
-    setting = {"chains": 1500, "rho": 2.0, "initial_offset": 1.0}
+    setting = {"chains": 1500, "budget": Budget(2.0), "initial_offset": 1.0}
     study = clipping_study(SPECTRUM, NuFTRL(0.02), 80, limits, rng=7, **setting)
-    blocks = {"points": 81, "horizon": 80, "clip": True, "progress": False, "rng": 8}
+    blocks = {"points": 81, "participation": Participation.single(80), "clip": True, "progress": False, "rng": 8}
     for k, limit in enumerate(limits):
-        curve = simulate_learning_curve(SPECTRUM, NuFTRL(0.02), 81, clip_norm=limit, **setting, **blocks)
+        curve = simulate_learning_curve(
+            SPECTRUM, NuFTRL(0.02), 81, budget=Budget(1.0, clip_norm=limit), **setting, **blocks
+        )
         spread = 5 * math.hypot(curve.standard_error[80], study.standard_error[k])
         assert abs(curve.mean[80] - study.excess_loss[k]) < spread
         assert abs(curve.mean[72] - study.excess_loss[k]) > spread or limit == 3.0
@@ -135,11 +139,16 @@ def test_study_agrees_with_the_simulator():
 
 
 def test_without_clipping_the_loss_is_exact():
-    setting = {"rho": 1e3, "initial_offset": 1.0}
+    setting = {"budget": Budget(1e3), "initial_offset": 1.0}
     study = clipping_study(SPECTRUM, NuFTRL(1e-6), 40, [5e3], chains=4000, rng=9, **setting)
     assert (study.clipped_fraction[0], study.unclipped_runs[0]) == (0, 1)
     assert abs(study.excess_loss[0] - study.exact_excess_loss[0]) < 5 * study.standard_error[0]
-    curves = (SPECTRUM.learning_curve(NuFTRL(1e-6), 40, horizon=h, clip_norm=5e3, **setting) for h in (40, None))
+    curves = (
+        SPECTRUM.learning_curve(
+            NuFTRL(1e-6), 40, participation=Participation.single(h), budget=Budget(1.0, clip_norm=5e3), **setting
+        )
+        for h in (40, None)
+    )
     (*_, exact), (*_, limiting) = curves
     assert study.exact_excess_loss[0] == exact
     assert abs(study.excess_loss[0] - limiting) > 5 * study.standard_error[0]
@@ -147,7 +156,9 @@ def test_without_clipping_the_loss_is_exact():
 
 def test_theorem_d13_bounds_the_loss_of_unclipped_runs():
     problem = LinearRegression([1.0], 0.02, 0.5)
-    study = clipping_study(problem, DPSGD(), 300, [1.0, 2.0, 6.0], chains=4000, rng=10, rho=5.0, initial_offset=0.5)
+    study = clipping_study(
+        problem, DPSGD(), 300, [1.0, 2.0, 6.0], chains=4000, rng=10, budget=Budget(5.0), initial_offset=0.5
+    )
     slack = 5 * study.standard_error
     assert (study.unclipped_excess_loss <= study.upper_bound + slack).all()
     assert (study.unclipped_excess_loss > 0.5 * study.upper_bound + slack).any()  # half the bound is none

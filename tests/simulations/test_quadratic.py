@@ -22,6 +22,8 @@ from corrnoise.simulations.quadratic import relaxation_rate, simulate, simulate_
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 LIMIT = -stdtrit(200, 1e-7 / 2 / 500)
@@ -38,7 +40,7 @@ def z_scores(simulation, exact):
 
 CASES = {
     "independent noise": (PROBLEM, DPSGD(), {}),
-    "correlated noise": (PROBLEM, NuFTRL(0.05), {"rho": 0.3, "clip_norm": 2.0}),
+    "correlated noise": (PROBLEM, NuFTRL(0.05), {"budget": Budget(0.3, clip_norm=2.0)}),
     "without residuals": (LinearRegression(SPECTRUM, 0.25), NuFTRL(0.05), {}),
     "anticorrelated noise": (PROBLEM, AntiPGD(0.1), {}),
     "finite noise": (PROBLEM, FiniteNoise([2.0, -1.2, 0.5]), {}),
@@ -52,9 +54,9 @@ CASES = {
     "kurtosis by coordinate": (LinearRegression(SPECTRUM, 0.25, kurtosis=[3, 3, 3]), DPSGD(), {}),
     "mean": (MeanEstimation(0.2, 0.7), NuFTRL(0.2), {}),
     "oscillating mean": (MeanEstimation(1.6, 0.3), AntiPGD(0.3), {}),
-    "batches": (LinearRegression(SPECTRUM, 0.5, 0.5, batch_size=3), NuFTRL(0.05), {"rho": 0.3}),
-    "tiny scale": (LinearRegression(SPECTRUM, 0.25), DPSGD(), {"rho": 1e100, "clip_norm": 1e-80}),
-    "huge scale": (LinearRegression(SPECTRUM, 0.25), DPSGD(), {"rho": 1e-100, "clip_norm": 1e90}),
+    "batches": (LinearRegression(SPECTRUM, 0.5, 0.5, batch_size=3), NuFTRL(0.05), {"budget": Budget(0.3)}),
+    "tiny scale": (LinearRegression(SPECTRUM, 0.25), DPSGD(), {"budget": Budget(1e100, clip_norm=1e-80)}),
+    "huge scale": (LinearRegression(SPECTRUM, 0.25), DPSGD(), {"budget": Budget(1e-100, clip_norm=1e90)}),
 }
 
 
@@ -93,7 +95,7 @@ def test_mutants_of_the_formula_are_rejected(simulations):
     p, noise, _ = CASES["anticorrelated noise"]
     exact, linear = exact_error("anticorrelated noise"), p.lower_bound(noise) / 2
     gamma2 = noise.limiting_sensitivity() ** 2
-    without_gamma = p.stationary_error(noise, rho=gamma2)
+    without_gamma = p.stationary_error(noise, budget=Budget(gamma2))
     assert linear < 0.9 * exact
     for mutant in (linear, without_gamma):
         assert min(map(abs, z_scores(simulations["anticorrelated noise"], mutant).values())) > 5 * LIMIT
@@ -154,14 +156,16 @@ def test_runs_against_brute_force(clip, d):
         p, noise.coefficients(steps), sigma, steps, chains, np.random.default_rng(4), clip_norm if clip else math.inf
     )
     curve = simulate_learning_curve(
-        p, noise, steps, chains=10_000, points=12, rng=5, clip=clip, clip_norm=clip_norm, threads=1
+        p, noise, steps, chains=10_000, points=12, rng=5, clip=clip, budget=Budget(1.0, clip_norm=clip_norm), threads=1
     )
     blocks = errors.reshape(12, 5, chains).mean(axis=1)
     mean, error = blocks.mean(axis=1), blocks.std(axis=1, ddof=1) / math.sqrt(chains)
     assert curve.steps.tolist() == list(range(0, steps, 5))
     assert (np.abs(mean - curve.mean) < LIMIT * np.hypot(error, curve.standard_error)).all()
     if clip:
-        found = simulate(p, noise, steps=steps, chains=10_000, burn_in=0, rng=6, clip=True, clip_norm=clip_norm)
+        found = simulate(
+            p, noise, steps=steps, chains=10_000, burn_in=0, rng=6, clip=True, budget=Budget(1.0, clip_norm=clip_norm)
+        )
         share, spread = clipped.mean() / steps, clipped.std(ddof=1) / steps * math.sqrt(1 / chains + 1 / 10_000)
         assert abs(found.clipped_fraction - share) < LIMIT * spread
         assert 0.1 < share < 0.9
@@ -169,7 +173,9 @@ def test_runs_against_brute_force(clip, d):
         assert abs(errors.mean() - found.mean) < LIMIT * math.hypot(
             errors.mean(axis=0).std(ddof=1) / math.sqrt(chains), found.standard_error
         )
-        unclipped = p.learning_curve(noise, steps - 1, clip_norm=clip_norm).reshape(12, 5).mean(axis=1)
+        unclipped = (
+            p.learning_curve(noise, steps - 1, budget=Budget(1.0, clip_norm=clip_norm)).reshape(12, 5).mean(axis=1)
+        )
         assert (np.abs(unclipped - curve.mean)[6:] > 2 * LIMIT * curve.standard_error[6:]).all()  # clipping matters
 
 
@@ -179,14 +185,16 @@ def test_runs_against_brute_force(clip, d):
 def test_a_huge_clip_norm_clips_nothing():
     """At the same σ and seed it is the same run."""
     free = simulate(PROBLEM, NuFTRL(0.05), steps=500, chains=3, rng=7)
-    huge = simulate(PROBLEM, NuFTRL(0.05), steps=500, chains=3, rng=7, clip=True, clip_norm=2.0**40, rho=2.0**80)
+    huge = simulate(
+        PROBLEM, NuFTRL(0.05), steps=500, chains=3, rng=7, clip=True, budget=Budget(2.0**80, clip_norm=2.0**40)
+    )
     assert huge.clipped_fraction == 0
     assert huge.mean == pytest.approx(free.mean, rel=1e-12)
     assert huge.standard_error == pytest.approx(free.standard_error, rel=1e-9)
 
 
 def test_a_tiny_clip_norm_clips_everything_and_an_unstable_learning_rate_is_allowed():
-    tiny = {"clip": True, "clip_norm": 1e-9, "rng": 8}
+    tiny = {"clip": True, "budget": Budget(1.0, clip_norm=1e-9), "rng": 8}
     assert simulate(PROBLEM, NuFTRL(0.05), steps=5000, chains=4, **tiny).clipped_fraction == 1
     assert simulate(LinearRegression([1.0], 3.0, 0.5), DPSGD(), steps=100, chains=2, **tiny).clipped_fraction == 1
 
@@ -194,7 +202,9 @@ def test_a_tiny_clip_norm_clips_everything_and_an_unstable_learning_rate_is_allo
 def test_clipped_gradients_are_counted_after_the_burn_in_only():
     """One step from θ = θ*: the gradient is ξ x, and P(|ξ x| > G) is known by integration."""
     p, g = LinearRegression([1.0], 0.1, 1.0), 0.5
-    found = simulate(p, DPSGD(), steps=1, chains=20_000, burn_in=0, rng=9, clip=True, clip_norm=g, threads=1)
+    found = simulate(
+        p, DPSGD(), steps=1, chains=20_000, burn_in=0, rng=9, clip=True, budget=Budget(1.0, clip_norm=g), threads=1
+    )
     u = (np.arange(400_000) + 0.5) / 400_000 * 12  # P(|ξ| > g/|x|) over the density of |x|
     erfc = np.vectorize(math.erfc)
     exact = (erfc(g / u / math.sqrt(2)) * np.exp(-u * u / 2)).sum() * 12 / u.size * math.sqrt(2 / math.pi)
@@ -363,9 +373,9 @@ def test_chains_differ():
     ("p", "noise", "options"),
     [
         (PROBLEM, NuFTRL(0.05), {"initial_offset": [2.0, -1.0, 0.5]}),
-        (PROBLEM, NuFTRL(0.05), {"horizon": 90, "rho": 0.2, "clip_norm": 0.5}),
-        (PROBLEM, AntiPGD(0.0), {"horizon": 90, "initial_offset": 1.0}),
-        (PROBLEM, FiniteNoise([1.0, -0.6, 0.2]), {"horizon": 91}),
+        (PROBLEM, NuFTRL(0.05), {"participation": Participation.single(90), "budget": Budget(0.2, clip_norm=0.5)}),
+        (PROBLEM, AntiPGD(0.0), {"participation": Participation.single(90), "initial_offset": 1.0}),
+        (PROBLEM, FiniteNoise([1.0, -0.6, 0.2]), {"participation": Participation.single(91)}),
         (MeanEstimation(0.1, 0.5), DPSGD(), {"initial_offset": 3.0}),
     ],
 )
@@ -472,9 +482,9 @@ def test_an_interrupt_ends_all_chains():
         ({"chains": True}, TypeError, "chains must be an integer >= 1"),
         ({"burn_in": -1}, ValueError, "burn_in must be an integer >= 0"),
         ({"threads": 0}, ValueError, "threads must be an integer >= 1"),
-        ({"rho": 0.0}, ValueError, "rho must lie in"),
-        ({"clip_norm": -1.0}, ValueError, "clip_norm must lie in"),
-        ({"clip_norm": math.inf, "clip": True}, ValueError, "clip_norm must lie in"),
+        ({"budget": Budget(0.0)}, ValueError, "rho must lie in"),
+        ({"budget": Budget(1.0, clip_norm=-1.0)}, ValueError, "clip_norm must lie in"),
+        ({"budget": Budget(1.0, clip_norm=math.inf), "clip": True}, ValueError, "clip_norm must lie in"),
         ({"inputs": "cauchy"}, ValueError, "inputs must be one of 'gaussian', 'uniform', 'signs', 'student-t'"),
         ({"inputs": "cauchy", "problem": MeanEstimation(0.1)}, ValueError, "inputs must be one of"),
         ({"inputs": "uniform"}, ValueError, "kurtosis of the problem must be 1.8 for uniform inputs, got 3.0"),
@@ -499,15 +509,19 @@ def test_bad_arguments_are_refused(changes, error, message):
         ({"problem": 3}, TypeError, "problem must be MeanEstimation or LinearRegression"),
         ({"noise": "white"}, TypeError, "noise must be correlated noise"),
         ({"noise": AntiPGD(0.0)}, ValueError, "finite sensitivity"),
-        ({"noise": NuFTRL(0.0), "horizon": 10}, ValueError, "memory never ends"),
+        ({"noise": NuFTRL(0.0), "participation": Participation.single(10)}, ValueError, "memory never ends"),
         ({"steps": 0}, ValueError, "steps must be an integer >= 1"),
         ({"chains": 1}, ValueError, "chains must be an integer >= 2"),
         ({"points": 0}, ValueError, "points must be an integer >= 1"),
-        ({"horizon": 0}, ValueError, "horizon must be an integer >= 1"),
-        ({"horizon": 5, "steps": 7}, ValueError, r"steps must be at most the horizon 5 \+ 1, .*, got 7"),
+        ({"participation": Participation.single(0)}, ValueError, "horizon must be an integer >= 1"),
+        (
+            {"participation": Participation.single(5), "steps": 7},
+            ValueError,
+            r"steps must be at most the horizon 5 \+ 1, .*, got 7",
+        ),
         ({"clip": "no"}, TypeError, "clip must be True or False, got 'no'"),
-        ({"rho": -1.0}, ValueError, "rho must lie in"),
-        ({"clip_norm": 0.0}, ValueError, "clip_norm must lie in"),
+        ({"budget": Budget(-1.0)}, ValueError, "rho must lie in"),
+        ({"budget": Budget(1.0, clip_norm=0.0)}, ValueError, "clip_norm must lie in"),
         ({"inputs": "uniform"}, ValueError, "kurtosis of the problem must be 1.8"),
         ({"initial_offset": [1.0, 2.0]}, ValueError, r"initial_offset must be a scalar or have shape \(3,\)"),
         ({"initial_offset": math.nan}, ValueError, "initial_offset must lie in"),

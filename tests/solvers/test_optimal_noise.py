@@ -16,6 +16,7 @@ from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from tests import problem_oracles as oracles
@@ -226,7 +227,7 @@ def test_only_rates_and_kurtosis_matter():
     noise = optimal_noise(LinearRegression(spectrum, eta))
     assert optimal_noise(LinearRegression(spectrum * 2.0**40, eta * 2.0**-40)) == noise
     assert optimal_noise(LinearRegression(spectrum[::-1], eta)) == noise
-    assert optimal_noise(LinearRegression(spectrum, eta, 7.0), rho=3.0, clip_norm=0.1) == noise
+    assert optimal_noise(LinearRegression(spectrum, eta, 7.0), budget=Budget(3.0, clip_norm=0.1)) == noise
     assert optimal_noise(LinearRegression(spectrum, eta, kurtosis=np.full(4, 3.0))) == noise
     assert optimal_noise(LinearRegression(spectrum, eta, kurtosis=1.0)) != noise
     assert optimal_noise(LinearRegression(np.unique(spectrum), eta)) != noise
@@ -267,7 +268,7 @@ def test_strongly_convex_problems_get_the_minimiser_of_the_bound(monkeypatch):
 
     stand_in = SimpleNamespace(minimise_strongly_convex_bound=minimiser)
     monkeypatch.setitem(sys.modules, "corrnoise.solvers.strongly_convex.alternating_minimisation", stand_in)
-    assert optimal_noise(StronglyConvex(0.1, 1.0, 1.0), rho=2.0, clip_norm=3.0) == ("minimiser", 2.0, 3.0)
+    assert optimal_noise(StronglyConvex(0.1, 1.0, 1.0), budget=Budget(2.0, clip_norm=3.0)) == ("minimiser", 2.0, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +294,6 @@ def test_bad_arguments():
         with pytest.raises(TypeError, match="problem must be MeanEstimation, LinearRegression or StronglyConvex, got"):
             optimal_noise(other)
     with pytest.raises(ValueError, match="rho must lie in"):
-        optimal_noise(problem, rho=0.0)
+        optimal_noise(problem, budget=Budget(0.0))
     with pytest.raises(TypeError, match="clip_norm must be a real number"):
-        optimal_noise(problem, clip_norm="1")
+        optimal_noise(problem, budget=Budget(1.0, clip_norm="1"))

@@ -14,13 +14,14 @@ from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.tuning import (
     TunedRun,
     _Shortened,
-    best_damping,
     best_learning_rate,
-    best_nu,
     stability_limit,
+    stationary_damping,
+    stationary_nu,
 )
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex
 from tests import problem_oracles as oracles
@@ -32,7 +33,7 @@ def at(problem: QuadraticProblem, learning_rate: float) -> QuadraticProblem:
 
 
 def nu_ftrl(problem: QuadraticProblem) -> NuFTRL:
-    return NuFTRL(best_nu(problem))
+    return NuFTRL(stationary_nu(problem))
 
 
 def scatter(problem: QuadraticProblem, nu: mpf) -> mpf:
@@ -61,11 +62,11 @@ def test_the_table(row):
     spectrum, d, eta, _, ratios, nu = row
     problem = LinearRegression(spectrum(np.arange(1.0, d + 1)), eta)
     _, _, with_nu, with_damping, _, _ = ratios.split()
-    found, least = best_nu(problem), problem.optimal_error()
+    found, least = stationary_nu(problem), problem.optimal_error()
     assert float(f"{found:.3e}") == nu
     assert oracles.shows(problem.stationary_error(NuFTRL(found)) / least, with_nu)
-    assert oracles.shows(problem.stationary_error(AntiPGD(best_damping(problem))) / least, with_damping)
-    assert not oracles.shows(problem.stationary_error(AntiPGD(1.5 * best_damping(problem))) / least, with_damping)
+    assert oracles.shows(problem.stationary_error(AntiPGD(stationary_damping(problem))) / least, with_damping)
+    assert not oracles.shows(problem.stationary_error(AntiPGD(1.5 * stationary_damping(problem))) / least, with_damping)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_the_table(row):
 )
 def test_nu_at_40_digits(problem):
     """The derivative changes its sign within 1e-6 of ν, and the value is within 1e-12 of the minimum."""
-    nu = best_nu(problem)
+    nu = stationary_nu(problem)
     with mp.workdps(40):
         step = mpf(10) ** -12
 
@@ -100,7 +101,7 @@ def test_nu_at_40_digits(problem):
 @settings(max_examples=30)
 @given(regressions(kurtosis=None))
 def test_no_other_nu_is_better(problem):
-    nu = best_nu(problem)
+    nu = stationary_nu(problem)
     assert problem.rates.min() <= nu <= problem.rates.max()
     least = problem.stationary_error(NuFTRL(nu)) * (1 - 1e-12)
     others = np.concatenate([np.geomspace(problem.rates.min() / 100, 1, 120), np.linspace(1, 1.99, 9)])
@@ -121,19 +122,19 @@ def test_for_one_rate_the_error_falls_up_to_it_and_rises_from_there(rate, first,
 
 @given(mean_estimations(), log_uniform(1e-6, 0.1), st.integers(1, 4))
 def test_equal_rates(problem, rate, d):
-    assert best_nu(problem) == problem.learning_rate
+    assert stationary_nu(problem) == problem.learning_rate
     same = LinearRegression(np.full(d, 2.0), rate)
-    assert best_nu(same) == same.rates[0]
+    assert stationary_nu(same) == same.rates[0]
 
 
 def test_what_does_not_move_the_best_noise():
     spectrum = np.array([1, 0.1, 0.01])
     plain = LinearRegression(spectrum, 0.1)
     for other in (LinearRegression(spectrum[::-1], 0.1, 1e9), LinearRegression(spectrum * 1024, 0.1 / 1024)):
-        assert best_nu(other) == pytest.approx(best_nu(plain), rel=1e-7)
-        assert best_damping(other) == pytest.approx(best_damping(plain), rel=1e-14)
-    assert best_nu(plain, rho=7.0, clip_norm=0.1) == best_nu(plain)
-    assert best_nu(LinearRegression(spectrum, 0.1, kurtosis=1)) != pytest.approx(best_nu(plain), rel=1e-4)
+        assert stationary_nu(other) == pytest.approx(stationary_nu(plain), rel=1e-7)
+        assert stationary_damping(other) == pytest.approx(stationary_damping(plain), rel=1e-14)
+    assert stationary_nu(plain, budget=Budget(7.0, clip_norm=0.1)) == stationary_nu(plain)
+    assert stationary_nu(LinearRegression(spectrum, 0.1, kurtosis=1)) != pytest.approx(stationary_nu(plain), rel=1e-4)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -142,14 +143,14 @@ def test_of_strongly_convex_losses_the_bound_is_minimised(criterion, std):
     problem = StronglyConvex(0.03, 1.0, 0.5, gradient_noise_std=std)
 
     def bound(nu):
-        return strongly_convex_bound(problem, NuFTRL(nu), rho=3.0, criterion=criterion)
+        return strongly_convex_bound(problem, NuFTRL(nu), budget=Budget(3.0), criterion=criterion)
 
-    nu = best_nu(problem, rho=3.0, criterion=criterion)
+    nu = stationary_nu(problem, budget=Budget(3.0), criterion=criterion)
     assert all(bound(nu) <= bound(other) * (1 + 1e-4) for other in np.geomspace(0.015, 0.5, 20))
     assert bound(nu) < 0.997 * bound(0.015)
-    assert best_nu(StronglyConvex(0.3, 0.3, 0.5)) == 0.15
+    assert stationary_nu(StronglyConvex(0.3, 0.3, 0.5)) == 0.15
     with pytest.raises(ValueError, match=r"learning_rate must lie in \(0, 2.0\), got 2.5"):
-        best_nu(StronglyConvex(0.03, 1.0, 2.5))
+        stationary_nu(StronglyConvex(0.03, 1.0, 2.5))
 
 
 # -- damping -----------------------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def test_of_strongly_convex_losses_the_bound_is_minimised(criterion, std):
 
 @given(regressions(kurtosis=None))
 def test_best_damping(problem):
-    damping, margin = best_damping(problem), 1e-12
+    damping, margin = stationary_damping(problem), 1e-12
     least = problem.stationary_error(AntiPGD(damping))
     for other in np.concatenate([damping * np.geomspace(0.1, 1, 9), np.linspace(damping, 1.99, 9)]):
         assert problem.stationary_error(AntiPGD(other)) >= least * (1 - margin)
@@ -171,14 +172,14 @@ def test_best_damping_of_gaussian_inputs():
             x = [mpf(rate) for rate in problem.rates.tolist()]
             s, total = mp.fsum(v / (1 - v) for v in x), mp.fsum(1 / (1 - v) for v in x)
             exact = (-s + mp.sqrt(2 * s * total - s**2)) / len(x)
-            assert abs(best_damping(problem) / exact - 1) < 1e-14
+            assert abs(stationary_damping(problem) / exact - 1) < 1e-14
 
 
 def test_best_damping_beyond_one():
-    assert best_damping(MeanEstimation(1.0)) == 1
+    assert stationary_damping(MeanEstimation(1.0)) == 1
     problem = MeanEstimation(1.9)
-    assert 1 < best_damping(problem) < 2
-    assert problem.stationary_error(AntiPGD(best_damping(problem))) < problem.stationary_error(DPSGD())
+    assert 1 < stationary_damping(problem) < 2
+    assert problem.stationary_error(AntiPGD(stationary_damping(problem))) < problem.stationary_error(DPSGD())
 
 
 # -- the stability limit -----------------------------------------------------------------------------------------------
@@ -207,7 +208,9 @@ def final_errors(problem, steps, noise, rates, **arguments):
     errors = []
     for rate in rates:
         tuned = at(problem, rate)
-        errors.append(tuned.learning_curve(noise(tuned), steps, horizon=steps, **arguments)[-1])
+        errors.append(
+            tuned.learning_curve(noise(tuned), steps, participation=Participation.single(steps), **arguments)[-1]
+        )
     return np.array(errors)
 
 
@@ -215,7 +218,7 @@ def final_errors(problem, steps, noise, rates, **arguments):
 def test_mean_estimation_without_correlation_at_40_digits(steps, offset, std):
     """½ (c^{2T} δ² + η² (s² + σ²) (1 − c^{2T})/(1 − c²)) with c = 1 − η, minimised by bisection of its derivative."""
     problem = MeanEstimation(0.1, std)
-    tuned = best_learning_rate(problem, steps, DPSGD(), initial_offset=offset, rho=20.0)
+    tuned = best_learning_rate(problem, steps, DPSGD(), initial_offset=offset, budget=Budget(20.0))
     with mp.workdps(40):
         variance = mpf(std) ** 2 + mpf(1) / 40
 
@@ -229,11 +232,11 @@ def test_mean_estimation_without_correlation_at_40_digits(steps, offset, std):
         assert error(best * (1 + mpf(10) ** -3)) / error(best) - 1 > 1e-12
 
 
-@pytest.mark.parametrize("noise", [optimal_noise, nu_ftrl, lambda p: AntiPGD(best_damping(p))])
+@pytest.mark.parametrize("noise", [optimal_noise, nu_ftrl, lambda p: AntiPGD(stationary_damping(p))])
 @pytest.mark.parametrize("steps", [1, 20, 300])
 def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
     problem = LinearRegression([1, 0.3, 0.01], 5.0, 0.2)
-    arguments = {"rho": 30.0, "clip_norm": 0.7, "initial_offset": np.array([1.0, -2.0, 3.0])}
+    arguments = {"budget": Budget(30.0, clip_norm=0.7), "initial_offset": np.array([1.0, -2.0, 3.0])}
     tuned = best_learning_rate(problem, steps, noise, **arguments)
     limit = stability_limit(problem)
     assert 0 < tuned.learning_rate < limit
@@ -259,13 +262,19 @@ def test_no_learning_rate_of_a_dense_grid_is_better(noise, steps):
     ids=["1/k", "1/k^2", "repeated"],
 )
 def test_shorter_sums_are_exact_to_1e_9(problem, steps, noise, offset):
-    shortened = _Shortened(problem, Participation(steps), np.asarray(offset), {"rho": 0.1, "clip_norm": 2.0})
+    shortened = _Shortened(problem, Participation(steps), np.asarray(offset), {"budget": Budget(0.1, clip_norm=2.0)})
     assert shortened.eigenvalues.size < problem.eigenvalues.size
     limit = stability_limit(problem)
     for share in (0.99, 0.3, 0.01, 1e-4):
         tuned = at(problem, share * limit)
         made = noise(tuned) if callable(noise) else noise
-        exact = tuned.learning_curve(made, steps, horizon=steps, rho=0.1, clip_norm=2.0, initial_offset=offset)[-1]
+        exact = tuned.learning_curve(
+            made,
+            steps,
+            participation=Participation.single(steps),
+            budget=Budget(0.1, clip_norm=2.0),
+            initial_offset=offset,
+        )[-1]
         assert shortened.error(tuned, made) == pytest.approx(exact, rel=1e-9)
         shortened.weights = shortened.weights * 1.0001  # as if an eigenvalue were counted too often
         assert shortened.error(tuned, made) != pytest.approx(exact, rel=1e-6)
@@ -279,12 +288,14 @@ def test_long_runs_are_searched_by_shorter_sums(noise, monkeypatch):
     found = []
     for long in (0.0, math.inf):
         monkeypatch.setattr(tuning, "_LONG", long)
-        found.append(best_learning_rate(problem, 1000, noise, initial_offset=0.3, rho=0.1))
+        found.append(best_learning_rate(problem, 1000, noise, initial_offset=0.3, budget=Budget(0.1)))
     shorter, exact = found
     assert shorter.learning_rate == pytest.approx(exact.learning_rate, rel=1e-4)
     assert exact.error * (1 - 1e-9) <= shorter.error <= exact.error * (1 + 1e-9)
     tuned = at(problem, shorter.learning_rate)
-    curve = tuned.learning_curve(shorter.noise, 1000, horizon=1000, rho=0.1, initial_offset=0.3)
+    curve = tuned.learning_curve(
+        shorter.noise, 1000, participation=Participation.single(1000), budget=Budget(0.1), initial_offset=0.3
+    )
     assert shorter.error == curve[-1]  # exact for the learning rate that is returned
 
 
@@ -296,7 +307,7 @@ def test_directions_that_differ_are_not_summed_up():
     assert not _Shortened.applies(LinearRegression(spectrum, 0.1), long, np.array([0.3, 0.4]))
     assert not _Shortened.applies(LinearRegression(spectrum, 0.1, kurtosis=[1.0, 2.0]), long, np.asarray(0.3))
     unstable = _Shortened(
-        LinearRegression(spectrum, 0.1), Participation(200), np.asarray(0.3), {"rho": 1.0, "clip_norm": 1.0}
+        LinearRegression(spectrum, 0.1), Participation(200), np.asarray(0.3), {"budget": Budget(1.0, clip_norm=1.0)}
     )
     assert unstable.error(LinearRegression(spectrum, 50.0), DPSGD()) == math.inf
 
@@ -317,7 +328,7 @@ def test_the_learning_rate_of_the_problem_plays_no_role():
 
 def test_more_noise_takes_smaller_steps():
     rates = [
-        best_learning_rate(MeanEstimation(1.0), 50, optimal_noise, initial_offset=1.0, rho=rho).learning_rate
+        best_learning_rate(MeanEstimation(1.0), 50, optimal_noise, initial_offset=1.0, budget=Budget(rho)).learning_rate
         for rho in (1e-4, 1e-2, 1, 100)
     ]
     assert rates == sorted(rates)
@@ -338,7 +349,7 @@ def test_offsets_that_drown_in_noise_are_refused():
         best_learning_rate(MeanEstimation(0.1), 10, DPSGD(), initial_offset=1e-9)
 
 
-@pytest.mark.parametrize("tune", [best_nu, best_damping])
+@pytest.mark.parametrize("tune", [stationary_nu, stationary_damping])
 def test_unstable_problems_are_refused(tune):
     for problem in (MeanEstimation(2.5), LinearRegression([1.0], 0.7)):
         with pytest.raises(ValueError, match="learning_rate must be stable"):
@@ -347,11 +358,11 @@ def test_unstable_problems_are_refused(tune):
 
 def test_bad_arguments():
     problem = MeanEstimation(0.1)
-    for function in (best_nu, best_damping, stability_limit):
+    for function in (stationary_nu, stationary_damping, stability_limit):
         with pytest.raises(TypeError, match="problem must be MeanEstimation or LinearRegression, got"):
             function(NuFTRL(0.1))
     with pytest.raises(ValueError, match="rho must lie in"):
-        best_nu(problem, rho=math.nan)
+        stationary_nu(problem, budget=Budget(math.nan))
     with pytest.raises(TypeError, match="problem must be"):
         best_learning_rate(None, 10, DPSGD(), initial_offset=1.0)
     with pytest.raises(ValueError, match="steps must be an integer >= 1"):

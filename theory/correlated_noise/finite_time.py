@@ -30,6 +30,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, checked_noise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import ADJACENCIES, UNIT_BUDGET, Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, QuadraticProblem, single_examples
 
@@ -243,6 +244,21 @@ class FiniteRun(Record):
     def log_factor(self) -> float:
         """ℓ = max{1, log(T/p)}."""
         return max(1.0, math.log(self.steps) - math.log(self.failure_probability))
+
+    @property
+    def participation(self) -> Participation:
+        """Single participation in the T steps."""
+        return Participation.single(self.steps)
+
+    def budget_at(self, norm: float) -> Budget:
+        """The budget of the run with another clip norm.
+
+        Parameters
+        ----------
+        norm
+            G, in [1e-100, 1e100].
+        """
+        return Budget(**{**self.budget.arguments(), "clip_norm": norm})
 
     @property
     def _rho(self) -> float:

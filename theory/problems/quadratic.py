@@ -352,10 +352,11 @@ class MeanEstimation(QuadraticProblem):
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
     >>> problem = cn.MeanEstimation(0.1)
-    >>> round(problem.stationary_error(cn.DPSGD()), 5)
+    >>> round(problem.stationary_error(DPSGD()), 5)
     0.01316
-    >>> round(problem.stationary_error(cn.NuFTRL(0.1)), 5)
+    >>> round(problem.stationary_error(NuFTRL(0.1)), 5)
     0.00527
     >>> round(problem.optimal_error(), 5)
     0.00527
@@ -414,8 +415,9 @@ class LinearRegression(QuadraticProblem):
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
     >>> problem = cn.LinearRegression([1.0, 0.5, 0.1], learning_rate=0.1)
-    >>> noise = cn.NuFTRL(0.01)
+    >>> noise = NuFTRL(0.01)
     >>> round(problem.stationary_error(noise), 5)
     0.0136
     >>> round(problem.optimal_error(), 5)

@@ -243,8 +243,9 @@ class StronglyConvex(Record):
     Examples
     --------
     >>> import corrnoise as cn
+    >>> from corrnoise.theory.mechanisms.product import DPSGD
     >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> round(losses.worst_quadratic_error(cn.DPSGD()), 4)
+    >>> round(losses.worst_quadratic_error(DPSGD()), 4)
     0.0833
     >>> round(losses.independent_noise_upper_bound(), 4)
     0.125

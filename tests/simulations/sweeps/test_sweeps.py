@@ -25,6 +25,7 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 REGRESSION = LinearRegression([1.0, 0.5, 0.1], 0.05, 0.2)
@@ -68,7 +69,12 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_keys_are_the_same_everywhere() -> None:
     assert point().key == "f1f894b39ebd1333662d8c8ef57029418cf9487061240e55f530975feb030b98"
     assert point(label="a name").key == point().key
-    spelled = {"rho": 1, "clip_norm": np.float64(1), "clip": np.False_, "inputs": "gaussian", "steps": np.int64(300)}
+    spelled = {
+        "budget": Budget(1, clip_norm=np.float64(1)),
+        "clip": np.False_,
+        "inputs": "gaussian",
+        "steps": np.int64(300),
+    }
     assert point(options=SHORT | spelled) == point()
     assert hash(point(options=SHORT | spelled)) == hash(point())
     assert json.loads(json.dumps(point().description())) == point().description()
@@ -93,8 +99,8 @@ def test_keys_are_the_same_everywhere() -> None:
                 {"chains": 3},
                 {"burn_in": 21},
                 {"burn_in": None},
-                {"rho": 2.0},
-                {"clip_norm": 2.0},
+                {"budget": Budget(2.0)},
+                {"budget": Budget(1.0, clip_norm=2.0)},
                 {"clip": True},
                 {"inputs": "uniform"},
             )
@@ -121,8 +127,8 @@ def test_a_new_format_changes_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"seed": None}, TypeError, "seed must be an integer >= 0, got None"),
         ({"options": {"steps": 5}}, TypeError, "chains must be an integer >= 1, got None"),
         ({"options": SHORT | {"steps": 0}}, ValueError, "steps must be an integer >= 1, got 0"),
-        ({"options": SHORT | {"rho": 0.0}}, ValueError, r"rho must lie in \[1e-100, 1e100\], got 0.0"),
-        ({"options": SHORT | {"clip_norm": math.nan}}, ValueError, "clip_norm must lie in"),
+        ({"options": SHORT | {"budget": Budget(0.0)}}, ValueError, r"rho must lie in \[1e-100, 1e100\], got 0.0"),
+        ({"options": SHORT | {"budget": Budget(1.0, clip_norm=math.nan)}}, ValueError, "clip_norm must lie in"),
         ({"options": SHORT | {"clip": 1}}, TypeError, "clip must be True or False, got 1"),
         ({"options": SHORT | {"inputs": "cauchy"}}, ValueError, "inputs must be one of"),
         ({"options": SHORT | {"burn_in": -1}}, ValueError, "burn_in must be an integer >= 0"),

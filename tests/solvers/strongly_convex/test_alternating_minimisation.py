@@ -11,6 +11,7 @@ from corrnoise.solvers.strongly_convex import alternating_minimisation as module
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex
 
 TABLE = [  # η, μ, L, frequencies, lags, F
@@ -75,14 +76,14 @@ def test_gradient_noise_shifts_the_optimum():
     assert one.noise != other.noise
     assert strongly_convex_bound(quiet, other.noise) > one.bound * (1 + 1e-4)
     assert strongly_convex_bound(noisy, one.noise) > other.bound * (1 + 1e-4)
-    larger = minimise_strongly_convex_bound(noisy, rho=0.25, clip_norm=2.0)
-    assert strongly_convex_bound(noisy, larger.noise, rho=0.25, clip_norm=2.0) == larger.bound
+    larger = minimise_strongly_convex_bound(noisy, budget=Budget(0.25, clip_norm=2.0))
+    assert strongly_convex_bound(noisy, larger.noise, budget=Budget(0.25, clip_norm=2.0)) == larger.bound
     assert larger.bound > other.bound
 
 
 def test_budget_only_scales_without_gradient_noise():
     problem = StronglyConvex(0.1, 1, 1)
-    one, other = (minimise_strongly_convex_bound(problem, rho=rho, clip_norm=2.0) for rho in (1.0, 0.1))
+    one, other = (minimise_strongly_convex_bound(problem, budget=Budget(rho, clip_norm=2.0)) for rho in (1.0, 0.1))
     assert other.bound == pytest.approx(10 * one.bound, rel=1e-9)
 
 
@@ -119,7 +120,7 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="criterion"):
         minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1), criterion="loss")
     with pytest.raises(ValueError, match="rho"):
-        minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1), rho=-1)
+        minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1), budget=Budget(-1))
 
 
 def test_noise_that_cannot_be_factorised_is_an_error(monkeypatch):

@@ -22,6 +22,7 @@ from corrnoise.solvers.strongly_convex.multipliers import Kernels, Multiplier
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.spectra import Spectrum, spectrum_of
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex
 from tests.strategies import log_uniform, noises
 from tests.theory.problems import test_strongly_convex as runs
@@ -144,13 +145,15 @@ def test_constants():
     """DP noise by dG²/(2ρ), gradient noise by σ_sgd² without d: ratios to d = 1 at the same multiplier."""
     noise = DPSGD()
     one = strongly_convex_bound(StronglyConvex(0.1, 1, 1), noise)
-    many = strongly_convex_bound(StronglyConvex(0.1, 1, 1, dimension=5), noise, rho=0.3, clip_norm=2)
+    many = strongly_convex_bound(StronglyConvex(0.1, 1, 1, dimension=5), noise, budget=Budget(0.3, clip_norm=2))
     assert many == pytest.approx(5 * 4 / 0.3 * one, rel=1e-12)
     noisy = StronglyConvex(0.1, 1, 1, dimension=5, gradient_noise_std=3)
-    both = strongly_convex_bound(noisy, noise, rho=0.3, clip_norm=2)
+    both = strongly_convex_bound(noisy, noise, budget=Budget(0.3, clip_norm=2))
     assert both == pytest.approx((5 * 4 / 0.6 + 9) / 0.5 * one, rel=1e-10)
     cones = {"method": "socp", "frequencies": 200, "lags": 20}
-    assert strongly_convex_bound(noisy, noise, rho=0.3, clip_norm=2, **cones) == pytest.approx(both, rel=1e-6)
+    assert strongly_convex_bound(noisy, noise, budget=Budget(0.3, clip_norm=2), **cones) == pytest.approx(
+        both, rel=1e-6
+    )
     with_both = strongly_convex_bound(noisy, NuFTRL(0.1), **cones)
     assert with_both == pytest.approx(strongly_convex_bound(noisy, NuFTRL(0.1)), rel=1e-6)
 
@@ -417,8 +420,8 @@ def test_noise_that_is_not_minimum_phase():
         ({"frequencies": 2}, ValueError, "frequencies"),
         ({"lags": 0}, ValueError, "lags"),
         ({"lags": 2.5}, TypeError, "lags"),
-        ({"rho": 0.0}, ValueError, "rho"),
-        ({"clip_norm": -1.0}, ValueError, "clip_norm"),
+        ({"budget": Budget(0.0)}, ValueError, "rho"),
+        ({"budget": Budget(1.0, clip_norm=-1.0)}, ValueError, "clip_norm"),
     ],
 )
 def test_bad_arguments_are_named(keywords, error, message):

@@ -18,6 +18,7 @@ from corrnoise.theory.correlated_noise.finite_time import (
 )
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from tests.strategies import gaps, log_uniform, minimum_phase_coefficients, noises, product_noises, regressions
 
@@ -31,8 +32,8 @@ def start(problem, offset):
 @given(regressions(kurtosis=None), noises(), log_uniform(1e-3, 1e3), st.integers(0, 2**32 - 1), log_uniform(0.1, 10))
 def test_theorem_d11_bounds_the_learning_curve(problem, noise, scale, seed, rho):
     offset = scale * np.random.default_rng(seed).standard_normal(problem.eigenvalues.size)
-    curve = problem.learning_curve(noise, 200, initial_offset=offset, rho=rho, clip_norm=2.0)
-    budget = {"rho": rho, "clip_norm": 2.0}
+    curve = problem.learning_curve(noise, 200, initial_offset=offset, budget=Budget(rho, clip_norm=2.0))
+    budget = {"budget": Budget(rho, clip_norm=2.0)}
     times = np.arange(201)
     sharp = theorem_d11_upper_bound(problem, noise, times, start(problem, offset), **budget)
     printed = theorem_d11_upper_bound(problem, noise, times, start(problem, offset), printed=True, **budget)
@@ -52,8 +53,8 @@ def test_theorem_d11_is_attained():
 def test_theorem_d11_needs_the_condition_number():
     """Mutant: without L/μ.  An error along a small eigenvalue first spreads to the large ones."""
     problem = LinearRegression([1.0, 1e-3], 0.2)
-    curve = problem.learning_curve(DPSGD(), 1, initial_offset=[0.0, 1000.0], rho=1e9)
-    bound = theorem_d11_upper_bound(problem, DPSGD(), [0, 1], start(problem, [0.0, 1000.0]), rho=1e9)
+    curve = problem.learning_curve(DPSGD(), 1, initial_offset=[0.0, 1000.0], budget=Budget(1e9))
+    bound = theorem_d11_upper_bound(problem, DPSGD(), [0, 1], start(problem, [0.0, 1000.0]), budget=Budget(1e9))
     assert curve[1] > 1.01 * bound[1] / 1000
     assert (curve <= bound).all()
 
@@ -61,8 +62,10 @@ def test_theorem_d11_needs_the_condition_number():
 def test_theorem_d11_without_the_roots_is_false():
     """Mutant: the bound as some electronic copies show it, (first term + F_∞)²."""
     problem = LinearRegression([1.0, 0.1], 0.01, 0.001)
-    curve = problem.learning_curve(DPSGD(), 50, initial_offset=0.001, clip_norm=0.001)
-    bound = theorem_d11_upper_bound(problem, DPSGD(), np.arange(51), start(problem, 0.001), clip_norm=0.001)
+    curve = problem.learning_curve(DPSGD(), 50, initial_offset=0.001, budget=Budget(1.0, clip_norm=0.001))
+    bound = theorem_d11_upper_bound(
+        problem, DPSGD(), np.arange(51), start(problem, 0.001), budget=Budget(1.0, clip_norm=0.001)
+    )
     assert (curve <= bound).all()
     assert (curve > 1000 * bound**2).all()
 
@@ -70,8 +73,8 @@ def test_theorem_d11_without_the_roots_is_false():
 def test_theorem_d11_needs_a_small_learning_rate():
     """Mutant: the expression at η R² = 1.5."""
     problem = LinearRegression(np.ones(20), 1.5 / 22)
-    curve = problem.learning_curve(DPSGD(), 60, initial_offset=1.0, clip_norm=1e-3)
-    stationary = problem.stationary_error(DPSGD(), clip_norm=1e-3)
+    curve = problem.learning_curve(DPSGD(), 60, initial_offset=1.0, budget=Budget(1.0, clip_norm=1e-3))
+    stationary = problem.stationary_error(DPSGD(), budget=Budget(1.0, clip_norm=1e-3))
     expression = np.exp(-problem.rates.min() * np.arange(61)) * start(problem, 1.0) + stationary
     assert (curve[1:] > 1.03 * expression[1:]).all()
     assert (theorem_d11_upper_bound(problem, DPSGD(), np.arange(3), 10.0) == math.inf).all()
@@ -91,9 +94,14 @@ def test_shapes_and_divergent_noise_of_theorem_d11():
 def test_theorem_d13_has_a_needless_factor_of_two():
     problem = LinearRegression([1.0, 0.1], 0.01, 0.3)
     times = np.arange(5)
-    sharp = theorem_d13_upper_bound(problem, NuFTRL(0.001), times, 2.0, clip_norm=3.0)
-    assert (sharp == theorem_d11_upper_bound(problem, NuFTRL(0.001), times, 2.0, clip_norm=3.0)).all()
-    assert (theorem_d13_upper_bound(problem, NuFTRL(0.001), times, 2.0, clip_norm=3.0, printed=True) == 2 * sharp).all()
+    sharp = theorem_d13_upper_bound(problem, NuFTRL(0.001), times, 2.0, budget=Budget(1.0, clip_norm=3.0))
+    assert (
+        sharp == theorem_d11_upper_bound(problem, NuFTRL(0.001), times, 2.0, budget=Budget(1.0, clip_norm=3.0))
+    ).all()
+    assert (
+        theorem_d13_upper_bound(problem, NuFTRL(0.001), times, 2.0, budget=Budget(1.0, clip_norm=3.0), printed=True)
+        == 2 * sharp
+    ).all()
 
 
 # -- Half-Expo Decay ---------------------------------------------------------------------------------------------------
@@ -248,9 +256,9 @@ def test_clip_norm_by_hand():
 
 
 def test_learning_rate_limit_by_hand():
-    run = FiniteRun(LinearRegression([1.0, 1.0], 0.01), 100, 0.05, 1.0, rho=1e9)
+    run = FiniteRun(LinearRegression([1.0, 1.0], 0.01), 100, 0.05, 1.0, budget=Budget(1e9))
     assert run.theorem_d13_learning_rate_limit(DPSGD(), constant=2.0) == pytest.approx(1 / (8 * math.log(2000)))
-    run = FiniteRun(LinearRegression([1.0, 1.0], 0.01), 100, 0.05, 1.0, rho=0.1)
+    run = FiniteRun(LinearRegression([1.0, 1.0], 0.01), 100, 0.05, 1.0, budget=Budget(0.1))
     expected = 0.1 / (8 * 4 * 16 * 2 * math.log(2000) ** 5)
     assert run.theorem_d13_learning_rate_limit(DPSGD(), constant=2.0) == pytest.approx(expected, rel=1e-12, abs=0)
     expected /= 1.7**2 / (0.3 * 1.7)
@@ -265,15 +273,17 @@ def test_clip_norm_and_learning_rate_come_from_theorem_d4(run, noise):
     """With C = 1 the privacy term of D.4 is at most G²/16, and c = 4 makes the whole at most G²."""
     run = with_learning_rate(run, run.theorem_d13_learning_rate_limit(noise, constant=1.0) * (1 - 1e-12))
     g = run.theorem_d13_clip_norm(constant=4.0)
-    assert run.theorem_d4_bounds(noise, constant=1.0, clip_norm=g)[1] <= g**2
-    assert noiseless(run).theorem_d4_bounds(noise, constant=1.0, clip_norm=g)[1] <= g**2 / 16 * (1 + 1e-9)
+    assert run.theorem_d4_bounds(noise, constant=1.0, budget=Budget(1.0, clip_norm=g))[1] <= g**2
+    assert noiseless(run).theorem_d4_bounds(noise, constant=1.0, budget=Budget(1.0, clip_norm=g))[1] <= g**2 / 16 * (
+        1 + 1e-9
+    )
     faster = with_learning_rate(run, run.problem.learning_rate * (1 + 1e-9))
     assert faster.problem.learning_rate > run.theorem_d13_learning_rate_limit(noise, constant=1.0)
 
 
 def test_theorem_d4_needs_both_constants():
     """Mutants: a learning rate a millionth above its limit, and too small a c."""
-    run = FiniteRun(LinearRegression(np.ones(2), 0.1, 2.0), 100, 0.05, 1 / math.sqrt(2), rho=0.01)
+    run = FiniteRun(LinearRegression(np.ones(2), 0.1, 2.0), 100, 0.05, 1 / math.sqrt(2), budget=Budget(0.01))
     eta = run.theorem_d13_learning_rate_limit(DPSGD(), constant=1.0)
     run, faster = with_learning_rate(run, eta), with_learning_rate(run, eta * (1 + 1e-6))
     assert noiseless(run).theorem_d4_bounds(DPSGD(), constant=1.0)[1] == pytest.approx(1 / 16, rel=1e-12, abs=0)
@@ -281,15 +291,17 @@ def test_theorem_d4_needs_both_constants():
     # Two of the three terms are equal here and the third is negligible: c² has to be 2/(1 − 1/16) = 1.4606².
     for c, enough in ((1.46, False), (1.462, True)):
         g = run.theorem_d13_clip_norm(constant=c)
-        assert (run.theorem_d4_bounds(DPSGD(), constant=1.0, clip_norm=g)[1] <= g**2) is enough
+        assert (run.theorem_d4_bounds(DPSGD(), constant=1.0, budget=Budget(1.0, clip_norm=g))[1] <= g**2) is enough
 
 
 def test_theorem_d4_by_hand():
     """R² = 4, D² = 2, η R² s²/μ = 0.36, s²/R² = 2.25, η σ² d ‖β‖₁²/μ = 0.36."""
-    run = FiniteRun(LinearRegression([1.0, 1.0], 0.01, 3.0), 100, 0.05, 1.0, rho=0.25)
+    run = FiniteRun(LinearRegression([1.0, 1.0], 0.01, 3.0), 100, 0.05, 1.0, budget=Budget(0.25))
     log = math.log(2000)
     expected = 2 * 2.72 * log**3, 2 * 16 * (2.72 + 2.25) * log**5
-    assert run.theorem_d4_bounds(DPSGD(), constant=2.0, clip_norm=3.0) == pytest.approx(expected, rel=1e-12, abs=0)
+    assert run.theorem_d4_bounds(DPSGD(), constant=2.0, budget=Budget(1.0, clip_norm=3.0)) == pytest.approx(
+        expected, rel=1e-12, abs=0
+    )
 
 
 def test_theorem_d4_refuses_large_learning_rates():
@@ -309,14 +321,17 @@ def test_theorems_keep_their_units(run, parameter, response):
 
     factors = np.array([scale, parameter**2, parameter**2])
     assert lengths(other) == pytest.approx(factors * lengths(run), rel=1e-10, abs=0)
-    one, two = (r.theorem_d4_bounds(DPSGD(), constant=1.0, clip_norm=g) for r, g in ((run, 1.0), (other, scale)))
+    one, two = (
+        r.theorem_d4_bounds(DPSGD(), constant=1.0, budget=Budget(1.0, clip_norm=g))
+        for r, g in ((run, 1.0), (other, scale))
+    )
     assert two == pytest.approx((one[0] * (parameter * response) ** 2, one[1] * scale**2), rel=1e-10, abs=0)
 
 
 def test_gradients_of_noisy_ftrl_stay_below_the_clip_norm():
     """64 runs with the constants c = 4 and C = 1 of the proof: no gradient comes near G."""
     rng = np.random.default_rng(5)
-    run = FiniteRun(LinearRegression([1.0, 0.5, 0.2], 1e-3, 0.5), 400, 0.05, 1.0, rho=50.0)
+    run = FiniteRun(LinearRegression([1.0, 0.5, 0.2], 1e-3, 0.5), 400, 0.05, 1.0, budget=Budget(50.0))
     noise = NuFTRL(run.problem.rates.min())
     eta = run.theorem_d13_learning_rate_limit(noise, constant=1.0)
     run = with_learning_rate(run, eta)
@@ -337,7 +352,7 @@ def test_gradients_of_noisy_ftrl_stay_below_the_clip_norm():
 
 def test_rates_of_section_2_3_by_hand():
     """κ = 4, d_eff = 1.75, d = 3, ‖H‖₂ = 1, ‖θ_0 − θ*‖² = 12, s² = 9, ρ = 0.5, T = 1000."""
-    run = FiniteRun(LinearRegression([1.0, 0.5, 0.25], 0.01, 3.0), 1000, 0.05, 2.0, rho=0.5)
+    run = FiniteRun(LinearRegression([1.0, 0.5, 0.25], 0.01, 3.0), 1000, 0.05, 2.0, budget=Budget(0.5))
     k, t, rho = 4 * 1.75, 1000, 0.5
     assert run.dp_sgd_rate() == pytest.approx(
         k * (3 * 1.75 * 12 / (rho * t) + 3 * 9 / (rho * t) + 9 / t), rel=1e-14, abs=0
@@ -348,7 +363,7 @@ def test_rates_of_section_2_3_by_hand():
 
 def test_transients_by_hand():
     """The same run: κ d_eff = 7, Y = 294, F(θ_0) − F* = 3.5; with ρ = 1e9 the stable learning rate decides."""
-    run = FiniteRun(LinearRegression([1.0, 0.5, 0.25], 0.01, 3.0), 10**9, 0.05, 2.0, rho=0.5)
+    run = FiniteRun(LinearRegression([1.0, 0.5, 0.25], 0.01, 3.0), 10**9, 0.05, 2.0, budget=Budget(0.5))
     log = math.log(10**9 / 0.05)
     independent, correlated = 294 * log**5, 294 * log**7 * math.log(294)
     for printed, factor in ((False, 4 * 3.5), (True, 4)):
@@ -356,10 +371,10 @@ def test_transients_by_hand():
         assert shown == pytest.approx(factor * math.exp(-(10**9) / (0.1 * independent)), rel=1e-9, abs=0)
         shown = run.corollary_d15_rate(constant=1e-4, polylog=0.0, printed=printed)
         assert shown == pytest.approx(factor * math.exp(-(10**9) / (1e-4 * correlated)), rel=1e-9, abs=0)
-    single = FiniteRun(LinearRegression([1.0], 0.01), 10**9, 0.05, 1.0, rho=0.5)  # Y = 2, log Y < 1
+    single = FiniteRun(LinearRegression([1.0], 0.01), 10**9, 0.05, 1.0, budget=Budget(0.5))  # Y = 2, log Y < 1
     expected = 0.5 * math.exp(-(10**9) / (0.01 * 2 * log**7))
     assert single.corollary_d15_rate(constant=0.01, polylog=0.0) == pytest.approx(expected, rel=1e-9, abs=0)
-    free = replace(run, steps=1000, rho=1e9)
+    free = replace(run, steps=1000, budget=Budget(1e9))
     expected = 4 * 3.5 * math.exp(-1000 / (7 * free.log_factor))
     assert free.corollary_d14_rate(constant=1.0, polylog=0.0) == pytest.approx(expected, rel=1e-9, abs=0)
     assert free.corollary_d15_rate(constant=1.0, polylog=0.0) == pytest.approx(expected, rel=1e-9, abs=0)
@@ -384,7 +399,7 @@ def test_corollaries_keep_their_units(run, parameter, response):
 
 def test_the_published_corollaries_have_wrong_units():
     """Mutant: the first term without F(θ_0) − F*."""
-    run = FiniteRun(LinearRegression([1.0, 0.5], 0.01), 10**7, 0.5, 1.0, rho=10.0)
+    run = FiniteRun(LinearRegression([1.0, 0.5], 0.01), 10**7, 0.5, 1.0, budget=Budget(10.0))
     other = in_other_units(run, 1.0, 100.0)
     for rate in ("corollary_d14_rate", "corollary_d15_rate"):
         one, two = (getattr(r, rate)(constant=0.01, polylog=0.0, printed=True) for r in (run, other))
@@ -407,7 +422,7 @@ def test_last_display_of_the_proof_of_corollary_d15(run):
 
 def test_the_printed_last_display_is_another_rate():
     """Mutant: R⁴ s²/(ρμ²T²), which is smaller by 1/(μT) with μ a matter of units."""
-    run = FiniteRun(LinearRegression([1.0, 0.25], 0.01, 1.0), 1000, 0.5, 0.0, rho=1e-12)
+    run = FiniteRun(LinearRegression([1.0, 0.25], 0.01, 1.0), 1000, 0.5, 0.0, budget=Budget(1e-12))
     assert run.nu_dp_ftrl_rate() == pytest.approx(1.25**2 / (0.25 * 1000) ** 2 / 1e-12, rel=1e-6, abs=0)
     assert run.nu_dp_ftrl_rate() != pytest.approx(1.25**2 / (0.25 * 1000) ** 3 / 1e-12, rel=0.5, abs=0)
 
@@ -418,7 +433,7 @@ def best_error(run, limit, noise):
     for eta in limit * np.exp(-np.linspace(0, 40, 61)):
         at = with_learning_rate(run, float(eta))
         g = at.theorem_d13_clip_norm(constant=4.0)
-        stationary = at.problem.upper_bound(noise(at.problem), rho=run.rho, clip_norm=g)
+        stationary = at.problem.upper_bound(noise(at.problem), budget=Budget(run.rho, clip_norm=g))
         kappa = at.problem.eigenvalues.max() / at.problem.eigenvalues.min()
         transient = kappa * run.initial_error * math.exp(-at.problem.rates.min() * run.steps)
         least = min(least, transient + stationary)
@@ -489,7 +504,7 @@ def test_the_shortest_run_of_corollary_d15():
         steps = 1e15
         for _ in range(100):
             steps = 2940 * math.log(steps / p) ** 7 * factor
-        run = FiniteRun(problem, int(steps), p, 1.0, rho=0.5)
+        run = FiniteRun(problem, int(steps), p, 1.0, budget=Budget(0.5))
         assert (run.corollary_d15_rate(constant=10.0, polylog=0.0) == math.inf) is refused
 
 
@@ -497,14 +512,16 @@ def test_without_privacy_the_published_corollary_promises_too_much():
     """ρ → ∞: the published bound vanishes for every T, and no learning rate gets there in ten steps."""
     offset = [0.0, 10.0]
     errors = [
-        LinearRegression([1.0, 1e-4], eta, kurtosis=1.0).learning_curve(DPSGD(), 10, initial_offset=offset, rho=1e12)
+        LinearRegression([1.0, 1e-4], eta, kurtosis=1.0).learning_curve(
+            DPSGD(), 10, initial_offset=offset, budget=Budget(1e12)
+        )
         for eta in np.geomspace(1e-4, 2.5, 200)
     ]
     least = min(curve[-1] for curve in errors)
-    run = FiniteRun(LinearRegression([1.0, 1e-4], 0.1, kurtosis=1.0), 10, 0.3, offset, rho=1e30)
+    run = FiniteRun(LinearRegression([1.0, 1e-4], 0.1, kurtosis=1.0), 10, 0.3, offset, budget=Budget(1e30))
     assert run.corollary_d14_rate(constant=1.0, polylog=run.log_factor**6, printed=True) < 1e-6 * least
     assert run.corollary_d14_rate(constant=1.0, polylog=run.log_factor**6) == math.inf
-    longer = FiniteRun(run.problem, 10**6, 0.3, offset, rho=1e30)
+    longer = FiniteRun(run.problem, 10**6, 0.3, offset, budget=Budget(1e30))
     assert math.isfinite(longer.corollary_d14_rate(constant=1.0, polylog=1.0))
     assert longer.corollary_d15_rate(constant=1.0, polylog=1.0, printed=True) == math.inf
 

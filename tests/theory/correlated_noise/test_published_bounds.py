@@ -18,6 +18,7 @@ from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from tests import problem_oracles as oracles
 from tests.strategies import gaps, log_uniform, noises, regressions
@@ -184,9 +185,9 @@ def test_theorem_c18_as_printed_fails() -> None:
     assert bounds.theorem_c18_lower_bound(problem, DPSGD()) == printed / 2 < error
     # Of the last line, over all noise, the residual part is false and the privacy part true.
     residual = isotropic(1, 0.01, 1.0)
-    error = residual.optimal_error(rho=1e12)
-    assert error < bounds.theorem_c18_universal_lower_bound(residual, rho=1e12, printed=True)
-    assert error > bounds.theorem_c18_universal_lower_bound(residual, rho=1e12)
+    error = residual.optimal_error(budget=Budget(1e12))
+    assert error < bounds.theorem_c18_universal_lower_bound(residual, budget=Budget(1e12), printed=True)
+    assert error > bounds.theorem_c18_universal_lower_bound(residual, budget=Budget(1e12))
     assert bounds.theorem_c18_universal_lower_bound(problem, printed=True) < problem.optimal_error()
 
 
@@ -204,7 +205,7 @@ FORMULAS = [
 @pytest.mark.parametrize(("problem", "noise"), FORMULAS)
 def test_formulas_to_40_digits(problem: Any, noise: ProductNoise) -> None:
     rho, clip_norm = 0.7, 3.0
-    budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm}
+    budget: dict[str, Any] = {"budget": Budget(rho, clip_norm=clip_norm)}
     with workdps(oracles.DIGITS):
         eta, s2 = mpf(problem.learning_rate), mpf(problem.residual_std) ** 2
         v = [mpf(float(e)) for e in problem.eigenvalues]
@@ -297,7 +298,7 @@ def test_nu_ftrl_upper_bound(problem: LinearRegression, fraction: float) -> None
     bound = bounds.nu_ftrl_upper_bound(problem, nu)
     assert bound == pytest.approx(residual + min(nu_forms(problem, nu)), rel=1e-12)
     assert holds((problem.stationary_error(NuFTRL(nu)), bound))
-    assert bounds.nu_ftrl_upper_bound(problem, nu, rho=0.1, clip_norm=3.0) == pytest.approx(
+    assert bounds.nu_ftrl_upper_bound(problem, nu, budget=Budget(0.1, clip_norm=3.0)) == pytest.approx(
         residual + 90 * min(nu_forms(problem, nu)), rel=1e-12
     )
 
@@ -333,8 +334,8 @@ def test_nu_ftrl_upper_bound_outside_its_range() -> None:
 @given(gaps(1e-300), st.sampled_from([0.0, 0.3, 2.0]), log_uniform(1e-3, 1e3))
 def test_mean_estimation_bounds(eta: float, s: float, rho: float) -> None:
     problem = MeanEstimation(eta, s)
-    lower, upper = bounds.mean_estimation_optimal_error_bounds(problem, rho=rho)
-    optimum, slack = problem.optimal_error(rho=rho), 1e-13 / (1 - eta / 2)
+    lower, upper = bounds.mean_estimation_optimal_error_bounds(problem, budget=Budget(rho))
+    optimum, slack = problem.optimal_error(budget=Budget(rho)), 1e-13 / (1 - eta / 2)
     assert holds((lower, optimum), slack)
     assert holds((optimum, upper), slack)
     log = math.log(4 / math.sqrt(eta * (2 - eta))) if eta > 1e-150 else math.log(4) - math.log(2 * eta) / 2

@@ -12,6 +12,8 @@ from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.correlated_noise import table_rates as rates
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 from tests.strategies import log_uniform, regressions
 
@@ -29,7 +31,7 @@ def whole(problem: LinearRegression) -> NuFTRL:
 
 @given(regressions(), log_uniform(1e-3, 1e3), log_uniform(1e-3, 1e3))
 def test_noisy_sgd_is_within_its_constants(problem, rho, clip_norm):
-    budget = {"rho": rho, "clip_norm": clip_norm}
+    budget = {"budget": Budget(rho, clip_norm=clip_norm)}
     private = LinearRegression(problem.eigenvalues, problem.learning_rate)
     ratio = private.stationary_error(DPSGD(), **budget) / rates.stationary_error_rate(problem, DPSGD(), **budget)
     assert ratio * (1 + 1e-12) >= 1 / 8
@@ -63,7 +65,7 @@ def test_nu_noisy_ftrl_needs_its_logarithm():
 @given(regressions())
 def test_no_noise_beats_a_quarter_of_the_lower_bound_rate(problem):
     private = LinearRegression(problem.eigenvalues, problem.learning_rate)
-    assert private.optimal_error(rho=2.0) >= rates.lower_bound_rate(problem, rho=2.0) / 4
+    assert private.optimal_error(budget=Budget(2.0)) >= rates.lower_bound_rate(problem, budget=Budget(2.0)) / 4
 
 
 def test_the_lower_bound_has_the_effective_dimension():
@@ -136,8 +138,10 @@ def test_the_balanced_damping_minimises(problem, shift):
 def test_last_row_of_table_2():
     problem = LinearRegression([1.0, 0.5, 0.01], 0.1)
     expected = 0.1**1.5 * 4 * math.sqrt(3 * 1.51) / 5
-    assert rates.balanced_anti_pgd_rate(problem, rho=5.0, clip_norm=2.0) == pytest.approx(expected, rel=1e-14, abs=0)
-    assert rates.balanced_anti_pgd_rate(problem, rho=5.0, clip_norm=2.0) != pytest.approx(
+    assert rates.balanced_anti_pgd_rate(problem, budget=Budget(5.0, clip_norm=2.0)) == pytest.approx(
+        expected, rel=1e-14, abs=0
+    )
+    assert rates.balanced_anti_pgd_rate(problem, budget=Budget(5.0, clip_norm=2.0)) != pytest.approx(
         0.1**1.5 * 4 * 3 * 1.51 / 5, rel=0.5
     )
 
@@ -215,11 +219,11 @@ def decaying(exponent: float, d: int, eta: float, largest: float = 1.0) -> Linea
 def test_one_expression_holds_for_all_decays(exponent, d):
     for eta in (1.0, 1e-2, 1e-8):
         problem = decaying(exponent, d, eta)
-        row = rates.decay_rates(exponent, d, problem.learning_rate, rho=3.0)
+        row = rates.decay_rates(exponent, d, problem.learning_rate, budget=Budget(3.0))
         assert 1 / 2 <= problem.effective_dimension() / row.effective_dimension <= 1 + 1e-12
-        assert problem.stationary_error(DPSGD(), rho=3.0) / row.noisy_sgd * (1 + 1e-9) >= 1 / 8
-        assert problem.stationary_error(DPSGD(), rho=3.0) <= row.noisy_sgd / 4 * (1 + 1e-9)
-        assert 0.008 < problem.stationary_error(whole(problem), rho=3.0) / row.noisy_ftrl < 0.1473
+        assert problem.stationary_error(DPSGD(), budget=Budget(3.0)) / row.noisy_sgd * (1 + 1e-9) >= 1 / 8
+        assert problem.stationary_error(DPSGD(), budget=Budget(3.0)) <= row.noisy_sgd / 4 * (1 + 1e-9)
+        assert 0.008 < problem.stationary_error(whole(problem), budget=Budget(3.0)) / row.noisy_ftrl < 0.1473
         assert row.ratio == pytest.approx(row.noisy_ftrl / row.noisy_sgd, rel=1e-14, abs=0)
 
 
@@ -227,7 +231,7 @@ def test_one_expression_by_hand():
     """d = 16, η = 1/8: powers of two, log(8 d^a/η)/log 2 = 6 + 4a."""
     unit = math.log(2) ** 2
     for exponent, d_eff, logs in ((0, 16, 36), (0.5, 7, 64), (1, 1 + math.log(16), 100), (2, 2 - 1 / 16, 140)):
-        row = rates.decay_rates(exponent, 16, 1 / 8, rho=2.0)
+        row = rates.decay_rates(exponent, 16, 1 / 8, budget=Budget(2.0))
         shown = (row.effective_dimension, row.noisy_sgd, row.noisy_ftrl, row.ratio)
         expected = (d_eff, 1, d_eff * logs * unit / 128, d_eff * logs * unit / 128)
         assert shown == pytest.approx(expected, rel=1e-13, abs=0)
@@ -252,7 +256,7 @@ def test_printed_rows():
         3: (1.5, 4.5 * eta**2 / rho * log**2, 4.5 * eta / d * log**2),
     }
     for exponent, (d_eff, ftrl, ratio) in expected.items():
-        row = rates.decay_rates(exponent, d, eta, rho=rho, printed=True)
+        row = rates.decay_rates(exponent, d, eta, budget=Budget(rho), printed=True)
         shown = (row.effective_dimension, row.noisy_sgd, row.noisy_ftrl, row.ratio)
         assert shown == pytest.approx((d_eff, sgd, ftrl, ratio), rel=1e-13, abs=0)
 
@@ -324,7 +328,7 @@ def test_arguments_are_checked():
     with pytest.raises(TypeError, match="noise must be DPSGD, NuFTRL or AntiPGD, for which"):
         rates.stationary_error_rate(DECAYING, FiniteNoise([1.0, 0.5]))
     with pytest.raises(ValueError, match="rho must lie"):
-        rates.lower_bound_rate(DECAYING, rho=0.0)
+        rates.lower_bound_rate(DECAYING, budget=Budget(0.0))
     for bad in ((-1.0, 3, 0.1), (1.0, 0, 0.1), (1.0, 3, 1.0), (1.0, 3, 0.0)):
         with pytest.raises(ValueError, match="must"):
             rates.decay_rates(*bad)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from corrnoise.theory.correlated_noise import finite_time, published_bounds, table_rates
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from tests import problem_oracles as oracles
@@ -33,12 +33,16 @@ def test_batches_agree_with_all_sequences_of_inputs(law: str, batch_size: int) -
         run.eigenvalues, 0.3, 0.7, kurtosis=[oracles.kurtosis(one) for one in laws], batch_size=batch_size
     )
     noise = FiniteNoise(run.coefficients)
-    budget: dict[str, Any] = {"rho": 0.5, "clip_norm": run.noise_std / noise.sensitivity(steps)}
+    budget: dict[str, Any] = {"budget": Budget(0.5, clip_norm=run.noise_std / noise.sensitivity(steps))}
     expected = oracles.enumerated_curve(run, laws, steps, batch_size)
-    found = problem.learning_curve(noise, steps, horizon=steps, initial_offset=run.offset, **budget)
+    found = problem.learning_curve(
+        noise, steps, participation=Participation.single(steps), initial_offset=run.offset, **budget
+    )
     assert found == pytest.approx(expected, rel=1e-12)
     single = LinearRegression(run.eigenvalues, 0.3, 0.7, kurtosis=problem.kurtosis)
-    wrong = single.learning_curve(noise, steps, horizon=steps, initial_offset=run.offset, **budget)
+    wrong = single.learning_curve(
+        noise, steps, participation=Participation.single(steps), initial_offset=run.offset, **budget
+    )
     assert abs(wrong[-1] / expected[-1] - 1) > 1e-3
 
 
@@ -69,7 +73,9 @@ def test_a_mean_over_a_batch_has_the_residual_and_the_noise_of_a_mean(problem: M
     batched = MeanEstimation(problem.learning_rate, problem.sample_std, batch_size=m)
     same = MeanEstimation(problem.learning_rate, problem.sample_std / math.sqrt(m))
     for noise in (DPSGD(), NuFTRL(0.1)):
-        assert batched.stationary_error(noise) == pytest.approx(same.stationary_error(noise, clip_norm=1 / m), rel=1e-9)
+        assert batched.stationary_error(noise) == pytest.approx(
+            same.stationary_error(noise, budget=Budget(1.0, clip_norm=1 / m)), rel=1e-9
+        )
 
 
 def test_a_batch_of_one_is_the_default_and_others_are_named() -> None:
@@ -103,5 +109,5 @@ def test_the_learning_objective_takes_the_batch_of_the_problem(batch_size: int) 
     objective = LearningObjective(problem, 40)
     run = NuFTRL(0.1)
     parts = objective.privacy_error(run, Participation(40)) + objective.sampling_error() + objective.initial_error(0.3)
-    curve = problem.learning_curve(NuFTRL(0.1), 40, horizon=40, initial_offset=0.3)
+    curve = problem.learning_curve(NuFTRL(0.1), 40, participation=Participation.single(40), initial_offset=0.3)
     assert parts == pytest.approx(curve[-1], rel=1e-12)

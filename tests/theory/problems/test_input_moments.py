@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import gamma
 
 from corrnoise.theory.problems import input_moments as moments
-from corrnoise.theory.problems.input_moments import InputMoments, fourth_moment_step, fourth_moments_are_finite
+from corrnoise.theory.problems.input_moments import InputMoments, _change, _inflow, fourth_moments_are_finite
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 FREEDOM = 9.5
@@ -44,6 +44,12 @@ def gauss_rule(name):
     root = np.linalg.inv(np.linalg.cholesky(hankel))
     values, vectors = np.linalg.eigh(root @ shifted @ root.T)
     return values, vectors[0] ** 2
+
+
+def fourth_moment_step(moments, rates, inputs):
+    """One step of M_ij = E φ_i² φ_j² without any source, as the fixed point takes it to be."""
+    change = _change(rates, inputs)
+    return (1 - change.decay) * moments + _inflow(change, np.diag(moments), moments.sum(axis=1))
 
 
 def enumerated(name, d):

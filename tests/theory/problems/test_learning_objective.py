@@ -8,17 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from tests.strategies import mean_estimations, mechanisms, noises, regressions
 
 
 def total(objective, mechanism, offset, rho=1.0):
-    who = Participation(objective.steps)
+    who = Participation.single(objective.steps)
     return (
-        objective.privacy_error(mechanism, who, rho=rho) + objective.sampling_error() + objective.initial_error(offset)
+        objective.privacy_error(mechanism, who, Budget(rho))
+        + objective.sampling_error()
+        + objective.initial_error(offset)
     )
 
 
@@ -28,11 +31,11 @@ def test_toeplitz_noise_has_the_error_of_its_learning_curve(problem, noise, step
     weights = np.array(data.draw(st.lists(st.floats(0, 1), min_size=steps, max_size=steps)))
     weights[-1] += 0.1
     offset = data.draw(st.floats(-2, 2))
-    curve = problem.learning_curve(noise, steps, horizon=steps, rho=0.7, initial_offset=offset)
+    curve = problem.learning_curve(
+        noise, steps, participation=Participation.single(steps), budget=Budget(0.7), initial_offset=offset
+    )
     for weighting, exact in (("last", curve[-1]), (weights, weights @ curve[1:])):
-        found = total(
-            LearningObjective(problem, steps, weights=weighting), noise, offset, 0.7
-        )
+        found = total(LearningObjective(problem, steps, weights=weighting), noise, offset, 0.7)
         assert found == pytest.approx(exact, rel=1e-10)
     half = LearningObjective(problem, steps, weights="second half").step_weights()
     assert half.sum() == pytest.approx(1)
@@ -42,11 +45,12 @@ def test_toeplitz_noise_has_the_error_of_its_learning_curve(problem, noise, step
 @given(regressions(most=4, kurtosis=None) | mean_estimations(), mechanisms())
 def test_the_weight_matrix(problem, mechanism):
     """It is positive semidefinite, and the short cut for Toeplitz noise agrees with it."""
-    objective = LearningObjective(problem, mechanism.steps, weights="second half", batch_size=2)
+    steps = mechanism.steps or 7
+    objective = LearningObjective(problem, steps, weights="second half", batch_size=2)
     weights = objective.weight_matrix()
     np.testing.assert_array_equal(weights, weights.T)
     assert np.linalg.eigvalsh(weights)[0] >= -1e-13 * np.trace(weights)
-    noising = mechanism.noising_matrix()
+    noising = mechanism.noising_matrix(steps)
     exact = np.trace(weights @ noising @ noising.T)
     scale = np.abs(noising).sum() ** 2 * np.abs(weights).max()
     assert objective.power(mechanism) == pytest.approx(exact, rel=1e-9, abs=1e-13 * scale)
@@ -87,7 +91,7 @@ def test_batches_and_any_noise_by_enumeration(inputs, kurtosis, steps, batch, d)
     rng = np.random.default_rng(5)
     mechanism = MatrixNoise(np.tril(rng.normal(size=(steps, steps)), -1) + np.eye(steps))
     weights = np.array([0.1, 0.2, 0.3, 0.4])[-steps:]
-    gamma = mechanism.sensitivity(Participation(steps))
+    gamma = mechanism.sensitivity(Participation.single(steps))
     exact = enumerated(problem, batch, mechanism, 0.8, weights, gamma / np.sqrt(2) / batch, *inputs)
     found = total(LearningObjective(problem, steps, weights=weights, batch_size=batch), mechanism, 0.8)
     assert found == pytest.approx(exact, rel=1e-12)
@@ -128,6 +132,9 @@ def test_refusals():
     with pytest.raises(ValueError, match="batch_size must be an integer >= 1, got 0"):
         LearningObjective(problem, 2, batch_size=0)
     with pytest.raises(ValueError, match="mechanism must have steps=2"):
-        LearningObjective(problem, 2).power(DPSGD())
+        LearningObjective(problem, 2).power(MatrixNoise(np.eye(3)))
+    for error in (LearningObjective(problem, 2).privacy_error, LearningObjective(problem, 2).privacy_curve):
+        with pytest.raises(ValueError, match="participation must have steps=2 as the objective has, got 3"):
+            error(DPSGD(), Participation.single(3))
     with pytest.raises(OverflowError, match="exceed the range of floats"):
         LearningObjective(MeanEstimation(10.0), 1000).weight_matrix()

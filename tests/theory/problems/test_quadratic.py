@@ -15,6 +15,8 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems import second_moments
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from tests import problem_oracles as oracles
@@ -25,9 +27,9 @@ DIVERGENT = [NuFTRL(0), AntiPGD(0), ProductNoise([0, 0.5], [1.0, 0.3]), FiniteNo
 # -- printed tables ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("spectrum", "d", "eta", "optimum", "ratios", "best_nu"), oracles.RATIOS)
+@pytest.mark.parametrize(("spectrum", "d", "eta", "optimum", "ratios", "stationary_nu"), oracles.RATIOS)
 def test_table_of_ratios_to_the_optimum(
-    spectrum: Callable[[Array], Array], d: int, eta: float, optimum: str, ratios: str, best_nu: float
+    spectrum: Callable[[Array], Array], d: int, eta: float, optimum: str, ratios: str, stationary_nu: float
 ) -> None:
     problem = LinearRegression(spectrum(np.arange(1.0, d + 1)), eta)
     x, best = problem.rates, problem.optimal_error()
@@ -36,7 +38,7 @@ def test_table_of_ratios_to_the_optimum(
     computed = [
         problem.stationary_error(DPSGD()),
         problem.stationary_error(NuFTRL(x.min())),
-        problem.stationary_error(NuFTRL(best_nu)),
+        problem.stationary_error(NuFTRL(stationary_nu)),
         problem.stationary_error(AntiPGD(damping)),
         problem.lower_bound(),
         eta**2 * problem.eigenvalues.sum() / 16,
@@ -87,11 +89,13 @@ def test_errors_to_40_digits(case: int) -> None:
     parts = oracles.contributions(problem, noise, rho, clip_norm)
     with workdps(oracles.DIGITS):
         total = sum(parts)
-    assert oracles.agrees(problem.stationary_error(noise, rho=rho, clip_norm=clip_norm), total, margin)
+    assert oracles.agrees(problem.stationary_error(noise, budget=Budget(rho, clip_norm=clip_norm)), total, margin)
     assert oracles.agrees(
-        problem.optimal_error(rho=rho, clip_norm=clip_norm), oracles.optimal_error(problem, rho, clip_norm), margin
+        problem.optimal_error(budget=Budget(rho, clip_norm=clip_norm)),
+        oracles.optimal_error(problem, rho, clip_norm),
+        margin,
     )
-    shares = problem.contributions(noise, rho=rho, clip_norm=clip_norm)
+    shares = problem.contributions(noise, budget=Budget(rho, clip_norm=clip_norm))
     assert all(oracles.agrees(share, part, margin) for share, part in zip(shares, parts, strict=True))
 
 
@@ -129,7 +133,7 @@ def test_a_hundred_thousand_eigenvalues() -> None:
 @given(mean_estimations(), log_uniform(1e-3, 1e3), log_uniform(1e-3, 1e3))
 def test_theorem_2_1(problem: MeanEstimation, rho: float, clip_norm: float) -> None:
     eta, s2 = problem.learning_rate, problem.sample_std**2
-    budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm}
+    budget: dict[str, Any] = {"budget": Budget(rho, clip_norm=clip_norm)}
     with workdps(oracles.DIGITS):
         x, unit = mpf(eta), mpf(clip_norm) ** 2 / (2 * mpf(rho))
         mean = mp.agm(x, 2 - x)
@@ -175,12 +179,14 @@ def test_errors_scale_with_the_squared_clip_norm_over_the_budget(
 ) -> None:
     private = LinearRegression(problem.eigenvalues, problem.learning_rate, kurtosis=problem.kurtosis)
     scale = clip_norm**2 / rho
-    budget: dict[str, Any] = {"rho": rho, "clip_norm": clip_norm}
+    budget: dict[str, Any] = {"budget": Budget(rho, clip_norm=clip_norm)}
     for method in (QuadraticProblem.stationary_error, QuadraticProblem.upper_bound, QuadraticProblem.lower_bound):
         assert method(private, noise, **budget) == pytest.approx(scale * method(private, noise), rel=1e-13)
     assert private.optimal_error(**budget) == pytest.approx(scale * private.optimal_error(), rel=1e-13)
-    curve = private.learning_curve(noise, 5, horizon=9)
-    assert private.learning_curve(noise, 5, horizon=9, **budget) == pytest.approx(scale * curve, rel=1e-13)
+    curve = private.learning_curve(noise, 5, participation=Participation.single(9))
+    assert private.learning_curve(noise, 5, participation=Participation.single(9), **budget) == pytest.approx(
+        scale * curve, rel=1e-13
+    )
 
 
 # -- stability ---------------------------------------------------------------------------------------------------------
@@ -206,7 +212,7 @@ def test_rates_beyond_one_are_stable_for_constant_squares() -> None:
     assert problem.rates[0] > 1
     assert problem.instability() == pytest.approx(0.91)
     long = oracles.full_matrix_curve(oracles.white([1.0, 0.3], 1.4, 0.5), np.ones(2), 2000)[-1]
-    assert problem.stationary_error(DPSGD(), rho=0.5) == pytest.approx(long, rel=1e-12)
+    assert problem.stationary_error(DPSGD(), budget=Budget(0.5)) == pytest.approx(long, rel=1e-12)
     gaussian = LinearRegression([1.0, 0.3], 1.4, 0.5)
     assert gaussian.instability() == gaussian.stationary_error(DPSGD()) == math.inf
 
@@ -253,14 +259,22 @@ def test_learning_curve_by_enumeration(law: str, eta: float) -> None:
     k = np.array([oracles.kurtosis(one) for one in laws])
     problem = LinearRegression(run.eigenvalues, eta, 0.4, kurtosis=k)
     curve = problem.learning_curve(
-        FiniteNoise(beta), steps, horizon=horizon, rho=0.3, clip_norm=1.5, initial_offset=offset
+        FiniteNoise(beta),
+        steps,
+        participation=Participation.single(horizon),
+        budget=Budget(0.3, clip_norm=1.5),
+        initial_offset=offset,
     )
     exact = oracles.enumerated_curve(run, laws, steps)
     assert curve == pytest.approx(exact, rel=1e-13)
     assert oracles.full_matrix_curve(run, k, steps) == pytest.approx(exact, rel=1e-12)
     wrong = LinearRegression(run.eigenvalues, eta, 0.4, kurtosis=k + 1e-6)
     mutant = wrong.learning_curve(
-        FiniteNoise(beta), steps, horizon=horizon, rho=0.3, clip_norm=1.5, initial_offset=offset
+        FiniteNoise(beta),
+        steps,
+        participation=Participation.single(horizon),
+        budget=Budget(0.3, clip_norm=1.5),
+        initial_offset=offset,
     )
     assert mutant != pytest.approx(exact, rel=1e-13)
 
@@ -308,7 +322,9 @@ def test_learning_curve_of_correlated_noise_to_40_digits(x: float, k: float) -> 
     for noise, beta in ((AntiPGD(gap), anti), (NuFTRL(gap), square)):
         variance = noise.sensitivity(steps) ** 2 / 2
         for offset in (0.0, 1e6):
-            curve = problem.learning_curve(noise, steps, horizon=steps, initial_offset=offset)
+            curve = problem.learning_curve(
+                noise, steps, participation=Participation.single(steps), initial_offset=offset
+            )
             exact = oracles.learning_curve(problem, beta, variance, offset)
             scale = np.maximum.accumulate(np.array(exact, dtype=float))
             difference = np.array([float(mpf(float(v)) - e) for v, e in zip(curve, exact, strict=True)])
@@ -347,16 +363,20 @@ def test_millions_of_steps_lose_few_digits(noise: ToeplitzNoise, tolerance: floa
 def test_horizon_sets_the_noise() -> None:
     problem, noise = LinearRegression([1.0, 0.1], 0.2), NuFTRL(0.01)
     beta = noise.coefficients(50)
-    curves = [problem.learning_curve(noise, 20, horizon=h) for h in (20, 35, 50)] + [problem.learning_curve(noise, 20)]
+    curves = [problem.learning_curve(noise, 20, participation=Participation.single(h)) for h in (20, 35, 50)] + [
+        problem.learning_curve(noise, 20)
+    ]
     gammas = [oracles.sensitivity(beta, h) for h in (20, 35, 50)] + [noise.limiting_sensitivity()]
     assert gammas == sorted(set(gammas))
     for curve, gamma in zip(curves, gammas, strict=True):
         assert curve == pytest.approx(curves[0] * (gamma / gammas[0]) ** 2, rel=1e-13)
-    assert problem.learning_curve(noise, 50, horizon=50)[:21] == pytest.approx(curves[2], rel=1e-15)
+    assert problem.learning_curve(noise, 50, participation=Participation.single(50))[:21] == pytest.approx(
+        curves[2], rel=1e-15
+    )
     with pytest.raises(
         ValueError, match="steps must be at most the horizon 20, up to which the run is private, got 21"
     ):
-        problem.learning_curve(noise, 21, horizon=20)
+        problem.learning_curve(noise, 21, participation=Participation.single(20))
 
 
 @pytest.mark.parametrize("noise", DIVERGENT)
@@ -368,7 +388,7 @@ def test_divergent_sensitivities(noise: ToeplitzNoise) -> None:
     assert problem.learning_curve(noise, 0, initial_offset=[1, 2]).tolist() == [0.7]
     run = replace(oracles.white(problem.eigenvalues, 0.2, 1.0), coefficients=noise.coefficients(4))
     gamma = oracles.sensitivity(noise.coefficients(4), 4)
-    finite = problem.learning_curve(noise, 3, horizon=4, rho=gamma**2 / 2)
+    finite = problem.learning_curve(noise, 3, participation=Participation.single(4), budget=Budget(gamma**2 / 2))
     assert finite == pytest.approx(oracles.full_matrix_curve(run, np.full(2, 3.0), 3), rel=1e-13)
 
 
@@ -425,7 +445,12 @@ BAD: list[tuple[str, Callable[[Any], object], list[Any], list[Any]]] = [
         [[True, True]],
     ),
     ("steps", lambda v: PROBLEM.learning_curve(NOISE, v), [-1], [1.5, "3", None, True, math.nan]),
-    ("horizon|steps", lambda v: PROBLEM.learning_curve(NOISE, 3, horizon=v), [0, -1], [1.5, "3", True, math.nan]),
+    (
+        "horizon|steps",
+        lambda v: PROBLEM.learning_curve(NOISE, 3, participation=Participation.single(v)),
+        [0, -1],
+        [1.5, "3", True, math.nan],
+    ),
     ("initial_offset", lambda v: PROBLEM.learning_curve(NOISE, 3, initial_offset=v), [math.nan, math.inf], ["1", 1j]),
     (
         "initial_offset",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import CRITERIA, StronglyConvex, circle_multiplier, frequency_condition
 from tests.strategies import log_uniform, noises
@@ -285,7 +286,7 @@ def test_circle_criterion_at_condition_number_one_is_the_quadratic(criterion):
 def test_circle_bound_has_its_constants():
     """(η/2)(dσ² + σ_sgd²) times the mean gain, at ρ = 2, G = 3, and the printed constant is 4 times that."""
     problem = StronglyConvex(0.2, 2, 0.5, dimension=7, gradient_noise_std=1.5)
-    bound = problem.circle_criterion_bound(rho=2, clip_norm=3)
+    bound = problem.circle_criterion_bound(budget=Budget(2, clip_norm=3))
     psi = 16.1263618931375 * 0.5**2  # ψ/η² = η² (ξ/l)
     assert bound == pytest.approx(2 / 2 * (7 * 9 / 4 + 1.5**2) * psi, rel=1e-10)
 
@@ -364,9 +365,12 @@ def test_one_line_bound_in_runs(eta_l):
 @given(rates(1e-3), noises())
 def test_worst_quadratic_is_the_worst_of_exact_errors(pair, noise):
     problem = StronglyConvex(*pair, 1.0)
-    worst = problem.worst_quadratic_error(noise, rho=0.5, clip_norm=2)
+    worst = problem.worst_quadratic_error(noise, budget=Budget(0.5, clip_norm=2))
     curvatures = np.geomspace(*pair, 60)
-    exact = [LinearRegression([h], 1.0, kurtosis=1.0).stationary_error(noise, rho=0.5, clip_norm=2) for h in curvatures]
+    exact = [
+        LinearRegression([h], 1.0, kurtosis=1.0).stationary_error(noise, budget=Budget(0.5, clip_norm=2))
+        for h in curvatures
+    ]
     assert max(exact) <= worst * (1 + 1e-11)
     dense = np.linspace(*pair, 4001)
     shares = noise.averaged_variance(np.clip(dense, *pair)) / (2 - dense)
