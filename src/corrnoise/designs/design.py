@@ -233,12 +233,11 @@ class Design(Record):
         if self.floor is None:
             reason = self.optimum.certificate if isinstance(self.optimum.certificate, str) else ""
             return f"none is computed: {reason or 'it would take long for this objective and length of run'}"
-        who = self.participation
-        promise = "each example takes part at most once" if who.once else who.worst.in_words()
+        promised = self.participation.worst.in_words()
         how = "rounding included" if self.optimum.rigorous else "computed in float64"
         return (
-            f"{self.floor:.6g}, which no correlated noise of any form is below if {promise} ({how}). It does not hold "
-            "for batches that are sampled at random, whose privacy is amplified"
+            f"{self.floor:.6g}, which no correlated noise of any form is below under this promise, {promised} ({how}). "
+            "It does not hold for batches that are sampled at random, whose privacy is amplified"
         )
 
     # -- what runs -----------------------------------------------------------------------------------------------------
@@ -383,10 +382,10 @@ class Design(Record):
         key
             Eight secret bytes; None for bytes of the operating system.
         """
-        from corrnoise.simulations.adapters.jax import correlated_noise
+        from corrnoise.simulations.adapters.jax import noise_of_program
 
         form: Form | None = "buffers" if isinstance(self.mechanism, ScaledNoise) else None
-        return correlated_noise(self.program(form, "float32"), self.budget, key=key)
+        return noise_of_program(self.program(form, "float32"), self.budget, key=key)
 
     # -- errors of other noise -----------------------------------------------------------------------------------------
 

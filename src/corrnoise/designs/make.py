@@ -6,16 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from corrnoise.designs.design import Design, Objective
-from corrnoise.solvers.learning import STRONGLY_CONVEX, strongly_convex_optimum
+from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, strongly_convex_optimum
 from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.support.memory import memory as memory_of_this_machine
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 from corrnoise.theory.workloads import SGD
 
+LARGEST_DIMENSION = 1_000_000  #: largest dimension for which errors are computed, in about a minute each
+LARGEST_LEARNING = 4_000_000  #: largest product of steps and dimension for which learning is judged, in seconds
 _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 
@@ -85,6 +89,7 @@ def design(
             f"participation must have at most {there // _BYTES_A_STEP} steps on this machine, got {steps}: its "
             f"coefficients take about {need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB"
         )
+    _check_dimension(wanted, steps, family)
     if isinstance(wanted, SGD) and steps is None:
         raise ValueError("participation must have a number of steps without a problem, got one of any length")
     if isinstance(wanted, StronglyConvex):
@@ -93,6 +98,21 @@ def design(
     else:
         optimum = optimise(wanted, participation, memory=memory, family=family, progress=progress)
     return Design(budget, participation, _light(optimum), wanted, tuple(notes))
+
+
+def _check_dimension(objective: Objective, steps: int | None, family: str | None) -> None:
+    """Refuse problems of so many eigenvalues that their errors would take minutes."""
+    problem = objective.problem if isinstance(objective, LearningObjective) else objective
+    if not isinstance(problem, QuadraticProblem):
+        return
+    size = problem.eigenvalues.size
+    if size > LARGEST_DIMENSION or (steps is not None and family != STATIONARY and steps * size > LARGEST_LEARNING):
+        run = "a run of any length" if steps is None else f"{steps} steps"
+        most = LARGEST_DIMENSION if steps is None else min(LARGEST_DIMENSION, LARGEST_LEARNING // steps)
+        raise ValueError(
+            f"objective must have at most {most} eigenvalues for {run}, got {size}: use fewer of them, such as "
+            f"quantiles of the spectrum, or family={STATIONARY!r}"
+        )
 
 
 def _check_long(participation: Participation, memory: float | None, family: str | None) -> None:

@@ -125,7 +125,8 @@ def how_to_run(design: Design) -> str:
             "",
             "or design.for_torch(model), design.for_opacus(model, optimizer, data, batch_size=...), design.for_jax().",
             f"They have the noise multiplier {multiplier!r} ({program.form} in {program.dtype}) and all factors",
-            f"inside.  A mean over B examples divides both by B.  What remains to you: {loop}.",
+            "inside.  A mean over B examples divides both by B.  What remains to you:",
+            f"{loop}.",
         ]
     )
 

@@ -262,18 +262,21 @@ def _check_errors(design: Design) -> None:
     optimum = design.optimum
     if optimum.measure == "stationary excess loss":
         return  # the error is computed from the mechanism whenever it is asked for
-    wanted = design.objective.workload(optimum.participation.length) if isinstance(design.objective, SGD) else None
-    judged = run_objective(_judged(design) if wanted is None else wanted)
+    batch = design.objective.batch_size if isinstance(design.objective, SGD) else 1
+    judged = run_objective(_judged(design))
     found = optimum.mechanism.bracket(optimum.participation)
     if not math.isclose(found.upper, optimum.sensitivity.upper, rel_tol=_SAME):
         raise ValueError(f"sensitivity must be {found.upper!r}, got {optimum.sensitivity.upper!r}")
-    error = judged.error(found.upper**2 * judged.power_of(optimum.mechanism))
+    error = judged.error(found.upper**2 * judged.power_of(optimum.mechanism)) / batch
     if not math.isclose(error, optimum.error, rel_tol=_SAME):
         raise ValueError(f"error must be {error!r} for this mechanism, got {optimum.error!r}")
 
 
 def _judged(design: Design) -> Any:
+    """What ``optimise`` judges, with the length of the run."""
     objective = design.objective
+    if isinstance(objective, SGD):
+        return objective.workload(design.participation.length)
     if isinstance(objective, LinearRegression | MeanEstimation):
         return LearningObjective(objective, design.participation.length, weights="second half")
     return objective
