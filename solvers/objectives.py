@@ -68,6 +68,14 @@ class RunObjective(ABC):
         """What is reported of a squared error γ² tr(W N Nᵀ)."""
         return math.sqrt(square)
 
+    def workload(self) -> Workload:
+        """A workload whose squared mean error is the form, for at most ``LARGEST_MATRIX`` steps."""
+        what = self.what
+        if self.kind == "mean" and isinstance(what, Workload):
+            dense_size(what)
+            return what
+        return workload_of_weights(self.weights())
+
     @cached_property
     def _weights(self) -> Array:
         return self.weights()

@@ -46,7 +46,7 @@ from corrnoise.solvers.learning import (
     stationary_optimum,
     strongly_convex_optimum,
 )
-from corrnoise.solvers.objectives import RunObjective, dense_size, run_objective, workload_of_weights
+from corrnoise.solvers.objectives import RunObjective, dense_size, run_objective
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.solvers.rational.approximation import rational
@@ -127,12 +127,6 @@ class _Run:
         return None if self.prefix else self.nu
 
     @cached_property
-    def workload(self) -> Workload:
-        if isinstance(self.what, LearningObjective):
-            return workload_of_weights(self.what.weight_matrix())
-        return self.what
-
-    @cached_property
     def floor(self) -> tuple[float | None, bool, Certificate | str]:
         """A lower bound of the squared error, whether it is rigorous, and its certificate or its reason."""
         return _floor(self)
@@ -155,8 +149,8 @@ class _Family(NamedTuple):
     """How the members of a family are made, by their memory."""
 
     make: Callable[[_Run, int], Mechanism]
-    #: The memories that are tried where none, or another one, is asked for; empty if there is one member.
-    sizes: Callable[[_Run, float | None], list[int]] = lambda run, memory: []
+    #: The memories that are tried; None if there is one member.
+    sizes: Callable[[_Run, float | None], list[int]] | None = None
     #: The largest memory.
     most: Callable[[_Run], int] = lambda run: run.steps - 1
 
@@ -198,17 +192,18 @@ def _damped_root(run: _Run, memory: int) -> ToeplitzNoise:
 
 def _any_bands(run: _Run, memory: int) -> Mechanism:
     apart = Participation.min_sep(run.steps, in_fixed_epochs(run.who).period)
-    return best_bands(run.workload, apart, bands=min(memory + 1, apart.period), tolerance=1e-4)[0]
+    return best_bands(run.objective.workload(), apart, bands=min(memory + 1, apart.period), tolerance=1e-4)[0]
 
 
 def _dense(run: _Run) -> Optimum:
     """The best strategy of any form, which keeps all earlier steps, with its certificate."""
     if not run.who.once and run.who.kind != "fixed epochs":
         raise ValueError(f"participation must be single or for fixed epochs for {DENSE!r}, got {run.promised!r}")
-    workload, epochs = run.workload, in_fixed_epochs(run.who)
+    what, epochs = run.what, in_fixed_epochs(run.who)
+    workload = what if isinstance(what, Workload) else run.objective.workload()
     dense_size(workload)
-    if isinstance(run.what, LearningObjective):
-        squared, found = learning_floor(run.what, run.who)
+    if isinstance(what, LearningObjective):
+        squared, found = learning_floor(what, run.who)
         mechanism = fixed_epochs_strategy(workload, epochs, found)
     elif run.who.once:
         found = single_participation_bounds(workload, objective=run.kind)
@@ -390,7 +385,7 @@ def _compared(run: _Run, memory: float | None, show: Progress) -> Iterator[Optim
     yield run.judged(NU, _rational_nu(run, 0))
     for name in (BUFFERS, INVERSE, TOEPLITZ):
         family = FAMILIES[name]
-        for size in family.sizes(run, memory):
+        for size in family.sizes(run, memory) if family.sizes else []:
             show(f"mechanisms: {name} with {size}")
             noise = family.make(run, size)
             if name == BUFFERS and noise.memory(n) < size:
@@ -429,14 +424,21 @@ def _members(run: _Run, name: str, memory: float | None, show: Progress) -> Iter
         names = (*FAMILIES, DENSE, STRONGLY_CONVEX)
         raise ValueError(f"family must be one of {', '.join(names)}, or with {UNIT!r} or {WEIGHTED!r}, got {name!r}")
     family = FAMILIES[base]
-    sizes = family.sizes(run, memory)
-    if sizes and isinstance(memory, int):
-        sizes = [min(memory, family.most(run))]
-        if memory < 1:
+    if name in (OWN, BANDS) and isinstance(run.what, LearningObjective):
+        squared, certificate = learning_floor(run.what, run.who)
+        run.floor = (squared, certificate.rigorous, certificate)
+    sizes = [0]
+    if family.sizes is not None:
+        if memory is not None and memory < 1:
             raise ValueError(f"memory must be at least 1 for {name!r}, got {memory}")
-    if memory is None:
-        sizes = [size for size in sizes if size <= USUAL_MEMORY] or sizes
-    for size in sizes or [0]:
+        if family.most(run) < 1:
+            raise ValueError(f"participation must have a longer run or epoch for {name!r}, got {run.promised!r}")
+        sizes = family.sizes(run, memory)
+        if isinstance(memory, int):
+            sizes = [min(memory, family.most(run))]
+        elif memory is None:
+            sizes = [size for size in sizes if size <= USUAL_MEMORY] or sizes
+    for size in sizes:
         noise = family.make(run, size)
         if kind:
             if not isinstance(noise, ToeplitzNoise):

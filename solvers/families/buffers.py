@@ -102,10 +102,11 @@ def _searched(objective: RunObjective, participation: Participation, count: int)
     def loss(variables: Array) -> tuple[float, Array]:
         zeros, poles = gaps_of(variables + directions)
         square = buffered.squared_sensitivity(zeros, buffered.scales(zeros, poles), participation)
-        value = square * objective.power_of_buffers(zeros, poles)
-        if not (np.isfinite(value).all() and value[0].real > 0):
+        power = objective.power_of_buffers(zeros, poles)
+        if not (np.isfinite(square * power).all() and square[0].real > 0 and power[0].real > 0):
             return math.inf, np.zeros(variables.size)
-        return math.log(value[0].real), np.asarray(value.imag / _STEP / value.real)
+        value = math.log(square[0].real) + math.log(power[0].real)
+        return value, np.asarray(square.imag / square.real / _STEP + power.imag / power.real / _STEP)
 
     def stop_if_merged(variables: Array) -> None:
         if not separate(*gaps_of(variables)):

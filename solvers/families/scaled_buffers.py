@@ -198,7 +198,7 @@ def scaled_buffers(
     who = participation
     start = best_buffers(run_objective(PrefixSums(n)), Participation.single(n), buffers)
     shape = variables_of(*buffered.interlacing(start))
-    search = _Search(n * objective.weights(), _Classes(n, n if who.once else who.period, who.count))
+    search = _Search(objective.workload().gram(), _Classes(n, n if who.once else who.period, who.count))
     while True:
         with np.errstate(all="ignore"):
             state = search.minimum(shape, max_iterations)

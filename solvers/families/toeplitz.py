@@ -19,8 +19,8 @@ c_s², where v_s is the number of participations that are followed by at least s
 
 *Certificate for prefix sums.*  With c = (c_0, …, c_{p−1}) the error is E(c) = tr(W X_c⁻¹), where X_c = CᵀC and W =
 AᵀA/n for the mean over steps (W = aaᵀ with the last row a of A for the largest error).  Let D >= 0 be p × p with Σ v_s
-D_ss = 1, and X_D the sum of X_c over a decomposition D = Σ c cᵀ, which is linear in D.  At the strategy that was found let
-X = X_c, K = X⁻¹ W X⁻¹, and Γ be the p × p matrix with tr(K X_D) = tr(Γ D).  By Cauchy and Schwarz
+D_ss = 1, and X_D the sum of X_c over a decomposition D = Σ c cᵀ, which is linear in D.  At the strategy that was found
+let X = X_c, K = X⁻¹ W X⁻¹, and Γ be the p × p matrix with tr(K X_D) = tr(Γ D).  By Cauchy and Schwarz
 
     tr(W X_D⁻¹) tr(K X_D) >= (tr W X⁻¹)² = E²,    hence    tr(W X_D⁻¹) >= E²/λ,
 
