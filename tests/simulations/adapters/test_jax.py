@@ -11,17 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corrnoise.simulations.training.jax_noise import correlated_noise, noising_matrix, private_gradient
-from corrnoise.simulations.training.keys import RunKey
-from corrnoise.simulations.training.order import fixed_order
-from corrnoise.simulations.training.program import program
-from corrnoise.simulations.training.run import _IN_USE, PrivateRun
 from scipy import linalg, stats
 
+from corrnoise.simulations.adapters.jax import correlated_noise, noising_matrix, private_gradient
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.private import _IN_USE, PrivateRun
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from tests.simulations.training.pages import ran
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.pages import ran
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -29,8 +31,9 @@ optax = pytest.importorskip("optax")
 noise_addition = pytest.importorskip("jax_privacy.noise_addition")
 
 NOISES = [DPSGD(), AntiPGD(0.3), NuFTRL(0.02), FiniteNoise([1.0, -0.5, -0.1])]
-ORDER = fixed_order(17, 4, epochs=3, rng=0)  # 12 steps
-BUDGET: dict[str, Any] = {"rho": 0.5, "clip_norm": 2.0, "adjacency": "zero-out"}
+EPOCHS = Participation.fixed_epochs(12, epochs=3)
+ORDER = batches(EPOCHS, 17, 4, rng=0)
+BUDGET = Budget(rho=0.5, clip_norm=2.0)
 SECRET = bytes(range(8))
 
 
@@ -44,11 +47,11 @@ def _fresh() -> Iterator[None]:
 
 
 def made(mechanism: Any) -> Any:
-    return program(mechanism, ORDER.participation, arithmetic="float32")
+    return streaming(mechanism, EPOCHS, "float32")
 
 
 def toeplitz(mechanism: Any) -> np.ndarray:
-    return linalg.toeplitz(made(mechanism).noise.coefficients(ORDER.steps), np.zeros(ORDER.steps))
+    return linalg.toeplitz(made(mechanism).mechanism.coefficients(ORDER.steps), np.zeros(ORDER.steps))
 
 
 def noise_of(transformation: Any, parameters: Any, steps: int) -> list[Any]:
@@ -72,16 +75,16 @@ def test_the_streaming_matrix_is_the_noising_matrix(mechanism: Any) -> None:
 def test_the_noise_has_the_covariance_of_the_mechanism(mechanism: Any, library: str) -> None:
     """The whitened noise has unit variances and no correlations: 78 means of products, each at level 1e-8."""
     size = 40_000
-    multiplier = PrivateRun(mechanism, 1, ORDER, **BUDGET).multiplier
+    scale = PrivateRun(BUDGET, EPOCHS, mechanism, 1).scale
     if library == "ours":
-        transformation = correlated_noise(mechanism, ORDER, **BUDGET, key=SECRET)
+        transformation = correlated_noise(BUDGET, EPOCHS, mechanism, key=SECRET)
     else:
         key = jax.random.wrap_key_data(np.frombuffer(SECRET, np.uint32))
         transformation = noise_addition.matrix_factorization_privatizer(
-            noising_matrix(made(mechanism)), stddev=multiplier * 2.0, prng_key=key, dtype=jnp.float32
+            noising_matrix(made(mechanism)), stddev=scale, prng_key=key, dtype=jnp.float32
         )
     found = np.array(noise_of(transformation, jnp.zeros(size), ORDER.steps), float)
-    white = linalg.solve_triangular(toeplitz(mechanism), found, lower=True) / (multiplier * 2.0)
+    white = linalg.solve_triangular(toeplitz(mechanism), found, lower=True) / scale
     deviations = (white @ white.T / size - np.eye(ORDER.steps)) * math.sqrt(size)
     deviations[np.diag_indices(ORDER.steps)] /= math.sqrt(2)
     assert np.abs(deviations).max() < stats.norm.isf(1e-8 / 2)
@@ -91,14 +94,14 @@ def test_the_noise_has_the_covariance_of_the_mechanism(mechanism: Any, library: 
 
 def test_arrays_of_a_tree_have_noise_of_their_own() -> None:
     tree = {"a": jnp.zeros((3, 2)), "b": (jnp.zeros(6), jnp.zeros(()))}
-    found = noise_of(correlated_noise(NuFTRL(0.02), ORDER, **BUDGET, key=SECRET), tree, 2)
+    found = noise_of(correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=SECRET), tree, 2)
     values = np.concatenate([np.ravel(leaf) for step in found for leaf in jax.tree.leaves(step)])
     assert np.unique(values).size == values.size == 26
     assert jax.tree.structure(found[0]) == jax.tree.structure(tree)
 
 
 def test_a_state_goes_on_bit_for_bit_and_survives_donation() -> None:
-    transformation = correlated_noise(NuFTRL(0.02), ORDER, **BUDGET)
+    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02))
     whole = []
     state = transformation.init(jnp.zeros(5))
     donating = jax.jit(transformation.update, donate_argnums=(1,))
@@ -115,7 +118,7 @@ def test_a_state_goes_on_bit_for_bit_and_survives_donation() -> None:
 
 
 def test_the_state_of_a_jitted_run_is_exact() -> None:
-    transformation = correlated_noise(NuFTRL(0.02), ORDER, **BUDGET, key=SECRET)
+    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=SECRET)
     update = jax.jit(transformation.update)
     state = transformation.init(jnp.zeros(5))
     for _ in range(3):
@@ -127,12 +130,12 @@ def test_the_state_of_a_jitted_run_is_exact() -> None:
 
 
 def test_after_the_last_step_there_is_no_gradient() -> None:
-    found = noise_of(correlated_noise(DPSGD(), ORDER, **BUDGET), jnp.zeros(3), ORDER.steps + 2)
+    found = noise_of(correlated_noise(BUDGET, EPOCHS, DPSGD()), jnp.zeros(3), ORDER.steps + 2)
     assert [bool(np.isnan(each).all()) for each in found] == [False] * ORDER.steps + [True, True]
 
 
 def test_models_of_half_precision_get_noise_of_single_precision() -> None:
-    transformation = correlated_noise(NuFTRL(0.02), ORDER, **BUDGET)
+    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02))
     state = transformation.init(jnp.zeros(4, jnp.bfloat16))
     noisy, state = transformation.update(jnp.zeros(4, jnp.bfloat16), state)
     assert noisy.dtype == jnp.bfloat16
@@ -142,19 +145,17 @@ def test_models_of_half_precision_get_noise_of_single_precision() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"mechanism": BinaryTree(12)}, ValueError, "must be 'float64' for BinaryTree"),
+        ({"mechanism": BinaryTree(12)}, ValueError, "must be one of 'float64'"),
+        ({"mechanism": ScaledNoise(DPSGD(), np.ones(12))}, ValueError, "must be one of 'float64'"),
         ({"key": 5}, ValueError, "key must be 8 bytes"),
         ({"key": bytes(4)}, ValueError, "key must be 8 bytes"),
-        ({"clip_norm": math.inf}, ValueError, "clip_norm must"),
-        ({"adjacency": "add-remove"}, ValueError, "adjacency must"),
-        ({"rho": None}, ValueError, "rho must be given"),
-        ({"order": 12}, TypeError, "order must be a FixedOrder"),
+        ({"participation": 12}, TypeError, "participation must be a Participation"),
     ],
 )
 def test_bad_arguments_are_refused(change: dict, error: type[Exception], message: str) -> None:
-    settings = {"mechanism": NuFTRL(0.02), "order": ORDER, **BUDGET, **change}
+    settings = {"mechanism": NuFTRL(0.02), "budget": BUDGET, "participation": EPOCHS, **change}
     with pytest.raises(error, match=message):
-        correlated_noise(settings.pop("mechanism"), settings.pop("order"), **settings)
+        correlated_noise(**settings)
 
 
 # -- a private run -----------------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ def model() -> dict[str, Any]:
 
 def run() -> PrivateRun:
     _IN_USE.clear()
-    return PrivateRun(NuFTRL(0.02), 7, ORDER, key=RunKey(bytes(32)), **BUDGET | {"clip_norm": 0.5})
+    return PrivateRun(Budget(0.5, clip_norm=0.5), EPOCHS, NuFTRL(0.02), 7, batches=ORDER, key=bytes(32))
 
 
 def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
@@ -199,7 +200,7 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
 @pytest.mark.parametrize("size", [1, 3, 1000, 300_000])
 @pytest.mark.parametrize("scale", [1.0, 1e15, 1e-30, 1e30])
 def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
-    from corrnoise.simulations.training.jax_noise import _MARGIN, _clipped_sum
+    from corrnoise.simulations.adapters.jax import _MARGIN, _clipped_sum
 
     example = np.random.default_rng(size).normal(size=(1, size)).astype(np.float32) * np.float32(scale)
     clip_norm = 1e-3 * min(scale, 1.0)

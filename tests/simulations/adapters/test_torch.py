@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corrnoise.simulations.training.keys import RunKey
-from corrnoise.simulations.training.opacus_optimizer import optimizer_class, private
-from corrnoise.simulations.training.order import fixed_order
-from corrnoise.simulations.training.run import PrivateRun
-from corrnoise.simulations.training.torch_loop import clipped_sum, private_gradient, trainable_size
 
-from corrnoise.simulations.run import torch_loop
+from corrnoise.simulations.adapters import torch as torch_loop
+from corrnoise.simulations.adapters.opacus import optimizer_class, private
+from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, trainable_size
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from tests.simulations.training.pages import ran
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.pages import ran
 
 torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
@@ -31,10 +32,10 @@ memory = pytest.importorskip("opacus.utils.batch_memory_manager")
 torch.set_num_threads(1)
 
 NOISE = NuFTRL(0.05)
-BUDGET: dict[str, Any] = {"rho": 0.5, "clip_norm": 1.0, "adjacency": "zero-out"}
+BUDGET = Budget(rho=0.5)
 EXAMPLES = 50
 BATCH = 12
-EPOCHS = 5
+EPOCHS = Participation.fixed_epochs(20, epochs=5)
 
 
 def data() -> tuple[Any, Any]:
@@ -49,15 +50,14 @@ def network() -> Any:
     return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
 
 
-def key() -> RunKey:
-    return RunKey(bytes(range(32)))
+KEY = bytes(range(32))
 
 
 def with_opacus(mechanism: Any = NOISE, rate: float = 0.3, **options: Any) -> tuple[Any, Any, Any]:
     model = network()
-    settings = {"batch_size": BATCH, "epochs": EPOCHS, "rng": 0, "key": key(), **BUDGET, **options}
+    settings = {"batch_size": BATCH, "rng": 0, "key": KEY, **options}
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.5)
-    return private(model, optimizer, torch.utils.data.TensorDataset(*data()), mechanism, **settings)
+    return private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, mechanism, **settings)
 
 
 def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
@@ -73,7 +73,7 @@ def flat(model: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _no_run_is_left() -> Any:
     """Keys are used again in these tests, which a process refuses while a run is alive."""
-    from corrnoise.simulations.run import run
+    from corrnoise.simulations.run import private as run
 
     yield
     run._IN_USE.clear()
@@ -138,8 +138,8 @@ def test_gradients_that_are_not_finite_count_as_zero() -> None:
 
 def by_hand(mechanism: Any = NOISE, **options: Any) -> tuple[Any, PrivateRun]:
     model = network()
-    order = fixed_order(EXAMPLES, BATCH, EPOCHS, 0)
-    return model, PrivateRun(mechanism, trainable_size(model), order, **{"key": key(), **BUDGET, **options})
+    settings = {"batches": batches(EPOCHS, EXAMPLES, BATCH, 0), "key": KEY, **options}
+    return model, PrivateRun(BUDGET, EPOCHS, mechanism, trainable_size(model), **settings)
 
 
 def trained_by_hand(steps: int) -> Any:
@@ -206,6 +206,22 @@ def test_a_batch_of_another_size_is_refused() -> None:
     inputs, targets = data()
     with pytest.raises(ValueError, match="12 examples of the batch, got 11 and 11"):
         private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[:11], targets[:11])
+
+
+def test_a_smaller_last_batch_is_divided_by_the_same_number() -> None:
+    who = Participation.fixed_epochs(10, epochs=2)
+    model = network()
+    run = PrivateRun(BUDGET, who, NOISE, trainable_size(model), batches=batches(who, EXAMPLES, BATCH, 0))
+    inputs, targets = data()
+    sizes = []
+    for batch in run:
+        sizes.append(len(batch))
+        private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[batch], targets[batch])
+    assert sizes == [12, 12, 12, 12, 2] * 2
+    without = by_hand(batches=None, key=None)[1]
+    next(iter(without))
+    with pytest.raises(ValueError, match="run must have batches here"):
+        private_gradient(without, model, torch.nn.functional.cross_entropy, inputs[:12], targets[:12])
 
 
 # -- Opacus ------------------------------------------------------------------------------------------------------------
@@ -285,7 +301,6 @@ def test_noise_and_clip_norm_cannot_be_changed() -> None:
     with pytest.raises(RuntimeError, match="do not cover correlated noise"):
         optimizer.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=0.1))
     assert optimizer.epsilon(1e-5) == optimizer.run.epsilon(1e-5)
-    assert optimizer.rho == 0.5
     assert optimizer.noise_multiplier == optimizer.run.multiplier
     for option in ({"secure_mode": True}, {"generator": torch.Generator()}, {"noise_multiplier": 1.0}):
         with pytest.raises(TypeError, match="unexpected keyword"):
@@ -329,8 +344,8 @@ WORKERS = """
 import sys
 import torch
 torch.set_num_threads(1)
-from corrnoise.simulations.training.opacus_optimizer import RunSampler
-from tests.simulations.training.test_torch import flat, step, with_opacus
+from corrnoise.simulations.adapters.opacus import RunSampler
+from tests.simulations.adapters.test_torch import flat, step, with_opacus
 
 def refused(use):
     try:
@@ -404,11 +419,10 @@ def test_bad_data_sets_and_optimizers_are_refused() -> None:
 
     model = network()
     optimizer = torch.optim.SGD(model[0].parameters(), lr=1.0)
-    settings = {"batch_size": BATCH, "epochs": EPOCHS, **BUDGET}
     with pytest.raises(TypeError, match="IterableDataset"):
-        private(model, optimizer, Endless(), NOISE, **settings)
+        private(model, optimizer, Endless(), BUDGET, EPOCHS, NOISE, batch_size=BATCH)
     with pytest.raises(ValueError, match="exactly the parameters of module"):
-        private(model, optimizer, torch.utils.data.TensorDataset(*data()), NOISE, **settings)
+        private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, NOISE, batch_size=BATCH)
 
 
 def test_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,7 +435,7 @@ DISTRIBUTED = """
 import sys
 import torch
 torch.set_num_threads(1)
-from tests.simulations.training.test_torch import flat, step, with_opacus
+from tests.simulations.adapters.test_torch import flat, step, with_opacus
 file, rank = sys.argv[1], int(sys.argv[2])
 torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
 model, optimizer, loader = with_opacus(distributed=True, rng=0 if rank == 0 else 99)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from corrnoise.simulations.training.cifar import Images, cifar_10, paper_network, scores
-from corrnoise.simulations.training.comparison import (
+
+from corrnoise.simulations.private_training import cifar, comparison
+from corrnoise.simulations.private_training.cifar import Images, cifar_10, paper_network, scores
+from corrnoise.simulations.private_training.comparison import (
     CIFAR_10,
     PUBLIC,
     SAMPLED,
@@ -13,11 +15,10 @@ from corrnoise.simulations.training.comparison import (
     Experiment,
     Run,
 )
-from corrnoise.simulations.training.comparison import (
+from corrnoise.simulations.private_training.comparison import (
     scores as small,
 )
-
-from corrnoise.simulations.run import cifar, comparison
+from corrnoise.theory.participation import Participation
 
 
 def test_images_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +32,8 @@ def test_images_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_settings_are_those_of_the_paper() -> None:
-    assert CIFAR_10.participation.arguments_of_sensitivity == {"steps": 2000, "min_sep": 100, "max_participations": 20}
+    assert CIFAR_10.participation == Participation.fixed_epochs(2000, epochs=20)
+    assert CIFAR_10.participation.period == 100
     assert CIFAR_10.task == "classification"
     with pytest.raises(ValueError, match="experiment must have a small network"):
         small(CIFAR_10, [], (0,))

@@ -4,7 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from corrnoise.simulations.training.comparison import (
+
+import corrnoise as cn
+from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
+from corrnoise.simulations.private_training import comparison
+from corrnoise.simulations.private_training.comparison import (
     DELTA,
     EXPERIMENTS,
     FULL,
@@ -19,11 +23,7 @@ from corrnoise.simulations.training.comparison import (
     prefix_error,
     scores,
 )
-from corrnoise.simulations.training.networks import Network
-
-import corrnoise as cn
-from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
-from corrnoise.simulations.run import comparison
+from corrnoise.simulations.private_training.networks import Network
 
 pytest.importorskip("sklearn")
 SMALL = Experiment("diabetes", Network((10, 1), "regression"), 350, 35, 2)

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from corrnoise.simulations.training.networks import Network, trained
+
+from corrnoise.simulations.private_training.networks import Network, trained
 
 RNG = np.random.default_rng(1)
 
