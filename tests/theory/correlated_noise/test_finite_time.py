@@ -199,6 +199,10 @@ def test_noise_that_never_ends_needs_a_horizon():
 # -- Theorems D.4 and D.13 ---------------------------------------------------------------------------------------------
 
 
+def with_clip_norm(run, g):
+    return replace(run, budget=run.budget_at(g))
+
+
 def with_learning_rate(run, eta):
     p = run.problem
     return replace(run, problem=LinearRegression(p.eigenvalues, eta, p.residual_std, kurtosis=p.kurtosis))
@@ -273,10 +277,8 @@ def test_clip_norm_and_learning_rate_come_from_theorem_d4(run, noise):
     """With C = 1 the privacy term of D.4 is at most G²/16, and c = 4 makes the whole at most G²."""
     run = with_learning_rate(run, run.theorem_d13_learning_rate_limit(noise, constant=1.0) * (1 - 1e-12))
     g = run.theorem_d13_clip_norm(constant=4.0)
-    assert run.theorem_d4_bounds(noise, constant=1.0, budget=Budget(1.0, clip_norm=g))[1] <= g**2
-    assert noiseless(run).theorem_d4_bounds(noise, constant=1.0, budget=Budget(1.0, clip_norm=g))[1] <= g**2 / 16 * (
-        1 + 1e-9
-    )
+    assert with_clip_norm(run, g).theorem_d4_bounds(noise, constant=1.0)[1] <= g**2
+    assert with_clip_norm(noiseless(run), g).theorem_d4_bounds(noise, constant=1.0)[1] <= g**2 / 16 * (1 + 1e-9)
     faster = with_learning_rate(run, run.problem.learning_rate * (1 + 1e-9))
     assert faster.problem.learning_rate > run.theorem_d13_learning_rate_limit(noise, constant=1.0)
 
@@ -291,7 +293,7 @@ def test_theorem_d4_needs_both_constants():
     # Two of the three terms are equal here and the third is negligible: c² has to be 2/(1 − 1/16) = 1.4606².
     for c, enough in ((1.46, False), (1.462, True)):
         g = run.theorem_d13_clip_norm(constant=c)
-        assert (run.theorem_d4_bounds(DPSGD(), constant=1.0, budget=Budget(1.0, clip_norm=g))[1] <= g**2) is enough
+        assert (with_clip_norm(run, g).theorem_d4_bounds(DPSGD(), constant=1.0)[1] <= g**2) is enough
 
 
 def test_theorem_d4_by_hand():
@@ -299,7 +301,7 @@ def test_theorem_d4_by_hand():
     run = FiniteRun(LinearRegression([1.0, 1.0], 0.01, 3.0), 100, 0.05, 1.0, budget=Budget(0.25))
     log = math.log(2000)
     expected = 2 * 2.72 * log**3, 2 * 16 * (2.72 + 2.25) * log**5
-    assert run.theorem_d4_bounds(DPSGD(), constant=2.0, budget=Budget(1.0, clip_norm=3.0)) == pytest.approx(
+    assert with_clip_norm(run, 3.0).theorem_d4_bounds(DPSGD(), constant=2.0) == pytest.approx(
         expected, rel=1e-12, abs=0
     )
 
@@ -321,10 +323,7 @@ def test_theorems_keep_their_units(run, parameter, response):
 
     factors = np.array([scale, parameter**2, parameter**2])
     assert lengths(other) == pytest.approx(factors * lengths(run), rel=1e-10, abs=0)
-    one, two = (
-        r.theorem_d4_bounds(DPSGD(), constant=1.0, budget=Budget(1.0, clip_norm=g))
-        for r, g in ((run, 1.0), (other, scale))
-    )
+    one, two = (with_clip_norm(r, g).theorem_d4_bounds(DPSGD(), constant=1.0) for r, g in ((run, 1.0), (other, scale)))
     assert two == pytest.approx((one[0] * (parameter * response) ** 2, one[1] * scale**2), rel=1e-10, abs=0)
 
 
@@ -337,7 +336,7 @@ def test_gradients_of_noisy_ftrl_stay_below_the_clip_norm():
     run = with_learning_rate(run, eta)
     g = run.theorem_d13_clip_norm(constant=4.0)
     roots, beta = np.sqrt(run.problem.eigenvalues), noise.coefficients(run.steps)
-    w = rng.standard_normal((run.steps, 64, 3)) * g * noise.noise_multiplier(run.rho)
+    w = rng.standard_normal((run.steps, 64, 3)) * g * math.sqrt(noise.variance(run.budget))
     theta, longest = np.ones((64, 3)), 0.0
     for t in range(run.steps):
         x = rng.standard_normal((64, 3)) * roots
@@ -414,9 +413,9 @@ def test_last_display_of_the_proof_of_corollary_d15(run):
     p = run.problem
     r2, mu, s2 = p.eigenvalues.sum(), p.eigenvalues.min(), p.residual_std**2
     per_step = 1 / (mu * run.steps)
-    first, last = r2**3 * run.initial_distance**2 * per_step / run.rho, s2 * r2
+    first, last = r2**3 * run.initial_distance**2 * per_step / run.budget.rho, s2 * r2
     assert run.nu_dp_ftrl_rate() == pytest.approx(
-        per_step * (first + r2**2 * s2 * per_step / run.rho + last), rel=1e-10
+        per_step * (first + r2**2 * s2 * per_step / run.budget.rho + last), rel=1e-10
     )
 
 
@@ -433,7 +432,7 @@ def best_error(run, limit, noise):
     for eta in limit * np.exp(-np.linspace(0, 40, 61)):
         at = with_learning_rate(run, float(eta))
         g = at.theorem_d13_clip_norm(constant=4.0)
-        stationary = at.problem.upper_bound(noise(at.problem), budget=Budget(run.rho, clip_norm=g))
+        stationary = at.problem.upper_bound(noise(at.problem), budget=run.budget_at(g))
         kappa = at.problem.eigenvalues.max() / at.problem.eigenvalues.min()
         transient = kappa * run.initial_error * math.exp(-at.problem.rates.min() * run.steps)
         least = min(least, transient + stationary)
@@ -452,7 +451,7 @@ def test_corollaries_follow_from_theorem_d13():
         eigenvalues = np.exp(rng.uniform(-5, 0, d)) * 10 ** rng.uniform(-3, 3)
         problem = LinearRegression(eigenvalues, 1e-3 / eigenvalues.sum(), rng.choice([0.0, 1.0]))
         offset, rho = rng.standard_normal(d) * 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-3, 3)
-        run = FiniteRun(problem, int(10 ** rng.uniform(14, 20)), 10 ** rng.uniform(-4, -0.1), offset, rho)
+        run = FiniteRun(problem, int(10 ** rng.uniform(14, 20)), 10 ** rng.uniform(-4, -0.1), offset, Budget(rho))
         log, share = run.log_factor, eigenvalues.sum() / eigenvalues.min() / run.steps
 
         rate, transient = (run.corollary_d14_rate(constant=72, polylog=p) for p in (16 * log**6, 0.0))
@@ -478,7 +477,7 @@ def test_corollaries_follow_from_theorem_d13():
 def test_learning_rate_of_corollary_d15_is_admissible(run, constant):
     p = run.problem
     mu, r2, c = p.eigenvalues.min(), p.moment_bound, 16 * constant**2
-    y = (r2 / mu) ** 2 * p.eigenvalues.size / run.rho
+    y = (r2 / mu) ** 2 * p.eigenvalues.size / run.budget.rho
     if run.steps < c * y * run.log_factor**7 * max(1.0, math.log(c * y)):
         return
     eta = run.corollary_d15_learning_rate_limit(constant=c)

@@ -1,7 +1,6 @@
 """Batches of several examples on quadratic problems: enumeration, 40 digits, bounds, and what is refused."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,16 +32,13 @@ def test_batches_agree_with_all_sequences_of_inputs(law: str, batch_size: int) -
         run.eigenvalues, 0.3, 0.7, kurtosis=[oracles.kurtosis(one) for one in laws], batch_size=batch_size
     )
     noise = FiniteNoise(run.coefficients)
-    budget: dict[str, Any] = {"budget": Budget(0.5, clip_norm=run.noise_std / noise.sensitivity(steps))}
+    once = Participation.single(steps)
+    budget = Budget(0.5, clip_norm=run.noise_std / noise.sensitivity(once))
     expected = oracles.enumerated_curve(run, laws, steps, batch_size)
-    found = problem.learning_curve(
-        noise, steps, participation=Participation.single(steps), initial_offset=run.offset, **budget
-    )
+    found = problem.learning_curve(noise, steps, budget=budget, participation=once, initial_offset=run.offset)
     assert found == pytest.approx(expected, rel=1e-12)
     single = LinearRegression(run.eigenvalues, 0.3, 0.7, kurtosis=problem.kurtosis)
-    wrong = single.learning_curve(
-        noise, steps, participation=Participation.single(steps), initial_offset=run.offset, **budget
-    )
+    wrong = single.learning_curve(noise, steps, budget=budget, participation=once, initial_offset=run.offset)
     assert abs(wrong[-1] / expected[-1] - 1) > 1e-3
 
 

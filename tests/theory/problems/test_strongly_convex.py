@@ -83,7 +83,7 @@ def test_record():
 def test_unstable_learning_rates_have_infinite_bounds():
     problem = StronglyConvex(0.1, 1, 2)
     assert not problem.stable
-    assert problem.circle_criterion_bound() == problem.independent_noise_upper_bound() == math.inf
+    assert problem.independent_noise_upper_bound() == math.inf
     assert problem.worst_quadratic_error(NuFTRL(0.1)) == math.inf
     with pytest.raises(ValueError, match="learning_rate"):
         problem.frequency_condition([0.1])
@@ -95,8 +95,6 @@ def test_frequencies_and_criteria_are_checked():
         problem.frequency_condition([4.0])
     with pytest.raises(ValueError, match="criterion"):
         problem.frequency_condition([1.0], "distances")
-    with pytest.raises(ValueError, match="criterion"):
-        problem.circle_criterion_bound(criterion="")
 
 
 # -- one frequency -----------------------------------------------------------------------------------------------------
@@ -278,17 +276,13 @@ def test_circle_criterion_at_40_digits(pair):
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_circle_criterion_at_condition_number_one_is_the_quadratic(criterion):
     assert circle_multiplier(0.5, 0.5, criterion)[1] == pytest.approx(1 / 1.5, rel=1e-15)
-    assert StronglyConvex(2.0, 2.0, 0.7).circle_criterion_bound(criterion=criterion) == pytest.approx(
-        LinearRegression([2.0], 0.7, kurtosis=1.0).stationary_error(DPSGD()), rel=1e-14
-    )
+    exact = LinearRegression([2.0], 0.7, kurtosis=1.0).stationary_error(DPSGD())
+    assert 0.7 / 2 * 0.5 * circle_multiplier(1.4, 1.4, criterion)[1] == pytest.approx(exact, rel=1e-14)  # (η/2) σ² ξ
 
 
-def test_circle_bound_has_its_constants():
-    """(η/2)(dσ² + σ_sgd²) times the mean gain, at ρ = 2, G = 3, and the printed constant is 4 times that."""
-    problem = StronglyConvex(0.2, 2, 0.5, dimension=7, gradient_noise_std=1.5)
-    bound = problem.circle_criterion_bound(budget=Budget(2, clip_norm=3))
+def test_circle_multiplier_has_its_constants():
     psi = 16.1263618931375 * 0.5**2  # ψ/η² = η² (ξ/l)
-    assert bound == pytest.approx(2 / 2 * (7 * 9 / 4 + 1.5**2) * psi, rel=1e-10)
+    assert 0.5 / 2 * circle_multiplier(0.1, 1.0, "distance")[1] == pytest.approx(2 / 2 * psi, rel=1e-10)
 
 
 # -- independent noise in one line -------------------------------------------------------------------------------------
