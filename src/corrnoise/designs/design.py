@@ -277,9 +277,7 @@ class Design(Record):
         return short if short.sensitivity <= exact.sensitivity * (1 + INCREASE) else exact
 
     def _handed_over(self, mechanism: Mechanism, form: Form, dtype: Dtype) -> Program:
-        return handed_over(
-            mechanism, self.participation, form, dtype, rates=self._rates, stands_for=self.mechanism
-        )
+        return handed_over(mechanism, self.participation, form, dtype, rates=self._rates, stands_for=self.mechanism)
 
     @cached_property
     def _buffers(self) -> Mechanism:

@@ -97,9 +97,7 @@ def tables(design: Design) -> dict[str, str]:
     """
     found = {}
     columns = {
-        one.dtype: one.program
-        for one in exports(design)
-        if one.form == "strategy column" and one.program is not None
+        one.dtype: one.program for one in exports(design) if one.form == "strategy column" and one.program is not None
     }
     noising = {one.dtype: one.program for one in exports(design) if one.form == "noising column" and one.program}
     if "float64" in columns and "float64" in noising:

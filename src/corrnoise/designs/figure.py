@@ -71,9 +71,7 @@ def picture_data(design: Design, comparison: Comparison, points: int = 160) -> D
     """
     points = checks.integer("points", points, 2)
     drawn = {
-        row.method: row.noise
-        for row in comparison.rows
-        if isinstance(row.noise, ToeplitzNoise) and row.method != ANTI
+        row.method: row.noise for row in comparison.rows if isinstance(row.noise, ToeplitzNoise) and row.method != ANTI
     }
     series = _errors(comparison)
     series += _coefficients(drawn, design.participation.steps or LAST_STEP, points)

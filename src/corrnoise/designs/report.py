@@ -208,7 +208,12 @@ def for_other_libraries(design: Design) -> str:
             refused.append("  " + _wrapped(one.reason).replace("\n", "\n  "))
         else:
             held.append(f"  {one.form:<20}{one.dtype:<10}{one.program.multiplier(design.budget)!r}")
-    lines = ["Noise multipliers for other programs, each for its own numbers in its own arithmetic only:", "", *held, ""]
+    lines = [
+        "Noise multipliers for other programs, each for its own numbers in its own arithmetic only:",
+        "",
+        *held,
+        "",
+    ]
     if not held:
         lines = ["No other program is offered the numbers of this noise."]
     else:
@@ -332,7 +337,5 @@ def _bounds_in_words(comparison: Comparison) -> str:
         "bounds, so that no learning rate is best for them.",
     ]
     if (comparison[INDEPENDENT].ratio or 1) < 1:
-        lines += [
-            "Independent noise has a bound of its own: here no correlated noise is proved to be better."
-        ]
+        lines += ["Independent noise has a bound of its own: here no correlated noise is proved to be better."]
     return "\n".join(lines)

@@ -243,7 +243,9 @@ def _compare(stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Refuse claims that are too good: less noise, or a smaller ρ, than is found; or an error that differs."""
     for name in _CLAIMS:
         if name in found and not stated[name] >= found[name] * (1 - _ROUNDING):
-            raise ValueError(f"{name} must be at least {found[name]!r} for its mechanism and promise, got {stated[name]!r}")
+            raise ValueError(
+                f"{name} must be at least {found[name]!r} for its mechanism and promise, got {stated[name]!r}"
+            )
     if "rho" in found and not stated["rho"] >= found["rho"] * (1 - _ROUNDING):
         raise ValueError(f"rho must be at least {found['rho']!r}, got {stated['rho']!r}")
     for name in ("error", "floor"):
