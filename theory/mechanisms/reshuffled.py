@@ -28,7 +28,6 @@ from corrnoise.theory.mechanisms.sensitivity import (
     bracket_of,
     largest_block,
     toeplitz_pattern_norm,
-    toeplitz_sensitivity,
 )
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Indices, Participation
@@ -107,25 +106,6 @@ def reshuffled_toeplitz_sensitivity(
     total = k * float(lags[0]) + 2 * math.fsum(pairs)
     value = max(toeplitz_pattern_norm(coefficients, each) for each in (participation.largest, *_close(participation)))
     return attained_by(value, math.sqrt(total), error + _ROUNDING)
-
-
-def toeplitz_upper_bound(coefficients: Array, participation: Participation, *, error: float = 0.0) -> float:
-    """An upper bound of the sensitivity of a lower-triangular Toeplitz strategy, for reshuffled orders as well.
-
-    Parameters
-    ----------
-    coefficients
-        c_0, …, c_{n−1}, shape (n,), of any signs.
-    participation
-        Who takes part when; its worst case counts.
-    error
-        Bound of the error of the coefficients: its 2-norm relative to theirs.
-    """
-    who = participation.worst
-    if who.kind != "reshuffled" or who.once:
-        return toeplitz_sensitivity(coefficients, who, error=error).upper
-    # An error of the column moves the sensitivity by k times its norm at most.
-    return reshuffled_toeplitz_sensitivity(coefficients, who, error=who.count * error).upper
 
 
 def _mean_of_pairs(lags: Array, participation: Participation, apart: int) -> float:

@@ -28,7 +28,7 @@ import numpy as np
 
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Form
-from corrnoise.theory.mechanisms.reshuffled import reshuffled_toeplitz_sensitivity, toeplitz_upper_bound
+from corrnoise.theory.mechanisms.reshuffled import reshuffled_toeplitz_sensitivity
 from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, recurrence_sensitivity
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_sensitivity
 from corrnoise.theory.numerics import checks, power_series
@@ -53,7 +53,7 @@ def _noising_bound(coefficients: Array, participation: Participation) -> float:
     series, error = power_series.reciprocal(coefficients, participation.length)
     if not (math.isfinite(error) and np.isfinite(series).all()):
         return math.inf
-    return toeplitz_upper_bound(series, participation, error=error)
+    return toeplitz_sensitivity(series, participation, error=error).upper
 
 
 def lower_toeplitz(column: Array) -> Array:
@@ -93,7 +93,7 @@ class ToeplitzNoise(Mechanism, ABC):
             return self, convolution_sensitivity(column, once, exact, participation, dtype, by="transforms")
         # A column stands for the noise, whichever of the two is run.
         strategy = self.inverse_coefficients(n)
-        exact = max(exact, toeplitz_upper_bound(strategy, participation), _noising_bound(beta, participation))
+        exact = max(exact, toeplitz_sensitivity(strategy, participation).upper, _noising_bound(beta, participation))
         if form == "strategy column":
             return self, max(exact, recurrence_sensitivity(strategy, dtype, participation))
         if form != "noising column":
