@@ -72,7 +72,7 @@ class BinaryTree(Mechanism):
     >>> round(BinaryTree(64, decoder="binary").mean_error(Participation.single(64)), 6)
     4.594494
     >>> round(BinaryTree(64).mean_error(Participation.single(64)), 6)
-    3.407063
+    3.406936
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"tree": ("float64",)}

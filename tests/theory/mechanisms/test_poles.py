@@ -12,6 +12,8 @@ from mpmath import mp
 
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, ProductNoise
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import Budget
 from tests.strategies import gaps
 
 Gaps = list[float]
@@ -230,10 +232,10 @@ def test_sensitivity_is_the_largest_column_norm_of_the_inverse(zeros, poles, ste
         inverse = matrix**-1
         gamma = max(mp.norm(inverse[:, j]) for j in range(steps))
         noise = PoleNoise(zeros, poles)
-        assert abs(noise.sensitivity(steps) / gamma - 1) < 1e-15
-        assert abs(noise.sensitivity(steps) * (1 + 1e-14) / gamma - 1) > 1e-15
-        assert gamma <= noise.sensitivity_upper_bound(steps) <= gamma * (1 + 1e-14)
-        multiplier = noise.noise_multiplier(0.5, steps)
+        assert abs(noise.sensitivity(Participation.single(steps)) / gamma - 1) < 1e-15
+        assert abs(noise.sensitivity(Participation.single(steps)) * (1 + 1e-14) / gamma - 1) > 1e-15
+        assert gamma <= noise.sensitivity_upper_bound(Participation.single(steps)) <= gamma * (1 + 1e-14)
+        multiplier = Budget(0.5).multiplier(noise.sensitivity_upper_bound(Participation.single(steps)))
         assert gamma <= multiplier <= gamma * (1 + 1e-14)
 
 
@@ -243,7 +245,7 @@ def test_limiting_sensitivity_by_partial_fractions(zeros, poles):
     noise = PoleNoise(zeros, poles)
     exact = mp.sqrt(squared_norm(poles, zeros))
     assert abs(noise.limiting_sensitivity() / exact - 1) < 1e-14 * (1 + len(zeros) + len(poles))
-    assert exact <= noise.noise_multiplier(0.5) <= exact * (1 + 1e-12)
+    assert exact <= Budget(0.5).multiplier(noise.sensitivity_upper_bound(ANY_LENGTH)) <= exact * (1 + 1e-12)
     assert noise.sensitivity(Participation.single(50)) <= noise.limiting_sensitivity() * (1 + 1e-12)
 
 
@@ -287,7 +289,7 @@ def test_power_spectrum_at_sixty_digits(zeros, poles):
 
 def test_a_zero_on_the_unit_circle_has_no_limiting_sensitivity():
     assert PoleNoise([0.0], [0.5]).limiting_sensitivity() == math.inf
-    assert PoleNoise([2.0], [0.5]).noise_multiplier(1.0) == math.inf
+    assert PoleNoise([2.0], [0.5]).sensitivity_upper_bound(ANY_LENGTH) == math.inf
     assert math.isfinite(PoleNoise([1e-12], [0.5]).limiting_sensitivity())
 
 

@@ -163,9 +163,7 @@ def cases(run: Participation = Participation(STEPS)) -> dict[str, tuple[Program,
     }
 
 
-@pytest.mark.parametrize(
-    "run", [Participation.min_sep(STEPS, 5, 3), Participation.min_sep(STEPS, 1, 4)]
-)
+@pytest.mark.parametrize("run", [Participation.min_sep(STEPS, 5, 3), Participation.min_sep(STEPS, 1, 4)])
 @pytest.mark.parametrize("name", cases())
 @pytest.mark.usefixtures("_coarse")
 def test_the_bound_holds_for_several_participations(name: str, run: Participation) -> None:
