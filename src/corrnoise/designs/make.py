@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from corrnoise.designs.design import Design, Objective
 from corrnoise.solvers.learning import STATIONARY, STRONGLY_CONVEX, strongly_convex_optimum
+from corrnoise.solvers.optimal_noise import check_stable
 from corrnoise.solvers.optimise import optimise
 from corrnoise.solvers.optimum import Certificate, Optimum
 from corrnoise.support.memory import memory as memory_of_this_machine
@@ -89,7 +90,7 @@ def design(
             f"participation must have at most {there // _BYTES_A_STEP} steps on this machine, got {steps}: its "
             f"coefficients take about {need / 2**30:.3g} GiB of memory, of {there / 2**30:.3g} GiB"
         )
-    _check_dimension(wanted, steps, family)
+    _check_problem(wanted, steps, family)
     if isinstance(wanted, SGD) and steps is None:
         raise ValueError("participation must have a number of steps without a problem, got one of any length")
     if isinstance(wanted, StronglyConvex):
@@ -100,8 +101,8 @@ def design(
     return Design(budget, participation, _light(optimum), wanted, tuple(notes))
 
 
-def _check_dimension(objective: Objective, steps: int | None, family: str | None) -> None:
-    """Refuse problems of so many eigenvalues that their errors would take minutes."""
+def _check_problem(objective: Objective, steps: int | None, family: str | None) -> None:
+    """Refuse unstable problems, and those of so many eigenvalues that their errors would take minutes."""
     problem = objective.problem if isinstance(objective, LearningObjective) else objective
     if not isinstance(problem, QuadraticProblem):
         return
@@ -113,6 +114,7 @@ def _check_dimension(objective: Objective, steps: int | None, family: str | None
             f"objective must have at most {most} eigenvalues for {run}, got {size}: use fewer of them, such as "
             f"quantiles of the spectrum, or family={STATIONARY!r}"
         )
+    check_stable(problem)
 
 
 def _check_long(participation: Participation, memory: float | None, family: str | None) -> None:

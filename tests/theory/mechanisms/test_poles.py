@@ -322,8 +322,7 @@ def read(noise: PoleNoise) -> tuple[BufferNoise | None, float]:
     """The buffers of a noise, and by how much rounding of their numbers may move its gaps, relatively."""
     try:
         buffers = noise.buffers()
-    except ValueError as error:  # rounding made two close zeros complex, or moved them anywhere
-        assert "real poles" in str(error) or "stable" in str(error)
+    except ValueError:  # rounding made two close zeros complex, or moved them anywhere
         return None, math.inf
     return buffers, 1e-10 * (1 + np.abs(buffers.output_scale).max()) ** 2
 
