@@ -214,7 +214,9 @@ def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Parti
             raise ValueError(f"steps must be a multiple of epochs={epochs}, got {steps}")
         length = steps // epochs
     elif steps != length * epochs:
-        raise ValueError(f"steps must be the {epochs} times {length} steps of all epochs, {length * epochs}, got {steps}")
+        raise ValueError(
+            f"steps must be the {epochs} times {length} steps of all epochs, {length * epochs}, got {steps}"
+        )
     if arguments.order == "min-sep":
         apart = length if arguments.separation is None else checks.integer("separation", arguments.separation, 1)
         most = None if arguments.visits is None else checks.integer("visits", arguments.visits, 1)
@@ -346,9 +348,7 @@ def _problem(arguments: Namespace) -> tuple[Problem | None, tuple[str, ...]]:
     if (arguments.learning_rate is None) != arguments.tune_learning_rate:
         raise ValueError("either --learning-rate or --tune-learning-rate must be given")
     finite = given("steps", "examples", "steps_per_epoch")
-    if arguments.tune_learning_rate and not (
-        source != "strong_convexity" and finite and arguments.initial_offset
-    ):
+    if arguments.tune_learning_rate and not (source != "strong_convexity" and finite and arguments.initial_offset):
         raise ValueError("--tune-learning-rate needs eigenvalues, a number of steps and --initial-offset, not 0")
     if source == "strong_convexity":
         if arguments.smoothness is None:
