@@ -420,8 +420,6 @@ def test_noise_that_is_not_minimum_phase():
         ({"frequencies": 2}, ValueError, "frequencies"),
         ({"lags": 0}, ValueError, "lags"),
         ({"lags": 2.5}, TypeError, "lags"),
-        ({"budget": Budget(0.0)}, ValueError, "rho"),
-        ({"budget": Budget(1.0, clip_norm=-1.0)}, ValueError, "clip_norm"),
     ],
 )
 def test_bad_arguments_are_named(keywords, error, message):
