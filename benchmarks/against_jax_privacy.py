@@ -15,18 +15,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-
-from benchmarks.core import Row, Setting, benchmark
-from benchmarks.timing import Side
 from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
 from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
 from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
+
+from benchmarks.core import Row, Setting, benchmark
+from benchmarks.timing import Side
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective, multiplied
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
 
 

@@ -11,7 +11,7 @@ from benchmarks.timing import Side
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import simulate_federation, split_examples
 from corrnoise.simulations.noise_cancellation.server import Server
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics.checks import Array
 
 _EACH = 4
@@ -24,12 +24,12 @@ def federation(setting: Setting) -> Iterator[Row]:
     machines = setting.pick(10_000, 200)
     rounds = setting.pick(20, 4)
     participants = machines // 10
-    loss = LinearLoss("squares", _FEATURES, 1.0)
+    loss = LinearLoss("squares", _FEATURES, 1.0, 1.0)
     rng = np.random.default_rng(0)
     a = rng.standard_normal((machines * _EACH, _FEATURES))
     a /= np.linalg.norm(a, axis=1)[:, np.newaxis]
     y = np.clip(a[:, 0], -1, 1)
-    protocol = Protocol("bench", loss, 2.0, machines, participants, rounds, 1e-4, rho=None, cap=_EACH)
+    protocol = Protocol("bench", loss, 2.0, machines, participants, rounds, 1e-4, budget=None, cap=_EACH)
     examples = split_examples(a, y, machines)
 
     def loop() -> Array:
@@ -43,7 +43,7 @@ def federation(setting: Setting) -> Iterator[Row]:
                 if used[i] < _EACH:
                     row = examples[i][0][used[i]]
                     target = float(examples[i][1][used[i]])
-                    total += t * loss.gradient(x, row, target) - (t - 1) * loss.gradient(before, row, target)
+                    total += t * loss.gradients(x, row, target) - (t - 1) * loss.gradients(before, row, target)
                     used[i] += 1
             draws.round += 1
             estimate = estimate + total / participants

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
+from corrnoise.solvers.matrix_factorisation.banded import optimal_banded
+from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
+from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.solvers.matrix_factorisation.banded import optimal_banded
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
+from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
-from corrnoise.theory.numerics.checks import Array
 
 OPTIONS = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-10}
 

@@ -13,17 +13,17 @@ from functools import partial
 import numpy as np
 import scipy.fft
 import scipy.optimize
+from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
+from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective, error_weights, multiplied, strategy_error
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 
 
 def _transformed(one: Array, other: Array) -> Array:

@@ -10,13 +10,14 @@ import numpy as np
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.simulations.noise_stream import NoiseStream
 from corrnoise.simulations.quadratic import simulate
+from corrnoise.simulations.run.stream import Stream
 from corrnoise.solvers.rational.approximation import rational_approximation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 _DIMENSION = 128
@@ -98,10 +99,10 @@ def noise_stream(setting: Setting) -> Iterator[Row]:
     size = 1000
     steps = setting.pick(2000, 200)
     noise = rational_approximation(NuFTRL(1e-3), 1e-6)
+    who = Participation.single(steps)
 
     def stream() -> Array:
-        noises = NoiseStream(noise, size, rng=3)
-        return np.array([next(noises) for _ in range(steps)])[-1]
+        return np.array(list(Stream(noise.program(who, "float64"), size, rng=3)))[-1]
 
     def direct() -> Array:
         beta = noise.coefficients(steps)
@@ -111,10 +112,10 @@ def noise_stream(setting: Setting) -> Iterator[Row]:
         return np.asarray(value)
 
     def transform() -> Array:
-        return np.array(list(NoiseStream(noise, size, steps=steps, rng=3)))[-1]
+        return np.array(list(Stream(noise.program(who, form="transform"), size, rng=3)))[-1]
 
     case = f"T = {steps}, {size} parameters"
     items = steps * size
-    ours = Side("NoiseStream", stream, items)
+    ours = Side("Stream", stream, items)
     for other in (Side("direct sum", direct, items), Side("exact, by FFT", transform, items)):
         yield setting.compare(case, ours, other, item="step × parameter", tolerance=1e-9, in_norm=True)

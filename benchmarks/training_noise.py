@@ -10,12 +10,14 @@ import numpy as np
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
-from corrnoise.simulations.training.keys import Draws, RunKey
-from corrnoise.simulations.training.opacus_optimizer import optimizer_class
-from corrnoise.simulations.training.order import fixed_order
-from corrnoise.simulations.training.run import PrivateRun
+from corrnoise.simulations.adapters.opacus import optimizer_class
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.keys import Draws, RunKey
+from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 _BATCH = 64
 _STEPS = 20_000  # more than are made
@@ -23,8 +25,9 @@ _MECHANISMS: dict[str, ToeplitzNoise] = {"independent": DPSGD(), "4 poles": NuFT
 
 
 def _run(mechanism: ToeplitzNoise, size: int) -> PrivateRun:
-    order = fixed_order(_BATCH * _STEPS, _BATCH, epochs=1, rng=0)
-    return PrivateRun(mechanism, size, order, rho=0.5, clip_norm=1.0, adjacency="zero-out", threads=1)
+    once = Participation.single(_STEPS)
+    order = batches(once, _BATCH * _STEPS, _BATCH, rng=0)
+    return PrivateRun(Budget(rho=0.5), once, mechanism, size, batches=order, threads=1)
 
 
 def _noise(run: PrivateRun) -> Callable[[], float]:

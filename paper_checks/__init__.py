@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from corrnoise.paper_checks.machinery.ledger import Claim
+    from corrnoise.paper_checks.machinery.listing import ListedClaim
     from corrnoise.paper_checks.machinery.papers import Paper
 
 #: Every paper in the ledger: its short name and its package, which declares ``PAPER`` in ``paper.py``.
@@ -33,7 +33,7 @@ def papers() -> tuple[Paper, ...]:
     return tuple(map(paper_ledger, NAMES))
 
 
-def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Claim, ...]:
+def claims(paper: str | None = None, *, name: str | None = None) -> tuple[ListedClaim, ...]:
     """The claims of one paper, or of all, in the order of the papers.
 
     Parameters
@@ -48,7 +48,8 @@ def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Claim,
 
     Returns
     -------
-    Records at once, without computing anything; ``claim.check()`` computes.
+    The claims as they are listed, with their names, recorded verdicts and evidence, at once.  A claim is imported when
+    it is asked for anything else, as its statement ``claim.printed``; ``claim.check()`` computes.
 
     Raises
     ------

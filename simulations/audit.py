@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from scipy.signal import oaconvolve
 from scipy.special import betainc, chdtr, chdtrc, erfc
 
-from corrnoise.simulations.noise_stream import NoiseStream, stream_sensitivity
 from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.simulations.run.stream import Stream
 from corrnoise.theory.auditing import (
     epsilon_lower_bound,
     gaussian_detection_power,
@@ -33,13 +33,14 @@ from corrnoise.theory.auditing import (
     one_run_epsilon_lower_bound,
     one_run_gaussian_lower_bound,
 )
-from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.participation import Participation, checked_run
-from corrnoise.theory.mechanisms.toeplitz import SCALES, ToeplitzNoise, checked_noise
+from corrnoise.theory.mechanisms.base import LARGEST_MATRIX
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import Adjacency, gaussian_epsilon, safe_multiplier
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Adjacency, Budget, gaussian_epsilon
 
 Coins = NDArray[np.bool_]
 
@@ -48,7 +49,6 @@ Release = Callable[[Sequence[Array]], Array]
 
 _EXCESS = 16.0  # times the clip norm: the length of a canary before the loop clips it
 _LAGS = 20
-_LARGEST_STRATEGY = 4096
 
 
 @record
@@ -155,16 +155,10 @@ class Audit(Record):
 
 def audit(
     release: Release,
-    noise: ToeplitzNoise | Mechanism,
+    budget: Budget,
+    program: Program,
     *,
-    rho: float,
-    delta: float,
-    clip_norm: float,
-    steps: int,
-    max_participations: int,
-    min_sep: int = 1,
-    adjacency: Adjacency = "zero-out",
-    noise_multiplier: float | None = None,
+    delta: float | None = None,
     canaries: int = 1000,
     idle: int = 1000,
     runs: int = 1,
@@ -176,21 +170,17 @@ def audit(
     Parameters
     ----------
     release
-        The loop.  It is called once a run with a sequence of ``steps`` arrays of shape (examples, d), the gradients of
-        the examples of each step before clipping, with d = ``canaries`` + ``idle``.  It returns what it would release,
-        the sums of the clipped gradients plus noise, as an array of shape (steps, d).  It must take fresh noise at each
-        call.
-    noise
-        The noise that the loop claims to add, of as many draws as steps.
-    rho, delta
-        The budget that the loop claims, ρ in [1e-100, 1e100], and the δ in (0, 1) at which ε is stated.
-    clip_norm
-        G, the norm to which the loop claims to clip, in [1e-100, 1e100].
-    steps, min_sep, max_participations, adjacency
-        The run for which the loop claims it, as in ``NoiseStream.private``.
-    noise_multiplier
-        Standard deviation over clip norm of the independent noise that the loop claims; None for the smallest one that
-        makes ``NoiseStream`` ρ-zCDP.
+        The loop.  It is called once a run with a sequence of n arrays of shape (examples, d), the gradients of the
+        examples of each of the n steps before clipping, with d = ``canaries`` + ``idle``.  It returns what it would
+        release, the sums of the clipped gradients plus noise, as an array of shape (n, d).  It must take fresh noise
+        at each call.
+    budget
+        What the loop claims to spend, and the norm to which it claims to clip; ``run.budget`` of a private run.
+    program
+        The noise that the loop claims to add, and the participation for which it is private; ``run.program`` of a
+        private run.  The loop claims noise of the standard deviation ``program.scale(budget)``.
+    delta
+        δ in (0, 1) at which ε is stated; None for that of the budget.
     canaries, idle
         Numbers of coordinates with a canary and without, each at least 8.
     runs
@@ -218,30 +208,30 @@ def audit(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from corrnoise import NoiseStream, NuFTRL
-    >>> run = {"rho": 0.1, "clip_norm": 1.0, "steps": 40, "min_sep": 10, "max_participations": 4}
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
+    >>> program = NuFTRL(0.01).program(Participation.min_sep(40, 10), form="transform")
+    >>> budget = Budget(rho=0.1)
     >>> def loop(batches):
-    ...     stream = NoiseStream.private(NuFTRL(0.01), batches[0].shape[1], **run)
+    ...     stream = Stream(program, batches[0].shape[1], budget=budget)
     ...     clipped = [batch / np.maximum(1, np.linalg.norm(batch, axis=1, keepdims=True)) for batch in batches]
     ...     return np.array([gradients.sum(axis=0) + noise for gradients, noise in zip(clipped, stream)])
-    >>> found = audit(loop, NuFTRL(0.01), delta=1e-5, canaries=400, idle=100, rng=1, level=1e-6, **run)
+    >>> found = audit(loop, budget, program, delta=1e-5, canaries=400, idle=100, rng=1, level=1e-6)
     >>> found.private_as_claimed, found.noise_as_claimed
     (True, True)
     """
-    checks.real("rho", rho, SCALES)
-    checks.real("delta", delta, "(0, 1)")
-    checks.real("clip_norm", clip_norm, SCALES)
+    checks.instance("budget", budget, Budget)
+    who = checks.instance("program", program, Program).participation.worst
+    at = budget.delta if delta is None else delta
+    if at is None:
+        raise ValueError("delta must be given for a budget of rho, got None")
+    checks.real("delta", at, "(0, 1)")
     checks.real("level", level, "(0, 1)")
     canaries = checks.integer("canaries", canaries, 8)
     idle = checks.integer("idle", idle, 8)
     runs = checks.integer("runs", runs, 1)
-    steps = checks.integer("steps", steps, 1)
-    who = checked_run(steps, min_sep, checks.integer("max_participations", max_participations, 1))
-    assert who is not None  # as steps is given
-    whitened = _Whitening(noise, steps)
-    multiplier = _multiplier(noise, who, rho, adjacency) if noise_multiplier is None else noise_multiplier
-    unit = checks.real("noise_multiplier", multiplier, SCALES) * clip_norm
+    steps = who.length
+    whitened = _Whitening(program, steps)
+    unit = program.scale(budget)
     random = generator(rng)
 
     coins = random.integers(2, size=(runs, canaries)).astype(bool)
@@ -249,40 +239,30 @@ def audit(
     scores = np.empty((runs, canaries))
     quiet = np.empty((runs, steps, idle))
     for run in range(runs):
-        white = whitened(_released(release, _batches(coins[run], idle, who, clip_norm, adjacency))) / unit
+        white = whitened(_released(release, _batches(coins[run], idle, who, budget.clip_norm, budget.adjacency))) / unit
         scores[run] = filtered @ white[:, :canaries]
         quiet[run] = white[:, canaries:]
-    mu = math.sqrt(2 * rho)
-    epsilon = gaussian_epsilon(rho, delta)
+    epsilon = budget.epsilon_at(at)
     return Audit(
         epsilon,
-        float(delta),
-        mu,
+        float(at),
+        math.sqrt(2 * budget.gaussian_rho),
         canaries,
         idle,
         runs,
         float(level),
-        tuple(_privacy_tests(scores.ravel(), coins.ravel(), epsilon, delta, level)),
+        tuple(_privacy_tests(scores.ravel(), coins.ravel(), epsilon, at, level)),
         tuple(_noise_tests(quiet, who, level)),
     )
 
 
-def stream_release(
-    noise: ToeplitzNoise | Mechanism,
-    *,
-    noise_multiplier: float,
-    clip_norm: float,
-    steps: int,
-    rng: Seed = None,
-) -> Release:
-    """A loop that clips, sums, and adds the noise of a ``NoiseStream``: what this package itself would run.
+def stream_release(budget: Budget, program: Program, *, rng: Seed = None) -> Release:
+    """A loop that clips, sums, and adds the noise of a program: what this package itself would run.
 
     Parameters
     ----------
-    noise, steps
-        As for ``NoiseStream``.
-    noise_multiplier, clip_norm
-        Standard deviation over clip norm of the independent noise, and the clip norm.
+    budget, program
+        As for ``audit``.
     rng
         For the noise.
 
@@ -291,11 +271,11 @@ def stream_release(
     A function for ``audit``.
     """
     random = generator(rng)
-    scale = noise_multiplier * clip_norm
 
     def release(batches: Sequence[Array]) -> Array:
-        stream = NoiseStream(noise, batches[0].shape[1], steps=steps, method="recurrence", rng=random, scale=scale)
-        return np.array([_clipped_sum(batch, clip_norm) + drawn for batch, drawn in zip(batches, stream, strict=True)])
+        stream = Stream(program, batches[0].shape[1], budget=budget, rng=random)
+        sums = [_clipped_sum(batch, budget.clip_norm) for batch in batches]
+        return np.array([total + drawn for total, drawn in zip(sums, stream, strict=True)])
 
     return release
 
@@ -305,23 +285,19 @@ def _clipped_sum(gradients: Array, clip_norm: float) -> Array:
     return np.minimum(1.0, clip_norm / np.maximum(norms, clip_norm)) @ gradients
 
 
-def _multiplier(noise: ToeplitzNoise | Mechanism, who: Participation, rho: float, adjacency: Adjacency) -> float:
-    sensitivity = stream_sensitivity(noise, who, "recurrence" if isinstance(noise, Mechanism) else "transform")
-    return safe_multiplier(sensitivity, rho, adjacency)
-
-
 class _Whitening:
     """C: what undoes the correlation of the noise of a run, for arrays of shape (steps, …)."""
 
-    def __init__(self, noise: ToeplitzNoise | Mechanism, steps: int) -> None:
+    def __init__(self, program: Program, steps: int) -> None:
+        noise = program.mechanism
         self._column: Array | None = None
         self._matrix: Array | None = None
-        if not isinstance(noise, Mechanism):
-            self._column = checked_noise(noise).inverse_coefficients(steps)
-        elif noise.steps != steps or noise.draws != steps:
-            raise ValueError(f"noise must have steps={steps} and as many draws, got {noise.steps} and {noise.draws}")
-        elif steps > _LARGEST_STRATEGY:
-            raise ValueError(f"steps must be at most {_LARGEST_STRATEGY} for a mechanism, got {steps}")
+        if isinstance(noise, ToeplitzNoise):
+            self._column = noise.inverse_coefficients(steps)
+        elif steps > LARGEST_MATRIX:
+            raise ValueError(
+                f"program must have at most {LARGEST_MATRIX} steps for {type(noise).__name__}, got {steps}"
+            )
         else:
             self._matrix = noise.strategy()
 
@@ -333,7 +309,7 @@ class _Whitening:
 
     def pattern(self, who: Participation) -> Array:
         """The matched filter of a canary: C x of norm 1, where x is 1 at the steps of the largest pattern."""
-        steps = np.zeros((who.steps, 1))
+        steps = np.zeros((who.length, 1))
         steps[who.largest] = 1.0
         whitened = self(steps)[:, 0]
         return np.asarray(whitened / np.linalg.norm(whitened))
@@ -351,7 +327,7 @@ def _batches(coins: Coins, idle: int, who: Participation, clip_norm: float, adja
     rows[np.arange(present.size), present] = signs[present] * _EXCESS * clip_norm
     nobody = np.zeros((0, canaries + idle))
     taking_part = set(who.largest.tolist())
-    return [rows if t in taking_part else nobody for t in range(who.steps)]
+    return [rows if t in taking_part else nobody for t in range(who.length)]
 
 
 def _released(release: Release, batches: list[Array]) -> Array:

@@ -1,7 +1,7 @@
 """Simulation of private mean estimation and linear regression: Noisy-FTRL, and DP-FTRL with clipping.
 
 ``quadratic_chain.py`` runs one chain of φ_j = sqrt(λ_j) (θ_j − θ*_j), with F − F* = ½ ‖φ‖².  The noise is rational
-(``rational_approximation``), and σ is computed from *its* sensitivity.
+(``rational``), and σ is computed from *its* sensitivity.
 
 Three estimators of the stationary error, all unbiased for the same mean.  Beside φ runs its linear part φ⁰, whose error
 q_0 is known, and the next term φ¹ of the same expansion, with error q_1; φ − φ⁰ is uncorrelated with φ⁰, so that
@@ -34,7 +34,7 @@ from scipy.optimize import brentq
 from corrnoise.simulations.quadratic_chain import Dynamics, Filter, Inputs, run_chain
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.standard_errors import inflation, long_run_error
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.support.progress import progress_line
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -146,7 +146,7 @@ class Engine(NamedTuple):
         return 2 * float(np.minimum(self.filter.poles, 2 - self.filter.poles).min(initial=0.5))
 
 
-_rational = functools.lru_cache(maxsize=64)(rational_approximation)
+_rational = functools.lru_cache(maxsize=64)(rational)
 
 
 def rational_engine(problem: QuadraticProblem, noise: ToeplitzNoise) -> Engine:

@@ -1,6 +1,6 @@
 """Minimisers of regularised empirical risks, to rounding: what excess risks are measured from.
 
-Mean estimation and ridge regression have closed forms.  For the others accelerated proximal gradients find the support,
+Means and squares have closed forms.  For the others accelerated proximal gradients find the support,
 and Newton's method on it the minimiser; the optimality conditions are checked at the end.
 """
 
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.empirical_risk import Loss, Task
+from corrnoise.theory.shuffled_gradients.task import Task
 
 _STEPS = 50_000
 _NEWTON_STEPS = 50
@@ -27,15 +28,16 @@ def empirical_risk_minimiser(task: Task) -> tuple[Array, float]:
         too ill-conditioned.
     """
     name = checks.instance("task", task, Task).regulariser.name
-    if task.loss.name == "mean" and name in ("none", "ball", "ridge"):
+    if task.loss.link == "mean" and name in ("none", "ball", "ridge"):
         mean = task.features.mean(axis=0)
-        x = task.regulariser.prox(mean, 1.0)
-    elif task.loss.name == "ridge" and name in ("none", "ridge"):
+        x = task.regulariser.prox(mean, 1 / task.loss.scale)
+    elif task.loss.link == "squares" and name in ("none", "ridge"):
         a = task.features
         n = len(task.features)
         strength = task.regulariser.strong_convexity
-        normal = 2 / n * a.T @ a + strength * np.eye(a.shape[1])
-        x = np.asarray(np.linalg.lstsq(normal, 2 / n * a.T @ task.targets, rcond=None)[0], dtype=np.float64)
+        c = task.loss.scale
+        normal = c / n * a.T @ a + strength * np.eye(a.shape[1])
+        x = np.asarray(np.linalg.lstsq(normal, c / n * a.T @ task.targets, rcond=None)[0], dtype=np.float64)
     else:
         x = _newton(task, _accelerated(task))
     _require_optimal(task, x)
@@ -49,7 +51,7 @@ def _gradient(task: Task, x: Array) -> Array:
 def _accelerated(task: Task) -> Array:
     """FISTA with restarts."""
     a = task.features
-    square = 1.0 if task.loss.name == "mean" else float(np.linalg.norm(a, 2)) ** 2 / len(a)
+    square = 1.0 if task.loss.link == "mean" else float(np.linalg.norm(a, 2)) ** 2 / len(a)
     step = 1 / (task.loss.curvature * square)
     x = y = np.zeros(a.shape[1])
     t = 1.0
@@ -66,11 +68,11 @@ def _accelerated(task: Task) -> Array:
     return x
 
 
-def _curvatures(loss: Loss, products: Array) -> Array:
-    """Second derivatives of the losses in the products ⟨x, a⟩; mean estimation has none, but the identity."""
-    if loss.name == "ridge":
+def _curvatures(loss: LinearLoss, products: Array) -> Array:
+    """Second derivatives of the losses in the products ⟨x, a⟩; those of a mean are 0."""
+    if loss.link == "squares":
         return np.full(products.size, loss.curvature)
-    return 1 / (2 * np.cosh(products / 2)) ** 2 if loss.name == "logistic" else np.zeros(products.size)
+    return loss.scale / (2 * np.cosh(products / 2)) ** 2 if loss.link == "logistic" else np.zeros(products.size)
 
 
 def _newton(task: Task, x: Array) -> Array:
@@ -84,7 +86,7 @@ def _newton(task: Task, x: Array) -> Array:
     for _ in range(_NEWTON_STEPS):
         gradient = _gradient(task, x)[support] + strength * signs
         weights = _curvatures(task.loss, task.features @ x)
-        hessian = (a.T * weights) @ a / len(a) + (np.eye(a.shape[1]) if task.loss.name == "mean" else 0)
+        hessian = (a.T * weights) @ a / len(a) + task.loss.strong_convexity * np.eye(a.shape[1])
         candidate = x.copy()
         candidate[support] -= np.linalg.lstsq(hessian, gradient, rcond=None)[0]
         if strength and (np.sign(candidate[support]) != signs).any():
@@ -98,7 +100,7 @@ def _newton(task: Task, x: Array) -> Array:
 
 def _require_optimal(task: Task, x: Array) -> None:
     """That x = prox(x − ∇F(x)), relative to the gradients of single records; separable classes have no minimiser."""
-    unregularised = task.loss.name == "logistic" and task.regulariser.name == "none"
+    unregularised = task.loss.link == "logistic" and task.regulariser.name == "none"
     if unregularised and (task.targets * (task.features @ x) > 0).all():
         raise ArithmeticError("the minimiser was not found: the classes are separable, and the risk has none")
     residual = np.abs(x - task.regulariser.prox(x - _gradient(task, x), 1.0)).max()

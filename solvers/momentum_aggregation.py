@@ -61,7 +61,8 @@ def best_momentum_bounds(
 
     Examples
     --------
-    >>> task = BoundedTask(20, dimension=31, rho=0.04, adjacency="replace-one")
+    >>> from corrnoise.theory.privacy import Budget
+    >>> task = BoundedTask(20, dimension=31, budget=Budget(0.04, adjacency="replace-one"))
     >>> for name in ALGORITHMS:
     ...     print(round(min(bound.value for bound in best_momentum_bounds(task, name)), 2))
     0.2

@@ -35,7 +35,7 @@ from scipy import special
 
 from corrnoise.solvers.grid_minimum import smallest_minimum
 from corrnoise.solvers.optimal_noise import check_stable, optimal_noise
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.solvers.rational.pole_sums import condensed
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
@@ -378,7 +378,7 @@ class _Shortened:
         steps = self.participation.length
         if isinstance(noise, ProductNoise) and noise.gaps.size > _FEW_FACTORS:
             with suppress(ValueError):  # noise without an approximation is used unchanged
-                poles = rational_approximation(noise, _TOLERANCE)
+                poles = rational(noise, _TOLERANCE)
                 if isinstance(poles, ProductNoise):
                     series = np.empty((2, steps))
                     sections = poles.sections()

@@ -1,5 +1,7 @@
 """What the property-based tests draw: noise, spectra, learning rates.  Logarithmic scales, ends included."""
 
+from __future__ import annotations
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -10,14 +12,8 @@ from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.noise_cancellation.machine_noise import (
-    CancellingNoise,
-    CorrelatedMachineNoise,
-    FactorisedNoise,
-    MachineNoise,
-)
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
-from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums, Workload
@@ -93,6 +89,8 @@ def regressions(
     draw: st.DrawFn, most: int = 8, largest: float = 0.99, kurtosis: float | None = 3.0
 ) -> LinearRegression:
     """Linear regression with 0 < η R² <= ``largest``, hence stable and inside every theorem of the paper."""
+    from corrnoise.theory.problems.quadratic import LinearRegression
+
     eigenvalues = draw(spectra(most))
     k = kurtosis if kurtosis is not None else draw(st.sampled_from([1.0, 1.8, 3.0, 6.0]))
     r2 = eigenvalues.sum() + (k - 1) * eigenvalues.max()
@@ -102,6 +100,8 @@ def regressions(
 
 def mean_estimations() -> st.SearchStrategy[MeanEstimation]:
     """Stable private mean estimation."""
+    from corrnoise.theory.problems.quadratic import MeanEstimation
+
     return st.builds(MeanEstimation, gaps(1e-9).filter(lambda eta: eta < 1.999), st.sampled_from([0.0, 0.3, 2.0]))
 
 
@@ -156,22 +156,25 @@ def toeplitz_strategies(draw: st.DrawFn, steps: int, min_sep: int) -> tuple[str,
 
 @st.composite
 def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
-    """Every kind of mechanism of a finite run."""
+    """Every kind of mechanism; of ``steps`` steps if it is finite."""
     n = draw(st.integers(1, 10)) if steps is None else steps
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    kind = draw(st.sampled_from(["toeplitz", "scaled", "matrix", "banded", "tree", "online", "honaker", "fourier"]))
+    kind = draw(st.sampled_from(["toeplitz", "scaled", "matrix", "banded", "tree", "honaker", "fourier"]))
     if kind == "toeplitz":
         return draw(noises())
     if kind == "scaled":
-        return ScaledNoise(draw(noises()), np.exp(rng.normal(size=n)))
+        steps_too, draws_too = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
+        scales = np.exp(rng.normal(size=(2, n)))
+        return ScaledNoise(draw(noises()), scales[0] if steps_too else None, scales[1] if draws_too else None)
     if kind == "matrix":
         return MatrixNoise(np.tril(rng.normal(size=(n, n)), -1) + np.diag(np.exp(rng.normal(size=n))))
     if kind == "banded":
         bands = rng.normal(size=(draw(st.integers(1, n)), n))
         bands[0] = np.exp(bands[0])
         return BandedNoise(np.where(np.add.outer(np.arange(len(bands)), np.arange(n)) < n, bands, 0.0))
-    if kind in ("tree", "online"):
-        return BinaryTree(n, decoder="binary" if kind == "tree" else "online")
+    if kind == "tree":
+        decoder = draw(st.sampled_from(["binary", "online"]))
+        return BinaryTree(n, decoder=decoder, decay=draw(st.just(0.0) | st.floats(0.01, 0.9)))
     return MatrixNoise.honaker(n) if kind == "honaker" else MatrixNoise.fourier(n)
 
 
@@ -180,19 +183,25 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
 
 def loss_classes() -> st.SearchStrategy[LossClass]:
     """Losses from nearly linear to strongly curved."""
+    from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+
     return st.builds(LossClass, log_uniform(1e-2, 1e2), log_uniform(1e-3, 1e2), log_uniform(1e-2, 1e2))
 
 
-def machine_noises() -> st.SearchStrategy[MachineNoise]:
-    """Noise of a machine for any number of participations."""
+def prefix_noise(stds: list[float]) -> MatrixNoise:
+    """Independent prefix noise with these standard deviations."""
+    return MatrixNoise(np.tril(np.ones((len(stds), len(stds)))) / np.array(stds)[:, np.newaxis])
+
+
+def machine_noises() -> st.SearchStrategy[Mechanism]:
+    """Noise of a machine for at least 12 participations."""
+    shares = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(1e-3, 1))
     return st.one_of(
-        st.builds(CancellingNoise, st.floats(0, 1), st.floats(0, 2)),
-        st.sampled_from([NuFTRL(0), DPSGD(), AntiPGD(0), ProductNoise([0.0], [0.75])]).map(CorrelatedMachineNoise),
-        st.sampled_from([PoleNoise([0.01, 0.2], [0.1, 0.5]), FiniteNoise([1.0, -0.5, -0.2])]).map(
-            CorrelatedMachineNoise
-        ),
-        st.sampled_from([TreeNoise(12), TreeNoise(12, decoder="binary")]),
-        st.lists(st.floats(0.5, 2), min_size=12, max_size=12).map(lambda stds: FactorisedNoise(np.diag(stds))),
+        st.builds(lambda a, g: cancelling_noise(12, share=a, growth=g), shares, st.floats(0, 2)),
+        st.sampled_from([NuFTRL(0), DPSGD(), AntiPGD(0), ProductNoise([0.0], [0.75])]),
+        st.sampled_from([PoleNoise([0.01, 0.2], [0.1, 0.5]), FiniteNoise([1.0, -0.5, -0.2])]),
+        st.sampled_from([BinaryTree(12), BinaryTree(12, decoder="binary")]),
+        st.lists(st.floats(0.5, 2), min_size=12, max_size=12).map(prefix_noise),
     )
 
 

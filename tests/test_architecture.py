@@ -22,8 +22,6 @@ RANDOM = {"random", "secrets", "numpy.random"}
 FILES = {"pathlib", "os", "io", "shutil", "tempfile", "matplotlib", "joblib"}
 #: What a floor does not import: theory is pure functions, solvers search but draw nothing and touch no file.
 FORBIDDEN = {"theory": SEARCHES | RANDOM | FILES, "solvers": RANDOM | FILES}
-#: Imports that break a rule and wait for their repair.
-EXCEPTIONS = {("theory.problems.empirical_risk", "theory.shuffled_gradients.schedules")}
 
 Graph = dict[str, set[str]]
 
@@ -56,10 +54,9 @@ def imports(source: str, known: frozenset[str]) -> set[str]:
 
 
 def graph(modules: Mapping[str, str]) -> Graph:
-    """Every module with all that it imports, the exceptions left out."""
+    """Every module with all that it imports."""
     known = frozenset(modules)
-    drawn = {name: imports(source, known) for name, source in modules.items()}
-    return {name: {other for other in others if (name, other) not in EXCEPTIONS} for name, others in drawn.items()}
+    return {name: imports(source, known) for name, source in modules.items()}
 
 
 def floor(module: str) -> int:
@@ -143,11 +140,6 @@ def test_a_planted_fault_is_seen(module: str, line: str, fault) -> None:
     if fault is circle:
         drawn = {name: others & drawn.keys() for name, others in drawn.items()}
     assert fault(drawn)
-
-
-def test_every_exception_is_needed() -> None:
-    modules = sources()
-    assert all(other in imports(modules[name], frozenset(modules)) for name, other in EXCEPTIONS)
 
 
 def test_solvers_define_no_noise() -> None:

@@ -32,13 +32,18 @@ def test_the_import_is_light_and_claims_no_generic_name() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+def left_behind(_: str, names: list[str]) -> set[str]:
+    """What belongs to one machine."""
+    hidden = {name for name in names if name.startswith(".") and name != ".ci"}
+    return hidden | {name for name in names if name in ("build", "__pycache__") or name.endswith(".egg-info")}
+
+
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the source distribution and the wheel that is built from it."""
     folder = tmp_path_factory.mktemp("distributions")
     clean = folder / "clone"  # a build leaves folders behind, which the next build would pack
-    left = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__")
-    shutil.copytree(ROOT, clean, symlinks=True, ignore=left)
+    shutil.copytree(ROOT, clean, symlinks=True, ignore=left_behind)
     done = run("-m", "build", "--no-isolation", "--outdir", str(folder), str(clean))
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -66,6 +71,36 @@ def test_the_source_distribution_holds_the_documents(distributions: Path) -> Non
     documents = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     top = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "CONTRIBUTING.md", "pyproject.toml", "setup.py"}
     assert documents | top <= packed
+
+
+def test_the_source_distribution_holds_all_tests_and_the_tools(distributions: Path) -> None:
+    with tarfile.open(next(distributions.glob("*.tar.gz"))) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    kept = {".py", ".json", ".npz", ".toml"}
+    for folder in ("tests", "tools", "benchmarks"):
+        files = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.suffix in kept}
+        assert len(files) > 5
+        assert files <= packed
+
+
+@pytest.mark.slow
+def test_tests_run_from_the_source_distribution(distributions: Path, tmp_path: Path) -> None:
+    """Beside the installed package, as a packager runs them."""
+    with tarfile.open(next(distributions.glob("*.tar.gz"))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    with zipfile.ZipFile(next(distributions.glob("*.whl"))) as wheel:
+        wheel.extractall(tmp_path / "installed")
+    [unpacked] = (path for path in tmp_path.iterdir() if path.name != "installed")
+    names = [
+        *("tests/test_architecture.py", "tests/test_public_names.py", "tests/theory/test_privacy.py"),
+        *("tests/designs/test_release.py", "tests/paper_checks/test_inventories.py", "tests/tools"),
+        "tests/test_packaging.py::test_continuous_integration_runs_the_commands_of_the_readme",
+    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *names]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    done = subprocess.run(command, cwd=unpacked, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert "passed" in done.stdout
 
 
 def test_no_path_of_one_machine() -> None:

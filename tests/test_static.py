@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[1]
     ],
 )
 def test_static(command: tuple[str, ...]) -> None:
+    if "mypy" in command and not (ROOT / "src/corrnoise/theory").exists():
+        pytest.skip("type checkers follow the links of a checkout, which a source distribution does not hold")
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=600)
     if done.returncode:
         pytest.fail(f"{' '.join(command)}\n{done.stdout}{done.stderr}", pytrace=False)

@@ -134,7 +134,7 @@ class _Run(NamedTuple):
 
 def simulate(run: SimulationRun) -> Simulated:
     """Simulate the first steps of all curves, all steps for an effort of 10; what fails is left out."""
-    from corrnoise.solvers.rational.approximation import rational_approximation
+    from corrnoise.solvers.rational.approximation import rational
 
     starts = blocks(min(STEPS, max(2, math.ceil(SIMULATED_STEPS * run.effort))))
     x = np.sqrt(starts[:-1] * (starts[1:] - 1))
@@ -143,9 +143,9 @@ def simulate(run: SimulationRun) -> Simulated:
     noises = {(panel, method): NOISES[method](problems[panel]) for panel, method in curves}
     settings = {}
     for curve, noise in noises.items():
-        rational = rational_approximation(noise, _APPROXIMATION)
-        budget = Budget((rational.limiting_sensitivity() / rational.sensitivity(ONCE)) ** 2)
-        settings[curve] = (*curve, problems[curve[0]], rational, budget)
+        few = rational(noise, _APPROXIMATION)
+        budget = Budget((few.limiting_sensitivity() / few.sensitivity(ONCE)) ** 2)
+        settings[curve] = (*curve, problems[curve[0]], few, budget)
     tasks = [curve for _ in range(RUNS * run.repeats) for curve in curves]
     runs = [_Run(*settings[curve], seed) for curve, seed in zip(tasks, run.seeds(len(tasks)), strict=True)]
     with ThreadPoolExecutor(os.cpu_count() if run.jobs == -1 else run.jobs) as pool:

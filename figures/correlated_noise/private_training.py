@@ -19,8 +19,7 @@ import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.figures.simulation import Simulated, SimulationRun, counted, kept
-from corrnoise.simulations.sweeps.running import told
-from corrnoise.simulations.training.comparison import (
+from corrnoise.simulations.private_training.comparison import (
     CIFAR_10,
     CLIP_NORM,
     DELTA,
@@ -39,6 +38,7 @@ from corrnoise.simulations.training.comparison import (
     prefix_error,
     scores,
 )
+from corrnoise.simulations.sweeps.running import told
 from corrnoise.theory.numerics.checks import Array
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _one(experiment: Experiment, choices: tuple[Run, ...], seed: tuple[int, int,
 def _scores(experiment: Experiment) -> Callable[[Experiment, Sequence[Run], Sequence[int]], Array]:
     if experiment.network is not None:
         return scores
-    from corrnoise.simulations.training import cifar
+    from corrnoise.simulations.private_training import cifar
 
     return cifar.scores
 

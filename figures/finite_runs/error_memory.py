@@ -17,24 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
-from corrnoise.solvers.matrix_factorisation.families import (
-    banded_inverse_square_root,
-    banded_square_root,
-    optimal_banded_inverse,
-    optimal_damped_root,
-    optimal_damping,
-    optimal_nu,
-)
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.certified.single_participation import single_participation_bounds
+from corrnoise.solvers.families import toeplitz
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
-from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
 
 if TYPE_CHECKING:
@@ -79,55 +73,54 @@ def participations(steps: int) -> dict[str, Participation]:
     """The promise of each panel."""
     separation = -(-steps // EPOCHS)
     return {
-        "one epoch": Participation(steps),
+        "one epoch": Participation.single(steps),
         "four epochs": Participation.min_sep(steps, separation, EPOCHS),
     }
 
 
 def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:
     """Every mechanism with the name of its family; those of one family follow each other with growing memory."""
-    steps = who.steps
-    most_bands = steps if who.once else who.period
+    steps, sums = who.length, run_objective(PrefixSums(who.length))
+    most_bands = toeplitz.most_bands(who)
     few = [count for count in FEW_COEFFICIENTS if count < steps]
     bands = [count for count in (2**i for i in range(2, 20)) if count < most_bands] + [most_bands]
     yield "independent noise", DPSGD()
-    yield "lambda-CGD", optimal_damping(who).mechanism
+    yield "lambda-CGD", toeplitz.anti_pgd(sums, who)
     for count in few:
-        yield "BISR", banded_inverse_square_root(who, bands=count).mechanism
+        yield "BISR", toeplitz.inverse_root(count)
     for count in few:
-        yield "damped root", optimal_damped_root(who, bands=count).mechanism
+        yield "damped root", toeplitz.damped_root(sums, who, count)
     for count in few:
-        yield "banded inverse", optimal_banded_inverse(who, bands=count).mechanism
+        yield "banded inverse", toeplitz.banded_inverse(sums, who, count)
     for count in bands:
-        yield "BSR", banded_square_root(who, bands=count).mechanism
+        yield "BSR", toeplitz.square_root(count)
     for count in bands:
-        yield "best Toeplitz", (toeplitz := optimal_toeplitz(who, bands=count, certify=False)).mechanism
-    buffered = [optimal_buffers(who, buffers=count) for count in range(1, MOST_BUFFERS + 1)]
-    distinct = [found for i, found in enumerate(buffered, start=1) if found.memory == i]
-    for found in distinct:
-        yield "buffers", found.mechanism
-    yield "nu-DP-FTRL", optimal_nu(who).mechanism
+        yield "best Toeplitz", (best := toeplitz.best_toeplitz(sums, who, count))
+    buffered = [best_buffers(sums, who, count) for count in range(1, MOST_BUFFERS + 1)]
+    distinct = [noise for i, noise in enumerate(buffered, start=1) if noise.memory(steps) == i]
+    for noise in distinct:
+        yield "buffers", noise
+    yield "nu-DP-FTRL", toeplitz.nu_ftrl(sums, who)
     if steps > LARGEST_MATRIX:
         return
-    yield "best Toeplitz, unit columns", column_normalised(toeplitz.noise, steps)
-    for found in distinct:
-        yield "buffers, unit columns", column_normalised(found.noise, steps)
-    yield "square root, unit columns", column_normalised(NuFTRL(0), steps)
-    yield "binary tree", BinaryTree(steps)
+    yield "best Toeplitz, unit columns", ScaledNoise.normalised(best, who)
+    for noise in distinct:
+        yield "buffers, unit columns", ScaledNoise.normalised(noise, who)
+    yield "square root, unit columns", ScaledNoise.normalised(NuFTRL(0), who)
+    yield "binary tree", BinaryTree(steps, decoder="binary")
     yield "binary tree, online", BinaryTree(steps, decoder="online")
     yield "binary tree, full Honaker", MatrixNoise.honaker(steps)
     yield "Fourier", MatrixNoise.fourier(steps)
 
 
 def floor(who: Participation) -> float:
-    """The error that no strategy is below, with at most ``EPOCHS`` participations that are ``min_sep`` apart."""
-    workload = PrefixSums(who.steps)
+    """The error that no strategy is below, with at most ``EPOCHS`` participations that are an epoch apart."""
+    workload = PrefixSums(who.length)
     if who.once:
-        return optimal_single_participation(workload).lower_bound
-    same_order = Participation.fixed_epochs(who.steps, epochs=who.count)
-    return optimal_fixed_epochs(
-        workload, same_order, tolerance=1e-6 if who.steps <= LARGEST_MATRIX else 1e-4
-    ).lower_bound
+        return single_participation_bounds(workload).lower_bound
+    same_order = Participation.fixed_epochs(who.length, epochs=who.count)
+    tolerance = 1e-6 if who.length <= LARGEST_MATRIX else 1e-4
+    return fixed_epochs_bounds(workload, same_order, tolerance=tolerance).lower_bound
 
 
 def candidates(who: Participation) -> list[tuple[str, Mechanism, Sensitivity]]:
@@ -140,6 +133,7 @@ def panel(
     found: list[tuple[str, Mechanism, Sensitivity]],
     judge: Callable[[Mechanism, float], float],
     least: float,
+    steps: int,
 ) -> Iterator[Series]:
     """The points of one panel, and its floor.
 
@@ -153,18 +147,20 @@ def panel(
         The error of a mechanism at a sensitivity: an upper bound where that is one.
     least
         The floor.
+    steps
+        Of the run.
     """
     for (family, exact), group in groupby(found, key=lambda one: (one[0], one[2].exact)):
-        points = [(float(mechanism.memory), judge(mechanism, known.upper)) for _, mechanism, known in group]
+        points = [(float(mechanism.memory(steps)), judge(mechanism, known.upper)) for _, mechanism, known in group]
         memory, errors = np.array(points).T
         yield Series(name, family, "exact" if exact else "upper bound", memory, errors)
-    most = max(mechanism.memory for _, mechanism, _ in found)
+    most = max(mechanism.memory(steps) for _, mechanism, _ in found)
     yield Series(name, FLOOR, "lower bound", np.array([0.0, float(most)]), np.full(2, least))
 
 
-def prefix_error(mechanism: Mechanism, sensitivity: float) -> float:
+def prefix_error(mechanism: Mechanism, sensitivity: float, steps: int) -> float:
     """The root mean squared error of prefix sums."""
-    return sensitivity * math.sqrt(float(mechanism.errors().mean()))
+    return sensitivity * math.sqrt(float(mechanism.errors(PrefixSums(steps)).mean()))
 
 
 def data(steps: int = STEPS) -> Data:
@@ -172,7 +168,7 @@ def data(steps: int = STEPS) -> Data:
     return tuple(
         series
         for name, who in participations(steps).items()
-        for series in panel(name, candidates(who), prefix_error, floor(who))
+        for series in panel(name, candidates(who), partial(prefix_error, steps=steps), floor(who), steps)
     )
 
 

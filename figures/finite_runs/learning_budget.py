@@ -18,19 +18,17 @@ import numpy as np
 
 from corrnoise.figures.finite_runs.learning_memory import DIMENSION, objective, privacy_error
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.dense import workload_of_weights
-from corrnoise.solvers.matrix_factorisation.families import optimal_nu
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
-from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
+from corrnoise.solvers.families import toeplitz
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.families.scaled_buffers import scaled_buffers
+from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.theory.mechanisms.base import Mechanism
-
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import DPSGD
-from corrnoise.theory.workloads import PrefixSums, Workload
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.workloads import PrefixSums, Workload
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,24 +54,28 @@ DRAWN_BY_STEP = (ANY_LEARNING, SCALED_LEARNING, ANY_PREFIX, PLAIN)
 
 def mechanisms(who: Participation, of: LearningObjective) -> dict[str, Mechanism]:
     """The mechanisms by name, for fixed epochs."""
-    apart = Participation.min_sep(who.steps, who.period, who.count)
-    sums, learning = PrefixSums(who.steps), workload_of_weights(of.weight_matrix())
+    sums, learning = PrefixSums(who.length), workload_of_weights(of.weight_matrix())
+    of_sums = run_objective(sums)
+
+    def any_strategy(workload: Workload) -> Mechanism:
+        return fixed_epochs_strategy(workload, who, fixed_epochs_bounds(workload, who, tolerance=1e-5))
+
     return {
-        ANY_LEARNING: optimal_fixed_epochs(learning, who, tolerance=1e-5).mechanism(),
-        SCALED_LEARNING: optimal_scaled_buffers(learning, who, buffers=BUFFERS).mechanism,
-        ANY_PREFIX: optimal_fixed_epochs(sums, who, tolerance=1e-5).mechanism(),
-        SCALED_PREFIX: optimal_scaled_buffers(sums, who, buffers=BUFFERS).mechanism,
-        PLAIN: optimal_buffers(apart, buffers=BUFFERS).mechanism,
-        "best Toeplitz, n/4 bands": optimal_toeplitz(apart, certify=False).mechanism,
-        "nu-DP-FTRL": optimal_nu(apart).mechanism,
+        ANY_LEARNING: any_strategy(learning),
+        SCALED_LEARNING: scaled_buffers(run_objective(of), who, BUFFERS),
+        ANY_PREFIX: any_strategy(sums),
+        SCALED_PREFIX: scaled_buffers(of_sums, who, BUFFERS),
+        PLAIN: best_buffers(of_sums, who, BUFFERS),
+        "best Toeplitz, n/4 bands": toeplitz.best_toeplitz(of_sums, who, who.period),
+        "nu-DP-FTRL": toeplitz.nu_ftrl(of_sums, who),
         "independent noise": DPSGD(),
     }
 
 
 def budget(run: Mechanism, who: Participation) -> Array:
     """The part of each step in γ², Σ_j |X_ij| over the steps of the same example, in units of γ²; shape (steps,)."""
-    strategy = run.strategy()
-    same = np.equal.outer(np.arange(who.steps) % who.period, np.arange(who.steps) % who.period)
+    strategy = run.strategy(who.length)
+    same = np.equal.outer(np.arange(who.length) % who.period, np.arange(who.length) % who.period)
     return np.asarray(np.abs(strategy.T @ strategy * same).sum(axis=1) / run.sensitivity_upper_bound(who) ** 2)
 
 
@@ -86,9 +88,9 @@ def floors(who: Participation, of: LearningObjective) -> tuple[float, float]:
     """What no strategy is below in fixed epochs, by prefix sums and by learning."""
 
     def bound(workload: Workload) -> float:
-        return optimal_fixed_epochs(workload, who, tolerance=1e-5).lower_bound
+        return fixed_epochs_bounds(workload, who, tolerance=1e-5).lower_bound
 
-    return bound(PrefixSums(who.steps)), privacy_error(of, bound(workload_of_weights(of.weight_matrix())) ** 2)
+    return bound(PrefixSums(who.length)), privacy_error(of, bound(workload_of_weights(of.weight_matrix())) ** 2)
 
 
 def data(steps: int = STEPS) -> Data:
@@ -99,7 +101,7 @@ def data(steps: int = STEPS) -> Data:
     times = np.arange(1.0, steps + 1)
     for method in DRAWN_BY_STEP:
         run = found[method]
-        noise = run.sensitivity_upper_bound(who) * np.linalg.norm(run.noising_matrix(), axis=1)
+        noise = run.sensitivity_upper_bound(who) * np.linalg.norm(run.noising_matrix(steps), axis=1)
         series.append(Series(BUDGET, method, "exact", times, budget(run, who)))
         series.append(Series(NOISE, method, "exact", times, noise))
         series.append(Series(CURVE, method, "exact", times, of.privacy_curve(run, who)[1:]))

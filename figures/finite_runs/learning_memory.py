@@ -27,13 +27,14 @@ from corrnoise.figures.finite_runs.error_memory import (
     unbeaten,
 )
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.solvers.matrix_factorisation.banded import optimal_banded
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation, workload_of_weights
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.scaled_buffers import optimal_scaled_buffers
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.certified.single_participation import single_participation_bounds
+from corrnoise.solvers.families.banded import best_bands
+from corrnoise.solvers.families.scaled_buffers import scaled_buffers
+from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 
@@ -60,16 +61,16 @@ def privacy_error(of: LearningObjective, squared: float) -> float:
 def tuned(of: LearningObjective, who: Participation) -> Iterator[tuple[str, Mechanism, Sensitivity]]:
     """Mechanisms that are tuned for learning, as ``candidates`` has the others."""
     workload = workload_of_weights(of.weight_matrix())
-    separation = who.steps if who.once else who.period
-    apart = Participation.min_sep(who.steps, separation)
-    epochs = Participation.fixed_epochs(who.steps, period=separation)
+    n = who.length
+    separation = n if who.once else who.period
+    apart, epochs = Participation.min_sep(n, separation), Participation.fixed_epochs(n, period=separation)
     for count in FEW_BUFFERS:
-        buffers = optimal_scaled_buffers(workload, epochs, buffers=count).mechanism
-        if buffers.memory == count:
+        buffers = scaled_buffers(run_objective(of), epochs, count)
+        if buffers.memory(n) == count:
             yield SCALED_BUFFERS, buffers, buffers.bracket(who)
     for bands in FEW_BANDS:
         if bands <= separation:
-            banded = optimal_banded(workload, apart, bands=bands, tolerance=1e-4).mechanism()
+            banded, _ = best_bands(workload, apart, bands=bands, tolerance=1e-4)
             yield ANY_BANDS, banded, banded.bracket(who)
 
 
@@ -77,9 +78,9 @@ def floor(of: LearningObjective, who: Participation) -> float:
     """The error that no strategy is below."""
     workload = workload_of_weights(of.weight_matrix())
     if who.once:
-        return privacy_error(of, optimal_single_participation(workload, tolerance=1e-6).lower_bound ** 2)
-    same_order = Participation.fixed_epochs(who.steps, epochs=who.count)
-    return privacy_error(of, optimal_fixed_epochs(workload, same_order, tolerance=1e-6).lower_bound ** 2)
+        return privacy_error(of, single_participation_bounds(workload, tolerance=1e-6).lower_bound ** 2)
+    same_order = Participation.fixed_epochs(who.length, epochs=who.count)
+    return privacy_error(of, fixed_epochs_bounds(workload, same_order, tolerance=1e-6).lower_bound ** 2)
 
 
 def data(steps: int = STEPS) -> Data:
@@ -93,7 +94,7 @@ def data(steps: int = STEPS) -> Data:
             def judge(mechanism: Mechanism, sensitivity: float, of: LearningObjective = of) -> float:
                 return privacy_error(of, sensitivity**2 * of.power(mechanism))
 
-            series += panel(f"{name}, {epochs}", [*found, *tuned(of, who)], judge, floor(of, who))
+            series += panel(f"{name}, {epochs}", [*found, *tuned(of, who)], judge, floor(of, who), steps)
     return tuple(series)
 
 

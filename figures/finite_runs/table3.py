@@ -25,19 +25,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.simulations.noise_stream import NoiseStream
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.families import optimal_nu
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
+from corrnoise.solvers.families import toeplitz
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.objectives import run_objective
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.base import Mechanism
-
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.mechanisms.tree import BinaryTree, fourier_mechanism, full_honaker
-from corrnoise.theory.workloads import PrefixSums
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL, ProductNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,15 +51,15 @@ PANELS = {
     "bounded": "1 if neither the noise nor its sensitivity for one participation outgrows a bound in longer runs",
 }
 
-Stream = Callable[[Mechanism, int, np.random.Generator], Iterator[Array]]
+Stream = Callable[[Mechanism, int, int, np.random.Generator], Iterator[Array]]  # of a number of steps and a size
 
 
-def row_stream(mechanism: Mechanism, size: int, rng: np.random.Generator) -> Iterator[Array]:
+def row_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
     """Each step is a row of N times all draws up to now."""
-    matrix = mechanism.noising_matrix()
+    matrix = mechanism.noising_matrix(n)
 
     def steps() -> Iterator[Array]:
-        kept = np.empty((mechanism.steps, size))
+        kept = np.empty((n, size))
         for t, row in enumerate(matrix):
             rng.standard_normal(out=kept[t])
             yield row[: t + 1] @ kept[: t + 1]
@@ -67,30 +67,30 @@ def row_stream(mechanism: Mechanism, size: int, rng: np.random.Generator) -> Ite
     return steps()
 
 
-def coefficient_stream(mechanism: Mechanism, size: int, rng: np.random.Generator) -> Iterator[Array]:
+def coefficient_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
     """Each step is the coefficients of Toeplitz noise times all draws up to now, the latest first."""
-    assert isinstance(mechanism, ToeplitzMechanism)
-    beta = mechanism.noise.coefficients(mechanism.steps)
+    assert isinstance(mechanism, ToeplitzNoise)
+    beta = mechanism.coefficients(n)
 
     def steps() -> Iterator[Array]:
-        kept = np.empty((mechanism.steps, size))
-        for first in range(mechanism.steps - 1, -1, -1):
+        kept = np.empty((n, size))
+        for first in range(n - 1, -1, -1):
             rng.standard_normal(out=kept[first])
-            yield beta[: mechanism.steps - first] @ kept[first:]
+            yield beta[: n - first] @ kept[first:]
 
     return steps()
 
 
-def band_stream(mechanism: Mechanism, size: int, rng: np.random.Generator) -> Iterator[Array]:
+def band_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
     """Each step solves C y = z for one row, with as many earlier steps kept as C has bands beside the diagonal."""
-    count = mechanism.memory
-    assert isinstance(mechanism, ToeplitzMechanism)
-    strategy = mechanism.noise.inverse_coefficients(count + 1)
+    count = mechanism.memory(n)
+    assert isinstance(mechanism, ToeplitzNoise)
+    strategy = mechanism.inverse_coefficients(count + 1)
 
     def steps() -> Iterator[Array]:
         kept = np.zeros((count, size))
         slots = np.arange(count)
-        for t in range(mechanism.steps):
+        for t in range(n):
             earlier = strategy[1 + (t - 1 - slots) % count] @ kept
             kept[t % count] = (rng.standard_normal(size) - earlier) / strategy[0]
             yield kept[t % count].copy()
@@ -98,49 +98,63 @@ def band_stream(mechanism: Mechanism, size: int, rng: np.random.Generator) -> It
     return steps()
 
 
-def pole_stream(mechanism: Mechanism, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """One array for each pole."""
-    assert isinstance(mechanism, ToeplitzMechanism)
-    return NoiseStream(mechanism.noise, size, rng=rng, method="recurrence")
+def pole_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
+    """One array for each pole: y_t = x_t + s_{t−1}, s_t = (1 − q) y_t − (1 − a) x_t for a zero a and a pole q."""
+    assert isinstance(mechanism, ProductNoise)
+    zeros, poles = mechanism.sections()
+
+    def steps() -> Iterator[Array]:
+        kept = np.zeros((poles.size, size))
+        for _ in range(n):
+            noise = rng.standard_normal(size)
+            for state, zero, pole in zip(kept, zeros, poles, strict=True):
+                entered = noise
+                noise = entered + state
+                np.multiply(noise, 1 - pole, out=state)
+                entered *= 1 - zero
+                state -= entered
+            yield noise
+
+    return steps()
 
 
-def independent_stream(_: Mechanism, size: int, rng: np.random.Generator) -> Iterator[Array]:
+def independent_stream(_: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
     """The draws themselves."""
     while True:
         yield rng.standard_normal(size)
 
 
-def tree_stream(mechanism: Mechanism, size: int, rng: np.random.Generator) -> Iterator[Array]:
-    """The online tree: kept are the estimates of the intervals that the binary digits of the step name."""
-    kept: list[Array] = []
-    released = np.zeros(size)
-    for last in range(mechanism.steps):
-        noise = rng.standard_normal(size)
-        variance = 1.0
-        merges = (~last & (last + 1)).bit_length() - 1  # intervals of more than one step that end here
-        for _ in range(merges):
-            variance = 2 * variance / (1 + 2 * variance)
-            noise = variance * rng.standard_normal(size) + (1 - variance) * (kept.pop() + noise)
-        kept.append(noise)
-        total = np.sum(kept, axis=0)
-        yield total - released
-        released = total
+def tree_stream(mechanism: Mechanism, n: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
+    """The tree: kept are the last nodes of every height, of which a step makes one."""
+    assert isinstance(mechanism, BinaryTree)
+    tree = mechanism
+
+    def steps() -> Iterator[Array]:
+        kept = np.zeros((tree.draws.size, size))
+        for t in range(1, n + 1):
+            height = (t & -t).bit_length() - 1
+            node = tree.draws[height] * rng.standard_normal(size) + tree.estimates[height, :height] @ kept[:height]
+            yield node - tree.left[:height] @ kept[:height]
+            kept[height] = node
+
+    return steps()
 
 
 def _multi_epoch(who: Participation) -> Mechanism:
-    return optimal_fixed_epochs(PrefixSums(who.steps), who).mechanism()
+    workload = PrefixSums(who.length)
+    return fixed_epochs_strategy(workload, who, fixed_epochs_bounds(workload, who))
 
 
-def _nu(who: Participation) -> ToeplitzMechanism:
-    return optimal_nu(who).mechanism
+def _nu(who: Participation) -> NuFTRL:
+    return toeplitz.nu_ftrl(run_objective(PrefixSums(who.length)), who)
 
 
-def _nu_of_poles(who: Participation) -> Mechanism:
-    return rational_approximation(_nu(who).noise, 1e-6)
+def _buffers(who: Participation) -> Mechanism:
+    return best_buffers(run_objective(PrefixSums(who.length)), who, 4)
 
 
 def _banded(who: Participation) -> Mechanism:
-    return optimal_toeplitz(who, bands=who.period, certify=False).mechanism
+    return toeplitz.best_toeplitz(run_objective(PrefixSums(who.length)), who, who.period)
 
 
 class Variant(NamedTuple):
@@ -154,18 +168,14 @@ class Variant(NamedTuple):
 NOT_PRINTED = ("", "", "")
 VARIANTS = {
     "DP-SGD": Variant(("yes", "O(1)", "O(1)"), lambda who: DPSGD(), independent_stream),
-    "Honaker/TreeAgg": Variant(
-        ("yes", "O(1)", "O(log T)"), lambda who: BinaryTree(who.steps, decoder="online"), tree_stream
-    ),
-    "Optimal CC": Variant(
-        ("yes", "O(1)", "O(T)"), lambda who: NuFTRL(0), coefficient_stream
-    ),
+    "Honaker/TreeAgg": Variant(("yes", "O(1)", "O(log T)"), lambda who: BinaryTree(who.length), tree_stream),
+    "Optimal CC": Variant(("yes", "O(1)", "O(T)"), lambda who: NuFTRL(0), coefficient_stream),
     "nu-DP-FTRL": Variant(("yes", "O(1)", "O(T)"), _nu, coefficient_stream),
-    "FFT": Variant(("no", "O(1)", "O(T log^2 T)"), lambda who: MatrixNoise.fourier(who.steps), row_stream),
-    "Full Honaker": Variant(("no", "O(T^2)", "O(T^2)"), lambda who: MatrixNoise.honaker(who.steps), row_stream),
+    "FFT": Variant(("no", "O(1)", "O(T log^2 T)"), lambda who: MatrixNoise.fourier(who.length), row_stream),
+    "Full Honaker": Variant(("no", "O(T^2)", "O(T^2)"), lambda who: MatrixNoise.honaker(who.length), row_stream),
     "Multi-Epoch (ME)": Variant(("no", "O(T^3)", "O(T^2)"), _multi_epoch, row_stream),
-    "nu-DP-FTRL by poles": Variant(NOT_PRINTED, _nu_of_poles, pole_stream),
-    "buffers": Variant(NOT_PRINTED, lambda who: optimal_buffers(who).mechanism, pole_stream),
+    "nu-DP-FTRL by poles": Variant(NOT_PRINTED, lambda who: rational(_nu(who), 1e-6), pole_stream),
+    "buffers": Variant(NOT_PRINTED, _buffers, pole_stream),
     "best banded Toeplitz": Variant(NOT_PRINTED, _banded, band_stream),
 }
 
@@ -183,16 +193,16 @@ def _exhaust(stream: Iterator[Array], steps: int) -> None:
 
 def measured(variant: Variant, who: Participation, size: int) -> dict[str, float]:
     """The entries of a row by panel."""
-    rng = np.random.default_rng(0)
+    rng, n = np.random.default_rng(0), who.length
     mechanism = variant.make(who)  # compiles what is not compiled yet
-    generation = min(_seconds(lambda: variant.stream(variant.make(who), size, rng)) for _ in range(2))
-    stream = variant.stream(mechanism, size, rng)
-    step = _seconds(partial(_exhaust, stream, who.steps)) / who.steps
+    generation = min(_seconds(lambda: variant.stream(variant.make(who), n, size, rng)) for _ in range(2))
+    stream = variant.stream(mechanism, n, size, rng)
+    step = _seconds(partial(_exhaust, stream, n)) / n
     tracemalloc.start()
     try:
-        stream = variant.stream(mechanism, size, rng)
+        stream = variant.stream(mechanism, n, size, rng)
         tracemalloc.reset_peak()
-        _exhaust(stream, who.steps)
+        _exhaust(stream, n)
         memory = tracemalloc.get_traced_memory()[1] / (8 * size)
     finally:
         tracemalloc.stop()

@@ -16,24 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.run_objectives import run_objective
-from corrnoise.solvers.matrix_factorisation.tuned import tuned_bands, tuned_poles
-
-from corrnoise.theory.participation import Participation
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.families.toeplitz import best_toeplitz
+from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.workloads import MomentumAverage
-from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
-from corrnoise.theory.momentum_aggregation.sensitivity import (
-    ORDERS,
-    PREFIX_NODES,
-    Order,
-    printed_node_count,
-    squared_weights,
-)
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import MomentumAverage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +37,7 @@ EPOCHS = 8
 FEWER_EPOCHS = 4  #: of panel (c)
 LOADS = (1.0, 2.0, 4.0, 8.0, 16.0)  #: N α in panel (c)
 BUFFERS = 3
+ORDERS = {"fixed": Participation.fixed_epochs, "reshuffled": Participation.reshuffled}  #: by the names of panels
 FLOOR = "any mechanism"
 LOOKS: dict[str, dict[str, Any]] = {
     "published tree": {"color": "C3", "linestyle": "-"},
@@ -64,30 +59,28 @@ def toeplitz_noises(alpha: float, examples: int, epochs: int) -> dict[str, Toepl
     return {
         "independent": DPSGD(),
         "square root": root,
-        "buffers": tuned_poles(objective, who, poles=BUFFERS),
-        "best bands": tuned_bands(objective, who, bands=examples, start=root),
+        "buffers": best_buffers(objective, who, BUFFERS),
+        "best bands": best_toeplitz(objective, who, examples, root),
     }
 
 
-def tree_variances(alpha: float, examples: int, epochs: int, order: Order) -> dict[str, Array]:
+def tree_variances(alpha: float, participation: Participation) -> dict[str, Array]:
     """Variances at ρ = ½ and clip norm 1 of the tree: with the published count of nodes, and with the exact one."""
-    steps = examples * epochs
+    steps = participation.length
     decoded = alpha**2 * decoder_variance(steps, alpha)
+    tree = BinaryTree(steps, decoder="binary", decay=alpha)
     return {
-        "published tree": 4 * printed_node_count(steps, examples, levels(steps)) * decoded,
-        "exact tree": squared_weights(steps, examples, alpha, order=order, nodes=PREFIX_NODES) * decoded,
+        "published tree": 4 * printed_node_count(steps, participation.period, levels(steps)) * decoded,
+        "exact tree": tree.sensitivity(participation) ** 2 * decoded,
     }
 
 
-def variances(
-    noises: dict[str, ToeplitzNoise], alpha: float, examples: int, epochs: int, order: Order
-) -> dict[str, Array]:
+def variances(noises: dict[str, ToeplitzNoise], alpha: float, participation: Participation) -> dict[str, Array]:
     """The variance of the noise in the momentum of every step, at ρ = ½ and clip norm 1."""
-    steps = examples * epochs
-    found = tree_variances(alpha, examples, epochs, order)
+    found = tree_variances(alpha, participation)
+    work = MomentumAverage(participation.length, alpha=alpha)
     for name, noise in noises.items():
-        run = noise
-        found[name] = order_sensitivity(run, examples, order) ** 2 * run.errors(MomentumAverage(steps, alpha=alpha))
+        found[name] = noise.sensitivity_upper_bound(participation) ** 2 * noise.errors(work)
     return found
 
 
@@ -95,7 +88,7 @@ def least_error(alpha: float, examples: int, epochs: int) -> float:
     """A certified lower bound of the root mean square over the steps, of any mechanism for one order."""
     steps = examples * epochs
     work = MomentumAverage(steps, alpha=alpha)
-    return optimal_fixed_epochs(work, Participation.fixed_epochs(steps, epochs=epochs), tolerance=1e-3).lower_bound
+    return fixed_epochs_bounds(work, Participation.fixed_epochs(steps, epochs=epochs), tolerance=1e-3).lower_bound
 
 
 def data(
@@ -111,15 +104,19 @@ def data(
     noises = toeplitz_noises(alpha, examples, epochs)
     least = least_error(alpha, examples, epochs) ** 2
     series = []
-    for order in ORDERS:
-        found = variances(noises, alpha, examples, epochs, order)
+    for order, participation in ORDERS.items():
+        found = variances(noises, alpha, participation(steps, epochs=epochs))
         series += [Series(order, name, "exact", t, values) for name, values in found.items()]
         series.append(Series(order, FLOOR, "lower bound", t, np.full(steps, least)))
     ratios: dict[str, list[float]] = {}
     for load in loads:
         rate = load / examples
         floor = least_error(rate, examples, fewer_epochs)
-        found = variances(toeplitz_noises(rate, examples, fewer_epochs), rate, examples, fewer_epochs, "fixed")
+        found = variances(
+            toeplitz_noises(rate, examples, fewer_epochs),
+            rate,
+            Participation.fixed_epochs(examples * fewer_epochs, epochs=fewer_epochs),
+        )
         for name, values in found.items():
             ratios.setdefault(name, []).append(math.sqrt(values.mean()) / floor)
     x = np.array(loads)

@@ -21,7 +21,7 @@ from corrnoise.solvers.momentum_aggregation import ALGORITHMS, BestBound, best_m
 from corrnoise.theory.momentum_aggregation.bounds import theorem_6_upper_bound, theorem_9_upper_bound
 from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.privacy import gaussian_rho
+from corrnoise.theory.privacy import Budget
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 DIMENSION = 31
 EPSILON = 1.0
 DELTA = 1e-5
+BUDGET = Budget(epsilon=EPSILON, delta=DELTA, adjacency="replace-one")
 OWN, BEST = "own parameters", "best parameters"
 EPOCHS = {f"2^{j} epochs": j for j in (4, 10, 20)}
 LARGEST = 1e25  #: N of the first panel
@@ -62,8 +63,7 @@ def theorem(algorithm: str, examples: float, *, published: bool) -> float:
 
 def best(algorithm: str, log2_examples: int, most_log2_epochs: int) -> tuple[BestBound, ...]:
     """The best bounds for each number of epochs."""
-    rho = gaussian_rho(EPSILON, DELTA)
-    task = BoundedTask(log2_examples, dimension=DIMENSION, rho=rho, adjacency="replace-one")
+    task = BoundedTask(log2_examples, dimension=DIMENSION, budget=BUDGET)
     return best_momentum_bounds(task, algorithm, most_log2_epochs=most_log2_epochs)  # type: ignore[arg-type]
 
 

@@ -20,6 +20,7 @@ from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.simulations.noise_cancellation.images import Images, dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.solvers.noise_cancellation import named_noise
+from corrnoise.theory.privacy import Budget
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +50,7 @@ def settings(algorithm: str, rounds: int, uses: int) -> dict[str, Any]:
     if algorithm == "noisy SGD":
         return {"algorithm": "gradients", "learning_rate": 1.0}
     if algorithm == "no privacy":
-        return {"rho": None, "learning_rate": MOMENTUM / rounds}
+        return {"noise": None, "learning_rate": MOMENTUM / rounds}
     return {"noise": named_noise(algorithm, uses), "learning_rate": MOMENTUM / rounds}
 
 
@@ -63,13 +64,13 @@ def accuracies(
     seeds: tuple[int, ...],
 ) -> tuple[float, float, float, float]:
     """``KINDS`` of an algorithm: over ``seeds``, tuned with the seeds ``tuning``."""
-    plain = images.protocol(participants=participants, rho=None)
-    fields = {"rho": budget**2 / 2} | settings(algorithm, plain.rounds, plain.uses)
+    plain = images.protocol(Budget(1.0, adjacency="replace-one"), participants=participants, noise=None)
+    fields = settings(algorithm, plain.rounds, plain.uses)
     unit = fields.pop("learning_rate")
 
     def accuracy(rate: float, clip_norm: float, seed: int, judged: Any) -> float:
-        choice = {"learning_rate": rate * unit, "clip_norm": clip_norm}
-        protocol = images.protocol(participants=participants, **fields, **choice)
+        stated = Budget(budget**2 / 2, clip_norm=clip_norm, adjacency="replace-one")
+        protocol = images.protocol(stated, participants=participants, learning_rate=rate * unit, **fields)
         return protocol.loss.accuracy(simulate_federation(protocol, images.training, seed=seed).point, *judged)
 
     def tuned(choice: tuple[float, float]) -> float:

@@ -17,24 +17,25 @@ import numpy as np
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import published_scale
 from corrnoise.theory.noise_cancellation.quadratic_runs import cancelling_excess, trusted_excess
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.privacy import Budget
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOSS = LinearLoss("squares", 1, 1.0)
+LOSS = LinearLoss("squares", 1, 1.0, 1.0)
 DIAMETER = 2.0
 OPTIMUM = 0.5
-BASE = FederatedRun(LOSS.family(DIAMETER), 10, 5, 300, 1, 32.0, 0.5, 0.0, 0.0)
+BASE = FederatedRun(Budget(32.0, adjacency="replace-one"), LossClass.of(LOSS, DIAMETER), 10, 5, 300, 1, 0.5, 0.0, 0.0)
 ROUNDS = (10, 30, 100, 300, 1000)
 BUDGETS = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 RATIOS = (1, 2, 4, 8, 16, 32)
 RUNS = 24
-NOISE = CancellingNoise(growth=1)
 METHODS = ("untrusted server", "trusted server")
 LOOKS: dict[str, dict[str, Any]] = {
     "published bound": {"linestyle": "--"},
@@ -57,10 +58,10 @@ def measured(run: FederatedRun, trusted: bool, runs: int) -> tuple[float, float]
         run.participants,
         run.rounds,
         bound.learning_rate,
-        rho=run.rho,
+        budget=run.budget,
         algorithm="trusted" if trusted else "cancellation",
-        noise=NOISE,
-        scale=run.trusted_std() if trusted else published_scale(run.family, run.rounds, rho=run.rho),
+        noise=cancelling_noise(run.rounds, growth=1),
+        scale=run.trusted_std() if trusted else published_scale(run.budget, run.family, run.rounds),
     )
     excess = []
     for seed in range(runs):
@@ -80,10 +81,11 @@ def values(run: FederatedRun, trusted: bool, runs: int) -> dict[str, float]:
         known = {"published bound": bound.total}
     else:
         bound = run.published_upper_bound()
-        scale = published_scale(run.family, run.rounds, rho=run.rho)
-        exact = cancelling_excess(run, NOISE, scale, learning_rate=bound.learning_rate, curvature=1.0, start=OPTIMUM)
+        scale = published_scale(run.budget, run.family, run.rounds)
+        noise = cancelling_noise(run.rounds, growth=1)
+        exact = cancelling_excess(run, noise, scale, learning_rate=bound.learning_rate, curvature=1.0, start=OPTIMUM)
         name = "published bound" if run.published_is_proved() else "published, beyond its proof"
-        known = {name: bound.total, "corrected bound": run.upper_bound(NOISE, losses="smooth").total}
+        known = {name: bound.total, "corrected bound": run.upper_bound(noise, losses="smooth").total}
     mean, error = measured(run, trusted, runs)
     return {**known, "exact": exact.total, "measured": mean, "standard error": error}
 
@@ -101,7 +103,10 @@ def data(
 
     points = [
         *(("rounds", float(t), replace(BASE, rounds=t)) for t in rounds),
-        *(("budget", budget, replace(BASE, rho=budget**2 / 2)) for budget in budgets),
+        *(
+            ("budget", budget, replace(BASE, budget=Budget(budget**2 / 2, adjacency="replace-one")))
+            for budget in budgets
+        ),
         *(("ratio", float(ratio), replace(BASE, machines=BASE.participants * ratio)) for ratio in ratios),
     ]
     tasks = [(*point, method) for point in points for method in METHODS]

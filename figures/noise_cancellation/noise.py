@@ -14,11 +14,13 @@ import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
 from corrnoise.solvers.noise_cancellation import NOISES, Objective, named_noise, objective_value, optimal_machine_noise
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise, MachineNoise
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, published_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.privacy import Budget
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +29,7 @@ FAMILY = LossClass(1.0, 1.0, 1.0)
 MACHINES = 100
 PARTICIPANTS = 20
 ROUNDS = 400
-RHO = 0.5
+BUDGET = Budget(0.5, adjacency="replace-one")
 HORIZON = 1000  #: rounds of panel (c)
 LOOKS: dict[str, dict[str, Any]] = {
     "published": {"color": "C0", "linestyle": "-"},
@@ -42,22 +44,23 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def noises(participations: int) -> dict[str, MachineNoise]:
+def noises(participations: int) -> dict[str, Mechanism]:
     """The noises that are compared, for a machine with that many participations."""
     return {name: named_noise(name, participations) for name in NOISES}
 
 
 def server_panel(rounds: int) -> list[Series]:
     """Panel (a): every noise at half-sensitivity R and with a cap of pT + 4 sqrt(pT(1 − p)) participations."""
-    run = FederatedRun(FAMILY, MACHINES, PARTICIPANTS, rounds, 1, RHO)
+    run = FederatedRun(BUDGET, FAMILY, MACHINES, PARTICIPANTS, rounds, 1)
     cap = run.participation_cap()
     t = np.arange(1.0, rounds + 1)
     series = []
     for name, noise in noises(cap).items():
-        scale = calibrated_scale(noise, cap, FAMILY, rho=RHO, losses="convex")
-        if name == "published":
-            scale = published_scale(FAMILY, rounds, rho=RHO) * FAMILY.radius / FAMILY.published_norm
-        variances = run.server_variances(noise, scale, cap=None if name == "published" else cap)
+        scale = calibrated_scale(noise, BUDGET, cap, FAMILY, losses="convex")
+        variances = run.server_variances(noise, scale, cap=cap)
+        if name == "published":  # for any schedule, without a cap
+            scale = published_scale(BUDGET, FAMILY, rounds) * FAMILY.radius / FAMILY.published_norm
+            variances = run.server_variances(named_noise(name, rounds), scale)
         series.append(Series("server", name, "exact", t, variances))
     return series
 
@@ -81,12 +84,14 @@ def machine_panels(counts: tuple[int, ...]) -> list[Series]:
 
 def bound_panel(ratios: tuple[int, ...]) -> list[Series]:
     """Panel (d), in the worst case of the losses."""
-    runs = [FederatedRun(FAMILY, 10 * ratio, 10, HORIZON, max(1, 1000 // ratio), RHO) for ratio in ratios]
+    runs = [FederatedRun(BUDGET, FAMILY, 10 * ratio, 10, HORIZON, max(1, 1000 // ratio)) for ratio in ratios]
     x = np.array(ratios, dtype=float)
     proved = np.array([run.published_is_proved() for run in runs])
     published = np.array([run.published_upper_bound().total for run in runs])
-    constant = [run.upper_bound(CancellingNoise(), losses="convex", cap=run.participation_cap(5)).total for run in runs]
-    root = CorrelatedMachineNoise(NuFTRL(0))
+    constant = [
+        run.upper_bound(cancelling_noise(1), losses="convex", cap=run.participation_cap(5)).total for run in runs
+    ]
+    root = NuFTRL(0)
     square_root = [
         run.upper_bound(root, losses="convex", cap=run.participation_cap(5), method="cauchy-schwarz").total
         for run in runs
@@ -162,7 +167,7 @@ FIGURE = PaperFigure(
         "bound": "x = M/m; y = upper bound of the excess loss",
     },
     parameters=(
-        f"G = L = D = 1, rho = {RHO:g} (zCDP, replace-one), convex losses",
+        f"G = L = D = 1, rho = {BUDGET.rho:g} (zCDP, replace-one), convex losses",
         f"server: M = {MACHINES}, m = {PARTICIPANTS}, T = {ROUNDS}, cap of participations pT + 4 sqrt(pT(1 - p))",
         f"bound: m = 10, T = {HORIZON}, dimension about 1000 m/M, worst-case variances, cap pT + 5 sqrt(pT(1 - p))",
     ),

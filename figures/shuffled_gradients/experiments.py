@@ -29,13 +29,14 @@ from corrnoise.simulations.shuffled_gradients.experiments import (
     Experiment,
     experiment,
 )
-from corrnoise.theory.shuffled_gradients.schedules import Order
+from corrnoise.theory.privacy import Budget
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EPSILONS = (1.0, 5.0, 10.0)
 DELTA = 1e-6
+CLIP_NORM = 10.0
 EPOCHS = 50
 RUNS = 10
 
@@ -56,7 +57,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 class Setting:
     """What one figure varies."""
 
-    order: Order = "reshuffled"
+    order: str = "reshuffled"
     private_share: float = 0.5
     accounting: Accounting = "published"
     two_rates: bool = False  #: whether public epochs have a learning rate of their own
@@ -91,9 +92,8 @@ def data(
         return experiment(
             records,
             algorithm,
+            Budget(epsilon=epsilon, delta=DELTA, clip_norm=CLIP_NORM, adjacency="replace-one"),
             smoothness=SPLITS[name].smoothness(records),
-            epsilon=epsilon,
-            delta=DELTA,
             epochs=epochs,
             learning_rates=learning_rates,
             public_learning_rates=learning_rates if setting.two_rates else None,

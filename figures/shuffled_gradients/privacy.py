@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.shuffled_gradients.accountants import Conversion, Method
 from corrnoise.theory.shuffled_gradients.amplification import run_steps
 from corrnoise.theory.shuffled_gradients.exact_runs import linear_run_separation
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
-from corrnoise.theory.shuffled_gradients.schedules import Order, dp_shuffled
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, dp_shuffled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +29,7 @@ DELTA = 1e-6
 SHORT = 10  #: samples of panel (b)
 LEARNING_RATES = (1e-3, 0.1)  #: of panel (b), for losses with smoothness 1
 
-MULTIPLIERS: dict[str, tuple[Order, Method, Conversion, dict[str, Any]]] = {
+MULTIPLIERS: dict[str, tuple[str, Method, Conversion, dict[str, Any]]] = {
     "published": ("given", "per-epoch", "published", {"color": "C0", "linestyle": "-"}),
     "composition, exact curve": ("given", "per-epoch", "gaussian", {"color": "C0", "linestyle": "--"}),
     "epochs, shuffled once": ("shuffled once", "epochs shuffled once", "gaussian", {"color": "C3", "linestyle": "-."}),
@@ -44,12 +45,11 @@ MULTIPLIERS: dict[str, tuple[Order, Method, Conversion, dict[str, Any]]] = {
 }
 
 
-def dp_shuffle(samples: int, epochs: int, order: Order = "given") -> ShuffledGradients:
+def dp_shuffle(samples: int, epochs: int, order: str = "given") -> ShuffledGradients:
     """DP-ShuffleG with clipped gradients of convex losses, of which the last iterate is released."""
     return ShuffledGradients(
-        samples=samples,
-        epochs=epochs,
-        order=order,
+        Budget(1.0, adjacency="replace-one"),
+        ORDERS[order](samples, epochs),
         learning_rate=0.1,
         smoothness=1.0,
         clipping="cocoercive",

@@ -12,7 +12,7 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
-from corrnoise.theory.privacy import gaussian_epsilon
+from corrnoise.theory.privacy import Budget, gaussian_epsilon
 from corrnoise.theory.problems.quadratic import MeanEstimation
 
 # -- A.1: the matrix mechanism -----------------------------------------------------------------------------------------
@@ -203,5 +203,5 @@ def equation_17(
         return float((w * driven / modulus(rate, c, s) ** 2).sum())
 
     mean = float(circle_mean(density, near_zero=min(rate, 1e-3), near_pi=1e-3))
-    exact = 2 * MeanEstimation(rate, sample_std).stationary_error(noise, clip_norm=clip_norm)
+    exact = 2 * MeanEstimation(rate, sample_std).stationary_error(noise, budget=Budget(1.0, clip_norm=clip_norm))
     return exact, weight * rate**2 * mean

@@ -17,7 +17,7 @@ from corrnoise.paper_checks.machinery.domains import linear, noises, regressions
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.product import DPSGD
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -48,9 +48,11 @@ def theorem_c14(
     proof applies the triangle inequality to squares of norms, where it does not hold.  The squares add up, because the components
     are uncorrelated.
     """
-    bound = factor * bounds.theorem_c14_upper_bound(problem, noise, **budget(clip_norm), kurtosis_constant=1.0)
+    bound = factor * bounds.theorem_c14_upper_bound(problem, noise, budget=budget(clip_norm), kurtosis_constant=1.0)
     b = noise.averaged_variance(problem.rates)
-    return problem.stationary_error(noise, **budget(clip_norm)), bound * float(b.max() / b.sum()) if largest else bound
+    return problem.stationary_error(noise, budget=budget(clip_norm)), bound * float(
+        b.max() / b.sum()
+    ) if largest else bound
 
 
 @PAPER.inequality(
@@ -75,8 +77,8 @@ def theorem_c15(
     total = float(seen.max() if largest else seen.sum())
     r2 = problem.learning_rate * problem.moment_bound
     series = (1 - math.sqrt(r2)) ** -2
-    private = problem.learning_rate * noise_variance(noise, **budget(clip_norm)) * total
-    return problem.stationary_error(noise, **budget(clip_norm)), factor * (1 + series) * (
+    private = problem.learning_rate * noise.variance(budget(clip_norm)) * total
+    return problem.stationary_error(noise, budget=budget(clip_norm)), factor * (1 + series) * (
         r2 * problem.residual_std**2 + private
     )
 
@@ -147,8 +149,8 @@ def theorem_c18_one_noise(
     problem: LinearRegression, noise: ToeplitzNoise, clip_norm: float, factor: float = 1.0
 ) -> Sides:
     """True as printed under the convention of equation (22), which has no ½; (6), (8) and (86) have it."""
-    bound = bounds.theorem_c18_lower_bound(problem, noise, **budget(clip_norm))
-    return factor * bound, problem.stationary_error(noise, **budget(clip_norm))
+    bound = bounds.theorem_c18_lower_bound(problem, noise, budget=budget(clip_norm))
+    return factor * bound, problem.stationary_error(noise, budget=budget(clip_norm))
 
 
 @PAPER.inequality(
@@ -222,8 +224,10 @@ def theorem_c18_all_noise(
         return bounds.theorem_c18_universal_lower_bound(problem, printed=True), problem.optimal_error()
     trace = float(problem.eigenvalues.sum())
     eta = problem.learning_rate
-    bound = eta / 4 * problem.residual_std**2 * trace + eta**2 * clip_norm**2 / (4 * budget(clip_norm)["rho"]) * trace
-    return factor * bound, problem.optimal_error(**budget(clip_norm))
+    bound = (
+        eta / 4 * problem.residual_std**2 * trace + eta**2 * clip_norm**2 / (4 * budget(clip_norm).gaussian_rho) * trace
+    )
+    return factor * bound, problem.optimal_error(budget=budget(clip_norm))
 
 
 @PAPER.identity(

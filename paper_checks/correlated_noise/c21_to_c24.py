@@ -15,6 +15,7 @@ from corrnoise.theory.correlated_noise.table_rates import stationary_error_rate
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, power_law
 
 
@@ -129,8 +130,8 @@ def proposition_c22(problem: LinearRegression, share: float, clip_norm: float, c
     of Lemma C.21 does not follow.  The statement is true in both cases.
     """
     noise = NuFTRL(share * float(problem.rates.min()))
-    rate = stationary_error_rate(problem, noise, **budget(clip_norm))
-    return problem.stationary_error(noise, **budget(clip_norm)), constant * rate
+    rate = stationary_error_rate(problem, noise, budget=budget(clip_norm))
+    return problem.stationary_error(noise, budget=budget(clip_norm)), constant * rate
 
 
 @PAPER.inequality(
@@ -170,7 +171,7 @@ def equation_51(
     integrals = [modulus_integral(nu, float(x)) for x in rates]
     units = (problem.learning_rate * clip_norm) ** scale
     right = modulus_integral(nu, nu) * float(weights @ integrals) * units
-    return problem.stationary_error(NuFTRL(nu), clip_norm=clip_norm), constant * right
+    return problem.stationary_error(NuFTRL(nu), budget=Budget(1.0, clip_norm=clip_norm)), constant * right
 
 
 @PAPER.inequality(
@@ -249,8 +250,8 @@ def proposition_c24(
 ) -> Sides:
     """The error is between 1/16 and 1/4 of the rate for Gaussian inputs and η R² < 1."""
     noise = AntiPGD(nu)
-    error = problem.stationary_error(noise, **budget(clip_norm))
-    rate = stationary_error_rate(problem, noise, **budget(clip_norm))
+    error = problem.stationary_error(noise, budget=budget(clip_norm))
+    rate = stationary_error_rate(problem, noise, budget=budget(clip_norm))
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 

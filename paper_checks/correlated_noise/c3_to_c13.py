@@ -10,7 +10,7 @@ from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.mechanisms.product import DPSGD, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.quadratic import LinearRegression
@@ -41,7 +41,7 @@ def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: 
     x = problem.rates
     eta = problem.learning_rate
     seen = averages_by_quadrature(noise, x)
-    drive = problem.residual_std**2 + noise_variance(noise, 1.0, 1.0) * seen / problem.eigenvalues
+    drive = problem.residual_std**2 + noise.variance() * seen / problem.eigenvalues
     found = [eta * drive / (2 - x)]
     for _ in range(count - 1):
         found.append(eta**2 * driven(problem, found[-1]) / (x * (2 - x)))
@@ -279,7 +279,7 @@ def proposition_c10(factor: float = 1.0, power: float = 1.0, *, noise: ToeplitzN
     """
     problem = regression(**inputs)
     b = noise.averaged_variance(problem.rates) ** power
-    bound = problem.residual_std**2 + noise_variance(noise, 1.0, 1.0) * b / problem.eigenvalues
+    bound = problem.residual_std**2 + noise.variance() * b / problem.eigenvalues
     return component_variances(problem, noise, 1)[0], factor * problem.learning_rate * bound
 
 
@@ -287,7 +287,7 @@ def remaining_noise(problem: LinearRegression, noise: ToeplitzNoise, power: floa
     """σ_sgd² + C_kurt σ² ⟨β, T β⟩/R²."""
     seen = float((noise.averaged_variance(problem.rates) ** power).sum())
     c_kurt = float(np.max(problem.kurtosis))
-    return problem.residual_std**2 + c_kurt * noise_variance(noise, 1.0, 1.0) / problem.moment_bound * seen
+    return problem.residual_std**2 + c_kurt * noise.variance() / problem.moment_bound * seen
 
 
 @PAPER.inequality(
@@ -415,7 +415,7 @@ def equation_43(
     """
     problem = regression(eigenvalues, **inputs)
     b = noise.averaged_variance(problem.rates)
-    seen = noise_variance(noise, 1.0, 1.0) * float(b.max() if largest else b.sum())
+    seen = noise.variance() * float(b.max() if largest else b.sum())
     gain = problem.learning_rate * problem.moment_bound
     bound = gain ** (order + 1) * problem.residual_std**2 + gain**order * problem.learning_rate * seen
     part = component_variances(problem, noise, order + 1)[order]

@@ -13,8 +13,8 @@ from corrnoise.paper_checks.correlated_noise.d2_to_d10 import (
     second_moment,
     three_directions,
 )
-from corrnoise.paper_checks.correlated_noise.oracles import noise_matrix
-from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
+from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY, noise_matrix
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import (
     integers,
     linear,
@@ -30,8 +30,9 @@ from corrnoise.theory.correlated_noise import finite_time
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 # -- D.3: in expectation -----------------------------------------------------------------------------------------------
@@ -117,8 +118,8 @@ def lemma_d12_trace(
         noise = ProductNoise([1e-7], [-1.0])
     eigenvalues = problem.eigenvalues
     silent = LinearRegression(eigenvalues, problem.learning_rate, kurtosis=problem.kurtosis)
-    parts = [silent.contributions(noise), problem.contributions(noise, rho=NO_PRIVACY)]
-    square = noise_variance(noise, 1.0, 1.0) * float(noise.averaged_variance(1.0))
+    parts = [silent.contributions(noise), problem.contributions(noise, budget=NO_PRIVACY)]
+    square = noise.variance() * float(noise.averaged_variance(1.0))
     bounds = [
         two * square * float((1 / eigenvalues).sum()),
         problem.learning_rate * problem.moment_bound * problem.residual_std**2,
@@ -201,7 +202,7 @@ def lemma_d12_recursion(problem: LinearRegression, beta: Array, kurtosis: float 
     eigenvalues = problem.eigenvalues
     eta = problem.learning_rate
     gradient = problem.residual_std**2 * eigenvalues
-    variance = noise_variance(noise, 1.0, 1.0)
+    variance = noise.variance()
     total = 0.0
     for tau in range(beta.size):
         total += (
@@ -293,8 +294,8 @@ def theorem_d13_learning_rate(
     if noise != "independent":
         beta = NuFTRL(1e-3) if noise == "ν-DP-FTRL" else AntiPGD(0.1)
     problem = LinearRegression([1.0, eigenvalue], 1e-3)
-    limit = FiniteRun(problem, steps, p, 0.0, rho).theorem_d13_learning_rate_limit(beta, constant=constant)
-    run = FiniteRun(LinearRegression([1.0, eigenvalue], share * limit), steps, p, 0.0, rho)
+    limit = FiniteRun(problem, steps, p, 0.0, Budget(rho)).theorem_d13_learning_rate_limit(beta, constant=constant)
+    run = FiniteRun(LinearRegression([1.0, eigenvalue], share * limit), steps, p, 0.0, Budget(rho))
     return math.sqrt(constant * run.theorem_d4_bounds(beta, constant=constant)[1]), quarter * (1 + 1e-12)
 
 
@@ -338,7 +339,7 @@ def theorem_d13(
         theta = (theta - problem.learning_rate * clipped).ravel()
         probability = (MASS[:, np.newaxis] * probability).ravel()
     error = float((probability * inside * theta**2).sum()) / 2
-    bound = finite_time.theorem_d13_upper_bound(problem, DPSGD(), steps, offset**2 / 2, rho=NO_PRIVACY)
+    bound = finite_time.theorem_d13_upper_bound(problem, DPSGD(), steps, offset**2 / 2, budget=NO_PRIVACY)
     return error, factor * float(bound)
 
 
@@ -366,12 +367,10 @@ def guarantee(run: FiniteRun, correlated: bool) -> float:
     for exponent in (math.inf, run.log_factor, 2 * run.log_factor, 3 * run.log_factor):
         eta = min(limit, exponent / slowest / run.steps)
         problem = LinearRegression(eigenvalues, eta, run.problem.residual_std)
-        at = FiniteRun(problem, run.steps, run.failure_probability, run.initial_offset, run.rho)
+        at = FiniteRun(problem, run.steps, run.failure_probability, run.initial_offset, run.budget)
         noise = NuFTRL(eta * slowest) if correlated else DPSGD()
-        clip_norm = at.theorem_d13_clip_norm(constant=1.0)
-        bound = finite_time.theorem_d13_upper_bound(
-            problem, noise, float(run.steps), run.initial_error, rho=run.rho, clip_norm=clip_norm
-        )
+        budget = run.budget_at(at.theorem_d13_clip_norm(constant=1.0))
+        bound = finite_time.theorem_d13_upper_bound(problem, noise, float(run.steps), run.initial_error, budget=budget)
         found.append(float(bound))
     return min(found)
 
@@ -418,7 +417,7 @@ def corollary_d14(
     bound is below 1e-80.  As corrected it is checked with the bound of Theorem D.13 (c) at the best of a few learning rates, with
     c = 100 and polylog = log⁷(T/p); log⁶ is not enough.
     """
-    run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, rho)
+    run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, Budget(rho))
     rate = run.corollary_d14_rate(constant=constant, polylog=run.log_factor**power, printed=published)
     if published:
         return left_over(run), rate
@@ -457,7 +456,7 @@ def corollary_d15(
     in the condition on η, and R⁴ σ²/(ρ μ² T²) for R⁴ σ²/(ρ μ T) in its last display.  As corrected it is checked like Corollary D.14, with
     polylog = log⁹(T/p); log⁸ is not enough.
     """
-    run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, rho)
+    run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, Budget(rho))
     rate = run.corollary_d15_rate(constant=constant, polylog=run.log_factor**power, printed=published)
     if published:
         return left_over(run), rate

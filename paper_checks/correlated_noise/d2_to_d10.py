@@ -14,8 +14,9 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise import finite_time
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 
 # -- D.1: a path of Noisy-FTRL and its parts, in one dimension -----------------------------------------------------------
 
@@ -121,7 +122,7 @@ RUNS = "400 simulated runs (d = 3, T = 300, p = 0.05)"
 def three_directions(offset: float, rho: float = 1.0, p: float = 0.05) -> FiniteRun:
     """300 steps with H = diag(1, ½, 0.1), s = 1 and η = 1/(R² log(T/p))."""
     problem = regression(np.array([1.0, 0.5, 0.1]), (1 - 1e-12) / math.log(300 / p), residual_std=1.0)
-    return FiniteRun(problem, 300, p, offset, rho)
+    return FiniteRun(problem, 300, p, offset, Budget(rho))
 
 
 @cache
@@ -133,7 +134,7 @@ def largest_norms(run: FiniteRun, noise: ToeplitzNoise, seed: int, clip_norm: fl
     d = run.problem.eigenvalues.size
     theta = np.zeros((runs, d)) + run.initial_offset
     largest = np.zeros((2, runs))
-    deviation = noise_variance(noise, run.rho, clip_norm) ** 0.5
+    deviation = noise.variance(run.budget_at(clip_norm)) ** 0.5
     correlated = noise_matrix(noise, run.steps) @ rng.standard_normal((run.steps, runs * d))
     for privacy in deviation * correlated.reshape(-1, runs, d):
         x = rng.standard_normal((runs, d)) * np.sqrt(problem.eigenvalues)

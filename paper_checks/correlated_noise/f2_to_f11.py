@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
+from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.certification import monotone
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, regressions, vector
 from corrnoise.paper_checks.machinery.enclosures import first_kind, scaled_third_kind
@@ -50,7 +51,7 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
 )
 def theorem_f3(problem: LinearRegression, two: float = 2.0) -> Sides:
     """Checked with 2 − ηR² in place of 1 − ηR², which says more.  It is true up to η R² < 2, and sharp for isotropic Gaussian inputs."""
-    variances = 2 * problem.contributions(DPSGD(), rho=NO_PRIVACY) / problem.eigenvalues
+    variances = 2 * problem.contributions(DPSGD(), budget=NO_PRIVACY) / problem.eigenvalues
     bound = problem.learning_rate / (two - problem.learning_rate * problem.moment_bound)
     return variances, bound if bound > 0 else math.nan
 

@@ -1,22 +1,22 @@
 """Problems over which the claims are searched, and quantities of them that do without the formulas that are checked."""
 
-from typing import Any
-
 import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import one_of, regressions
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.quadrature import circle_mean, modulus
+from corrnoise.theory.privacy import Budget
 
 STABLE = regressions(largest=1.0, multiplicity=10_000)  #: Gaussian inputs
 ANY_INPUTS = regressions(kurtosis=(1, 1000), multiplicity=10_000)
+NO_PRIVACY = Budget(1e30)  #: so large that the privacy noise is lost in rounding
 CLIP_NORMS = one_of(0.1, 1.0, 10.0)  #: G, with ρ = 1/G, so that a bound with other powers of G or ρ fails
 
 
-def budget(clip_norm: float) -> dict[str, Any]:
+def budget(clip_norm: float) -> Budget:
     """ρ = 1/G and G."""
-    return {"rho": 1 / clip_norm, "clip_norm": clip_norm}
+    return Budget(1 / clip_norm, clip_norm=clip_norm)
 
 
 def spectral_mean(noise: ToeplitzNoise, exponent: int, rate: float | None = None) -> float:

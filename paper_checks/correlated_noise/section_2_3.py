@@ -7,12 +7,14 @@ import numpy as np
 from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
 from corrnoise.paper_checks.correlated_noise.d2_to_d10 import averaged
 from corrnoise.paper_checks.correlated_noise.d11_to_d15 import EXTREME, GUARANTEE, guarantee, left_over
-from corrnoise.paper_checks.correlated_noise.paper import NO_PRIVACY, PAPER, SHORT
+from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY
+from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.theory.correlated_noise.finite_time import FiniteRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 # -- Section 2.3 -------------------------------------------------------------------------------------------------------
@@ -90,7 +92,7 @@ def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, 
         and log⁹(T/p) for ν-DP-FTRL.  One logarithm less is too little, as T grows.
         """
         correlated = KINDS[kind]
-        run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, rho)
+        run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, Budget(rho))
         rate = factor * run.log_factor**power * (run.nu_dp_ftrl_rate() if correlated else run.dp_sgd_rate())
         if published:
             return left_over(run), rate
@@ -240,13 +242,13 @@ def equation_87(
     residuals = constant * eta * residual_std**2 * r2
     private = 0.116 * constant * eta**2 * r2 * clip_norm**2 / rho * math.log(8 / nu) ** 2
     if published:
-        curve = problem.learning_curve(noise, steps, initial_offset=place, rho=rho, clip_norm=clip_norm)
+        curve = problem.learning_curve(noise, steps, initial_offset=place, budget=Budget(rho, clip_norm=clip_norm))
         return curve[-1], constant * transient + residuals + private
-    begun = silent.learning_curve(noise, steps, initial_offset=place, rho=NO_PRIVACY, clip_norm=1 / NO_PRIVACY)
+    begun = silent.learning_curve(noise, steps, initial_offset=place, budget=Budget(1e30, clip_norm=1e-30))
     ends = [
         begun[-1],
-        problem.learning_curve(noise, steps, rho=NO_PRIVACY)[-1],
-        silent.learning_curve(noise, steps, rho=rho, clip_norm=clip_norm)[-1],
+        problem.learning_curve(noise, steps, budget=NO_PRIVACY)[-1],
+        silent.learning_curve(noise, steps, budget=Budget(rho, clip_norm=clip_norm))[-1],
     ]
     return np.array(ends), np.array([transient * begun[0], residuals, private])
 

@@ -28,7 +28,8 @@ from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.privacy import gaussian_delta
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget, gaussian_delta
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence
 
@@ -49,7 +50,9 @@ SILENT_MEANS = mean_estimations(sample_std=0.0)
 def theorem_11_sensitivity(noise: ToeplitzNoise, steps: int, column: int | None = None) -> Sides:
     """Checked with the explicit inverse.  The first column has the largest norm, because every other column is a shifted beginning of it."""
     norms = np.linalg.norm(np.linalg.inv(noise_matrix(noise, steps)), axis=0)
-    return noise.sensitivity(steps), norms.max() if column is None else norms[min(column, steps - 1)]
+    return noise.sensitivity(Participation.single(steps)), norms.max() if column is None else norms[
+        min(column, steps - 1)
+    ]
 
 
 @PAPER.identity(
@@ -72,7 +75,7 @@ def theorem_11(noise: ToeplitzNoise, steps: int, rho: float, order: float, clip_
     This holds for zero-out adjacency; replace-one adjacency needs twice the noise.
     """
     matrix = noise_matrix(noise, steps)
-    variance = clip_norm**2 * noise.sensitivity(steps) ** 2 / (two * rho)
+    variance = clip_norm**2 * noise.sensitivity(Participation.single(steps)) ** 2 / (two * rho)
     covariance = variance * matrix @ matrix.T
     shift = np.eye(steps)[0] * clip_norm
     return gaussian_renyi_divergence(order, shift, covariance, np.zeros(steps), covariance), order * rho
@@ -190,8 +193,8 @@ def equation_18(problem: QuadraticProblem, noise: ToeplitzNoise, clip_norm: floa
     """η = ½, independent noise, G = ρ = 1: F_∞ = 1/12, printed 1/6."""
     eta = problem.learning_rate
     integral = spectral_mean(noise, 1, eta)
-    variance = clip_norm**2 / (2 * budget(clip_norm)["rho"]) * noise.limiting_sensitivity() ** 2
-    return problem.stationary_error(noise, **budget(clip_norm)), half * eta**2 * variance * integral
+    variance = clip_norm**2 / (2 * budget(clip_norm).gaussian_rho) * noise.limiting_sensitivity() ** 2
+    return problem.stationary_error(noise, budget=budget(clip_norm)), half * eta**2 * variance * integral
 
 
 @PAPER.inequality(
@@ -250,7 +253,7 @@ def theorem_21_sgd(
 ) -> Sides:
     """η (1/(2ρ) + s²)/(2(2 − η)) exactly.  Constant samples, σ_sgd = 1, η = ½, ρ → ∞: it tends to 0, printed Θ(0.5)."""
     variance = problem.residual_std**2 if range_squared is None else range_squared
-    error = problem.stationary_error(DPSGD(), rho=rho)
+    error = problem.stationary_error(DPSGD(), budget=Budget(rho))
     rate = problem.learning_rate * (1 / rho + variance)
     return np.array([low * rate, error]), np.array([error, high * rate])
 
@@ -275,11 +278,11 @@ def theorem_21_optimum(
 ) -> Sides:
     """At η = 1 the optimum is G²/(4ρ), and the printed rate is 0, so it is false for every constant."""
     eta = problem.learning_rate
-    error = problem.optimal_error(**budget(clip_norm))
+    error = problem.optimal_error(budget=budget(clip_norm))
     if published:
         rate = eta**2 * math.log(1 / eta) ** 2
         return np.array([low * rate, error]), np.array([error, high * rate])
-    lower, upper = bounds.mean_estimation_optimal_error_bounds(problem, **budget(clip_norm))
+    lower, upper = bounds.mean_estimation_optimal_error_bounds(problem, budget=budget(clip_norm))
     return np.array([low * lower, error]), np.array([error, high * upper])
 
 
@@ -376,8 +379,8 @@ def equation_20(
 
     Both ends are approached.
     """
-    linear_part = problem.lower_bound(noise, **budget(clip_norm))
-    error = problem.stationary_error(noise, **budget(clip_norm))
+    linear_part = problem.lower_bound(noise, budget=budget(clip_norm))
+    error = problem.stationary_error(noise, budget=budget(clip_norm))
     most = high * 2 / (2 - problem.learning_rate * problem.moment_bound)
     return np.array([low * linear_part, error]), np.array([error, most * linear_part])
 
@@ -412,8 +415,8 @@ def equation_21(problem: LinearRegression, noise: ToeplitzNoise, two: float = 2.
 )
 def theorem_22_sgd(problem: LinearRegression, clip_norm: float, low: float = 1.0, high: float = 1.0) -> Sides:
     """1 to 2 times η d G²/(8ρ) + η s² Tr H/4, for η R² <= 1."""
-    lower, upper = bounds.dp_sgd_error_bounds(problem, **budget(clip_norm))
-    error = problem.stationary_error(DPSGD(), **budget(clip_norm))
+    lower, upper = bounds.dp_sgd_error_bounds(problem, budget=budget(clip_norm))
+    error = problem.stationary_error(DPSGD(), budget=budget(clip_norm))
     return np.array([low * lower, error]), np.array([error, high * upper])
 
 
@@ -447,8 +450,8 @@ def theorem_22_ftrl(
     """
     nu = max(share**power * float(problem.rates.min()), 1e-280)
     without = LinearRegression(problem.eigenvalues, problem.learning_rate, residual_std=0.0, kurtosis=problem.kurtosis)
-    errors = [one.stationary_error(NuFTRL(nu), **budget(clip_norm)) for one in (problem, without)]
-    largest = [bounds.nu_ftrl_upper_bound(one, nu, **budget(clip_norm)) for one in (problem, without)]
+    errors = [one.stationary_error(NuFTRL(nu), budget=budget(clip_norm)) for one in (problem, without)]
+    largest = [bounds.nu_ftrl_upper_bound(one, nu, budget=budget(clip_norm)) for one in (problem, without)]
     return np.array(errors), np.array([constant, private]) * largest
 
 

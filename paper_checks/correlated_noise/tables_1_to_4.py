@@ -24,6 +24,7 @@ from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, power_law
 
 QUIET = {"problem": regressions(residual_std=0.0, largest=1.0, multiplicity=10_000), "clip_norm": CLIP_NORMS}
@@ -44,8 +45,8 @@ QUIET = {"problem": regressions(residual_std=0.0, largest=1.0, multiplicity=10_0
 )
 def table_1_lower(problem: LinearRegression, clip_norm: float, constant: float = 0.25) -> Sides:
     """The bound holds for all noise with the constant ¼ (‖H‖ = 1), by N2 with γ_∞ >= 1."""
-    rate = lower_bound_rate(problem, **budget(clip_norm))
-    return constant * rate, problem.optimal_error(**budget(clip_norm))
+    rate = lower_bound_rate(problem, budget=budget(clip_norm))
+    return constant * rate, problem.optimal_error(budget=budget(clip_norm))
 
 
 @PAPER.inequality(
@@ -68,8 +69,8 @@ def table_1_ftrl(problem: LinearRegression, clip_norm: float, constant: float = 
     """
     noise = NuFTRL(float(problem.rates.min()))
     share = min(1.0, most / problem.effective_dimension())
-    rate = stationary_error_rate(problem, noise, **budget(clip_norm))
-    return problem.stationary_error(noise, **budget(clip_norm)), constant * share * rate
+    rate = stationary_error_rate(problem, noise, budget=budget(clip_norm))
+    return problem.stationary_error(noise, budget=budget(clip_norm)), constant * share * rate
 
 
 @PAPER.inequality(
@@ -86,8 +87,8 @@ def table_1_ftrl(problem: LinearRegression, clip_norm: float, constant: float = 
 )
 def table_1_sgd(problem: LinearRegression, clip_norm: float, low: float = 0.125, high: float = 0.25) -> Sides:
     """The error is between 1/8 and 1/4 of the entry, for η R² <= 1."""
-    error = problem.stationary_error(DPSGD(), **budget(clip_norm))
-    rate = stationary_error_rate(problem, DPSGD(), **budget(clip_norm))
+    error = problem.stationary_error(DPSGD(), budget=budget(clip_norm))
+    rate = stationary_error_rate(problem, DPSGD(), budget=budget(clip_norm))
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 
@@ -124,7 +125,7 @@ def table_1_stability(problem: LinearRegression, gap: float, most: float = 2 / 3
 def table_2_without_damping(steps: int, shift: float = 0.0) -> Sides:
     """(1/π)(log T + γ_E + 4 log 2) − 1/(4πT) + O(T^{−2}): the constant is 1/π."""
     noise = NuFTRL(0.0)
-    return noise.sensitivity(steps) ** 2, squared_sensitivity_expansion(noise, steps) + shift
+    return noise.sensitivity(Participation.single(steps)) ** 2, squared_sensitivity_expansion(noise, steps) + shift
 
 
 @PAPER.inequality(
@@ -162,7 +163,7 @@ def table_2_nu_ftrl(nu: Any, constant: str = "1.55") -> Sides:
 def table_2_nu_ftrl_steps(nu: float, steps: int, constant: float = 0.481) -> Sides:
     """After T steps γ_T² is at most 1/log 8 = 0.4809 times log(8 min{T, 1/ν}), with equality after one step."""
     noise = NuFTRL(nu)
-    return noise.sensitivity(steps) ** 2, constant * squared_sensitivity_rate(noise, steps)
+    return noise.sensitivity(Participation.single(steps)) ** 2, constant * squared_sensitivity_rate(noise, steps)
 
 
 @PAPER.identity(
@@ -178,7 +179,7 @@ def table_2_nu_ftrl_steps(nu: float, steps: int, constant: float = 0.481) -> Sid
 def table_2_anti_pgd(damping: float, steps: int, more: int = 0) -> Sides:
     """(1 − (1 − ν)^{2T})/(ν (2 − ν)), which is T at ν = 0.  (Section C.5 prints γ_T = T for sqrt(T).)"""
     noise = AntiPGD(damping)
-    return noise.sensitivity(steps) ** 2, squared_sensitivity_expansion(noise, steps + more)
+    return noise.sensitivity(Participation.single(steps)) ** 2, squared_sensitivity_expansion(noise, steps + more)
 
 
 @PAPER.inequality(
@@ -198,8 +199,10 @@ def table_2_infinite(
     """The error with the σ of a horizon of T steps is at least γ_T² >= 1 + (1/π) log(T/1.5) (ν = 0) and T (anti-PGD) times that with γ = 1."""
     noise = NuFTRL(gap) if kind == "ν = 0" else AntiPGD(gap)
     growth = math.log(steps / 1.5) / math.pi + 1 if kind == "ν = 0" else steps
-    once = problem.stationary_error(noise, horizon=1, **budget(clip_norm))
-    return factor * growth * once, problem.stationary_error(noise, horizon=steps, **budget(clip_norm))
+    once = problem.stationary_error(noise, participation=Participation.single(1), budget=budget(clip_norm))
+    return factor * growth * once, problem.stationary_error(
+        noise, participation=Participation.single(steps), budget=budget(clip_norm)
+    )
 
 
 @PAPER.inequality(
@@ -218,8 +221,8 @@ def table_2_infinite(
 def table_2_error(problem: LinearRegression, clip_norm: float, share: float, constant: float = 0.058) -> Sides:
     """Checked with log(8/ν), for η R² < 1."""
     noise = NuFTRL(share * float(problem.rates.min()))
-    rate = stationary_error_rate(problem, noise, **budget(clip_norm))
-    return problem.stationary_error(noise, **budget(clip_norm)), constant * rate
+    rate = stationary_error_rate(problem, noise, budget=budget(clip_norm))
+    return problem.stationary_error(noise, budget=budget(clip_norm)), constant * rate
 
 
 @PAPER.inequality(
@@ -234,8 +237,8 @@ def table_2_error(problem: LinearRegression, clip_norm: float, share: float, con
 )
 def table_2_damped(problem: LinearRegression, clip_norm: float, low: float = 0.186, high: float = 0.375) -> Sides:
     """At the damping that balances both terms, the error is between 0.186 and 0.375 of the entry for Gaussian inputs and η R² <= 1."""
-    error = problem.stationary_error(AntiPGD(balanced_damping(problem)), **budget(clip_norm))
-    rate = balanced_anti_pgd_rate(problem, **budget(clip_norm))
+    error = problem.stationary_error(AntiPGD(balanced_damping(problem)), budget=budget(clip_norm))
+    rate = balanced_anti_pgd_rate(problem, budget=budget(clip_norm))
     return np.array([low * rate, error]), np.array([error, high * rate])
 
 
@@ -259,10 +262,10 @@ def table_3(row: str, steps: int, constant: float = 1.0, bounded: bool = False) 
     """
     vectors = {
         "DP-SGD": 1 + DPSGD().memory(steps),
-        "Honaker/TreeAgg": BinaryTree(steps).memory,
+        "Honaker/TreeAgg": BinaryTree(steps).memory(),
         "Optimal CC": 1 + NuFTRL(0.0).memory(steps),
         "ν-DP-FTRL": 1 + NuFTRL(0.1).memory(steps),
-        "ME": MatrixNoise(np.tril(np.ones((steps, steps)))).memory + 1,
+        "ME": MatrixNoise(np.tril(np.ones((steps, steps)))).memory() + 1,
     }
     most = {"DP-SGD": 1.0, "Honaker/TreeAgg": 1 + math.log2(steps), "ME": steps**2}.get(row, steps)
     return vectors[row], constant * (1.0 if bounded else most)
@@ -282,8 +285,7 @@ def table_3_anytime(row: str, steps: int, scale: float = 1.0) -> Sides:
 
     def covariance(horizon: int) -> Array:
         if row == "Honaker/TreeAgg":
-            tree = BinaryTree(horizon)
-            factor = np.asarray(tree.correlate(np.eye(tree.draws)))
+            factor = BinaryTree(horizon).noising_matrix()
         else:
             nu = {"DP-SGD": 1.0, "Optimal CC": 0.0}.get(row, 0.1)
             factor = noise_matrix(NuFTRL(nu), horizon)

@@ -11,8 +11,10 @@ from dataclasses import replace
 from functools import cached_property
 from graphlib import TopologicalSorter
 
-from corrnoise.paper_checks.machinery.ledger import FALSE, NOT_CHECKABLE, Claim, Outcome
+from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+from corrnoise.paper_checks.machinery.listing import ListedClaim
 from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.verdicts import FALSE, NOT_CHECKABLE
 
 #: The kinds of evidence that a proof may rest on.
 PROOFS = ("proved", "certified")
@@ -29,7 +31,7 @@ class Foundations:
 
     def __init__(self, papers: Sequence[Paper]) -> None:
         self._papers = {paper.name: paper for paper in papers}
-        self._claims: dict[str, dict[str, Claim]] = {}
+        self._listed: dict[str, dict[str, ListedClaim]] = {}
 
     def of(self, claim: Claim) -> tuple[Claim, ...]:
         """The claims that ``claim`` names as its foundations.
@@ -46,21 +48,21 @@ class Foundations:
         found = self._of_paper(paper or claim.paper).get(rest)
         if found is None:
             raise ValueError(f"rests_on of {claim.name} must be names of claims, got {name!r}")
-        return found
+        return found.claim
 
-    def _of_paper(self, name: str) -> Mapping[str, Claim]:
+    def _of_paper(self, name: str) -> Mapping[str, ListedClaim]:
         if name not in self._papers:
             return {}
-        if name not in self._claims:
-            self._claims[name] = {claim.name: claim for claim in self._papers[name].claims}
-        return self._claims[name]
+        if name not in self._listed:
+            self._listed[name] = {one.name: one for one in self._papers[name].listed}
+        return self._listed[name]
 
     @cached_property
     def above(self) -> dict[Claim, tuple[Claim, ...]]:
         """The claims that rest directly on each foundation; all claims are imported now."""
         found: dict[Claim, list[Claim]] = {}
         for paper in self._papers:
-            for claim in self._of_paper(paper).values():
+            for claim in (one.claim for one in self._of_paper(paper).values()):
                 for foundation in self.of(claim):
                     found.setdefault(foundation, []).append(claim)
         return {foundation: tuple(claims) for foundation, claims in found.items()}

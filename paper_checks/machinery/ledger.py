@@ -27,58 +27,41 @@ The machinery computes the scale-free *margin* of the two sides.  For an inequal
 minus the relative difference.  The statement holds where the margin is at least minus the tolerance, which allows for
 rounding.  The smallest margin over the domain shows how far a constant is from sharp.
 
-``VERDICTS`` and ``EVIDENCE`` say what each verdict and each kind of evidence means.
+``verdicts`` says what each verdict and each kind of evidence means.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from corrnoise.paper_checks.machinery.certification import Certificate, certify
 from corrnoise.paper_checks.machinery.confidence import margin_of_runs
 from corrnoise.paper_checks.machinery.domains import Domain
+from corrnoise.paper_checks.machinery.listing import Named
 from corrnoise.paper_checks.machinery.margins import agreement, margin
-from corrnoise.paper_checks.machinery.names import spelled
 from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier, choices
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
+from corrnoise.paper_checks.machinery.verdicts import (
+    CORRECTED,
+    ERROR,
+    FALSE,
+    HOLDS,
+    IDENTITY,
+    INEQUALITY,
+    NOT_CHECKABLE,
+    Evidence,
+    Relation,
+)
 from corrnoise.theory.numerics.checks import Array
-
-Evidence = Literal["proved", "certified", "exact", "searched", "simulated"]
-Relation = Literal["<=", "="]
-
-HOLDS = "holds"
-CORRECTED = "holds corrected"
-FALSE = "false"
-NOT_CHECKABLE = "not checkable"
-ERROR = "error"  #: the verdict of a check that could not be carried out
-INEQUALITY: Relation = "<="
-IDENTITY: Relation = "="
-
-#: The verdicts and their meaning.
-VERDICTS = {
-    HOLDS: "true as printed; a root or fraction bar that only an electronic copy lost is restored first, and noted",
-    CORRECTED: "false as printed, with a counterexample; a repair that keeps its purpose is true",
-    FALSE: "the purpose for which it was printed fails too",
-    NOT_CHECKABLE: "constants are unspecified; the note says which statement was checked instead",
-}
-#: The kinds of evidence and their meaning, strongest first.
-EVIDENCE: dict[Evidence, str] = {
-    "proved": "a proof is written down in the place named; a search over the domain found nothing against it",
-    "certified": "proved over the stated domain by ball arithmetic; the note gives the argument outside of it",
-    "exact": "an identity or an enumeration, to rounding",
-    "searched": "a search for the worst case over the domain found no violation",
-    "simulated": "the smaller side is a confidence limit; the note states the rate of false alarms",
-}
 
 _NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
 _FEW = 64  #: a finite domain with at most this many points is evaluated completely
@@ -148,7 +131,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
+class Claim(Named):
     """One numbered statement; ``papers.Fields`` documents the fields.
 
     ``paper`` is the short name of the paper, ``source`` its reference, ``note`` the docstring of the function.  A claim
@@ -185,16 +168,6 @@ class Claim:
 
     def __reduce__(self) -> tuple[Callable[[str, str, str], Claim], tuple[str, str, str]]:
         return _find, (self.module, self.number, self.part)
-
-    @property
-    def name(self) -> str:
-        """Number and part, as in ``Lemma C.21 (i)``."""
-        return f"{self.number} {self.part}".strip()
-
-    @property
-    def identifier(self) -> str:
-        """Paper and name in letters, digits, dots and dashes, for links and file names."""
-        return f"{self.paper}-{re.sub(r'[^a-z0-9.]+', '-', spelled(self.name)).strip('-')}"
 
     @property
     def note(self) -> str:
@@ -415,4 +388,5 @@ def _shown(arguments: Mapping[str, Any]) -> str:
 
 def _find(module: str, number: str, part: str) -> Claim:
     """The claim with this number and part, found through the ``PAPER`` with which its module registers it."""
-    return next(claim for claim in import_module(module).PAPER.claims_about([number]) if claim.part == part)
+    found: Claim = import_module(module).PAPER.claim(module, number, part)
+    return found

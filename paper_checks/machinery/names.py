@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 
 Words = tuple[str, ...]
 
@@ -69,6 +70,7 @@ def agree(name: Sequence[str], typed: Sequence[str], *, loosely: bool = False) -
     )
 
 
+@cache
 def called(name: str) -> tuple[Words, Words]:
     """The words of a name, and the words without the first one, which is the kind of statement."""
     return words(name), words(name.partition(" ")[2])

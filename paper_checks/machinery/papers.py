@@ -1,34 +1,29 @@
-"""Papers: their inventories, and how a claim is registered.
+"""Papers: their claims, and how a claim is written.
 
-A paper is a package whose ``paper.py`` declares ``PAPER``.  The *inventory* of a paper lists every statement, either
-under the module of the package that holds the claims about it, or with the reason why there is no claim.  So a claim is
-found by the number of its statement without importing any other module of the paper, and a statement that was
-overlooked can be distinguished from one that was left out.
+A paper is a package whose ``paper.py`` declares ``PAPER``, its modules in order, and the statements about which there
+is no claim, each with the reason.  The claims are listed in ``claims.csv`` (see ``listing``).  So a claim is found by
+its name without importing a module of the paper, and a statement that was overlooked can be distinguished from one that
+was left out.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
-from typing import Any, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
-from corrnoise.paper_checks.machinery.domains import Axis, Domain
-from corrnoise.paper_checks.machinery.independence import shared
-from corrnoise.paper_checks.machinery.ledger import (
-    EVIDENCE,
-    IDENTITY,
-    INEQUALITY,
-    Claim,
-    Evidence,
-    Relation,
-    Sides,
-)
-from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier, faults
+from corrnoise.paper_checks.machinery.listing import ListedClaim, listed, read_list
+from corrnoise.paper_checks.machinery.verdicts import IDENTITY, INEQUALITY, Evidence, Relation
 
-Register = Callable[[Callable[..., Sides]], Claim]
+if TYPE_CHECKING:
+    from corrnoise.paper_checks.machinery.domains import Axis
+    from corrnoise.paper_checks.machinery.ledger import Claim, Sides
+    from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier
+
+    Register = Callable[[Callable[..., Sides]], Claim]
 
 
 class Fields(TypedDict, total=False):
@@ -80,15 +75,10 @@ class Paper:
         Reference.
     package
         The package that holds the claims; None where they are registered by hand.
-    statements
-        Modules of the package in the order of the paper, each with the numbers of the statements it has claims about.
+    modules
+        Its modules with claims, in the order of the paper.
     no_claims
         Numbers of statements about which there is no claim, with the reason: a sentence that begins in lower case.
-
-    Raises
-    ------
-    ValueError
-        A statement is both with and without claims.
     """
 
     def __init__(
@@ -99,7 +89,7 @@ class Paper:
         title: str,
         authors: str,
         package: str | None = None,
-        statements: Mapping[str, Sequence[str]] | None = None,
+        modules: Sequence[str] = (),
         no_claims: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -107,37 +97,50 @@ class Paper:
         self.title = title
         self.authors = authors
         self.package = package
-        self.statements = dict(statements or {})
+        self.modules = tuple(f"{package}.{module}" for module in modules)
         self.no_claims = dict(no_claims or {})
-        self._claims: list[Claim] = []
-        if both := self.no_claims.keys() & set(self.numbers):
-            raise ValueError(f"no_claims must not name statements with claims, got {', '.join(sorted(both))}")
+        self.registered: list[Claim] = []  #: the claims that were imported
 
     # -- statements and claims -----------------------------------------------------------------------------------------
 
     @property
+    def listed(self) -> tuple[ListedClaim, ...]:
+        """All claims as listed, in the order of the paper; no module is imported."""
+        return self._list if self.package else tuple(listed(claim, self) for claim in self.registered)
+
+    @cached_property
+    def _list(self) -> tuple[ListedClaim, ...]:
+        return read_list(self)
+
+    @property
     def numbers(self) -> tuple[str, ...]:
         """The numbers of all statements with claims, in the order of the paper."""
-        listed = (number for numbers in self.statements.values() for number in numbers)
-        return tuple(dict.fromkeys([*listed, *(claim.number for claim in self._claims)]))
+        return tuple(dict.fromkeys(claim.number for claim in self.listed))
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         """All claims, in the order of the paper; all modules are imported now."""
-        return self.claims_about(self.numbers)
-
-    def claims_about(self, numbers: Collection[str]) -> tuple[Claim, ...]:
-        """The claims about the statements with these numbers, in the order of the paper; their modules are imported."""
-        for module, held in self.statements.items():
-            if not set(held).isdisjoint(numbers):
-                import_module(f"{self.package}.{module}")
-        return tuple(claim for claim in sorted(self._claims, key=self._place) if claim.number in numbers)
+        for module in self.modules:
+            import_module(module)
+        return tuple(sorted(self.registered, key=self._place))
 
     def _place(self, claim: Claim) -> int:
-        return list(self.statements).index(self._module(claim)) if self.statements else 0
+        return self.modules.index(claim.module) if self.modules else 0
 
-    def _module(self, claim: Claim) -> str:
-        return claim.module.removeprefix(f"{self.package}.")
+    def claim(self, module: str, number: str, part: str) -> Claim:
+        """One claim; its module is imported now.
+
+        Raises
+        ------
+        LookupError
+            The module has no such claim: the list is not up to date.
+        """
+        if self.package:
+            import_module(module)
+        for claim in self.registered:
+            if (claim.module, claim.number, claim.part) == (module, number, part):
+                return claim
+        raise LookupError(f"{module} has no claim {number} {part}; python -m tools.claims lists the claims anew")
 
     @staticmethod
     def section(claim: Claim) -> str:
@@ -156,66 +159,10 @@ class Paper:
 
     def _register(self, relation: Relation, number: str, fields: Mapping[str, Any]) -> Register:
         def register(function: Callable[..., Sides]) -> Claim:
-            derived = {
-                "part": fields.get("part", ""),
-                "domain": Domain(fields.get("domain", {})),
-                "mutants": tuple(fields.get("mutants", ())),
-                "rests_on": tuple(fields.get("rests_on", ())),
-            }
-            claim = Claim(
-                paper=self.name,
-                source=self.source,
-                number=number,
-                function=function,
-                relation=relation,
-                **{**fields, **derived},
-            )
-            self._validate(claim)
-            self._claims.append(claim)
+            from corrnoise.paper_checks.machinery.registration import written_claim
+
+            claim = written_claim(self, relation, number, fields, function)
+            self.registered.append(claim)
             return claim
 
         return register
-
-    def _validate(self, claim: Claim) -> None:
-        """Raise ``ValueError`` for a claim that could not be found, checked or rejected, or that contradicts itself."""
-        parameters = inspect.signature(claim.function).parameters.values()
-        open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
-        free = {p.name for p in parameters if p.name in names and p.default is p.empty}
-        axes = set(claim.domain.axes)
-        named = {name for given in (*claim.mutants, claim.as_printed) for name in given}
-        named |= {claim.sharp} if claim.sharp else set()
-        certifiable = claim.relation == INEQUALITY and claim.domain.ball and axes
-        false = claim.counterexample is not None
-        unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
-        proved = claim.proof is not None or claim.evidence == "certified"
-        same = "" if claim.independent else ", ".join(sorted(shared(claim)))
-        listed = not self.statements or claim.number in self.statements.get(self._module(claim), ())
-        for wrong, why in (
-            (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
-            (claim.evidence == "certified" and not certifiable, "only an inequality over scalar axes can be certified"),
-            (not claim.printed.strip(), "it needs the statement as printed"),
-            (not claim.note, "it needs a docstring"),
-            (not claim.all_mutants(), "it needs a mutant that its check rejects"),
-            (unpinned, "it needs a mutant of the corrected statement, besides the printed one"),
-            (not free <= axes <= (axes if open_ended else names), "its domain must have an axis for each argument"),
-            (not named <= names - axes, f"it has no constant {', '.join(sorted(named - (names - axes)))}"),
-            (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),
-            (claim.unverifiable is not None and false, "a claim that is not checkable has no counterexample"),
-            ((claim.corrected or claim.as_printed) and not false, "a correction needs a counterexample"),
-            (
-                isinstance(claim.counterexample, Mapping) and set(claim.counterexample) != axes,
-                "a counterexample has the arguments of the domain",
-            ),
-            (claim.identifier in {other.identifier for other in self._claims}, "there are two claims of that name"),
-            (same, f"both sides come from {same}, so it needs the reason why they are independent"),
-            (claim.evidence == "proved" and not claim.proof, "what is proved needs the place of its proof"),
-            (claim.proved_constant is not None and not claim.sharp, "proved_constant needs the name of it in sharp"),
-            (claim.proved_constant is not None and not proved, "proved_constant needs a proof or a certificate"),
-            (claim.probability is not None and claim.probability not in axes, "probability must be an argument"),
-            (claim.probability is not None and claim.relation == IDENTITY, "only an inequality has a probability"),
-            *((True, fault) for fault in faults(claim.constants, axes, names, claim.counterexample)),
-            (not listed, f"the inventory of {self.name} does not list it under {self._module(claim)}"),
-        ):
-            if wrong:
-                raise ValueError(f"{claim.name}: {why}")

@@ -9,12 +9,14 @@ can be filtered, searched, linked to, printed and used by keyboard, in light and
 from __future__ import annotations
 
 import base64
+import csv
 import gzip
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +29,12 @@ from corrnoise.paper_checks.machinery.documents import Library
 from corrnoise.paper_checks.machinery.drawings import Drawings
 from corrnoise.paper_checks.machinery.foundations import Foundations
 from corrnoise.paper_checks.machinery.inventory import EQUATION, inventory_of
-from corrnoise.paper_checks.machinery.kills import FATES, published_for, reasons_for
-from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS, Claim, Outcome
+from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.paper_checks.machinery.names import ABBREVIATIONS, GREEK, called, words
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.quantifiers import QUANTIFIERS
 from corrnoise.paper_checks.machinery.typesetting import paragraphs, prose
+from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, VERDICTS
 from corrnoise.support.version import __version__, commit
 
 if TYPE_CHECKING:
@@ -62,8 +64,6 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
     environment.filters["paragraphs"] = lambda text: paragraphs(text, library.link)
     environment.filters["dashed"] = lambda text: text.replace(" ", "-")
     environment.globals["words"] = wording
-    environment.globals["kills"] = published_for
-    environment.globals["reasons"] = reasons_for
     graph = _Graph(Foundations(papers), [outcome.claim for outcome in outcomes])
     environment.globals["graph"] = graph
     environment.globals["unclaimed"] = _unclaimed
@@ -77,7 +77,7 @@ def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: I
         verdicts=_counted(VERDICTS, [outcome.verdict for outcome in outcomes]),
         evidence=_counted(EVIDENCE, [outcome.claim.evidence for outcome in outcomes]),
         quantifiers=[(word, meaning, 0) for word, meaning in QUANTIFIERS.items()],
-        fates=[(word, meaning, 0) for word, meaning in FATES.items()],
+        mutants=_mutants(),
         total=len(outcomes),
         keys=_keys,
         papers=[(paper, sections) for paper in papers if (sections := _sections(paper, outcomes))],
@@ -155,6 +155,12 @@ def _unclaimed(paper: Paper) -> list[tuple[str, str]]:
             equations.setdefault(reason, []).append(entry.label.removeprefix(f"{EQUATION} "))
     several = (f"{EQUATION}{'s' * (len(numbers) > 1)} {', '.join(numbers)}" for numbers in equations.values())
     return [*found, *zip(several, equations, strict=True)]
+
+
+def _mutants() -> list[list[str]]:
+    """The sums of the record of mutants: the heads of the columns, and a row for each paper."""
+    path = files("corrnoise.paper_checks") / "mutants.csv"
+    return list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
-from corrnoise.paper_checks.machinery.kills import MOST, Kills, kills
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
 from corrnoise.support.workers import leave_interrupts
 
@@ -17,18 +17,11 @@ Result = TypeVar("Result")
 FEW = 16  #: up to this many claims are checked in less time than it takes to start processes
 
 
-def _check(index: int, claim: Claim, thorough: bool) -> tuple[int, Outcome]:
+def _check(claim: Claim, thorough: bool) -> Outcome:
     """Check one claim, here or in another process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tests turn them into errors
-        return index, claim.check(thorough)
-
-
-def _kills(index: int, claim: Claim, most: int) -> tuple[int, Kills]:
-    """Try the structural mutants of one claim, here or in another process."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return index, kills(claim, most)
+        return claim.check(thorough)
 
 
 @contextmanager
@@ -44,8 +37,8 @@ def outcomes(
     thorough
         As for ``Claim.check``.
     jobs
-        Number of processes, of one thread each; 1: this process; −1: one for each core; None: one for each core if
-        there are more than ``FEW`` claims or the check is thorough, otherwise this process.
+        As for ``results``; None: one process for each core if there are more than ``FEW`` claims or the check is
+        thorough, otherwise this process.
 
     Raises
     ------
@@ -54,47 +47,58 @@ def outcomes(
     """
     if jobs is None:
         jobs = -1 if thorough or len(claims) > FEW else 1
-    with _results(_check, claims, thorough, jobs) as found:
+    with results(partial(_check, thorough=thorough), claims, jobs) as found:
         yield found
 
 
 @contextmanager
-def all_kills(
-    claims: Sequence[Claim], *, most: int = MOST, jobs: int | None = None
-) -> Iterator[Iterator[tuple[int, Kills]]]:
-    """Indices of ``claims`` and the fates of at most ``most`` structural mutants of each; see ``outcomes``."""
-    with _results(_kills, claims, most, -1 if jobs is None else jobs) as found:
-        yield found
-
-
-@contextmanager
-def _results(
-    work: Callable[[int, Claim, Any], tuple[int, Result]], claims: Sequence[Claim], option: Any, jobs: int
+def results(
+    work: Callable[[Claim], Result], claims: Sequence[Claim], jobs: int
 ) -> Iterator[Iterator[tuple[int, Result]]]:
+    """Indices of ``claims`` and what ``work`` returns for them, in the order in which they are finished.
+
+    Parameters
+    ----------
+    work
+        A function that other processes can import.
+    claims
+        Claims of the papers of the ledger.
+    jobs
+        Number of processes, of one thread each; 1: this process; −1: one for each core.
+
+    Raises
+    ------
+    OSError
+        A worker process died.
+    """
     jobs = min(jobs if jobs > 0 else os.cpu_count() or 1, len(claims))
     if jobs <= 1:
-        yield (work(index, claim, option) for index, claim in enumerate(claims))
+        yield ((index, work(claim)) for index, claim in enumerate(claims))
     else:
-        with _in_processes(work, claims, option, jobs) as results:
-            yield results
+        with _in_processes(work, claims, jobs) as found:
+            yield found
+
+
+def _numbered(work: Callable[[Claim], Result], index: int, claim: Claim) -> tuple[int, Result]:
+    return index, work(claim)
 
 
 @contextmanager
 def _in_processes(
-    work: Callable[[int, Claim, Any], tuple[int, Result]], claims: Sequence[Claim], option: Any, jobs: int
+    work: Callable[[Claim], Result], claims: Sequence[Claim], jobs: int
 ) -> Iterator[Iterator[tuple[int, Result]]]:
     from concurrent.futures.process import BrokenProcessPool
 
     from joblib import Parallel, delayed, parallel_config
 
-    tasks = (delayed(work)(index, claim, option) for index, claim in enumerate(claims))
+    tasks = (delayed(_numbered)(work, index, claim) for index, claim in enumerate(claims))
     with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1, initializer=leave_interrupts):
-        results = Parallel(return_as="generator_unordered", batch_size=1)(tasks)
+        found = Parallel(return_as="generator_unordered", batch_size=1)(tasks)
         try:
-            yield results
+            yield found
         except BrokenProcessPool as error:
             raise OSError("a worker process died; --jobs 1 checks in this process") from error
         finally:
             with warnings.catch_warnings():  # about tasks whose results are lost when the run is interrupted
                 warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully executed|which were still)")
-                results.close()
+                found.close()

@@ -4,7 +4,7 @@ A name is a paper (``correlated-noise``, ``2310.06771``, the beginning of its ti
 (``"Lemma C.21 (i)"``), the beginning of several (``C.21``, ``Lemma``), or a paper and a claim.  Names of papers restrict
 names of claims.  Consecutive arguments that make up one name are joined, so ``Lemma C.21`` needs no quotes.
 
-Claims are found through the inventories of the papers.  Only modules that may hold the claims are imported.
+Claims are found in the lists of the papers, without importing them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from corrnoise.paper_checks.machinery.ledger import Claim
+from corrnoise.paper_checks.machinery.listing import ListedClaim
 from corrnoise.paper_checks.machinery.mathematics import plain
 from corrnoise.paper_checks.machinery.names import KINDS, Words, agree, begins, called, words
 from corrnoise.paper_checks.machinery.papers import Paper
@@ -22,7 +22,7 @@ from corrnoise.paper_checks.machinery.papers import Paper
 class Selection(NamedTuple):
     """The selected claims, in the order of the papers, and remarks on names that mean many."""
 
-    claims: tuple[Claim, ...]
+    claims: tuple[ListedClaim, ...]
     remarks: tuple[str, ...]
 
 
@@ -30,7 +30,7 @@ class _Meaning(NamedTuple):
     """The meaning of a name: papers, or claims, or nothing."""
 
     papers: tuple[Paper, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[ListedClaim, ...] = ()
 
 
 def select(papers: Sequence[Paper], names: Sequence[str]) -> Selection:
@@ -48,7 +48,7 @@ def select(papers: Sequence[Paper], names: Sequence[str]) -> Selection:
         restrictions.update(found)
         wanted += [] if found else [name]
     among = [paper for paper in papers if not restrictions or paper in restrictions]
-    chosen: set[Claim] = set()
+    chosen: set[ListedClaim] = set()
     remarks = []
     for name in wanted:
         claims = _meaning(among, name).claims
@@ -60,9 +60,8 @@ def select(papers: Sequence[Paper], names: Sequence[str]) -> Selection:
                 f"{name!r} means {len(claims)} claims; with a number, as in {claims[0].name!r}, it means one"
             )
     if not wanted:
-        return Selection(tuple(claim for paper in among for claim in paper.claims), ())
-    numbers = {claim.number for claim in chosen}
-    ordered = (claim for paper in among for claim in paper.claims_about(numbers) if claim in chosen)
+        return Selection(tuple(claim for paper in among for claim in paper.listed), ())
+    ordered = (claim for paper in among for claim in paper.listed if claim in chosen)
     return Selection(tuple(ordered), tuple(remarks))
 
 
@@ -93,13 +92,9 @@ def _papers(papers: Sequence[Paper], typed: Words, loosely: bool) -> tuple[Paper
     )
 
 
-def _claims(paper: Paper, typed: Words, loosely: bool) -> Iterator[Claim]:
+def _claims(paper: Paper, typed: Words, loosely: bool) -> Iterator[ListedClaim]:
     """The claims of a paper whose names begin with the words typed."""
-
-    def could_be(number: str) -> bool:
-        return any(agree(key, typed, loosely=loosely) for key in called(number))
-
-    for claim in paper.claims_about([number for number in paper.numbers if could_be(number)]):
+    for claim in paper.listed:
         if any(begins(key, typed, loosely=loosely) for key in called(claim.name)):
             yield claim
 
@@ -122,7 +117,7 @@ def _meaning(papers: Sequence[Paper], name: str) -> _Meaning:
 
 
 def _papers_meant(papers: Sequence[Paper], name: str) -> tuple[Paper, ...]:
-    """The papers that a name means; none if it means claims or nothing.  A whole name imports no module."""
+    """The papers that a name means; none if it means claims or nothing."""
     return _papers(papers, words(name), loosely=False) or _meaning(papers, name).papers
 
 
@@ -175,8 +170,8 @@ def _hint(papers: Sequence[Paper], typed: Words) -> str:
     """The names that are close to the words typed, or nothing."""
     close: dict[str, str] = {}
     for paper in papers:
-        numbers = [number for number in paper.numbers if any(agree(key, typed) for key in called(number))]
-        known = [paper.name, *paper.numbers, *(claim.name for claim in paper.claims_about(numbers))]
+        near = (one.name for one in paper.listed if any(agree(key, typed) for key in called(one.number)))
+        known = [paper.name, *paper.numbers, *near]
         close |= {" ".join(key): name for name in known for key in called(name) if key}
     found = dict.fromkeys(close[key] for key in get_close_matches(" ".join(typed), close, n=5, cutoff=0.6))
     return f"close are {', '.join(found)}; " if found else ""

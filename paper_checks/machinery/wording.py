@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.kills import Kills
-from corrnoise.paper_checks.machinery.ledger import IDENTITY, NOT_CHECKABLE, Claim, Counterexample, Outcome
+from corrnoise.paper_checks.machinery.ledger import Claim, Counterexample, Outcome
 from corrnoise.paper_checks.machinery.margins import margin
 from corrnoise.paper_checks.machinery.quantifiers import chosen
 from corrnoise.paper_checks.machinery.quotations import place
+from corrnoise.paper_checks.machinery.verdicts import IDENTITY, NOT_CHECKABLE
 from corrnoise.theory.numerics.records import Record
 
 Line = tuple[str, str]  #: a title, and a text that may be empty
@@ -122,27 +122,6 @@ def sharp(outcome: Outcome) -> str:
     if outcome.sharp is None:
         return ""
     return f"``{outcome.claim.sharp}`` {outcome.interval}, stated {float(outcome.claim.stated):.5g}"
-
-
-# -- structural mutants ------------------------------------------------------------------------------------------------
-
-
-def kills(found: Kills) -> str:
-    """How the structural mutants of a claim fared, in one line."""
-    tried = sum(found.fates.values())
-    return f"Structural mutants: {found.killed} of {found.telling} that could be false killed ({tried} tried of {found.of})"
-
-
-NO_REASON = "true as far as searched, and no reason is written down (smallest margin)"
-
-
-def survivors(found: Kills, reasons: Mapping[str, str]) -> list[Line]:
-    """The structural mutants that survived, by reason, those first that leave least room."""
-    lines: dict[str, list[str]] = {}
-    for mutant, least in sorted(found.survivors, key=lambda one: one[1]):
-        known = reasons.get(mutant)
-        lines.setdefault(known or NO_REASON, []).append(f"``{mutant}``" + ("" if known else f" ({least:.2g})"))
-    return [(reason, ", ".join(mutants)) for reason, mutants in lines.items()]
 
 
 # -- in full -----------------------------------------------------------------------------------------------------------

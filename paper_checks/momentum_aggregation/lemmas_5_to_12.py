@@ -10,6 +10,7 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.lemma_17 import EPOCHS, two_examples
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
+from corrnoise.theory.mechanisms.tree_orders import power, powers
 from corrnoise.theory.momentum_aggregation.bounds import (
     descent_upper_bound,
     momentum_error_upper_bound,
@@ -17,7 +18,6 @@ from corrnoise.theory.momentum_aggregation.bounds import (
 )
 from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, window_weights
 from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
-from corrnoise.theory.mechanisms.tree_orders import power, powers
 from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
 

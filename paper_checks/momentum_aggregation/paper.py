@@ -1,6 +1,6 @@
-"""The paper of this package and its inventory: where the claims about each statement stand, or why there are none."""
+"""The paper of this package: its modules in order, and the statements about which there is no claim."""
 
-from corrnoise.paper_checks.machinery.papers import Paper, numbered
+from corrnoise.paper_checks.machinery.papers import Paper
 
 PAPER = Paper(
     "momentum-aggregation",
@@ -8,17 +8,7 @@ PAPER = Paper(
     title="Momentum Aggregation for Private Non-convex ERM",
     authors="Tran, Cutkosky",
     package=__package__,
-    statements={
-        "theorems_4_and_8": numbered("Theorem", "4", "8", "10"),
-        "lemmas_5_to_12": numbered("Lemma", "5", "7", "11", "12"),
-        "theorems_6_and_9": numbered("Theorem", "6", "9"),
-        "lemma_17": ("Lemma 17", "Algorithm 4"),
-        "propositions_13_to_18": (
-            *numbered("Proposition", "13", "14"),
-            "Corollary 15",
-            *numbered("Proposition", "16", "18"),
-        ),
-    },
+    modules=("theorems_4_and_8", "lemmas_5_to_12", "theorems_6_and_9", "lemma_17", "propositions_13_to_18"),
     no_claims={
         "Definition 1": r"it defines $(\epsilon, \delta)$-differential privacy",
         "Definition 2": "it defines the sensitivity of a function",

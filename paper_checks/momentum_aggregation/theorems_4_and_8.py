@@ -6,17 +6,18 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.momentum_aggregation.oracles import ORDERS
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
+from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.momentum_aggregation.sensitivity import (
     ALL_NODES,
     Nodes,
-    Order,
     node_count,
     printed_node_count,
     squared_weights,
 )
-from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.momentum_aggregation.trees import levels
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import gaussian_epsilon
 
 PRIVACY = "docs/momentum-aggregation.md#what-one-example-changes"
@@ -187,7 +188,7 @@ def theorem_4_rdp(
     examples: int,
     epochs: int,
     load: float,
-    order: Order,
+    order: str,
     short: float,
     whole: bool = True,
     factor: float = 1.0,
@@ -200,7 +201,7 @@ def theorem_4_rdp(
     alone are less than the nodes.
     """
     steps = examples * epochs - (0 if whole else min(round(short * examples), examples - 1))
-    spent = squared_weights(steps, examples, load / examples, order=order)
+    spent = squared_weights(ORDERS[order](steps, period=examples), load / examples)
     return spent, float(factor) * 4 * printed_node_count(steps, examples, levels(steps))
 
 
@@ -228,7 +229,7 @@ def theorem_4_small_alpha(exponent: int, epochs: int, load: float, least: float 
     if not least <= load <= examples:
         return math.nan, math.nan
     steps = examples * epochs
-    spent = squared_weights(steps, examples, load / examples, order="fixed")
+    spent = squared_weights(Participation.fixed_epochs(steps, period=examples), load / examples)
     return spent, float(factor) * 4 * printed_node_count(steps, examples, levels(steps))
 
 
@@ -284,13 +285,13 @@ def theorem_4_threshold(epsilon: float, excess: float, threshold: float = 1 / (8
 # -- Theorem 8 ---------------------------------------------------------------------------------------------------------
 
 
-def reduced_curve(examples: int, epochs: int, alpha: float, order: Order) -> float:
+def reduced_curve(examples: int, epochs: int, alpha: float, order: str) -> float:
     """k such that all nodes of Algorithm 2 with the printed noise, L restored, are (z, k z/2σ²)-RDP; an upper bound."""
     steps = examples * epochs
     early = 3 * math.log2(examples)
     late = 4 * epochs * math.log2(examples)
     tree, first, differences = (
-        squared_weights(steps, examples, alpha, order=order, nodes=nodes)
+        squared_weights(ORDERS[order](steps, period=examples), alpha, nodes)
         for nodes in (ALL_NODES, Nodes(last=2 * examples), Nodes(first=examples + 1))
     )
     return first / (4 * early) + tree / (4 * late) + (differences + tree) / late
@@ -322,7 +323,7 @@ def theorem_8_rdp(
     examples: int,
     epochs: int,
     load: float,
-    order: Order,
+    order: str,
     smoothness: float,
     restored: bool = True,
     constant: float = 3.0,
@@ -335,7 +336,7 @@ def theorem_8_rdp(
     that 3 suffices is due to the slack of $V_{> 2N}$.
     """
     if not restored:
-        tree = squared_weights(examples * epochs, examples, load / examples, order="fixed")
+        tree = squared_weights(Participation.fixed_epochs(examples * epochs, epochs=epochs), load / examples)
         return smoothness**2 * tree / (4 * epochs * math.log2(examples)), float(constant)
     return reduced_curve(examples, epochs, load / examples, order), float(constant)
 

@@ -12,7 +12,7 @@ from corrnoise.paper_checks.noise_cancellation.gradients import path
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
 from corrnoise.theory.noise_cancellation.coupling import growing_noise_factor
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import published_scale
 from corrnoise.theory.noise_cancellation.quadratic_runs import (
     QuadraticRun,
@@ -22,6 +22,7 @@ from corrnoise.theory.noise_cancellation.quadratic_runs import (
 )
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 
 
 @PAPER.inequality(
@@ -205,12 +206,12 @@ def theorem_52_bound(
     """
     machines = max(participants, round(participants * ratio))
     run = FederatedRun(
+        Budget(rho, adjacency="replace-one"),
         LossClass(lipschitz, smoothness, diameter),
         machines,
         participants,
         rounds,
         dimension,
-        rho,
         deviation * lipschitz,
         heterogeneity * lipschitz,
         at_optimum * lipschitz,
@@ -219,11 +220,18 @@ def theorem_52_bound(
     p = run.probability
     if machines > participants * rounds or (p < 0.5 and growing_noise_factor(rounds, p, rate * smoothness) > 2):
         return math.nan, math.nan
-    corrected = run.upper_bound(CancellingNoise(growth=1), losses="smooth", learning_rate=rate)
+    corrected = run.upper_bound(cancelling_noise(rounds, growth=1), losses="smooth", learning_rate=rate)
     return corrected.total, float(factor) * run.published_upper_bound().total
 
 
 UNIT = LossClass(1.0, 1.0, 1.0)  #: K = [−1/2, 1/2]
+
+
+def _budget(rho: float) -> Budget:
+    """The budget of the paper's ρ."""
+    return Budget(rho**2 / 2, adjacency="replace-one")
+
+
 QUADRATIC = {
     "participants": integers(1, 10),
     "rho": log_scale(1, 1e6),
@@ -261,9 +269,9 @@ def theorem_52_quadratic(
     No counterexample is found; the bound is at least 23 times as large.
     """
     machines = max(participants, round(participants * ratio))
-    run = FederatedRun(UNIT, machines, participants, rounds, 1, rho**2 / 2, deviation, 0.0, 0.0)
-    noise = CancellingNoise(growth=1)
-    scale = published_scale(UNIT, rounds, rho=run.rho)
+    run = FederatedRun(_budget(rho), UNIT, machines, participants, rounds, 1, deviation, 0.0, 0.0)
+    noise = cancelling_noise(rounds, growth=1)
+    scale = published_scale(run.budget, UNIT, rounds)
     rate = run.published_learning_rate()
     sizes = largest_noise(run, noise, scale) + deviation * np.arange(1, rounds)
     if QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
@@ -294,7 +302,7 @@ def theorem_f2(
 
     The smaller side is exact, for losses $\frac{h}{2} x^2 \pm \sigma x$ on an interval, where no projection is active.
     """
-    run = FederatedRun(UNIT, participants, participants, rounds, 1, rho**2 / 2, deviation, 0.0, 0.0)
+    run = FederatedRun(_budget(rho), UNIT, participants, participants, rounds, 1, deviation, 0.0, 0.0)
     rate = run.trusted_upper_bound().learning_rate
     sizes = run.trusted_std() + deviation * np.arange(1, rounds)
     if QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:

@@ -10,10 +10,11 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
 from corrnoise.theory.noise_cancellation.coupling import constant_noise_factor
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise, mean_variance, regret_energy
 from corrnoise.theory.noise_cancellation.privacy import published_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 
 FAMILY = LossClass(1.0, 1.0, 1.0)
 
@@ -32,9 +33,10 @@ def alternative_2_noise(machines: int, participants: int, rounds: int, shift: fl
 
     Both variances grow like t.  What sets Algorithm 1 apart is that its noise decorrelates, on the time scale M/m.
     """
-    run = FederatedRun(FAMILY, machines, participants, rounds, 1, rho=0.5)
-    published = run.server_variances(CancellingNoise(growth=1), published_scale(FAMILY, rounds, rho=0.5))
-    fresh = run.server_variances(CancellingNoise(share=0), 2 * FAMILY.published_norm)
+    budget = Budget(0.5, adjacency="replace-one")
+    run = FederatedRun(budget, FAMILY, machines, participants, rounds, 1)
+    published = run.server_variances(cancelling_noise(rounds, growth=1), published_scale(budget, FAMILY, rounds))
+    fresh = run.server_variances(cancelling_noise(rounds, share=0), 2 * FAMILY.published_norm)
     return published, (1 + np.log(rounds) + shift) * fresh
 
 
@@ -113,9 +115,9 @@ def growing_noise(participations: int, growth: float = 0.0, other: float = 1.0, 
     It is necessary only where the number of participations is not bounded beforehand.  Better than both is to take back a
     part of the last noise only, with the same memory: mean variance 24.5, or J/n² 1.14.
     """
-    first, second = CancellingNoise(growth=growth), CancellingNoise(growth=other)
     n = participations
-    sides = [np.array([noise.mean_variance(n), noise.regret_energy(n)]) for noise in (first, second)]
+    noises = [cancelling_noise(n, growth=each) for each in (growth, other)]
+    sides = [np.array([mean_variance(noise, n), regret_energy(noise, n)]) for noise in noises]
     return sides[0], float(factor) * sides[1]
 
 

@@ -8,17 +8,16 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.gradients import FAMILIES
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise, largest_energies
 from corrnoise.theory.noise_cancellation.privacy import (
     covariance_zcdp,
     published_scale,
     published_zcdp,
     trusted_zcdp,
-    worst_schedule_zcdp,
 )
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.privacy import zcdp_to_approx_dp
+from corrnoise.theory.privacy import Budget, zcdp_to_approx_dp
 
 
 @PAPER.identity(
@@ -146,9 +145,10 @@ def theorem_52_privacy(
     by 1.56 (1.045) whatever the schedule is.
     """
     family = LossClass(lipschitz, smoothness, diameter)
-    scale = published_scale(family, rounds, rho=0.5)
-    spent = worst_schedule_zcdp(CancellingNoise(growth=1), scale, rounds, family, losses=losses)
-    return spent, float(factor) * 0.5
+    scale = published_scale(Budget(0.5, adjacency="replace-one"), family, rounds)
+    shifts = family.shifts(np.arange(1, rounds + 1), losses=losses)
+    followed = largest_energies(cancelling_noise(rounds, growth=1), rounds)[::-1]
+    return float((shifts**2 * followed).max()) / (2 * scale**2), float(factor) * 0.5
 
 
 @PAPER.inequality(

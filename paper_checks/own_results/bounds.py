@@ -32,7 +32,7 @@ from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.theory.correlated_noise import published_bounds as bounds
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, noise_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import elliptic
 from corrnoise.theory.numerics.arithmetic import arithmetic
 from corrnoise.theory.numerics.checks import Array
@@ -69,9 +69,11 @@ def n1(
     With R² = Tr H + 2 ‖H‖, that of Gaussian inputs, it is false for inputs of larger kurtosis.
     """
     r2 = problem.trace + 2 * float(problem.eigenvalues.max()) if gaussian else problem.moment_bound
-    upper = problem.upper_bound(noise, **budget(clip_norm), moment_bound=r2)
-    quarter = problem.upper_bound(noise, **budget(clip_norm)) * (2 - problem.learning_rate * problem.moment_bound) / 2
-    error = problem.stationary_error(noise, **budget(clip_norm))
+    upper = problem.upper_bound(noise, budget=budget(clip_norm), moment_bound=r2)
+    quarter = (
+        problem.upper_bound(noise, budget=budget(clip_norm)) * (2 - problem.learning_rate * problem.moment_bound) / 2
+    )
+    error = problem.stationary_error(noise, budget=budget(clip_norm))
     return np.array([low * quarter, error]), np.array([error, high * upper])
 
 
@@ -109,7 +111,7 @@ def n1_one_coordinate(
     p = shares / shares.sum()
     r2 = float((eigenvalues / p).max())
     problem = LinearRegression(eigenvalues, share / r2, residual_std)
-    drive = problem.learning_rate * problem.drive(noise, noise_variance(noise, 1.0, 1.0))
+    drive = problem.learning_rate * problem.drive(noise, noise.variance())
     error = float((drive / (2 - problem.rates / p)).sum()) / 2
     upper = problem.upper_bound(noise, moment_bound=r2)
     return np.array([low * float(drive.sum()) / 4, error]), np.array([error, high * upper])
@@ -128,8 +130,8 @@ def n1_one_coordinate(
 )
 def n2(problem: LinearRegression, clip_norm: float, factor: float = 1.0) -> Sides:
     """The privacy part has a log² of the learning rate, as the upper bound of Theorem 2.2 does."""
-    bound = bounds.average_log_lower_bound(problem, **budget(clip_norm))
-    return factor * bound, problem.optimal_error(**budget(clip_norm))
+    bound = bounds.average_log_lower_bound(problem, budget=budget(clip_norm))
+    return factor * bound, problem.optimal_error(budget=budget(clip_norm))
 
 
 @PAPER.inequality(
@@ -158,8 +160,8 @@ def n3(problem: LinearRegression, share: float, clip_norm: float, factor: float 
         return math.nan, math.nan
     nu = share * float(problem.rates.min())
     without = LinearRegression(problem.eigenvalues, problem.learning_rate, residual_std=0.0, kurtosis=problem.kurtosis)
-    errors = [one.stationary_error(NuFTRL(nu), **budget(clip_norm)) for one in (problem, without)]
-    largest = [bounds.nu_ftrl_upper_bound(one, nu, **budget(clip_norm)) for one in (problem, without)]
+    errors = [one.stationary_error(NuFTRL(nu), budget=budget(clip_norm)) for one in (problem, without)]
+    largest = [bounds.nu_ftrl_upper_bound(one, nu, budget=budget(clip_norm)) for one in (problem, without)]
     return np.array(errors), np.array([factor, private]) * largest
 
 
@@ -229,9 +231,9 @@ def n3_sharpened_error(problem: LinearRegression, share: float, clip_norm: float
         return math.nan, math.nan
     nu = share * float(x.min())
     logarithms = math.log(8 / nu) * float((problem.eigenvalues * np.log(8 / x)).sum())
-    private = eta**2 * clip_norm**2 / budget(clip_norm)["rho"]
+    private = eta**2 * clip_norm**2 / budget(clip_norm).gaussian_rho
     bound = constant * private * logarithms / (2 - eta * problem.moment_bound)
-    return problem.stationary_error(NuFTRL(nu), **budget(clip_norm)), bound
+    return problem.stationary_error(NuFTRL(nu), budget=budget(clip_norm)), bound
 
 
 @PAPER.identity(

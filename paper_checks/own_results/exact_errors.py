@@ -22,8 +22,10 @@ from corrnoise.paper_checks.own_results.paper import PAPER
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import AntiPGD, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise, unit_variance
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import UNIT_BUDGET
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 
 PROOFS = "docs/exact-errors.md"
@@ -56,7 +58,7 @@ def one_step(problem: LinearRegression, beta: Array, kurtosis: float, moments: A
     fresh = np.zeros((size, d))
     fresh[:d] = -problem.learning_rate * beta[0] * np.eye(d)
     fresh[d : 2 * d] = np.eye(d)
-    return new + noise * unit_variance(1.0, 1.0) * fresh @ fresh.T
+    return new + noise * UNIT_BUDGET.unit_variance * fresh @ fresh.T
 
 
 def joint_recursion(problem: LinearRegression, beta: Array, steps: int, kurtosis: float) -> Array:
@@ -156,7 +158,7 @@ def e1_instability(
 def e1_exception(rate: float, steps: int, shift: float = 0.0) -> Sides:
     """y = (1, 0, 0, …): after every step the error is η² σ²/2.  σ² is that of a horizon of 10 steps."""
     noise = FiniteNoise([1.0, rate - 1 + shift])
-    curve = MeanEstimation(rate).learning_curve(noise, steps, horizon=10)
+    curve = MeanEstimation(rate).learning_curve(noise, steps, participation=Participation.single(10))
     return curve[1:], rate**2 / 2 * noise.sensitivity(Participation.single(10)) ** 2 / 2
 
 

@@ -11,13 +11,11 @@ from scipy.linalg import toeplitz as toeplitz_matrix
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, noises, one_of, regressions, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.own_results.paper import PAPER
-from corrnoise.solvers.matrix_factorisation import toeplitz
+from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.worst_case import worst_case, worst_gradients
 from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.pattern_sums import best_pattern, row_bounds
 from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import block_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.toeplitz_losses import (
@@ -27,10 +25,12 @@ from corrnoise.theory.mechanisms.toeplitz_losses import (
     squared_sensitivity_bound,
     strategy_error,
 )
-from corrnoise.theory.workloads import PrefixSums
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.pattern_sums import best_pattern, row_bounds
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.workloads import PrefixSums
 
 GRADIENTS = "docs/finite-runs.md#sensitivity-gradients-are-vectors"
 PATTERNS = "docs/finite-runs.md#sensitivity-over-patterns"
@@ -41,13 +41,6 @@ EPOCHS = "docs/certified-optimum.md#fixed-epochs"
 
 #: Runs of a few steps, of which brute force lists every pattern.
 RUNS = {"steps": integers(2, 6), "min_sep": integers(1, "steps"), "most": integers(1, 4)}
-
-
-def _participation(steps: int, min_sep: int, most: int = 10, pattern: str = "min-sep") -> Participation:
-    """Min-sep with as many participations as fit, at most ``most``; or fixed epochs."""
-    fit = -(-steps // min_sep)
-    count = None if pattern == "fixed epochs" else min(most, fit)
-    return Participation(steps, min_sep=min_sep, max_participations=count, pattern=pattern)  # type: ignore[arg-type]
 
 
 def _by_brute_force(strategy: Array, who: Participation) -> float:
@@ -133,7 +126,7 @@ def p1(
     steps: int, min_sep: int, most: int, c: Array, low: float = 1.0, high: float = 1.0, majorant: bool = True
 ) -> Sides:
     """Compared with brute force.  The left end alone is too small: c = (1, −1), b = 1, k = n = 2 has γ² = 5 and not 1."""
-    who = _participation(steps, min_sep, most)
+    who = Participation.min_sep(steps, min_sep, most)
     column = c[:steps]
     formula, bound = squared_sensitivity(column, who)[0], squared_sensitivity_bound(column, who)[0]
     truth = _by_brute_force(_lower(column), who)
@@ -158,7 +151,7 @@ def p1_exact(steps: int, min_sep: int, most: int, first: Array, ratios: Array, r
         column[min_sep:] = np.cumprod(ratios[min_sep:steps])
     if min_sep < steps - 1:
         column[-1] *= rise
-    who = _participation(steps, min_sep, most)
+    who = Participation.min_sep(steps, min_sep, most)
     return squared_sensitivity(column, who)[0], _by_brute_force(_lower(column), who)
 
 
@@ -179,7 +172,7 @@ def p2(
     strategy = np.zeros((6, 6))
     strategy[np.tril_indices(6)] = entries
     strategy = np.triu(strategy, 1 - bands)[:steps, :steps] if bands < steps else strategy[:steps, :steps]
-    who = _participation(steps, min_sep, most)
+    who = Participation.min_sep(steps, min_sep, most)
     sizes = np.abs(strategy.T @ strategy)
     rows = row_bounds(sizes, who.period, who.count, who.saturated) if containing else np.diag(sizes).copy()
     bound = float(rows[best_pattern(rows, who.period, who.count)].sum())
@@ -209,7 +202,7 @@ def p4(steps: int, min_sep: int, entries: Array, weights: Array, longer: int = 0
     bands[0] += np.where(bands[0] < 0, -0.1, 0.1)
     bands = np.where(np.add.outer(np.arange(min_sep), np.arange(steps)) < steps, bands, 0.0)
     bands *= np.sqrt(norms) / np.linalg.norm(bands, axis=0)
-    return _by_brute_force(BandedNoise(bands).strategy(), _participation(steps, min_sep)), 1.0
+    return _by_brute_force(BandedNoise(bands).strategy(), Participation.min_sep(steps, min_sep)), 1.0
 
 
 @PAPER.inequality(
@@ -246,7 +239,7 @@ def p5(
     Only the ``last`` coefficients may have an error, and of these the ones above 1/2.  For c = 0, b = 1, k = 2 and an error of
     the last of 12 coefficients the upper end changes by 0.924 k √n ‖δ‖.
     """
-    who = _participation(steps, min_sep, most)
+    who = Participation.min_sep(steps, min_sep, most)
     column = size * c[:steps]
     delta = np.where(np.abs(error) > 0.5, error, 0.0)[:steps]
     delta[: steps - last] = 0.0
@@ -283,7 +276,7 @@ def t1(steps: int, bands: int, c: Array, moved: Array, far: float, objective: Ob
 
     The sides are equal where c = x is the best strategy: 1.66053 for n = 3, the mean and two bands, c = (1, 0.37600).
     """
-    who = Participation(steps)
+    who = Participation.single(steps)
     here, there = (np.append(1.0, values[: bands - 1]) for values in (c, c + far * moved))
     right = float(there @ there) * strategy_error(there, error_weights(steps, steps, objective))[0]
     return factor * toeplitz.lower_bound(here, who, objective), right
@@ -306,19 +299,19 @@ def t1(steps: int, bands: int, c: Array, moved: Array, far: float, objective: Ob
 )
 def theorem_2(steps: int, min_sep: int, entries: Array, dual: Array, factor: float = 1.0) -> Sides:
     """For prefix sums; γ² is what brute force over gradients attains.  For a single step the sides are equal."""
-    who = _participation(steps, min_sep, pattern="fixed epochs")
+    who = Participation.fixed_epochs(steps, period=min_sep)
     strategy = np.zeros((5, 5))
     strategy[np.tril_indices(5)] = entries
     strategy = strategy[:steps, :steps] + 1.5 * np.eye(steps)
     factors = np.zeros((steps, steps))
-    budget = 0.0
+    total = 0.0
     for members in who.residue_classes():
         block = dual.reshape(5, 5)[np.ix_(members, members)] + 1.5 * np.eye(members.size)
         factors[np.ix_(members, members)] = block
-        budget += float(np.square(block).sum(axis=1).max())
+        total += float(np.square(block).sum(axis=1).max())
     norm = float(np.linalg.norm(PrefixSums(steps).matrix() @ factors, "nuc"))
-    error = float(MatrixNoise(strategy).errors().sum())
-    return factor * norm**2 / budget, _by_brute_force(strategy, who) * error
+    error = float(MatrixNoise(strategy).errors(PrefixSums(steps)).sum())
+    return factor * norm**2 / total, _by_brute_force(strategy, who) * error
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -357,8 +350,8 @@ def l2(
     other = (
         problem if kurtosis is None else LinearRegression(problem.eigenvalues, problem.learning_rate, kurtosis=kurtosis)
     )
-    curve = _objective(other, steps, batch_size, last).privacy_curve(run, Participation(steps))
-    return float(curve[1:] @ of.step_weights()), of.privacy_error(run, Participation(steps))
+    curve = _objective(other, steps, batch_size, last).privacy_curve(run, Participation.single(steps))
+    return float(curve[1:] @ of.step_weights()), of.privacy_error(run, Participation.single(steps))
 
 
 @PAPER.inequality(
@@ -397,7 +390,7 @@ def l2_sign(problem: LinearRegression, steps: int, batch_size: int, last: int, s
 def s5(steps: int, min_sep: int, nu: float, scales: Array, crossed: bool = True) -> Sides:
     """Compared with brute force, for ν-DP-FTRL with scales.  Without the terms i ≠ j it is too small."""
     run = ScaledNoise(NuFTRL(nu), scales[:steps])
-    who = _participation(steps, min_sep, pattern="fixed epochs")
+    who = Participation.fixed_epochs(steps, period=min_sep)
     strategy = run.strategy()
     gram = strategy.T @ strategy
     if not crossed:
@@ -461,5 +454,6 @@ def s6(
 )
 def unit_columns(noise: ToeplitzNoise, steps: int, whole: bool = False) -> Sides:
     """So its sensitivity for one participation is 1, and d costs a stream one multiplication a step."""
-    scales = np.full(steps, column_norms(noise, steps)[0]) if whole else column_norms(noise, steps)
+    norms = noise.column_norms(steps)
+    scales = np.full(steps, norms[0]) if whole else norms
     return np.linalg.norm(ScaledNoise(noise, scales).strategy(), axis=0), np.ones(steps)

@@ -6,17 +6,17 @@ import numpy as np
 
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
+from corrnoise.paper_checks.momentum_aggregation.oracles import ORDERS
 from corrnoise.paper_checks.own_results.paper import PAPER
-
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.workloads import MomentumAverage
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.least_noise import noise_limit, noise_lower_bound, square_root_upper_bound
-from corrnoise.theory.momentum_aggregation.orders import order_sensitivity
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound, lemma_17_defect
-from corrnoise.theory.momentum_aggregation.sensitivity import Nodes, Order, printed_node_count, squared_weights
+from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count, squared_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import MomentumAverage
 
 PROOF = "docs/momentum-aggregation.md#the-least-noise-of-a-momentum"
 
@@ -90,7 +90,7 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
     square_root = NuFTRL(alpha)
     who = Participation.fixed_epochs(steps, epochs=epochs)
     error = square_root.max_error(who, MomentumAverage(steps, alpha=alpha))
-    return error, float(factor) * square_root_upper_bound(alpha, examples=examples, epochs=epochs)
+    return error, float(factor) * square_root_upper_bound(alpha, who)
 
 
 @PAPER.inequality(
@@ -116,8 +116,8 @@ def m2_reshuffled(examples: int, load: float, epochs: int, factor: float = 1.0) 
     steps = examples * epochs
     noise = NuFTRL(alpha)
     largest = noise.errors(MomentumAverage(steps, alpha=alpha)).max() ** 0.5
-    bound = square_root_upper_bound(alpha, examples=examples, epochs=epochs, order="reshuffled")
-    return order_sensitivity(noise, examples, "reshuffled") * largest, float(factor) * bound
+    who = Participation.reshuffled(steps, epochs=epochs)
+    return noise.sensitivity_upper_bound(who) * largest, float(factor) * square_root_upper_bound(alpha, who)
 
 
 @PAPER.inequality(
@@ -168,7 +168,10 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
     alpha = load / examples
     steps = examples * epochs
     square_root = NuFTRL(alpha)
-    variance = square_root.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha)) ** 2
+    variance = (
+        square_root.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha))
+        ** 2
+    )
     nodes = printed_node_count(steps, examples, levels(steps))
     return float(factor) * variance, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
 
@@ -187,7 +190,7 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
     tolerance=1e-10,
     evaluations=96,
 )
-def m4(examples: int, steps: int, alpha: float, order: Order, prefixes: bool) -> Sides:
+def m4(examples: int, steps: int, alpha: float, order: str, prefixes: bool) -> Sides:
     """The right side goes through all positions of the example in all epochs.
 
     N = 5, T = 20, α = 0.2, all nodes: U = 24.1499, at the steps 5, 8, 15 and 16.
@@ -203,7 +206,10 @@ def m4(examples: int, steps: int, alpha: float, order: Order, prefixes: bool) ->
         times = [e * examples + p + 1 for e, p in enumerate(pattern) if e * examples + p < steps]
         weights = [sum((1 - alpha) ** (z - t) for t in times if y <= t <= z) for y, z in nodes]
         found = max(found, sum(weight**2 for weight in weights))
-    return squared_weights(steps, examples, alpha, order=order, nodes=Nodes(prefixes=prefixes)), found
+    who = ORDERS[order](steps, period=examples)
+    if prefixes:
+        return BinaryTree(steps, decoder="binary", decay=alpha).sensitivity_upper_bound(who) ** 2, found
+    return squared_weights(who, alpha), found
 
 
 @PAPER.inequality(

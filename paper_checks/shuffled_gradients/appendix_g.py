@@ -12,10 +12,10 @@ from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.public_records import PUBLIC, public_constants
 from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, noise_risk
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.empirical_risk import Regulariser
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
 from corrnoise.theory.shuffled_gradients.schedules import interleaved
+from corrnoise.theory.shuffled_gradients.task import Regulariser
 
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 

@@ -9,28 +9,30 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import noise_only, nonexpansive_run
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
-    Order,
     Schedule,
     interleaved,
     private_then_public,
     public_then_private,
 )
+from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 from corrnoise.theory.shuffled_gradients.task_constants import convergence_constants
 
 
 def _mean_estimation(
-    private: Array, public: Array, regulariser: Regulariser, schedule: Schedule, rate: float, order: Order = "given"
+    private: Array, public: Array, regulariser: Regulariser, schedule: Schedule, rate: float, order: str = "given"
 ) -> tuple[Task, ShuffledGradients, Array]:
     """Mean estimation in one dimension, a run of it, and its minimiser."""
     rows = private[:, np.newaxis]
     others = public[:, np.newaxis]
-    task = Task(Loss("mean"), regulariser, rows, np.zeros(private.size), others, np.zeros(public.size))
+    task = Task(
+        LinearLoss("mean", rows.shape[1]), regulariser, rows, np.zeros(private.size), others, np.zeros(public.size)
+    )
     run = nonexpansive_run(schedule, order, learning_rate=rate)
     return task, run, regulariser.prox(rows.mean(axis=0), 1.0)
 

@@ -5,20 +5,20 @@ from typing import Any
 import numpy as np
 
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
-from corrnoise.theory.shuffled_gradients.schedules import Order, Schedule
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
 
 
-def nonexpansive_run(schedule: Schedule, order: Order = "given", learning_rate: float = 1.0) -> ShuffledGradients:
+def nonexpansive_run(schedule: Schedule, order: str = "given", learning_rate: float = 1.0) -> ShuffledGradients:
     """A run with convex losses and L = 1, nothing clipped, of which the last iterate is released."""
     return ShuffledGradients(
-        samples=schedule.samples,
-        epochs=schedule.epochs,
+        Budget(1.0, adjacency="replace-one"),
+        ORDERS[order](schedule.samples, schedule.epochs),
         private=schedule.private,
         placement=schedule.placement,
-        order=order,
         learning_rate=learning_rate,
         smoothness=1.0,
         clipping="none",

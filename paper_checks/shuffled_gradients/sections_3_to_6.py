@@ -13,8 +13,8 @@ from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
 from corrnoise.simulations.shuffled_gradients.experiments import LEARNING_RATES
 from corrnoise.solvers.shuffled_gradients import best_learning_rate
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.empirical_risk import Loss
 from corrnoise.theory.shuffled_gradients.accountants import published_rho
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
 from corrnoise.theory.shuffled_gradients.dissimilarity import worst_order_dissimilarity_bounds
@@ -284,7 +284,7 @@ def table_5(
 )
 def logistic_loss(product: float, label: float, printed: bool = False, sign: float = -1.0) -> Sides:
     """The printed loss is −log h for every label y, so that labels would not matter."""
-    value: Any = Loss("logistic").values(np.array([product]), np.ones((1, 1)), np.array([label]))[0]
+    value: Any = LinearLoss("logistic", 1).values(np.array([product]), np.ones((1, 1)), np.array([label]))[0]
     log_h = -math.log1p(math.exp(-product))
     right = -label * log_h - (1 - label) * log_h if printed else math.log1p(math.exp(sign * label * product))
     return value, right

@@ -7,76 +7,117 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from corrnoise.simulations.momentum_aggregation.descent import (
+    Step,
     Trajectories,
     clipped_gradients,
     direction,
     run_steps,
 )
-from corrnoise.simulations.momentum_aggregation.private import gradient_bound, starting_points
+from corrnoise.simulations.momentum_aggregation.private import (
+    Budgets,
+    broadcast_settings,
+    gradient_bound,
+    starting_points,
+)
 from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.theory.losses import EmpiricalRisk
+from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.privacy import safe_multiplier
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 _ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]  #: of Rényi divergences; closed forms for whole numbers
 
 
 def private_gradient_descent(
     risk: EmpiricalRisk,
+    budget: Budgets | None,
     *,
     steps: int,
     learning_rate: ArrayLike,
-    rho: ArrayLike | None,
-    adjacency: str,
     normalised: bool = False,
-    clip_norm: float | None = None,
     start: ArrayLike | None = None,
     repetitions: int = 1,
     records: int = 32,
     rng: Seed = None,
 ) -> Trajectories:
-    """DP-GD: T steps along the mean gradient of all examples with independent noise; ρ-zCDP.
+    """DP-GD: T steps along the mean gradient of all examples with independent noise.
 
     The mean changes by at most c G/N, with c = 2 for replace-one and c = 1 for zero-out adjacency, at each of T steps.
 
     Parameters
     ----------
-    risk, learning_rate, rho, adjacency, clip_norm, start, repetitions, records, rng
+    risk, budget, learning_rate, start, repetitions, records, rng
         As for ``private.private_momentum``.
     steps
         T >= 1, each of which reads all examples.
     normalised
         Whether steps have length η.
     """
-    rates, budgets = np.broadcast_arrays(
-        checks.reals("learning_rate", learning_rate, "(0, inf)"),
-        checks.reals("rho", 1.0 if rho is None else rho, "(0, inf)"),
-    )
+    run = _run(risk, budget, learning_rate, start, repetitions)
     t = checks.integer("steps", steps, 1)
     unit = checks.boolean("normalised", normalised)
-    bound, clip = gradient_bound(checks.instance("risk", risk, EmpiricalRisk).loss, clip_norm)
-    root = math.sqrt(t) * (1 + 1e-15)
-    stds = [safe_multiplier(root, budget, adjacency) * bound / len(risk.examples) for budget in budgets.ravel()]
-    scales = np.array(stds).reshape(-1, 1, 1) * (rho is not None)
-    lengths = rates.reshape(-1, 1, 1)
-    first = starting_points(risk.loss, start, checks.integer("repetitions", repetitions, 1))
+    everywhere = DPSGD().sensitivity_upper_bound(Participation.min_sep(t, 1))
+    scales = run.scales(lambda one: one.multiplier(everywhere) / len(risk.examples))
     draws = generator(rng)
 
     def step(_: int, w: Array) -> Array:
-        gradients = mean_clipped_gradients(risk, w, risk.examples, clip) + risk.regulariser_gradients(w)
-        gradients = gradients + scales * draws.standard_normal(first.shape)
-        return w - lengths * (direction(gradients) if unit else gradients)
+        gradients = mean_clipped_gradients(risk, w, risk.examples, run.clip) + risk.regulariser_gradients(w)
+        gradients = gradients + scales * draws.standard_normal(run.start.shape)
+        return w - run.lengths * (direction(gradients) if unit else gradients)
 
-    points = np.broadcast_to(first, (len(lengths), *first.shape)).copy()
-    found = run_steps(step, points, t, checks.integer("records", records, 1), name="gradient descent")
-    return found._replace(points=found.points.reshape(-1, *rates.shape, *first.shape))
+    return run.trajectories(step, t, records, "gradient descent")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Checked arguments of a baseline."""
+
+    budgets: list[Budget] | None  # one for each setting
+    rates: Array
+    bound: float  # of the gradients of examples
+    clip: float
+    start: Array
+
+    @property
+    def lengths(self) -> Array:
+        """η, shape (settings, 1, 1)."""
+        return self.rates.reshape(-1, 1, 1)
+
+    def scales(self, multiplier: Callable[[Budget], float]) -> Array:
+        """Standard deviations of the noise of each setting, shape (settings, 1, 1); 0 without a budget."""
+        if self.budgets is None:
+            return np.zeros((1, 1, 1))
+        known = {budget: multiplier(budget) * self.bound for budget in set(self.budgets)}
+        return np.array([known[budget] for budget in self.budgets]).reshape(-1, 1, 1)
+
+    def trajectories(self, step: Step, steps: int, records: int, name: str) -> Trajectories:
+        """Run all settings; their axis gets the shape that was asked for."""
+        points = np.broadcast_to(self.start, (self.rates.size, *self.start.shape)).copy()
+        found = run_steps(step, points, steps, checks.integer("records", records, 1), name=name)
+        return found._replace(points=found.points.reshape(-1, *self.rates.shape, *self.start.shape))
+
+
+def _run(
+    risk: EmpiricalRisk,
+    budget: Budgets | None,
+    learning_rate: ArrayLike,
+    start: ArrayLike | None,
+    repetitions: int,
+) -> _Run:
+    budgets, values = broadcast_settings(budget, learning_rate=learning_rate)
+    loss = checks.instance("risk", risk, EmpiricalRisk).loss
+    bound, clip = gradient_bound(loss, None if budgets is None else budgets[0])
+    first = starting_points(loss, start, checks.integer("repetitions", repetitions, 1))
+    return _Run(budgets, values["learning_rate"], bound, clip, first)
 
 
 def mean_clipped_gradients(risk: EmpiricalRisk, points: Array, examples: Array, clip_norm: float) -> Array:
@@ -90,11 +131,9 @@ def mean_clipped_gradients(risk: EmpiricalRisk, points: Array, examples: Array, 
 
 
 def poisson_noise_multiplier(
+    budget: Budget,
+    participation: Participation,
     *,
-    epsilon: float,
-    delta: float,
-    sampling_rate: float,
-    steps: int,
     accountant: Literal["divergences", "loss distributions"] = "divergences",
 ) -> float:
     """σ/G of DP-SGD with Poisson sampling for (ε, δ) and zero-out adjacency, by dp-accounting.
@@ -104,12 +143,10 @@ def poisson_noise_multiplier(
 
     Parameters
     ----------
-    epsilon, delta
-        The guarantee, ε > 0 and 0 < δ < 1.
-    sampling_rate
-        The probability q in (0, 1] with which each example takes part in a step.
-    steps
-        T >= 1.
+    budget
+        ε > 0 and 0 < δ < 1, zero-out adjacency.
+    participation
+        Of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a step.
     accountant
         ``"divergences"`` or ``"loss distributions"``.
 
@@ -118,10 +155,10 @@ def poisson_noise_multiplier(
     ImportError
         dp-accounting is not installed (extra ``amplification``).
     """
-    epsilon = checks.real("epsilon", epsilon, "(0, inf)")
-    delta = checks.real("delta", delta, "(0, 1)")
-    q = checks.real("sampling_rate", sampling_rate, "(0, 1]")
-    t = checks.integer("steps", steps, 1)
+    epsilon = checks.real("epsilon", checks.instance("budget", budget, Budget).epsilon, "(0, inf)")
+    delta = checks.real("delta", budget.delta, "(0, 1)")
+    checks.choice("adjacency", budget.adjacency, ("zero-out",))
+    t, q = _sampled(participation)
     chosen = checks.choice("accountant", accountant, ("divergences", "loss distributions"))
     try:
         import dp_accounting
@@ -147,15 +184,20 @@ def poisson_noise_multiplier(
     return found
 
 
+def _sampled(participation: Participation) -> tuple[int, float]:
+    """T and q of Poisson sampling."""
+    if checks.instance("participation", participation, Participation).rate is None or participation.period != 1:
+        raise ValueError(f"participation must be of the kind 'poisson', got {participation!r}")
+    return participation.length, participation.rate  # type: ignore[return-value]
+
+
 def private_sgd(
     risk: EmpiricalRisk,
+    budget: Budgets | None,
+    participation: Participation,
     *,
-    steps: int,
-    sampling_rate: float,
     learning_rate: ArrayLike,
-    noise_multiplier: ArrayLike,
     normalised: bool = False,
-    clip_norm: float | None = None,
     start: ArrayLike | None = None,
     repetitions: int = 1,
     records: int = 32,
@@ -165,37 +207,27 @@ def private_sgd(
 
     Parameters
     ----------
-    risk, learning_rate, clip_norm, start, repetitions, records, rng
+    risk, learning_rate, start, repetitions, records, rng
         As for ``private.private_momentum``.
-    steps, normalised
+    budget, participation
+        As for ``poisson_noise_multiplier``, which gives z; an array of budgets is broadcast with η, and None is a run
+        without noise.
+    normalised
         As for ``private_gradient_descent``.
-    sampling_rate
-        q in (0, 1].
-    noise_multiplier
-        z >= 0, as ``poisson_noise_multiplier`` gives it; a number or an array that is broadcast with η.
     """
-    rates, multipliers = np.broadcast_arrays(
-        checks.reals("learning_rate", learning_rate, "(0, inf)"),
-        checks.reals("noise_multiplier", noise_multiplier, "[0, inf)"),
-    )
-    t = checks.integer("steps", steps, 1)
-    q = checks.real("sampling_rate", sampling_rate, "(0, 1]")
+    t, q = _sampled(participation)
+    run = _run(risk, budget, learning_rate, start, repetitions)
     unit = checks.boolean("normalised", normalised)
-    bound, clip = gradient_bound(checks.instance("risk", risk, EmpiricalRisk).loss, clip_norm)
     expected = q * len(risk.examples)
-    lengths = rates.reshape(-1, 1, 1)
-    scales = multipliers.reshape(-1, 1, 1) * bound / expected
-    first = starting_points(risk.loss, start, checks.integer("repetitions", repetitions, 1))
+    scales = run.scales(lambda one: poisson_noise_multiplier(one, participation) / expected)
     samples, noise = generator(rng).spawn(2)
 
     def step(_: int, w: Array) -> Array:
-        gradients = risk.regulariser_gradients(w) + scales * noise.standard_normal(first.shape)
-        for k, sampled in enumerate(samples.random((len(first), len(risk.examples))) < q):
+        gradients = risk.regulariser_gradients(w) + scales * noise.standard_normal(run.start.shape)
+        for k, sampled in enumerate(samples.random((len(run.start), len(risk.examples))) < q):
             batch = risk.examples[sampled]
             if len(batch):
-                gradients[:, k] += mean_clipped_gradients(risk, w[:, k], batch, clip) * (len(batch) / expected)
-        return w - lengths * (direction(gradients) if unit else gradients)
+                gradients[:, k] += mean_clipped_gradients(risk, w[:, k], batch, run.clip) * (len(batch) / expected)
+        return w - run.lengths * (direction(gradients) if unit else gradients)
 
-    points = np.broadcast_to(first, (len(lengths), *first.shape)).copy()
-    found = run_steps(step, points, t, checks.integer("records", records, 1), name="DP-SGD")
-    return found._replace(points=found.points.reshape(-1, *rates.shape, *first.shape))
+    return run.trajectories(step, t, records, "DP-SGD")

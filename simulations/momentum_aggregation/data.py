@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import DATA_SETS, load, standardised
+from corrnoise.theory.losses import EmpiricalRisk, MarginLink, MarginLoss, TwoLayerNetwork
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, Link, MarginLoss, TwoLayerNetwork
 
 REGULARISATION = 0.02
 
@@ -59,7 +59,7 @@ def examples(name: str, *, download: bool = False, cache: str | None = None) -> 
 def momentum_risk(
     name: str,
     *,
-    link: Link = "sigmoid",
+    link: MarginLink = "sigmoid",
     hidden: int | None = None,
     regularisation: float = REGULARISATION,
     download: bool = False,

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from corrnoise.simulations.momentum_aggregation.noise import ReducedTrees
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.support.progress import progress_line
-from corrnoise.theory.momentum_aggregation.sensitivity import Order
+from corrnoise.theory.losses import EmpiricalRisk, SmoothLoss
 from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, SmoothLoss
+from corrnoise.theory.participation import Participation
 
 Orders = NDArray[np.int64]
 Step = Callable[[int, Array], Array]  #: w_{t+1} from t and w_t
@@ -53,10 +53,12 @@ class Trajectories(NamedTuple):
         return np.stack([np.linalg.norm(risk.gradients(points), axis=-1) for points in self.points])
 
 
-def draw_orders(examples: int, steps: int, order: Order, repetitions: int, rng: np.random.Generator) -> Orders:
-    """The example of each step, shape (steps, repetitions): a permutation an epoch, or one for all epochs."""
+def draw_orders(participation: Participation, repetitions: int, rng: np.random.Generator) -> Orders:
+    """The example of each step, shape (steps, repetitions): a permutation an epoch, or one for all fixed epochs."""
+    steps = participation.length
+    examples = participation.period
     epochs = -(-steps // examples)
-    drawn = 1 if order == "fixed" else epochs
+    drawn = 1 if participation.worst.kind == "fixed epochs" else epochs
     found = [rng.permuted(np.tile(np.arange(examples), (repetitions, 1)), axis=1).T for _ in range(drawn)]
     return np.concatenate(found * (epochs // drawn))[:steps]
 

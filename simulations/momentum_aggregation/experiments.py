@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.momentum_aggregation.baselines import (
-    poisson_noise_multiplier,
     private_gradient_descent,
     private_sgd,
 )
@@ -31,12 +30,13 @@ from corrnoise.simulations.momentum_aggregation.private import (
     published_momentum,
     published_reduced_momentum,
 )
+from corrnoise.theory.losses import EmpiricalRisk
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import gaussian_rho
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 MOMENTUM = ("published tree", "exact tree", "square root", "no noise")
 REDUCED = ("Algorithm 2 published", "Algorithm 2'")
@@ -135,25 +135,22 @@ def gradient_norms(
         parts = [budgets[first : first + together] for first in range(0, len(budgets), together)]
         named: dict[str, Any] = {"delta": delta, "repetitions": repetitions, "seed": seed, "start": start}
         return np.concatenate([gradient_norms(risk, candidate, epsilons=part.tolist(), **named) for part in parts])
-    rho = np.array([gaussian_rho(epsilon, delta) for epsilon in budgets])[:, np.newaxis]
+    # Where no gradient is longer, nothing is clipped.
+    stated = [Budget(epsilon=epsilon, delta=delta, clip_norm=risk.loss.lipschitz) for epsilon in budgets]
+    column = np.array(stated, dtype=object)[:, np.newaxis]
     shared: dict[str, Any] = {"repetitions": repetitions, "rng": seed, "start": start}
     n = len(risk.examples)
     steps = candidate.passes * n
     paths = np.array(candidate.paths)
     if candidate.algorithm == "DP-GD":
-        full: dict[str, Any] = shared | {"steps": candidate.passes, "normalised": True, "adjacency": "zero-out"}
-        found = private_gradient_descent(risk, learning_rate=paths / candidate.passes, rho=rho, **full)
+        full: dict[str, Any] = shared | {"steps": candidate.passes, "normalised": True}
+        found = private_gradient_descent(risk, column, learning_rate=paths / candidate.passes, **full)
     elif candidate.algorithm == "DP-SGD":
-        count = round(candidate.passes / candidate.alpha)
-        sampling: dict[str, Any] = {"sampling_rate": candidate.alpha, "steps": count}
-        multipliers = [poisson_noise_multiplier(epsilon=e, delta=delta, **sampling) for e in budgets]
-        column = np.array(multipliers)[:, np.newaxis]
-        sampling |= shared
-        found = private_sgd(risk, learning_rate=paths / count, noise_multiplier=column, normalised=True, **sampling)
+        sampling = Participation.poisson(round(candidate.passes / candidate.alpha), candidate.alpha)
+        found = private_sgd(risk, column, sampling, learning_rate=paths / sampling.length, normalised=True, **shared)
     else:
-        run: dict[str, Any] = shared | {"steps": steps, "alpha": min(candidate.alpha / n, 1.0), "order": "fixed"}
-        run |= {"adjacency": "zero-out"}
-        found = _momentum(risk, candidate, run, paths / steps, rho, budgets[:, np.newaxis], delta)
+        run: dict[str, Any] = shared | {"alpha": min(candidate.alpha / n, 1.0), "learning_rate": paths / steps}
+        found = _momentum(risk, candidate, column, Participation.fixed_epochs(steps, period=n), run)
     norms = found.gradient_norms(risk)  # (records + 1, budgets, …, repetitions)
     last = norms[-1]
     mean = norms[:-1].mean(axis=0)
@@ -170,28 +167,21 @@ def _budgets_together(risk: EmpiricalRisk, candidate: Candidate, repetitions: in
 
 
 def _momentum(
-    risk: EmpiricalRisk,
-    candidate: Candidate,
-    run: dict[str, Any],
-    rates: Array,
-    rho: Array,
-    epsilons: Array,
-    delta: float,
+    risk: EmpiricalRisk, candidate: Candidate, budgets: Any, participation: Participation, run: dict[str, Any]
 ) -> Trajectories:
     if candidate.algorithm == "published tree":
-        return published_momentum(risk, learning_rate=rates, epsilon=epsilons, delta=delta, **run)
-    gammas = np.array(candidate.gammas)[:, np.newaxis]
-    if candidate.algorithm == "Algorithm 2 published":
-        budgets = epsilons[..., np.newaxis]
-        return published_reduced_momentum(risk, learning_rate=rates, gamma=gammas, epsilon=budgets, delta=delta, **run)
-    if candidate.algorithm == "Algorithm 2'":
-        return private_reduced_momentum(risk, learning_rate=rates, gamma=gammas, rho=rho[..., np.newaxis], **run)
+        return published_momentum(risk, budgets, participation, **run)
+    if candidate.algorithm in REDUCED:
+        run["gamma"] = np.array(candidate.gammas)[:, np.newaxis]
+        published = candidate.algorithm == "Algorithm 2 published"
+        reduced = published_reduced_momentum if published else private_reduced_momentum
+        return reduced(risk, budgets[..., np.newaxis], participation, **run)
     if candidate.algorithm == "no noise":  # the same at every budget
-        found = private_momentum(risk, learning_rate=rates, rho=None, **run)
-        points = np.repeat(found.points[:, np.newaxis], len(rho), axis=1)
+        found = private_momentum(risk, None, participation, **run)
+        points = np.repeat(found.points[:, np.newaxis], len(budgets), axis=1)
         return found._replace(points=points)
-    noise: Any = "tree" if candidate.algorithm == "exact tree" else NuFTRL(run["alpha"])
-    return private_momentum(risk, learning_rate=rates, rho=rho, noise=noise, **run)
+    mechanism = None if candidate.algorithm == "exact tree" else NuFTRL(run["alpha"])
+    return private_momentum(risk, budgets, participation, mechanism=mechanism, **run)
 
 
 def tuned(norms: Array) -> tuple[NDArray[np.intp], Array]:

@@ -1,20 +1,23 @@
 """Noise as momenta see it, made step by step.
 
-``PrefixNoise`` is the noise of tree-aggregated sums over [1, t]: Σ (1 − α)^{t−z} Z over the nodes of the sum, z their
-last steps, with one array for each binary digit of t.  ``WindowNoise`` keeps the nodes of the last N steps and gives
-the noise of sums over any window in them, with O(N) arrays.  ``FilteredNoise`` is the momentum of any noise that is
-added to gradients, such as a ``NoiseStream``.  All have unit scale, and shape (repetitions, d) or any other.
+``TreeNoise`` is the noise of a binary tree, and ``unit_noise`` that of any mechanism, as they are added to gradients;
+``WeightedSums`` are what a momentum shows of them.  ``WindowNoise`` keeps the nodes of the last N steps and gives the
+noise of sums over any window in them, with O(N) arrays.  All have unit scale, and shape (repetitions, d) or any other.
 
 ``ReducedTrees`` and ``PublishedTrees`` hold the trees of Algorithm 2, with their scales.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from corrnoise.support.memory import fits_into_memory
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.mechanisms.tree_orders import power
 from corrnoise.theory.momentum_aggregation.trees import compose, levels
 from corrnoise.theory.numerics.checks import Array
@@ -22,27 +25,30 @@ from corrnoise.theory.numerics.checks import Array
 Shape = tuple[int, ...]
 
 
-class PrefixNoise(Iterator[Array]):
-    """Noise of the sums over [1, 1], [1, 2], … with unit noise in each node, for ``steps`` steps at most.
+class TreeNoise(Iterator[Array]):
+    """The noise (N z)_1, (N z)_2, … of a binary tree, step by step, with one array for each binary digit of the steps.
 
-    Step t completes the node of the last binary digit 1 of t, which replaces the nodes that it joins.
+    For runs whose noise would not fit into memory at once.
     """
 
-    def __init__(self, steps: int, alpha: float, shape: Shape, rng: np.random.Generator) -> None:
-        self.alpha = alpha
+    def __init__(self, tree: BinaryTree, shape: Shape, rng: np.random.Generator) -> None:
+        self.tree = tree
         self.rng = rng
         self.step = 0
-        self.nodes = np.zeros((levels(steps), *shape))
+        self.nodes = np.zeros((tree.memory(), *shape))
 
     def __next__(self) -> Array:
+        if self.step == self.tree.steps:
+            raise StopIteration(f"the noise is made for {self.step} steps")
         self.step += 1
-        if self.step >= 2 ** len(self.nodes):
-            raise StopIteration(f"the noise is made for less than {2 ** len(self.nodes)} steps")
-        level = (self.step & -self.step).bit_length() - 1
-        self.nodes *= 1 - self.alpha
-        self.nodes[:level] = 0.0
-        self.rng.standard_normal(out=self.nodes[level])
-        return np.asarray(self.nodes.sum(axis=0))
+        height = (self.step & -self.step).bit_length() - 1
+        node = np.empty(self.nodes.shape[1:])
+        self.rng.standard_normal(out=node)
+        node *= self.tree.draws[height]
+        node += np.tensordot(self.tree.estimates[height, :height], self.nodes[:height], axes=1)
+        noise = node - np.tensordot(self.tree.left[:height], self.nodes[:height], axes=1)
+        self.nodes[height] = node
+        return np.asarray(noise)
 
 
 class WindowNoise:
@@ -80,17 +86,25 @@ class WindowNoise:
         return total
 
 
-class FilteredNoise(Iterator[Array]):
-    """The momentum n_t = (1 − α) n_{t−1} + α y_t of noise y_t that is added to gradients."""
+class WeightedSums(Iterator[Array]):
+    """The sums Σ (1 − α)^{t−τ} y_τ of noise y_t that is added to gradients: the noise of a momentum is α times them."""
 
     def __init__(self, noise: Iterator[Array], alpha: float) -> None:
         self.noise = noise
         self.alpha = alpha
-        self.momentum: Array | float = 0.0
+        self.sum: Array | float = 0.0
 
     def __next__(self) -> Array:
-        self.momentum = (1 - self.alpha) * self.momentum + self.alpha * next(self.noise)
-        return np.asarray(self.momentum)
+        self.sum = (1 - self.alpha) * self.sum + next(self.noise)
+        return np.asarray(self.sum)
+
+
+def unit_noise(mechanism: Mechanism, steps: int, shape: Shape, rng: np.random.Generator) -> Iterator[Array]:
+    """The unit noise of a mechanism in a run of ``steps`` steps: a tree step by step, other noise all at once."""
+    if isinstance(mechanism, BinaryTree):
+        return TreeNoise(mechanism, shape, rng)
+    fits_into_memory("steps", steps, 24 * steps * math.prod(shape))
+    return iter(mechanism.noising(rng.standard_normal((steps, *shape))))
 
 
 class ReducedTrees:
@@ -110,7 +124,8 @@ class ReducedTrees:
     ) -> None:
         streams = rng.spawn(3)
         self.trees = [WindowNoise(examples, alpha, shape, stream) for stream in streams[:2]]
-        self.prefixes = PrefixNoise(steps, alpha, shape, streams[2])
+        tree = BinaryTree(steps, decoder="binary", decay=alpha)
+        self.prefixes = WeightedSums(TreeNoise(tree, shape, streams[2]), alpha)
         self.prefix = np.zeros(shape)
         self.scales = scales
 

@@ -14,9 +14,11 @@ from corrnoise.simulations.datasets import load
 from corrnoise.simulations.noise_cancellation.hosts import Examples
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import split_examples
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.privacy import Budget
 
+CLIP_NORM = 3.0  #: a good norm to which a machine clips what it sends
 _CLASSES = 10
 #: The data set of each name, its brightest pixel, and how many images are for training and for tuning.
 _IMAGES = {"digits": ("digits", 16, 1077, 360), "mnist": ("MNIST", 255, 60000, 5000)}
@@ -42,12 +44,14 @@ class Images:
         """The number of images to train on."""
         return sum(len(targets) for _, targets in self.training)
 
-    def protocol(self, *, participants: int, rho: float | None, rounds: int | None = None, **changes: Any) -> Protocol:
+    def protocol(self, budget: Budget, *, participants: int, rounds: int | None = None, **changes: Any) -> Protocol:
         """A run with per-example clipping.
 
         Parameters
         ----------
-        participants, rho
+        budget
+            Of every machine, with the norm to which it clips; ``CLIP_NORM`` is a good one.
+        participants
             As in ``Protocol``.
         rounds
             T; None for a single pass.
@@ -63,10 +67,9 @@ class Images:
             "participants": participants,
             "rounds": rounds,
             "learning_rate": 1 / max(rounds, 1),
-            "rho": rho,
+            "budget": budget,
             "cap": max(len(targets) for _, targets in self.training),
             "guard": "norm",
-            "clip_norm": 3.0,
         }
         return Protocol(**{**fields, **changes})
 

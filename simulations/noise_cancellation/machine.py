@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.simulations.noise_cancellation import messages
 from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol, Refusal, Request
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -50,7 +51,7 @@ class MachineState:
     asked, last_round
         How many rounds the machine had been asked for, and the last one that it answered.
     noise
-        What the next noise needs, at unit scale: ``MachineNoise.memory`` says how many vectors, shape (vectors, d).
+        What the next noise needs, at unit scale: ``messages.vectors`` says how many vectors, shape (vectors, d).
     outbox
         Messages that the server has not acknowledged.
     own_round, own_point, own_sum
@@ -173,10 +174,10 @@ class Machine:
     def _kept(self, participations: int) -> int:
         """The vectors of noise in a state after so many participations of a segment."""
         protocol = self.protocol
-        first = len(protocol.noise.start(1))
-        if first or protocol.std == 0.0 or protocol.algorithm in ("trusted", "gradients"):
-            return first
-        return protocol.noise.memory(participations + 1)
+        if protocol.noise is None:
+            return 0
+        silent = protocol.std == 0.0 or protocol.algorithm in ("trusted", "gradients")
+        return messages.vectors(protocol.noise, 0 if silent else participations)
 
     def _beginning(self, segment: int, asked: int, last_round: int) -> MachineState:
         return MachineState(
@@ -187,8 +188,14 @@ class Machine:
             participations=0,
             asked=asked,
             last_round=last_round,
-            noise=self.protocol.noise.start(self.protocol.loss.dimension),
+            noise=self._first_noise(),
         )
+
+    def _first_noise(self) -> Array:
+        """What is kept before the first participation of a segment."""
+        protocol = self.protocol
+        d = protocol.loss.dimension
+        return np.zeros((0, d)) if protocol.noise is None else messages.start(protocol.noise, d)
 
     @property
     def remaining(self) -> int:
@@ -240,7 +247,7 @@ class Machine:
         state, protocol = self.state, self.protocol
         a = self._features[state.used]
         y = float(self._targets[state.used])
-        gradient = protocol.loss.gradient
+        gradient = protocol.loss.gradients
         if protocol.algorithm == "gradients":
             return protocol.guarded(gradient(request.current, a, y), request), {}
         t = request.round
@@ -252,20 +259,18 @@ class Machine:
         before = (t - 1) * gradient(request.previous, a, y) if t > 1 else 0.0
         return protocol.guarded(t * gradient(request.current, a, y) - before, request), {}
 
-    def _fresh(self, participation: int, draws: int) -> Array:
+    def _fresh(self, participation: int) -> Array:
         key = (self.index, self.state.segment, participation)
         sequence = np.random.SeedSequence(json.loads(self.state.secret), spawn_key=key)
-        shape = (draws, self.protocol.loss.dimension)
-        return np.random.Generator(np.random.PCG64(sequence)).standard_normal(shape)
+        return np.random.Generator(np.random.PCG64(sequence)).standard_normal(self.protocol.loss.dimension)
 
     def _noise(self, participation: int) -> tuple[Array, Array]:
         """The noise of the next message, and the vectors to keep."""
         protocol = self.protocol
         kept = self.state.noise
-        if protocol.std == 0.0 or protocol.algorithm == "trusted":
+        if protocol.noise is None or protocol.std == 0.0 or protocol.algorithm == "trusted":
             return np.zeros(protocol.loss.dimension), kept
         if protocol.algorithm == "gradients":
-            return protocol.std * self._fresh(participation, 1)[0], kept
-        fresh = self._fresh(participation, protocol.noise.draws(participation))
-        noise, kept = protocol.noise.step(kept, fresh, participation)
+            return protocol.std * self._fresh(participation), kept
+        noise, kept = messages.step(protocol.noise, kept, self._fresh(participation), participation)
         return protocol.std * noise, kept

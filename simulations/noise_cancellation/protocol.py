@@ -2,17 +2,17 @@
 
 A machine sends a ``Message``, and nothing else leaves it.  Which algorithm runs is decided by two fields:
 
-* Algorithm 1 is ``"cancellation"`` with ``CancellingNoise(growth=1)``; better noise takes its place.
-* Alternative 2 is ``"cancellation"`` with ``CancellingNoise(share=0)``.
+* Algorithm 1 is ``"cancellation"`` with ``cancelling_noise(N, growth=1)``; better noise takes its place.
+* Alternative 2 is ``"cancellation"`` with ``cancelling_noise(N, share=0)``.
 * Algorithm 2 is ``"trusted"``: machines send their corrections, the server adds noise to q_t.
 * Alternative 1 is ``"delayed"``: machines use their own last query point.  No accountant here covers it, so it runs
   without privacy only.
-* ``"gradients"`` is projected SGD with fresh noise.  Without a budget (``rho=None``) ``"cancellation"`` is μ²-SGD.
+* ``"gradients"`` is projected SGD with fresh noise.  Without noise ``"cancellation"`` is μ²-SGD.
 
 Every machine guards its sensitivity itself, against its data and against the server.  ``"centred"`` moves s_t into the
 ball about (L/2)(t−1)(x_t − x_{t−1}) of radius R_t = G + LD(t−1)/(t+1).  With convex losses of these constants and a
 server that follows its rule this changes nothing; with any other it keeps the sensitivity at 2R_t.  ``"norm"`` clips
-s_t to ``clip_norm``, which the convergence theorems do not cover.
+s_t to the clip norm of the budget, which the convergence theorems do not cover.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from corrnoise.theory.losses import LinearLoss
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, MachineNoise, checked_machine_noise
-from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, clipped_scale
+from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, clipped_scale, of_machine
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import safe_multiplier
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 Algorithm = Literal["cancellation", "trusted", "delayed", "gradients"]
 ALGORITHMS = ("cancellation", "trusted", "delayed", "gradients")
@@ -113,16 +115,16 @@ class Protocol(Record):
         M >= m >= 1 and T >= 1.
     learning_rate
         η in (0, 1e100].
-    rho
-        Budget of zero-concentrated differential privacy of every machine, replace-one, > 0; None for no privacy.
+    budget
+        Of every machine, for replace-one adjacency; its clip norm is for the guard ``"norm"``.  None for no privacy.
     algorithm
         One of ``ALGORITHMS``.
     noise
-        Of each machine.
+        Of each machine, or of the server; None for no noise and no privacy.
     cap
         N, after which a machine refuses; None for T.
     guard
-        ``"centred"``, or ``"norm"`` with ``clip_norm`` in (0, 1e100].
+        ``"centred"``, or ``"norm"``, which needs a budget.
     scale
         σ of the noise; None for the least that the budget allows.  A smaller one is refused.
     schedule
@@ -137,12 +139,11 @@ class Protocol(Record):
     participants: int
     rounds: int
     learning_rate: float
-    rho: float | None
+    budget: Budget | None
     algorithm: Algorithm = "cancellation"
-    noise: MachineNoise = CancellingNoise()
+    noise: Mechanism | None = AntiPGD(0.0)
     cap: int | None = None
     guard: Guard = "centred"
-    clip_norm: float | None = None
     scale: float | None = None
     schedule: tuple[tuple[int, ...], ...] | None = None
     _family: LossClass = field(init=False)
@@ -150,7 +151,10 @@ class Protocol(Record):
 
     def __post_init__(self) -> None:
         checks.instance("loss", self.loss, LinearLoss)
-        checked_machine_noise(self.noise)
+        if self.noise is not None:
+            checks.instance("noise", self.noise, Mechanism)  # type: ignore[type-abstract]
+        if self.budget is not None:
+            of_machine(self.budget)
         checks.choice("algorithm", self.algorithm, ALGORITHMS)
         checks.choice("guard", self.guard, GUARDS)
         if not isinstance(self.run, str) or not self.run:
@@ -165,43 +169,43 @@ class Protocol(Record):
         )
         if self.participants > self.machines:
             raise ValueError(f"participants must be at most machines, got {self.participants} of {self.machines}")
-        if (self.guard == "norm") != (self.clip_norm is not None):
-            raise ValueError(
-                f"clip_norm must be a number in (0, 1e100] with guard 'norm' and None with 'centred', "
-                f"got {self.clip_norm!r} with {self.guard!r}"
-            )
-        if self.clip_norm is not None:
-            self._set(clip_norm=checks.real("clip_norm", self.clip_norm, "(0, 1e100]"))
-        family = self.loss.family(self.diameter)
+        if self.guard == "norm" and self.budget is None:
+            raise ValueError("budget must be given for the guard 'norm', which takes its clip norm, got None")
+        family = LossClass.of(self.loss, self.diameter)
         self._set(_family=family, _radii=family.correction_radius(np.arange(1, self.rounds + 1)))
         if self.schedule is not None:
             self._set(schedule=_checked_schedule(self.schedule, self.machines, self.participants, self.rounds))
-        if self.rho is None:
+        if self.budget is None or self.noise is None:
             if self.scale not in (None, 0.0):
-                raise ValueError(f"scale must be None where rho is None, got {self.scale!r}")
+                raise ValueError(f"scale must be None without a budget or noise, got {self.scale!r}")
             self._set(scale=0.0)
             return
-        self._set(rho=checks.real("rho", self.rho, "(0, 1e100]"))
         if self.algorithm == "delayed":
-            raise ValueError(f"rho must be None for 'delayed', which no accountant here covers, got {self.rho!r}")
-        least = self._least_scale(self.rho)
+            raise ValueError(f"noise must be None for 'delayed', which no accountant here covers, got {self.noise!r}")
+        least = self._least_scale(self.budget, self.noise)
         if self.scale is None:
             self._set(scale=least)
         elif checks.real("scale", self.scale, "(0, 1e100]") < least:
-            raise ValueError(f"scale must lie in [{least!r}, 1e100] for rho = {self.rho!r}, got {self.scale!r}")
+            raise ValueError(f"scale must lie in [{least!r}, 1e100] for {self.budget!r}, got {self.scale!r}")
 
-    def _least_scale(self, rho: float) -> float:
-        family = self.family
+    def _least_scale(self, budget: Budget, noise: Mechanism) -> float:
         if self.algorithm == "gradients":  # each example is in one message, of fresh noise
-            most = family.lipschitz if self.clip_norm is None else self.clip_norm
-            return most * safe_multiplier(1.0, rho, "replace-one") * (1 + 1e-12)
-        noise = CancellingNoise() if self.algorithm == "trusted" else self.noise
-        participations = self.rounds if self.algorithm == "trusted" else self.uses
-        if self.clip_norm is not None:
-            least = clipped_scale(noise, participations, self.clip_norm, rho=rho)
+            once = DPSGD().program(Participation.single(self.rounds), "float64")
+            most = self.family.lipschitz if self.clip_norm is None else self.clip_norm
+            return most * once.multiplier(budget) * (1 + 1e-12)
+        trusted = self.algorithm == "trusted"
+        mine = AntiPGD(0.0) if trusted else noise
+        participations = self.rounds if trusted else self.uses
+        if self.guard == "norm":
+            least = clipped_scale(mine, budget, participations)
         else:
-            least = calibrated_scale(noise, participations, family, rho=rho, losses="convex")
-        return least / self.participants * (1 + 1e-12) if self.algorithm == "trusted" else least
+            least = calibrated_scale(mine, budget, participations, self.family, losses="convex")
+        return least / self.participants * (1 + 1e-12) if trusted else least
+
+    @property
+    def clip_norm(self) -> float | None:
+        """The norm to which a machine clips what it sends; None for the guard ``"centred"``."""
+        return self.budget.clip_norm if self.guard == "norm" and self.budget is not None else None
 
     @property
     def family(self) -> LossClass:
@@ -223,15 +227,15 @@ class Protocol(Record):
 
     def theory(self) -> FederatedRun:
         """The run, for the bounds of its excess loss in the worst case of its losses."""
-        if self.rho is None:
-            raise ValueError("rho must be a number in (0, inf) for the bounds, got None")
+        if self.budget is None or self.noise is None:
+            raise ValueError("budget and noise must be given for the bounds, got None")
         return FederatedRun(
+            self.budget,
             self.family,
             machines=self.machines,
             participants=self.participants,
             rounds=self.rounds,
             dimension=self.loss.dimension,
-            rho=self.rho,
         )
 
     def guarded(self, vector: Array, request: Request) -> Array:

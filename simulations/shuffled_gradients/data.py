@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import DATA_SETS, Table, load, standardised
+from corrnoise.theory.losses import LinearLink, LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
+from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 
 _BALL = Regulariser("ball", 10.0)
 _RIDGE = Regulariser("ridge", 0.1)
@@ -50,7 +51,7 @@ class Split:
     """
 
     data: str
-    loss: str
+    link: LinearLink
     regulariser: Regulariser
     parts: Callable[..., Parts]
     feature_norm: float
@@ -68,8 +69,8 @@ class Split:
 
     def smoothness(self, task: Task) -> float:
         """A bound of the smoothness of all admissible private records, and of the public ones of its ``task``."""
-        public = float(task.loss.smoothness(task.public_features).max(initial=0.0))
-        return max(float(task.loss.smoothness(np.array([[self.feature_norm]]))[0]), public)
+        public = float(task.loss.smoothness_of(task.public_features).max(initial=0.0))
+        return max(float(task.loss.smoothness_of(np.array([[self.feature_norm]]))[0]), public)
 
 
 def _six_and_nine(white: int, most: int) -> Callable[[Table], Parts]:
@@ -166,12 +167,12 @@ def _credit(table: Table) -> Parts:
 
 SPLITS = {
     "digits-69 (stand-in)": Split("digits", "mean", _BALL, _six_and_nine(16, 180), 8.0),
-    "diabetes by sex (stand-in)": Split("diabetes", "ridge", _RIDGE, _diabetes_by_sex, 7.0),
-    "diabetes rotated (stand-in)": Split("diabetes", "ridge", _RIDGE, _diabetes_rotated, 7.0, 0.3),
+    "diabetes by sex (stand-in)": Split("diabetes", "squares", _RIDGE, _diabetes_by_sex, 7.0),
+    "diabetes rotated (stand-in)": Split("diabetes", "squares", _RIDGE, _diabetes_rotated, 7.0, 0.3),
     "breast cancer (stand-in)": Split("breast cancer", "logistic", _LASSO, _breast_cancer, 20.0),
     "MNIST-69": Split("MNIST", "mean", _BALL, _six_and_nine(255, 1000), 28.0),
-    "CIFAR-10": Split("CIFAR-10", "ridge", _RIDGE, _cifar, 55.5),
-    "Crime": Split("Crime", "ridge", _RIDGE, _crime, 60.0, 1.0),
+    "CIFAR-10": Split("CIFAR-10", "squares", _RIDGE, _cifar, 55.5),
+    "Crime": Split("Crime", "squares", _RIDGE, _crime, 60.0, 1.0),
     "COMPAS": Split("COMPAS", "logistic", _LASSO, _compas, 10.0),
     "CreditCard": Split("CreditCard", "logistic", _LASSO, _credit, 20.0),
 }
@@ -207,4 +208,5 @@ def task(name: str, *, download: bool = False, cache: str | None = None, rotatio
     admissible = np.where(
         lengths > entry.feature_norm, features * (entry.feature_norm / np.maximum(lengths, 1e-300)), features
     )
-    return Task(Loss(entry.loss), entry.regulariser, admissible, targets, public_features, public_targets)
+    loss = LinearLoss(entry.link, features.shape[1], scale=2.0 if entry.link == "squares" else 1.0)
+    return Task(loss, entry.regulariser, admissible, targets, public_features, public_targets)

@@ -30,16 +30,17 @@ from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.problems.empirical_risk import Task
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
-    Order,
+    ORDERS,
     Schedule,
     dp_shuffled,
     interleaved,
     private_then_public,
     public_then_private,
 )
+from corrnoise.theory.shuffled_gradients.task import Task
 
 _ROUNDING = 1e-12  #: relative, of p K
 
@@ -81,20 +82,20 @@ class Experiment(Record):
 
 
 def private_run(
+    budget: Budget,
     schedule: Schedule,
     *,
     learning_rate: float,
     smoothness: float,
-    order: Order,
+    order: str,
     public_learning_rate: float | None = None,
 ) -> ShuffledGradients:
     """The run of an experiment: clipped gradients of the three convex losses, and the last iterate released."""
     return ShuffledGradients(
-        samples=schedule.samples,
-        epochs=schedule.epochs,
+        budget,
+        ORDERS[checks.choice("order", order, tuple(ORDERS))](schedule.samples, schedule.epochs),
         private=schedule.private,
         placement=schedule.placement,
-        order=order,
         learning_rate=learning_rate,
         public_learning_rate=public_learning_rate,
         smoothness=smoothness,
@@ -104,26 +105,18 @@ def private_run(
     )
 
 
-def noise_multiplier(
-    run: ShuffledGradients, epsilon: float, *, delta: float, accounting: Accounting = "published"
-) -> float:
-    """The noise multiplier z = σ/G of an experiment, for replace-one adjacency."""
+def noise_multiplier(run: ShuffledGradients, accounting: Accounting = "published") -> float:
+    """The noise multiplier z = σ/G of an experiment."""
     if checks.choice("accounting", accounting, ACCOUNTING) == "published":
-        return run.noise_multiplier(
-            epsilon=epsilon, delta=delta, adjacency="replace-one", accountant="per-epoch", conversion="published"
-        )
-    return run.noise_multiplier(epsilon=epsilon, delta=delta, adjacency="replace-one")
+        return run.noise_multiplier("per-epoch", conversion="published")
+    return run.noise_multiplier()
 
 
-def _excess(
-    task: Task, run: ShuffledGradients, least: float, multiplier: float, clip_norm: float, seeds: Sequence[int]
-) -> Array:
+def _excess(task: Task, run: ShuffledGradients, least: float, multiplier: float, seeds: Sequence[int]) -> Array:
     """Excess risks of one run for each seed, shape (number of seeds, K + 1)."""
     runs = []
     for seed in seeds:
-        found = shuffled_run(
-            task, run, noise_multiplier=multiplier, clip_norm=clip_norm, rng=np.random.SeedSequence(seed)
-        )
+        found = shuffled_run(task, run, noise_multiplier=multiplier, rng=np.random.SeedSequence(seed))
         with np.errstate(over="ignore", invalid="ignore"):
             runs.append([task.objective(x) - least if np.isfinite(x).all() else math.inf for x in found.iterates])
     return np.array(runs)
@@ -141,14 +134,12 @@ def _admitted(name: str, rates: Sequence[float], largest: float) -> list[float]:
 def experiment(
     task: Task,
     algorithm: str,
+    budget: Budget,
     *,
     smoothness: float,
-    epsilon: float,
-    delta: float = 1e-6,
     private_share: float = 0.5,
     epochs: int = 50,
-    clip_norm: float = 10.0,
-    order: Order = "reshuffled",
+    order: str = "reshuffled",
     accounting: Accounting = "published",
     learning_rates: Sequence[float] = LEARNING_RATES,
     public_learning_rates: Sequence[float] | None = None,
@@ -164,15 +155,15 @@ def experiment(
         Losses and records; as many public records as private ones.
     algorithm
         One of ``ALGORITHMS``.
+    budget
+        ε and δ of a run at a fixed learning rate; its clip norm is G.
     smoothness
         An upper bound of the smoothness of every admissible record, private or public, > 0; see ``ShuffledGradients``.
         The private records must not decide it.
-    epsilon, delta
-        Privacy of a run at a fixed learning rate, replace-one adjacency.
     private_share
         p, the share of private steps, for the algorithms that use both kinds.
-    epochs, clip_norm, order
-        K, G > 0, and the order of the private records.
+    epochs, order
+        K, and the order of the private records, one of ``ORDERS``.
     accounting
         ``"published"`` or ``"sharp"``.
     learning_rates
@@ -195,7 +186,6 @@ def experiment(
     name = checks.choice("algorithm", algorithm, tuple(ALGORITHMS))
     n = len(checks.instance("task", task, Task).features)
     share = checks.real("private_share", private_share, "(0, 1]")
-    clip = checks.real("clip_norm", clip_norm, "(0, inf)")
     schedule = ALGORITHMS[name](n, checks.integer("epochs", epochs, 1), share)
     bound = checks.real("smoothness", smoothness, "(0, inf)")
     private = _admitted("learning_rates", learning_rates, 2 / bound)
@@ -204,17 +194,17 @@ def experiment(
         public = _admitted("public_learning_rates", public_learning_rates, 2 / bound)
         tried = [(rate, other) for rate in private for other in public]
     candidates = [
-        private_run(schedule, learning_rate=rate, public_learning_rate=other, smoothness=bound, order=order)
+        private_run(budget, schedule, learning_rate=rate, public_learning_rate=other, smoothness=bound, order=order)
         for rate, other in tried
     ]
     # The noise does not depend on the rates: no epoch of two phases holds both kinds of records.
-    multiplier = noise_multiplier(candidates[0], epsilon, delta=delta, accounting=accounting)
-    if multiplier * clip == math.inf:
-        raise ValueError(f"epsilon must be large enough for some finite noise, got {epsilon!r}")
+    multiplier = noise_multiplier(candidates[0], accounting)
+    if multiplier * budget.clip_norm == math.inf:
+        raise ValueError(f"budget must be large enough for some finite noise, got {budget!r}")
     _, least = empirical_risk_minimiser(task)
     first = checks.seed("seed", seed)
     seeds = range(first, first + checks.integer("runs", runs, 1))
-    results = Parallel(n_jobs=jobs)(delayed(_excess)(task, run, least, multiplier, clip, seeds) for run in candidates)
+    results = Parallel(n_jobs=jobs)(delayed(_excess)(task, run, least, multiplier, seeds) for run in candidates)
     best = min(range(len(tried)), key=lambda k: float(results[k][:, -1].mean()))
     chosen = results[best]
     std = chosen.std(axis=0, ddof=1) if runs > 1 else np.zeros(epochs + 1)

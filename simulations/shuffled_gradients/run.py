@@ -29,18 +29,19 @@ from numpy.typing import NDArray
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.problems.empirical_risk import LOSSES, Task
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
-from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Order, Schedule
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
+from corrnoise.theory.shuffled_gradients.task import TASK_LINKS, Task
 
 _ROUNDING = 1e-12  #: relative, of constants of records
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _weight(loss, product, target):  # type: ignore[no-untyped-def]
-    """The gradient of ridge (1) and logistic (2) losses is this times the features."""
-    if loss == 1:
-        return 2 * (product - target)
+def _weight(link, product, target):  # type: ignore[no-untyped-def]
+    """The gradient of squares (1) and logistic losses (2) is this times the features."""
+    if link == 1:
+        return product - target
     margin = target * product
     if margin > 0:
         small = math.exp(-margin)
@@ -50,18 +51,19 @@ def _weight(loss, product, target):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _gradient(loss, x, row, target, clip, gradient):  # type: ignore[no-untyped-def]
-    """Fill ``gradient`` with that of one record, clipped to the norm ``clip``."""
+    """Fill ``gradient`` with that of one record, clipped to the norm ``clip``; ``loss`` is a link and a scale."""
+    link, scale = loss
     d = x.size
     square = 0.0
-    if loss == 0:
+    if link == 0:
         for j in range(d):
-            gradient[j] = x[j] - row[j]
+            gradient[j] = scale * (x[j] - row[j])
             square += gradient[j] * gradient[j]
     else:
         product = 0.0
         for j in range(d):
             product += x[j] * row[j]
-        weight = _weight(loss, product, target)
+        weight = scale * _weight(link, product, target)
         for j in range(d):
             gradient[j] = weight * row[j]
             square += gradient[j] * gradient[j]
@@ -116,12 +118,13 @@ def shuffled_run(
     task: Task,
     run: ShuffledGradients,
     *,
-    noise_multiplier: float,
-    clip_norm: float,
+    noise_multiplier: float | None = None,
     start: Array | None = None,
     rng: int | np.random.SeedSequence | np.random.Generator | None = None,
 ) -> SimulatedRun:
-    """Simulate a run with noise N(0, (z G)² I) added to gradients that are clipped to the norm G.
+    """Simulate a run with noise N(0, (z G)² I) added to gradients that are clipped to the norm G of the budget.
+
+    For a run without clipping G bounds the gradients of all admissible records, and nothing is clipped.
 
     Parameters
     ----------
@@ -130,9 +133,7 @@ def shuffled_run(
     run
         The run, with the facts on which its privacy rests.
     noise_multiplier
-        z >= 0, as ``run.noise_multiplier`` gives it.  With 0 nothing is private.
-    clip_norm
-        G > 0.  For a run without clipping it bounds the gradients of all admissible records, and nothing is clipped.
+        z >= 0; None for ``run.noise_multiplier()``, which keeps to the budget.  With 0 nothing is private.
     start
         x_1, shape (d,); zero if None.  It must not depend on private records.
     rng
@@ -145,19 +146,20 @@ def shuffled_run(
         less convex than stated, or no accountant covers the run.
     """
     checks.instance("task", task, Task).require_records(checks.instance("run", run, ShuffledGradients).schedule)
-    z = checks.real("noise_multiplier", noise_multiplier, "[0, inf)")
-    bound = checks.real("clip_norm", clip_norm, "(0, inf)")
+    given = run.noise_multiplier() if noise_multiplier is None else noise_multiplier
+    z = checks.real("noise_multiplier", given, "[0, inf)")
+    bound = run.budget.clip_norm
     if z > 0:
         _require_admissible_records(task, run, bound)
         run.require_cover()
     iterates = trajectory(
         task,
         run.schedule,
+        run.participation,
         learning_rate=run.learning_rate,
         public_learning_rate=run.public_learning_rate,
         noise_std=z * bound,
-        order=run.order,
-        clip_norm=math.inf if run.clipping == "none" else bound,
+        clipped_to=math.inf if run.clipping == "none" else bound,
         start=start,
         rng=rng,
     )
@@ -169,10 +171,10 @@ def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float
     largest = task.largest_smoothness()
     if largest > run.smoothness * (1 + _ROUNDING):
         raise ValueError(f"smoothness must bound that of every record, {largest!r} here, got {run.smoothness!r}")
-    least = 1.0 if task.loss.name == "mean" else 0.0
+    least = task.loss.strong_convexity
     if run.strong_convexity > least:
         raise ValueError(
-            f"strong_convexity must be at most {least!r} for the loss {task.loss.name!r}, got {run.strong_convexity!r}"
+            f"strong_convexity must be at most {least!r} for the loss {task.loss.link!r}, got {run.strong_convexity!r}"
         )
     if run.regulariser_convexity > task.regulariser.strong_convexity:
         raise ValueError(
@@ -181,24 +183,24 @@ def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float
         )
     if run.clipping != "none":
         return
-    if task.loss.name == "ridge":
-        raise ValueError("clipping must not be 'none' for ridge losses, whose gradients have no bound, got 'none'")
-    longest = float(np.linalg.norm(task.features, axis=1).max())
+    if task.loss.link == "squares":
+        raise ValueError("clipping must not be 'none' for squares, whose gradients have no bound, got 'none'")
+    longest = task.loss.scale * float(np.linalg.norm(task.features, axis=1).max())
     if longest > bound * (1 + _ROUNDING):
         raise ValueError(
-            f"clip_norm must be at least {longest!r}, the longest private features, for clipping 'none', got {bound!r}"
+            f"clip_norm must be at least {longest!r}, by the longest private features without clipping, got {bound!r}"
         )
 
 
 def trajectory(
     task: Task,
     schedule: Schedule,
+    participation: Participation | None = None,
     *,
     learning_rate: float,
     noise_std: float,
     public_learning_rate: float | None = None,
-    order: Order = "reshuffled",
-    clip_norm: float = math.inf,
+    clipped_to: float = math.inf,
     start: Array | None = None,
     rng: int | np.random.SeedSequence | np.random.Generator | None = None,
 ) -> Array:
@@ -210,14 +212,15 @@ def trajectory(
         Losses, regulariser and records; as many private ones as the schedule has steps an epoch.
     schedule
         Which steps are private, and where noise is added.
+    participation
+        ``fixed_epochs`` (incremental gradients in the order of the records), the same with ``secret=True`` (one
+        permutation), or ``reshuffled``, which None stands for.
     learning_rate, public_learning_rate
         η of private and of public steps, > 0; the same if None.  The proximal step of an epoch uses that of its last
         step.
     noise_std
         σ >= 0, of the noise added to gradients.
-    order
-        ``"given"`` (incremental gradients), ``"shuffled once"`` or ``"reshuffled"``.
-    clip_norm
+    clipped_to
         Norm to which gradients are clipped, ``inf`` for none.
     start
         x_1, shape (d,); zero if None.
@@ -235,21 +238,23 @@ def trajectory(
         eta if public_learning_rate is None else checks.real("public_learning_rate", public_learning_rate, "(0, inf)")
     )
     sigma = checks.real("noise_std", noise_std, "[0, inf)")
-    kind = checks.choice("order", order, ORDERS)
-    clip = math.inf if clip_norm == math.inf else checks.real("clip_norm", clip_norm, "(0, inf)")
+    who = ORDERS["reshuffled"](n, schedule.epochs) if participation is None else participation
+    if (who.kind not in ("fixed epochs", "reshuffled")) or (who.length, who.period) != (n * schedule.epochs, n):
+        raise ValueError(f"participation must be in {schedule.epochs} epochs of {n} steps, got {who!r}")
+    clip = math.inf if clipped_to == math.inf else checks.real("clipped_to", clipped_to, "(0, inf)")
     x = np.zeros(d) if start is None else np.array(checks.shaped("start", start, (d,)))
     generator = np.random.default_rng(rng)
     permutation: NDArray[np.int64] = np.arange(n)
-    if kind == "shuffled once":
+    if who.kind == "fixed epochs" and who.secret:
         permutation = generator.permutation(n)
     iterates = np.empty((schedule.epochs + 1, d))
     iterates[0] = x
     for k, count in enumerate(schedule.private.tolist()):
-        if kind == "reshuffled":
+        if who.kind == "reshuffled":
             permutation = generator.permutation(n)
         _epoch(
             generator,
-            LOSSES.index(task.loss.name),
+            (TASK_LINKS.index(task.loss.link), task.loss.scale),
             x,
             permutation,
             count,

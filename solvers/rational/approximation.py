@@ -245,7 +245,7 @@ def _check(noise: ProductNoise) -> None:
             raise ValueError(f"noise must have exponents in [-{_MOST_POLES}, {_MOST_POLES}], got {exponent!r}")
 
 
-def rational_approximation(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
+def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
     """Approximate correlated noise by noise with few poles, which takes O(poles) memory and time a step.
 
     Parameters
@@ -273,12 +273,12 @@ def rational_approximation(noise: ToeplitzNoise, tolerance: float) -> PoleNoise 
 
     Examples
     --------
-    >>> import corrnoise as cn
-    >>> noise = cn.NuFTRL(0.01)
-    >>> rational = cn.rational_approximation(noise, 1e-6)
-    >>> rational.poles.size
+    >>> from corrnoise.theory.mechanisms.product import NuFTRL
+    >>> noise = NuFTRL(0.01)
+    >>> few = rational(noise, 1e-6)
+    >>> few.poles.size
     6
-    >>> abs(rational.limiting_sensitivity() / noise.limiting_sensitivity() - 1) < 1e-6
+    >>> abs(few.limiting_sensitivity() / noise.limiting_sensitivity() - 1) < 1e-6
     True
     """
     tolerance = checks.real("tolerance", tolerance, "[1e-12, 1)")

@@ -23,7 +23,7 @@ from functools import lru_cache
 import numba
 import numpy as np
 
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.program import Form, Program
@@ -97,7 +97,7 @@ def handed_over(
         The form does not hold, with the reason.
     """
     wanted = mechanism if stands_for is None else stands_for
-    _check_scales(mechanism, participation, form)
+    check_scales(mechanism, participation, form)
     try:
         program = mechanism.program(participation, dtype, form)
     except ValueError as error:
@@ -121,7 +121,7 @@ def handed_over(
     return program
 
 
-def _check_scales(mechanism: Mechanism, participation: Participation, form: Form) -> None:
+def check_scales(mechanism: Mechanism, participation: Participation, form: Form) -> None:
     """Refuse scaled noise whose sensitivity would take too long, or whose buffers may cancel."""
     if not isinstance(mechanism, ScaledNoise):
         return
@@ -224,7 +224,7 @@ def fitted_buffers(
     noise = _unscaled(mechanism)
     for bound in (None, checks.real("tolerance", tolerance), *(bound for bound in _TOLERANCES if bound > tolerance)):
         try:
-            fit = noise if bound is None else rational_approximation(noise, bound)
+            fit = noise if bound is None else rational(noise, bound)
             if not isinstance(fit, PoleNoise):
                 continue
             buffers: Mechanism = fit.buffers()

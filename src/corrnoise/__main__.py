@@ -11,6 +11,7 @@ import os
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from corrnoise import __version__
 from corrnoise.commands import audit, check, design, federate, figures, report, simulate
@@ -45,10 +46,24 @@ def _parser() -> ArgumentParser:
     return parser
 
 
+def _unknown(word: str) -> str:
+    """The message about a command that does not exist."""
+    near = get_close_matches(word, COMMANDS, n=1)
+    question = f"; did you mean {near[0]!r}?" if near else ""
+    return f"COMMAND must be one of {', '.join(COMMANDS)}, got {word!r}{question}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line with the arguments ``argv`` (None: those of the process) and return the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    if not words:
+        parser.print_help()
+        return 0
     try:
-        arguments = _parser().parse_args(argv)
+        if not words[0].startswith("-") and words[0] not in COMMANDS:
+            parser.error(_unknown(words[0]))
+        arguments = parser.parse_args(words)
         status: int = arguments.run(arguments)
         sys.stdout.flush()
     except SystemExit as stop:  # argparse: help, version, misuse

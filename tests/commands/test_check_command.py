@@ -390,7 +390,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(papers, capsys
 
 
 def test_nothing_is_written_when_the_work_is_interrupted(papers, capsys, tmp_path, monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(running, "_check", interrupted)
@@ -435,7 +435,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
 
 
 def test_a_worker_that_dies_is_one_line_and_status_one(capsys, monkeypatch):
-    monkeypatch.setattr(running, "_check", lambda *_: os._exit(3))
+    monkeypatch.setattr(running, "_check", lambda *_, **__: os._exit(3))
     assert command_line.main(["check", *FEW, "--jobs", "2"]) == 1
     output = capsys.readouterr()
     assert output.err == "corrnoise: error: a worker process died; --jobs 1 checks in this process\n"

@@ -50,6 +50,11 @@ def test_examples_are_understood() -> None:
         assert command_line._parser().parse_args(arguments).run is command.run
 
 
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main([]) == 0
+    assert "examples:" in capsys.readouterr().out
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.main(["--version"]) == 0
     assert capsys.readouterr().out == f"corrnoise {__version__}\n"
@@ -69,8 +74,8 @@ def test_figures_are_listed(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "required: COMMAND"),
-        (("nonsense",), "invalid choice: 'nonsense'"),
+        (("nonsense",), "COMMAND must be one of figures, check,"),
+        (("desgin",), "got 'desgin'; did you mean 'design'?"),
         (("figures", "figure 9"), "there is no figure 'figure 9'; the figures are mean_estimation, linear_regression"),
         (("figures", "--output"), "expected one argument"),
         (

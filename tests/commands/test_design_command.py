@@ -11,15 +11,15 @@ from typing import NoReturn
 
 import numpy as np
 import pytest
+from corrnoise.designs.record import Design
+from corrnoise.solvers.rational.exchange import BufferForm
 
 from corrnoise import __main__ as command_line
 from corrnoise.commands import design as design_command
 from corrnoise.designs import make
-from corrnoise.designs.record import Design
 from corrnoise.designs.spectra import NOT_COVERED
 from corrnoise.figures.publication import read_csv
 from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.rational.exchange import BufferForm
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -81,7 +81,9 @@ def test_a_design_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert columns[:, 2].tobytes() == d.toeplitz.strategy_coef.tobytes()
     assert any(repr(d.toeplitz_multiplier) in comment for comment in comments)
     assert d.toeplitz_multiplier is not None
-    assert d.toeplitz_multiplier >= FiniteNoise(columns[:, 1]).sensitivity(Participation.single(300)) / math.sqrt(2 * rho)
+    assert d.toeplitz_multiplier >= FiniteNoise(columns[:, 1]).sensitivity(Participation.single(300)) / math.sqrt(
+        2 * rho
+    )
 
     comments, columns = table(folder / "poles.csv")
     assert PoleNoise(*columns.T) == d.stream

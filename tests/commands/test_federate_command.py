@@ -23,6 +23,7 @@ from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.simulations.noise_cancellation.storage import read_server
 from corrnoise.solvers.noise_cancellation import NOISES, named_noise
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 
 SMALL = ("federate", "--machines", "20", "--participants", "10", "--rounds", "12", "--seed", "5")
 
@@ -30,7 +31,12 @@ SMALL = ("federate", "--machines", "20", "--participants", "10", "--rounds", "12
 def simulated() -> Array:
     """The model of the same run in one process."""
     data = dealt_images("digits", 20)
-    protocol = data.protocol(participants=10, rounds=12, rho=32.0, noise=named_noise("best share", 12))
+    protocol = data.protocol(
+        Budget(32.0, clip_norm=3.0, adjacency="replace-one"),
+        participants=10,
+        rounds=12,
+        noise=named_noise("best share", 12),
+    )
     return simulate_federation(protocol, data.training, seed=5).point
 
 
@@ -81,8 +87,8 @@ def test_every_noise_can_be_chosen() -> None:
         (("--participants", "0"), "--participants must be"),
         (("--machines", "2000"), "targets must have at least one example a machine, 2000, got 1077"),
         (("--rounds", "0"), "--rounds must be"),
-        (("--rho", "0"), "--rho must lie in (0, 1e100], got 0.0"),
-        (("--clip-norm", "-1"), "--clip-norm must lie in (0, 1e100]"),
+        (("--rho", "0"), "--rho must lie in [1e-100, 1e100], got 0.0"),
+        (("--clip-norm", "-1"), "--clip-norm must lie in [1e-100, 1e100]"),
         (("--learning-rate", "nan"), "--learning-rate must lie in (0, 1e100]"),
         (("--workers", "0"), "--workers must be"),
         (("--groups", "0"), "--groups must be"),

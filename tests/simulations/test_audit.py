@@ -9,24 +9,43 @@ from typing import Any
 import numpy as np
 import pytest
 
-import corrnoise as cn
 from corrnoise.simulations.audit import audit, stream_release
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.stream import Stream
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
-RHO = cn.gaussian_rho(5.0, 1e-5)
-RUN: dict[str, Any] = {"steps": 80, "min_sep": 20, "max_participations": 4}
-NOISE = cn.NuFTRL(0.02)
-MULTIPLIER = cn.NoiseStream.private(NOISE, 1, rho=RHO, clip_norm=1.0, **RUN).scale
+BUDGET = Budget(epsilon=5.0, delta=1e-5)
+RUN = Participation.min_sep(80, 20)
+NOISE = NuFTRL(0.02)
+PROGRAM = NOISE.program(RUN, form="transform")
+SCALE = PROGRAM.scale(BUDGET)
 BANDS = np.array([np.ones(80), np.append(np.full(79, 0.4), 0.0)])
-SIZES = {"canaries": 400, "idle": 200, "level": 1e-7}
+SIZES: dict[str, Any] = {"canaries": 400, "idle": 200, "level": 1e-7}
 
 
-def audited(release, noise=NOISE, **options):
-    arguments = {"rho": RHO, "delta": 1e-5, "clip_norm": 1.0, "rng": 3, **RUN, **SIZES} | options
-    return audit(release, noise, **arguments)
+def audited(release, budget=BUDGET, program=PROGRAM, **options):
+    return audit(release, budget, program, **{"rng": 3, **SIZES, **options})
 
 
-def stream(multiplier=MULTIPLIER, noise=NOISE, clip_norm=1.0, steps=80, rng=5):
-    return stream_release(noise, noise_multiplier=multiplier, clip_norm=clip_norm, steps=steps, rng=rng)
+def stream(budget=BUDGET, program=PROGRAM, rng=5):
+    return stream_release(budget, program, rng=rng)
+
+
+def with_noise(scale, program=PROGRAM, clip_norm=1.0, rng=5):
+    """A loop whose noise has another scale than that of its program."""
+    random = np.random.default_rng(rng)
+
+    def release(batches):
+        added = scale * np.array(list(Stream(program, batches[0].shape[1], rng=random)))
+        return clip_norm * clipped_sums([batch / clip_norm for batch in batches]) + added
+
+    return release
 
 
 def clipped_sums(batches):
@@ -36,13 +55,13 @@ def clipped_sums(batches):
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
 @pytest.mark.parametrize(
     "noise",
-    [NOISE, cn.DPSGD(), cn.FiniteNoise([1.0, -0.5]), cn.BandedNoise(BANDS)],
+    [NOISE, DPSGD(), FiniteNoise([1.0, -0.5]), BandedNoise(BANDS), BinaryTree(80)],
     ids=lambda noise: type(noise).__name__,
 )
 def test_what_is_as_claimed_passes(noise, adjacency):
-    options = {"rho": RHO, "clip_norm": 1.0, "adjacency": adjacency, **RUN}
-    multiplier = cn.NoiseStream.private(noise, 1, **options).scale
-    found = audited(stream(multiplier, noise), noise, adjacency=adjacency)
+    budget = Budget(epsilon=5.0, delta=1e-5, clip_norm=2.0, adjacency=adjacency)
+    program = streaming(noise, RUN)
+    found = audited(stream(budget, program), budget, program)
     assert found.private_as_claimed
     assert found.noise_as_claimed
     assert 0.3 < found.epsilon_lower_bound < found.epsilon == pytest.approx(5.0, rel=1e-9)
@@ -55,17 +74,16 @@ def test_several_runs():
     assert any("runs" in test.name for test in found.noise)
 
 
-def one_epoch():
-    return cn.NoiseStream.private(NOISE, 1, rho=RHO, clip_norm=1.0, steps=80, max_participations=1).scale
+ONE_EPOCH = NOISE.program(Participation.single(80), form="transform").scale(BUDGET)
 
 
 @pytest.mark.parametrize(
     "release",
     [
-        pytest.param(lambda b: stream(MULTIPLIER / 2)(b), id="half the noise"),
-        pytest.param(lambda b: stream(MULTIPLIER / 2, clip_norm=2.0)(b), id="twice the clip norm"),
-        pytest.param(lambda b: stream(one_epoch())(b), id="the multiplier of one epoch"),
-        pytest.param(lambda b: stream(1 / math.sqrt(2 * RHO))(b), id="the sensitivity forgotten"),
+        pytest.param(lambda b: with_noise(SCALE / 2)(b), id="half the noise"),
+        pytest.param(lambda b: with_noise(SCALE, clip_norm=2.0)(b), id="twice the clip norm"),
+        pytest.param(lambda b: with_noise(ONE_EPOCH)(b), id="the multiplier of one epoch"),
+        pytest.param(lambda b: with_noise(1 / math.sqrt(2 * BUDGET.gaussian_rho))(b), id="the sensitivity forgotten"),
     ],
 )
 def test_too_little_privacy_is_found(release):
@@ -78,25 +96,29 @@ def test_too_little_privacy_is_found(release):
 def lost_memory(batches):
     """The stream begins anew in each epoch."""
     rng = np.random.default_rng(6)
-    parts = [np.array(list(cn.NoiseStream(NOISE, 600, steps=20, rng=rng, scale=MULTIPLIER))) for _ in range(4)]
-    return clipped_sums(batches) + np.concatenate(parts)
+    epoch = NOISE.program(Participation.single(20), form="transform")
+    parts = [np.array(list(Stream(epoch, 600, rng=rng))) for _ in range(4)]
+    return clipped_sums(batches) + SCALE * np.concatenate(parts)
 
 
 def repeated_draws(batches):
     """The independent draws of an epoch come again in the next one."""
     draws = np.tile(np.random.default_rng(6).normal(size=(20, 600)), (4, 1))
-    return clipped_sums(batches) + MULTIPLIER * NOISE.correlate(draws)
+    return clipped_sums(batches) + SCALE * NOISE.noising(draws)
 
 
 def one_draw_for_all_coordinates(batches):
     draws = np.random.default_rng(6).normal(size=(80, 1))
-    return clipped_sums(batches) + MULTIPLIER * NOISE.correlate(draws)
+    return clipped_sums(batches) + SCALE * NOISE.noising(draws)
+
+
+INDEPENDENT = DPSGD().program(RUN, "float64")
 
 
 @pytest.mark.parametrize(
     ("release", "name"),
     [
-        (lambda b: stream(noise=cn.DPSGD())(b), "correlation of steps 1 apart"),
+        (lambda b: with_noise(SCALE, INDEPENDENT)(b), "correlation of steps 1 apart"),
         (lost_memory, "correlation of steps 1 apart"),
         (repeated_draws, "correlation of steps 20 apart"),
         (one_draw_for_all_coordinates, "correlation of neighbouring coordinates"),
@@ -117,7 +139,7 @@ def test_a_seed_that_is_used_in_every_run_is_found():
 
 def test_less_noise_correlation_is_not_less_private():
     """The matched filter of the claimed noise sees independent noise of the same multiplier as more private."""
-    assert audited(stream(noise=cn.DPSGD())).private_as_claimed
+    assert audited(with_noise(SCALE, INDEPENDENT)).private_as_claimed
 
 
 def test_the_same_seeds_give_the_same_audit():
@@ -130,8 +152,9 @@ def test_the_same_seeds_give_the_same_audit():
         ({"canaries": 3}, "canaries must be an integer >= 8"),
         ({"level": 1.5}, "level must lie"),
         ({"runs": 0}, "runs must be"),
-        ({"max_participations": 9}, "max_participations"),
-        ({"noise_multiplier": 0.0}, "noise_multiplier must lie"),
+        ({"budget": Budget(0.5)}, "delta must be given for a budget of rho"),
+        ({"program": DPSGD().program(Participation.single())}, "any length"),
+        ({"program": BandedNoise(np.ones((1, 5000))).program(Participation.single(5000))}, "at most 4096 steps"),
         ({"delta": 0.0}, "delta must lie"),
     ],
 )
@@ -140,14 +163,19 @@ def test_bad_arguments(options, message):
         audited(stream(), **options)
 
 
-def test_what_a_loop_must_return_and_which_noise_can_be_undone():
+def test_what_a_loop_must_return():
     with pytest.raises(
         ValueError, match=r"release must return finite numbers of shape \(80, 600\), got shape \(79, 600\)"
     ):
         audited(lambda b: stream()(b)[1:])
     with pytest.raises(ValueError, match="release must return finite numbers"):
         audited(lambda b: stream()(b) * math.nan)
-    with pytest.raises(ValueError, match="as many draws"):
-        audited(stream(), cn.BinaryTree(80, decoder="online"))
-    with pytest.raises(ValueError, match="noise must have steps=80"):
-        audited(stream(), NOISE)
+
+
+def test_the_program_that_is_claimed_is_what_counts():
+    """A program for fewer participations claims less noise, and is refused by a loop of several."""
+    once = NOISE.program(Participation.single(80), form="transform")
+    assert isinstance(once, Program)
+    assert audited(stream(program=once), program=once).private_as_claimed
+    found = audited(stream(program=once), canaries=1600, level=0.01)
+    assert not found.private_as_claimed

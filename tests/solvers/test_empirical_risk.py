@@ -7,13 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
-from corrnoise.theory.problems.empirical_risk import LOSSES, Loss, Regulariser, Task
+from corrnoise.theory.losses import LinearLoss
+from corrnoise.theory.shuffled_gradients.task import TASK_LINKS, Regulariser, Task
+
+LOSSES = [LinearLoss(link, 4, scale=scale) for link in TASK_LINKS for scale in (0.3, 1.0, 2.0)]
 
 
 def task(loss, regulariser, strength, seed, n=30, d=4):
     rng = np.random.default_rng(seed)
     a, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
-    return Task(Loss(loss), Regulariser(regulariser, strength), a, y, a, y)
+    return Task(loss, Regulariser(regulariser, strength), a, y, a, y)
 
 
 @given(
@@ -30,7 +33,7 @@ def test_nothing_nearby_is_better(loss, regulariser, strength, seed):
 
 
 def test_lasso_logistic_regression_agrees_with_a_cone_solver():
-    t = task("logistic", "lasso", 0.05, 3)
+    t = task(LinearLoss("logistic", 4), "lasso", 0.05, 3)
     x, value = empirical_risk_minimiser(t)
     z = cp.Variable(x.size)
     risk = cp.sum(cp.logistic(cp.multiply(-t.targets, t.features @ z))) / len(t.targets) + 0.05 * cp.norm1(z)
@@ -43,7 +46,7 @@ def test_lasso_logistic_regression_agrees_with_a_cone_solver():
 
 def test_a_risk_without_minimiser_is_refused():
     a = np.array([[1.0], [2.0]])
-    separable = Task(Loss("logistic"), Regulariser("none"), a, np.ones(2), a, np.ones(2))
+    separable = Task(LinearLoss("logistic", 1), Regulariser("none"), a, np.ones(2), a, np.ones(2))
     with pytest.raises(ArithmeticError, match="the minimiser was not found"):
         empirical_risk_minimiser(separable)
     with pytest.raises(TypeError, match="task must be a Task, got None"):

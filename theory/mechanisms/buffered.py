@@ -216,7 +216,7 @@ def sensitivity_upper_bound(decay_gaps: ArrayLike, output_scales: ArrayLike, par
     Raises
     ------
     ValueError
-        A scale is negative or a decay is outside [0, 1]: the theorem does not cover it.
+        A scale is negative, a decay is outside [0, 1], or the order is reshuffled: the theorem does not cover it.
 
     Examples
     --------
@@ -257,9 +257,11 @@ def balls(values: Array) -> Numbers:
 def _rounded_up(strategy: Callable[[], tuple[Numbers, Numbers]], participation: Participation) -> float:
     from flint import arb, ctx
 
-    checks.instance("participation", participation, Participation)
+    who = checks.instance("participation", participation, Participation).worst
+    if who.kind == "reshuffled" and not who.once:
+        raise ValueError(f"participation must not be reshuffled for the closed form, got {participation!r}")
     with ctx.workprec(_BITS):
         gaps, omega = strategy()
         if gaps.size == 0:
-            return rounded_up(arb(participation.count).sqrt())
-        return rounded_up(squared_sensitivity(gaps, omega, participation).item().sqrt())
+            return rounded_up(arb(who.count).sqrt())
+        return rounded_up(squared_sensitivity(gaps, omega, who).item().sqrt())

@@ -37,7 +37,7 @@ class FiniteNoise(ToeplitzNoise):
     Examples
     --------
     >>> import corrnoise as cn
-    >>> noise = cn.FiniteNoise([1.0, -0.5])
+    >>> noise = cn.mechanisms.FiniteNoise([1.0, -0.5])
     >>> noise.coefficients(4)
     array([ 1. , -0.5,  0. ,  0. ])
     >>> noise.inverse_coefficients(4)

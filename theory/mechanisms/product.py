@@ -66,12 +66,12 @@ class ProductNoise(ToeplitzNoise):
     Examples
     --------
     >>> import corrnoise as cn
-    >>> noise = cn.ProductNoise([0.01, 0.1], [0.5, -0.5])
+    >>> noise = cn.mechanisms.ProductNoise([0.01, 0.1], [0.5, -0.5])
     >>> noise.coefficients(4)
     array([ 1.        , -0.045     , -0.0415125 , -0.03831806])
     >>> noise.power_spectrum([0.0, 0.1]).round(4)
     array([0.1   , 0.7253])
-    >>> cn.ProductNoise([0.01, 1.0], [0.5, 3.0]) == cn.ProductNoise([0.01], [0.5])  # a gap of 1 is trivial
+    >>> cn.mechanisms.ProductNoise([0.01, 1.0], [0.5, 3.0]) == cn.mechanisms.ProductNoise([0.01], [0.5])  # a gap of 1 is trivial
     True
     """
 
@@ -204,7 +204,7 @@ class DPSGD(ProductNoise):
     Examples
     --------
     >>> import corrnoise as cn
-    >>> noise = cn.DPSGD()
+    >>> noise = cn.mechanisms.DPSGD()
     >>> noise.coefficients(3)
     array([1., 0., 0.])
     >>> noise.limiting_sensitivity()
@@ -242,7 +242,7 @@ class NuFTRL(ProductNoise):
     Examples
     --------
     >>> import corrnoise as cn
-    >>> noise = cn.NuFTRL(0.01)
+    >>> noise = cn.mechanisms.NuFTRL(0.01)
     >>> noise.coefficients(4)
     array([ 1.        , -0.495     , -0.1225125 , -0.06064369])
     >>> round(noise.sensitivity(100), 4)
@@ -289,11 +289,11 @@ class AntiPGD(ProductNoise):
     Examples
     --------
     >>> import corrnoise as cn
-    >>> cn.AntiPGD(0.1).coefficients(4)
+    >>> cn.mechanisms.AntiPGD(0.1).coefficients(4)
     array([ 1. , -0.9,  0. ,  0. ])
-    >>> round(cn.AntiPGD(0.1).limiting_sensitivity(), 4)
+    >>> round(cn.mechanisms.AntiPGD(0.1).limiting_sensitivity(), 4)
     2.2942
-    >>> cn.AntiPGD(0.0).limiting_sensitivity()
+    >>> cn.mechanisms.AntiPGD(0.0).limiting_sensitivity()
     inf
     """
 

@@ -27,7 +27,9 @@ from corrnoise.theory.mechanisms.sensitivity import (
     attained_by,
     bracket_of,
     largest_block,
+    norm,
     toeplitz_pattern_norm,
+    toeplitz_sensitivity,
 )
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Indices, Participation
@@ -53,12 +55,17 @@ def reshuffled_sensitivity(strategy: Array, participation: Participation, *, err
     A bracket; O(n³).  It is closed where the patterns are few enough to be listed, for non-negative X.
     """
     gram = strategy.T @ strategy
-    value, _ = largest_block(gram, [*participation.residue_classes(), *_close(participation)])
+    fixed = [
+        ends
+        for steps in participation.residue_classes()
+        for ends in (steps[: participation.count], steps[-participation.count :])
+    ]
+    value, _ = largest_block(gram, [*fixed, *_close(participation)])
     bound = _block_maxima(gram, participation)
     if value < bound and participation.number_of_patterns() <= _MOST_PATTERNS:
         value, attained = largest_block(gram, list(participation.patterns()))
         bound = min(bound, attained)
-    return bracket_of(math.sqrt(value), math.sqrt(bound), error + _ROUNDING)
+    return bracket_of(math.sqrt(value), math.sqrt(bound), participation.count * error + _ROUNDING)
 
 
 def _block_maxima(gram: Array, participation: Participation) -> float:
@@ -78,6 +85,19 @@ def _close(participation: Participation) -> list[Indices]:
         np.array([block[-1] if (number + parity) % 2 else block[0] for number, block in enumerate(blocks)])
         for parity in (0, 1)
     ]
+
+
+def any_toeplitz_sensitivity(coefficients: Array, participation: Participation, *, error: float = 0.0) -> Sensitivity:
+    """The sensitivity of a lower-triangular Toeplitz strategy under any worst case, reshuffled orders among them.
+
+    Parameters
+    ----------
+    coefficients, participation, error
+        As for ``toeplitz_sensitivity``.
+    """
+    if participation.kind == "reshuffled" and not participation.once:
+        return reshuffled_toeplitz_sensitivity(coefficients, participation, error=error)
+    return toeplitz_sensitivity(coefficients, participation, error=error)
 
 
 def reshuffled_toeplitz_sensitivity(
@@ -105,7 +125,9 @@ def reshuffled_toeplitz_sensitivity(
     pairs = [(k - apart) * _mean_of_pairs(lags, participation, apart) for apart in range(1, k)]
     total = k * float(lags[0]) + 2 * math.fsum(pairs)
     value = max(toeplitz_pattern_norm(coefficients, each) for each in (participation.largest, *_close(participation)))
-    return attained_by(value, math.sqrt(total), error + _ROUNDING)
+    # The error counts most in the last column of the strategy, which has the first coefficient alone.
+    spread = error * norm(coefficients) / abs(float(coefficients[0])) if error else 0.0
+    return attained_by(value, math.sqrt(total), k * spread + _ROUNDING)
 
 
 def _mean_of_pairs(lags: Array, participation: Participation, apart: int) -> float:

@@ -56,7 +56,8 @@ from typing import Literal
 import numpy as np
 from flint import arb, ctx
 
-from corrnoise.theory.mechanisms.sensitivity import norm, toeplitz_sensitivity
+from corrnoise.theory.mechanisms.reshuffled import any_toeplitz_sensitivity
+from corrnoise.theory.mechanisms.sensitivity import norm
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.rounding import (
     UNITS,
@@ -101,7 +102,7 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Pa
         factor = growth(stored.size + 1, dtype)
         if participation.once:
             return rounded_up(column * factor * at_the_ends())
-        exact = toeplitz_sensitivity(stored, participation).upper
+        exact = any_toeplitz_sensitivity(stored, participation).upper
         return finite_or_inf((exact + participation.count * column * (factor - 1)) * at_the_ends())
 
 
@@ -152,7 +153,7 @@ def _sum_of_exponentials_sensitivity(decay: Array, scale: Array, participation: 
         sizes[1:] += np.abs(term)
     # A power has a relative error of a few units, and each addition one of the sum of sizes.
     error = (decay.size + 8) * UNITS["float64"] * norm(sizes) / norm(coefficients)
-    return toeplitz_sensitivity(coefficients, participation, error=error).upper
+    return any_toeplitz_sensitivity(coefficients, participation, error=error).upper
 
 
 def section_sensitivity(

@@ -114,7 +114,7 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     coefficients
         c_0, …, c_{n−1}, shape (n,), of any signs.
     participation
-        Who takes part when.
+        Who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``.
     error
         Bound of the error of the coefficients: its 2-norm relative to theirs.
 
@@ -138,7 +138,7 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     >>> found.exact, round(found.value**2, 6)
     (True, 3.203125)
     """
-    n, b, k = participation.length, participation.period, participation.count
+    n, b, k = _not_reshuffled(participation).length, participation.period, participation.count
     c = checks.shaped("coefficients", coefficients, (n,))
     sizes = np.abs(c)
     if k == 1:
@@ -289,7 +289,7 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, e
     strategy
         C, shape (rows, participation.length).
     participation
-        Who takes part when.
+        Who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``.
     error
         Bound of the relative error of each column, in the 2-norm.
 
@@ -362,7 +362,7 @@ def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 
     ``terms`` says that each entry of X is a computed inner product of two columns with so many terms; ``error`` bounds
     the relative error of each of these columns.
     """
-    k = participation.count
+    k = _not_reshuffled(participation).count
     # A rounding error of (terms + 2) u |C_i| |C_j| in each X_ij adds up to (terms + 2) u (Σ_π |C_i|)² at most, which is
     # at most k times Σ_π X_ii, hence k times the square of the sensitivity.
     rounding = k * ((terms + 2 * k + 64) * _UNIT + 3 * error)
@@ -373,6 +373,13 @@ def gram_sensitivity(gram: Array, participation: Participation, *, terms: int = 
     else:
         value, bound = _min_sep_bracket(gram, participation)
     return bracket_of(math.sqrt(max(value, 0.0)), math.sqrt(max(bound, 0.0)), rounding)
+
+
+def _not_reshuffled(participation: Participation) -> Participation:
+    """``participation``; raises ``ValueError`` for reshuffled orders, whose patterns are more than those of min-sep."""
+    if participation.kind == "reshuffled" and not participation.once:
+        raise ValueError(f"participation must not be reshuffled here, got {participation!r}")
+    return participation
 
 
 def largest_block(gram: Array, patterns: list[Indices]) -> tuple[float, float]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
@@ -291,6 +291,7 @@ SPECTRA: dict[type[ToeplitzNoise], type] = {
     AntiPGD: ProductSpectrum,
     ProductNoise: ProductSpectrum,
     PoleNoise: ProductSpectrum,
+    BufferNoise: ProductSpectrum,
     FiniteNoise: FiniteSpectrum,
     BandedStrategyNoise: BandedStrategySpectrum,
     CepstralNoise: CepstralSpectrum,

@@ -28,9 +28,9 @@ import numpy as np
 
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Form
-from corrnoise.theory.mechanisms.reshuffled import reshuffled_toeplitz_sensitivity
+from corrnoise.theory.mechanisms.reshuffled import any_toeplitz_sensitivity
 from corrnoise.theory.mechanisms.rounding import convolution_sensitivity, recurrence_sensitivity
-from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm, toeplitz_sensitivity
+from corrnoise.theory.mechanisms.sensitivity import Sensitivity, norm
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
@@ -53,7 +53,7 @@ def _noising_bound(coefficients: Array, participation: Participation) -> float:
     series, error = power_series.reciprocal(coefficients, participation.length)
     if not (math.isfinite(error) and np.isfinite(series).all()):
         return math.inf
-    return toeplitz_sensitivity(series, participation, error=error).upper
+    return any_toeplitz_sensitivity(series, participation, error=error).upper
 
 
 def lower_toeplitz(column: Array) -> Array:
@@ -93,7 +93,7 @@ class ToeplitzNoise(Mechanism, ABC):
             return self, convolution_sensitivity(column, once, exact, participation, dtype, by="transforms")
         # A column stands for the noise, whichever of the two is run.
         strategy = self.inverse_coefficients(n)
-        exact = max(exact, toeplitz_sensitivity(strategy, participation).upper, _noising_bound(beta, participation))
+        exact = max(exact, any_toeplitz_sensitivity(strategy, participation).upper, _noising_bound(beta, participation))
         if form == "strategy column":
             return self, max(exact, recurrence_sensitivity(strategy, dtype, participation))
         if form != "noising column":
@@ -246,9 +246,7 @@ class ToeplitzNoise(Mechanism, ABC):
         series, error = self._inverse(who.steps)
         if not (math.isfinite(error) and np.isfinite(series).all()):
             return Sensitivity(value=norm(series), upper=math.inf, rounding=error, exact=who.once)
-        if who.kind == "reshuffled" and not who.once:
-            return reshuffled_toeplitz_sensitivity(series, who, error=self.strategy_error(who.steps))
-        return toeplitz_sensitivity(series, who, error=error)
+        return any_toeplitz_sensitivity(series, who, error=error)
 
     def errors(self, workload: Workload) -> Array:
         """Variances of what a workload shows of unit noise, shape (rows,).

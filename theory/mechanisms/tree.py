@@ -65,14 +65,14 @@ class BinaryTree(Mechanism):
         ``"binary"``, or ``"online"``, which estimates each node from its own subtree.  For sums it has about half the
         variance; for a momentum with a large decay it can be worse.
     decay
-        α, 0 <= α < 1: prefixes are Σ (1 − α)^{t−τ} g_τ; 0 for sums.
+        α, 0 <= α <= 1: prefixes are Σ (1 − α)^{t−τ} g_τ; 0 for sums.
 
     Examples
     --------
     >>> round(BinaryTree(64, decoder="binary").mean_error(Participation.single(64)), 6)
     4.594494
     >>> round(BinaryTree(64).mean_error(Participation.single(64)), 6)
-    3.407063
+    3.406936
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"tree": ("float64",)}
@@ -85,7 +85,7 @@ class BinaryTree(Mechanism):
         self._set(
             horizon=checks.integer("steps", steps, 1),
             decoder=checks.choice("decoder", decoder, get_args(Decoder)),
-            decay=checks.real("decay", decay, "[0, 1)"),
+            decay=checks.real("decay", decay, "[0, 1]"),
         )
 
     def arguments(self) -> dict[str, Any]:
@@ -121,15 +121,19 @@ class BinaryTree(Mechanism):
             variances[h] = shares[h] ** 2 + (1 - shares[h]) ** 2 * variances[h - 1]
         return np.sqrt(variances)
 
-    @cached_property
+    @property
     def estimates(self) -> Array:
         """a_{h,i}, the weights of earlier nodes in the estimate of one of height h, shape (heights, heights)."""
+        return np.asarray(self._kept * self.left)
+
+    @cached_property
+    def _kept(self) -> Array:
+        """Π_{j=i+1}^h (1 − w_j) for i < h, and 0 for others, shape (heights, heights)."""
         size = self._shares.size
-        weights = np.zeros((size, size))
+        kept = np.zeros((size, size))
         for h in range(1, size):
-            kept = np.cumprod((1 - self._shares[1 : h + 1])[::-1])[::-1]  # Π_{j=i+1}^h (1 − w_j) for i = 0, …, h − 1
-            weights[h, :h] = self.left[:h] * kept
-        return weights
+            kept[h, :h] = np.cumprod((1 - self._shares[1 : h + 1])[::-1])[::-1]
+        return kept
 
     @cached_property
     def _shares(self) -> Array:
@@ -147,9 +151,10 @@ class BinaryTree(Mechanism):
         z = self._rows(draws)
         nodes = np.empty((self.steps.bit_length(), *z.shape[1:]))
         noise = np.empty_like(z)
+        estimates = self.estimates
         for t in range(1, self.steps + 1):
             height = (t & -t).bit_length() - 1
-            node = self.draws[height] * z[t - 1] + np.tensordot(self.estimates[height, :height], nodes[:height], axes=1)
+            node = self.draws[height] * z[t - 1] + np.tensordot(estimates[height, :height], nodes[:height], axes=1)
             noise[t - 1] = node - np.tensordot(self.left[:height], nodes[:height], axes=1)
             nodes[height] = node  # the last node of height i < v(t) before t is that of the step t − 2^i
         return noise
@@ -168,8 +173,7 @@ class BinaryTree(Mechanism):
             row = following[inside]
             columns = columns[inside]
             above = _trailing_zeros(row)
-            share = self.estimates[above, height[inside]] / self.left[height[inside]]
-            entry = (1 - share) * powers(self.decay, row - columns) / self.draws[above]
+            entry = (1 - self._kept[above, height[inside]]) * powers(self.decay, row - columns) / self.draws[above]
 
     def strategy(self, n: int | None = None) -> Array:
         matrix = np.zeros((self.length(n), self.steps))

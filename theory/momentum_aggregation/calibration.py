@@ -2,7 +2,7 @@
 
 **Algorithm 1** releases, at every step t, a momentum that is read from nodes with weights α (1 − α)^{z−t}.  Two
 neighbouring data sets change a gradient by at most c G, with c = 2 for replace-one and c = 1 for zero-out adjacency.
-With U from ``sensitivity`` the standard deviation in each node is
+With the sensitivity sqrt(U) of ``BinaryTree(T, decoder="binary", decay=α)`` the standard deviation in each node is
 
     s = c G α sqrt(U)/sqrt(2ρ).
 
@@ -27,104 +27,119 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.mechanisms.tree_orders import power, powers
 from corrnoise.theory.momentum_aggregation.reconstruction import window_weights
-from corrnoise.theory.momentum_aggregation.sensitivity import (
-    PREFIX_NODES,
-    Nodes,
-    Order,
-    printed_node_count,
-    squared_weights,
-)
+from corrnoise.theory.momentum_aggregation.sensitivity import Nodes, printed_node_count, squared_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import safe_multiplier
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import ADJACENCIES, Budget
 
 
-def node_std(
-    *, steps: int, examples: int, alpha: float, lipschitz: float, rho: float, order: Order, adjacency: str
-) -> float:
+def node_std(budget: Budget, participation: Participation, *, alpha: float) -> float:
     """Standard deviation of the noise in each node of Algorithm 1, rounded up.
 
     Only nodes of prefixes are released, since the momentum reads no others.
 
     Parameters
     ----------
-    steps, examples
-        T >= 1 steps, and N >= 1 steps an epoch.
+    budget
+        Of the whole run; its clip norm is G, the largest norm of a gradient.
+    participation
+        T steps, and who takes part when.
     alpha
         Momentum parameter, 0 < α <= 1.
-    lipschitz
-        G > 0: gradients are at most this long, or clipped to it.
-    rho
-        Budget of the whole run (zCDP), in [1e-100, 1e100].
-    order
-        ``"fixed"`` if every epoch has the same order, ``"reshuffled"`` for any orders.
-    adjacency
-        ``"zero-out"`` or ``"replace-one"``.
 
     Examples
     --------
-    >>> std = node_std(
-    ...     steps=256, examples=64, alpha=1 / 64, lipschitz=1.0, rho=0.5, order="fixed", adjacency="replace-one"
-    ... )
-    >>> round(std, 6)  # 2 sqrt(19.584459)/64
+    >>> budget = Budget(0.5, adjacency="replace-one")
+    >>> round(node_std(budget, Participation.fixed_epochs(256, period=64), alpha=1 / 64), 6)  # 2 sqrt(19.584459)/64
     0.138295
     """
-    alpha = checks.real("alpha", alpha, "(0, 1]")
-    bound = checks.real("lipschitz", lipschitz, "(0, inf)")
-    weights = squared_weights(steps, examples, alpha, order=order, nodes=PREFIX_NODES)
-    return safe_multiplier(math.sqrt(weights) * (1 + 1e-15) * alpha * bound, rho, adjacency) * (1 + 1e-15)
+    rate = checks.real("alpha", alpha, "(0, 1]")
+    steps = checks.instance("participation", participation, Participation).length
+    tree = BinaryTree(steps, decoder="binary", decay=rate)
+    scale = checks.instance("budget", budget, Budget).scale(tree.sensitivity_upper_bound(participation))
+    return rate * scale * (1 + 1e-15)
 
 
 def published_node_std(
-    *,
-    steps: int,
-    examples: int,
-    alpha: float,
-    lipschitz: float,
-    epsilon: float,
-    delta: float,
-    height: int | None = None,
+    budget: Budget, participation: Participation, *, alpha: float, height: int | None = None
 ) -> float:
-    """The same as published: s² = 16 α² G² σ² V with σ = 2 sqrt(ln(1/δ))/ε, for replace-one adjacency.
+    """The same as published: s² = 16 α² G² σ² V with σ = 2 sqrt(ln(1/δ))/ε.
 
     Parameters
     ----------
-    steps, examples, alpha, lipschitz
-        As for ``node_std``; the run is refused where the calculation is not sound.
-    epsilon, delta
-        The guarantee, ε > 0 and 0 < δ <= e^{−ε}.
+    budget
+        ε > 0 and 0 < δ <= e^{−ε}; its clip norm is G.  As published for replace-one adjacency; for zero-out adjacency
+        half the noise, since a gradient changes by G, not 2 G.
+    participation
+        T steps, and epochs of N steps with any orders.
+    alpha
+        Momentum parameter, 1/N <= α <= 1.
     height
         R of Algorithm 1, at least floor(log2 T) + 1, which is the default.
 
     Raises
     ------
     ValueError
-        N does not divide T, α < 1/N, δ > e^{−ε}, or R is too small.
+        The calculation is not sound: N does not divide T, α < 1/N, δ > e^{−ε}, R is too small, or the budget is not
+        given by ε and δ.
     """
-    steps = checks.integer("steps", steps, 1)
-    examples = checks.integer("examples", examples, 1)
-    if steps % examples:
-        raise ValueError(f"steps must be a multiple of examples={examples} for the published noise, got {steps}")
+    steps, examples = whole_epochs(participation)
     alpha = checks.real("alpha", alpha, "(0, 1]")
     if alpha < 1 / examples:
-        raise ValueError(
-            f"alpha must lie in [1/examples, 1] = [{1 / examples!r}, 1] for the published noise, got {alpha!r}"
-        )
-    bound = checks.real("lipschitz", lipschitz, "(0, inf)")
-    epsilon = checks.real("epsilon", epsilon, "(0, inf)")
-    delta = checks.real("delta", delta, "(0, 1)")
+        raise ValueError(f"alpha must lie in [1/N, 1] = [{1 / examples!r}, 1] for the published noise, got {alpha!r}")
+    epsilon, delta = published_budget(budget)
     if math.log(delta) > -epsilon:
         raise ValueError(f"delta must lie in (0, exp(-epsilon)] for the published noise, got {delta!r}")
     least = levels(steps)
     height = least if height is None else checks.integer("height", height, 0)
     if height < least:
-        raise ValueError(f"height must be at least floor(log2(steps)) + 1 = {least}, got {height}")
+        raise ValueError(f"height must be at least floor(log2(T)) + 1 = {least}, got {height}")
     sigma = 2 * math.sqrt(-math.log(delta)) / epsilon
-    return 4 * alpha * bound * sigma * math.sqrt(printed_node_count(steps, examples, height))
+    change = 2 * ADJACENCIES[budget.adjacency] * budget.clip_norm
+    return change * alpha * sigma * math.sqrt(printed_node_count(steps, examples, height))
+
+
+def published_budget(budget: Budget) -> tuple[float, float]:
+    """ε and δ of a budget that is given by them, as the published noise needs it.
+
+    Parameters
+    ----------
+    budget
+        ε > 0 and 0 < δ < 1.
+
+    Raises
+    ------
+    ValueError
+        The budget is given by ρ, or ε is 0.
+    """
+    if checks.instance("budget", budget, Budget).epsilon is None or budget.delta is None:
+        raise ValueError(f"budget must be given by epsilon and delta for the published noise, got {budget!r}")
+    return checks.real("epsilon", budget.epsilon, "(0, inf)"), budget.delta
+
+
+def whole_epochs(participation: Participation) -> tuple[int, int]:
+    """T and N of a run of whole epochs, in one order or in any orders, as the published noise needs it.
+
+    Parameters
+    ----------
+    participation
+        Who takes part when.
+
+    Raises
+    ------
+    ValueError
+        N does not divide T, or examples do not take part once an epoch.
+    """
+    who = checks.instance("participation", participation, Participation).worst
+    if who.kind not in ("fixed epochs", "reshuffled") or who.length % who.period:
+        raise ValueError(f"participation must be in whole epochs for the published noise, got {who!r}")
+    return who.length, who.period
 
 
 # -- Algorithm 2 -------------------------------------------------------------------------------------------------------
@@ -152,47 +167,47 @@ class ReducedNoise(Record):
 
 
 def reduced_noise(
+    budget: Budget,
+    participation: Participation,
     *,
-    steps: int,
-    examples: int,
     alpha: float,
     gamma: float,
     learning_rate: float,
-    lipschitz: float,
     smoothness: float,
-    rho: float,
-    order: Order,
-    adjacency: str,
 ) -> ReducedNoise:
     """The noise of Algorithm 2 for a budget, divided between the trees for the smallest mean variance; rounded up.
 
     Parameters
     ----------
-    steps, examples
-        T >= 1 steps, and N >= 2 steps an epoch.
+    budget
+        Of the whole run; its clip norm is G.
+    participation
+        T steps, and epochs of N >= 2 steps in one order or in any orders.
     alpha, gamma
         0 < α <= 1 and 0 <= γ < 1.
     learning_rate
         η > 0: every step has this length.
-    lipschitz, smoothness
-        G > 0 and L > 0 of every loss.  (The paper leaves L out, which is not private for L above about 2.)
-    rho, order, adjacency
-        As for ``node_std``.
+    smoothness
+        L > 0 of every loss.  (The paper leaves L out, which is not private for L above about 2.)
     """
-    steps = checks.integer("steps", steps, 1)
-    examples = checks.integer("examples", examples, 2)
+    who = checks.instance("participation", participation, Participation).worst
+    if who.kind not in ("fixed epochs", "reshuffled"):
+        raise ValueError(f"participation must be in epochs, got {who!r}")
+    steps = who.length
+    examples = checks.integer("period", who.period, 2)
     alpha = checks.real("alpha", alpha, "(0, 1]")
     gamma = checks.real("gamma", gamma, "[0, 1)")
     length = checks.real("learning_rate", learning_rate, "(0, inf)")
-    bound = checks.real("lipschitz", lipschitz, "(0, inf)")
     drift = checks.real("smoothness", smoothness, "(0, inf)") * length
-    unit = safe_multiplier(1.0, rho, adjacency)
+    unit = checks.instance("budget", budget, Budget).multiplier(1.0)
+    bound = budget.clip_norm
     largest = 1 << (examples.bit_length() - 1)
-    changes = (bound, (1 - gamma) * drift * examples + gamma * bound, drift * (examples - 1))
-    trees = (Nodes(largest, last=2 * examples), Nodes(largest, first=examples + 1), PREFIX_NODES)
+    prefixes = BinaryTree(steps, decoder="binary", decay=alpha)
     norms = [
-        change * math.sqrt(squared_weights(steps, examples, alpha, order=order, nodes=tree))
-        for change, tree in zip(changes, trees, strict=True)
+        bound * math.sqrt(squared_weights(who, alpha, Nodes(largest, last=2 * examples))),
+        ((1 - gamma) * drift * examples + gamma * bound)
+        * math.sqrt(squared_weights(who, alpha, Nodes(largest, first=examples + 1))),
+        drift * (examples - 1) * prefixes.sensitivity_upper_bound(who),
     ]
     variances = mean_variances(steps, examples, alpha, gamma)
     shares = np.array([norm * math.sqrt(variance) for norm, variance in zip(norms, variances, strict=True)])
@@ -209,7 +224,9 @@ def mean_variances(steps: int, examples: int, alpha: float, gamma: float) -> tup
 
     Parameters
     ----------
-    steps, examples, alpha, gamma
+    steps, examples
+        T >= 1 steps, and N >= 2 steps an epoch.
+    alpha, gamma
         As for ``reduced_noise``.
 
     Returns

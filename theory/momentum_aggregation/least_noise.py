@@ -16,9 +16,9 @@ from __future__ import annotations
 import math
 
 from corrnoise.theory.mechanisms.tree_orders import power
-from corrnoise.theory.momentum_aggregation.sensitivity import ORDERS, Order
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.elliptic import agm
+from corrnoise.theory.participation import Participation
 
 
 def noise_limit(alpha: float) -> float:
@@ -70,19 +70,15 @@ def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float
     return math.sqrt(epochs) * max(limit - (1 - alpha) / ((2 - alpha) * steps), 0.0)
 
 
-def square_root_upper_bound(alpha: float, *, examples: int, epochs: int = 1, order: Order = "fixed") -> float:
+def square_root_upper_bound(alpha: float, participation: Participation) -> float:
     """The noise of the square root mechanism in a momentum is at most this in every step.
 
     Parameters
     ----------
     alpha
         Momentum parameter, 0 < α <= 1.
-    examples
-        N >= 1, the number of steps of an epoch.
-    epochs
-        E >= 1.
-    order
-        ``"fixed"`` for one order in all epochs, ``"reshuffled"`` for any orders.
+    participation
+        E epochs of N steps, in one order or in any orders; or single participation, E = 1.
 
     Returns
     -------
@@ -91,17 +87,17 @@ def square_root_upper_bound(alpha: float, *, examples: int, epochs: int = 1, ord
 
     Examples
     --------
-    >>> run = {"examples": 64, "epochs": 16}
-    >>> [round(square_root_upper_bound(1 / 64, **run, order=order), 6) for order in ("fixed", "reshuffled")]
+    >>> epochs = (Participation.fixed_epochs(1024, epochs=16), Participation.reshuffled(1024, epochs=16))
+    >>> [round(square_root_upper_bound(1 / 64, who), 6) for who in epochs]
     [0.183162, 0.252972]
     """
     limit = noise_limit(alpha)
-    examples = checks.integer("examples", examples, 1)
-    epochs = checks.integer("epochs", epochs, 1)
-    checks.choice("order", order, ORDERS)
-    if epochs == 1:
+    who = checks.instance("participation", participation, Participation).worst
+    if who.once:
         return limit
-    kept = power(alpha, examples)
-    forgotten = 1.0 if alpha == 1.0 else -math.expm1(examples * math.log1p(-alpha))
-    pairs = kept if order == "fixed" else 1 - alpha
-    return limit * math.sqrt(epochs * (1 + 2 * pairs / forgotten))
+    if who.kind == "min-sep":
+        raise ValueError(f"participation must be single, of fixed epochs or reshuffled, got {who!r}")
+    kept = power(alpha, who.period)
+    forgotten = 1.0 if alpha == 1.0 else -math.expm1(who.period * math.log1p(-alpha))
+    pairs = kept if who.kind == "fixed epochs" else 1 - alpha
+    return limit * math.sqrt(who.count * (1 + 2 * pairs / forgotten))

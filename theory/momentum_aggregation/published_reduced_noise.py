@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import math
 
-from corrnoise.theory.momentum_aggregation.sensitivity import ALL_NODES, Nodes, Order, squared_weights
+from corrnoise.theory.momentum_aggregation.calibration import published_budget, whole_epochs
+from corrnoise.theory.momentum_aggregation.sensitivity import ALL_NODES, Nodes, squared_weights
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import gaussian_epsilon
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import ADJACENCIES, Budget, gaussian_epsilon
 
 
 @record
@@ -31,7 +33,7 @@ class PublishedReducedNoise(Record):
     differences, remainders
         Of D and of r.
     rho
-        Upper bound of the budget that the release of all nodes takes (zCDP), for replace-one adjacency.
+        Upper bound of the ρ that the release of all nodes spends (zCDP), for the adjacency of the budget.
     """
 
     early: float
@@ -42,31 +44,21 @@ class PublishedReducedNoise(Record):
 
 
 def published_reduced_noise(
-    *,
-    steps: int,
-    examples: int,
-    alpha: float,
-    learning_rate: float,
-    lipschitz: float,
-    smoothness: float,
-    epsilon: float,
-    delta: float,
-    order: Order,
+    budget: Budget, participation: Participation, *, alpha: float, learning_rate: float, smoothness: float
 ) -> PublishedReducedNoise:
-    """The noise of Algorithm 2 as published, with L restored, for replace-one adjacency.
+    """The noise of Algorithm 2 as published, with L restored.
 
     Parameters
     ----------
-    steps, examples
-        T, a multiple of N >= 2, at least 2 N.
+    budget
+        ε > 0 and 0 < δ < 1; its clip norm is G.  As published for replace-one adjacency; half the noise for zero-out
+        adjacency.
+    participation
+        T steps, a multiple of N >= 2 and at least 2 N, in epochs of N steps.
     alpha
         1/N <= α <= 1.
-    learning_rate, lipschitz, smoothness
-        η > 0, G > 0 and L > 0.
-    epsilon, delta
-        The guarantee, ε > 0 and 0 < δ < 1.
-    order
-        ``"fixed"`` or ``"reshuffled"``.
+    learning_rate, smoothness
+        η > 0 and L > 0.
 
     Raises
     ------
@@ -75,27 +67,26 @@ def published_reduced_noise(
 
     Examples
     --------
-    >>> run = dict(steps=1024, examples=64, alpha=1 / 64, learning_rate=1e-3, lipschitz=1.0, smoothness=1.0)
-    >>> noise = published_reduced_noise(**run, epsilon=1.0, delta=1e-5, order="fixed")
+    >>> budget = Budget(epsilon=1.0, delta=1e-5, adjacency="replace-one")
+    >>> epochs = Participation.fixed_epochs(1024, period=64)
+    >>> noise = published_reduced_noise(budget, epochs, alpha=1 / 64, learning_rate=1e-3, smoothness=1.0)
     >>> round(gaussian_epsilon(noise.rho, 1e-5), 3)  # what the release really is, at most
     0.247
     """
-    n = checks.integer("examples", examples, 2)
-    steps = checks.integer("steps", steps, 2 * n)
-    if steps % n:
-        raise ValueError(f"steps must be a multiple of examples={n} for the published noise, got {steps}")
+    steps, n = whole_epochs(participation)
+    checks.integer("period", n, 2)
+    checks.integer("steps", steps, 2 * n)
     alpha = checks.real("alpha", alpha, f"[{1 / n!r}, 1]")
     length = checks.real("learning_rate", learning_rate, "(0, inf)")
-    bound = checks.real("lipschitz", lipschitz, "(0, inf)")
-    drift = 2 * length * n * checks.real("smoothness", smoothness, "(0, inf)")
-    epsilon = checks.real("epsilon", epsilon, "(0, inf)")
-    delta = checks.real("delta", delta, "(0, 1)")
+    epsilon, delta = published_budget(budget)
+    factor = ADJACENCIES[budget.adjacency] / 2
+    bound = factor * budget.clip_norm
+    drift = factor * 2 * length * n * checks.real("smoothness", smoothness, "(0, inf)")
     sigma = 4 * math.sqrt(-math.log(delta)) / epsilon
     first = sigma * math.sqrt(3 * math.log2(n))
     later = sigma * math.sqrt(4 * steps / n * math.log2(n))
     whole, early, combined = (
-        squared_weights(steps, n, alpha, order=order, nodes=nodes)
-        for nodes in (ALL_NODES, Nodes(last=2 * n), Nodes(first=n + 1))
+        squared_weights(participation, alpha, nodes) for nodes in (ALL_NODES, Nodes(last=2 * n), Nodes(first=n + 1))
     )
     loss = early / (2 * first) ** 2 + whole / (2 * later) ** 2 + (combined + whole) / later**2
     rho = loss / 2 * (1 + 1e-12)

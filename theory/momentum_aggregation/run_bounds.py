@@ -34,7 +34,7 @@ from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
 from corrnoise.theory.momentum_aggregation.trees import largest_decoder_variance
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import safe_multiplier
+from corrnoise.theory.privacy import Budget
 
 _LARGEST = 40  #: of log2 N
 _LEAST = 2.0**-50  #: of α
@@ -51,28 +51,25 @@ class BoundedTask(Record):
         k, an integer from 1 to 40.
     dimension
         d >= 1.
-    rho, adjacency
-        The budget (zCDP), and ``"zero-out"`` or ``"replace-one"``.
-    lipschitz, smoothness
-        G > 0 and L > 0.
+    budget
+        Of a run; its clip norm is G.
+    smoothness
+        L > 0.
     initial_error
         R > 0, at least F(w_1) − inf F.
     """
 
     log2_examples: int
     dimension: int
-    rho: float
-    adjacency: str
-    lipschitz: float = 1.0
+    budget: Budget
     smoothness: float = 1.0
     initial_error: float = 1.0
 
     def __post_init__(self) -> None:
-        safe_multiplier(1.0, self.rho, self.adjacency)
+        checks.instance("budget", self.budget, Budget)
         self._set(
             log2_examples=checks.integer("log2_examples", self.log2_examples, 1, largest=_LARGEST),
             dimension=checks.integer("dimension", self.dimension, 1),
-            lipschitz=checks.real("lipschitz", self.lipschitz, "(0, inf)"),
             smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"),
             initial_error=checks.real("initial_error", self.initial_error, "(0, inf)"),
         )
@@ -82,13 +79,18 @@ class BoundedTask(Record):
         """N."""
         return 1 << self.log2_examples
 
+    @property
+    def lipschitz(self) -> float:
+        """G."""
+        return self.budget.clip_norm
+
     def _forgotten(self, alpha: float) -> float:
         """1 − a."""
         return 1.0 if alpha == 1.0 else -math.expm1(self.examples * math.log1p(-alpha))
 
     def _unit(self) -> float:
         """c/sqrt(2ρ), the noise for a sensitivity of 1."""
-        return safe_multiplier(1.0, self.rho, self.adjacency)
+        return self.budget.multiplier(1.0)
 
     def _without_noise(self, steps: float, alpha: float, learning_rate: float) -> float:
         """Lemma 11, averaged over the run: its last term becomes (1 − α)(1 − (1 − α)^T) G/(α T)."""

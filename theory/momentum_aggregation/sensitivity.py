@@ -1,9 +1,9 @@
 """How much one example changes the nodes of a tree, over all epochs and all nodes together.
 
-Step t uses one example.  Every epoch of N steps uses each of the N examples once: in the same order in every epoch
-(``"fixed"``), or in a new order in each (``"reshuffled"``).  If the leaf of a step changes by at most 1, a node that
-ends at z changes by at most its *weight*, the sum of (1 − α)^{z − t} over the steps t at which the example occurs in
-it.  The noise that covers all nodes follows from
+Step t uses one example.  Every epoch of N steps uses each of the N examples once: in the same order in every epoch, or
+in a new order in each.  If the leaf of a step changes by at most 1, a node that ends at z changes by at most its
+*weight*, the sum of (1 − α)^{z − t} over the steps t at which the example occurs in it.  The noise that covers all
+released nodes follows from
 
     U = max over the occurrences of one example of Σ_nodes weight².
 
@@ -12,7 +12,11 @@ Gaussian mechanisms, with μ² = D² U/s² in the terms of Gaussian differential
 It holds for adaptive gradients (Theorem 10 of the paper, with weights of each node).
 
 For a fixed order it is a maximum over the positions of the example, for reshuffled orders a dynamic program over epochs
-(``reshuffling``).  Both are exact.
+(``theory.mechanisms.tree_orders``).  Both are exact.
+
+Here are the nodes of Algorithm 2, which reads windows, and all nodes of a tree, on which the published noise rests.
+Algorithm 1 reads the nodes of prefixes alone: these are ``BinaryTree(T, decoder="binary", decay=α)``, whose squared
+sensitivity is their U.
 
 The published calculation (Theorem 4) uses the bound 4 α G for every node.  That is false for single nodes: under
 reshuffling the example may be the last of one epoch and the first of the next, and the supremum is 5.164 α G.  The
@@ -26,7 +30,6 @@ H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +39,7 @@ from corrnoise.theory.momentum_aggregation.trees import levels
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
-
-Order = Literal["fixed", "reshuffled"]
-ORDERS: tuple[Order, ...] = ("fixed", "reshuffled")
+from corrnoise.theory.participation import Participation
 
 _ROUNDING = 1e-11  #: relative error of a sum of weights, with room to spare
 
@@ -55,14 +56,11 @@ class Nodes(Record):
         Nodes start at this step or later.
     last
         Nodes end at this step or earlier; None for the end of the run.
-    prefixes
-        Only the nodes that prefixes [1, t] are made of.
     """
 
     largest: int | None = None
     first: int = 1
     last: int | None = None
-    prefixes: bool = False
 
     def __post_init__(self) -> None:
         if self.largest is not None:
@@ -70,7 +68,6 @@ class Nodes(Record):
         checks.integer("first", self.first, 1)
         if self.last is not None:
             checks.integer("last", self.last, 0)
-        checks.boolean("prefixes", self.prefixes)
 
     def of_level(self, level: int, steps: int) -> range:
         """The numbers s of the nodes [s 2^level + 1, (s + 1) 2^level] that are released in ``steps`` steps."""
@@ -79,55 +76,56 @@ class Nodes(Record):
             return range(0)
         start = -(-(self.first - 1) // size)
         stop = min(steps, steps if self.last is None else self.last) // size
-        if self.prefixes:
-            start += start % 2
-        return range(start, max(start, stop), 2 if self.prefixes else 1)
+        return range(start, max(start, stop))
 
 
 ALL_NODES = Nodes()
-PREFIX_NODES = Nodes(prefixes=True)
 
 
-def squared_weights(steps: int, examples: int, alpha: float, *, order: Order, nodes: Nodes = ALL_NODES) -> float:
+def squared_weights(participation: Participation, alpha: float, nodes: Nodes = ALL_NODES) -> float:
     """U: the largest sum of squared weights that one example can have, rounded up.
 
     Parameters
     ----------
-    steps
-        T >= 1.
-    examples
-        N >= 1, the number of steps of an epoch.
+    participation
+        T steps, and epochs of N steps each: the same order in every epoch (``fixed_epochs``), any order in each
+        (``reshuffled``), or ``single``.
     alpha
         Momentum parameter, 0 < α <= 1.
-    order
-        ``"fixed"``: the same order in every epoch.  ``"reshuffled"``: any order in each epoch.
     nodes
         Which nodes are released.
 
     Returns
     -------
-    U >= 0, exact up to 1e-11 (but see ``reshuffling``); 0 if no node is released.  Time and memory O(T log T), and
+    U >= 0, exact up to 1e-11 (but see ``tree_orders``); 0 if no node is released.  Time and memory O(T log T), and
     about a millisecond for each epoch of reshuffled orders.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of its range, or the participation is of another kind.
 
     Examples
     --------
-    >>> round(squared_weights(20, 5, 1 / 5, order="fixed"), 6)
+    >>> round(squared_weights(Participation.fixed_epochs(20, period=5), 1 / 5), 6)
     14.238096
-    >>> round(squared_weights(20, 5, 1 / 5, order="reshuffled"), 6)  # the example occurs at steps 5, 8, 15 and 16
+    >>> round(squared_weights(Participation.reshuffled(20, period=5), 1 / 5), 6)  # at the steps 5, 8, 15 and 16
     24.149855
     """
-    steps = checks.integer("steps", steps, 1)
-    examples = checks.integer("examples", examples, 1)
+    who = checks.instance("participation", participation, Participation).worst
+    if who.kind == "min-sep" or (who.kind == "reshuffled" and not who.saturated):
+        raise ValueError(f"participation must be single, of fixed epochs or reshuffled in every epoch, got {who!r}")
+    steps = who.length
+    period = steps if who.kind == "single" else who.period
     alpha = checks.real("alpha", alpha, "(0, 1]")
-    checks.choice("order", order, ORDERS)
     checks.instance("nodes", nodes, Nodes)
     released = [nodes.of_level(level, steps) for level in range(levels(steps))]
-    if order == "reshuffled" and examples > 1:
-        found = largest_squared_weights(steps, examples, alpha, released)
+    if who.kind == "reshuffled" and period > 1:
+        found = largest_squared_weights(steps, period, alpha, released)
     else:
-        totals = np.zeros(examples)
+        totals = np.zeros(period)
         for level, numbers in enumerate(released):
-            totals += _fixed_level(level, numbers, examples, alpha)
+            totals += _fixed_level(level, numbers, period, alpha)
         found = float(totals.max())
     return found * (1 + _ROUNDING)
 

@@ -30,13 +30,15 @@ from typing import Literal
 import numpy as np
 from scipy.stats import binom
 
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.noise_cancellation.coupling import constant_noise_factor, growing_noise_factor
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, MachineNoise
-from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, published_scale
+from corrnoise.theory.noise_cancellation.machines import cancelling_parameters, prefix_variances
+from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, of_machine, published_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import Budget
 
 _NONNEGATIVE = "[0, 1e100]"
 Method = Literal["coupling", "cauchy-schwarz"]
@@ -100,12 +102,13 @@ class FederatedRun(Record):
 
     Parameters
     ----------
+    budget
+        Of each machine, for replace-one adjacency; its clip norm is not used.  The paper's ρ is sqrt(2 ρ) of
+        zero-concentrated differential privacy.
     family
         G, L and D.
     machines, participants, rounds, dimension
         M >= m >= 1, T >= 1 and d >= 1.
-    rho
-        Budget of zero-concentrated differential privacy of each machine, > 0; the paper's ρ is sqrt(2 ``rho``).
     deviation, heterogeneity
         σ̃ = σ + 2σ_L D and ξ̃ = ξ + 2ξ_L D, >= 0; None for the worst case, in which sqrt(σ̃² + ξ̃²) is 2S as printed and
         G + LD as corrected (the variance of s_t about its mean over examples and machines is at most R_t²).
@@ -115,29 +118,30 @@ class FederatedRun(Record):
     Examples
     --------
     >>> digits = LossClass(1570**0.5, 392.5, 0.1)
-    >>> run = FederatedRun(digits, machines=100, participants=50, rounds=1200, dimension=7850, rho=32.0)
+    >>> budget = Budget(32.0, adjacency="replace-one")
+    >>> run = FederatedRun(budget, digits, machines=100, participants=50, rounds=1200, dimension=7850)
     >>> round(run.published_upper_bound().total, 3), round(run.noisy_sgd_upper_bound().total, 3)
     (1.04, 0.376)
     """
 
+    budget: Budget
     family: LossClass
     machines: int
     participants: int
     rounds: int
     dimension: int
-    rho: float
     deviation: float | None = None
     heterogeneity: float | None = None
     optimum_gradient: float | None = None
 
     def __post_init__(self) -> None:
+        of_machine(self.budget)
         checks.instance("family", self.family, LossClass)
         self._set(
             machines=checks.integer("machines", self.machines, 1),
             participants=checks.integer("participants", self.participants, 1),
             rounds=checks.integer("rounds", self.rounds, 1),
             dimension=checks.integer("dimension", self.dimension, 1),
-            rho=checks.real("rho", self.rho, "[1e-100, 1e100]"),
         )
         if self.participants > self.machines:
             raise ValueError(f"participants must be at most machines, got {self.participants} of {self.machines}")
@@ -161,7 +165,7 @@ class FederatedRun(Record):
 
     @property
     def _mu(self) -> float:
-        return math.sqrt(2 * self.rho)
+        return math.sqrt(2 * self.budget.gaussian_rho)
 
     @property
     def _gradient(self) -> float:
@@ -242,7 +246,7 @@ class FederatedRun(Record):
 
     # -- as corrected --------------------------------------------------------------------------------------------------
 
-    def server_variances(self, noise: MachineNoise, scale: float, *, cap: int | None = None) -> Array:
+    def server_variances(self, noise: Mechanism, scale: float, *, cap: int | None = None) -> Array:
         """E ‖Y_t‖²/d for t = 1, …, T, shape (T,): the variance of the noise in the server's estimate q̃_t.
 
         (M/m²) σ² E Var y_N with N ~ Bin(t, p), the participations of a machine until t; y_0 = 0.  For the published
@@ -258,7 +262,7 @@ class FederatedRun(Record):
         scale = checks.real("scale", scale, "[0, 1e100]")
         cap = self.rounds if cap is None else min(self.rounds, checks.integer("cap", cap, 1))
         counts = np.arange(self.rounds + 1)
-        variances = np.concatenate([[0.0], noise.variances(cap)])[np.minimum(counts, cap)]
+        variances = np.concatenate([[0.0], prefix_variances(noise, cap)])[np.minimum(counts, cap)]
         mean = [binom.pmf(counts[: t + 1], t, self.probability) @ variances[: t + 1] for t in counts[1:]]
         return np.array(mean) * (scale**2 * self.machines / self.participants**2)
 
@@ -274,7 +278,7 @@ class FederatedRun(Record):
 
     def upper_bound(
         self,
-        noise: MachineNoise,
+        noise: Mechanism,
         *,
         losses: Losses,
         cap: int | None = None,
@@ -286,8 +290,8 @@ class FederatedRun(Record):
         Parameters
         ----------
         noise
-            The noise of each machine: ``CancellingNoise(growth=1)`` is the published one and gets the published scale
-            (with S, or R of convex losses), any other noise is calibrated to ``cap`` participations.
+            The noise of each machine: ``cancelling_noise(T, growth=1)`` is the published one and gets the published
+            scale (with S, or R of convex losses), any other noise is calibrated to ``cap`` participations.
         losses
             ``"convex"`` or ``"smooth"``: which sensitivity the noise is for.  The bound itself is for convex losses.
         cap
@@ -297,7 +301,7 @@ class FederatedRun(Record):
             η in (0, 1/(4LT)]; None for the best of a few: the largest ones, and those that minimise the bound with the
             factor Φ held fixed.
         method
-            ``"coupling"``, for ``CancellingNoise`` with share 1 and growth 0 or 1, or ``"cauchy-schwarz"``, for any
+            ``"coupling"``, for ``cancelling_noise`` with share 1 and growth 0 or 1, or ``"cauchy-schwarz"``, for any
             noise.
 
         Returns
@@ -316,7 +320,7 @@ class FederatedRun(Record):
         cap = self.rounds if cap is None else checks.integer("cap", cap, 1)
         scale = self._noise_scale(noise, cap, losses)
         if method == "cauchy-schwarz":
-            variance = scale**2 * float(noise.variances(min(cap, self.rounds)).max())
+            variance = scale**2 * float(prefix_variances(noise, min(cap, self.rounds)).max())
             constant = self.family.diameter * self.rounds * math.sqrt(self.machines * self.dimension * variance)
             return self._assembled((rates or [most])[0], constant / self.participants, 1.0, cap)
         if not rates:
@@ -332,27 +336,28 @@ class FederatedRun(Record):
             bounds.append(self._assembled(rate, slope * rate, factor, cap))
         return min(bounds, key=lambda bound: bound.total)
 
-    def _noise_scale(self, noise: MachineNoise, cap: int, losses: Losses) -> float:
-        if noise == CancellingNoise(growth=1):
+    def _noise_scale(self, noise: Mechanism, cap: int, losses: Losses) -> float:
+        if _parameters(noise) == (1.0, 1.0):
             ratio = self.family.largest_shift(losses=losses) / (2 * self.family.published_norm)
-            return ratio * published_scale(self.family, self.rounds, rho=self.rho)
-        return calibrated_scale(noise, min(cap, self.rounds), self.family, rho=self.rho, losses=losses)
+            return ratio * published_scale(self.budget, self.family, self.rounds)
+        return calibrated_scale(noise, self.budget, min(cap, self.rounds), self.family, losses=losses)
 
-    def _coupled(self, noise: MachineNoise, scale: float, learning_rate: float) -> tuple[float, float]:
+    def _coupled(self, noise: Mechanism, scale: float, learning_rate: float) -> tuple[float, float]:
         """(C)/η, and the factor: that of the coupling, or 1/p where it is smaller and η <= 1/(8LT)."""
         p, t = self.probability, self.rounds
         step = learning_rate * self.family.smoothness
         other = 1 / p if learning_rate <= self._smooth_rate(8) else math.inf
-        if noise == CancellingNoise(growth=1):
+        parameters = _parameters(noise)
+        if parameters == (1.0, 1.0):
             factor = min(growing_noise_factor(t, p, step), other)
             unit = self.dimension * t * (t + 1) / (2 * self.participants * p)
-        elif noise == CancellingNoise():
+        elif parameters == (1.0, 0.0):
             factor = min(constant_noise_factor(t, p, step), other)
             unit = self.dimension * t / (self.participants * p**2)
         else:
             raise ValueError(
                 f"method must be 'cauchy-schwarz' for {noise!r}: the coupling is proved for independent prefix noise,"
-                " CancellingNoise() and CancellingNoise(growth=1)"
+                " cancelling_noise with share 1 and growth 0 or 1"
             )
         return unit * scale * factor, factor
 
@@ -376,7 +381,7 @@ class FederatedRun(Record):
         """1/sqrt(n) + sqrt(d)/(ρn), or sqrt(Md) for sqrt(d) with an untrusted server, n = mT: an order, not a bound.
 
         Section 2.3 quotes lower bounds in ε of this order for G = D = 1, whose constants are not stated, and has the
-        paper's ρ = sqrt(2 ``rho``) for ε, which needs bounded ρ and a fixed δ.  For comparing how errors scale.
+        paper's ρ, sqrt(2 ρ) of zCDP, for ε, which needs bounded ρ and a fixed δ.  For comparing how errors scale.
         """
         n = self.participants * self.rounds
         held = self.dimension * (1 if checks.boolean("trusted", trusted) else self.machines)
@@ -390,3 +395,11 @@ class FederatedRun(Record):
         for _ in range(200):
             t = target * (1 + math.log(t))
         return t
+
+
+def _parameters(noise: Mechanism) -> tuple[float, float] | None:
+    """Share and growth of noise that a machine takes back, None for other noise."""
+    try:
+        return cancelling_parameters(noise)
+    except ValueError:
+        return None

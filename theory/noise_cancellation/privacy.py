@@ -29,11 +29,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from corrnoise.theory.noise_cancellation.machine_noise import MachineNoise
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.noise_cancellation.machines import covered_sensitivity, energies, largest_energies
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
-from corrnoise.theory.privacy import safe_multiplier
+from corrnoise.theory.privacy import Budget
 
 _UP = 1 + 1e-12
 
@@ -73,14 +74,14 @@ def covariance_zcdp(covariance: ArrayLike, shifts: ArrayLike) -> float:
 
 
 def machine_zcdp(
-    noise: MachineNoise, scale: float, participations: ArrayLike, family: LossClass, *, losses: Losses
+    noise: Mechanism, scale: float, participations: ArrayLike, family: LossClass, *, losses: Losses
 ) -> float:
     """The ρ that one machine spends, exact for the shifts of ``family``, rounded up.
 
     Parameters
     ----------
     noise, scale
-        The machine's noise is ``scale`` P z, ``scale`` in (0, 1e100].
+        The machine's noise is ``scale`` N z, ``scale`` in (0, 1e100].
     participations
         The rounds in which the machine takes part, increasing, shape (n,), n >= 1.
     family
@@ -95,21 +96,30 @@ def machine_zcdp(
 
     Examples
     --------
-    >>> from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
     >>> digits = LossClass(1570**0.5, 392.5, 0.1)
-    >>> scale = published_scale(digits, 1200, rho=0.5)
-    >>> spent = machine_zcdp(CancellingNoise(growth=1), scale, range(2, 1201, 2), digits, losses="convex")
-    >>> round(spent / 0.5, 5)
-    0.22415
+    >>> scale = published_scale(Budget(0.5, adjacency="replace-one"), digits, 1200)
+    >>> spent = machine_zcdp(
+    ...     cancelling_noise(600, growth=1), scale, range(2, 1201, 2), digits, losses="convex"
+    ... )
+    >>> round(spent / 0.5, 4)
+    0.2242
     """
     rounds = _schedule(participations)
     scale = checks.real("scale", scale, "(0, 1e100]")
-    energies = noise.energies(rounds.size) * noise.rounding(rounds.size)
-    return float(((family.shifts(rounds, losses=losses) / scale) ** 2 * energies).max() / 2) * _UP
+    spent = energies(noise, rounds.size)
+    spent *= _rounding(noise, rounds.size)
+    return float(((family.shifts(rounds, losses=losses) / scale) ** 2 * spent).max() / 2) * _UP
+
+
+def _rounding(noise: Mechanism, participations: int) -> float:
+    """A factor, at least 1, of energies, which covers the program that a machine runs."""
+    exact = float(energies(noise, participations).max())
+    return max(covered_sensitivity(noise, participations) ** 2 / exact, 1.0)
 
 
 def schedule_zcdp(
-    noise: MachineNoise,
+    noise: Mechanism,
     scale: float,
     schedule: Sequence[Sequence[int]],
     family: LossClass,
@@ -127,8 +137,10 @@ def schedule_zcdp(
 
     Examples
     --------
-    >>> from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
-    >>> spent = schedule_zcdp(CancellingNoise(), 4.0, [(0, 1), (1, 2)], LossClass(1.0, 1.0, 1.0), losses="convex")
+    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+    >>> spent = schedule_zcdp(
+    ...     cancelling_noise(2), 4.0, [(0, 1), (1, 2)], LossClass(1.0, 1.0, 1.0), losses="convex"
+    ... )
     >>> {machine: round(rho, 4) for machine, rho in spent.items()}
     {0: 0.125, 1: 0.25, 2: 0.2222}
     """
@@ -140,7 +152,7 @@ def schedule_zcdp(
 
 
 def worst_schedule_zcdp(
-    noise: MachineNoise,
+    noise: Mechanism,
     scale: float,
     rounds: int,
     family: LossClass,
@@ -165,25 +177,25 @@ def worst_schedule_zcdp(
     rounds = checks.integer("rounds", rounds, 1)
     cap = min(rounds, rounds if participations is None else checks.integer("participations", participations, 1))
     scale = checks.real("scale", scale, "(0, 1e100]")
-    energies = noise.largest_energies(cap) * noise.rounding(cap)
+    spent = largest_energies(noise, cap) * _rounding(noise, cap)
     t = np.arange(1, rounds + 1)
-    followed = energies[np.minimum(rounds - t, cap - 1)]
+    followed = spent[np.minimum(rounds - t, cap - 1)]
     return float(((family.shifts(t, losses=losses) / scale) ** 2 * followed).max() / 2) * _UP
 
 
 def calibrated_scale(
-    noise: MachineNoise, participations: int, family: LossClass, *, rho: float, losses: Losses
+    noise: Mechanism, budget: Budget, participations: int, family: LossClass, *, losses: Losses
 ) -> float:
-    """The scale σ with which a machine is ρ-zCDP for every schedule of at most ``participations`` rounds.
+    """The scale σ with which a machine keeps to its budget for every schedule of at most ``participations`` rounds.
 
     Parameters
     ----------
     noise, family, losses
         As in ``machine_zcdp``.
+    budget
+        Of the machine, for replace-one adjacency.  Its clip norm is not used: the shifts are those of ``family``.
     participations
         N >= 1, at which the machine refuses to take part any more.
-    rho
-        Budget of zero-concentrated differential privacy, > 0.
 
     Returns
     -------
@@ -191,30 +203,50 @@ def calibrated_scale(
 
     Examples
     --------
-    >>> from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
-    >>> family = LossClass(1.0, 1.0, 1.0)
-    >>> scale = calibrated_scale(CancellingNoise(), 25, family, rho=0.5, losses="convex")  # 2 (G + LD) sqrt(25)
-    >>> round(scale, 6)
+    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+    >>> budget = Budget(0.5, adjacency="replace-one")
+    >>> scale = calibrated_scale(cancelling_noise(25), budget, 25, LossClass(1.0, 1.0, 1.0), losses="convex")
+    >>> round(scale, 4)  # 2 (G + LD) sqrt(25)
     20.0
     """
-    gamma = noise.sensitivity_upper_bound(participations)
-    # R = Δ/2 with one rounding; safe_multiplier's own excess outweighs the product's.
-    return family.largest_shift(losses=losses) / 2 * safe_multiplier(gamma, rho, "replace-one") * _UP
+    gamma = covered_sensitivity(noise, participations)
+    # R = Δ/2 with one rounding; the excess of the multiplier outweighs that of the product.
+    return family.largest_shift(losses=losses) / 2 * of_machine(budget).multiplier(gamma) * _UP
 
 
-def clipped_scale(noise: MachineNoise, participations: int, clip_norm: float, *, rho: float) -> float:
-    """The scale σ with which a machine that clips every s_t to ``clip_norm`` is ρ-zCDP, whatever its losses are."""
-    clip_norm = checks.real("clip_norm", clip_norm, "(0, 1e100]")
-    return clip_norm * safe_multiplier(noise.sensitivity_upper_bound(participations), rho, "replace-one") * _UP
+def clipped_scale(noise: Mechanism, budget: Budget, participations: int) -> float:
+    """The scale σ with which a machine that clips every s_t keeps to its budget, whatever its losses are.
+
+    Parameters
+    ----------
+    noise, participations
+        As for ``calibrated_scale``.
+    budget
+        Of the machine, for replace-one adjacency, with the norm to which it clips.
+    """
+    return of_machine(budget).scale(covered_sensitivity(noise, participations)) * _UP
 
 
-def published_scale(family: LossClass, rounds: int, *, rho: float) -> float:
-    """σ with σ² = 2S² (1 + log T)/ρ, so that ``CancellingNoise(growth=1)`` is the noise of Theorem 5.2.
+def of_machine(budget: Budget) -> Budget:
+    """``budget``, if it is for replace-one adjacency, as the shifts of an example that is replaced are.
 
-    It is ρ-zCDP for every schedule in T = ``rounds`` rounds.
+    Parameters
+    ----------
+    budget
+        Of a machine.
+    """
+    checks.choice("adjacency", checks.instance("budget", budget, Budget).adjacency, ("replace-one",))
+    return budget
+
+
+def published_scale(budget: Budget, family: LossClass, rounds: int) -> float:
+    """σ with σ² = 2S² (1 + log T)/ρ, so that ``cancelling_noise(T, growth=1)`` is the noise of Theorem 5.2.
+
+    In exact arithmetic it keeps to the budget, which is for replace-one adjacency, for every schedule in T = ``rounds``
+    rounds.
     """
     rounds = checks.integer("rounds", rounds, 1)
-    rho = checks.real("rho", rho, "(0, inf)")
+    rho = of_machine(budget).gaussian_rho
     return family.published_norm * math.sqrt(2 * (1 + math.log(rounds)) / rho) * _UP
 
 

@@ -24,8 +24,9 @@ import math
 
 import numpy as np
 
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun, sampling_variance
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+from corrnoise.theory.noise_cancellation.machines import cancelling_parameters
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
@@ -144,7 +145,7 @@ class QuadraticRun(Record):
 
 def cancelling_excess(
     run: FederatedRun,
-    noise: CancellingNoise,
+    noise: Mechanism,
     scale: float,
     *,
     learning_rate: float,
@@ -158,7 +159,7 @@ def cancelling_excess(
     run
         The run; its deviation and heterogeneity are σ and ξ of ζ.
     noise, scale
-        Of each machine, in every one of its participations.
+        Of each machine, a ``cancelling_noise``, in every one of its participations.
     learning_rate, curvature
         η and h <= L.
     start
@@ -167,12 +168,15 @@ def cancelling_excess(
     Examples
     --------
     >>> from corrnoise.theory.noise_cancellation.sensitivity import LossClass
-    >>> run = FederatedRun(LossClass(2.0, 1.0, 2.0), 10, 5, 300, 1, 32.0, 0.5, 0.0)
-    >>> noise = CancellingNoise(growth=1)
+    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+    >>> from corrnoise.theory.privacy import Budget
+    >>> budget = Budget(32.0, adjacency="replace-one")
+    >>> run = FederatedRun(budget, LossClass(2.0, 1.0, 2.0), 10, 5, 300, 1, 0.5, 0.0)
+    >>> noise = cancelling_noise(300, growth=1)
     >>> cancelling_excess(run, noise, 4.0, learning_rate=1 / 2400, curvature=1.0, start=0.5).total < 0.01
     True
     """
-    kept = 1 - run.probability * checks.instance("noise", noise, CancellingNoise).share
+    kept = 1 - run.probability * cancelling_parameters(noise)[0]
     quadratic = QuadraticRun(run.rounds, learning_rate, _curvature(run, curvature))
     r = quadratic.responses()
     variances = run.server_variances(noise, scale)
@@ -195,12 +199,12 @@ def _curvature(run: FederatedRun, curvature: float) -> float:
     return checks.real("curvature", curvature, f"[0, {run.family.smoothness!r}]")
 
 
-def largest_noise(run: FederatedRun, noise: CancellingNoise, scale: float) -> Array:
+def largest_noise(run: FederatedRun, noise: Mechanism, scale: float) -> Array:
     """Bounds of |Y_t|, t = 1, …, T − 1, for noise ±σ of the same variances in one dimension, shape (T − 1,).
 
     Every machine holds at most (1 + (1 − a) + …) times the largest of its draws, of which it has had at most t.
     """
-    share = checks.instance("noise", noise, CancellingNoise).share
+    share, growth = cancelling_parameters(noise)
     t = np.arange(1.0, run.rounds)
     held = np.minimum(t, 1 / share if share else math.inf)
-    return scale * run.machines / run.participants * held * t ** (noise.growth / 2)
+    return scale * run.machines / run.participants * held * t ** (growth / 2)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
@@ -63,6 +64,12 @@ class LossClass(Record):
             smoothness=checks.real("smoothness", self.smoothness, _SIZES),
             diameter=checks.real("diameter", self.diameter, _SIZES),
         )
+
+    @classmethod
+    def of(cls, loss: LinearLoss, diameter: float) -> LossClass:
+        """G, L and D of a loss on the ball of that diameter, in (0, 1e50], about 0."""
+        diameter = checks.real("diameter", diameter, "(0, 1e50]")
+        return cls(loss.lipschitz(diameter / 2), loss.smoothness, diameter)
 
     @property
     def published_norm(self) -> float:

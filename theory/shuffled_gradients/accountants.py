@@ -51,7 +51,7 @@ from corrnoise.theory.shuffled_gradients.amplification import (
     shuffled_once_amplification_sums,
     worst_amplification_sum,
 )
-from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Order, Schedule
+from corrnoise.theory.shuffled_gradients.schedules import Schedule
 
 Method = Literal[
     "per-step",
@@ -329,7 +329,7 @@ def _possibly_infinite(name: str, values: ArrayLike) -> Array:
 
 
 def accountant_of_nonexpansive_steps(
-    schedule: Schedule, method: Method, *, order: Order, factors: StepFactors
+    schedule: Schedule, method: Method, *, reshuffled: bool, factors: StepFactors
 ) -> Accountant:
     """The accountant ``method`` of a run whose steps never expand; ``ShuffledGradients.accountant`` checks that.
 
@@ -339,12 +339,12 @@ def accountant_of_nonexpansive_steps(
         The run.
     method
         One of ``METHODS``.
-    order
-        Of the private records.
+    reshuffled
+        Whether the private records may stand elsewhere in each epoch.
     factors
         What is known of the steps.
     """
-    reshuffled = checks.choice("order", order, ORDERS) == "reshuffled"
+    checks.boolean("reshuffled", reshuffled)
     match checks.choice("method", method, METHODS):
         case "per-step":
             return _worst(per_step_sum(schedule))

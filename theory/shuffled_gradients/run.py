@@ -15,6 +15,10 @@ accountant                     convex losses, learning rates <= 2/smoothness, an
 ``"whole-run shuffled once"``  needed                                                      shuffled once   last iterate
 =============================  =========================================================  ==============  ==============
 
+The order is that of the participation: any ``fixed_epochs`` or ``reshuffled`` of n steps an epoch, reshuffled with
+``reshuffled(…, secret=True)``, shuffled once with ``fixed_epochs(…, secret=True)``: uniform permutations that nobody
+knows.
+
 A run that releases less is covered by what covers more: an accountant for every epoch covers the last iterate.  What a
 run does not meet is refused with the reason.
 
@@ -43,6 +47,8 @@ from numpy.typing import ArrayLike
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import ADJACENCIES, Budget
 from corrnoise.theory.shuffled_gradients.accountants import (
     METHODS,
     Accountant,
@@ -53,8 +59,6 @@ from corrnoise.theory.shuffled_gradients.accountants import (
 )
 from corrnoise.theory.shuffled_gradients.amplification import StepFactors, composed_amplification_sum
 from corrnoise.theory.shuffled_gradients.schedules import (
-    ORDERS,
-    Order,
     Placement,
     Schedule,
     interleaved,
@@ -64,14 +68,10 @@ from corrnoise.theory.shuffled_gradients.schedules import (
 
 Clipping = Literal["none", "cocoercive", "general"]
 Released = Literal["last iterate", "every epoch", "every iterate"]
-Adjacency = Literal["replace-one", "zero-out"]
 CLIPPING: tuple[str, ...] = get_args(Clipping)
 RELEASED: tuple[str, ...] = get_args(Released)
-ADJACENCIES: tuple[str, ...] = get_args(Adjacency)
 
-_SECRET_ORDERS = {
-    method: order for method in METHODS for order in ("reshuffled", "shuffled once") if method.endswith(order)
-}
+_SECRET_ORDERS = {"reshuffled": "reshuffled", "shuffled once": "fixed epochs"}  # kinds by the ends of names
 _UP = 1 + 2.0**-50  #: rounds up
 _MULTIPLIERS = "[1e-99, 1e99]"
 
@@ -85,13 +85,12 @@ class ShuffledGradients(Record):
 
     Parameters
     ----------
-    samples
-        n >= 1, private records, and steps an epoch.
-    epochs
-        K >= 1.
-    order
-        Of the private records: ``"given"``, ``"shuffled once"`` or ``"reshuffled"`` in every epoch.  The permutations
-        of the latter two are uniform and secret.
+    budget
+        What may be spent.  Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in
+        one record, which a gradient of zero or another one replaces.  Its clip norm is G.
+    participation
+        n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``, secret where
+        the permutations are uniform and nobody knows them.
     learning_rate
         η > 0 of private steps.
     public_learning_rate
@@ -127,22 +126,21 @@ class ShuffledGradients(Record):
 
     Examples
     --------
-    >>> import corrnoise as cn
-    >>> run = cn.ShuffledGradients(
-    ...     samples=1000, epochs=50, order="reshuffled", learning_rate=0.1, smoothness=1.0,
+    >>> budget = Budget(epsilon=1.0, delta=1e-6, adjacency="replace-one")
+    >>> run = ShuffledGradients(
+    ...     budget, Participation.reshuffled(50_000, epochs=50, secret=True), learning_rate=0.1, smoothness=1.0,
     ...     clipping="cocoercive", convex=True, released="last iterate",
     ... )
-    >>> z = run.noise_multiplier(epsilon=1.0, delta=1e-6, adjacency="replace-one")
-    >>> round(z, 3), run.epsilon(1e-6, noise_multiplier=z, adjacency="replace-one") <= 1.0
+    >>> z = run.noise_multiplier()
+    >>> round(z, 3), run.epsilon_at(1e-6, noise_multiplier=z) <= 1.0
     (5.286, True)
-    >>> round(run.interleaved(500).noise_multiplier(epsilon=1.0, delta=1e-6, adjacency="replace-one"), 3)
+    >>> round(run.interleaved(500).noise_multiplier(), 3)
     1.771
     """
 
+    budget: Budget
+    participation: Participation
     _: KW_ONLY
-    samples: int
-    epochs: int
-    order: Order
     learning_rate: float
     public_learning_rate: float | None = None
     smoothness: float
@@ -155,18 +153,19 @@ class ShuffledGradients(Record):
     placement: Placement = "every"
 
     def __post_init__(self) -> None:
-        n, epochs = checks.integer("samples", self.samples, 1), checks.integer("epochs", self.epochs, 1)
-        schedule = Schedule(n, np.full(epochs, n) if self.private is None else self.private, self.placement)
-        if schedule.epochs != epochs:
-            raise ValueError(f"private must have shape (epochs,) = ({epochs},), got {schedule.private.shape}")
+        checks.instance("budget", self.budget, Budget)
+        who = checks.instance("participation", self.participation, Participation)
+        if who.kind not in _SECRET_ORDERS.values() or not who.saturated or who.length % who.period:
+            raise ValueError(f"participation must be in whole epochs, fixed or reshuffled, got {who!r}")
+        n = self.samples
+        schedule = Schedule(n, np.full(self.epochs, n) if self.private is None else self.private, self.placement)
+        if schedule.epochs != self.epochs:
+            raise ValueError(f"private must have shape (epochs,) = ({self.epochs},), got {schedule.private.shape}")
         if not (isinstance(self.smoothness, float) and self.smoothness == math.inf):
             self._set(smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"))
         if self.public_learning_rate is not None:
             self._set(public_learning_rate=checks.real("public_learning_rate", self.public_learning_rate, "(0, inf)"))
         self._set(
-            samples=n,
-            epochs=epochs,
-            order=checks.choice("order", self.order, ORDERS),
             learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
             strong_convexity=checks.real("strong_convexity", self.strong_convexity, "[0, inf)"),
             clipping=checks.choice("clipping", self.clipping, CLIPPING),
@@ -187,7 +186,23 @@ class ShuffledGradients(Record):
                 "gradients are not those of a strongly convex function"
             )
 
+        if self.strong_convexity > 0 and self.budget.adjacency == "zero-out":
+            raise ValueError(
+                "adjacency must be 'replace-one' where strong_convexity is positive, got 'zero-out': gradients of "
+                "strongly convex losses have no bound G"
+            )
+
     # -- which run ----------------------------------------------------------------------------------------------------
+
+    @property
+    def samples(self) -> int:
+        """The number n of private records, and of steps of an epoch."""
+        return self.participation.period
+
+    @property
+    def epochs(self) -> int:
+        """K."""
+        return self.participation.length // self.participation.period
 
     @property
     def schedule(self) -> Schedule:
@@ -292,9 +307,9 @@ class ShuffledGradients(Record):
     def _refusal(self, method: Method) -> str | None:
         """Why the accountant does not hold for this run; None if it does."""
         schedule = self.schedule
-        order = _SECRET_ORDERS.get(method, self.order)
-        if self.order != order:
-            return f"order must be {order!r}, got {self.order!r}"
+        for order, kind in _SECRET_ORDERS.items():
+            if method.endswith(order) and not (self.participation.secret and self.participation.kind == kind):
+                return f"participation must be of the kind {kind!r} and secret, got {self.participation!r}"
         if method != "per-step" and self.released == "every iterate":
             return "released must be 'last iterate' or 'every epoch', got 'every iterate'"
         if method.startswith("whole-run") and self.released != "last iterate":
@@ -304,7 +319,7 @@ class ShuffledGradients(Record):
             return f"private must be the same in every private epoch, got {counts[0]} to {counts[-1]}"
         if method == "per-step":
             return None
-        composed = composed_amplification_sum(schedule, reshuffled=self.order == "reshuffled")
+        composed = composed_amplification_sum(schedule, reshuffled=self.participation.kind == "reshuffled")
         if method == "per-epoch" and composed == per_step_sum(schedule):
             return None
         return self._expansion()
@@ -346,39 +361,20 @@ class ShuffledGradients(Record):
         self.require_cover()
         return min(value(self.accountant(method)) for method in self.accountants())
 
-    def _sensitivity(self, adjacency: str) -> float:
+    @property
+    def _sensitivity(self) -> float:
         """The sensitivity of a step relative to that of replace-one adjacency."""
-        checks.choice("adjacency", adjacency, ADJACENCIES)
-        if adjacency == "zero-out" and self.strong_convexity > 0:
-            raise ValueError(
-                "adjacency must be 'replace-one' where strong_convexity is positive, got 'zero-out': gradients of "
-                "strongly convex losses have no bound G"
-            )
-        return 1.0 if adjacency == "replace-one" else 0.5
+        return ADJACENCIES[self.budget.adjacency] / ADJACENCIES["replace-one"]
 
     # -- privacy ------------------------------------------------------------------------------------------------------
 
     def noise_multiplier(
-        self,
-        rho: float | None = None,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: Adjacency,
-        accountant: Method | Literal["tightest"] = "tightest",
-        conversion: Conversion | None = None,
+        self, accountant: Method | Literal["tightest"] = "tightest", *, conversion: Conversion | None = None
     ) -> float:
-        """The noise multiplier σ/G with which the run is ρ-zCDP, or (ε, δ)-DP, never too small.
+        """The noise multiplier σ/G with which the run keeps to its budget, never too small.
 
         Parameters
         ----------
-        rho
-            ρ > 0, or None if ``epsilon`` and ``delta`` are given.
-        epsilon, delta
-            ε > 0 and 0 < δ < 1, or None if ``rho`` is given.
-        adjacency
-            ``"replace-one"``, or ``"zero-out"``, which needs half the noise: neighbours differ in one record, which
-            another one or a gradient of zero replaces.
         accountant
             ``"tightest"``: the smallest of those that hold.  Or one of them.
         conversion
@@ -391,30 +387,25 @@ class ShuffledGradients(Record):
         Raises
         ------
         ValueError
-            An argument is out of its range, the accountant does not hold, or none promises anything.
+            The accountant does not hold, or none promises anything.
         """
-        sensitivity = self._sensitivity(adjacency)
-        if rho is not None and epsilon is None and delta is None:
-            budget = rho
-            return sensitivity * self._tightest(accountant, lambda found: found.noise_multiplier_of_zcdp(budget))
-        if rho is not None or epsilon is None or delta is None:
-            raise ValueError(
-                f"rho, or epsilon and delta, must be given, got rho={rho!r}, epsilon={epsilon!r} and delta={delta!r}"
-            )
-        bound, failure = epsilon, delta
-        return sensitivity * self._tightest(
+        rho = self.budget.rho
+        if rho is not None:
+            return self._sensitivity * self._tightest(accountant, lambda found: found.noise_multiplier_of_zcdp(rho))
+        epsilon = checks.real("epsilon", self.budget.epsilon, "(0, inf)")
+        delta = checks.real("delta", self.budget.delta, "(0, 1)")
+        return self._sensitivity * self._tightest(
             accountant,
             lambda found: found.noise_multiplier(
-                epsilon=bound, delta=failure, conversion=_conversion(found, conversion)
+                epsilon=epsilon, delta=delta, conversion=_conversion(found, conversion)
             ),
         )
 
-    def epsilon(
+    def epsilon_at(
         self,
         delta: float,
         *,
         noise_multiplier: float,
-        adjacency: Adjacency,
         accountant: Method | Literal["tightest"] = "tightest",
         conversion: Conversion | None = None,
     ) -> float:
@@ -426,22 +417,17 @@ class ShuffledGradients(Record):
             0 < δ < 1.
         noise_multiplier
             σ/G in [1e-99, 1e99].
-        adjacency, accountant, conversion
+        accountant, conversion
             As for ``noise_multiplier``.
         """
-        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity(adjacency)
+        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
         return self._tightest(
             accountant,
             lambda found: found.epsilon(delta, noise_multiplier=z, conversion=_conversion(found, conversion)),
         )
 
-    def delta(
-        self,
-        epsilon: float,
-        *,
-        noise_multiplier: float,
-        adjacency: Adjacency,
-        accountant: Method | Literal["tightest"] = "tightest",
+    def delta_at(
+        self, epsilon: float, *, noise_multiplier: float, accountant: Method | Literal["tightest"] = "tightest"
     ) -> float:
         """A δ for which what the run releases is (ε, δ)-DP, never too small.
 
@@ -449,10 +435,10 @@ class ShuffledGradients(Record):
         ----------
         epsilon
             ε >= 0.
-        noise_multiplier, adjacency, accountant
-            As for ``epsilon``.  Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves it out.
+        noise_multiplier, accountant
+            As for ``epsilon_at``.  Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves it out.
         """
-        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity(adjacency)
+        z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
         skipped = accountant == "tightest"
         return self._tightest(
             accountant,
@@ -469,4 +455,6 @@ def _conversion(found: Accountant, conversion: Conversion | None) -> Conversion:
 
 @lru_cache(maxsize=64)
 def _accountant(run: ShuffledGradients, method: Method) -> Accountant:
-    return accountant_of_nonexpansive_steps(run.schedule, method, order=run.order, factors=run.step_factors)
+    return accountant_of_nonexpansive_steps(
+        run.schedule, method, reshuffled=run.participation.kind == "reshuffled", factors=run.step_factors
+    )

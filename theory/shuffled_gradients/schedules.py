@@ -13,6 +13,7 @@ Algorithms 1 to 5.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import numpy as np
@@ -20,11 +21,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
 
 Placement = Literal["every", "private", "tail", "end"]
-Order = Literal["given", "shuffled once", "reshuffled"]  #: of the private records
 PLACEMENTS: tuple[str, ...] = get_args(Placement)
-ORDERS: tuple[str, ...] = get_args(Order)
+#: Participation by the words of the paper, from n and K: permutations are uniform, and nobody knows them.
+ORDERS: dict[str, Callable[[int, int], Participation]] = {
+    "given": lambda n, epochs: Participation.fixed_epochs(n * epochs, period=n),
+    "shuffled once": lambda n, epochs: Participation.fixed_epochs(n * epochs, period=n, secret=True),
+    "reshuffled": lambda n, epochs: Participation.reshuffled(n * epochs, period=n, secret=True),
+}
 
 
 @record

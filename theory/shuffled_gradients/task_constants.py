@@ -10,9 +10,9 @@ supremum is that over the ball ‖z‖ <= r: the maxima of a quadratic over both
 loss          dissimilarities for E ‖z‖² <= r²                                       smoothness of H
 ============  ====================================================================  ===================================
 mean          exact: v_i does not depend on z                                       0
-ridge         exact: a convex quadratic, maximal where its multiplier λ solves      (2/n) max of the norms of AᵀA, or
+squares       exact: a convex quadratic, maximal where its multiplier λ solves      (c/n) max of the norms of AᵀA, or
               Σ β_k²/(λ − λ_k)² = r² (any λ >= max λ_k gives an upper bound)        exact if no private record is used
-logistic      upper bound: gradients are shorter than the features                  a quarter of that of squares
+logistic      upper bound: gradients are shorter than c times the features          a quarter of that of squares
 ============  ====================================================================  ===================================
 
 References
@@ -30,10 +30,10 @@ from numpy.typing import ArrayLike
 
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.problems.empirical_risk import Task
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants, RegulariserKind
 from corrnoise.theory.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
+from corrnoise.theory.shuffled_gradients.task import Task
 
 _ROUNDING = 1e-9  #: relative, of norms
 _OPTIMALITY = 1e-6  #: of a minimiser, relative to the gradients of single records
@@ -101,27 +101,27 @@ def dissimilarities(
     r = checks.real("radius", radius, "[0, 1e100]")
     if count == 0:
         return np.empty(0)
-    return _DISSIMILARITIES[task.loss.name](task, count, r, order == "reshuffled")
+    return _DISSIMILARITIES[task.loss.link](task, count, r, order == "reshuffled")
 
 
 def _of_means(task: Task, count: int, radius: float, reshuffled: bool) -> Array:
-    """Gradients z − a: v_i does not depend on z."""
-    private, public = -task.features, -task.public_features[:count]
+    """Gradients c (z − a): v_i does not depend on z."""
+    private, public = -task.loss.scale * task.features, -task.loss.scale * task.public_features[:count]
     if reshuffled:
         return reshuffled_dissimilarity(private, public)
     return np.asarray(np.square(np.cumsum(private[len(private) - count :] - public, axis=0)).sum(axis=1))
 
 
 def _of_logistic_losses(task: Task, count: int, radius: float, reshuffled: bool) -> Array:
-    """Gradients are shorter than the features; of a permutation the longest count."""
-    lengths = np.linalg.norm(task.features, axis=1)
+    """Gradients are shorter than c times the features; of a permutation the longest count."""
+    lengths = task.loss.scale * np.linalg.norm(task.features, axis=1)
     private = np.sort(lengths)[::-1] if reshuffled else lengths[lengths.size - count :]
-    public = np.linalg.norm(task.public_features[:count], axis=1)
+    public = task.loss.scale * np.linalg.norm(task.public_features[:count], axis=1)
     return np.asarray(np.square(np.cumsum(private[:count]) + np.cumsum(public)))
 
 
 def _of_squares(task: Task, count: int, radius: float, reshuffled: bool) -> Array:
-    """Gradients 2 a aᵀz − 2 y a: v_i is affine in z, and E ‖v_i‖² a quadratic."""
+    """Gradients c a aᵀz − c y a: v_i is affine in z, and E ‖v_i‖² a quadratic."""
     moments = _reshuffled_squares if reshuffled else _given_squares
     return np.array(
         [
@@ -132,12 +132,13 @@ def _of_squares(task: Task, count: int, radius: float, reshuffled: bool) -> Arra
 
 
 def _public_squares(task: Task, count: int) -> Iterator[tuple[int, Array, Array]]:
-    """m, and the sums of 2 a aᵀ and of 2 y a over the first m public records, for m = 1, …, ``count``."""
+    """m, and the sums of c a aᵀ and of c y a over the first m public records, for m = 1, …, ``count``."""
     a, y = task.public_features, task.public_targets
+    c = task.loss.scale
     slope, offset = np.zeros((a.shape[1],) * 2), np.zeros(a.shape[1])
     for k in range(count):
-        slope = slope + 2 * np.outer(a[k], a[k])
-        offset = offset + 2 * y[k] * a[k]
+        slope = slope + c * np.outer(a[k], a[k])
+        offset = offset + c * y[k] * a[k]
         yield k + 1, slope, offset
 
 
@@ -145,8 +146,9 @@ def _given_squares(task: Task, count: int) -> Iterator[tuple[Array, Array, float
     """Q, b and c of ‖v_i(z)‖² = zᵀQz + 2bᵀz + c, for the last ``count`` private records in their order."""
     a = task.features[-count:]
     y = task.targets[-count:]
+    c = task.loss.scale
     for m, slope, offset in _public_squares(task, count):
-        tilt, level = slope - 2 * a[:m].T @ a[:m], offset - 2 * a[:m].T @ y[:m]
+        tilt, level = slope - c * a[:m].T @ a[:m], offset - c * a[:m].T @ y[:m]
         yield tilt.T @ tilt, -(tilt.T @ level), float(level @ level)
 
 
@@ -155,8 +157,9 @@ def _reshuffled_squares(task: Task, count: int) -> Iterator[tuple[Array, Array, 
     a = task.features
     y = task.targets
     n = len(task.features)
-    mean, shift = 2 / n * a.T @ a, 2 / n * a.T @ y
-    squares = 4 / n * np.square(a).sum(axis=1)
+    c = task.loss.scale
+    mean, shift = c / n * a.T @ a, c / n * a.T @ y
+    squares = c**2 / n * np.square(a).sum(axis=1)
     variance = (a.T * squares) @ a - mean @ mean
     covariance = a.T @ (squares * y) - mean @ shift
     spread = float(squares @ y**2 - shift @ shift)
@@ -170,7 +173,7 @@ def _reshuffled_squares(task: Task, count: int) -> Iterator[tuple[Array, Array, 
         )
 
 
-_DISSIMILARITIES = {"mean": _of_means, "ridge": _of_squares, "logistic": _of_logistic_losses}
+_DISSIMILARITIES = {"mean": _of_means, "squares": _of_squares, "logistic": _of_logistic_losses}
 
 
 def _public_steps(task: Task, private_samples: int) -> int:
@@ -192,11 +195,11 @@ def difference_smoothness(task: Task, private_samples: int) -> float:
     """
     count = _public_steps(task, private_samples)
     n = len(task.features)
-    if task.loss.name == "mean" or count == 0:
+    if task.loss.link == "mean" or count == 0:
         return 0.0
     a = task.features
     p = task.public_features[:count]
-    if task.loss.name == "ridge" and count == n:
+    if task.loss.link == "squares" and count == n:
         return task.loss.curvature / n * float(np.linalg.norm(a.T @ a - p.T @ p, 2))
     largest = max(float(np.linalg.norm(rows, 2)) ** 2 for rows in (a, p))
     return task.loss.curvature / n * largest
@@ -205,8 +208,8 @@ def difference_smoothness(task: Task, private_samples: int) -> float:
 def epoch_smoothness(task: Task, private_samples: int) -> tuple[float, float]:
     """The mean and the largest smoothness of an epoch's records, in the worst order."""
     count = _public_steps(task, private_samples)
-    private = np.sort(task.loss.smoothness(task.features))[::-1][:private_samples]
-    used = np.concatenate([private, task.loss.smoothness(task.public_features)[:count]])
+    private = np.sort(task.loss.smoothness_of(task.features))[::-1][:private_samples]
+    used = np.concatenate([private, task.loss.smoothness_of(task.public_features)[:count]])
     return float(used.mean()), float(used.max())
 
 
@@ -258,9 +261,10 @@ def convergence_constants(
         )
     if run.clipping != "none":
         raise ValueError(f"clipping must be 'none' for the theorem, got {run.clipping!r}")
-    if run.order == "shuffled once" and bool((schedule.private < schedule.samples).any()):
-        raise ValueError("order must be 'given' or 'reshuffled' with public records, got 'shuffled once'")
-    order: Literal["given", "reshuffled"] = "given" if run.order == "given" else "reshuffled"
+    who = run.participation
+    if who.secret and who.kind == "fixed epochs" and bool((schedule.private < schedule.samples).any()):
+        raise ValueError(f"participation must be reshuffled, or fixed and not secret, with public records, got {who!r}")
+    order: Literal["given", "reshuffled"] = "reshuffled" if who.secret or who.kind == "reshuffled" else "given"
     (n, d), psi, eta = task.features.shape, task.regulariser, run.learning_rate
     best = checks.shaped("minimiser", minimiser, (d,))
     x = np.zeros(d) if start is None else checks.shaped("start", start, (d,))
@@ -279,7 +283,7 @@ def convergence_constants(
         raise ValueError(
             f"task must have a regulariser that is more strongly convex than H is smooth, got a difference of {spare!r}"
         )
-    if ball and task.loss.name == "ridge" and order == "reshuffled" and any(0 < c < n for c in kinds):
+    if ball and task.loss.link == "squares" and order == "reshuffled" and any(0 < c < n for c in kinds):
         raise ValueError("order must be 'given' for ridge losses in a ball: the worst point depends on the permutation")
     gradients = task.loss.gradients(best, task.features, task.targets)
     return ConvergenceConstants(
@@ -292,7 +296,7 @@ def convergence_constants(
         noise=np.where(schedule.private > 0, checks.real("noise_std", noise_std, "[0, 1e100]"), 0.0),
         smoothness=np.array([smoothness[c][0] for c in counts]),
         largest_smoothness=np.array([smoothness[c][1] for c in counts]),
-        private_smoothness=float(task.loss.smoothness(task.features).mean()),
+        private_smoothness=float(task.loss.smoothness_of(task.features).mean()),
         end_noise=schedule.placement == "end",
         total_dissimilarity=total,
         partial_dissimilarity=np.array([float(kinds[c][:-1].sum()) / n for c in counts]),

@@ -13,7 +13,7 @@ from corrnoise.commands.options import names_as_typed
 from corrnoise.support.files import write_whole
 
 if TYPE_CHECKING:
-    from corrnoise.designs.record import Design
+    from corrnoise.designs.design import Design
     from corrnoise.simulations.audit import Audit, Release
 
 SUMMARY = "audit a training loop: is it as private as the design claims, and is its noise as claimed?"
@@ -54,13 +54,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Audit, and print both answers; 0 if nothing was found against the claims, 1 otherwise."""
-    from corrnoise.designs.record import Design
+    from corrnoise.designs.design import Design
+    from corrnoise.designs.storage import load
 
-    design = Design.load(arguments.design)
-    delta = arguments.delta if arguments.delta is not None else design.metadata.get("delta")
-    if not isinstance(delta, float):
+    design = load(arguments.design)
+    if not isinstance(design, Design):
+        raise ValueError(f"DESIGN must be the folder or file of a design, got a {type(design).__name__}")
+    delta = arguments.delta if arguments.delta is not None else design.budget.delta
+    if delta is None:
         raise ValueError("--delta must be given for a design whose budget is rho, got None")
-    if design.steps is None:
+    if design.participation.steps is None:
         raise ValueError("DESIGN must have a number of steps, made with --steps, got one for runs of any length")
     with names_as_typed(*_NUMBERS):
         found = _audited(design, delta, arguments)
@@ -77,28 +80,18 @@ def _audited(design: Design, delta: float, arguments: Namespace) -> Audit:
     from corrnoise.simulations.audit import audit, stream_release
     from corrnoise.theory.numerics import checks
 
-    assert design.steps is not None
-    noise = design.noise if design.stream is None else design.stream
-    multiplier = design.noise_multiplier if design.stream_multiplier is None else design.stream_multiplier
+    program = design.program()
     seed = SeedSequence(None if arguments.seed is None else checks.seed("seed", arguments.seed))
     for_coins, for_noise = seed.spawn(2)
     if arguments.loop is not None:
         release = _imported(*arguments.loop)
     else:
-        release = stream_release(
-            noise, noise_multiplier=multiplier, clip_norm=design.clip_norm, steps=design.steps, rng=for_noise
-        )
+        release = stream_release(design.budget, program, rng=for_noise)
     return audit(
         release,
-        noise,
-        rho=design.rho,
+        design.budget,
+        program,
         delta=delta,
-        clip_norm=design.clip_norm,
-        steps=design.steps,
-        min_sep=design.min_sep,
-        max_participations=design.max_participations,
-        adjacency=design.adjacency,
-        noise_multiplier=multiplier,
         canaries=arguments.canaries,
         idle=arguments.idle,
         runs=arguments.runs,

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from corrnoise.commands import claims, kills
+from corrnoise.commands import claims
 from corrnoise.commands.tables import aligned
 from corrnoise.support.version import __version__
 
 if TYPE_CHECKING:
-    from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+    from corrnoise.paper_checks.machinery.ledger import Outcome
+    from corrnoise.paper_checks.machinery.listing import ListedClaim
 
 SUMMARY = "check the claims of the papers: verdict, evidence, sharp constant, counterexamples"
 EXAMPLE = "corrnoise check Lemma C.21 --thorough"
@@ -34,25 +35,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--details", action="store_true", help=f"details of each claim (default: of {_DETAILED} at most)"
     )
     parser.add_argument("--json", action="store_true", help="print everything that was found as JSON")
-    parser.add_argument(
-        "--mutants", action="store_true", help="try structural mutants of the claims instead, and count those rejected"
-    )
-    parser.add_argument(
-        "--record", metavar="FILE", help="with --mutants: keep results here, and try only claims that changed since"
-    )
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of the terminal")
 
 
 def run(arguments: Namespace) -> int:
     """Check the selected claims, print the outcomes; 0 if all is as recorded, 1 if not, 2 for an unknown name."""
-    if refused := kills.refuse(arguments):
-        return kills.complain(refused)
     try:
         chosen = claims.selected(arguments)
     except ValueError as error:
-        return kills.complain(str(error))
-    if arguments.mutants:
-        return kills.run(chosen, arguments)
+        print(f"corrnoise check: error: {error}", file=sys.stderr)
+        return 2
     path = None if arguments.output is None else claims.output_path(arguments.output)
     outcomes = [] if arguments.list else claims.checked(chosen, arguments)
     if arguments.list:
@@ -86,11 +78,11 @@ def _json(outcomes: Sequence[Outcome], thorough: bool) -> str:
     )
 
 
-def _listing(chosen: Sequence[Claim], as_json: bool) -> str:
+def _listing(chosen: Sequence[ListedClaim], as_json: bool) -> str:
     if as_json:
         from corrnoise.paper_checks.machinery.records import claim_record
 
-        return json.dumps([claim_record(claim) for claim in chosen], indent=1, ensure_ascii=False, allow_nan=False)
+        return json.dumps([claim_record(one.claim) for one in chosen], indent=1, ensure_ascii=False, allow_nan=False)
     rows = [["paper", "statement", "recorded", "evidence"]]
     return "\n".join(aligned(rows + [[c.paper, c.name, c.recorded, c.evidence] for c in chosen]))
 
@@ -134,7 +126,7 @@ def _tables(outcomes: Sequence[Outcome], width: int | None, coloured: bool) -> l
 
 def _legend(outcomes: Sequence[Outcome], width: int) -> str:
     """The meaning of the verdicts and kinds of evidence that occur."""
-    from corrnoise.paper_checks.machinery.ledger import EVIDENCE, VERDICTS
+    from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, VERDICTS
 
     found = {outcome.verdict for outcome in outcomes} | {outcome.claim.evidence for outcome in outcomes}
     meanings = [(word, meaning) for word, meaning in (*VERDICTS.items(), *EVIDENCE.items()) if word in found]

@@ -12,14 +12,15 @@ from corrnoise.commands.options import jobs
 from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
-    from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
+    from corrnoise.paper_checks.machinery.ledger import Outcome
+    from corrnoise.paper_checks.machinery.listing import ListedClaim
 
 
 def _option(name: str, text: str) -> str:
-    """One of the words in the ledger's table ``name``, in any case and with dashes or blanks."""
-    from corrnoise.paper_checks.machinery import ledger
+    """One of the words in the table ``name`` of the ledger, in any case and with dashes or blanks."""
+    from corrnoise.paper_checks.machinery import verdicts
 
-    options: dict[str, str] = getattr(ledger, name)
+    options: dict[str, str] = getattr(verdicts, name)
     wanted = text.replace("-", " ").lower()
     if wanted not in options:
         raise ArgumentTypeError(f"{text!r} is none of {', '.join(options)}")
@@ -63,7 +64,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def selected(arguments: Namespace) -> tuple[Claim, ...]:
+def selected(arguments: Namespace) -> tuple[ListedClaim, ...]:
     """The selected claims; remarks on names that mean many claims go to standard error.
 
     Raises
@@ -77,15 +78,15 @@ def selected(arguments: Namespace) -> tuple[Claim, ...]:
     chosen, remarks = select(papers(), arguments.names)
     for remark in remarks:
         print(f"corrnoise: note: {remark}", file=sys.stderr)
-    verdicts, evidence = arguments.verdict, arguments.evidence
-    chosen = tuple(claim for claim in chosen if not verdicts or claim.recorded in verdicts)
+    wanted, evidence = arguments.verdict, arguments.evidence
+    chosen = tuple(claim for claim in chosen if not wanted or claim.recorded in wanted)
     chosen = tuple(claim for claim in chosen if not evidence or claim.evidence in evidence)
     if not chosen:
         raise ValueError("no claim has the requested verdict and evidence")
     return chosen
 
 
-def checked(claims: Sequence[Claim], arguments: Namespace) -> list[Outcome]:
+def checked(chosen: Sequence[ListedClaim], arguments: Namespace) -> list[Outcome]:
     """The outcomes of the checks, in the order of the claims; a bar shows the progress.
 
     What the claims rest on is checked too, and a foundation that is not as recorded shows in their outcomes.
@@ -95,7 +96,7 @@ def checked(claims: Sequence[Claim], arguments: Namespace) -> list[Outcome]:
     from corrnoise.paper_checks.machinery.foundations import Foundations
 
     foundations = Foundations(papers())
-    wanted = claims
+    wanted = [one.claim for one in chosen]
     claims = (*wanted, *(claim for claim in foundations.below(wanted) if claim not in set(wanted)))
     found: dict[int, Outcome] = {}
     with (

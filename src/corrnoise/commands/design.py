@@ -1,4 +1,4 @@
-"""``corrnoise design``: make noise for a problem and a privacy budget, and write files for a training program."""
+"""``corrnoise design``: the best noise for a run and a privacy budget, with a report and files for training programs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,78 @@ from typing import TYPE_CHECKING, Any
 from corrnoise.commands.options import names_as_typed, option
 
 if TYPE_CHECKING:
-    from corrnoise.designs.covered_noise import Problem
+    from corrnoise.designs.design import Objective, Problem
     from corrnoise.designs.spectra import Spectrum
-    from corrnoise.theory.numerics.checks import Array
+    from corrnoise.theory.participation import Participation
+    from corrnoise.theory.privacy import Budget
 
-SUMMARY = "design noise for a run and a budget: the best mechanism, its noise multiplier, files for training programs"
-EXAMPLE = "corrnoise design --epsilon 2 --delta 1e-6 --steps 2000 --epochs 4 --memory 4 --output my-design"
+SUMMARY = "design noise for a run and a budget: the best mechanism, how to run it, files for training programs"
+EXAMPLE = (
+    "corrnoise design --epsilon 2 --delta 1e-6 --examples 50000 --batch-size 128 --epochs 3 --memory 4 "
+    "--output my-design"
+)
+ORDERS = ("fixed", "reshuffled", "min-sep")
+_NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
+_COUNT: dict[str, Any] = {"type": int, "metavar": "N"}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    number: dict[str, Any] = {"type": float, "metavar": "X"}
-    count: dict[str, Any] = {"type": int, "metavar": "N"}
-
-    problem = parser.add_argument_group(
-        "the problem, in one of four ways; none of them where no spectrum is known, which needs --steps or --epochs"
+    usual = parser.add_argument_group("what is usually given")
+    usual.add_argument("--epsilon", **_NUMBER, help="epsilon of (epsilon, delta)-differential privacy of the run")
+    usual.add_argument("--delta", **_NUMBER, help="delta, with --epsilon")
+    usual.add_argument("--examples", **_COUNT, help="number of examples of the data; the rest of an epoch is left out")
+    usual.add_argument("--batch-size", **_COUNT, help="examples a step (default: 1)")
+    usual.add_argument("--epochs", **_COUNT, help="times that the data are visited (default: 1)")
+    usual.add_argument(
+        "--memory",
+        type=_memory,
+        metavar="N",
+        help="arrays of the size of the model that the noise may keep; 0: independent noise, inf: any number "
+        "(default: at most 16, and the fewest within 1 percent of the best)",
     )
+    usual.add_argument(
+        "--output", metavar="DIR", default="corrnoise-design", help="folder for the files (default: %(default)s)"
+    )
+    _add_run(parser)
+    _add_problem(parser)
+
+
+def _add_run(parser: ArgumentParser) -> None:
+    run = parser.add_argument_group("the run, in other words")
+    run.add_argument("--steps", **_COUNT, help="number of steps of the run, in place of --examples")
+    run.add_argument("--steps-per-epoch", **_COUNT, help="number of steps of an epoch, in place of --examples")
+    run.add_argument(
+        "--order",
+        choices=ORDERS,
+        default="fixed",
+        help="the promise of the loop that loads the data: the SAME order in every epoch, any order in each, or "
+        "visits that are at least an epoch, or --separation steps, apart (default: fixed)",
+    )
+    run.add_argument("--separation", **_COUNT, help="least number of steps between two visits, for --order min-sep")
+    run.add_argument("--visits", **_COUNT, help="most visits of an example, for --order min-sep (default: any)")
+    budget = parser.add_argument_group("the budget, in other words")
+    budget.add_argument("--rho", **_NUMBER, help="zero-concentrated differential privacy, in place of --epsilon")
+    budget.add_argument("--clip-norm", **_NUMBER, default=1.0, help="of the gradients (default: 1)")
+    budget.add_argument(
+        "--adjacency",
+        choices=("zero-out", "replace-one"),
+        default="zero-out",
+        help="what neighbouring data sets are (default: zero-out)",
+    )
+    noise = parser.add_argument_group("the noise and the files")
+    noise.add_argument("--family", metavar="NAME", help="the only family to be tried, such as 'buffers'")
+    noise.add_argument("--parameters", **_COUNT, help="size of the model, for the bytes of memory in the report")
+    noise.add_argument("--force", action="store_true", help="overwrite the files of a design that is in the folder")
+    optimiser = parser.add_argument_group("the optimiser, where no problem is given")
+    optimiser.add_argument("--momentum", **_NUMBER, default=0.0, help="of the optimiser (default: 0)")
+    optimiser.add_argument("--weight-decay", **_NUMBER, default=0.0, help="of the optimiser (default: 0)")
+    optimiser.add_argument("--cool-down", **_NUMBER, help="share of the run in which the learning rate falls to 0")
+    optimiser.add_argument("--learning-rates", metavar="FILE", help="learning rates of all steps, one a line, or .npy")
+
+
+def _add_problem(parser: ArgumentParser) -> None:
+    problem = parser.add_argument_group("a problem of known spectrum, in one of four ways")
     problem.add_argument("--eigenvalues", metavar="FILE", help="eigenvalues of the Hessian, one a line, or .npy")
     problem.add_argument(
         "--data",
@@ -35,119 +91,68 @@ def add_arguments(parser: ArgumentParser) -> None:
         " The privacy budget does not cover that these are computed from private data",
     )
     problem.add_argument(
-        "--dimension", **count, help="number of eigenvalues k^-a, k = 1, 2, ...; with --strong-convexity, of parameters"
+        "--dimension",
+        **_COUNT,
+        help="number of eigenvalues k^-a, k = 1, 2, ...; with --strong-convexity, of parameters",
     )
-    problem.add_argument("--decay", **number, help="a of the eigenvalues k^-a (default: 1)")
+    problem.add_argument("--decay", **_NUMBER, help="a of the eigenvalues k^-a (default: 1)")
     problem.add_argument(
-        "--strong-convexity", **number, help="mu of a strongly convex loss, for which bounds are known"
+        "--strong-convexity", **_NUMBER, help="mu of a strongly convex loss, for which bounds are known"
     )
-    problem.add_argument("--smoothness", **number, help="L of a strongly convex loss")
-    problem.add_argument("--learning-rate", **number, help="eta, of the mean gradient of a batch")
-    problem.add_argument("--residual-std", **number, help="of the residuals of linear regression (default: 0)")
-    problem.add_argument("--kurtosis", **number, help="of the inputs of linear regression (default: 3, Gaussian)")
-    problem.add_argument("--gradient-noise-std", **number, help="of a strongly convex loss (default: 0)")
-
-    privacy = parser.add_argument_group("the privacy budget, in one of two ways")
-    privacy.add_argument("--rho", **number, help="zero-concentrated differential privacy of the run")
-    privacy.add_argument("--epsilon", **number, help="epsilon of (epsilon, delta)-differential privacy of the run")
-    privacy.add_argument("--delta", **number, help="delta, with --epsilon")
-    privacy.add_argument("--clip-norm", **number, default=1.0, help="of the gradients (default: 1)")
-    privacy.add_argument(
-        "--adjacency",
-        choices=("zero-out", "replace-one"),
-        default="zero-out",
-        help="what neighbouring data sets are (default: zero-out)",
+    problem.add_argument("--smoothness", **_NUMBER, help="L of a strongly convex loss")
+    problem.add_argument("--learning-rate", **_NUMBER, help="eta, of the mean gradient of a batch")
+    problem.add_argument("--residual-std", **_NUMBER, help="of the residuals of linear regression (default: 0)")
+    problem.add_argument("--kurtosis", **_NUMBER, help="of the inputs of linear regression (default: 3, Gaussian)")
+    problem.add_argument("--gradient-noise-std", **_NUMBER, help="of a strongly convex loss (default: 0)")
+    problem.add_argument(
+        "--initial-offset", **_NUMBER, help="distance of the start to the minimum, in each eigendirection (default: 0)"
     )
-
-    run = parser.add_argument_group("the run")
-    run.add_argument("--steps", **count, help="number of steps (default: any number, which takes a little more noise)")
-    run.add_argument(
-        "--max-participations", **count, default=1, help="steps in which one example takes part, at most (default: 1)"
-    )
-    run.add_argument(
-        "--min-sep", **count, default=1, help="steps between two of them, j - i for the steps i and j (default: 1)"
-    )
-    run.add_argument("--epochs", **count, help="times that the data are visited, in the SAME order every time")
-    run.add_argument("--steps-per-epoch", **count, help="length of an epoch, with --epochs")
-    run.add_argument("--examples", **count, help="number of examples of an epoch, with --epochs and --batch-size")
-    run.add_argument("--batch-size", **count, help="examples a step (default: 1)")
-    run.add_argument(
-        "--initial-offset", **number, help="distance of the start to the minimum, in each eigendirection (default: 0)"
-    )
-    run.add_argument(
+    problem.add_argument(
         "--tune-learning-rate",
         action="store_true",
-        help="find the learning rate with the smallest error after --steps steps from --initial-offset",
+        help="find the learning rate with the smallest error at the end of the run from --initial-offset",
     )
-    run.add_argument(
+    problem.add_argument(
         "--judged",
         choices=("second half", "last"),
-        default="second half",
-        help="errors of learning that count where a mechanism is chosen (default: the mean over the second half)",
+        help="errors of learning that count (default: the mean over the second half)",
     )
-    run.add_argument("--tolerance", **number, default=1e-6, help="of the noise by poles (default: %(default)s)")
-    optimiser = parser.add_argument_group("the optimiser, where no problem is given")
-    optimiser.add_argument("--momentum", **number, default=0.0, help="of the optimiser (default: 0)")
-    optimiser.add_argument("--weight-decay", **number, default=0.0, help="of the optimiser (default: 0)")
-    optimiser.add_argument("--cool-down", **number, help="share of the run in which the learning rate falls to 0")
-    optimiser.add_argument("--learning-rates", metavar="FILE", help="learning rates of all steps, one a line, or .npy")
-
-    limit = parser.add_argument_group("what a stream may keep, in arrays of the size of the gradient")
-    limit.add_argument("--memory", type=_memory, metavar="N", help="at most so many, of any kind (inf: no limit)")
-    limit.add_argument("--poles", **count, help="only noise with at most so many poles")
-    limit.add_argument("--bands", **count, help="only noise with at most so many bands; p bands keep p - 1 arrays")
-    limit.add_argument(
-        "--no-scales",
-        action="store_true",
-        help="no factor for each step, so that other libraries can run the noise, which is then a little worse",
-    )
-    parser.add_argument(
-        "--output", metavar="DIR", default="corrnoise-design", help="folder for the files (default: %(default)s)"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite the files of a design that is in the folder")
 
 
 def run(arguments: Namespace) -> int:
     """Make the design, write its files, print the report."""
-    from corrnoise.designs.files import checked_folder
     from corrnoise.designs.make import design
+    from corrnoise.designs.report import report
+    from corrnoise.designs.storage import checked_folder, save
     from corrnoise.support.progress import progress_line
+    from corrnoise.theory.privacy import Budget
 
     with names_as_typed(*_NAMES), _files_as_typed(), progress_line() as show:
         checked_folder(arguments.output, overwrite=arguments.force)
-        problem, notes = _problem(arguments)
-        found = design(
-            problem,
+        budget = Budget(
+            arguments.rho,
             epsilon=arguments.epsilon,
             delta=arguments.delta,
-            rho=arguments.rho,
-            steps=arguments.steps,
-            min_sep=arguments.min_sep,
-            max_participations=arguments.max_participations,
             clip_norm=arguments.clip_norm,
             adjacency=arguments.adjacency,
-            epochs=arguments.epochs,
-            steps_per_epoch=arguments.steps_per_epoch,
-            examples=arguments.examples,
-            batch_size=arguments.batch_size,
-            momentum=arguments.momentum,
-            weight_decay=arguments.weight_decay,
-            learning_rates=_learning_rates(arguments),
-            cool_down=arguments.cool_down,
+        )
+        problem, notes = _problem(arguments)
+        participation, left_out = _participation(arguments, problem)
+        objective, tuned = _objective(arguments, problem, participation, budget, show)
+        found = design(
+            budget,
+            participation,
+            objective,
             memory=arguments.memory,
-            poles=arguments.poles,
-            bands=arguments.bands,
-            scales=not arguments.no_scales,
-            judged=arguments.judged,
-            initial_offset=0.0 if arguments.initial_offset is None else arguments.initial_offset,
-            tune_learning_rate=arguments.tune_learning_rate,
-            tolerance=arguments.tolerance,
-            notes=notes,
+            family=arguments.family,
+            notes=(*left_out, *notes, *tuned),
             progress=show,
         )
+        comparison = None if found.problem is None else found.comparison(arguments.initial_offset or 0.0, show)
         show("files")
-        paths = found.save(arguments.output, overwrite=arguments.force)
-    print(found.report(), *paths, sep="\n")
+        options: dict[str, Any] = {"comparison": comparison, "parameters": arguments.parameters}
+        paths = save(found, arguments.output, overwrite=arguments.force, **options)
+    print(report(found, **options), *paths, sep="\n")
     return 0
 
 
@@ -155,10 +160,9 @@ def run(arguments: Namespace) -> int:
 
 _NAMES = (
     *("eigenvalues", "data", "dimension", "decay", "strong_convexity", "smoothness", "learning_rate", "residual_std"),
-    *("kurtosis", "gradient_noise_std", "rho", "epsilon", "delta", "clip_norm", "adjacency", "steps"),
-    *("min_sep", "max_participations"),
-    *("initial_offset", "tune_learning_rate", "tolerance", "epochs", "steps_per_epoch", "examples", "batch_size"),
-    *("momentum", "weight_decay", "learning_rates", "cool_down", "memory", "poles", "bands"),
+    *("kurtosis", "gradient_noise_std", "rho", "epsilon", "delta", "clip_norm", "adjacency", "steps", "family"),
+    *("initial_offset", "epochs", "steps_per_epoch", "examples", "batch_size", "separation", "visits", "order"),
+    *("momentum", "weight_decay", "learning_rates", "cool_down", "memory", "parameters"),
 )
 
 
@@ -167,16 +171,8 @@ def _memory(text: str) -> float:
     if text == "inf":
         return math.inf
     if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is no number of arrays, which is 1, 2, ... or inf for any")
+        raise ArgumentTypeError(f"{text!r} is no number of arrays, which is 0, 1, 2, ... or inf for any")
     return int(text)
-
-
-def _learning_rates(arguments: Namespace) -> Array | None:
-    from corrnoise.designs.spectra import numbers_from_file
-
-    if arguments.learning_rates is None:
-        return None
-    return numbers_from_file(arguments.learning_rates, "--learning-rates")
 
 
 @contextmanager
@@ -189,6 +185,129 @@ def _files_as_typed() -> Iterator[None]:
             raise
         text = str(error).replace("folder", "--output", 1).replace("overwrite it", "give --force to overwrite it")
         raise type(error)(text) from error
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
+
+
+def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Participation, tuple[str, ...]]:
+    """Who takes part when, and a sentence about the examples that are left out."""
+    from corrnoise.theory.numerics import checks
+    from corrnoise.theory.participation import Participation
+
+    if arguments.order != "min-sep":
+        for name in ("separation", "visits"):
+            if getattr(arguments, name) is not None:
+                raise ValueError(f"{option(name)} must come with --order min-sep")
+    epochs = 1 if arguments.epochs is None else checks.integer("epochs", arguments.epochs, 1)
+    length, notes = _epoch(arguments)
+    steps = arguments.steps
+    if length is None and steps is None:
+        if problem is not None and arguments.epochs is None and arguments.order == "fixed":
+            return Participation.single(), notes
+        raise ValueError("the run must be given by --examples and --batch-size, by --steps, or by --steps-per-epoch")
+    if steps is None:
+        assert length is not None
+        steps = length * epochs
+    elif length is None:
+        if checks.integer("steps", steps, 1) % epochs:
+            raise ValueError(f"steps must be a multiple of epochs={epochs}, got {steps}")
+        length = steps // epochs
+    elif steps != length * epochs:
+        raise ValueError(
+            f"steps must be the {epochs} times {length} steps of all epochs, {length * epochs}, got {steps}"
+        )
+    if arguments.order == "min-sep":
+        apart = length if arguments.separation is None else checks.integer("separation", arguments.separation, 1)
+        most = None if arguments.visits is None else checks.integer("visits", arguments.visits, 1)
+        return Participation.min_sep(steps, apart, most), notes
+    if epochs == 1:
+        return Participation.single(steps), notes
+    if arguments.order == "reshuffled":
+        return Participation.reshuffled(steps, period=length), notes
+    return Participation.fixed_epochs(steps, period=length), notes
+
+
+def _epoch(arguments: Namespace) -> tuple[int | None, tuple[str, ...]]:
+    """The number of steps of an epoch, if it is known without that of the run, and what is left out of it."""
+    from corrnoise.theory.numerics import checks
+
+    length = arguments.steps_per_epoch
+    if length is not None:
+        checks.integer("steps_per_epoch", length, 1)
+    if arguments.examples is None:
+        return length, ()
+    examples = checks.integer("examples", arguments.examples, 1)
+    size = 1 if arguments.batch_size is None else checks.integer("batch_size", arguments.batch_size, 1)
+    if size > examples:
+        raise ValueError(f"batch_size must be at most the {examples} examples, got {size}")
+    found, rest = divmod(examples, size)
+    if length not in (None, found):
+        raise ValueError(f"steps_per_epoch must be {found} for {examples} examples in batches of {size}, got {length}")
+    if not rest:
+        return found, ()
+    return found, (
+        f"An epoch has {found} steps of {size} examples; {rest} of the {examples} examples are left out of it.",
+    )
+
+
+def _objective(
+    arguments: Namespace,
+    problem: Problem | None,
+    participation: Participation,
+    budget: Budget,
+    show: Any,
+) -> tuple[Objective, tuple[str, ...]]:
+    """What is minimised, at the learning rate that is given or found, and a sentence about that."""
+    from corrnoise.theory.problems.learning_objective import LearningObjective
+    from corrnoise.theory.problems.quadratic import QuadraticProblem
+    from corrnoise.theory.workloads import SGD
+
+    optimiser = {name: getattr(arguments, name) for name in ("momentum", "weight_decay", "cool_down")}
+    if problem is None:
+        rates = None
+        if arguments.learning_rates is not None:
+            from corrnoise.designs.spectra import numbers_from_file
+
+            rates = numbers_from_file(arguments.learning_rates, "--learning-rates")
+        size = 1 if arguments.batch_size is None else arguments.batch_size
+        return SGD(**optimiser, learning_rates=rates, batch_size=size), ()
+    for name, value in {**optimiser, "learning_rates": arguments.learning_rates}.items():
+        if value:
+            raise ValueError(
+                f"{option(name)} must not come with a problem, whose errors are those of SGD with a constant learning "
+                "rate: leave the problem out, and the noise is the best for the iterates of this optimiser"
+            )
+    notes: tuple[str, ...] = ()
+    if arguments.tune_learning_rate:
+        assert isinstance(problem, QuadraticProblem)
+        show("the best learning rate")
+        problem, notes = _tuned(problem, participation, arguments.initial_offset, budget)
+    if arguments.judged is None:
+        return problem, notes
+    if not isinstance(problem, QuadraticProblem) or participation.steps is None:
+        raise ValueError("--judged must come with eigenvalues and a number of steps")
+    return LearningObjective(problem, participation.steps, weights=arguments.judged), notes
+
+
+def _tuned(problem: Any, participation: Participation, offset: float, budget: Budget) -> tuple[Any, tuple[str, ...]]:
+    """The problem at the best learning rate for the run, with the noise that is optimal for long runs."""
+    from corrnoise.designs.comparison import several
+    from corrnoise.solvers.tuning import best_learning_rate, stationary_noise
+
+    long = several(participation)
+    found = best_learning_rate(
+        problem,
+        participation,
+        lambda one: stationary_noise(one, participation=long),
+        initial_offset=offset,
+        budget=budget,
+    )
+    tuned = type(problem)(**{**problem.arguments(), "learning_rate": found.learning_rate})
+    return tuned, (
+        f"The learning rate {found.learning_rate!r} has the smallest expected error after {participation.steps} steps "
+        f"from this\nstart, {found.error:.6g}, with the best noise for long runs at each learning rate.",
+    )
 
 
 # -- the problem -------------------------------------------------------------------------------------------------------
@@ -216,24 +335,21 @@ def _problem(arguments: Namespace) -> tuple[Problem | None, tuple[str, ...]]:
         return {name: value for name, value in values.items() if value is not None and value is not False}
 
     sources = list(given("strong_convexity") or given("eigenvalues", "data", "dimension"))
-    if not sources and given("steps", "epochs"):
-        for name in given(*_HOMES, "learning_rate", "initial_offset", "tune_learning_rate"):
+    if not sources:
+        for name in given(*_HOMES, "learning_rate", "initial_offset", "tune_learning_rate", "judged"):
             raise ValueError(f"{option(name)} must come with a problem, such as --eigenvalues")
         return None, ()
     if len(sources) != 1:
-        raise ValueError(
-            "the problem must be given by one of --eigenvalues, --data, --dimension, --strong-convexity, or by none of "
-            "them where no spectrum is known, with --steps or --epochs"
-        )
+        raise ValueError("the problem must be given by one of --eigenvalues, --data, --dimension, --strong-convexity")
     (source,) = sources
     for name, homes in _HOMES.items():
         if given(name) and source not in homes:
             raise ValueError(f"{option(name)} must come with {' or '.join(map(option, homes))}")
     if (arguments.learning_rate is None) != arguments.tune_learning_rate:
         raise ValueError("either --learning-rate or --tune-learning-rate must be given")
-    tunable = source != "strong_convexity" and arguments.steps and arguments.initial_offset
-    if arguments.tune_learning_rate and not tunable:
-        raise ValueError("--tune-learning-rate needs eigenvalues, --steps and --initial-offset, not 0")
+    finite = given("steps", "examples", "steps_per_epoch")
+    if arguments.tune_learning_rate and not (source != "strong_convexity" and finite and arguments.initial_offset):
+        raise ValueError("--tune-learning-rate needs eigenvalues, a number of steps and --initial-offset, not 0")
     if source == "strong_convexity":
         if arguments.smoothness is None:
             raise ValueError("--smoothness must come with --strong-convexity")
@@ -241,7 +357,7 @@ def _problem(arguments: Namespace) -> tuple[Problem | None, tuple[str, ...]]:
         return StronglyConvex(arguments.strong_convexity, **options), ()
     spectrum = _spectrum(arguments, source)
     anywhere = {"learning_rate": 1 / float(spectrum.eigenvalues.sum())}
-    options = {**anywhere, **given("learning_rate", "residual_std", "kurtosis")}
+    options = {**anywhere, **given("learning_rate", "residual_std", "kurtosis", "batch_size")}
     return LinearRegression(spectrum.eigenvalues, **options), spectrum.notes
 
 

@@ -130,27 +130,26 @@ def run(arguments: Namespace) -> int:
 def _protocol(data: Images, arguments: Namespace) -> Protocol:
     from corrnoise.solvers.noise_cancellation import named_noise
     from corrnoise.theory.numerics.checks import integer, real
+    from corrnoise.theory.privacy import Budget
 
     participants = integer("participants", arguments.participants, 1)
-    plain = data.protocol(participants=participants, rounds=arguments.rounds, rho=None)
+    budget = Budget(arguments.rho, clip_norm=arguments.clip_norm, adjacency="replace-one")
+    plain = data.protocol(budget, participants=participants, rounds=arguments.rounds, noise=None)
     return data.protocol(
+        budget,
         participants=participants,
         rounds=arguments.rounds,
-        rho=arguments.rho,
         noise=named_noise(arguments.noise.replace("-", " "), plain.uses),
-        clip_norm=arguments.clip_norm,
         learning_rate=real("learning_rate", arguments.learning_rate, "(0, 1e100]") / plain.rounds,
     )
 
 
 def _guarantee(protocol: Protocol, seed: int | None, delta: float | None) -> dict[str, Any]:
     """What is private, how much, and what that rests on."""
-    from corrnoise.theory.privacy import gaussian_epsilon
-
-    assert protocol.rho is not None
-    found: dict[str, Any] = {"rho": protocol.rho}
+    assert protocol.budget is not None
+    found: dict[str, Any] = {"rho": protocol.budget.gaussian_rho}
     if delta is not None:
-        found |= {"delta": delta, "epsilon": gaussian_epsilon(protocol.rho, delta)}
+        found |= {"delta": delta, "epsilon": protocol.budget.epsilon_at(delta)}
     words = (
         "all messages of a machine together, for the replacement of one of its examples; the rounds in which it takes"
         " part are public, and its folder is secret"
@@ -161,14 +160,17 @@ def _guarantee(protocol: Protocol, seed: int | None, delta: float | None) -> dic
 
 
 def _summary(data: Images, protocol: Protocol, result: FederatedResult) -> dict[str, Any]:
+    from corrnoise.simulations.noise_cancellation.messages import vectors
+
     took_part = result.participations
+    assert protocol.noise is not None
     return {
         "test_accuracy": protocol.loss.accuracy(result.point, *data.test),
         "rounds": protocol.rounds,
         "machines": protocol.machines,
         "noise": repr(protocol.noise),
         "noise_std": protocol.std,
-        "vectors_kept": protocol.noise.memory(protocol.uses),
+        "vectors_kept": vectors(protocol.noise, protocol.uses),
         "participations": f"{took_part.min()} to {took_part.max()}",
         "refusals": result.refusals,
     }

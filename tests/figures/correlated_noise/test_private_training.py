@@ -8,7 +8,7 @@ import pytest
 
 from corrnoise.figures.correlated_noise import private_training as figure
 from corrnoise.figures.simulation import SimulationRun
-from corrnoise.simulations.training.comparison import SAMPLED
+from corrnoise.simulations.private_training.comparison import SAMPLED
 
 pytest.importorskip("sklearn")
 SHOWN: dict[str, Any] = {"names": ("diabetes",), "methods": ("independent noise", "ν-DP-FTRL", SAMPLED), "judging": 4}
@@ -18,7 +18,7 @@ SHOWN: dict[str, Any] = {"names": ("diabetes",), "methods": ("independent noise"
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure, "TUNING", 1)
     monkeypatch.setattr(figure, "prefix_error", lambda experiment, method, epsilon: len(method) / epsilon)
-    monkeypatch.setattr("corrnoise.simulations.training.comparison._sampled_multiplier", lambda *_: 1.0)
+    monkeypatch.setattr("corrnoise.simulations.private_training.comparison._sampled_multiplier", lambda *_: 1.0)
 
 
 @pytest.mark.usefixtures("short")

@@ -54,7 +54,7 @@ ONE = {
     ("nu-DP-FTRL", 63): 2.187088866,
     ("square root, unit columns", 63): 2.127701744,
     ("binary tree", 7): 4.594493987,
-    ("binary tree, online", 7): 3.652307147,
+    ("binary tree, online", 7): 3.406935704,
     ("binary tree, full Honaker", 63): 2.517806089,
     ("Fourier", 63): 2.200363551,
     ("any strategy", 0): 2.099856472,

@@ -29,9 +29,8 @@ def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
 
 @pytest.mark.parametrize("method", figure.DRAWN_BY_STEP)
 def test_the_budget_of_the_worst_example_is_one(drawn: Data, method: str) -> None:
-    examples = [
-        of(drawn, figure.BUDGET, method)[steps].sum() for steps in Participation.fixed_epochs(STEPS, epochs=4).residue_classes()
-    ]
+    classes = Participation.fixed_epochs(STEPS, epochs=4).residue_classes()
+    examples = [of(drawn, figure.BUDGET, method)[steps].sum() for steps in classes]
     assert max(examples) == pytest.approx(1, rel=1e-9)
 
 

@@ -11,6 +11,7 @@ from corrnoise.figures.finite_runs import learning_memory as figure
 from corrnoise.figures.finite_runs.error_memory import FLOOR, floors
 from corrnoise.figures.publication import STYLE, Data
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.participation import Participation
 from tests.figure_entries import check_entry
 
 STEPS = 32
@@ -32,9 +33,9 @@ def test_errors_are_those_of_the_learning_curve(drawn: Data, name: str) -> None:
     problem = figure.objective(figure.SPECTRA[name], STEPS).problem
     found = {(s.panel, s.method): s.y[-1] for s in drawn}
     for method, noise in (("independent noise", DPSGD()), ("BSR", NuFTRL(0))):
-        exact = problem.learning_curve(noise, STEPS, horizon=STEPS)[-STEPS // 2 :].mean()
+        exact = problem.learning_curve(noise, STEPS, participation=Participation.single(STEPS))[-STEPS // 2 :].mean()
         assert found[f"{name}, one epoch", method] == pytest.approx(exact, rel=1e-9)
-    other = problem.learning_curve(NuFTRL(0), STEPS, horizon=STEPS)[-1]
+    other = problem.learning_curve(NuFTRL(0), STEPS, participation=Participation.single(STEPS))[-1]
     assert found[f"{name}, one epoch", "BSR"] != pytest.approx(other, rel=1e-9)
 
 

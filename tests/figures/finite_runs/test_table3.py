@@ -9,9 +9,9 @@ from matplotlib import rc_context
 from corrnoise.figures import COMPANIONS
 from corrnoise.figures.finite_runs import table3 as figure
 from corrnoise.figures.publication import STYLE, Data
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 from tests.figure_entries import check_entry
 
 STEPS = 32
@@ -23,25 +23,25 @@ def drawn() -> Data:
     return figure.data(64, size=4)
 
 
-def draws(name: str, size: int, rng: np.random.Generator) -> Array:
-    """Independent noise in the order of the mechanism's draws."""
-    return rng.standard_normal((figure.VARIANTS[name].make(RUN).draws, size))
+def draws(size: int, rng: np.random.Generator) -> Array:
+    """Independent noise, a draw a step."""
+    return rng.standard_normal((STEPS, size))
 
 
 @pytest.mark.parametrize("name", figure.VARIANTS)
 def test_streams_make_the_noise_of_their_mechanism(name: str) -> None:
     variant = figure.VARIANTS[name]
     mechanism = variant.make(RUN)
-    made = np.array(list(islice(variant.stream(mechanism, 3, np.random.default_rng(1)), STEPS)))
-    np.testing.assert_allclose(made, mechanism.correlate(draws(name, 3, np.random.default_rng(1))), atol=1e-9)
-    assert np.abs(made - mechanism.correlate(draws(name, 3, np.random.default_rng(2)))).max() > 0.1
+    made = np.array(list(islice(variant.stream(mechanism, STEPS, 3, np.random.default_rng(1)), STEPS)))
+    np.testing.assert_allclose(made, mechanism.noising(draws(3, np.random.default_rng(1))), atol=1e-9)
+    assert np.abs(made - mechanism.noising(draws(3, np.random.default_rng(2)))).max() > 0.1
 
 
 def test_a_stream_of_another_mechanism_is_told_apart() -> None:
     """The plain tree has the same draws as the online one, and other noise."""
-    plain = BinaryTree(STEPS).correlate(draws("Honaker/TreeAgg", 3, np.random.default_rng(1)))
+    plain = BinaryTree(STEPS, decoder="binary").noising(draws(3, np.random.default_rng(1)))
     online = figure.VARIANTS["Honaker/TreeAgg"]
-    made = np.array(list(online.stream(online.make(RUN), 3, np.random.default_rng(1))))
+    made = np.array(list(online.stream(online.make(RUN), STEPS, 3, np.random.default_rng(1))))
     assert np.abs(made - plain).max() > 0.1
 
 
@@ -73,7 +73,7 @@ def test_memory_is_what_streams_keep(drawn: Data) -> None:
     """A stream of all draws holds 64 arrays at least; buffers and trees hold a few (small ones count objects, too)."""
     mechanism = figure.VARIANTS["buffers"].make(Participation.fixed_epochs(256, epochs=4))
     kept = figure.measured(figure.VARIANTS["buffers"], Participation.fixed_epochs(256, epochs=4), 10_000)["memory"]
-    assert mechanism.memory <= kept <= mechanism.memory + 4
+    assert mechanism.memory(256) <= kept <= mechanism.memory(256) + 4
     found = {s.method: s.y[0] for s in drawn if s.panel == "memory"}
     assert found["nu-DP-FTRL"] >= 64
 

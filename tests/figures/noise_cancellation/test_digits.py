@@ -9,6 +9,7 @@ from corrnoise.figures.noise_cancellation import digits as figure
 from corrnoise.simulations.datasets import Table
 from corrnoise.simulations.noise_cancellation import images
 from corrnoise.simulations.noise_cancellation.images import dealt_images
+from corrnoise.theory.privacy import Budget
 from tests.figure_entries import check_entry
 
 
@@ -45,7 +46,7 @@ def test_mnist_is_dealt_in_its_own_order(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [len(found.validation[1]), len(found.test[1])] == [5000, 5000]
     assert found.test[0].max() == 1.0
     assert (found.test[1] == labels[65000:]).all()
-    assert found.protocol(participants=50, rho=32.0).rounds == 1200
+    assert found.protocol(Budget(32.0, adjacency="replace-one"), participants=50).rounds == 1200
     assert found.loss.dimension == 50
     original = figure.FIGURE.on_original_data
     assert original is not None

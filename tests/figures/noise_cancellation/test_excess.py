@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from corrnoise.figures.noise_cancellation import excess as figure
+from corrnoise.theory.privacy import Budget
 from tests.figure_entries import check_entry
 
 
@@ -31,7 +32,7 @@ def test_curves_are_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_measured_is_exact(trusted: bool) -> None:
     """x_T is nearly Gaussian about a known mean, so that the mean of n squares is within 6 of its standard errors."""
     runs = 100
-    run = replace(figure.BASE, rounds=12, rho=2048.0)
+    run = replace(figure.BASE, rounds=12, budget=Budget(2048.0, adjacency="replace-one"))
     exact = figure.values(run, trusted, 2)["exact"]
     mean, _ = figure.measured(run, trusted, runs)
     error = exact * math.sqrt(2 / runs)  # of a square of mean 0; less with another mean

@@ -14,8 +14,9 @@ from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
 from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, Setting, panel
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, experiment
-from corrnoise.theory.problems.empirical_risk import Task
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, quadratic_run
+from corrnoise.theory.shuffled_gradients.task import Task
 from tests.figure_entries import check_entry
 
 Curves = dict[tuple[str, str], Series]
@@ -123,7 +124,11 @@ def test_every_panel_shows_the_experiments_of_its_setting(experiments: Data) -> 
     name, epsilon = "diabetes by sex (stand-in)", 5.0
     for algorithm in ALGORITHMS:
         alone = experiment(
-            task(name), algorithm, smoothness=SPLITS[name].smoothness(task(name)), epsilon=epsilon, **SMALL
+            task(name),
+            algorithm,
+            Budget(epsilon=epsilon, delta=1e-6, clip_norm=10.0, adjacency="replace-one"),
+            smoothness=SPLITS[name].smoothness(task(name)),
+            **SMALL,
         )
         assert (found[panel(name, epsilon), algorithm, "mean"].y == alone.mean).all()
         assert (found[panel(name, epsilon), algorithm, "standard deviation"].y == alone.std).all()

@@ -92,6 +92,6 @@ def test_what_cannot_bear_a_proof(foundation, fault):
 
 def test_the_foundations_of_the_ledger_bear_what_rests_on_them():
     graph = Foundations(ledgers.papers())
-    claims = ledgers.claims()
+    claims = [one.claim for one in ledgers.claims()]
     assert set(graph.below(claims)) == set(claims)
     assert [fault for claim in claims for fault in graph.faults(claim)] == []

@@ -13,8 +13,8 @@ from flint import arb
 import corrnoise.paper_checks.machinery.ledger as machinery
 from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, regressions
-from corrnoise.paper_checks.machinery.ledger import CORRECTED, ERROR, FALSE, HOLDS, NOT_CHECKABLE
 from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.verdicts import CORRECTED, ERROR, FALSE, HOLDS, NOT_CHECKABLE
 
 NAN = math.nan
 UNIT = {"x": linear(0, 1)}

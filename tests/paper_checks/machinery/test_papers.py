@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import corrnoise.paper_checks as ledgers
+from corrnoise.paper_checks.machinery import listing
 from corrnoise.paper_checks.machinery import papers as machinery
 from corrnoise.paper_checks.machinery.domains import integers, linear
 from corrnoise.paper_checks.machinery.papers import Paper, numbered
@@ -114,31 +115,41 @@ paper.identity("Lemma 1", part="(i)")
 
 
 def test_a_statement_is_with_or_without_claims():
-    with pytest.raises(ValueError, match="no_claims must not name statements with claims, got Lemma 1"):
-        small(statements={"here": ("Lemma 1", "Lemma 2")}, no_claims={"Lemma 1": "it is empty", "Lemma 3": "it is too"})
+    paper = small(no_claims={"Lemma 1": "it is empty"})
+    register(paper=paper, number="Lemma 2")
+    with pytest.raises(ValueError, match="Lemma 1: no_claims says why there is no claim about it"):
+        register(paper=paper)
 
 
-def test_a_claim_that_the_inventory_does_not_list_under_its_module_is_refused():
+def test_a_claim_of_a_module_that_the_paper_does_not_name_is_refused():
     package, _, module = __name__.rpartition(".")
-    paper = small(package=package, statements={module: ("Lemma 1",), "elsewhere": ("Lemma 2",)})
-    register(paper=paper)
-    for number in ("Lemma 2", "Lemma 3"):
-        with pytest.raises(ValueError, match=f"{number}: the inventory of small does not list it under {module}"):
-            register(paper=paper, number=number)
+    register(paper=small(package=package, modules=[module]))
+    with pytest.raises(ValueError, match=f"Lemma 1: small does not name its module {__name__}"):
+        register(paper=small(package=package, modules=["elsewhere"]))
+
+
+HELD = {"pkg.first": ("Lemma 2",), "pkg.second": ("Lemma 1", "Lemma 3"), "pkg.third": ("Lemma 1",)}
+LIST = """module,number,part,recorded,evidence
+first,Lemma 2,first,holds,searched
+second,Lemma 1,second,holds,searched
+second,Lemma 3,second,holds,searched
+second,Lemma 4,second,holds,searched
+third,Lemma 1,third,holds,searched
+"""
 
 
 @pytest.fixture
-def modules(monkeypatch):
-    """A paper of three modules whose names say what they hold; importing one is recorded and registers its claims."""
-    paper = small(
-        package="pkg", statements={"first": ("Lemma 2",), "second": ("Lemma 1", "Lemma 3"), "third": ("Lemma 1",)}
-    )
+def modules(monkeypatch, tmp_path):
+    """A paper of three modules; importing one is recorded and registers its claims.  One claim is listed and gone."""
+    (tmp_path / "claims.csv").write_text(LIST)
+    monkeypatch.setattr(listing, "files", lambda package: tmp_path)
+    paper = small(package="pkg", modules=["first", "second", "third"])
     imported = []
 
     def load(name):
         if name not in imported:
             imported.append(name)
-            for number in paper.statements[name.partition(".")[2]]:
+            for number in HELD[name]:
                 function = lambda x, c=1.0: (x, c)  # noqa: E731
                 function.__doc__, function.__module__ = "A note.", name
                 register(paper=paper, function=function, number=number, part=name[4:])
@@ -148,20 +159,38 @@ def modules(monkeypatch):
     return paper, imported
 
 
-def test_only_modules_that_hold_a_statement_are_imported(modules):
+def test_a_listed_claim_imports_its_module_when_more_is_asked_for(modules):
     paper, imported = modules
-    assert paper.numbers == ("Lemma 2", "Lemma 1", "Lemma 3")
+    assert paper.numbers == ("Lemma 2", "Lemma 1", "Lemma 3", "Lemma 4")
+    first, _, third, gone, _ = paper.listed
+    assert (third.name, third.identifier, third.recorded, third.evidence) == (
+        *("Lemma 3 second", "small-lemma-3-second"),
+        *("holds", "searched"),
+    )
+    assert not hasattr(third, "_repr_html_")
     assert not imported
-    assert [claim.name for claim in paper.claims_about(["Lemma 3"])] == ["Lemma 3 second"]
+    assert third.printed == "$x$"
     assert imported == ["pkg.second"]
-    assert [claim.name for claim in paper.claims_about(["Lemma 1"])] == ["Lemma 1 second", "Lemma 1 third"]
-    assert imported == ["pkg.second", "pkg.third"]
-    assert paper.claims_about([]) == paper.claims_about(["Lemma 9"]) == ()
+    assert third.claim in paper.registered
+    assert third.check().verdict == "holds"
+    with pytest.raises(AttributeError):
+        third.nonsense  # noqa: B018
+    with pytest.raises(LookupError, match=r"pkg.second has no claim Lemma 4 second; python -m tools.claims lists"):
+        gone.check()
+    assert first.claim.name == "Lemma 2 first"
+
+
+def test_papers_written_by_hand_list_what_is_registered():
+    paper = small()
+    claim = register(paper=paper)
+    [listed] = paper.listed
+    assert listed.claim is claim
+    assert (listed.name, listed.module, listed.recorded) == (claim.name, claim.module, claim.recorded)
 
 
 def test_claims_stand_in_the_order_of_the_paper_however_they_were_imported(modules):
     paper, _ = modules
-    paper.claims_about(["Lemma 3"])
+    paper.listed[2].check()
     assert [claim.name for claim in paper.claims] == [
         "Lemma 2 first",
         "Lemma 1 second",
@@ -195,17 +224,22 @@ def test_claims_by_paper_and_by_name():
 def test_claims_travel_by_name():
     for written in ledgers.claims()[::10]:
         assert pickle.loads(pickle.dumps(written)) is written
+        assert pickle.loads(pickle.dumps(written.claim)) is written.claim
     with pytest.raises(AttributeError, match="PAPER"):  # by hand, in no module of a paper
         pickle.loads(pickle.dumps(register()))
 
 
 @pytest.mark.parametrize("name", ledgers.NAMES)
-def test_every_statement_of_an_inventory_has_a_claim_or_a_reason_why_not(name):
+def test_the_list_of_a_paper_is_that_of_its_claims(name):
+    """Otherwise ``python -m tools.claims`` has to write it anew."""
     paper = ledgers.paper_ledger(name)
-    for module, numbers in paper.statements.items():
-        assert len(set(numbers)) == len(numbers) > 0
-        held = {claim.number for claim in paper.claims_about(numbers) if claim.module.endswith(f".{module}")}
-        assert held == set(numbers), module
+    assert paper.listed == tuple(listing.listed(claim, paper) for claim in paper.claims)
+    assert {claim.module for claim in paper.listed} == set(paper.modules)
+
+
+@pytest.mark.parametrize("name", ledgers.NAMES)
+def test_reasons_why_there_is_no_claim_begin_in_lower_case(name):
+    paper = ledgers.paper_ledger(name)
     for number, reason in paper.no_claims.items():
         assert reason[0].islower(), number
         assert not reason.endswith("."), number

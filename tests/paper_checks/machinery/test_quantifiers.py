@@ -3,9 +3,9 @@
 import pytest
 
 from corrnoise.paper_checks.machinery.domains import linear, log_scale
-from corrnoise.paper_checks.machinery.ledger import FALSE, HOLDS
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.quantifiers import CHOICES, choices
+from corrnoise.paper_checks.machinery.verdicts import FALSE, HOLDS
 
 WIDE = {"x": log_scale(1e-30, 1e30)}
 

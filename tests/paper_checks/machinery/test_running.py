@@ -41,7 +41,7 @@ def test_processes_are_for_many_claims_or_when_asked_for(count, thorough, jobs, 
     asked = [None]
 
     @contextmanager
-    def recorded(_work, found, _thorough, number):
+    def recorded(_work, found, number):
         asked[0] = number
         yield iter(enumerate(found))
 

@@ -5,7 +5,6 @@ import pytest
 
 from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.domains import linear, vector
-from corrnoise.paper_checks.machinery.kills import Kills
 from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.wording import listed, reason, shown
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -68,16 +67,6 @@ def test_numbers_are_shown_without_loss():
 def test_arguments_are_listed_as_code():
     assert listed({"a_b": 1.0, "c": np.float64(2)}) == "``a_b = 1.0``, ``c = 2.0``"
     assert listed({}) == ""
-
-
-# -- structural mutants ------------------------------------------------------------------------------------------------
-
-
-def test_the_fates_of_mutants_are_told_with_reasons():
-    found = Kills("", 9, {"killed": 3, "survived": 2, "weaker": 1}, {}, (("f: a → b", 0.5), ("f: c → d", 1e-12)))
-    assert wording.kills(found) == "Structural mutants: 3 of 5 that could be false killed (6 tried of 9)"
-    assert wording.survivors(found, {"f: a → b": "it follows from N1"})[1] == ("it follows from N1", "``f: a → b``")
-    assert wording.survivors(found, {}) == [(wording.NO_REASON, "``f: c → d`` (1e-12), ``f: a → b`` (0.5)")]
 
 
 # -- the reason for a verdict ------------------------------------------------------------------------------------------

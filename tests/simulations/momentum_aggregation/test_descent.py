@@ -15,10 +15,12 @@ from corrnoise.simulations.momentum_aggregation.descent import (
     recorded_steps,
     run_steps,
 )
-from corrnoise.simulations.momentum_aggregation.noise import PrefixNoise, PublishedTrees, ReducedTrees
+from corrnoise.simulations.momentum_aggregation.noise import PublishedTrees, ReducedTrees, TreeNoise, WeightedSums
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, weighted_sum, window_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
+from corrnoise.theory.participation import Participation
 from tests.simulations.momentum_aggregation.nodes import Draws, noise_of_sum, prefix_nodes, window_nodes
 
 N, D = 5, 3
@@ -42,9 +44,9 @@ def iterates(step: Any, steps: int, settings: int, repetitions: int) -> np.ndarr
 
 def test_algorithm_1_by_its_definition():
     steps, f = 23, risk()
-    orders = draw_orders(N, steps, "reshuffled", 2, np.random.default_rng(0))
+    orders = draw_orders(Participation.reshuffled(steps, period=N), 2, np.random.default_rng(0))
     draws: Any = Draws(3)
-    noise = PrefixNoise(steps, ALPHA, (2, D), draws)
+    noise = WeightedSums(TreeNoise(BinaryTree(steps, decoder="binary", decay=ALPHA), (2, D), draws), ALPHA)
     lengths, scales = column(0.1, 0.3), column(0.05, 0.2)
     step = momentum_step(f, orders, alpha=ALPHA, lengths=lengths, noise=noise, scales=scales, clip_norm=0.2)
     found = iterates(step, steps, 2, 2)
@@ -66,15 +68,16 @@ def test_without_gradients_the_momentum_is_the_noise_of_the_theory():
     """Examples that are 0 leave the noise alone: its sample variances are s² F(t), false alarms 1e-6 in all."""
     steps, repetitions, std = 13, 4000, 0.7
     f = EmpiricalRisk(MarginLoss("sigmoid", 1, 1.0), np.zeros((N, 1)))
-    orders = draw_orders(N, steps, "fixed", repetitions, np.random.default_rng(0))
+    orders = draw_orders(Participation.fixed_epochs(steps, period=N), repetitions, np.random.default_rng(0))
     seen: list[np.ndarray] = []
 
-    class Spy(PrefixNoise):
+    class Spy(WeightedSums):
         def __next__(self) -> np.ndarray:
             seen.append(super().__next__())
             return seen[-1]
 
-    noise = Spy(steps, ALPHA, (repetitions, 1), np.random.default_rng(1))
+    tree = BinaryTree(steps, decoder="binary", decay=ALPHA)
+    noise = Spy(TreeNoise(tree, (repetitions, 1), np.random.default_rng(1)), ALPHA)
     step = momentum_step(f, orders, alpha=ALPHA, lengths=column(1.0), noise=noise, scales=column(std))
     moves = np.diff(run_steps(step, np.zeros((1, repetitions, 1)), steps, steps, name="test").points, axis=0)[
         :, 0, :, 0
@@ -129,10 +132,10 @@ def brute_reduced(f, orders, gammas, lengths, scales, draws, steps):
     return np.stack(found)
 
 
-@pytest.mark.parametrize("order", ["fixed", "reshuffled"])
+@pytest.mark.parametrize("order", [Participation.fixed_epochs, Participation.reshuffled])
 def test_algorithm_2_by_its_definition(order):
     steps, f = 33, risk()
-    orders = draw_orders(N, steps, order, 2, np.random.default_rng(0))
+    orders = draw_orders(order(steps, period=N), 2, np.random.default_rng(0))
     kept = [Draws(4), Draws(5), Draws(6)]
 
     class Parent:
@@ -186,7 +189,7 @@ def test_the_published_noise_of_windows():
 
 def test_without_noise_and_in_a_fixed_order_both_algorithms_are_the_same():
     steps, f = 41, risk()
-    orders = draw_orders(N, steps, "fixed", 3, np.random.default_rng(0))
+    orders = draw_orders(Participation.fixed_epochs(steps, period=N), 3, np.random.default_rng(0))
     one = momentum_step(f, orders, alpha=ALPHA, lengths=column(0.1), noise=None, scales=column(0.0))
     two = ReducedMomentum(f, orders, alpha=ALPHA, gammas=column(0.4), lengths=column(0.1))
     np.testing.assert_allclose(iterates(one, steps, 1, 3), iterates(two, steps, 1, 3), atol=1e-12)
@@ -195,7 +198,7 @@ def test_without_noise_and_in_a_fixed_order_both_algorithms_are_the_same():
 def test_in_reshuffled_orders_the_repaired_identity_holds_along_the_run():
     """M_t plus the defect is G_[1, t] for the points of the run itself; without it the two differ."""
     steps, f, gamma = 34, risk(), 0.4
-    orders = draw_orders(N, steps, "reshuffled", 1, np.random.default_rng(0))
+    orders = draw_orders(Participation.reshuffled(steps, period=N), 1, np.random.default_rng(0))
     step = ReducedMomentum(f, orders, alpha=ALPHA, gammas=column(gamma), lengths=column(0.2))
     w = np.zeros((1, 1, D))
     points, sums = [], []
@@ -224,8 +227,8 @@ def test_in_reshuffled_orders_the_repaired_identity_holds_along_the_run():
 
 def test_orders_visit_every_example_once_an_epoch():
     rng = np.random.default_rng(0)
-    fixed = draw_orders(7, 30, "fixed", 3, rng)
-    reshuffled = draw_orders(7, 30, "reshuffled", 3, rng)
+    fixed = draw_orders(Participation.fixed_epochs(30, period=7), 3, rng)
+    reshuffled = draw_orders(Participation.reshuffled(30, period=7), 3, rng)
     for orders in (fixed, reshuffled):
         assert orders.shape == (30, 3)
         for epoch in range(4):

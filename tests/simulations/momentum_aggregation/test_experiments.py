@@ -17,9 +17,10 @@ from corrnoise.simulations.momentum_aggregation.experiments import (
     tuned,
 )
 from corrnoise.simulations.momentum_aggregation.private import private_momentum
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.privacy import gaussian_rho
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget, gaussian_rho
 
 
 @pytest.mark.parametrize(
@@ -97,13 +98,11 @@ def test_what_a_candidate_means():
     norms = gradient_norms(risk, Candidate("square root", 2, 2.0, (1.0, 3.0)), **RUN)
     alone = private_momentum(
         risk,
-        steps=60,
+        Budget(gaussian_rho(8.0, 1e-5)),
+        Participation.fixed_epochs(60, period=30),
         alpha=2 / 30,
         learning_rate=3.0 / 60,
-        rho=gaussian_rho(8.0, 1e-5),
-        order="fixed",
-        adjacency="zero-out",
-        noise=NuFTRL(2 / 30),
+        mechanism=NuFTRL(2 / 30),
         repetitions=6,
         rng=3,
     ).gradient_norms(risk)

@@ -8,9 +8,15 @@ from corrnoise.simulations.noise_cancellation.hosts import Examples, MachineHost
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import split_examples
 from corrnoise.simulations.noise_cancellation.server import Server
-from corrnoise.theory.noise_cancellation.losses import LinearLoss
+from corrnoise.theory.losses import LinearLoss
+from corrnoise.theory.privacy import Budget
 
-LOSS = LinearLoss("squares", 3, 1.0)
+LOSS = LinearLoss("squares", 3, 1.0, 1.0)
+
+
+def budget(rho: float = 2.0, clip_norm: float = 1.0) -> Budget:
+    """Of a machine."""
+    return Budget(rho, clip_norm=clip_norm, adjacency="replace-one")
 
 
 def protocol(**changes: Any) -> Protocol:
@@ -23,7 +29,7 @@ def protocol(**changes: Any) -> Protocol:
         "participants": 2,
         "rounds": 12,
         "learning_rate": 0.01,
-        "rho": 2.0,
+        "budget": budget(),
     }
     return Protocol(**{**fields, **changes})
 

@@ -14,12 +14,12 @@ from corrnoise.simulations.noise_cancellation.images import dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise
-from tests.simulations.noise_cancellation.federations import examples, protocol
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise
+from tests.simulations.noise_cancellation.federations import budget, examples, protocol
 
 
 def test_folders_answer_as_one_process_does_and_again_after_a_failure(tmp_path):
-    chosen = protocol(noise=CancellingNoise(share=0.5))
+    chosen = protocol(noise=cancelling_noise(12, share=0.5))
     data = examples(4, 12)
     prepare_folder(tmp_path, chosen, dict(enumerate(data)), seed=1)
     server = Server(chosen, seed=[1, 0])
@@ -93,7 +93,7 @@ def stopped_after(round_):
 
 
 @pytest.mark.parametrize("round_", [1, 5, 12])
-@pytest.mark.parametrize("noise", [CancellingNoise(share=0.5), CorrelatedMachineNoise(NuFTRL(0))], ids=repr)
+@pytest.mark.parametrize("noise", [cancelling_noise(12, share=0.5), NuFTRL(0)], ids=repr)
 def test_a_driver_that_was_stopped_goes_on(noise, round_, tmp_path, inline):
     chosen = protocol(noise=noise, cap=7)
     data = examples(4, 12)
@@ -149,7 +149,7 @@ def test_folders_of_other_runs_are_refused(tmp_path, inline):
     with pytest.raises(KeyboardInterrupt):
         run_distributed(chosen, data, seed=3, folder=tmp_path, after_round=stopped_after(2))
     other = "folder must be new or of the same protocol, data and seed"
-    for changed, seed in ((protocol(run="other"), 3), (protocol(rho=1.0), 3), (chosen, 4), (chosen, None)):
+    for changed, seed in ((protocol(run="other"), 3), (protocol(budget=budget(1.0)), 3), (chosen, 4), (chosen, None)):
         with pytest.raises(ValueError, match=other):
             run_distributed(changed, data, seed=seed, folder=tmp_path)
     with pytest.raises(ValueError, match=other):
@@ -200,8 +200,8 @@ def test_a_killed_worker_changes_nothing(by_address, tmp_path):
 def test_the_digits_are_learned_in_a_single_pass():
     data = dealt_images("digits", 20)
     assert sum(len(targets) for _, targets in data.training) == 1077
-    quiet = data.protocol(participants=10, rho=None)
-    noisy = data.protocol(participants=10, rho=8.0)
+    quiet = data.protocol(budget(8.0, 3.0), participants=10, noise=None)
+    noisy = data.protocol(budget(8.0, 3.0), participants=10)
     accuracies = [
         chosen.loss.accuracy(simulate_federation(chosen, data.training, seed=0).point, *data.test)
         for chosen in (quiet, noisy)

@@ -8,30 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corrnoise.simulations.noise_cancellation import messages
 from corrnoise.simulations.noise_cancellation.hosts import MachineHost
 from corrnoise.simulations.noise_cancellation.machine import Machine
 from corrnoise.simulations.noise_cancellation.protocol import Message, Refusal, Request
 from corrnoise.simulations.noise_cancellation.storage import read_state, write_states
+from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise, FactorisedNoise
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise, leading
 from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp
-from corrnoise.theory.noise_cancellation.tree_noise import TreeNoise
-from tests.simulations.noise_cancellation.federations import LOSS, examples, protocol
+from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from tests.simulations.noise_cancellation.federations import LOSS, budget, examples, protocol
+from tests.strategies import prefix_noise
 
 NOISES = (
-    CancellingNoise(),
-    CancellingNoise(growth=1),
-    CancellingNoise(share=0.3),
-    CancellingNoise(share=0),
-    CorrelatedMachineNoise(NuFTRL(0)),
-    CorrelatedMachineNoise(PoleNoise([0.01, 0.2], [0.1, 0.5])),
-    CorrelatedMachineNoise(FiniteNoise([1.0, -0.5, -0.2])),
-    TreeNoise(12),
-    TreeNoise(12, decoder="binary"),
-    FactorisedNoise(np.diag(np.arange(1.0, 13.0))),
+    cancelling_noise(12),
+    cancelling_noise(12, growth=1),
+    cancelling_noise(12, share=0.3),
+    cancelling_noise(12, share=0),
+    NuFTRL(0),
+    PoleNoise([0.01, 0.2], [0.1, 0.5]),
+    FiniteNoise([1.0, -0.5, -0.2]),
+    BandedStrategyNoise([1.0, 0.5, 0.2]),
+    ScaledNoise(BandedStrategyNoise([1.0, 0.5]), np.linspace(1, 2, 12), np.linspace(3, 1, 12)),
+    BinaryTree(12),
+    BinaryTree(12, decoder="binary"),
+    prefix_noise([*range(1, 13)]),
 )
 
 
@@ -45,13 +51,6 @@ def machine(chosen, **options):
     return Machine(chosen, 0, a, y, **{"seed": 7, **options})
 
 
-def messages_of(noise, n):
-    """The noise of n messages, a column for each draw; the theory's factor where each message has one draw."""
-    if isinstance(noise, TreeNoise):
-        return BinaryTree(n, decoder=noise.decoder).noising_matrix()
-    return noise.message_factor(n)
-
-
 def sent(one, rounds, first=1):
     """The newest message of each round, all earlier ones acknowledged."""
     messages = []
@@ -63,17 +62,16 @@ def sent(one, rounds, first=1):
 
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 def test_messages_carry_the_noise_of_the_theory(noise):
-    """Message noise = σ W z with the z that the machine draws, to rounding; and no noise without a budget."""
+    """Message noise = σ N z with the z that the machine draws, to rounding; and no noise without a budget."""
     rounds = [1, 2, 5, 6, 9, 12]
     private = protocol(noise=noise)
-    plain = protocol(noise=noise, rho=None)
+    plain = protocol(noise=noise, budget=None)
     one = machine(private)
-    draws = [noise.draws(k) for k in range(1, 7)]
-    z = np.vstack([one._fresh(k, count) for k, count in enumerate(draws, 1)])
+    z = np.vstack([one._fresh(k) for k in range(1, 7)])
     noisy = np.array([m.correction for m in sent(one, rounds)])
     exact = np.array([m.correction for m in sent(machine(plain), rounds)])
-    np.testing.assert_allclose(noisy - exact, private.std * messages_of(noise, 6) @ z, atol=1e-12 * private.std)
-    assert not np.allclose(noisy - exact, private.std * z[:6]) or noise == CancellingNoise(share=0)
+    np.testing.assert_allclose(noisy - exact, private.std * leading(noise, 6).noising(z), atol=1e-12 * private.std)
+    assert not np.allclose(noisy - exact, private.std * z) or noise == DPSGD()
 
 
 def test_nothing_but_the_message_leaves_a_machine():
@@ -91,8 +89,8 @@ def test_nothing_but_the_message_leaves_a_machine():
 @given(st.integers(1, 300), st.integers(0, 2**32 - 1), st.floats(0.1, 100), st.sampled_from([None, 0.5]))
 def test_no_server_moves_a_message_farther_than_the_sensitivity(t, seed, far, clip_norm):
     rng = np.random.default_rng(seed)
-    guard = {"guard": "centred"} if clip_norm is None else {"guard": "norm", "clip_norm": clip_norm}
-    chosen = protocol(rounds=300, rho=None, **guard)
+    guard = {} if clip_norm is None else {"guard": "norm", "budget": budget(clip_norm=clip_norm)}
+    chosen = protocol(rounds=300, noise=None, **guard)
     asking = Request("test", t, far * rng.standard_normal(3), far * rng.standard_normal(3), 1, 0)
     a, y = examples(2, 1, seed)[0]
     b, z = examples(2, 1, seed)[1]
@@ -105,9 +103,35 @@ def test_without_the_guard_a_server_could_see_far_more():
     """The mutant of the test above: curvature 1 at x_t − x_{t−1} = (D, 0, 0) in round 300."""
     t, a = 300, np.array([[1.0, 0.0, 0.0]])
     x, before = np.array([1.0, 0, 0]), np.array([-1.0, 0, 0])
-    unguarded = t * LOSS.gradient(x, a[0], 1.0) - (t - 1) * LOSS.gradient(before, a[0], 1.0)
-    none = t * LOSS.gradient(x, 0 * a[0], 1.0) - (t - 1) * LOSS.gradient(before, 0 * a[0], 1.0)
-    assert np.linalg.norm(unguarded - none) > 50 * 2 * LOSS.family(2.0).radius
+    unguarded = t * LOSS.gradients(x, a[0], 1.0) - (t - 1) * LOSS.gradients(before, a[0], 1.0)
+    none = t * LOSS.gradients(x, 0 * a[0], 1.0) - (t - 1) * LOSS.gradients(before, 0 * a[0], 1.0)
+    assert np.linalg.norm(unguarded - none) > 50 * 2 * LossClass.of(LOSS, 2.0).radius
+
+
+@pytest.mark.parametrize(
+    ("noise", "most"),
+    [
+        (cancelling_noise(100), 1),
+        (cancelling_noise(100, share=0), 0),
+        (PoleNoise([0.01, 0.2], [0.1, 0.5]), 2),
+        (FiniteNoise([1.0, -0.5, -0.2]), 2),
+        (BandedStrategyNoise([1.0, 0.5, 0.2]), 2),
+        (BinaryTree(100), 7),
+        (NuFTRL(0), 99),
+        (prefix_noise([1.0] * 100), 99),
+    ],
+)
+def test_memory_of_a_machine(noise, most):
+    kept = messages.start(noise, 2)
+    sizes = []
+    for k in range(1, 100):
+        before = kept.copy()
+        _, after = messages.step(noise, kept, np.ones(2), k)
+        np.testing.assert_array_equal(kept, before)  # which is on disk
+        kept = after
+        sizes.append(len(kept))
+    assert sizes == [messages.vectors(noise, k) for k in range(1, 100)]
+    assert max(sizes) == most
 
 
 # -- states ------------------------------------------------------------------------------------------------------------
@@ -146,17 +170,17 @@ def test_a_lost_or_outdated_state_begins_a_new_segment(kept):
     assert again.remaining == 4
     messages = sent(again, [5, 6], first=asked + 1)
     assert messages[0].number == asked + 1
-    fresh = np.array([again._fresh(k, 1)[0] for k in (1, 2)])
-    old = np.array([machine(chosen)._fresh(k, 1)[0] for k in (1, 2, 3, 4)])
+    fresh = np.array([again._fresh(k) for k in (1, 2)])
+    old = np.array([machine(chosen)._fresh(k) for k in (1, 2, 3, 4)])
     assert np.abs(fresh[:, np.newaxis] - old).min() > 1e-6
-    first, second = (chosen.noise.covariance(n) for n in (3, 2))
+    first, second = (prefix @ prefix.T for prefix in (np.eye(3), np.eye(2)))  # of noise that is taken back
     both = chosen.std**2 * np.block([[first, np.zeros((3, 2))], [np.zeros((2, 3)), second]])
     # The prefix sums over both segments; the noise of the first one stays in those of the second.
     stays = np.eye(5)
     stays[3:, 2] = 1
     joint = stays @ both @ stays.T
     shifts = np.full(5, chosen.family.largest_shift(losses="convex"))
-    assert covariance_zcdp(joint, shifts) <= chosen.rho * (1 + 1e-9)
+    assert covariance_zcdp(joint, shifts) <= chosen.budget.rho
 
 
 def test_a_request_that_was_not_answered_is_answered_from_the_state_before_it():
@@ -175,7 +199,7 @@ def test_a_request_that_was_not_answered_is_answered_from_the_state_before_it():
 def test_going_on_from_an_outdated_state_would_show_the_data():
     """The mutant: two messages with the same noise differ by data alone."""
     chosen = protocol()
-    plain = sent(machine(protocol(rho=None)), [1, 2])
+    plain = sent(machine(protocol(budget=None)), [1, 2])
     one = machine(chosen)
     one.reply(request(1, 1))
     outdated = one.state

@@ -19,8 +19,10 @@ from corrnoise.simulations.shuffled_gradients.experiments import (
     private_run,
 )
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
-from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
+from corrnoise.theory.losses import LinearLoss
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled, interleaved
+from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_fetched_data_sets_are_split_as_in_the_paper(name, monkeypatch):
         "CreditCard": ((200, 2), (200, 2)),
     }
     assert (t.features.shape, t.public_features.shape) == shapes[name]
-    if t.loss.name == "logistic":
+    if t.loss.link == "logistic":
         assert set(t.targets.tolist()) == {-1.0, 1.0}
     if name == "MNIST-69":
         assert (t.public_features[0] == SERVED[name].features[20][::-1] / 255).all()  # rotated by 180 degrees
@@ -90,9 +92,13 @@ def test_fetched_data_sets_are_split_as_in_the_paper(name, monkeypatch):
         assert np.bincount(t.public_targets.astype(int)).tolist() == [250] * 4
 
 
+def budget(epsilon, clip_norm=10.0):
+    return Budget(epsilon=epsilon, delta=1e-6, clip_norm=clip_norm, adjacency="replace-one")
+
+
 def multiplier(schedule, epsilon, order="reshuffled", accounting="published"):
-    run = private_run(schedule, learning_rate=1.0, smoothness=2.0, order=order)
-    return noise_multiplier(run, epsilon, delta=1e-6, accounting=accounting)
+    run = private_run(budget(epsilon), schedule, learning_rate=1.0, smoothness=2.0, order=order)
+    return noise_multiplier(run, accounting)
 
 
 def test_noise_of_experiments():
@@ -107,7 +113,7 @@ def test_noise_of_experiments():
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_experiment_shows_the_best_of_its_learning_rates(algorithm):
     t = task("diabetes by sex (stand-in)")
-    settings = {"smoothness": 98.0, "epsilon": 5.0, "epochs": 4, "runs": 2}
+    settings = {"budget": budget(5.0), "smoothness": 98.0, "epochs": 4, "runs": 2}
     rates = (1e-2, 1e-4, 1e-5)
     best = experiment(t, algorithm, learning_rates=rates, **settings)
     alone = [experiment(t, algorithm, learning_rates=(rate,), **settings) for rate in rates]
@@ -140,7 +146,7 @@ def test_a_rotation_is_a_parameter_of_the_sets_that_have_one(monkeypatch):
 def test_two_phases_may_have_learning_rates_of_their_own(algorithm):
     """The grid of both is swept; with the same one on the diagonal alone nothing changes."""
     t = task("diabetes by sex (stand-in)")
-    settings = {"smoothness": 98.0, "epsilon": 5.0, "epochs": 6, "runs": 2, "accounting": "sharp"}
+    settings = {"budget": budget(5.0), "smoothness": 98.0, "epochs": 6, "runs": 2, "accounting": "sharp"}
     rates, public = (1e-3, 1e-4, 1e-5), (1e-2, 1e-3, 1e-4)
     shared = experiment(t, algorithm, learning_rates=rates, **settings)
     assert shared.learning_rate == shared.public_learning_rate
@@ -162,7 +168,7 @@ def test_two_phases_may_have_learning_rates_of_their_own(algorithm):
 def test_interleaving_has_one_learning_rate():
     """Its public steps hide the private ones with noise of the same size, which a rate of their own would change."""
     t = task("diabetes by sex (stand-in)")
-    settings = {"smoothness": 98.0, "epsilon": 5.0, "epochs": 3, "runs": 1, "learning_rates": (1e-4,)}
+    settings = {"budget": budget(5.0), "smoothness": 98.0, "epochs": 3, "runs": 1, "learning_rates": (1e-4,)}
     found = experiment(t, "Interleaved", public_learning_rates=(1e-2,), **settings)
     assert found == experiment(t, "Interleaved", **settings)
     assert found.public_learning_rate == 1e-4
@@ -172,7 +178,7 @@ def test_a_sweep_does_not_depend_on_the_number_of_processes():
     t = task("diabetes by sex (stand-in)")
     settings = {
         "smoothness": 98.0,
-        "epsilon": 5.0,
+        "budget": budget(5.0),
         "epochs": 3,
         "runs": 2,
         "learning_rates": (1e-3, 1e-4),
@@ -193,10 +199,10 @@ def test_sharp_noise_of_algorithms_with_public_records():
 def test_mean_estimation_is_as_good_as_it_exactly_is():
     """The mean of 400 runs is within six standard errors of the exact risk (2e-9), and not of half as much again."""
     rows = np.full((20, 4), 0.5)
-    t = Task(Loss("mean"), Regulariser("none"), rows, np.zeros(20), rows, np.zeros(20))
+    t = Task(LinearLoss("mean", rows.shape[1]), Regulariser("none"), rows, np.zeros(20), rows, np.zeros(20))
     schedule, eta = dp_shuffled(20, epochs=8), 0.01
     found = experiment(
-        t, "DP-ShuffleG", smoothness=1.0, epsilon=5.0, epochs=8, learning_rates=(eta,), runs=400, clip_norm=1e3
+        t, "DP-ShuffleG", budget=budget(5.0, 1e3), smoothness=1.0, epochs=8, learning_rates=(eta,), runs=400
     )
     sigma = 1e3 * multiplier(schedule, 5.0)
     keep = (1 - eta) ** (2 * 160)
@@ -231,12 +237,10 @@ def test_the_grid_of_learning_rates_is_that_of_the_paper():
     ("change", "error", "message"),
     [
         ({"algorithm": "SGD"}, ValueError, "algorithm must be one of"),
-        ({"epsilon": -1.0}, ValueError, r"epsilon must lie in \(0, inf\), got -1\.0"),
-        ({"delta": 1.0}, ValueError, r"delta must lie in \(0, 1\), got 1\.0"),
+        ({"budget": budget(0.0)}, ValueError, r"epsilon must lie in \(0, inf\), got 0\.0"),
+        ({"budget": 1.0}, TypeError, "budget must be a Budget"),
         ({"accounting": "nonsense"}, ValueError, "accounting must be one of 'published', 'sharp', got 'nonsense'"),
         ({"order": "sorted"}, ValueError, "order must be one of"),
-        ({"clip_norm": math.inf}, ValueError, r"clip_norm must lie in \(0, inf\), got inf"),
-        ({"clip_norm": -1.0}, ValueError, r"clip_norm must lie in \(0, inf\), got -1\.0"),
         ({"private_share": 0.0}, ValueError, r"private_share must lie in \(0, 1\], got 0\.0"),
         ({"epochs": 0}, ValueError, "epochs must be an integer >= 1, got 0"),
         ({"runs": 0}, ValueError, "runs must be an integer >= 1, got 0"),
@@ -250,12 +254,12 @@ def test_the_grid_of_learning_rates_is_that_of_the_paper():
 @pytest.mark.parametrize("algorithm", ["Public only", "Priv-Pub"])
 def test_bad_arguments_are_refused_by_every_algorithm(algorithm, change, error, message):
     rows, targets = np.eye(2), np.zeros(2)
-    t = Task(Loss("mean"), Regulariser("none"), rows, targets, rows, targets)
+    t = Task(LinearLoss("mean", rows.shape[1]), Regulariser("none"), rows, targets, rows, targets)
     good = {
         "task": t,
         "algorithm": algorithm,
         "smoothness": 1.0,
-        "epsilon": 1.0,
+        "budget": budget(1.0),
         "epochs": 2,
         "runs": 1,
         "learning_rates": (0.1,),
@@ -268,8 +272,8 @@ def test_bad_arguments_are_refused_by_every_algorithm(algorithm, change, error, 
 
 
 def test_budgets_that_no_noise_meets_are_refused():
-    with pytest.raises(ValueError, match="epsilon must be large enough for some finite noise, got 1e-300"):
-        experiment(task("digits-69 (stand-in)"), "Priv-Pub", smoothness=1.0, epsilon=1e-300, epochs=2, runs=1)
+    with pytest.raises(ValueError, match="budget must be large enough for some finite noise"):
+        experiment(task("digits-69 (stand-in)"), "Priv-Pub", budget(1e-300), smoothness=1.0, epochs=2, runs=1)
 
 
 def test_learning_rates_without_a_guarantee_are_refused():
@@ -278,7 +282,7 @@ def test_learning_rates_without_a_guarantee_are_refused():
             task("digits-69 (stand-in)"),
             "DP-ShuffleG",
             smoothness=1.0,
-            epsilon=1.0,
+            budget=budget(1.0),
             learning_rates=(2.5,),
             epochs=2,
             runs=1,

@@ -15,13 +15,15 @@ from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.rational.approximation import (
     _heights,
     _mixture,
-    rational_approximation,
+    rational,
 )
 from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 from tests.strategies import product_noises
 
@@ -126,7 +128,7 @@ def test_the_oracle_knows_the_elliptic_integrals(nu):
 @pytest.mark.parametrize("tolerance", TOLERANCES)
 @pytest.mark.parametrize("nu", NUS)
 def test_tolerance_is_kept_for_nu_ftrl(nu, tolerance):
-    approximation = rational_approximation(NuFTRL(nu), tolerance)
+    approximation = rational(NuFTRL(nu), tolerance)
     assert isinstance(approximation, PoleNoise)
     assert approximation_error(NuFTRL(nu), approximation) <= tolerance + ROUNDING
 
@@ -136,33 +138,33 @@ def test_tolerance_is_kept_for_nu_ftrl(nu, tolerance):
 )
 def test_the_smallest_tolerance_is_kept(gap, exponent):
     noise = ProductNoise([gap], [exponent])
-    assert approximation_error(noise, rational_approximation(noise, 1e-12)) <= 1e-12 + ROUNDING
+    assert approximation_error(noise, rational(noise, 1e-12)) <= 1e-12 + ROUNDING
 
 
 @pytest.mark.parametrize("tolerance", TOLERANCES)
 @pytest.mark.parametrize("noise", PRODUCTS, ids=repr)
 def test_tolerance_is_kept_for_products(noise, tolerance):
-    assert approximation_error(noise, rational_approximation(noise, tolerance)) <= tolerance + ROUNDING
+    assert approximation_error(noise, rational(noise, tolerance)) <= tolerance + ROUNDING
 
 
 @settings(max_examples=25)
 @given(product_noises(low=1e-5, most=3), st.sampled_from([0.3, 1e-2, 1e-5, 1e-8]))
 @example(ProductNoise([4.54e-5, 6.738e-3], [1e-8, 0.5]), 1e-8)
 def test_tolerance_is_kept_for_random_products(noise, tolerance):
-    approximation = rational_approximation(noise, tolerance)
+    approximation = rational(noise, tolerance)
     assert approximation_error(noise, approximation, points=101) <= tolerance + ROUNDING
 
 
 def test_a_missed_tolerance_is_noticed():
     noise = NuFTRL(1e-4)
-    rough, fine = rational_approximation(noise, 1e-3), rational_approximation(noise, 1e-6)
+    rough, fine = rational(noise, 1e-3), rational(noise, 1e-6)
     assert approximation_error(noise, rough) > 1e-6
     assert approximation_error(NuFTRL(1e-4 * (1 + 1e-4)), fine) > 1e-6
     assert approximation_error(noise, PoleNoise(fine.zeros * (1 + 1e-4), fine.poles)) > 1e-6
 
 
 def test_a_smaller_tolerance_takes_no_fewer_poles():
-    counts = [rational_approximation(NuFTRL(1e-4), 10.0**-k).poles.size for k in range(1, 13)]
+    counts = [rational(NuFTRL(1e-4), 10.0**-k).poles.size for k in range(1, 13)]
     assert counts == sorted(counts)
     assert counts[0] < counts[-1]
 
@@ -183,21 +185,19 @@ def test_a_smaller_tolerance_takes_no_fewer_poles():
 )
 def test_few_poles_are_enough(nu, most):
     for tolerance, count in most.items():
-        assert 1 <= rational_approximation(NuFTRL(nu), tolerance).poles.size <= count
+        assert 1 <= rational(NuFTRL(nu), tolerance).poles.size <= count
 
 
 @pytest.mark.parametrize(("nu", "count"), [(0.01, 6), (1e-4, 11), (1e-8, 21)])
 def test_one_pole_less_is_not_enough(nu, count):
     noise = NuFTRL(nu)
-    fewer = next(
-        a for a in (rational_approximation(noise, 1.5**k * 1e-6) for k in range(1, 20)) if a.poles.size == count - 1
-    )
+    fewer = next(a for a in (rational(noise, 1.5**k * 1e-6) for k in range(1, 20)) if a.poles.size == count - 1)
     assert approximation_error(noise, fewer) > 1e-6
 
 
 def test_poles_go_to_the_factor_that_needs_them():
-    hard, easy = rational_approximation(NuFTRL(1e-8), 1e-6), rational_approximation(NuFTRL(0.5), 1e-6)
-    both = rational_approximation(ProductNoise([1e-8, 0.5], [0.5, 0.5]), 1e-6)
+    hard, easy = rational(NuFTRL(1e-8), 1e-6), rational(NuFTRL(0.5), 1e-6)
+    both = rational(ProductNoise([1e-8, 0.5], [0.5, 0.5]), 1e-6)
     assert both.poles.size <= hard.poles.size + 2 * easy.poles.size
 
 
@@ -223,7 +223,7 @@ def test_optimal_noise_takes_as_few_poles_as_one_factor(name):
     spectrum, eta, most = OPTIMA[name]
     noise = optimal_noise(LinearRegression(spectrum, eta))
     for tolerance, count in most.items():
-        approximation = rational_approximation(noise, tolerance)
+        approximation = rational(noise, tolerance)
         assert approximation.poles.size <= count
         assert approximation_error(noise, approximation, points=99) <= tolerance + 2 * ROUNDING
         assert interlace(approximation.zeros, approximation.poles)
@@ -231,8 +231,8 @@ def test_optimal_noise_takes_as_few_poles_as_one_factor(name):
 
 
 def test_factors_share_poles():
-    together = rational_approximation(ProductNoise([1e-6, 1e-5, 1e-4], [0.25, 0.25, 0.25]), 1e-6)
-    apart = [rational_approximation(ProductNoise([a], [0.25]), 1e-6).poles.size for a in (1e-6, 1e-5, 1e-4)]
+    together = rational(ProductNoise([1e-6, 1e-5, 1e-4], [0.25, 0.25, 0.25]), 1e-6)
+    apart = [rational(ProductNoise([a], [0.25]), 1e-6).poles.size for a in (1e-6, 1e-5, 1e-4)]
     assert together.poles.size <= max(apart) + 2 < sum(apart)
 
 
@@ -310,7 +310,7 @@ def test_a_mixture_of_poles_is_the_product(gaps, heights):
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("nu", NUS)
 def test_zeros_and_poles_interlace(nu, tolerance):
-    noise = rational_approximation(NuFTRL(nu), tolerance)
+    noise = rational(NuFTRL(nu), tolerance)
     assert ((noise.poles > 0) & (noise.poles < 2)).all()
     assert noise.zeros.size == noise.poles.size
     if nu < 1:
@@ -326,7 +326,7 @@ def test_zeros_and_poles_interlace(nu, tolerance):
 
 @pytest.mark.parametrize("exponent", [-0.01, -0.5, -0.99])
 def test_a_negative_exponent_has_one_pole_more(exponent):
-    noise = rational_approximation(ProductNoise([1e-5], [exponent]), 1e-6)
+    noise = rational(ProductNoise([1e-5], [exponent]), 1e-6)
     assert interlace(noise.poles, noise.zeros)
     assert noise.poles.size == noise.zeros.size + 1
     assert noise.poles[0] > 1e-5
@@ -336,7 +336,7 @@ def test_a_negative_exponent_has_one_pole_more(exponent):
 @pytest.mark.parametrize("nu", NUS)
 def test_zero_frequency(nu, tolerance):
     """|B(0)|² = ν, and the whole spectrum, keep about half of the digits."""
-    approximation = rational_approximation(NuFTRL(nu), tolerance)
+    approximation = rational(NuFTRL(nu), tolerance)
     frequencies = np.concatenate([[0.0], np.geomspace(1e-14, math.pi, 400)])
     exact = np.sqrt(distance(nu, np.cos(frequencies / 2) ** 2, np.sin(frequencies / 2) ** 2))
     error = np.abs(approximation.power_spectrum(frequencies) / exact - 1)
@@ -352,26 +352,26 @@ def test_zero_frequency(nu, tolerance):
 
 @pytest.mark.parametrize("damping", [0.0, 1e-12, 0.3, 1.0, 1.7])
 def test_anti_pgd_is_exact(damping):
-    noise = rational_approximation(AntiPGD(damping), 0.5)
+    noise = rational(AntiPGD(damping), 0.5)
     assert noise == PoleNoise([damping], [])
     np.testing.assert_array_equal(noise.coefficients(9), AntiPGD(damping).coefficients(9))
     assert noise.limiting_sensitivity() == pytest.approx(AntiPGD(damping).limiting_sensitivity(), rel=1e-14)
 
 
 def test_integer_exponents_are_exact():
-    assert rational_approximation(DPSGD(), 0.5) == PoleNoise([], [])
+    assert rational(DPSGD(), 0.5) == PoleNoise([], [])
     noise = ProductNoise([0.0, 0.2, 0.4, 1e-9, 2.0], [2, -3, 80, -1, 1])
     exact = PoleNoise([0.0] * 2 + [0.4] * 80 + [2.0], [0.2] * 3 + [1e-9])
-    assert rational_approximation(noise, 0.5) == exact
+    assert rational(noise, 0.5) == exact
 
 
 def test_finite_noise_is_returned_as_it_is():
     noise = FiniteNoise([1.0, -2.0, 0.5])
-    assert rational_approximation(noise, 0.5) is noise
+    assert rational(noise, 0.5) is noise
 
 
 def test_a_zero_on_the_unit_circle_beside_fractional_factors():
-    noise = rational_approximation(ProductNoise([0.0, 0.01], [1, 0.5]), 1e-6)
+    noise = rational(ProductNoise([0.0, 0.01], [1, 0.5]), 1e-6)
     np.testing.assert_array_equal(noise.zeros[:2], [0.0, 0.01])
     assert noise.poles.size == noise.zeros.size - 1 <= 8
     assert noise.limiting_sensitivity() == math.inf
@@ -383,7 +383,7 @@ def test_a_zero_on_the_unit_circle_beside_fractional_factors():
 def test_exponents_that_are_integers_but_for_rounding():
     rates = np.geomspace(0.01, 1, 50)
     for exponent, nearest in ((-1e-17, PoleNoise([], [])), (2 - 4e-16, PoleNoise([0.01] * 2, []))):
-        noise = rational_approximation(ProductNoise([0.01], [exponent]), 1e-9)
+        noise = rational(ProductNoise([0.01], [exponent]), 1e-9)
         np.testing.assert_allclose(noise.averaged_variance(rates), nearest.averaged_variance(rates), rtol=1e-9)
 
 
@@ -391,14 +391,14 @@ def test_cepstral_noise_is_reduced_elsewhere(monkeypatch):
     reduction = SimpleNamespace(reduced_noise=lambda noise, tolerance: (noise, tolerance))
     monkeypatch.setitem(sys.modules, "corrnoise.solvers.rational.spectrum", reduction)
     noise = CepstralNoise([-0.3, 0.1])
-    assert rational_approximation(noise, 1e-5) == (noise, 1e-5)
+    assert rational(noise, 1e-5) == (noise, 1e-5)
     with pytest.raises(ValueError, match="tolerance must lie in"):
-        rational_approximation(noise, 0.0)
+        rational(noise, 0.0)
 
 
 def test_the_same_result_every_time():
-    assert rational_approximation(NuFTRL(1e-4), 1e-6) == rational_approximation(NuFTRL(1e-4), 1e-6)
-    assert rational_approximation(ProductNoise([1e-4], [0.5]), 1e-6) == rational_approximation(NuFTRL(1e-4), 1e-6)
+    assert rational(NuFTRL(1e-4), 1e-6) == rational(NuFTRL(1e-4), 1e-6)
+    assert rational(ProductNoise([1e-4], [0.5]), 1e-6) == rational(NuFTRL(1e-4), 1e-6)
 
 
 # -- privacy -----------------------------------------------------------------------------------------------------------
@@ -406,22 +406,22 @@ def test_the_same_result_every_time():
 
 @pytest.mark.parametrize("noise", [NuFTRL(0.01), NuFTRL(1e-8), NuFTRL(1.9), PRODUCTS[6]], ids=repr)
 def test_noise_multipliers_are_those_of_the_approximation(noise):
-    approximation = rational_approximation(noise, 1e-3)
+    approximation = rational(noise, 1e-3)
     for steps in (1, 2, 3, 10, 120):
         gamma = sensitivity_by_recursion(approximation, steps)
-        multiplier = approximation.noise_multiplier(0.5, steps)
+        multiplier = Budget(0.5).multiplier(approximation.sensitivity_upper_bound(Participation.single(steps)))
         assert gamma <= multiplier <= gamma * (1 + 1e-13)
     gamma = reference(approximation, np.ones(1))[1]
-    multiplier = approximation.noise_multiplier(0.5)
+    multiplier = Budget(0.5).multiplier(approximation.sensitivity_upper_bound(ANY_LENGTH))
     assert gamma * (1 - ROUNDING) <= multiplier <= gamma * (1 + 1e-11)
 
 
 def test_the_multiplier_of_the_noise_approximated_would_be_too_small():
-    noise = NuFTRL(0.01)
-    approximation = rational_approximation(noise, 1e-6)
+    noise, three = NuFTRL(0.01), Participation.single(3)
+    approximation = rational(noise, 1e-6)
     gamma = sensitivity_by_recursion(approximation, 3)
-    assert noise.noise_multiplier(0.5, 3) < gamma * (1 - 1e-6)
-    assert approximation.noise_multiplier(0.5, 3) >= gamma
+    assert Budget(0.5).multiplier(noise.sensitivity_upper_bound(three)) < gamma * (1 - 1e-6)
+    assert Budget(0.5).multiplier(approximation.sensitivity_upper_bound(three)) >= gamma
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -445,19 +445,19 @@ def test_the_multiplier_of_the_noise_approximated_would_be_too_small():
 )
 def test_noise_that_is_refused(noise, message):
     with pytest.raises(ValueError, match=message):
-        rational_approximation(noise, 1e-9)
+        rational(noise, 1e-9)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1e-13, 1.0, -1e-3, math.nan, math.inf])
 def test_tolerances_out_of_range(tolerance):
     with pytest.raises(ValueError, match=r"tolerance must lie in \[1e-12, 1\)"):
-        rational_approximation(NuFTRL(0.1), tolerance)
+        rational(NuFTRL(0.1), tolerance)
 
 
 @pytest.mark.parametrize("tolerance", ["1e-3", None, True, 1j])
 def test_tolerances_that_are_no_numbers(tolerance):
     with pytest.raises(TypeError, match="tolerance must be a real number"):
-        rational_approximation(NuFTRL(0.1), tolerance)
+        rational(NuFTRL(0.1), tolerance)
 
 
 def test_other_noise_is_refused():
@@ -466,4 +466,4 @@ def test_other_noise_is_refused():
 
     for other in (None, 0.1, [1.0, -0.5], White()):
         with pytest.raises(TypeError, match="noise must be ProductNoise, CepstralNoise or FiniteNoise"):
-            rational_approximation(other, 1e-3)
+            rational(other, 1e-3)

@@ -9,6 +9,7 @@ from hypothesis import given
 
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.participation import Participation
 from tests.strategies import minimum_phase_coefficients, rates
 
 

@@ -13,6 +13,8 @@ from corrnoise.theory.mechanisms.cepstral import CepstralNoise
 from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.product import NuFTRL, ProductNoise
 from corrnoise.theory.numerics import warped_series
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import Budget
 from tests import oracles
 from tests.strategies import exponents, log_uniform
 
@@ -124,12 +126,13 @@ def discrepancies(noise: CepstralNoise, product: ProductNoise) -> dict[str, floa
         return float(np.max(np.abs(np.asarray(x) / y - 1)))
 
     steps = 300
+    who = Participation.single(steps)
     exact, inverse = product.coefficients(steps), product.inverse_coefficients(steps)
     return {
         "power": relative(noise.power_spectrum(FREQUENCIES), product.power_spectrum(FREQUENCIES)),
         "variance": relative(noise.averaged_variance(RATES), product.averaged_variance(RATES)),
         "sensitivity": relative(noise.limiting_sensitivity(), product.limiting_sensitivity()),
-        "finite sensitivity": relative(noise.sensitivity(steps), product.sensitivity(steps)),
+        "finite sensitivity": relative(noise.sensitivity(who), product.sensitivity(who)),
         "coefficients": float(np.linalg.norm(noise.coefficients(steps) - exact) / np.linalg.norm(exact)),
         "inverse": float(np.linalg.norm(noise.inverse_coefficients(steps) - inverse) / np.linalg.norm(inverse)),
     }
@@ -188,11 +191,13 @@ def test_sensitivity_against_the_inverse_matrix(cepstrum, warp):
 def test_figures_for_a_release_are_never_too_small(product, warp, steps):
     """The bounds hold against a product whose own errors, 1e-14, are added; and they are not far off."""
     noise = CepstralNoise(product_cepstrum(product, warp), warp)
-    upper = noise.sensitivity_upper_bound(steps)
-    assert product.sensitivity(steps) <= upper * (1 + 2e-14)
-    assert upper <= product.sensitivity(steps) * (1 + 1e-7)
+    upper = noise.sensitivity_upper_bound(Participation.single(steps))
+    assert product.sensitivity(Participation.single(steps)) <= upper * (1 + 2e-14)
+    assert upper <= product.sensitivity(Participation.single(steps)) * (1 + 1e-7)
     exact = product.limiting_sensitivity() / math.sqrt(2)
-    assert exact <= noise.noise_multiplier(1.0) * (1 + 2e-14) <= exact * (1 + 1e-10)
+    assert (
+        exact <= Budget(1.0).multiplier(noise.sensitivity_upper_bound(ANY_LENGTH)) * (1 + 2e-14) <= exact * (1 + 1e-10)
+    )
 
 
 @pytest.mark.parametrize(("cepstrum", "warp"), CASES)

@@ -19,6 +19,7 @@ from corrnoise.theory.mechanisms.sensitivity import (
     toeplitz_sensitivity,
 )
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from tests import oracles
 from tests.strategies import noises, participations, toeplitz_strategies
 
@@ -36,14 +37,17 @@ def agrees(found, truth):
     return found.exact
 
 
-@given(participations(), st.integers(0, 2**32 - 1))
+ORDERED = ("min-sep", "fixed epochs")
+
+
+@given(participations(kinds=ORDERED), st.integers(0, 2**32 - 1))
 def test_dense_strategies_against_the_worst_case(who, seed):
     strategy = np.tril(np.random.default_rng(seed).normal(size=(who.steps, who.steps)))
     agrees(strategy_sensitivity(strategy, who), worst_case(strategy, who))
 
 
 @settings(max_examples=120)
-@given(participations(), st.data())
+@given(participations(kinds=ORDERED), st.data())
 def test_toeplitz_strategies_against_the_worst_case(who, data):
     kind, c = data.draw(toeplitz_strategies(who.steps, who.period))
     truth = worst_case(lower(c), who)
@@ -52,7 +56,7 @@ def test_toeplitz_strategies_against_the_worst_case(who, data):
     assert exact or kind == "any"
 
 
-@given(participations(most=9, patterns=("fixed epochs",)), st.data())
+@given(participations(most=9, kinds=("fixed epochs",)), st.data())
 def test_fixed_epochs_are_exact_for_any_signs(who, data):
     """Up to three epochs; the same blocks come from the Gram matrix."""
     _, c = data.draw(toeplitz_strategies(who.steps, who.period))
@@ -117,9 +121,9 @@ def test_rounding_errs_on_the_safe_side(noise, steps, data):
             exact = oracles.product_coefficients(noise.gaps, -noise.exponents, steps)
         sums = [mp.fsum(exact[t - j * b] for j in range(k) if t >= j * b) for t in range(steps)]
         truth = mp.sqrt(mp.fsum(s * s for s in sums))
-        assert truth <= mpf(noise.sensitivity_upper_bound(Participation.min_sep(steps, b, k)))
-        multiplier = noise.noise_multiplier(0.5, steps, min_sep=b, max_participations=k)
-        assert truth <= mpf(multiplier)
+        who = Participation.min_sep(steps, b, k)
+        assert truth <= mpf(noise.sensitivity_upper_bound(who))
+        assert truth <= mpf(Budget(0.5).multiplier(noise.sensitivity_upper_bound(who)))
 
 
 @pytest.mark.parametrize(
@@ -132,9 +136,9 @@ def test_known_noise_is_exact(steps, b, k):
         sums = np.zeros(steps)
         for j in range(min(k, -(-steps // b))):
             sums[j * b :] += c[: steps - j * b]
-        who = {"min_sep": b, "max_participations": min(k, -(-steps // b))}
-        assert noise.sensitivity(steps, **who) == pytest.approx(np.linalg.norm(sums), rel=1e-12)
-        assert noise.sensitivity_upper_bound(steps, **who) == pytest.approx(np.linalg.norm(sums), rel=1e-8)
+        who = Participation.min_sep(steps, b, k)
+        assert noise.sensitivity(who) == pytest.approx(np.linalg.norm(sums), rel=1e-12)
+        assert noise.sensitivity_upper_bound(who) == pytest.approx(np.linalg.norm(sums), rel=1e-8)
 
 
 def test_four_epochs_of_a_training_run():
@@ -143,11 +147,13 @@ def test_four_epochs_of_a_training_run():
     assert gamma == pytest.approx(3.694, abs=5e-4)
     assert noise.sensitivity(Participation.single(2000)) == pytest.approx(1.691, abs=5e-4)
     assert noise.sensitivity(Participation.min_sep(2000, 500)) == gamma
-    assert noise.noise_multiplier(0.5, 2000, min_sep=500, max_participations=4) == pytest.approx(gamma, rel=1e-12)
-    short = {"min_sep": 50, "max_participations": 4}
-    dense = strategy_sensitivity(lower(noise.inverse_coefficients(200)), Participation(200, **short))
+    assert Budget(0.5).multiplier(noise.sensitivity_upper_bound(Participation.min_sep(2000, 500))) == pytest.approx(
+        gamma
+    )
+    short = Participation.min_sep(200, 50, 4)
+    dense = strategy_sensitivity(lower(noise.inverse_coefficients(200)), short)
     assert dense.exact
-    assert dense.value == pytest.approx(noise.sensitivity(200, **short), rel=1e-12)
+    assert dense.value == pytest.approx(noise.sensitivity(short), rel=1e-12)
 
 
 def test_outside_the_theorem_only_the_bound_answers():
@@ -157,7 +163,8 @@ def test_outside_the_theorem_only_the_bound_answers():
     who = Participation.min_sep(20, 2, 5)
     truth = worst_case(lower(noise.inverse_coefficients(20)), who)
     assert noise.sensitivity_upper_bound(Participation.min_sep(20, 2, 5)) >= truth.value
-    assert noise.sensitivity(Participation.single(20)) == noise.sensitivity(Participation.single(20))
+    once = Participation.single(20)
+    assert noise.sensitivity(once) == pytest.approx(worst_case(noise.strategy(20), once).value)
     assert FiniteNoise([1, -2]).sensitivity_upper_bound(Participation.min_sep(2000, 500, 4)) == math.inf
 
 
@@ -183,3 +190,6 @@ def test_refusals():
         strategy_sensitivity(np.eye(2), who)
     with pytest.raises(ValueError, match=r"coefficients must have shape \(3,\)"):
         toeplitz_sensitivity([1.0], who)
+    for found in (toeplitz_sensitivity, lambda c, who: strategy_sensitivity(lower(c), who)):
+        with pytest.raises(ValueError, match="must not be reshuffled here"):
+            found([1.0, 0.5, 0.2, 0.1], Participation.reshuffled(4, epochs=2))

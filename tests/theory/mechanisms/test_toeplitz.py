@@ -11,7 +11,8 @@ from mpmath import mp, mpf, workdps
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import noise_variance, unit_variance
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import Budget
 from tests import oracles
 from tests.strategies import gaps, log_uniform, minimum_phase_coefficients, noises, product_noises, rates
 
@@ -56,7 +57,7 @@ def test_inverse_beyond_the_range_of_floats_is_refused():
         FiniteNoise([1, -2]).inverse_coefficients(2000)
     assert FiniteNoise([1, -2]).sensitivity(Participation.single(2000)) == INF
     assert FiniteNoise([1, -2]).sensitivity_upper_bound(Participation.single(2000)) == INF
-    assert FiniteNoise([1, -2]).noise_multiplier(1.0, 2000) == INF
+    assert Budget(1.0).multiplier(FiniteNoise([1, -2]).sensitivity(Participation.single(2000))) == INF
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,9 @@ def test_inverse_beyond_the_range_of_floats_is_refused():
      FiniteNoise([1e-200, 5e-201])],
 )  # fmt: skip
 def test_privacy_figures_beyond_the_range_of_floats_are_never_nan(noise):
-    for figure in (noise.sensitivity(Participation.single(4000)), noise.sensitivity_upper_bound(Participation.single(4000)), noise.noise_multiplier(1.0, 4000)):
+    who = Participation.single(4000)
+    upper = noise.sensitivity_upper_bound(who)
+    for figure in (noise.sensitivity(who), upper, Budget(1.0).multiplier(upper) if upper < 1e300 else upper):
         assert figure > 0
 
 
@@ -90,7 +93,7 @@ def views(noise):
         "inverse": noise.inverse_coefficients(40),
         "power": noise.power_spectrum(np.array([0.0, 1e-9, 0.1, 2.0, 3.14, -7.0])),
         "variance": noise.averaged_variance(np.array([1e-9, 1e-3, 0.3, 1.0, 1.7, 2 - 1e-9])),
-        "sensitivity": np.array([noise.sensitivity(t) for t in (1, 2, 30)]),
+        "sensitivity": np.array([noise.sensitivity(Participation.single(t)) for t in (1, 2, 30)]),
         "limit": np.array([noise.limiting_sensitivity()]),
     }
 
@@ -209,14 +212,14 @@ def test_power_spectrum_is_infinite_at_its_poles():
 def test_sensitivity_is_the_largest_column_norm_of_the_explicit_inverse(noise):
     for steps in (1, 2, 3, 9):
         exact = oracles.sensitivity(noise.coefficients(steps), steps)
-        assert oracles.relative_error(noise.sensitivity(steps), exact) < 4e-15
+        assert oracles.relative_error(noise.sensitivity(Participation.single(steps)), exact) < 4e-15
         assert oracles.relative_error(noise.sensitivity(Participation.single(steps)), exact) < 4e-15
     assert oracles.relative_error(noise.sensitivity(Participation.single(9)) ** 2, exact) > 1e-6 or noise == DPSGD()
 
 
 @given(noises(), st.integers(1, 200), st.integers(1, 200))
 def test_sensitivity_never_decreases_and_tends_to_its_limit(noise, first, more):
-    one, two = noise.sensitivity(first), noise.sensitivity(first + more)
+    one, two = noise.sensitivity(Participation.single(first)), noise.sensitivity(Participation.single(first + more))
     assert 1 / abs(noise.coefficients(1)[0]) <= one * (1 + 1e-15)
     assert one <= two * (1 + 1e-15)
     assert two <= noise.limiting_sensitivity() * (1 + 1e-12)
@@ -232,12 +235,12 @@ def test_limits_are_reached(noise):
 @pytest.mark.parametrize("steps", [100, 1000, 30_000])
 def test_table_2_without_damping(steps):
     """γ_T² = (ln T + γ_E + 4 ln 2)/π − 1/(4πT) + O(T⁻²) for ν = 0, and sqrt(T) for anti-PGD (printed once as T)."""
-    square = NuFTRL(0.0).sensitivity(steps) ** 2
+    square = NuFTRL(0.0).sensitivity(Participation.single(steps)) ** 2
     leading = (math.log(steps) + np.euler_gamma + 4 * math.log(2)) / math.pi
     assert abs(square - (leading - 1 / (4 * math.pi * steps))) < 0.02 / steps**2 + 1e-14
     assert abs(square - leading) > 0.02 / steps**2 + 1e-14
-    assert math.isclose(AntiPGD(0.0).sensitivity(steps), math.sqrt(steps), rel_tol=1e-15)
-    assert not math.isclose(AntiPGD(0.0).sensitivity(steps), steps, rel_tol=0.5)
+    assert math.isclose(AntiPGD(0.0).sensitivity(Participation.single(steps)), math.sqrt(steps), rel_tol=1e-15)
+    assert not math.isclose(AntiPGD(0.0).sensitivity(Participation.single(steps)), steps, rel_tol=0.5)
 
 
 @given(gaps(1e-9), st.integers(1, 3000))
@@ -245,7 +248,7 @@ def test_table_2_damped_anti_pgd(damping, steps):
     with workdps(40):
         a = mpf(damping)
         exact = mp.sqrt((1 - (1 - a) ** (2 * steps)) / (a * (2 - a)))
-    assert oracles.relative_error(AntiPGD(damping).sensitivity(steps), exact) < 4e-15
+    assert oracles.relative_error(AntiPGD(damping).sensitivity(Participation.single(steps)), exact) < 4e-15
     assert oracles.relative_error(AntiPGD(damping).limiting_sensitivity(), 1 / mp.sqrt(a * (2 - a))) < 1e-15
 
 
@@ -270,8 +273,8 @@ def test_beyond_minimum_phase_the_integral_is_not_the_limit():
     """γ_T² = (4^T − 1)/3 for (1, −2); equation (5) as printed says 1/3."""
     noise = FiniteNoise([1, -2])
     for steps in (1, 2, 10, 25):
-        assert noise.sensitivity(steps) ** 2 == pytest.approx((4**steps - 1) / 3, rel=1e-15)
-    assert noise.limiting_sensitivity() == noise.noise_multiplier(1.0) == INF
+        assert noise.sensitivity(Participation.single(steps)) ** 2 == pytest.approx((4**steps - 1) / 3, rel=1e-15)
+    assert noise.limiting_sensitivity() == noise.sensitivity_upper_bound(ANY_LENGTH) == INF
     omega = np.arange(256) * (2 * np.pi / 256)
     assert (1 / noise.power_spectrum(omega)).mean() == pytest.approx(1 / 3, rel=1e-14)
     assert FiniteNoise([-2, 1]).limiting_sensitivity() ** 2 == pytest.approx(1 / 3, rel=1e-15)
@@ -286,8 +289,7 @@ def test_beyond_minimum_phase_the_integral_is_not_the_limit():
 )  # fmt: skip
 def test_divergent_sensitivities_are_infinite(noise):
     assert noise.limiting_sensitivity() == INF
-    assert noise.noise_multiplier(1.0) == INF
-    assert noise_variance(noise, 1.0, 1.0) == INF
+    assert noise.sensitivity_upper_bound(ANY_LENGTH) == noise.variance() == INF
     assert noise.sensitivity(Participation.single(4000)) > 1.2 * noise.sensitivity(Participation.single(40))
 
 
@@ -301,6 +303,10 @@ def test_weak_poles_on_the_circle_converge():
 # -- what a release rests on -------------------------------------------------------------------------------------------
 
 
+def multiplier(noise, rho, who=ANY_LENGTH, adjacency="zero-out"):
+    return Budget(rho, adjacency=adjacency).multiplier(noise.sensitivity_upper_bound(who))
+
+
 def exact_sensitivity(noise, steps):
     if isinstance(noise, FiniteNoise):
         return oracles.norm(oracles.reciprocal(noise.values, steps))
@@ -310,11 +316,13 @@ def exact_sensitivity(noise, steps):
 @given(noises(), st.integers(1, 80), log_uniform(1e-9, 1e9), st.sampled_from(["zero-out", "replace-one"]))
 def test_privacy_never_errs_downwards(noise, steps, rho, adjacency):
     gamma = exact_sensitivity(noise, steps)
-    assert gamma <= mpf(noise.sensitivity_upper_bound(steps)) <= gamma * (1 + mpf("1e-12"))
-    assert oracles.relative_error(noise.sensitivity(steps), gamma) < 1e-13
+    assert gamma <= mpf(noise.sensitivity_upper_bound(Participation.single(steps))) <= gamma * (1 + mpf("1e-12"))
+    assert oracles.relative_error(noise.sensitivity(Participation.single(steps)), gamma) < 1e-13
     with workdps(40):
         exact = gamma * (1 if adjacency == "zero-out" else 2) / mp.sqrt(2 * mpf(rho))
-        assert exact <= mpf(noise.noise_multiplier(rho, steps, adjacency=adjacency)) <= exact * (1 + mpf("1e-12"))
+        assert (
+            exact <= mpf(multiplier(noise, rho, Participation.single(steps), adjacency)) <= exact * (1 + mpf("1e-12"))
+        )
 
 
 @settings(max_examples=25)
@@ -326,13 +334,13 @@ def test_privacy_never_errs_downwards_in_the_limit(noise, rho):
         else:
             square = oracles.spectrum_mean(noise.gaps, -noise.exponents)
         exact = mp.sqrt(square / (2 * mpf(rho)))
-        assert exact <= mpf(noise.noise_multiplier(rho)) <= exact * (1 + mpf("1e-12"))
+        assert exact <= mpf(multiplier(noise, rho)) <= exact * (1 + mpf("1e-12"))
 
 
 def test_without_the_margin_privacy_would_err_downwards():
     """The mutant: γ_T/sqrt(2ρ) in plain float64 is too small for some."""
     plain = [(NuFTRL(nu), t) for nu in np.linspace(0.1, 1.9, 19) for t in (2, 5, 9)]
-    assert any(mpf(noise.sensitivity(t)) < exact_sensitivity(noise, t) for noise, t in plain)
+    assert any(mpf(noise.sensitivity(Participation.single(t))) < exact_sensitivity(noise, t) for noise, t in plain)
 
 
 @pytest.mark.parametrize("distance", [1e-2, 1e-4, 1e-8])
@@ -341,9 +349,9 @@ def test_ill_conditioned_noise_carries_its_error(distance):
     noise = FiniteNoise(beta)
     with workdps(60):
         exact = mp.sqrt(oracles.exactly(oracles.squared_norm_of_reciprocal(noise.values)) / 2)
-        assert exact <= mpf(noise.noise_multiplier(1.0))
+        assert exact <= mpf(multiplier(noise, 1.0))
         finite = exact_sensitivity(noise, 1500) / mp.sqrt(2)
-        assert finite <= mpf(noise.noise_multiplier(1.0, 1500))
+        assert finite <= mpf(multiplier(noise, 1.0, Participation.single(1500)))
 
 
 @pytest.mark.parametrize(
@@ -359,7 +367,7 @@ def test_the_limit_of_ill_conditioned_noise_errs_on_the_safe_side(beta):
     noise = FiniteNoise(beta)
     with workdps(60):
         exact = mp.sqrt(oracles.exactly(oracles.squared_norm_of_reciprocal(beta)))
-        assert exact <= mpf(noise.noise_multiplier(0.5)) <= exact * (1 + mpf("1e-6"))
+        assert exact <= mpf(multiplier(noise, 0.5)) <= exact * (1 + mpf("1e-6"))
 
 
 @pytest.mark.parametrize(
@@ -380,12 +388,14 @@ def test_long_ill_conditioned_noise_carries_its_error(first):
 
 
 def test_units():
-    assert unit_variance(2.0, 3.0) == 2.25
-    assert noise_variance(AntiPGD(0.5), 2.0, 3.0) == pytest.approx(2.25 / 0.75, rel=1e-15)
+    assert AntiPGD(0.5).variance(Budget(2.0, clip_norm=3.0)) == pytest.approx(2.25 / 0.75, rel=1e-15)
+    doubled = Budget(2.0, clip_norm=3.0, adjacency="replace-one")
+    assert AntiPGD(0.5).variance(doubled) == pytest.approx(4 * 2.25 / 0.75, rel=1e-15)
+    who = Participation.single(10)
     for noise in (NuFTRL(0.1), AntiPGD(0.1), FiniteNoise([1, -0.5])):
-        single, double = (noise.noise_multiplier(0.5, 10, adjacency=kind) for kind in ("zero-out", "replace-one"))
+        single, double = (multiplier(noise, 0.5, who, kind) for kind in ("zero-out", "replace-one"))
         assert double == 2 * single
-        assert noise.noise_multiplier(2.0, 10) == pytest.approx(single / 2, rel=1e-15)
+        assert multiplier(noise, 2.0, who) == pytest.approx(single / 2, rel=1e-15)
 
 
 # -- identity ----------------------------------------------------------------------------------------------------------

@@ -141,5 +141,5 @@ def test_square_root_strategy_has_the_known_errors():
         c = np.cumprod(np.concatenate([[1.0], (t - 0.5) / t]))
         for objective, value in zip(losses.OBJECTIVES, values, strict=True):
             error, _ = losses.strategy_error(c, losses.error_weights(n, n, objective))
-            square, _ = losses.squared_sensitivity(c, Participation(n))
+            square, _ = losses.squared_sensitivity(c, Participation.single(n))
             assert np.sqrt(square * error) == pytest.approx(value, abs=6e-10)

@@ -9,6 +9,7 @@ import pytest
 from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.calibration import (
     mean_variances,
     node_std,
@@ -17,35 +18,45 @@ from corrnoise.theory.momentum_aggregation.calibration import (
     window_variances,
 )
 from corrnoise.theory.momentum_aggregation.reconstruction import window_weights
-from corrnoise.theory.momentum_aggregation.sensitivity import PREFIX_NODES, Nodes, squared_weights
+from corrnoise.theory.momentum_aggregation.sensitivity import Nodes, squared_weights
 from corrnoise.theory.momentum_aggregation.trees import compose
-from corrnoise.theory.privacy import gaussian_epsilon, gaussian_rho
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget, gaussian_epsilon
 
-RUN: dict[str, Any] = {"steps": 320, "examples": 20, "alpha": 0.05, "lipschitz": 0.7}
-REDUCED: dict[str, Any] = RUN | {
-    "gamma": 0.3,
-    "learning_rate": 0.01,
-    "smoothness": 1.3,
-    "rho": 0.4,
-    "adjacency": "replace-one",
-}
+EPOCHS = Participation.fixed_epochs(320, period=20)
+ANY_ORDER = Participation.reshuffled(320, period=20)
+ORDERS = pytest.mark.parametrize("who", [EPOCHS, ANY_ORDER])
+REDUCED: dict[str, Any] = {"alpha": 0.05, "gamma": 0.3, "learning_rate": 0.01, "smoothness": 1.3}
+REDUCED_BUDGET = Budget(0.4, clip_norm=0.7, adjacency="replace-one")
+PREFIXES = BinaryTree(320, decoder="binary", decay=0.05)
 
 
-@pytest.mark.parametrize("order", ["fixed", "reshuffled"])
+def published(**change: Any) -> Budget:
+    given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 0.7, "adjacency": "replace-one"}
+    return Budget(**given | change)
+
+
+@ORDERS
 @pytest.mark.parametrize(("adjacency", "factor"), [("zero-out", 1), ("replace-one", 2)])
-def test_algorithm_1_uses_up_its_budget(order, adjacency, factor):
-    std = node_std(**RUN, rho=0.3, order=order, adjacency=adjacency)
-    weights = squared_weights(320, 20, 0.05, order=order, nodes=PREFIX_NODES)
-    rho = (factor * 0.7 * 0.05) ** 2 * weights / (2 * std**2)
-    assert 0.3 * (1 - 1e-12) <= rho <= 0.3
+def test_algorithm_1_uses_up_its_budget(who, adjacency, factor):
+    std = node_std(Budget(0.3, clip_norm=0.7, adjacency=adjacency), who, alpha=0.05)
+    rho = (factor * 0.7 * 0.05 * PREFIXES.sensitivity(who)) ** 2 / (2 * std**2)
+    assert 0.3 * (1 - 5e-11) <= rho <= 0.3
+
+
+def test_the_value_of_the_paper():
+    budget = Budget(0.5, adjacency="replace-one")
+    std = node_std(budget, Participation.fixed_epochs(256, period=64), alpha=1 / 64)
+    assert std == pytest.approx(0.138294789029, rel=1e-11)
 
 
 def test_the_published_noise_is_private_and_more_than_enough():
-    std = published_node_std(**RUN, epsilon=1.0, delta=1e-5)
-    exact = node_std(**RUN, rho=gaussian_rho(1.0, 1e-5), order="reshuffled", adjacency="replace-one")
+    std = published_node_std(published(), EPOCHS, alpha=0.05)
+    exact = node_std(published(), ANY_ORDER, alpha=0.05)
     assert 3 < std / exact < 7
-    weights = squared_weights(320, 20, 0.05, order="reshuffled")
+    weights = squared_weights(ANY_ORDER, 0.05)
     assert gaussian_epsilon((1.4 * 0.05) ** 2 * weights / (2 * std**2), 1e-5) < 1
+    assert published_node_std(published(adjacency="zero-out"), EPOCHS, alpha=0.05) == std / 2
 
 
 @pytest.mark.parametrize("order", ["fixed", "reshuffled"])
@@ -59,15 +70,8 @@ def test_the_curve_is_that_of_all_nodes_composed_by_dp_accounting(order):
         times = [5 * e + p + 1 for e, p in enumerate(pattern)]
         found = [sum((1 - alpha) ** (z - t) for t in times if y <= t <= z) for y, z in nodes]
         changes = max(changes, found, key=lambda weights: sum(weight**2 for weight in weights))
-    std = node_std(
-        steps=steps,
-        examples=examples,
-        alpha=alpha,
-        lipschitz=0.7,
-        rho=gaussian_rho(1.0, 1e-5),
-        order=order,
-        adjacency="replace-one",
-    )
+    kind = {"fixed": Participation.fixed_epochs, "reshuffled": Participation.reshuffled}[order]
+    std = node_std(published(), kind(steps, period=examples), alpha=alpha)
     accountant = PLDAccountant()
     for weight in changes:
         if weight:
@@ -77,43 +81,41 @@ def test_the_curve_is_that_of_all_nodes_composed_by_dp_accounting(order):
 
 @pytest.mark.parametrize("examples", [49, 98, 103, 569, 1797])
 def test_the_smallest_admissible_alpha_is_admitted_though_it_is_rounded(examples):
-    change = {"steps": 2 * examples, "examples": examples, "alpha": 1 / examples}
-    assert published_node_std(**RUN | change, epsilon=1.0, delta=1e-5) > 0
+    who = Participation.reshuffled(2 * examples, period=examples)
+    assert published_node_std(published(), who, alpha=1 / examples) > 0
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("budget", "who", "change", "message"),
     [
-        ({"steps": 321}, "steps must be a multiple of examples=20"),
-        ({"alpha": 0.04}, r"alpha must lie in \[1/examples, 1\]"),
-        ({"epsilon": 10.0, "delta": 0.5}, r"delta must lie in \(0, exp\(-epsilon\)\]"),
-        ({"height": 8}, r"height must be at least floor\(log2\(steps\)\) \+ 1 = 9, got 8"),
-        ({"lipschitz": 0.0}, "lipschitz must lie in"),
+        (published(), Participation.fixed_epochs(321, period=20), {}, "participation must be in whole epochs"),
+        (published(), Participation.single(320), {}, "participation must be in whole epochs"),
+        (published(), EPOCHS, {"alpha": 0.04}, r"alpha must lie in \[1/N, 1\]"),
+        (published(epsilon=10.0, delta=0.5), EPOCHS, {}, r"delta must lie in \(0, exp\(-epsilon\)\]"),
+        (published(), EPOCHS, {"height": 8}, r"height must be at least floor\(log2\(T\)\) \+ 1 = 9, got 8"),
+        (Budget(1.0), EPOCHS, {}, "budget must be given by epsilon and delta"),
     ],
 )
-def test_the_published_noise_is_refused_where_it_is_not_sound(change, message):
+def test_the_published_noise_is_refused_where_it_is_not_sound(budget, who, change, message):
     with pytest.raises(ValueError, match=message):
-        published_node_std(**{"epsilon": 1.0, "delta": 1e-5} | RUN | change)
+        published_node_std(budget, who, **{"alpha": 0.05} | change)
 
 
-@pytest.mark.parametrize("order", ["fixed", "reshuffled"])
-def test_algorithm_2_divides_its_budget(order):
-    noise = reduced_noise(**REDUCED, order=order)
+@ORDERS
+def test_algorithm_2_divides_its_budget(who):
+    noise = reduced_noise(REDUCED_BUDGET, who, **REDUCED)
     drift = 0.01 * 1.3
     parts = (
-        (0.7, Nodes(largest=16, last=40), noise.gradients),
-        (0.7 * drift * 20 + 0.3 * 0.7, Nodes(largest=16, first=21), noise.combined),
-        (drift * 19, PREFIX_NODES, noise.remainders),
+        (0.7, squared_weights(who, 0.05, Nodes(largest=16, last=40)), noise.gradients),
+        (0.7 * drift * 20 + 0.3 * 0.7, squared_weights(who, 0.05, Nodes(largest=16, first=21)), noise.combined),
+        (drift * 19, PREFIXES.sensitivity(who) ** 2, noise.remainders),
     )
-    spent = sum(
-        (2 * change / std) ** 2 * squared_weights(320, 20, 0.05, order=order, nodes=nodes) / 2
-        for change, nodes, std in parts
-    )
-    assert 0.4 * (1 - 1e-11) <= spent <= 0.4
+    spent = sum((2 * change / std) ** 2 * weights / 2 for change, weights, std in parts)
+    assert 0.4 * (1 - 5e-11) <= spent <= 0.4
 
 
 def test_no_other_division_has_less_noise():
-    noise = reduced_noise(**REDUCED, order="fixed")
+    noise = reduced_noise(REDUCED_BUDGET, EPOCHS, **REDUCED)
     stds = (noise.gradients, noise.combined, noise.remainders)
     variances = mean_variances(320, 20, 0.05, 0.3)
     total = sum(v * s**2 for v, s in zip(variances, stds, strict=True))
@@ -129,7 +131,7 @@ def test_no_other_division_has_less_noise():
 
 
 def test_a_tree_that_is_not_read_is_not_released():
-    noise = reduced_noise(**REDUCED | {"steps": 30}, order="fixed")
+    noise = reduced_noise(REDUCED_BUDGET, Participation.fixed_epochs(30, period=20), **REDUCED)
     assert noise.combined == math.inf
     assert math.isfinite(noise.gradients + noise.remainders)
 

@@ -9,22 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.simulations.momentum_aggregation.private import private_momentum, private_reduced_momentum
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.bounds import descent_upper_bound, momentum_error_upper_bound
 from corrnoise.theory.momentum_aggregation.calibration import mean_variances, node_std, reduced_noise
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
 from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
-from corrnoise.theory.momentum_aggregation.sensitivity import PREFIX_NODES, squared_weights
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance
-from corrnoise.theory.problems.bounded_losses import EmpiricalRisk, MarginLoss
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from tests.strategies import log_uniform
-
-ORDER: Any = {"order": "reshuffled", "adjacency": "replace-one"}
 
 
 @given(k=st.integers(1, 5), j=st.integers(0, 5), alpha=log_uniform(1e-4, 1.0))
 def test_the_bound_of_the_weights_of_prefixes(k, j, alpha):
-    task = BoundedTask(k, 3, 0.1, "zero-out")
-    exact = squared_weights(2 ** (j + k), 2**k, alpha, order="reshuffled", nodes=PREFIX_NODES)
+    task = BoundedTask(k, 3, Budget(0.1))
+    steps = 2 ** (j + k)
+    tree = BinaryTree(steps, decoder="binary", decay=alpha)
+    exact = tree.sensitivity(Participation.reshuffled(steps, period=2**k)) ** 2
     assert exact * (1 - 1e-10) <= task.prefix_weights(j, alpha) <= 2 * exact
 
 
@@ -33,14 +35,15 @@ def test_bounds_are_those_of_the_lemmas_with_the_exact_noise(k, j, alpha):
     """Algorithm 1 with its largest variance; Algorithm 2 with at least its exact noise, and not much more."""
     n, steps = 2**k, 2 ** (k + j)
     constants = {"lipschitz": 0.7, "smoothness": 1.3}
-    task = BoundedTask(k, 5, 0.4, "replace-one", initial_error=0.9, **constants)
-    run = {"steps": steps, "examples": n, "alpha": alpha, "rho": 0.4} | ORDER
+    budget = Budget(0.4, clip_norm=0.7, adjacency="replace-one")
+    who = Participation.reshuffled(steps, period=n)
+    task = BoundedTask(k, 5, budget, smoothness=1.3, initial_error=0.9)
     length = 0.3 / n
     drift = sum(
         momentum_error_upper_bound(t, examples=n, alpha=alpha, learning_rate=length, **constants)
         for t in range(1, steps + 1)
     )
-    std = node_std(lipschitz=0.7, **run)
+    std = node_std(budget, who, alpha=alpha)
     lemma = {"decrease": 0.9, "smoothness": 1.3, "learning_rate": length, "steps": steps}
     mean_noise = std * np.sqrt(5 * decoder_variance(steps, alpha)).mean()
     exact = descent_upper_bound(mean_error=drift / steps + mean_noise, **lemma)
@@ -50,7 +53,7 @@ def test_bounds_are_those_of_the_lemmas_with_the_exact_noise(k, j, alpha):
     start = 2 * 0.7 / (alpha * steps)  # (1 − α)^T is left out
     assert task.algorithm_1(log2_epochs=j, alpha=alpha, learning_rate=length) <= loose * (1 + 1e-9) + start
     gamma = 0.2
-    stds = reduced_noise(gamma=gamma, learning_rate=length, **constants, **run)
+    stds = reduced_noise(budget, who, alpha=alpha, gamma=gamma, learning_rate=length, smoothness=1.3)
     variances = mean_variances(steps, n, alpha, gamma)
     pairs = zip((stds.gradients, stds.combined, stds.remainders), variances, strict=True)
     noise = alpha * math.sqrt(5 * sum(s**2 * v for s, v in pairs if v))
@@ -67,14 +70,14 @@ def test_runs_are_below_their_bounds():
     rows = np.random.default_rng(0).standard_normal((2**k, 2))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), rows)
-    loss = {"lipschitz": 0.25, "smoothness": risk.loss.smoothness, "initial_error": 0.5}
-    task = BoundedTask(k, 2, rho, "replace-one", **loss)
-    run: dict[str, Any] = {"steps": 2 ** (k + j), "alpha": 0.1, "learning_rate": 0.01, "rho": rho, **ORDER}
-    run |= {"repetitions": 40, "records": 2 ** (k + j), "rng": 1}
+    budget = Budget(rho, clip_norm=0.25, adjacency="replace-one")
+    who = Participation.reshuffled(2 ** (k + j), period=2**k)
+    task = BoundedTask(k, 2, budget, smoothness=risk.loss.smoothness, initial_error=0.5)
+    run: dict[str, Any] = {"alpha": 0.1, "learning_rate": 0.01, "repetitions": 40, "records": who.length, "rng": 1}
     shared = {"log2_epochs": j, "alpha": 0.1, "learning_rate": 0.01}
-    first = private_momentum(risk, **run).gradient_norms(risk)[:-1].mean()
+    first = private_momentum(risk, budget, who, **run).gradient_norms(risk)[:-1].mean()
     assert first < task.algorithm_1(**shared)
-    second = private_reduced_momentum(risk, gamma=0.3, **run).gradient_norms(risk)[:-1].mean()
+    second = private_reduced_momentum(risk, budget, who, gamma=0.3, **run).gradient_norms(risk)[:-1].mean()
     assert second < task.algorithm_2(**shared, gamma=0.3)
 
 
@@ -83,19 +86,18 @@ def test_runs_are_below_their_bounds():
     [
         ({"log2_examples": 0}, "log2_examples must be an integer >= 1, got 0"),
         ({"log2_examples": 41}, r"log2_examples must be an integer in \[1, 40\]"),
-        ({"rho": 0.0}, "rho must lie in"),
-        ({"adjacency": "any"}, "adjacency must be one of"),
+        ({"budget": 1.0}, "budget must be a Budget"),
         ({"initial_error": 0.0}, r"initial_error must lie in \(0, inf\)"),
     ],
 )
 def test_bad_tasks(change, message):
-    good: dict[str, Any] = {"log2_examples": 5, "dimension": 2, "rho": 1.0, "adjacency": "zero-out"}
-    with pytest.raises(ValueError, match=message):
+    good: dict[str, Any] = {"log2_examples": 5, "dimension": 2, "budget": Budget(1.0)}
+    with pytest.raises((TypeError, ValueError), match=message):
         BoundedTask(**good | change)
 
 
 def test_bad_parameters():
-    task = BoundedTask(5, 2, 1.0, "zero-out")
+    task = BoundedTask(5, 2, Budget(1.0))
     good: dict[str, Any] = {"log2_epochs": 3, "alpha": 0.1, "learning_rate": 0.1}
     for change, message in (
         ({"alpha": 0.0}, "alpha must lie in"),

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.theory.momentum_aggregation import reshuffling
+from corrnoise.theory.mechanisms import tree_orders
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.sensitivity import (
     ALL_NODES,
-    ORDERS,
-    PREFIX_NODES,
     Nodes,
     node_count,
     printed_node_count,
     squared_weights,
 )
+from corrnoise.theory.participation import Participation
 
 
 def released(steps, nodes):
@@ -31,11 +31,7 @@ def released(steps, nodes):
         last = steps if nodes.last is None else min(steps, nodes.last)
         numbers = range(steps // size)
         found.append(
-            [
-                (s * size + 1, (s + 1) * size)
-                for s in numbers
-                if s * size + 1 >= nodes.first and (s + 1) * size <= last and not (nodes.prefixes and s % 2)
-            ]
+            [(s * size + 1, (s + 1) * size) for s in numbers if s * size + 1 >= nodes.first and (s + 1) * size <= last]
         )
     return found
 
@@ -53,9 +49,8 @@ def squares(level, times, alpha):
     return sum(sum((1 - alpha) ** (z - t) for t in times if y <= t <= z) ** 2 for y, z in level)
 
 
-WRONG_ORDER: dict[str, Any] = {"order": "random"}
-WRONG_NODES: dict[str, Any] = {"nodes": "all"}
-KINDS = st.sampled_from([ALL_NODES, PREFIX_NODES, Nodes(largest=4), Nodes(first=4), Nodes(largest=2, last=9)])
+WRONG: Any = "all"
+KINDS = st.sampled_from([ALL_NODES, Nodes(largest=4), Nodes(first=4), Nodes(largest=2, last=9)])
 CASES = st.integers(1, 4).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, 4 * n)))
 
 
@@ -65,11 +60,25 @@ def test_against_enumeration(case, alpha, nodes):
     examples, steps = case
     tree = released(steps, nodes)
     fixed = max(sum(squares(level, t, alpha) for level in tree) for t in occurrences(steps, examples, "fixed"))
-    assert squared_weights(steps, examples, alpha, order="fixed", nodes=nodes) == pytest.approx(fixed, rel=1e-10)
+    one_order = Participation.fixed_epochs(steps, period=examples)
+    assert squared_weights(one_order, alpha, nodes) == pytest.approx(fixed, rel=1e-10)
     patterns = occurrences(steps, examples, "reshuffled")
     truth = max(sum(squares(level, t, alpha) for level in tree) for t in patterns)
-    found = squared_weights(steps, examples, alpha, order="reshuffled", nodes=nodes)
+    found = squared_weights(Participation.reshuffled(steps, period=examples), alpha, nodes)
     assert truth <= found <= truth * (1 + 1e-10)
+    if steps <= examples:
+        assert squared_weights(Participation.single(steps), alpha, nodes) == pytest.approx(fixed, rel=1e-10)
+
+
+@settings(max_examples=40)
+@given(CASES, st.sampled_from([0.05, 0.3, 1.0]), st.sampled_from(["fixed", "reshuffled"]))
+def test_the_tree_of_the_project_has_the_weights_of_the_nodes_of_prefixes(case, alpha, order):
+    examples, steps = case
+    tree = [level[::2] for level in released(steps, ALL_NODES)]
+    truth = max(sum(squares(level, t, alpha) for level in tree) for t in occurrences(steps, examples, order))
+    who = {"fixed": Participation.fixed_epochs, "reshuffled": Participation.reshuffled}[order](steps, period=examples)
+    found = BinaryTree(steps, decoder="binary", decay=alpha).sensitivity(who) ** 2
+    assert found == pytest.approx(truth, rel=1e-10)
 
 
 @settings(max_examples=10)
@@ -79,15 +88,17 @@ def test_long_epochs_against_enumeration(examples, epochs, short, alpha, nodes):
     tree = released(steps, nodes)
     patterns = occurrences(steps, examples, "reshuffled")
     truth = max(sum(squares(level, t, alpha) for level in tree) for t in patterns)
-    assert squared_weights(steps, examples, alpha, order="reshuffled", nodes=nodes) == pytest.approx(truth, rel=1e-10)
+    who = Participation.reshuffled(steps, period=examples)
+    assert squared_weights(who, alpha, nodes) == pytest.approx(truth, rel=1e-10)
 
 
 @pytest.mark.parametrize("most", [1, 2, 4])
 def test_with_few_states_the_sum_is_an_upper_bound(monkeypatch, most):
     """And not far from the truth, which needs 13 states here."""
-    exact = squared_weights(1000, 100, 0.01, order="reshuffled", nodes=PREFIX_NODES)
-    monkeypatch.setattr(reshuffling, "STATES", most)
-    assert exact <= squared_weights(1000, 100, 0.01, order="reshuffled", nodes=PREFIX_NODES) < 3 * exact
+    who = Participation.reshuffled(1000, period=100)
+    exact = squared_weights(who, 0.01)
+    monkeypatch.setattr(tree_orders, "STATES", most)
+    assert exact <= squared_weights(who, 0.01) < 3 * exact
 
 
 @settings(max_examples=20)
@@ -109,35 +120,36 @@ def test_no_order_that_a_search_finds_is_worse(examples, epochs, load, nodes, se
         choices = np.array([weights(e * examples + p + 1) for p in range(examples)])
         held[e] = choices[((others + choices) ** 2).sum(axis=1).argmax()]
     best = (held.sum(axis=0) ** 2).sum()
-    assert best <= squared_weights(steps, examples, alpha, order="reshuffled", nodes=nodes)
+    assert best <= squared_weights(Participation.reshuffled(steps, period=examples), alpha, nodes)
 
 
 def test_known_values():
-    assert squared_weights(256, 64, 1 / 64, order="fixed") == pytest.approx(34.1190391352, rel=1e-10)
-    assert squared_weights(256, 64, 1 / 64, order="fixed", nodes=PREFIX_NODES) == pytest.approx(
-        19.5844594406, rel=1e-10
-    )
-    assert squared_weights(20, 5, 0.2, order="reshuffled") == pytest.approx(24.1498546542, rel=1e-10)
-    fixed, reshuffled = (squared_weights(512, 32, 0.02, order=order) for order in ORDERS)
-    assert fixed == pytest.approx(reshuffled, rel=1e-9)  # N is a power of 2
+    fixed = Participation.fixed_epochs(256, period=64)
+    assert squared_weights(fixed, 1 / 64) == pytest.approx(34.1190391352, rel=1e-10)
+    tree = BinaryTree(256, decoder="binary", decay=1 / 64)
+    assert tree.sensitivity(fixed) ** 2 == pytest.approx(19.584459440602, rel=1e-12)
+    assert squared_weights(Participation.reshuffled(20, period=5), 0.2) == pytest.approx(24.1498546542, rel=1e-10)
+    one, any_order = Participation.fixed_epochs(512, period=32), Participation.reshuffled(512, period=32)
+    assert squared_weights(one, 0.02) == pytest.approx(squared_weights(any_order, 0.02), rel=1e-9)  # N is a power of 2
 
 
 def test_single_nodes_exceed_four_but_all_nodes_stay_within_four_counts():
     """The node bound of the paper is false under reshuffling, its sum over nodes is not (N divides T, α >= 1/N)."""
-    squared = squared_weights(16, 5, 0.2, order="reshuffled", nodes=Nodes(first=9, last=16))
-    smaller = squared_weights(16, 5, 0.2, order="reshuffled", nodes=Nodes(first=9, last=16, largest=4))
+    who = Participation.reshuffled(16, period=5)
+    squared = squared_weights(who, 0.2, Nodes(first=9, last=16))
+    smaller = squared_weights(who, 0.2, Nodes(first=9, last=16, largest=4))
     assert 2 * math.sqrt(squared - smaller) == pytest.approx(4.124288, rel=1e-9)  # the node [9, 16], in units of α G
     for examples in (2, 3, 5, 8, 33):
         for epochs in (1, 2, 5, 16):
             steps = examples * epochs
             for alpha in (1 / examples, 0.5, 1.0):
-                total = squared_weights(steps, examples, alpha, order="reshuffled")
+                total = squared_weights(Participation.reshuffled(steps, period=examples), alpha)
                 assert total <= 4 * printed_node_count(steps, examples, steps.bit_length())
 
 
 def test_outside_of_its_domain_the_published_count_is_not_private():
-    assert squared_weights(10, 1000, 1e-3, order="fixed") > 4 * printed_node_count(10, 1000, 4)
-    small = squared_weights(1024, 4, 0.01 / 4, order="fixed")
+    assert squared_weights(Participation.fixed_epochs(10, period=1000), 1e-3) > 4 * printed_node_count(10, 1000, 4)
+    small = squared_weights(Participation.fixed_epochs(1024, period=4), 0.01 / 4)
     assert small / (4 * printed_node_count(1024, 4, 11)) == pytest.approx(10.23679, rel=1e-5)
 
 
@@ -164,11 +176,9 @@ def test_numbers_of_nodes():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: squared_weights(0, 1, 0.1, order="fixed"), "steps must be an integer >= 1"),
-        (lambda: squared_weights(5, 0, 0.1, order="fixed"), "examples must be an integer >= 1"),
-        (lambda: squared_weights(5, 1, np.nan, order="fixed"), r"alpha must lie in \(0, 1\]"),
-        (lambda: squared_weights(5, 1, 0.1, **WRONG_ORDER), "order must be one of 'fixed', 'reshuffled'"),
-        (lambda: squared_weights(5, 1, 0.1, order="fixed", **WRONG_NODES), "nodes must be a Nodes"),
+        (lambda: squared_weights(Participation.single(5), np.nan), r"alpha must lie in \(0, 1\]"),
+        (lambda: squared_weights(Participation.min_sep(5, 2), 0.1), "participation must be single, of fixed epochs or"),
+        (lambda: squared_weights(Participation.single(5), 0.1, WRONG), "nodes must be a Nodes"),
         (lambda: Nodes(largest=0), "largest must be an integer >= 1"),
     ],
 )

@@ -13,11 +13,17 @@ from corrnoise.theory.noise_cancellation.coupling import (
     growing_noise_factor,
     held_displacements,
 )
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise, CorrelatedMachineNoise
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.privacy import Budget
+
+
+def budget(rho: float) -> Budget:
+    return Budget(rho, adjacency="replace-one")
+
 
 DIGITS = LossClass(1570**0.5, 392.5, 0.1)
-RUN = FederatedRun(DIGITS, machines=100, participants=50, rounds=1200, dimension=7850, rho=32.0)
+RUN = FederatedRun(budget(32.0), DIGITS, machines=100, participants=50, rounds=1200, dimension=7850)
 
 
 @given(st.integers(1, 30), st.floats(0, 0.2))
@@ -78,20 +84,22 @@ def test_the_published_bounds_at_the_constants_of_the_experiment():
     assert RUN.participation_cap() == 670
     assert RUN.refusals(670) == pytest.approx(0.00230, rel=2e-3)
     assert RUN.published_is_proved()
-    many = FederatedRun(DIGITS, machines=1000, participants=50, rounds=1000, dimension=10, rho=1.0)
+    many = FederatedRun(budget(1.0), DIGITS, machines=1000, participants=50, rounds=1000, dimension=10)
     assert not many.published_is_proved()
 
 
 def test_the_corrected_bounds_in_one_and_the_same_form():
     refusal = RUN.refusals(670) * DIGITS.lipschitz * DIGITS.diameter
     for noise, method, value in (
-        (CancellingNoise(), "coupling", 0.2731),
-        (CorrelatedMachineNoise(NuFTRL(0)), "cauchy-schwarz", 0.4903),
+        (cancelling_noise(1), "coupling", 0.2731),
+        (NuFTRL(0), "cauchy-schwarz", 0.4903),
     ):
         bound = RUN.upper_bound(noise, losses="convex", cap=670, method=method)
         assert bound.total - refusal == pytest.approx(value, abs=4e-4)
-    published = RUN.upper_bound(CancellingNoise(growth=1), losses="smooth", learning_rate=RUN.published_learning_rate())
-    best = RUN.upper_bound(CancellingNoise(growth=1), losses="smooth")
+    published = RUN.upper_bound(
+        cancelling_noise(1200, growth=1), losses="smooth", learning_rate=RUN.published_learning_rate()
+    )
+    best = RUN.upper_bound(cancelling_noise(1200, growth=1), losses="smooth")
     assert best.total <= published.total
     assert published.total <= RUN.published_upper_bound().total
 
@@ -106,8 +114,10 @@ def test_the_corrected_bounds_in_one_and_the_same_form():
 )
 def test_the_published_bound_follows_where_it_is_proved(m, rounds, p, d, rho, share):
     machines = max(m, int(m / p))
-    run = FederatedRun(DIGITS, machines, m, rounds, d, rho, deviation=1.0, heterogeneity=2.0, optimum_gradient=0.5)
-    noise = CancellingNoise(growth=1)
+    run = FederatedRun(
+        budget(rho), DIGITS, machines, m, rounds, d, deviation=1.0, heterogeneity=2.0, optimum_gradient=0.5
+    )
+    noise = cancelling_noise(rounds, growth=1)
     best = run.upper_bound(noise, losses="smooth")
     most = 1 / (4 * 392.5 * rounds)
     for rate in (most, most / 2, best.learning_rate):
@@ -135,7 +145,7 @@ def test_bounds_have_the_order_of_the_lower_bounds():
     """As rounds grow, the bounds over the orders stay within constants and, without trust, the root of a logarithm."""
     ratios = []
     for rounds in (10**3, 10**5, 10**7):
-        run = FederatedRun(LossClass(1.0, 1.0, 1.0), 20, 10, rounds, 50, 0.5)
+        run = FederatedRun(budget(0.5), LossClass(1.0, 1.0, 1.0), 20, 10, rounds, 50)
         ratios.append(
             (
                 run.trusted_upper_bound().total / run.lower_bound_order(trusted=True),
@@ -157,10 +167,10 @@ def test_sampling_variance_of_all_machines_has_no_heterogeneity():
 
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match=r"learning_rate must lie in \(0, "):
-        RUN.upper_bound(CancellingNoise(), losses="convex", learning_rate=1.0)
+        RUN.upper_bound(cancelling_noise(1), losses="convex", learning_rate=1.0)
     with pytest.raises(ValueError, match="method must be 'cauchy-schwarz' for"):
-        RUN.upper_bound(CorrelatedMachineNoise(NuFTRL(0)), losses="convex")
+        RUN.upper_bound(NuFTRL(0), losses="convex")
     with pytest.raises(ValueError, match="participants must be at most machines"):
-        FederatedRun(DIGITS, 2, 3, 1, 1, 1.0)
+        FederatedRun(budget(1.0), DIGITS, 2, 3, 1, 1)
     with pytest.raises(ValueError, match="both be None"):
-        FederatedRun(DIGITS, 2, 1, 1, 1, 1.0, deviation=1.0)
+        FederatedRun(budget(1.0), DIGITS, 2, 1, 1, 1, deviation=1.0)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
-from corrnoise.theory.noise_cancellation.machine_noise import CancellingNoise
+from corrnoise.theory.noise_cancellation.machines import cancelling_noise, cancelling_parameters
 from corrnoise.theory.noise_cancellation.quadratic_runs import (
     QuadraticRun,
     cancelling_excess,
@@ -16,7 +16,9 @@ from corrnoise.theory.noise_cancellation.quadratic_runs import (
     trusted_excess,
 )
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
+from corrnoise.theory.privacy import Budget
 
+BUDGET = Budget(1.0, adjacency="replace-one")
 FAMILY = LossClass(1.0, 1.0, 1.0)
 
 
@@ -45,6 +47,7 @@ def test_responses_and_reach_are_those_of_the_algorithm(rounds, eta, h, seed):
 
 def enumerated(machines, m, rounds, noise, deviation, offsets, eta, h):
     """E (x_T − x*)² over all schedules, signs of the noise and signs of the samples, in one dimension."""
+    share, growth = cancelling_parameters(noise)
     subsets = list(combinations(range(machines), m))
     values = []
     for schedule in product(subsets, repeat=rounds - 1):
@@ -58,19 +61,21 @@ def enumerated(machines, m, rounds, noise, deviation, offsets, eta, h):
             for chosen in schedule:
                 for i in chosen:
                     count[i] += 1
-                    y[i] = (1 - noise.share) * y[i] + count[i] ** (noise.growth / 2) * next(sign)
+                    y[i] = (1 - share) * y[i] + count[i] ** (growth / 2) * next(sign)
                     summed += (offsets[i] + deviation * next(sign)) / m
                 carried.append(summed + y.sum() / m)
             values.append(last_point(carried, eta, h, 0.5)[0] ** 2)
     return np.mean(values)
 
 
-@pytest.mark.parametrize("noise", [CancellingNoise(growth=1), CancellingNoise(share=0.3), CancellingNoise(share=0)])
+@pytest.mark.parametrize(
+    "noise", [cancelling_noise(12, growth=1), cancelling_noise(12, share=0.3), cancelling_noise(12, share=0)]
+)
 @pytest.mark.parametrize(("machines", "m", "rounds"), [(3, 1, 5), (2, 1, 4), (2, 2, 3)])
 def test_the_excess_is_that_of_all_schedules_and_signs(noise, machines, m, rounds):
     offsets = np.array([0.4, -0.4, 0.0])[:machines]
     heterogeneity = float(offsets.std())
-    run = FederatedRun(FAMILY, machines, m, rounds, 1, 1.0, 0.3, heterogeneity)
+    run = FederatedRun(BUDGET, FAMILY, machines, m, rounds, 1, 0.3, heterogeneity)
     chosen = {"learning_rate": 0.1, "curvature": 0.8, "start": 0.5}
     exact = 0.4 * enumerated(machines, m, rounds, noise, 0.3, offsets, 0.1, 0.8)
     found = cancelling_excess(run, noise, 1.0, **chosen)
@@ -80,7 +85,7 @@ def test_the_excess_is_that_of_all_schedules_and_signs(noise, machines, m, round
 
 
 def test_the_trusted_server_by_all_signs():
-    run = FederatedRun(FAMILY, 2, 2, 6, 1, 1e3, 0.0, 0.0)
+    run = FederatedRun(Budget(1e3, adjacency="replace-one"), FAMILY, 2, 2, 6, 1, 0.0, 0.0)
     signs = run.trusted_std() * np.array(list(product((-1, 1), repeat=5)))
     exact = np.mean([last_point(row, 0.1, 0.8, 0.5)[0] ** 2 for row in signs]) * 0.4
     found = trusted_excess(run, learning_rate=0.1, curvature=0.8, start=0.5)
@@ -90,8 +95,8 @@ def test_the_trusted_server_by_all_signs():
 @given(st.floats(0, 1), st.floats(0, 2), st.integers(0, 2**32 - 1))
 @settings(max_examples=30)
 def test_bounded_noise_stays_within_its_bound(share, growth, seed):
-    noise = CancellingNoise(share=share, growth=growth)
-    run = FederatedRun(FAMILY, 4, 2, 20, 1, 1.0)
+    noise = cancelling_noise(20, share=share, growth=growth)
+    run = FederatedRun(BUDGET, FAMILY, 4, 2, 20, 1)
     rng = np.random.default_rng(seed)
     y, count = np.zeros(4), np.zeros(4)
     for t in range(1, 20):
@@ -104,11 +109,11 @@ def test_bounded_noise_stays_within_its_bound(share, growth, seed):
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="learning_rate must be at most 1e6/"):
         QuadraticRun(1000, 1.0, 1e4)
-    run = FederatedRun(FAMILY, 2, 1, 5, 1, 1.0)
+    run = FederatedRun(BUDGET, FAMILY, 2, 1, 5, 1)
     chosen = {"learning_rate": 0.1, "curvature": 0.8, "start": 0.5}
     with pytest.raises(ValueError, match="run must have a deviation and a heterogeneity"):
         trusted_excess(run, **chosen)
     with pytest.raises(ValueError, match=r"curvature must lie in \[0, 1.0\], got 2.0"):
         trusted_excess(run, **{**chosen, "curvature": 2.0})
-    with pytest.raises(TypeError, match="noise must be a CancellingNoise"):
+    with pytest.raises(ValueError, match="noise must be a cancelling_noise"):
         cancelling_excess(run, None, 1.0, **chosen)

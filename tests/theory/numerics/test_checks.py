@@ -254,7 +254,10 @@ def test_bad_arguments_are_named(name, value):
         (lambda: ProductNoise([2.1], [1]), r"gaps must lie in \[0, 2\]"),
         (lambda: FiniteNoise([0, 1]), r"coefficients\[0\] must not be 0"),
         (lambda: FiniteNoise([[1], [1, 2]]), "coefficients"),
-        (lambda: NUFTRL.sensitivity(Participation.min_sep(3, 1, 4)), "max_participations must be at most .* = 3, .* got 4"),
+        (
+            lambda: NUFTRL.sensitivity(Participation.min_sep(3, 1, 4)),
+            "max_participations must be at most .* = 3, .* got 4",
+        ),
         (lambda: NUFTRL.noise_multiplier(1.0, max_participations=4), "steps must be given for several participations"),
         (lambda: NUFTRL.sensitivity(Participation.single(0)), "steps must be an integer >= 1, got 0"),
         (lambda: FINITE.inverse_coefficients(2.0), "steps"),  # type: ignore[arg-type]

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
-from corrnoise.theory.shuffled_gradients.schedules import Schedule
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, Schedule
 
 
 def described(
@@ -21,11 +22,10 @@ def described(
 ) -> ShuffledGradients:
     """The run that follows ``schedule``."""
     return ShuffledGradients(
-        samples=schedule.samples,
-        epochs=schedule.epochs,
+        Budget(1.0, adjacency="replace-one"),
+        ORDERS[order](schedule.samples, schedule.epochs),
         private=np.asarray(schedule.private),
         placement=schedule.placement,
-        order=order,
         learning_rate=learning_rate,
         smoothness=smoothness,
         clipping=clipping,

@@ -456,8 +456,8 @@ ALONE = dp_shuffled(5, epochs=2)
         (described(END, clipping="general"), "per-epoch", "clipping must be"),
         (described(ALONE, released="every epoch"), "whole-run", "released must be 'last iterate', got 'every epoch'"),
         (described(ALONE, released="every iterate"), "per-epoch", "got 'every iterate'.*of this run hold 'per-step'"),
-        (described(ALONE), "whole-run reshuffled", "order must be 'reshuffled', got 'given'"),
-        (described(ALONE), "epochs reshuffled", "order must be 'reshuffled', got 'given'"),
+        (described(ALONE), "whole-run reshuffled", "kind 'reshuffled' and secret, got"),
+        (described(ALONE), "epochs reshuffled", "kind 'reshuffled' and secret, got"),
     ],
 )
 def test_what_an_accountant_does_not_cover_is_refused(run, method, message):
@@ -479,7 +479,7 @@ def test_what_an_accountant_does_not_cover_is_refused(run, method, message):
 def test_a_run_that_no_accountant_covers_is_refused(run, message):
     """Noise that does not stand at every private step needs steps that do not expand."""
     with pytest.raises(ValueError, match=message + ".*'per-step', which needs no such thing, needs noise at every"):
-        run.noise_multiplier(1.0, adjacency="replace-one")
+        run.noise_multiplier()
     with pytest.raises(ValueError, match=message):
         run.require_cover()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corrnoise.simulations.shuffled_gradients.run import trajectory
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
-from corrnoise.theory.problems.empirical_risk import Loss, Regulariser, Task
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.dissimilarity import (
     _all_directions,
@@ -18,6 +18,7 @@ from corrnoise.theory.shuffled_gradients.dissimilarity import (
 )
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
 from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled
+from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 
 
 def test_reference_values():
@@ -391,7 +392,7 @@ def test_the_corrected_theorem_holds_by_simulation_where_the_regulariser_is_not_
     """n = 5 records in d = 3 dimensions, 400 runs; a false alarm has probability 2e-9 (six standard errors)."""
     rng = np.random.default_rng(3)
     rows, n, epochs, sigma = rng.normal(size=(5, 3)), 5, 6, 2.0
-    t = Task(Loss("mean"), Regulariser(psi, 0.4), rows, np.zeros(n), rows, np.zeros(n))
+    t = Task(LinearLoss("mean", rows.shape[1]), Regulariser(psi, 0.4), rows, np.zeros(n), rows, np.zeros(n))
     x, least = empirical_risk_minimiser(t)
     deviation = math.sqrt(np.square(x - rows).sum(axis=1).mean())
     common = {

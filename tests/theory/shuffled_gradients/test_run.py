@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import corrnoise as cn
-from corrnoise.theory.privacy import gaussian_epsilon
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget, gaussian_epsilon
 from corrnoise.theory.shuffled_gradients.accountants import METHODS
 from corrnoise.theory.shuffled_gradients.amplification import (
     StepFactors,
@@ -24,22 +24,27 @@ from corrnoise.theory.shuffled_gradients.amplification import (
     worst_amplification_sum,
 )
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, quadratic_run
-from corrnoise.theory.shuffled_gradients.schedules import PLACEMENTS, Schedule, dp_shuffled, interleaved
+from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
+from corrnoise.theory.shuffled_gradients.schedules import ORDERS, PLACEMENTS, Schedule, dp_shuffled, interleaved
 from tests.theory.shuffled_gradients.runs import described
 
 OTHER: Any = "other"  # is none of what is asked for
+BUDGET = Budget(epsilon=1.0, delta=1e-6, adjacency="replace-one")
 FACTS: dict[str, Any] = {
-    "samples": 1000,
-    "epochs": 50,
-    "order": "reshuffled",
     "learning_rate": 0.1,
     "smoothness": 1.0,
     "clipping": "cocoercive",
     "convex": True,
     "released": "last iterate",
 }
-RUN = cn.ShuffledGradients(**FACTS)
-PRIVACY: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one"}
+
+
+def shuffled(order: str = "reshuffled", samples: int = 1000, epochs: int = 50, **changes: Any) -> ShuffledGradients:
+    budget = changes.pop("budget", BUDGET)
+    return ShuffledGradients(budget, ORDERS[order](samples, epochs), **{**FACTS, **changes})
+
+
+RUN = shuffled()
 
 
 # -- exact runs --------------------------------------------------------------------------------------------------------
@@ -166,8 +171,8 @@ def test_strongly_convex_steps_forget():
     """Contraction 0.999 a step, n = 1000, K = 50, ε = 1: from 5.29 to 5.16, and to 0.52 where all Hessians are μI."""
 
     def needed(strong_convexity, smoothness, order="reshuffled"):
-        facts = {**FACTS, "clipping": "none", "smoothness": smoothness, "order": order}
-        return cn.ShuffledGradients(**facts, strong_convexity=strong_convexity).noise_multiplier(**PRIVACY)
+        facts = {"clipping": "none", "smoothness": smoothness, "strong_convexity": strong_convexity}
+        return shuffled(order, **facts).noise_multiplier()
 
     assert needed(0.0, 1.0) == pytest.approx(5.28641, abs=1e-5)
     assert needed(0.01, 1.0) == pytest.approx(5.15944, abs=1e-5)
@@ -219,25 +224,26 @@ def test_what_underflows_is_not_nothing():
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (10.0, 0.1)])
 @pytest.mark.parametrize("order", ["reshuffled", "given", "shuffled once"])
 def test_zero_out_adjacency_needs_half_the_noise(order, epsilon, delta):
-    run = cn.ShuffledGradients(**{**FACTS, "samples": 7, "epochs": 3, "order": order})
     replaced, zeroed = (
-        run.noise_multiplier(epsilon=epsilon, delta=delta, adjacency=adjacency)
+        shuffled(order, 7, 3, budget=Budget(epsilon=epsilon, delta=delta, adjacency=adjacency))
         for adjacency in ("replace-one", "zero-out")
     )
-    assert zeroed == replaced / 2
-    assert run.epsilon(delta, noise_multiplier=zeroed, adjacency="zero-out") <= epsilon * (1 + 1e-12)
-    assert run.epsilon(delta, noise_multiplier=zeroed, adjacency="replace-one") > epsilon
-    curve = run.delta(epsilon, noise_multiplier=zeroed, adjacency="zero-out")
-    assert curve == run.delta(epsilon, noise_multiplier=replaced, adjacency="replace-one")
+    z = replaced.noise_multiplier()
+    half = zeroed.noise_multiplier()
+    assert half == z / 2
+    assert zeroed.epsilon_at(delta, noise_multiplier=half) <= epsilon * (1 + 1e-12)
+    assert replaced.epsilon_at(delta, noise_multiplier=half) > epsilon
+    assert zeroed.delta_at(epsilon, noise_multiplier=half) == replaced.delta_at(epsilon, noise_multiplier=z)
 
 
 def test_a_multiplier_for_a_budget_is_that_of_one_gaussian_mechanism():
     rho = 0.1
-    z = RUN.noise_multiplier(rho, adjacency="replace-one", accountant="whole-run")
-    epsilon = RUN.epsilon(1e-6, noise_multiplier=z, adjacency="replace-one", accountant="whole-run")
+    run = shuffled(budget=Budget(rho, adjacency="replace-one"))
+    z = run.noise_multiplier("whole-run")
+    epsilon = run.epsilon_at(1e-6, noise_multiplier=z, accountant="whole-run")
     assert epsilon == pytest.approx(gaussian_epsilon(rho, 1e-6), rel=1e-7)
     assert epsilon <= gaussian_epsilon(rho, 1e-6)
-    assert RUN.noise_multiplier(rho, adjacency="replace-one") <= z
+    assert run.noise_multiplier() <= z
 
 
 # -- which accountant --------------------------------------------------------------------------------------------------
@@ -245,17 +251,13 @@ def test_a_multiplier_for_a_budget_is_that_of_one_gaussian_mechanism():
 
 @pytest.mark.slow
 def test_the_tightest_accountant_is_the_smallest_of_those_that_hold():
-    small = cn.ShuffledGradients(**{**FACTS, "samples": 20, "epochs": 4})
+    small = shuffled(samples=20, epochs=4)
     for run in (small, small.interleaved(10), small.noise_at("end"), small.private_then_public(2)):
-        each = {method: run.noise_multiplier(**PRIVACY, accountant=method) for method in run.accountants()}
-        assert run.noise_multiplier(**PRIVACY) == min(each.values())
+        each = {method: run.noise_multiplier(method) for method in run.accountants()}
+        assert run.noise_multiplier() == min(each.values())
     mixed = RUN.interleaved(500)
-    assert (
-        min(mixed.accountants(), key=lambda m: mixed.noise_multiplier(**PRIVACY, accountant=m)) == "epochs reshuffled"
-    )
-    assert RUN.delta(1.0, noise_multiplier=5.0, adjacency="replace-one") == pytest.approx(
-        1.6442759505935787e-06, rel=1e-8
-    )
+    assert min(mixed.accountants(), key=lambda m: mixed.noise_multiplier(m)) == "epochs reshuffled"
+    assert RUN.delta_at(1.0, noise_multiplier=5.0) == pytest.approx(1.6442759505935787e-06, rel=1e-8)
 
 
 def test_runs_are_changed_by_what_they_are_asked_for():
@@ -268,39 +270,57 @@ def test_runs_are_changed_by_what_they_are_asked_for():
 
 
 def test_a_run_that_is_not_convex_composes_its_steps():
-    run = cn.ShuffledGradients(**{**FACTS, "convex": False, "clipping": "general", "smoothness": math.inf})
+    run = shuffled(convex=False, clipping="general", smoothness=math.inf)
     assert run.accountants() == ("per-step", "per-epoch")
-    assert run.noise_multiplier(**PRIVACY) == pytest.approx(59.74598, abs=6e-6)
-    every = cn.ShuffledGradients(**{**FACTS, "released": "every iterate"})
+    assert run.noise_multiplier() == pytest.approx(59.74598, abs=6e-6)
+    every = shuffled(released="every iterate")
     assert every.accountants() == ("per-step",)
 
 
 def test_public_epochs_outside_the_private_ones_may_have_any_rate():
     """They come before the record is used, or after the last noise: post-processing."""
-    facts = {**FACTS, "samples": 20, "epochs": 4}
-    one_rate, run = cn.ShuffledGradients(**facts), cn.ShuffledGradients(**facts, public_learning_rate=100.0)
-    needed = one_rate.private_then_public(2).noise_multiplier(**PRIVACY)
+    facts: dict[str, Any] = {"samples": 20, "epochs": 4}
+    one_rate, run = shuffled(**facts), shuffled(**facts, public_learning_rate=100.0)
+    needed = one_rate.private_then_public(2).noise_multiplier()
     for found in (run.private_then_public(2), run.public_then_private(2)):
         assert found.accountants() == one_rate.accountants()
-        assert found.noise_multiplier(**PRIVACY) == pytest.approx(needed, rel=1e-9)
+        assert found.noise_multiplier() == pytest.approx(needed, rel=1e-9)
     assert run.interleaved(10).accountants() == ("per-step",)
-    between = cn.ShuffledGradients(**facts, public_learning_rate=100.0, private=[20, 0, 20, 0])
+    between = shuffled(**facts, public_learning_rate=100.0, private=[20, 0, 20, 0])
     assert set(between.accountants()) == {"per-step", "per-epoch"}
 
 
-@pytest.mark.parametrize("name", ["order", "learning_rate", "smoothness", "clipping", "convex", "released"])
+@pytest.mark.parametrize("name", list(FACTS))
 def test_what_privacy_rests_on_has_no_default(name):
     with pytest.raises(TypeError, match=name):
-        cn.ShuffledGradients(**{key: value for key, value in FACTS.items() if key != name})
-    with pytest.raises(TypeError, match="adjacency"):
-        RUN.noise_multiplier(1.0)
+        ShuffledGradients(BUDGET, RUN.participation, **{key: value for key, value in FACTS.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        Participation.single(1000),
+        Participation.min_sep(1000, 10),
+        Participation.fixed_epochs(1001, period=10),
+        Participation.balls_in_bins(1000, period=10),
+    ],
+)
+def test_other_participation_is_refused(who):
+    with pytest.raises(ValueError, match="participation must be in whole epochs, fixed or reshuffled"):
+        ShuffledGradients(BUDGET, who, **FACTS)
+
+
+def test_an_order_that_somebody_knows_has_no_amplification_by_its_secret():
+    known = ShuffledGradients(BUDGET, Participation.reshuffled(50_000, epochs=50), **FACTS)
+    assert known.accountants() == ("per-step", "per-epoch", "whole-run")
+    assert known.noise_multiplier() == RUN.noise_multiplier("whole-run") > RUN.noise_multiplier()
+    with pytest.raises(ValueError, match="participation must be of the kind 'reshuffled' and secret"):
+        known.noise_multiplier("whole-run reshuffled")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"samples": 0}, "samples must be an integer >= 1, got 0"),
-        ({"order": OTHER}, "order must be one of"),
         ({"learning_rate": 0.0}, r"learning_rate must lie in \(0, inf\), got 0.0"),
         ({"public_learning_rate": -1.0}, r"public_learning_rate must lie in \(0, inf\), got -1.0"),
         ({"smoothness": 0.0}, r"smoothness must lie in \(0, inf\), got 0.0"),
@@ -316,37 +336,25 @@ def test_what_privacy_rests_on_has_no_default(name):
 )
 def test_contradictions_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        cn.ShuffledGradients(**{**FACTS, **change})
+        shuffled(**change)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"adjacency": "replace-one"}, "rho, or epsilon and delta, must be given, got rho=None, epsilon=None"),
-        ({"rho": 1.0, "epsilon": 1.0, "delta": 0.1, "adjacency": "replace-one"}, "rho, or epsilon and delta"),
-        ({"rho": 1.0, "adjacency": OTHER}, "adjacency must be one of 'replace-one', 'zero-out', got 'other'"),
-        (
-            {"rho": 1.0, "adjacency": "zero-out", "accountant": OTHER},
-            "accountant must be one of 'tightest', 'per-step'",
-        ),
-        ({"rho": 0.0, "adjacency": "zero-out"}, r"rho must lie in \(0, inf\), got 0.0"),
-    ],
-)
-def test_bad_questions_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        RUN.noise_multiplier(**arguments)
+def test_bad_questions_are_refused():
+    with pytest.raises(ValueError, match="accountant must be one of 'tightest', 'per-step'"):
+        RUN.noise_multiplier(OTHER)
+    with pytest.raises(TypeError, match="budget must be a Budget"):
+        shuffled(budget=1.0)
 
 
 def test_zero_out_needs_bounded_gradients():
-    run = cn.ShuffledGradients(**{**FACTS, "clipping": "none"}, strong_convexity=0.5)
-    assert run.noise_multiplier(1.0, adjacency="replace-one") > 0
+    facts: dict[str, Any] = {"clipping": "none", "strong_convexity": 0.5}
+    assert shuffled(**facts).noise_multiplier() > 0
     with pytest.raises(ValueError, match="adjacency must be 'replace-one' where strong_convexity is positive"):
-        run.noise_multiplier(1.0, adjacency="zero-out")
+        shuffled(**facts, budget=Budget(1.0))
 
 
 def test_every_accountant_is_reached():
-    orders = ("given", "shuffled once", "reshuffled")
-    found = {method for order in orders for method in cn.ShuffledGradients(**{**FACTS, "order": order}).accountants()}
+    found = {method for order in ORDERS for method in shuffled(order).accountants()}
     assert found == set(METHODS)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
-from corrnoise.theory.problems.empirical_risk import LOSSES, Loss, Regulariser, Task
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.shuffled_gradients.dissimilarity import reshuffled_dissimilarity
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
 from corrnoise.theory.shuffled_gradients.schedules import (
@@ -19,6 +19,7 @@ from corrnoise.theory.shuffled_gradients.schedules import (
     private_then_public,
     public_then_private,
 )
+from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 from corrnoise.theory.shuffled_gradients.task_constants import (
     convergence_constants,
     difference_smoothness,
@@ -31,11 +32,15 @@ from tests.theory.shuffled_gradients.runs import described
 seeds = st.integers(0, 10**6)
 
 
-def task(loss, seed, n=5, d=2, regulariser=None, scale=1.0):
+LOSSES = [("mean", 1.0), ("squares", 2.0), ("logistic", 1.0), ("mean", 0.7), ("squares", 0.7), ("logistic", 0.7)]
+
+
+def task(link, seed, n=5, d=2, regulariser=None, scale=1.0, factor=None):
     rng = np.random.default_rng(seed)
-    y, q = (rng.choice([-1.0, 1.0], n) if loss == "logistic" else rng.normal(size=n) for _ in range(2))
+    y, q = (rng.choice([-1.0, 1.0], n) if link == "logistic" else rng.normal(size=n) for _ in range(2))
     psi = regulariser or Regulariser("none")
-    return Task(Loss(loss), psi, scale * rng.normal(size=(n, d)), y, scale * rng.normal(size=(n, d)), q)
+    loss = LinearLoss(link, d, scale=factor or (2.0 if link == "squares" else 1.0))
+    return Task(loss, psi, scale * rng.normal(size=(n, d)), y, scale * rng.normal(size=(n, d)), q)
 
 
 # -- suprema over balls ------------------------------------------------------------------------------------------------
@@ -60,10 +65,10 @@ def test_maximum_of_a_quadratic_over_a_ball(seed, d, radius, hard, sign):
     assert found == pytest.approx(values.max(), rel=0.03, abs=0.03)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("loss", "factor"), LOSSES)
 @given(seeds, st.integers(0, 4), st.sampled_from([0.0, 0.5, 3.0]))
-def test_dissimilarities_bound_every_point_of_the_ball(loss, seed, kept, radius):
-    t = task(loss, seed)
+def test_dissimilarities_bound_every_point_of_the_ball(loss, factor, seed, kept, radius):
+    t = task(loss, seed, factor=factor)
     n = len(t.features)
     found = {order: dissimilarities(t, kept, radius=radius, order=order) for order in ("reshuffled", "given")}
     rng = np.random.default_rng(seed)
@@ -84,11 +89,11 @@ def test_dissimilarities_bound_every_point_of_the_ball(loss, seed, kept, radius)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("loss", "factor"), LOSSES)
 @given(seeds, st.integers(0, 4))
-def test_smoothness_of_the_difference_and_of_epochs(loss, seed, kept):
+def test_smoothness_of_the_difference_and_of_epochs(loss, factor, seed, kept):
     """Against Hessians by differences, in every order of the private records."""
-    t = task(loss, seed)
+    t = task(loss, seed, factor=factor)
     n = len(t.features)
     z, step = np.random.default_rng(seed).normal(size=2), 1e-6
     largest, mean_smoothness = 0.0, 0.0
@@ -103,13 +108,13 @@ def test_smoothness_of_the_difference_and_of_epochs(loss, seed, kept):
         hessian = np.array([gradient(z + e, chosen) - gradient(z - e, chosen) for e in step * np.eye(2)]) / (2 * step)
         largest = max(largest, np.linalg.norm(hessian, 2))
         used = np.concatenate(
-            [t.loss.smoothness(t.features[list(order[:kept])]), t.loss.smoothness(t.public_features[: n - kept])]
+            [t.loss.smoothness_of(t.features[list(order[:kept])]), t.loss.smoothness_of(t.public_features[: n - kept])]
         )
         mean_smoothness = max(mean_smoothness, used.mean())
         assert used.max() <= epoch_smoothness(t, kept)[1] * (1 + 1e-12)
     assert largest <= difference_smoothness(t, kept) * (1 + 1e-6) + 1e-6
     assert epoch_smoothness(t, kept)[0] == pytest.approx(mean_smoothness)
-    if loss == "ridge" and kept == 0:
+    if loss == "squares" and kept == 0:
         assert difference_smoothness(t, 0) == pytest.approx(largest, rel=1e-5)
         assert difference_smoothness(t, 0) != pytest.approx(1.001 * largest, rel=1e-5)
 
@@ -153,7 +158,7 @@ def public_runs(draw):
 def exact_and_bound(case, scale=1.0, printed=False):
     """Ridge regression with a strong regulariser, the given order: the exact excess risk, and the bound."""
     schedule, seed, share, sigma = case
-    t = task("ridge", seed, n=4, regulariser=Regulariser("ridge", 100.0), scale=scale)
+    t = task("squares", seed, n=4, regulariser=Regulariser("ridge", 100.0), scale=scale)
     n, strength = 4, 100.0
     x = np.linalg.solve(2 / n * t.features.T @ t.features + strength * np.eye(2), 2 / n * t.features.T @ t.targets)
     start = np.array([0.3, -0.2])
@@ -195,7 +200,7 @@ def test_the_published_theorem_is_violated_by_such_a_run():
 
 
 def test_constants_of_a_run_are_those_of_its_epochs_and_order():
-    t = task("ridge", 1, regulariser=Regulariser("ridge", 500.0))
+    t = task("squares", 1, regulariser=Regulariser("ridge", 500.0))
     schedule, (x, _) = Schedule(5, [5, 3, 0]), empirical_risk_minimiser(t)
     runs = {
         order: constants(t, schedule, x, learning_rate=1e-4, noise_std=2.0, radius=1.0, order=order)
@@ -209,7 +214,7 @@ def test_constants_of_a_run_are_those_of_its_epochs_and_order():
         assert np.asarray(run.noise).tolist() == [2.0, 2.0, 0.0]
         assert run.distance == pytest.approx(np.linalg.norm(x))
         assert [run.smoothness[k] for k in range(3)] == [epoch_smoothness(t, c)[0] for c in (5, 3, 0)]
-        assert run.private_smoothness == pytest.approx(t.loss.smoothness(t.features).mean())
+        assert run.private_smoothness == pytest.approx(t.loss.smoothness_of(t.features).mean())
     assert (runs["given"].total_dissimilarity != runs["reshuffled"].total_dissimilarity).any()
 
 
@@ -278,7 +283,7 @@ def test_the_theorem_for_a_bounded_domain_holds_for_exact_runs(seed, kept, epoch
 
 
 def test_a_ball_with_ridge_losses_needs_a_given_order():
-    t = task("ridge", 0, regulariser=Regulariser("ball", 1.0))
+    t = task("squares", 0, regulariser=Regulariser("ball", 1.0))
     settings = {"learning_rate": 1e-3, "noise_std": 0.0, "radius": 1.0}
     with pytest.raises(ValueError, match="order must be 'given' for ridge losses in a ball"):
         constants(t, interleaved(5, epochs=2, private_per_epoch=2), best(t), **settings)
@@ -299,11 +304,11 @@ def test_a_ball_with_ridge_losses_needs_a_given_order():
 )
 def test_bad_input(change, message):
     with pytest.raises(ValueError, match=message):
-        dissimilarities(task("ridge", 0), **{"private_samples": 2, "radius": 1.0, **change})
+        dissimilarities(task("squares", 0), **{"private_samples": 2, "radius": 1.0, **change})
 
 
 def test_bad_shapes():
-    t = task("ridge", 0, regulariser=Regulariser("ridge", 500.0))
+    t = task("squares", 0, regulariser=Regulariser("ridge", 500.0))
     settings = {"learning_rate": 1e-4, "noise_std": 1.0, "radius": 1.0}
     with pytest.raises(ValueError, match=r"minimiser must have shape \(2,\), got shape \(3,\)"):
         constants(t, dp_shuffled(5, epochs=2), np.zeros(3), **settings)
@@ -324,7 +329,7 @@ def test_bad_shapes():
 
 def test_the_assumptions_of_the_theorem_are_checked():
     """Ridge losses a = y = 1, public records 1/2 and 2: with radius 0 the bound would be below the exact risk."""
-    t = Task(Loss("ridge"), Regulariser("ridge", 2.0), [[1.0]], [1.0], [[0.5]], [2.0])
+    t = Task(LinearLoss("squares", 1, scale=2.0), Regulariser("ridge", 2.0), [[1.0]], [1.0], [[0.5]], [2.0])
     x = best(t)
     assert x == pytest.approx([0.5])
     schedule = Schedule(1, [0])
@@ -347,7 +352,7 @@ def test_the_assumptions_of_the_theorem_are_checked():
     for run, message in (
         (two_rates, "public_learning_rate must be learning_rate = 0.001, got 0.0001"),
         (clipped, "clipping must be 'none' for the theorem, got 'cocoercive'"),
-        (once, "order must be 'given' or 'reshuffled' with public records, got 'shuffled once'"),
+        (once, "participation must be reshuffled, or fixed and not secret, with public records"),
     ):
         with pytest.raises(ValueError, match=message):
             convergence_constants(t, run, x, noise_std=0.0, radius=1.0)
@@ -355,7 +360,7 @@ def test_the_assumptions_of_the_theorem_are_checked():
 
 def test_dissimilarities_hold_for_random_points_of_that_mean_square():
     """Gaussian points leave every ball: E ‖v_i(z)‖² over E ‖z‖² <= r² is what the maximum over the ball bounds."""
-    t = task("ridge", 3)
+    t = task("squares", 3)
     rng = np.random.default_rng(0)
     bound = dissimilarities(t, 2, radius=1.5)
     for spread in ([1.0, 0.0], [0.6, 0.8], [0.0, 1.0]):
@@ -376,7 +381,7 @@ def test_dissimilarities_hold_for_random_points_of_that_mean_square():
 def test_records_that_are_all_alike():
     """Nothing but rounding is left of the quadratics."""
     rows, y = np.tile([[0.3, -1.7]], (5, 1)), np.full(5, 0.9)
-    t = Task(Loss("ridge"), Regulariser("none"), rows, y, rows, y)
+    t = Task(LinearLoss("squares", rows.shape[1], scale=2.0), Regulariser("none"), rows, y, rows, y)
     assert dissimilarities(t, 1, radius=3.0) == pytest.approx(0, abs=1e-12)
 
 

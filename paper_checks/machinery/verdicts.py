@@ -1,0 +1,32 @@
+"""The words of the ledger: verdicts, kinds of evidence and relations, with their meaning."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Evidence = Literal["proved", "certified", "exact", "searched", "simulated"]
+Relation = Literal["<=", "="]
+
+HOLDS = "holds"
+CORRECTED = "holds corrected"
+FALSE = "false"
+NOT_CHECKABLE = "not checkable"
+ERROR = "error"  #: the verdict of a check that could not be carried out
+INEQUALITY: Relation = "<="
+IDENTITY: Relation = "="
+
+#: The verdicts and their meaning.
+VERDICTS = {
+    HOLDS: "true as printed; a root or fraction bar that only an electronic copy lost is restored first, and noted",
+    CORRECTED: "false as printed, with a counterexample; a repair that keeps its purpose is true",
+    FALSE: "the purpose for which it was printed fails too",
+    NOT_CHECKABLE: "constants are unspecified; the note says which statement was checked instead",
+}
+#: The kinds of evidence and their meaning, strongest first.
+EVIDENCE: dict[Evidence, str] = {
+    "proved": "a proof is written down in the place named; a search over the domain found nothing against it",
+    "certified": "proved over the stated domain by ball arithmetic; the note gives the argument outside of it",
+    "exact": "an identity or an enumeration, to rounding",
+    "searched": "a search for the worst case over the domain found no violation",
+    "simulated": "the smaller side is a confidence limit; the note states the rate of false alarms",
+}

@@ -1,0 +1,1 @@
+"""Private runs in the loops of PyTorch, Opacus and JAX."""

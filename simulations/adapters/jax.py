@@ -1,0 +1,275 @@
+"""Correlated noise in JAX (the extra ``jax``), in three forms.
+
+``private_gradient``
+    The gradient of a private run, whose noise is made on the host: the key has 256 bits, a journal is possible, and
+    all guards of ``PrivateRun`` hold.  The noise is the same as in the other libraries.
+``correlated_noise``
+    A gradient transformation of optax, inside ``jax.jit``.  It draws from JAX's generator, whose keys have 64 bits, and
+    knows neither the batches nor a journal: the loop must keep the promise, and must not release a step twice.
+``noising_matrix``
+    A ``StreamingMatrix`` for the privatizer of jax-privacy, which needs the multiplier of the program, a secret key and
+    ``dtype=jax.numpy.float32``.  Without the last, the noise of a bfloat16 model has 8 bits.
+
+All form the noise from the sum of the clipped gradients of a step.  Memory is float32, whatever the model has.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from corrnoise.simulations.adapters.due import batches_of, due
+from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+
+_MARGIN = 1 - 1e-5  # gradients are clipped to this part of the clip norm, more than float32 loses in sums by halves
+_KEY_BYTES = 8
+
+Memory = tuple[Any, ...]
+
+
+# -- a private run ----------------------------------------------------------------------------------------------------
+
+
+def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any, *batch: Any) -> Any:
+    """The sum of the clipped gradients of a batch plus the noise of the step, over the batch size.
+
+    Parameters
+    ----------
+    run
+        The private run, which has batches and has handed out this one.
+    loss
+        A function of the parameters and one example, ``loss(parameters, *example)``, which returns a number.
+    parameters
+        A tree of arrays of float32 or float64, with as many numbers as the run.
+    batch
+        Arrays with the examples along the first axis.
+
+    Returns
+    -------
+    A tree like ``parameters``.  Gradients of examples that are not finite count as zero.
+
+    Raises
+    ------
+    ValueError
+        The parameters or the number of examples are not those of the run.
+    RuntimeError
+        No batch was handed out for this step, or the run is over.
+    """
+    jax = extra_module("jax", "jax")
+    leaves, tree = jax.tree.flatten(parameters)
+    if short := [str(leaf.dtype) for leaf in leaves if str(leaf.dtype) not in ("float32", "float64")]:
+        raise ValueError(f"parameters must be of float32 or float64, got {short[0]}")
+    if (found := sum(leaf.size for leaf in leaves)) != run.size:
+        raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
+    batches = batches_of(run)
+    if not batch or {len(each) for each in batch} != {expected := due(run)}:
+        sizes = ", ".join(str(len(each)) for each in batch)
+        raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {sizes}")
+    total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm * _MARGIN)(parameters, *batch))
+    parts = np.split(run.noise(), np.cumsum([leaf.size for leaf in leaves])[:-1])
+    noisy = [(each + part.reshape(each.shape)) / batches.batch_size for each, part in zip(total, parts, strict=True)]
+    return jax.tree.unflatten(tree, noisy)
+
+
+@lru_cache(maxsize=16)
+def _clipped_sum(loss: Callable[..., Any], clip_norm: float) -> Any:
+    """The compiled function that sums the clipped gradients of the examples of a batch."""
+    jax = extra_module("jax", "jax")
+    jnp = jax.numpy
+
+    def total(parameters: Any, *batch: Any) -> Any:
+        def each(*example: Any) -> Any:
+            gradient = jax.grad(loss)(parameters, *example)
+            leaves = jax.tree.leaves(gradient)
+            largest = jnp.max(jnp.stack([jnp.abs(leaf).max(initial=0.0) for leaf in leaves]))
+            unit = jnp.where(largest > 0, largest, 1.0)  # so that squares neither overflow nor vanish
+            norm = unit * jnp.sqrt(sum(_sum_by_halves(jnp.square(leaf / unit)) for leaf in leaves))
+            factor = jnp.minimum(1.0, clip_norm / jnp.maximum(norm, clip_norm))
+            return jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(norm), leaf * factor, 0.0), gradient)
+
+        return jax.tree.map(lambda leaf: leaf.sum(axis=0), jax.vmap(each)(*batch))
+
+    return jax.jit(total)
+
+
+def _sum_by_halves(values: Any) -> Any:
+    """The sum of n numbers >= 0 with a relative error of at most (log2(n) + 1) units in the last place."""
+    jnp = extra_module("jax.numpy", "jax")
+    rest = values.reshape(-1)
+    while rest.size > 1:
+        half = (rest.size + 1) // 2
+        rest = rest[:half] + jnp.pad(rest[half:], (0, 2 * half - rest.size))
+    return rest.sum()
+
+
+# -- inside a compiled step --------------------------------------------------------------------------------------------
+
+
+def _checked(made: Program) -> Program:
+    """A program that JAX runs in float32."""
+    if made.form not in ("cascade", "delay line", "buffers") or made.dtype != "float32" or made.draw_scales is not None:
+        raise ValueError(
+            f"mechanism must be Toeplitz noise that runs in float32, got {made.mechanism!r:.80}: PrivateRun runs all "
+            "kinds"
+        )
+    return made
+
+
+def _next(made: Program, draw: Any, memory: Memory) -> tuple[Any, Memory]:
+    """The noise of a step from its draw, for one array."""
+    if made.form == "buffers":
+        decays, weights = made.unscaled.buf_decay.tolist(), made.unscaled.output_scale.tolist()
+        for weight, state in zip(weights, memory, strict=True):
+            draw = draw - weight * state
+        return draw, tuple(decay * state + draw for decay, state in zip(decays, memory, strict=True))
+    if made.form == "cascade":
+        after = []
+        for zero, pole, state in zip(*(gaps.tolist() for gaps in made.mechanism.sections()), memory, strict=True):
+            after.append(state + (draw - pole * state))
+            draw = draw + (zero - pole) * state
+        return draw, tuple(after)
+    first, *others = made.mechanism.values.tolist()
+    noise = first * draw
+    for coefficient, past in zip(others, memory, strict=True):
+        noise = noise + coefficient * past
+    return noise, (draw, *memory)[: len(others)]
+
+
+def _rows(made: Program) -> int:
+    """Number of arrays of memory."""
+    if made.form == "buffers":
+        return int(made.unscaled.buf_decay.size)
+    return len(made.mechanism.sections()[0]) if made.form == "cascade" else int(made.mechanism.values.size) - 1
+
+
+def noising_matrix(made: Program) -> Any:
+    """The noise of a program as a ``StreamingMatrix`` of jax-privacy.
+
+    Parameters
+    ----------
+    made
+        A program of the form "cascade", "delay line" or "buffers" in float32, with its factors of steps, if any.  The
+        standard deviation for the privatizer is ``made.scale(budget)``.
+
+    Raises
+    ------
+    ValueError
+        The program does not run in float32.
+    """
+    streaming = extra_module("jax_privacy.matrix_factorization.streaming_matrix", "jax")
+    jnp = extra_module("jax.numpy", "jax")
+    rows = _rows(_checked(made))
+
+    def init(value: Any) -> Memory:
+        return tuple(jnp.zeros(value.shape, jnp.float32) for _ in range(rows))
+
+    def following(value: Any, memory: Memory) -> tuple[Any, Memory]:
+        noise, after = _next(made, value.astype(jnp.float32), memory)
+        return noise.astype(value.dtype), after
+
+    found = streaming.StreamingMatrix.from_array_implementation(init, following)
+    if made.step_scales is None:
+        return found
+    return streaming.scale_rows_and_columns(found, row_scale=jnp.asarray(made.step_scales, jnp.float32))
+
+
+class CorrelatedNoiseState(NamedTuple):
+    """What a step leaves to the next; the key is secret, and so is the memory."""
+
+    key: Any  #: data of the key, uint32, shape (2,)
+    step: Any  #: number of steps made, int32
+    memory: Memory  #: for each pole a tree like the parameters, of float32
+
+
+def correlated_noise(
+    budget: Budget, participation: Participation, mechanism: Mechanism, *, key: bytes | None = None
+) -> Any:
+    """A gradient transformation of optax that adds correlated noise to sums of clipped gradients.
+
+    Parameters
+    ----------
+    budget
+        What the whole run may spend, on gradients of which norm in the sums.
+    participation
+        Who takes part when; the loop keeps this promise.
+    mechanism
+        Toeplitz noise, which runs in float32.
+    key
+        Eight secret bytes; None for bytes of the operating system.
+
+    Returns
+    -------
+    An ``optax.GradientTransformation``, to be chained before the optimizer.  After the last step of the run it
+    returns nan, because a compiled function cannot raise.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, or the mechanism does not run in float32.
+    """
+    return noise_of_program(streaming(mechanism, participation, "float32"), budget, key=key)
+
+
+def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = None) -> Any:
+    """The same for a program, which may be one of buffers, and may have a factor for each step.
+
+    Parameters
+    ----------
+    program
+        Of the form "cascade", "delay line" or "buffers" in float32.
+    budget, key
+        As for ``correlated_noise``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The program does not run in float32, or the key is no key.
+    """
+    jax = extra_module("jax", "jax")
+    optax = extra_module("optax", "jax")
+    jnp = jax.numpy
+    made = _checked(program)
+    scale = made.scale(budget)
+    steps = math.inf if made.participation.steps is None else made.participation.steps
+    scales = None if made.step_scales is None else jnp.asarray(made.step_scales, jnp.float32)
+    secret = secrets.token_bytes(_KEY_BYTES) if key is None else key
+    if not isinstance(secret, bytes) or len(secret) != _KEY_BYTES:
+        raise ValueError(f"key must be {_KEY_BYTES} bytes, got {type(key).__name__} of another length")
+    words = np.frombuffer(secret, np.uint32)
+
+    def init(parameters: Any) -> CorrelatedNoiseState:
+        zeros = tuple(
+            jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), jnp.float32), parameters) for _ in range(_rows(made))
+        )
+        return CorrelatedNoiseState(jnp.array(words, copy=True), jnp.zeros((), jnp.int32), zeros)
+
+    def update(updates: Any, state: CorrelatedNoiseState, params: Any = None) -> tuple[Any, CorrelatedNoiseState]:
+        del params
+        leaves, tree = jax.tree.flatten(updates)
+        now = jax.random.fold_in(jax.random.wrap_key_data(state.key, impl="threefry2x32"), state.step)
+        covered = jnp.where(state.step < steps, scale, jnp.nan).astype(jnp.float32)
+        if scales is not None:
+            covered = covered * scales[jnp.minimum(state.step, scales.size - 1)]
+        memories = [jax.tree.leaves(each) for each in state.memory]
+        noisy = []
+        after = []
+        for number, leaf in enumerate(leaves):
+            draw = jax.random.normal(jax.random.fold_in(now, number), leaf.shape, jnp.float32)
+            noise, memory = _next(made, draw, tuple(each[number] for each in memories))
+            noisy.append((leaf.astype(jnp.float32) + covered * noise).astype(leaf.dtype))
+            after.append(memory)
+        kept = tuple(jax.tree.unflatten(tree, [each[row] for each in after]) for row in range(_rows(made)))
+        return jax.tree.unflatten(tree, noisy), CorrelatedNoiseState(state.key, state.step + 1, kept)
+
+    return optax.GradientTransformation(init, update)

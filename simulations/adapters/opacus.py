@@ -1,0 +1,348 @@
+"""Correlated noise in Opacus, which gives the gradients of the examples (the extra ``torch``).
+
+    budget = cn.Budget(epsilon=5.0, delta=1e-5, clip_norm=1.0)
+    epochs = cn.Participation.fixed_epochs(400, epochs=20)
+    model, optimizer, loader = private(model, optimizer, dataset, budget, epochs, cn.mechanisms.NuFTRL(0.02), batch_size=64)
+    for inputs, targets in loader:  # the steps of all epochs
+        optimizer.zero_grad()
+        loss(model(inputs), targets).backward()
+        optimizer.step()
+
+``optimizer`` is a ``DPOptimizer`` of Opacus that adds the noise of a ``PrivateRun`` once to each logical batch, also
+where ``BatchMemoryManager`` cuts batches into physical ones.  Opacus's engine takes no part: its loader samples anew in
+each epoch, and its accountants assume independent noise.  What the multiplier of the run does not cover is refused:
+other noise multipliers and clip norms, accumulated gradients, other batches than those of the run, accountants,
+parameters of half precision, Opacus's own generator and secure mode, per-layer and adaptive clipping.
+
+The state of the noise is in ``optimizer.state_dict()``, beside that of the wrapped optimizer, under ``"corrnoise"``.
+It holds the key: such a checkpoint is as secret as the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from corrnoise.simulations.adapters.due import batches_of, due
+from corrnoise.simulations.adapters.torch import MARGIN, add_noise, check_parameters, clipped_sum
+from corrnoise.simulations.extras import extra_module
+from corrnoise.simulations.random_numbers import Seed
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+
+_OURS = "corrnoise"
+
+
+class CorrelatedNoise:
+    """What is put before an optimizer class of Opacus, see ``optimizer_class``.
+
+    Parameters
+    ----------
+    optimizer
+        The optimizer of PyTorch that takes the steps.
+    run
+        The private run.
+    loss_reduction
+        ``"mean"`` or ``"sum"``, that of the loss function.
+
+    Attributes
+    ----------
+    run
+        The private run.
+    """
+
+    _distributed = False
+
+    def __init__(self, optimizer: Any, run: PrivateRun, *, loss_reduction: str = "mean") -> None:
+        self.run = run
+        self._examples = 0
+        super().__init__(  # type: ignore[call-arg]
+            optimizer,
+            noise_multiplier=run.multiplier,
+            max_grad_norm=self.max_grad_norm,
+            expected_batch_size=batches_of(run).batch_size / self._processes(),
+            loss_reduction=loss_reduction,
+        )
+        check_parameters(run, self._trained())
+
+    def _processes(self) -> int:
+        """The number W of processes; the process r has the examples r, r + W, … of a batch."""
+        return extra_module("torch.distributed", "torch").get_world_size() if self._distributed else 1
+
+    def _rank(self) -> int:
+        return extra_module("torch.distributed", "torch").get_rank() if self._distributed else 0
+
+    def _trained(self) -> list[Any]:
+        return list(self.params)  # type: ignore[attr-defined]
+
+    # -- numbers that privacy rests on ---------------------------------------------------------------------------------
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the independent noise in units of the clip norm; schedulers cannot change it."""
+        return self.run.multiplier
+
+    @noise_multiplier.setter
+    def noise_multiplier(self, value: float) -> None:
+        if value != self.noise_multiplier:
+            raise AttributeError(f"noise_multiplier must stay {self.noise_multiplier} in the whole run, got {value}")
+
+    @property
+    def max_grad_norm(self) -> float:
+        """What gradients are clipped to, slightly below the clip norm of the run."""
+        return self.run.budget.clip_norm * MARGIN
+
+    @max_grad_norm.setter
+    def max_grad_norm(self, value: float) -> None:
+        if value != self.max_grad_norm:
+            raise AttributeError(f"max_grad_norm must stay {self.max_grad_norm} in the whole run, got {value}")
+
+    def epsilon(self, delta: float) -> float:
+        """ε of the whole run, rounded up.
+
+        Parameters
+        ----------
+        delta
+            In (0, 1).
+        """
+        return self.run.epsilon(delta)
+
+    def attach_step_hook(self, fn: object) -> None:
+        """Refused: hooks are accountants of independent noise."""
+        raise RuntimeError(
+            "accountants of Opacus do not cover correlated noise: optimizer.epsilon(delta) is that of the run"
+        )
+
+    # -- a step --------------------------------------------------------------------------------------------------------
+
+    def clip_and_accumulate(self) -> None:
+        """Clip the gradients of the examples, and add them to those of the same logical batch."""
+        parameters = self._trained()
+        check_parameters(self.run, parameters)
+        samples = [_only(parameter) for parameter in parameters]
+        for parameter, total in zip(parameters, clipped_sum(samples, self.run.budget.clip_norm), strict=True):
+            before = getattr(parameter, "summed_grad", None)
+            parameter.summed_grad = total if before is None or self._examples == 0 else before + total
+        self._examples += len(samples[0])
+
+    def add_noise(self) -> None:
+        """Add the noise of the step to the sum of the clipped gradients; in a distributed run, in the first process."""
+        expected = len(range(self._rank(), due(self.run), self._processes()))
+        if self._examples != expected:
+            raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
+        parameters = self._trained()
+        noisy = [parameter.summed_grad for parameter in parameters]
+        if self._rank() == 0:
+            noisy = add_noise(self.run, noisy)
+        else:
+            self.run.pass_step()
+        for parameter, total in zip(parameters, noisy, strict=True):
+            parameter.grad = total.view_as(parameter)
+        self._examples = 0
+
+    # -- states --------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the wrapped optimizer, and that of the run: as secret as the data."""
+        if self._examples:
+            raise RuntimeError("a state must be taken between two logical batches")
+        torch = extra_module("torch", "torch")
+        state = self.run.state()
+        state["memory"] = torch.from_numpy(state["memory"])
+        return {**self.original_optimizer.state_dict(), _OURS: state}  # type: ignore[attr-defined]
+
+    def load_state_dict(self, state_dict: dict[str, Any], *, discarded: bool = False) -> None:
+        """Go on where a state was taken, see ``PrivateRun.load_state``.
+
+        Parameters
+        ----------
+        state_dict
+            What ``state_dict`` returned.
+        discarded
+            True states that nothing that was computed after this state has been kept or shown.
+        """
+        if _OURS not in state_dict:
+            raise ValueError("state_dict must hold the state of the correlated noise, got that of another optimizer")
+        ours = dict(state_dict[_OURS])
+        ours["memory"] = np.asarray(ours["memory"])
+        self.run.load_state(ours, discarded=discarded)
+        others = {name: value for name, value in state_dict.items() if name != _OURS}
+        self.original_optimizer.load_state_dict(others)  # type: ignore[attr-defined]
+        self._examples = 0
+
+
+def _only(parameter: Any) -> Any:
+    """The gradients of the examples of one backward pass."""
+    samples = getattr(parameter, "grad_sample", None)
+    if isinstance(samples, list):
+        if len(samples) != 1:
+            raise RuntimeError(f"gradients must not be accumulated over backward passes, got {len(samples)} passes")
+        samples = samples[0]
+    if samples is None:
+        raise RuntimeError("a parameter has no gradients of examples: was the model wrapped, and backward called?")
+    return samples.to(parameter.dtype)
+
+
+@cache
+def optimizer_class(*, distributed: bool = False) -> type[Any]:
+    """The optimizer class of Opacus with correlated noise; it takes (optimizer, run).
+
+    Parameters
+    ----------
+    distributed
+        Whether it sums gradients over the processes of ``torch.distributed``.
+
+    Raises
+    ------
+    ImportError
+        Opacus is not installed.
+    """
+    module = extra_module("opacus.optimizers", "torch")
+    base = module.DistributedDPOptimizer if distributed else module.DPOptimizer
+    return type("CorrelatedDPOptimizer", (CorrelatedNoise, base), {"_distributed": distributed})
+
+
+class RunSampler:
+    """The batches of the steps to come, for the argument ``batch_sampler`` of a ``DataLoader``.
+
+    Parameters
+    ----------
+    run
+        The private run.
+    distributed
+        Whether each process of ``torch.distributed`` takes a share of each batch.
+    workers
+        Whether workers of a loader fetch batches ahead of their steps.  Then ``RunLoader`` hands them out.
+    """
+
+    def __init__(self, run: PrivateRun, *, distributed: bool = False, workers: bool = False) -> None:
+        self.run = run
+        self._group = extra_module("torch.distributed", "torch") if distributed else None
+        self._workers = workers
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rank = self._group.get_rank() if self._group else 0
+        position = None if rank else self.run.start()
+        if self._group is not None:
+            position = _from_first(self._group, position)
+            if rank:
+                self.run.follow(position)
+        processes = self._group.get_world_size() if self._group else 1
+        order = batches_of(self.run)
+        coming = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
+        return (batch[rank::processes].tolist() for batch in coming)
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+
+class RunLoader:
+    """A loader whose workers fetch batches ahead, and which hands each out after the noise of the one before.
+
+    Parameters
+    ----------
+    loader
+        A ``DataLoader`` with workers over ``RunSampler(run, workers=True)``.
+    run
+        The private run.
+    """
+
+    def __init__(self, loader: Any, run: PrivateRun) -> None:
+        self.loader = loader
+        self.run = run
+
+    def __iter__(self) -> Iterator[Any]:
+        fetched = iter(self.loader)
+        for _ in self.run:
+            yield next(fetched)
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+
+def _from_first(group: Any, value: Any) -> Any:
+    """The value that the first process has."""
+    values = [value]
+    group.broadcast_object_list(values)
+    return values[0]
+
+
+def private(
+    module: Any,
+    optimizer: Any,
+    dataset: Any,
+    budget: Budget,
+    participation: Participation,
+    mechanism: Mechanism,
+    *,
+    batch_size: int,
+    rng: Seed = None,
+    loss_reduction: str = "mean",
+    distributed: bool = False,
+    workers: int = 0,
+    **options: Any,
+) -> tuple[Any, Any, Any]:
+    """A model, an optimizer and a loader for private training with correlated noise.
+
+    Parameters
+    ----------
+    module
+        The model, a ``torch.nn.Module`` that Opacus's ``ModuleValidator`` accepts.
+    optimizer
+        An optimizer of PyTorch over its trained parameters.
+    dataset
+        A data set with a length and items by number.
+    budget, participation, mechanism
+        As for ``PrivateRun``.
+    batch_size, rng
+        As for ``batches``: the size of a batch, and the generator of the order.
+    loss_reduction
+        ``"mean"`` or ``"sum"``, that of the loss function.
+    distributed
+        Whether the processes of ``torch.distributed`` share each batch.  All call this function with the same
+        arguments; the first one makes the noise, and saves and keeps its state.
+    workers
+        How many processes of the loader read the data ahead; 0 for none.
+    options
+        Of ``PrivateRun``: ``key``, ``journal``, ``generator`` and so on.
+
+    Returns
+    -------
+    The wrapped model, the optimizer with ``run`` and ``epsilon(delta)``, and a loader of all epochs.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, or the optimizer has other parameters than those of the model that are trained.
+    """
+    extra_module("opacus.validators", "torch").ModuleValidator.validate(module, strict=True)
+    wrapper = extra_module("opacus.grad_sample", "torch").GradSampleModule
+    data = extra_module("torch.utils.data", "torch")
+    if isinstance(dataset, data.IterableDataset):
+        raise TypeError("dataset must have items by number, got an IterableDataset, whose order is its own")
+    trained = [each for each in module.parameters() if each.requires_grad]
+    taken = [each for group in optimizer.param_groups for each in group["params"]]
+    if {id(each) for each in trained} != {id(each) for each in taken}:
+        raise ValueError("optimizer must have exactly the parameters of module that are trained")
+    group = extra_module("torch.distributed", "torch") if distributed else None
+    order = batches(participation, len(dataset), batch_size, rng)
+    if group is not None:
+        order = _from_first(group, order)
+        module = extra_module("opacus.distributed", "torch").DifferentiallyPrivateDistributedDataParallel(module)
+        if group.get_rank():  # which makes no noise
+            options = {name: value for name, value in options.items() if name not in ("key", "journal")}
+    size = sum(each.numel() for each in trained)
+    run = PrivateRun(budget, participation, mechanism, size, batches=order, **options)
+    model = wrapper(module, loss_reduction=loss_reduction)
+    model.forbid_grad_accumulation()
+    sampler = RunSampler(run, distributed=distributed, workers=workers > 0)
+    loader = data.DataLoader(dataset, batch_sampler=sampler, num_workers=workers)
+    if workers:
+        loader = RunLoader(loader, run)
+    return model, optimizer_class(distributed=distributed)(optimizer, run, loss_reduction=loss_reduction), loader

@@ -1,0 +1,1 @@
+"""Networks trained under each mechanism at equal privacy, and what came out."""

@@ -1,0 +1,1 @@
+"""Runs: the batches of each step, the noise of each step from a secret key, and what makes it."""

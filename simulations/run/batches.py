@@ -1,0 +1,206 @@
+"""Batches: which examples take part in which step, drawn so that they keep the promise of a participation.
+
+==================  ================================================================================================
+kind                batches
+==================  ================================================================================================
+single              one permutation of the examples, cut into batches
+fixed epochs        the same batches in every epoch
+min-sep             those of fixed epochs, of the separation or longer where few participations are allowed
+reshuffled          a permutation of its own for every epoch
+balls in bins       the examples of a bin, which each example draws once
+==================  ================================================================================================
+
+The order may be known to everybody, unless the participation says that it is secret.  It must not depend on what the
+examples hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
+
+_ORDERED = ("single", "min-sep", "fixed epochs", "reshuffled", "balls in bins")
+
+
+@record
+class Batches(Record):
+    """The examples of each step.
+
+    Parameters
+    ----------
+    participation
+        Who takes part when: of a kind in the table of the module, and with a number of steps.
+    orders
+        Shape (rows, n): a permutation of the numbers of the n examples, for all epochs or one for each reshuffled
+        epoch; for balls in bins the bin of each example.
+    batch_size
+        B, 1 <= B <= n.  The last batch of an epoch is smaller, or the examples that are last in an order are left out,
+        as the number of steps of an epoch demands.  For balls in bins B is n/b, rounded down or up.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range, an order has an example twice, or a batch would be empty.
+
+    Examples
+    --------
+    >>> found = Batches(Participation.fixed_epochs(4, epochs=2), [[3, 0, 4, 1, 2]], batch_size=2)
+    >>> [found.batch(step).tolist() for step in range(4)]
+    [[3, 0], [4, 1], [3, 0], [4, 1]]
+    >>> found.left_out
+    1
+    """
+
+    participation: Participation
+    orders: NDArray[np.int64]
+    batch_size: int
+
+    def __init__(self, participation: Participation, orders: ArrayLike, batch_size: int) -> None:
+        who = _kept(participation)
+        rows = np.asarray(orders)
+        if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
+            raise ValueError(f"orders must be a matrix of integers, got {orders!r:.80}")
+        own = rows.astype(np.int64)
+        own.setflags(write=False)
+        epochs = _rows(who)
+        if own.shape[0] != epochs:
+            raise ValueError(f"orders must have {epochs} rows for this participation, got {own.shape[0]}")
+        examples = own.shape[1]
+        size = checks.integer("batch_size", batch_size, 1, largest=examples)
+        if who.kind == "balls in bins":
+            if own.min() < 0 or own.max() >= who.period:
+                raise ValueError(f"orders must hold bins from 0 to {who.period - 1}, got {own.min()} to {own.max()}")
+            if abs(examples - size * who.period) >= who.period:
+                raise ValueError(
+                    f"batch_size must be the {examples} examples over {who.period} bins, rounded, got {size}"
+                )
+        else:
+            if any(not np.array_equal(np.sort(row), np.arange(examples)) for row in own):
+                raise ValueError("orders must have each of the numbers 0, …, n − 1 once in a row")
+            if (_period(who) - 1) * size >= examples:
+                raise ValueError(
+                    f"batch_size must be smaller, got {size}: {_period(who)} batches of it are more than the "
+                    f"{examples} examples by a whole batch"
+                )
+        self._set(participation=who, orders=own, batch_size=size)
+
+    @property
+    def examples(self) -> int:
+        """The number n of examples of the data set."""
+        return int(self.orders.shape[1])
+
+    @property
+    def steps(self) -> int:
+        """The length of the run."""
+        return self.participation.length
+
+    @property
+    def left_out(self) -> int:
+        """How many examples take no part in an epoch (in the run, if the order is one)."""
+        if self.participation.kind == "balls in bins":
+            return 0
+        return max(0, self.examples - _period(self.participation) * self.batch_size)
+
+    @property
+    def last_size(self) -> int:
+        """The number of examples of the last batch of an epoch; B for balls in bins, whose sizes are random."""
+        if self.participation.kind == "balls in bins":
+            return self.batch_size
+        return min(self.batch_size, self.examples - (_period(self.participation) - 1) * self.batch_size)
+
+    @property
+    def identity(self) -> str:
+        """A name that two objects share only if they have the same batches: 32 hexadecimal digits."""
+        named = hashlib.blake2b(repr(self.participation).encode(), digest_size=16)
+        named.update(np.array([self.batch_size, *self.orders.shape], "<i8").tobytes())
+        named.update(self.orders.astype("<i8").tobytes())
+        return named.hexdigest()
+
+    def batch(self, step: int) -> NDArray[np.int64]:
+        """The examples of a step.
+
+        Parameters
+        ----------
+        step
+            0 <= step < ``steps``.
+
+        Returns
+        -------
+        Their numbers, shape (batch_size,), or fewer in the last batch of an epoch.
+        """
+        epoch, place = divmod(checks.integer("step", step, 0, largest=self.steps - 1), _period(self.participation))
+        if self.participation.kind == "balls in bins":
+            return np.flatnonzero(self.orders[0] == place).astype(np.int64)
+        order = self.orders[epoch if len(self.orders) > 1 else 0]
+        return order[place * self.batch_size : (place + 1) * self.batch_size].copy()
+
+    def in_words(self) -> str:
+        """The sizes of the batches, and what is left out."""
+        each = f"batches of {self.batch_size} of {self.examples} examples"
+        if self.participation.kind == "balls in bins":
+            return f"{each} on average"
+        if self.left_out:
+            unit = "epoch" if self.participation.kind == "reshuffled" else "run"
+            return f"{each}; the last {self.left_out} of the order are left out of the {unit}"
+        if self.last_size < self.batch_size:
+            return f"{each}; the last batch of an epoch has {self.last_size}"
+        return each
+
+
+def batches(participation: Participation, examples: int, batch_size: int, rng: Seed = None) -> Batches:
+    """Random batches that keep the promise of a participation.
+
+    Parameters
+    ----------
+    participation
+        Who takes part when.  Its number of steps of an epoch is that of the batches: n // B of them leave the rest of
+        the examples out, one more has a smaller last batch.
+    examples
+        n >= 1, the size of the data set.
+    batch_size
+        B, 1 <= B <= n.
+    rng
+        Seed or generator of the order, which need not be secret for a participation that does not say so.
+
+    Examples
+    --------
+    >>> found = batches(Participation.fixed_epochs(780, period=390), examples=50_000, batch_size=128, rng=0)
+    >>> found.in_words()
+    'batches of 128 of 50000 examples; the last 80 of the order are left out of the run'
+    >>> batches(Participation.fixed_epochs(782, period=391), examples=50_000, batch_size=128, rng=0).in_words()
+    'batches of 128 of 50000 examples; the last batch of an epoch has 80'
+    """
+    count = checks.integer("examples", examples, 1)
+    who = _kept(participation)
+    random = generator(rng)
+    if who.kind == "balls in bins":
+        return Batches(who, random.integers(who.period, size=(1, count)), batch_size)
+    return Batches(who, np.array([random.permutation(count) for _ in range(_rows(who))]), batch_size)
+
+
+def _kept(participation: object) -> Participation:
+    """The participation that the batches really have, which is covered by the given one."""
+    who = checks.instance("participation", participation, Participation)
+    if who.kind not in _ORDERED:
+        raise ValueError(f"participation must be one of {', '.join(_ORDERED)} for batches, got {who.kind!r}")
+    n = who.length
+    if who.kind != "min-sep":
+        return who
+    period = max(who.period, -(-n // who.count))  # at most k participations, also of the first steps
+    return Participation.fixed_epochs(n, period=period, unit=who.unit, members=who.members)
+
+
+def _period(who: Participation) -> int:
+    """The number of batches of an epoch."""
+    return who.length if who.kind == "single" else who.period
+
+
+def _rows(who: Participation) -> int:
+    return -(-who.length // who.period) if who.kind == "reshuffled" else 1

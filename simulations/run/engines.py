@@ -1,0 +1,334 @@
+"""Engines: what makes the noise of a program step by step, from independent normals.
+
+An engine takes one draw w_t a step and keeps what later steps need.  ``ENGINES`` names the one of each form:
+
+``"cascade"``
+    Rational noise with real poles: a state for each section.
+``"delay line"``
+    Finitely many coefficients: a ring of the last draws.
+``"substitution"``
+    A triangular strategy: a ring of the last steps of noise.
+``"tree"``
+    A binary tree: the last node of each height.
+``"transform"``
+    All steps of a run at once, exactly, by fast Fourier transforms.
+
+Draws are multiplied by the ``draw_scales`` of the program before they enter the recurrence, and the finished noise by
+its ``step_scales``, together with the scale of the run (``step_scale``).  All engines treat each coordinate by itself,
+so that a long vector may be cut into parts with an engine each.  The draws come from a function that fills a vector
+with independent standard normals, such as ``normals_of(rng)``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from corrnoise.solvers.rational.approximation import rational
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.matrix import BandedNoise
+from corrnoise.theory.mechanisms.program import Form, Program
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.rounding import Dtype
+from corrnoise.theory.participation import Participation
+
+Draw = Callable[[NDArray[Any]], None]  #: fills a vector with standard normals, new ones in each call
+
+TOLERANCE = 1e-3  #: of the rational noise that takes the place of noise with a long memory
+_BLOCK = 4096  # elements whose states stay in the first-level cache
+_COLUMNS = 2**22  # entries transformed at once
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def fill(rng, values):  # type: ignore[no-untyped-def]
+    """Standard normals, the same as ``rng.standard_normal`` gives and several times faster."""
+    for j in range(values.size):
+        values[j] = rng.standard_normal()
+
+
+def normals_of(rng: np.random.Generator) -> Draw:
+    """What fills vectors with the normals of a generator."""
+
+    def draw(values: NDArray[Any]) -> None:
+        fill(rng, values)
+
+    return draw
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _cascade(values, states, gains, poles):  # type: ignore[no-untyped-def]
+    """Send one step through the sections, in place: x → x + (a − q) u, u → u + (x − q u)."""
+    for first in range(0, values.size, _BLOCK):
+        last = min(first + _BLOCK, values.size)
+        value = values[first:last]  # slices and loops from 0 are what the compiler vectorises
+        for i in range(poles.size):
+            gain = gains[i]
+            pole = poles[i]
+            state = states[i, first:last]
+            for j in range(value.size):
+                x = value[j]
+                u = state[j]
+                value[j] = x + gain * u
+                state[j] = u + (x - pole * u)
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _convolve(ring, newest, coefficients, values):  # type: ignore[no-untyped-def]
+    """Fill ``values`` with Σ β_τ w_{t−τ}, added in the order of τ, where w_t is row ``newest`` of the ring."""
+    rows = coefficients.size
+    for first in range(0, values.size, _BLOCK):
+        last = min(first + _BLOCK, values.size)
+        value = values[first:last]
+        value[:] = 0.0
+        for age in range(rows):
+            beta = coefficients[age]
+            draw = ring[(newest + age) % rows, first:last]
+            for j in range(value.size):
+                value[j] += beta * draw[j]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _substitute(ring, step, entries, values):  # type: ignore[no-untyped-def]
+    """Solve for one step, in place: (z_t − Σ_{k>=1} entries_k y_{t−k})/entries_0, where y_s is row s mod (p − 1)."""
+    for first in range(0, values.size, _BLOCK):
+        last = min(first + _BLOCK, values.size)
+        value = values[first:last]
+        for age in range(1, entries.size):
+            entry = entries[age]
+            made = ring[(step - age) % len(ring), first:last]
+            for j in range(value.size):
+                value[j] -= entry * made[j]
+        for j in range(value.size):
+            value[j] /= entries[0]
+        if len(ring):
+            ring[step % len(ring), first:last] = value
+
+
+class Engine(ABC):
+    """The noise of a program, for ``size`` coordinates, before its first step; scales of steps are the caller's.
+
+    Parameters
+    ----------
+    program
+        The program, whose numbers are those that run.
+    size
+        The number of coordinates.
+    """
+
+    memory: Array  #: what later steps need, shape (rows, size), oldest last; to be read and set between two steps
+
+    def __init__(self, program: Program, size: int) -> None:
+        self._draw_scales = program.draw_scales
+
+    def step(self, draw: Draw, values: Array, position: int) -> None:
+        """Fill ``values`` with the noise of the step ``position``; steps come one after the other.
+
+        Parameters
+        ----------
+        draw
+            The function that fills vectors with normals.
+        values
+            Vector of the type of the program, shape (size,).
+        position
+            Number of the step, from 0.
+        """
+        if self._draw_scales is None:
+            self._step(draw, values, position)
+            return
+        factor = values.dtype.type(self._draw_scales[position])
+
+        def scaled(fresh: NDArray[Any]) -> None:
+            draw(fresh)
+            fresh *= factor
+
+        self._step(scaled, values, position)
+
+    @abstractmethod
+    def _step(self, draw: Draw, values: Array, position: int) -> None:
+        """The same for draws that are scaled already."""
+
+
+class Cascade(Engine):
+    """Rational noise with real poles: the state of each section, in gap form."""
+
+    def __init__(self, program: Program, size: int) -> None:
+        super().__init__(program, size)
+        zeros, poles = program.unscaled.sections()
+        self.poles = poles.astype(program.dtype)
+        self.gains = (zeros - poles).astype(program.dtype)
+        self.memory = np.zeros((poles.size, size), program.dtype)
+
+    def _step(self, draw: Draw, values: Array, position: int) -> None:
+        draw(values)
+        _cascade(values, self.memory, self.gains, self.poles)
+
+
+class DelayLine(Engine):
+    """Finitely many coefficients: a ring of the last independent draws."""
+
+    def __init__(self, program: Program, size: int) -> None:
+        super().__init__(program, size)
+        self.coefficients = program.unscaled.values.astype(program.dtype)
+        self._ring = np.zeros((self.coefficients.size, size), program.dtype)
+        self._newest = 0
+
+    def _step(self, draw: Draw, values: Array, position: int) -> None:
+        self._newest = (self._newest - 1) % len(self._ring)
+        draw(self._ring[self._newest])
+        _convolve(self._ring, self._newest, self.coefficients, values)
+
+    @property
+    def memory(self) -> Array:
+        return np.roll(self._ring, -self._newest, axis=0)
+
+    @memory.setter
+    def memory(self, draws: Array) -> None:
+        self._ring[:] = draws
+        self._newest = 0
+
+
+class Substitution(Engine):
+    """A triangular strategy: a ring of the last p − 1 steps of noise."""
+
+    def __init__(self, program: Program, size: int) -> None:
+        super().__init__(program, size)
+        self.noise = program.mechanism
+        self.bands = program.mechanism.bands()
+        self.memory = np.zeros((self.bands - 1, size))
+
+    def _step(self, draw: Draw, values: Array, position: int) -> None:
+        ages = np.arange(min(self.bands, position + 1))
+        if isinstance(self.noise, BandedNoise):
+            entries = self.noise.diagonals[ages, position - ages]
+        else:
+            entries = self.noise.matrix[position, position - ages]
+        draw(values)
+        _substitute(self.memory, position, entries, values)
+
+
+class Tree(Engine):
+    """A binary tree: the last node of each height."""
+
+    def __init__(self, program: Program, size: int) -> None:
+        super().__init__(program, size)
+        self.noise = program.mechanism
+        self.memory = np.zeros((program.mechanism.memory(), size))
+
+    def _step(self, draw: Draw, values: Array, position: int) -> None:
+        step = position + 1
+        height = (step & -step).bit_length() - 1
+        draw(values)
+        values *= self.noise.draws[height]
+        for below in range(height):
+            values += self.noise.estimates[height, below] * self.memory[below]
+        self.memory[height] = values
+        for below in range(height):
+            values -= self.noise.left[below] * self.memory[below]
+
+
+class Transform(Engine):
+    """All steps at once: exact for any Toeplitz noise, O(steps × size) memory; the first step draws for all."""
+
+    def __init__(self, program: Program, size: int) -> None:
+        super().__init__(program, size)
+        steps = program.participation.length
+        self._coefficients = program.unscaled.coefficients(steps)
+        self._scales = np.ones(steps) if program.draw_scales is None else program.draw_scales
+        self.memory = np.zeros((steps, size))
+
+    def step(self, draw: Draw, values: Array, position: int) -> None:
+        if position == 0:
+            for row, factor in zip(self.memory, self._scales, strict=True):
+                draw(row)
+                row *= factor
+            self._convolve()
+        self._step(draw, values, position)
+
+    def _step(self, draw: Draw, values: Array, position: int) -> None:
+        values[:] = self.memory[position]
+
+    def _convolve(self) -> None:
+        steps, size = self.memory.shape
+        length = fft.next_fast_len(2 * steps - 1, real=True)
+        response = fft.rfft(self._coefficients, length)[:, np.newaxis]
+        columns = max(_COLUMNS // length, 1)
+        for first in range(0, size, columns):
+            part = self.memory[:, first : first + columns]
+            part[:] = fft.irfft(response * fft.rfft(part, length, axis=0), length, axis=0)[:steps]
+
+
+#: The engine of each form that runs here.
+ENGINES: Mapping[Form, type[Engine]] = {
+    "cascade": Cascade,
+    "delay line": DelayLine,
+    "substitution": Substitution,
+    "tree": Tree,
+    "transform": Transform,
+}
+
+
+def engine(program: Program, size: int) -> Engine:
+    """The engine of a program.
+
+    Parameters
+    ----------
+    program
+        A program of a form in ``ENGINES``.
+    size
+        The number of coordinates.
+
+    Raises
+    ------
+    ValueError
+        The form is run by other libraries.
+    """
+    return ENGINES[checks.choice("form", program.form, tuple(ENGINES))](program, size)
+
+
+def step_scale(program: Program, scale: float, position: int) -> float:
+    """What the finished noise of a step is multiplied by: the scale of the run times the factor of the step.
+
+    Parameters
+    ----------
+    program, scale
+        The program, and the standard deviation of its independent noise.
+    position
+        Number of the step, from 0.
+    """
+    scales = program.step_scales
+    return scale if scales is None else scale * float(scales[position])
+
+
+def streaming(mechanism: Mechanism, participation: Participation, dtype: Dtype | None = None) -> Program:
+    """The program that makes the noise of a mechanism step by step here.
+
+    Parameters
+    ----------
+    mechanism
+        Any mechanism.  Noise with a memory as long as the run is replaced by rational noise, within ``TOLERANCE``;
+        the ``mechanism`` of the program is what really runs.
+    participation
+        Who takes part when.
+    dtype
+        As for ``Mechanism.program``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There is no rational noise within the tolerance, or the sensitivity is not bounded.
+    """
+    given = checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
+    inner = given.noise if isinstance(given, ScaledNoise) else given
+    if not inner.forms():
+        inner = rational(inner, TOLERANCE)  # type: ignore[arg-type]
+        given = ScaledNoise(inner, given.step_scales, given.draw_scales) if isinstance(given, ScaledNoise) else inner
+    form = next(form for form in (*inner.forms(), *inner.FORMS) if form in ENGINES)
+    return given.program(participation, dtype, form)

@@ -1,0 +1,1 @@
+"""Strategies of any form that are optimal for a finite run, between two bounds."""

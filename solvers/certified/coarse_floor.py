@@ -1,0 +1,72 @@
+"""A lower bound for every strategy in long runs, from the dual optimum of a short one.
+
+In fixed epochs of b steps every R = ⊕_r R_r >= 0, r < b, bounds the squared error of all strategies from below,
+
+    (tr (R^½ W R^½)^½)² / Σ_r max diag R_r
+
+(docs/certified-optimum.md).  The best R varies slowly with r, and its search takes many decompositions.  So it is found
+for a coarse run, in which m consecutive steps of an epoch are one step and W is added up over them; each class takes
+the R_r of its coarse class.  Then one set of eigenvalues of Lᵀ W L, R = L Lᵀ, gives the bound for the run itself.  It
+holds whatever the coarse run is, which decides only how close it comes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.objectives import workload_of_weights
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+
+_UNIT = 2.0**-53
+_TOLERANCE = 1e-3  # of the search in the coarse run
+
+
+def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_steps: int = 256) -> float:
+    """A lower bound of the squared error of all strategies.
+
+    Parameters
+    ----------
+    weights
+        W, symmetric and positive semidefinite, shape (n, n).
+    participation
+        Fixed epochs in a run of n steps; one epoch of n steps for single participation.
+    coarse_steps
+        About the number of steps of the coarse run.
+
+    Returns
+    -------
+    The bound, in float64: the error of the eigenvalues is taken off, that of forming the matrix is about 1e-12.
+
+    Examples
+    --------
+    >>> from corrnoise.theory.participation import Participation
+    >>> step = np.arange(64)
+    >>> prefix_sums = (64 - np.maximum.outer(step, step)) / 64
+    >>> round(coarse_lower_bound(prefix_sums, Participation.fixed_epochs(64, epochs=4), coarse_steps=32) ** 0.5, 2)
+    4.39
+    """
+    n = participation.length
+    b = min(participation.period, n)
+    k = participation.count
+    merged = max(1, math.ceil(n / coarse_steps))
+    coarse_b = math.ceil(b / merged)
+    steps = np.arange(n)
+    place = steps // b * coarse_b + steps % b // merged  # the coarse step of each step
+    used, place = np.unique(place, return_inverse=True)  # the last epoch may be shorter
+    first = np.searchsorted(place, np.arange(used.size))
+    coarse = np.add.reduceat(np.add.reduceat(weights, first, 0), first, 1)
+    epochs = Participation.fixed_epochs(used.size, period=coarse_b)
+    (factors,) = fixed_epochs_bounds(workload_of_weights(coarse), epochs, tolerance=_TOLERANCE).arrays
+    # Row i of L is that of its epoch in the factor of its class; classes do not meet.
+    whole = np.zeros((n, b * k))
+    for r in range(b):
+        of_class = steps[r::b]
+        whole[np.ix_(of_class, r * k + np.arange(k))] = factors[r // merged, : of_class.size]
+    budget = sum(float(np.square(whole[r::b]).sum(axis=1).max()) for r in range(b))
+    values = np.linalg.eigvalsh(whole.T @ weights @ whole)
+    safe = np.maximum(values - 8 * n * _UNIT * values[-1], 0.0)
+    return float(np.sqrt(safe).sum()) ** 2 / budget * (1 - 1e-12)

@@ -1,0 +1,268 @@
+"""The best strategy of any form for fixed epochs, between two bounds.
+
+An example takes part in the steps of one class {r, r + b, …}.  The columns of C in a class may be taken orthogonal
+without loss, and the optimum is the maximum over R = ⊕_r R_r >= 0 of
+
+    (tr (R^½ G R^½)^½)² / Σ_r μ_r,    μ_r = max diag R_r,    G = AᵀA.
+
+Proof: docs/certified-optimum.md.  With R_r = L_r L_rᵀ the trace is |A L|_* = max ⟨Y, A L⟩ over ‖Y‖_2 <= 1.  The plain
+step maximises over Y, which gives AᵀY = X L with X = R^{−½} (R^½ G R^½)^½ R^{−½}, and then over L at a fixed budget:
+row i of L_r becomes sqrt(μ_r) times the direction of row i of (X L)_rr, with μ_r proportional to the square of the sum
+of the lengths of these rows.  X is also a strategy: its squared error is tr S, and its squared sensitivity at most the
+largest sum of the absolute values of a block X_rr.
+
+For prefix sums the blocks X_rr are those of a sum of resolvents of block cyclic tridiagonal matrices, in O(b k³) each.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corrnoise.solvers.certified.certificates import UNIT, nuclear_norm_below, product_with_uncertainty
+from corrnoise.solvers.certified.fixed_point import Evaluation, bracket_optimum
+from corrnoise.solvers.certified.selected_inverses import ring_root
+from corrnoise.solvers.objectives import dense_size, full_rank_matrix
+from corrnoise.solvers.optimum import Certificate
+from corrnoise.theory.mechanisms.matrix import MatrixNoise, causal_strategy
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.inverse_square_root import inverse_square_root
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums, Workload
+
+LARGEST_CERTIFIED = 2048  #: steps up to which the lower bound includes rounding errors
+_TINY = 1e-300
+_LEAST_LOGARITHM = -46.0
+
+
+Places = NDArray[np.intp]
+
+
+class _Factors(NamedTuple):
+    """L_r L_rᵀ = R_r: rows of length sqrt(μ_r), shape (b, k, k); 0 at places that are no steps."""
+
+    blocks: Array
+
+    @classmethod
+    def of(cls, logarithms: Array, directions: Array, inside: NDArray[np.bool_]) -> _Factors:
+        budgets = np.exp(np.maximum(logarithms - logarithms.max(), _LEAST_LOGARITHM))
+        lengths = np.linalg.norm(directions, axis=2, keepdims=True)
+        rows = np.sqrt(budgets / budgets.sum())[:, np.newaxis, np.newaxis] * directions / np.maximum(lengths, _TINY)
+        return cls(rows * inside[:, :, np.newaxis])
+
+    def weights(self) -> Array:
+        return self.blocks @ self.blocks.transpose(0, 2, 1)
+
+    def budget(self) -> float:
+        """Σ_r max diag R_r, rounded up."""
+        longest = np.square(self.blocks).sum(axis=2).max(axis=1)
+        return math.fsum(longest) * (1 + (self.blocks.shape[1] + 4) * UNIT)
+
+    def matrix(self, places: Places) -> Array:
+        """L as a matrix in the order of the steps."""
+        b, k = places.shape
+        full = np.zeros((b * k, b * k))
+        for place, block in zip(places, self.blocks, strict=True):
+            full[np.ix_(place, place)] = block
+        return full
+
+
+class _Ring(NamedTuple):
+    """(AᵀA)⁻¹ of prefix sums in class order, for ``ring_root``.
+
+    It is 2 on the diagonal, 1 at step 0, and −1 beside it in the order of the steps: class r is linked to class r + 1
+    in the same epoch, and the last class to class 0 in the next epoch.  Places that are no steps have a 1.
+    """
+
+    diagonal: Array
+    links: Array
+    borders: Array
+
+    @classmethod
+    def of(cls, places: Places, steps: int) -> _Ring:
+        b, k = places.shape
+        inside = (places < steps).astype(np.float64)
+        diagonal = (1 + inside)[:, :, np.newaxis] * np.eye(k)
+        diagonal[0, 0, 0] = 1.0
+        links, borders = np.zeros((b, k)), np.zeros((b, k, k))
+        links[:-1] = inside[1:]
+        to_next_epoch = np.eye(k, k=1)
+        if b == 1:
+            diagonal[0] -= to_next_epoch + to_next_epoch.T
+        else:
+            borders[1] -= np.diag(inside[1])
+            borders[-1] -= to_next_epoch
+        return cls(diagonal, links, borders)
+
+
+class _Roots(NamedTuple):
+    """Tr S and the blocks X_rr."""
+
+    trace: float
+    blocks: Array
+
+
+def _roots_of_prefix_sums(ring: _Ring, factors: _Factors, places: Places, steps: int) -> _Roots:
+    weights = factors.weights()
+    gram = np.maximum(steps - np.maximum(places[:, :, np.newaxis], places[:, np.newaxis, :]), 0)
+    least = np.linalg.eigvalsh(weights + np.where(gram == 0, 1.0, 0.0) * np.eye(places.shape[1]))[:, 0].min()
+    low, high = 1 / float((weights * gram).sum()), 4 / max(float(least), 1e-14 * float(weights.max()))
+    poles = inverse_square_root(low / 1.001, max(high, low) * 1.001)
+    blocks = ring_root(*ring, weights, poles.poles, poles.weights)
+    return _Roots(float((weights * blocks).sum()), blocks)
+
+
+def _roots_of_matrix(matrix: Array, factors: _Factors, places: Places) -> _Roots:
+    n = matrix.shape[1]
+    left, values, right = np.linalg.svd(matrix @ factors.matrix(places)[:n, :n], full_matrices=False)
+    gradient = matrix.T @ (left @ right)
+    b, k = places.shape
+    blocks = np.zeros((b, k, k))
+    for r, place in enumerate(places):
+        real = place[place < n]
+        size = real.size
+        inner = np.linalg.solve(factors.blocks[r, :size, :size].T, gradient[np.ix_(real, real)].T)
+        blocks[r, :size, :size] = (inner + inner.T) / 2
+    return _Roots(math.fsum(values), blocks)
+
+
+def in_fixed_epochs(participation: Participation) -> Participation:
+    """Fixed epochs whose patterns are patterns of this participation."""
+    n = participation.length
+    b = n if participation.once else max(participation.period, -(-n // participation.count))
+    return Participation.fixed_epochs(n, period=b)
+
+
+def _places(participation: Participation) -> Places:
+    """The step e b + r of place (r, e), shape (b, k); numbers from n on are no steps."""
+    b = participation.length if participation.once else min(participation.period, participation.length)
+    return np.arange(b)[:, np.newaxis] + b * np.arange(participation.count)
+
+
+def fixed_epochs_bounds(
+    workload: Workload, participation: Participation, *, tolerance: float = 1e-6, max_iterations: int = 500
+) -> Certificate:
+    """The least root mean squared error of any strategy for fixed epochs, and a strategy that attains it.
+
+    Parameters
+    ----------
+    workload
+        A, with independent columns.  ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to 4096
+        steps.
+    participation
+        Fixed epochs, or one participation.
+    tolerance
+        The iteration ends when ``gap`` is at most this, in [1e-12, 1].
+    max_iterations
+        It also ends after this many iterations, >= 1.  The bounds hold all the same.
+
+    Returns
+    -------
+    Certificate
+        Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the
+        order of the epochs; 0 at places that are no steps.
+
+    Raises
+    ------
+    ValueError
+        The kind of the participation is another one, the numbers of steps differ, the columns of A are dependent,
+        or A is too large.
+
+    Examples
+    --------
+    >>> from corrnoise.theory.participation import Participation
+    >>> best = fixed_epochs_bounds(PrefixSums(64), Participation.fixed_epochs(64, epochs=4), tolerance=1e-9)
+    >>> round(best.lower_bound, 8), best.gap < 1e-9
+    (4.40785339, True)
+    """
+    checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
+    checks.instance("participation", participation, Participation)
+    tolerance = checks.real("tolerance", tolerance, "[1e-12, 1]")
+    max_iterations = checks.integer("max_iterations", max_iterations, 1)
+    if participation.kind != "fixed epochs" and not participation.once:
+        raise ValueError(f"participation must be for fixed epochs, got {participation!r}")
+    if participation.steps != workload.steps:
+        raise ValueError(f"participation must have the {workload.steps} steps of the workload, got {participation!r}")
+    fast = isinstance(workload, PrefixSums)
+    n = workload.steps
+    matrix = np.empty((n, 0)) if fast else full_rank_matrix(workload)
+    rows = matrix.shape[0]
+    places = _places(participation)
+    b, k = places.shape
+    inside = places < n
+    ring = _Ring.of(places, n)
+
+    def evaluate(state: Array) -> Evaluation[_Factors]:
+        logarithms = np.maximum(state[:b] - state[:b].max(), _LEAST_LOGARITHM)
+        factors = _Factors.of(logarithms, state[b:].reshape(b, k, k), inside)
+        trace, blocks = (
+            _roots_of_prefix_sums(ring, factors, places, n) if fast else _roots_of_matrix(matrix, factors, places)
+        )
+        both = inside[:, :, np.newaxis] & inside[:, np.newaxis, :]
+        upper = trace * float(np.abs(np.where(both, blocks, 0.0)).sum(axis=(1, 2)).max())
+        step = blocks @ factors.blocks
+        lengths = np.linalg.norm(step, axis=2)
+        budgets = np.square(np.where(inside, lengths, 0.0).sum(axis=1))
+        directions = np.where(inside[:, :, np.newaxis], step / np.maximum(lengths, _TINY)[:, :, np.newaxis], 0.0)
+        plain = np.concatenate([np.log(budgets / budgets.sum()), directions.ravel()])
+        return Evaluation(trace**2 / factors.budget() / rows, upper / rows, plain, factors)
+
+    start = np.concatenate([np.zeros(b), np.tile(np.eye(k), (b, 1, 1)).ravel()])
+    found = bracket_optimum(evaluate, start, tolerance=2 * tolerance, max_iterations=max_iterations)
+    lower = found.low.lower
+    rigorous = n <= LARGEST_CERTIFIED
+    if rigorous:
+        lower = _lower_bound(workload.matrix(), found.low.point, places)
+    return Certificate(
+        value=math.sqrt(found.high.upper),
+        lower_bound=math.sqrt(lower) * (1 - 2 * UNIT),
+        rigorous=rigorous,
+        iterations=found.iterations,
+        arrays=(found.high.point.blocks,),
+    )
+
+
+def fixed_epochs_gram(workload: Workload, participation: Participation, certificate: Certificate) -> Array:
+    """X = CᵀC, scaled so that the largest Σ|X_ij| of a class is 1, shape (steps, steps).
+
+    Parameters
+    ----------
+    workload
+        A, at most 4096 steps.
+    participation, certificate
+        Those of ``fixed_epochs_bounds``.
+    """
+    n = dense_size(workload)
+    places = _places(participation)
+    factor = _Factors(np.asarray(certificate.arrays[0])).matrix(places)[:n, :n]
+    _, values, right = np.linalg.svd(workload.matrix() @ factor, full_matrices=False)
+    half = np.linalg.solve(factor.T, right.T * np.sqrt(values))
+    gram = half @ half.T
+    classes = [place[place < n] for place in places]
+    largest = max(np.abs(gram[np.ix_(steps, steps)]).sum() for steps in classes)
+    return np.asarray(gram / largest)
+
+
+def fixed_epochs_strategy(workload: Workload, participation: Participation, certificate: Certificate) -> MatrixNoise:
+    """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
+
+    It is for fixed epochs only: under min-sep participation its sensitivity is larger, as it will say.
+
+    Parameters
+    ----------
+    workload, participation, certificate
+        As for ``fixed_epochs_gram``.
+    """
+    return MatrixNoise(causal_strategy(fixed_epochs_gram(workload, participation, certificate)))
+
+
+def _lower_bound(matrix: Array, factors: _Factors, places: Places) -> float:
+    """(tr S)²/(budget × rows), rounding errors included, for the floats A and L."""
+    rows, n = matrix.shape
+    product, uncertainty = product_with_uncertainty(matrix, factors.matrix(places)[:n, :n])
+    left, _, right = np.linalg.svd(product, full_matrices=False)
+    return nuclear_norm_below(product, uncertainty, left @ right) ** 2 / (factors.budget() * rows) * (1 - 8 * UNIT)

@@ -1,0 +1,1 @@
+"""The best noise of a finite run within each family."""

@@ -1,0 +1,123 @@
+"""The best buffered linear Toeplitz mechanism with d buffers.
+
+The gaps of zeros and poles interlace, g_1 < h_1 < … < h_d < 1, if the numbers 0 < −log h_d < −log g_d < … < −log g_1
+increase.  The variables are the logarithms of these 2d increments, and any real values of them are admissible.  The
+logarithm of the squared error, (sensitivity)² × ``power_of_buffers`` of the objective, is minimised by BFGS.  For
+prefix sums value and derivatives are closed forms (``corrnoise.theory.mechanisms.buffered``), so that a run of 10⁷
+steps takes no longer than a short one.
+
+More buffers than the run can use make a zero and a pole merge, which leaves noise with fewer buffers.  Then the search
+starts again with one buffer less.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import minimize
+
+from corrnoise.solvers.objectives import RunObjective
+from corrnoise.theory.mechanisms import buffered
+from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
+
+MOST = 16  #: buffers
+_STEP = 1e-100  # of the complex-step derivative: its square vanishes
+#: By whether the objective has closed forms: the gradient of the log squared error at which a search ends, iterations.
+_ENDS = {True: {"gtol": 1e-7}, False: {"gtol": 1e-6, "maxiter": 200}}
+_MERGED = 1e-3  # distance of the logarithms of two gaps that count as one
+_FIRST = 0.4  # −log of the largest gap at the start
+_REACH = 0.7  # −log of the smallest gap at the start, in units of log n
+
+
+def best_buffers(objective: RunObjective, participation: Participation, buffers: int) -> PoleNoise:
+    """The buffered linear Toeplitz mechanism with the smallest error.
+
+    Parameters
+    ----------
+    objective
+        Of the run.  For prefix sums a search takes as long for 10⁷ steps as for ten; for others a step of it takes as
+        long as ``objective.power``.
+    participation
+        Length of the run, and how often and how far apart an example takes part.
+    buffers
+        The largest number d of buffers, 1 to 16; fewer where more do not help.
+
+    Returns
+    -------
+    Noise with interlacing zeros and poles.  The search is local: nothing certifies that no other set of d buffers is
+    better.
+
+    Examples
+    --------
+    >>> from corrnoise.solvers.objectives import run_objective
+    >>> from corrnoise.theory.workloads import PrefixSums
+    >>> once = Participation.single(1000)
+    >>> noise = best_buffers(run_objective(PrefixSums(1000), "max"), once, 3)
+    >>> round(noise.max_error(once), 9), noise.memory(1000)
+    (3.269917806, 3)
+    """
+    count = checks.integer("buffers", buffers, 1, largest=MOST)
+    for used in range(min(count, objective.steps // 2), 0, -1):  # so many have the n − 1 parameters of any strategy
+        zeros, poles = _searched(objective, participation, used)
+        if separate(zeros, poles):
+            return PoleNoise(zeros, poles)
+    return PoleNoise(np.empty(0), np.empty(0))
+
+
+def gaps_of(variables: buffered.Numbers) -> tuple[buffered.Numbers, buffered.Numbers]:
+    """Gaps of zeros and poles, ascending, of the logarithms of the increments; shapes (…, 2d) and (…, d)."""
+    ordered = np.exp(-np.cumsum(np.exp(variables), axis=-1))[..., ::-1]
+    return ordered[..., ::2], ordered[..., 1::2]
+
+
+def variables_of(zeros: Array, poles: Array) -> Array:
+    """The variables with these gaps, shape (2d,)."""
+    ordered = np.column_stack([zeros, poles]).ravel()
+    return np.asarray(np.log(np.diff(-np.log(ordered[::-1]), prepend=0.0)))
+
+
+def separate(zeros: Array, poles: Array) -> bool:
+    """Whether no two neighbouring gaps have merged; the largest pole may have reached 1, where it has no effect."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithms = np.log(np.column_stack([zeros, poles]).ravel())
+    return bool(np.isfinite(logarithms).all() and (np.diff(logarithms) > _MERGED).all())
+
+
+def thinned(zeros: Array, poles: Array) -> tuple[Array, Array]:
+    """The gaps without the zero and the pole that are nearest to each other, or without those that are not finite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distances = np.abs(np.diff(np.log(np.column_stack([zeros, poles]).ravel())))
+    place = int(np.argmin(np.where(np.isfinite(distances), distances, -1.0)))
+    return np.delete(zeros, (place + 1) // 2), np.delete(poles, place // 2)
+
+
+def _searched(objective: RunObjective, participation: Participation, count: int) -> tuple[Array, Array]:
+    """Gaps of zeros and poles at a local minimum of the error, or where two of them merge."""
+    directions = 1j * _STEP * np.eye(2 * count)
+
+    def loss(variables: Array) -> tuple[float, Array]:
+        zeros, poles = gaps_of(variables + directions)
+        square = buffered.squared_sensitivity(zeros, buffered.scales(zeros, poles), participation)
+        power = objective.power_of_buffers(zeros, poles)
+        if not (np.isfinite(square * power).all() and square[0].real > 0 and power[0].real > 0):
+            return math.inf, np.zeros(variables.size)
+        if objective.precise:  # with one rounding less
+            both = square * power
+            return math.log(both[0].real), np.asarray(both.imag / _STEP / both.real)
+        value = math.log(square[0].real) + math.log(power[0].real)
+        return value, np.asarray(square.imag / square.real / _STEP + power.imag / power.real / _STEP)
+
+    def stop_if_merged(variables: Array) -> None:
+        if not separate(*gaps_of(variables)):
+            raise StopIteration
+
+    smallest = max(_REACH * math.log(objective.steps), 2 * _FIRST)
+    start = np.log(np.diff(np.linspace(_FIRST, smallest, 2 * count), prepend=0.0))
+    with np.errstate(all="ignore"):
+        options = _ENDS[objective.precise]
+        found = minimize(loss, start, jac=True, method="BFGS", callback=stop_if_merged, options=options)
+        return gaps_of(found.x)

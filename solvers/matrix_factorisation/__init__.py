@@ -1,1 +1,0 @@
-"""Noise for finite runs: strategies that minimise the error of a workload, with certificates."""

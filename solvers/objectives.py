@@ -1,0 +1,301 @@
+"""What a finite run minimises: a quadratic form tr(W N Nᵀ) of the noise N, from a workload or from learning.
+
+The mean squared error of a workload A with r rows is of this form with W = AᵀA/r, the largest squared error of a
+Toeplitz workload with W = aaᵀ for its last row a, and what privacy costs in learning with the W of
+``theory.problems.learning_objective``.  Times the squared sensitivity it is what noise is compared by.
+
+For Toeplitz noise N = T(β) the form is βᵀ M β.  Three ways to compute it and its gradient 2 M β are here:
+
+* a Toeplitz workload with the first column a:  Σ_t w_t b_t² with b = a ∗ β and w_t = (n − t)/n, in O(n log n), for
+  prefix sums of p coefficients in O(p), of buffers in O(d²) (``theory.mechanisms.buffered``);
+* learning:  Σ_j Σ_s Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(n d);
+* any W:  M_ij = W_ij + M_{i+1,j+1}, in O(n²).
+
+For noise with a factor for each step, N = diag(s) T(β), K = N Nᵀ follows row by row from
+K_tr/(s_t s_r) = β_t β_r + K_{t−1,r−1}/(s_{t−1} s_{r−1}), and the form is Σ W_tr K_tr.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from functools import cached_property
+
+import numpy as np
+
+from corrnoise.solvers.optimum import Measure
+from corrnoise.theory.mechanisms import buffered
+from corrnoise.theory.mechanisms.base import LARGEST_MATRIX, Mechanism
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.mechanisms.toeplitz_losses import (
+    Objective,
+    correlated,
+    error_weights,
+    multiplied,
+    noising_error,
+    toeplitz_covariance,
+)
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
+from corrnoise.theory.privacy import UNIT_BUDGET
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.learning_recursions import filtered_gradient, filtered_power
+from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
+
+REGULARISATION = 1e-12  #: share of tr(W)/n that is added to the diagonal of the weights W of an objective
+
+
+class RunObjective(ABC):
+    """A quadratic form of the noise of a run of ``steps`` steps."""
+
+    steps: int
+    what: Workload | LearningObjective
+    kind: Objective = "mean"
+    measure: Measure = "root mean squared error"
+    #: Whether the form has closed forms, with which a search finds the last digits in a short time.
+    precise = False
+
+    @abstractmethod
+    def power(self, noising: Array) -> tuple[float, Array]:
+        """tr(W T(β) T(β)ᵀ) and its gradient in β; β and the gradient have shape (p,), β is 0 after p <= n steps."""
+
+    @abstractmethod
+    def weights(self) -> Array:
+        """W, shape (steps, steps), for at most ``LARGEST_MATRIX`` steps."""
+
+    def error(self, square: float) -> float:
+        """What is reported of a squared error γ² tr(W N Nᵀ)."""
+        return math.sqrt(square)
+
+    def workload(self) -> Workload:
+        """A workload whose squared mean error is the form, for at most ``LARGEST_MATRIX`` steps."""
+        what = self.what
+        if self.kind == "mean" and isinstance(what, Workload):
+            dense_size(what)
+            return what
+        return workload_of_weights(self.weights())
+
+    @cached_property
+    def _weights(self) -> Array:
+        return self.weights()
+
+    def power_of_buffers(self, zeros: buffered.Numbers, poles: buffered.Numbers) -> buffered.Numbers:
+        """``power`` of noise with these interlacing gaps, with derivatives by complex steps; shape (…) of (…, d)."""
+        _, residues = buffered.residues(zeros, poles)
+        steps = np.arange(self.steps - 1)
+        # β_t = −Σ r_i h_i (1 − h_i)^{t−1} for t >= 1
+        powers = np.exp(np.log1p(-poles.real)[..., np.newaxis] * steps)
+        if np.iscomplexobj(poles):
+            slopes = -poles.imag / (1 - poles.real)
+            powers = powers * (1 + 1j * slopes[..., np.newaxis] * steps)
+        tail = -((residues * poles)[..., np.newaxis] * powers).sum(axis=-2)
+        noising = np.concatenate([np.ones((*tail.shape[:-1], 1)), tail], axis=-1)
+        value, slope = self.power(np.ascontiguousarray(noising[0].real))
+        return np.asarray(value + 1j * (noising.imag @ slope))
+
+    def power_of(self, mechanism: Mechanism) -> float:
+        """tr(W N Nᵀ) of any mechanism."""
+        if isinstance(mechanism, ToeplitzNoise):
+            return self.power(mechanism.coefficients(self.steps))[0]
+        if isinstance(mechanism, ScaledNoise) and mechanism.draw_scales is None:
+            assert mechanism.step_scales is not None
+            return self.scaled_power(mechanism.noise.coefficients(self.steps), mechanism.step_scales)
+        noising = mechanism.noising_matrix()
+        return float((self._weights * (noising @ noising.T)).sum())
+
+    def scaled_power(self, noising: Array, scales: Array) -> float:
+        """tr(W N Nᵀ) of N = diag(scales) T(β); O(n²)."""
+        return float((self._weights * covariance(noising, scales)).sum())
+
+    def epoch_powers(self, noising: Array, scales: Array, period: int) -> Array:
+        """The parts of ``scaled_power`` by pairs of epochs of ``period`` steps, shape (epochs, epochs)."""
+        first = np.arange(0, self.steps, period)
+        return np.add.reduceat(np.add.reduceat(self._weights * covariance(noising, scales), first, 0), first, 1)
+
+
+def covariance(noising: Array, scales: Array) -> Array:
+    """K = N Nᵀ of N = diag(scales) T(β), shape (n, n)."""
+    return toeplitz_covariance(noising) * np.outer(scales, scales)
+
+
+class _PrefixSums(RunObjective):
+    precise = True
+
+    def __init__(self, workload: PrefixSums, kind: Objective) -> None:
+        self.steps, self.what, self.kind = workload.steps, workload, kind
+
+    def power(self, noising: Array) -> tuple[float, Array]:
+        return noising_error(noising, error_weights(self.steps, noising.size, self.kind))
+
+    def power_of_buffers(self, zeros: buffered.Numbers, poles: buffered.Numbers) -> buffered.Numbers:
+        return buffered.squared_error(zeros, poles, steps=self.steps, objective=self.kind)
+
+    def weights(self) -> Array:
+        if self.kind == "max":
+            return np.ones((self.steps, self.steps))
+        steps = np.arange(self.steps)
+        return (self.steps - np.maximum.outer(steps, steps)) / self.steps
+
+
+class _ToeplitzWorkload(RunObjective):
+    what: Workload
+
+    def __init__(self, workload: Workload, column: Array, kind: Objective) -> None:
+        self.steps, self.what, self.column, self.kind = workload.steps, workload, column, kind
+        self.shares = error_weights(workload.steps, workload.steps, kind)
+
+    def power(self, noising: Array) -> tuple[float, Array]:
+        sums = multiplied(self.column, noising)
+        weighted = self.shares * sums
+        return float(weighted @ sums), 2 * correlated(weighted, self.column, self.steps)[: noising.size]
+
+    def weights(self) -> Array:
+        if self.kind == "max":
+            return np.outer(self.column[::-1], self.column[::-1])
+        return _mean_gram(self.what)
+
+
+class _AnyWorkload(RunObjective):
+    what: Workload
+
+    def __init__(self, workload: Workload) -> None:
+        self.steps, self.what = workload.steps, workload
+
+    def power(self, noising: Array) -> tuple[float, Array]:
+        count = noising.size
+        slope = self._form[:count, :count] @ noising
+        return float(noising @ slope), 2 * slope
+
+    def weights(self) -> Array:
+        return _mean_gram(self.what)
+
+    @cached_property
+    def _form(self) -> Array:
+        form = self._weights.copy()
+        for i in range(self.steps - 2, -1, -1):
+            form[i, :-1] += form[i + 1, 1:]
+        return form
+
+
+class _Learning(RunObjective):
+    what: LearningObjective
+    measure: Measure = "excess loss"
+
+    def __init__(self, objective: LearningObjective) -> None:
+        self.steps, self.what = objective.steps, objective
+
+    @cached_property
+    def _tails(self) -> Array:
+        return self.what.tail_weights()
+
+    def power(self, noising: Array) -> tuple[float, Array]:
+        rates = self.what.problem.rates
+        padded = np.zeros(self.steps)
+        padded[: noising.size] = noising
+        gradient = np.empty(self.steps)
+        filtered_gradient(rates, padded, self._tails, gradient)
+        return float(filtered_power(rates, padded, self._tails)), gradient[: noising.size]
+
+    def weights(self) -> Array:
+        return self.what.weight_matrix()
+
+    def error(self, square: float) -> float:
+        of = self.what
+        return of.problem.learning_rate**2 / 2 * UNIT_BUDGET.unit_variance / of.batch_size**2 * square
+
+
+def run_objective(what: Workload | LearningObjective, kind: Objective = "mean") -> RunObjective:
+    """The quadratic form of a workload or of learning.
+
+    Parameters
+    ----------
+    what
+        A workload; or the objective of learning.
+    kind
+        ``"mean"`` of the squared errors over the rows of a workload, or ``"max"``, the largest one, for Toeplitz
+        workloads only.
+
+    Raises
+    ------
+    ValueError
+        A workload that is not Toeplitz has more than 4096 steps, or is to be judged by its largest error.
+    """
+    checks.choice("kind", kind, ("mean", "max"))
+    if isinstance(what, LearningObjective) and kind == "mean":
+        return _Learning(what)
+    workload = checks.instance("objective", what, Workload)  # type: ignore[type-abstract]
+    if isinstance(workload, PrefixSums):
+        return _PrefixSums(workload, kind)
+    column = workload.toeplitz_coefficients()
+    if column is not None:
+        return _ToeplitzWorkload(workload, column, kind)
+    if kind == "max":
+        raise ValueError(f"kind must be 'mean' for a workload that is not Toeplitz, got 'max' for {workload!r:.80}")
+    dense_size(workload)
+    return _AnyWorkload(workload)
+
+
+def _mean_gram(workload: Workload) -> Array:
+    matrix = workload.matrix()
+    return workload.apply_transposed(matrix) / matrix.shape[0]
+
+
+# -- workloads as matrices ---------------------------------------------------------------------------------------------
+
+
+def dense_size(workload: Workload) -> int:
+    """The number of steps, if it is small enough for dense matrices."""
+    if workload.steps > LARGEST_MATRIX:
+        raise ValueError(f"steps must be at most {LARGEST_MATRIX} where dense matrices are made, got {workload.steps}")
+    return workload.steps
+
+
+def full_rank_matrix(workload: Workload) -> Array:
+    """A as an array; ``ValueError`` if its columns are dependent."""
+    dense_size(workload)
+    matrix = workload.matrix()
+    if np.linalg.matrix_rank(matrix) < workload.steps:
+        raise ValueError(
+            "workload must have independent columns, otherwise no strategy attains the optimum, got rank "
+            f"{np.linalg.matrix_rank(matrix)} for {workload.steps} steps; workload_of_weights adds what is missing"
+        )
+    return matrix
+
+
+def workload_of_weights(weights: ArrayLike) -> MatrixWorkload:
+    """A workload whose squared mean error is tr(W N Nᵀ), for any objective of this form such as that of learning.
+
+    Parameters
+    ----------
+    weights
+        W, symmetric and positive semidefinite, shape (n, n).  1e-12 tr(W)/n is added to its diagonal: where W is
+        singular no strategy attains the infimum.
+
+    Returns
+    -------
+    MatrixWorkload
+        A with AᵀA/n = W, upper triangular.
+
+    Raises
+    ------
+    ValueError
+        W is not symmetric or not positive semidefinite.
+
+    Examples
+    --------
+    >>> workload_of_weights([[4.0, 0.0], [0.0, 1.0]]).gram().round(9) / 2
+    array([[4., 0.],
+           [0., 1.]])
+    """
+    array = checks.reals("weights", weights)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:
+        raise ValueError(f"weights must be a square matrix, got shape {array.shape}")
+    n = array.shape[0]
+    matrix = checks.symmetric("weights", array, n)
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    added = REGULARISATION * float(np.trace(matrix)) / n
+    if values[0] < -max(added, 1e-10 * values[-1]) or values[-1] <= 0:
+        raise ValueError(f"weights must be positive semidefinite and not 0, got the eigenvalue {float(values[0])!r}")
+    roots = np.sqrt(np.maximum(values, 0.0) + added) * math.sqrt(n)
+    return MatrixWorkload(np.linalg.qr(roots[:, np.newaxis] * vectors.T, mode="r"))

@@ -1,0 +1,233 @@
+"""Private training in JAX: with a private run, with optax, and with jax-privacy.
+
+Skipped where they are not installed (``pip install '.[jax]'``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import linalg, stats
+
+from corrnoise.simulations.adapters.jax import correlated_noise, noising_matrix, private_gradient
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.engines import streaming
+from corrnoise.simulations.run.private import _IN_USE, PrivateRun
+from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.pages import ran
+
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
+optax = pytest.importorskip("optax")
+noise_addition = pytest.importorskip("jax_privacy.noise_addition")
+
+NOISES = [DPSGD(), AntiPGD(0.3), NuFTRL(0.02), FiniteNoise([1.0, -0.5, -0.1])]
+EPOCHS = Participation.fixed_epochs(12, epochs=3)
+ORDER = batches(EPOCHS, 17, 4, rng=0)
+BUDGET = Budget(rho=0.5, clip_norm=2.0)
+SECRET = bytes(range(8))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    before = jax.config.read("jax_enable_x64")
+    jax.config.update("jax_enable_x64", False)
+    yield
+    jax.config.update("jax_enable_x64", before)
+    _IN_USE.clear()
+
+
+def made(mechanism: Any) -> Any:
+    return streaming(mechanism, EPOCHS, "float32")
+
+
+def toeplitz(mechanism: Any) -> np.ndarray:
+    return linalg.toeplitz(made(mechanism).mechanism.coefficients(ORDER.steps), np.zeros(ORDER.steps))
+
+
+def noise_of(transformation: Any, parameters: Any, steps: int) -> list[Any]:
+    state = transformation.init(parameters)
+    update = jax.jit(transformation.update)
+    found = []
+    for _ in range(steps):
+        noise, state = update(jax.tree.map(jnp.zeros_like, parameters), state)
+        found.append(noise)
+    return found
+
+
+@pytest.mark.parametrize("mechanism", NOISES, ids=repr)
+def test_the_streaming_matrix_is_the_noising_matrix(mechanism: Any) -> None:
+    found = np.asarray(noising_matrix(made(mechanism)).materialize(ORDER.steps))
+    np.testing.assert_allclose(found, toeplitz(mechanism), atol=2e-6)
+
+
+@pytest.mark.parametrize("mechanism", NOISES[1:], ids=repr)
+@pytest.mark.parametrize("library", ["ours", "jax-privacy"])
+def test_the_noise_has_the_covariance_of_the_mechanism(mechanism: Any, library: str) -> None:
+    """The whitened noise has unit variances and no correlations: 78 means of products, each at level 1e-8."""
+    size = 40_000
+    scale = PrivateRun(BUDGET, EPOCHS, mechanism, 1).scale
+    if library == "ours":
+        transformation = correlated_noise(BUDGET, EPOCHS, mechanism, key=SECRET)
+    else:
+        key = jax.random.wrap_key_data(np.frombuffer(SECRET, np.uint32))
+        transformation = noise_addition.matrix_factorization_privatizer(
+            noising_matrix(made(mechanism)), stddev=scale, prng_key=key, dtype=jnp.float32
+        )
+    found = np.array(noise_of(transformation, jnp.zeros(size), ORDER.steps), float)
+    white = linalg.solve_triangular(toeplitz(mechanism), found, lower=True) / scale
+    deviations = (white @ white.T / size - np.eye(ORDER.steps)) * math.sqrt(size)
+    deviations[np.diag_indices(ORDER.steps)] /= math.sqrt(2)
+    assert np.abs(deviations).max() < stats.norm.isf(1e-8 / 2)
+    correlations = np.corrcoef(found)  # dropped correlation would be seen
+    assert np.abs(correlations[1:, :-1].diagonal()).max() > 0.1
+
+
+def test_arrays_of_a_tree_have_noise_of_their_own() -> None:
+    tree = {"a": jnp.zeros((3, 2)), "b": (jnp.zeros(6), jnp.zeros(()))}
+    found = noise_of(correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=SECRET), tree, 2)
+    values = np.concatenate([np.ravel(leaf) for step in found for leaf in jax.tree.leaves(step)])
+    assert np.unique(values).size == values.size == 26
+    assert jax.tree.structure(found[0]) == jax.tree.structure(tree)
+
+
+def test_a_state_goes_on_bit_for_bit_and_survives_donation() -> None:
+    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02))
+    whole = []
+    state = transformation.init(jnp.zeros(5))
+    donating = jax.jit(transformation.update, donate_argnums=(1,))
+    for step in range(8):
+        if step == 4:
+            kept = jax.tree.map(np.array, state)
+        noise, state = donating(jnp.zeros(5), state)
+        whole.append(np.asarray(noise))
+    state = jax.tree.map(jnp.asarray, kept)
+    for step in range(4, 8):
+        noise, state = transformation.update(jnp.zeros(5), state)
+        np.testing.assert_allclose(np.asarray(noise), whole[step], rtol=1e-5, atol=1e-6)
+    transformation.init(jnp.zeros(5))  # the key has not been donated
+
+
+def test_the_state_of_a_jitted_run_is_exact() -> None:
+    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=SECRET)
+    update = jax.jit(transformation.update)
+    state = transformation.init(jnp.zeros(5))
+    for _ in range(3):
+        _, state = update(jnp.zeros(5), state)
+    copied = jax.tree.map(lambda leaf: jnp.asarray(np.array(leaf)), state)
+    for _ in range(3):
+        (one, state), (two, copied) = update(jnp.zeros(5), state), update(jnp.zeros(5), copied)
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
+
+
+def test_after_the_last_step_there_is_no_gradient() -> None:
+    found = noise_of(correlated_noise(BUDGET, EPOCHS, DPSGD()), jnp.zeros(3), ORDER.steps + 2)
+    assert [bool(np.isnan(each).all()) for each in found] == [False] * ORDER.steps + [True, True]
+
+
+def test_models_of_half_precision_get_noise_of_single_precision() -> None:
+    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02))
+    state = transformation.init(jnp.zeros(4, jnp.bfloat16))
+    noisy, state = transformation.update(jnp.zeros(4, jnp.bfloat16), state)
+    assert noisy.dtype == jnp.bfloat16
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(state.memory)} == {"float32"}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"mechanism": BinaryTree(12)}, ValueError, "must be one of 'float64'"),
+        ({"mechanism": ScaledNoise(DPSGD(), np.ones(12))}, ValueError, "must be one of 'float64'"),
+        ({"key": 5}, ValueError, "key must be 8 bytes"),
+        ({"key": bytes(4)}, ValueError, "key must be 8 bytes"),
+        ({"participation": 12}, TypeError, "participation must be a Participation"),
+    ],
+)
+def test_bad_arguments_are_refused(change: dict, error: type[Exception], message: str) -> None:
+    settings = {"mechanism": NuFTRL(0.02), "budget": BUDGET, "participation": EPOCHS, **change}
+    with pytest.raises(error, match=message):
+        correlated_noise(**settings)
+
+
+# -- a private run -----------------------------------------------------------------------------------------------------
+
+
+def loss(parameters: Any, example: Any, target: Any) -> Any:
+    return jnp.square(jnp.tanh(example @ parameters["w"]).sum() + parameters["b"] - target)
+
+
+def examples() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(17, 3)).astype(np.float32) * 3, rng.normal(size=17).astype(np.float32)
+
+
+def model() -> dict[str, Any]:
+    return {"b": jnp.zeros(()), "w": jnp.full((3, 2), 0.1)}
+
+
+def run() -> PrivateRun:
+    _IN_USE.clear()
+    return PrivateRun(Budget(0.5, clip_norm=0.5), EPOCHS, NuFTRL(0.02), 7, batches=ORDER, key=bytes(32))
+
+
+def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
+    inputs, targets = examples()
+    inputs[ORDER.batch(0)[1]] = np.inf  # whose gradient is nan
+    private = run()
+    batch = next(iter(private))
+    found = private_gradient(private, loss, model(), inputs[batch], targets[batch])
+    again = run()
+    next(iter(again))
+    expected = again.noise().astype(float)
+    for i in np.delete(batch, 1):
+        gradient = jax.grad(loss)(model(), inputs[i], targets[i])
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gradient)]).astype(float)
+        expected += flat * min(1.0, 0.5 / np.linalg.norm(flat))
+    np.testing.assert_allclose(
+        np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(found)]), expected / 4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000, 300_000])
+@pytest.mark.parametrize("scale", [1.0, 1e15, 1e-30, 1e30])
+def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
+    from corrnoise.simulations.adapters.jax import _MARGIN, _clipped_sum
+
+    example = np.random.default_rng(size).normal(size=(1, size)).astype(np.float32) * np.float32(scale)
+    clip_norm = 1e-3 * min(scale, 1.0)
+    total = _clipped_sum(lambda parameters, x: parameters @ x, clip_norm * _MARGIN)(jnp.zeros(size), example)
+    norm = np.linalg.norm(np.asarray(total, float))
+    assert norm <= clip_norm
+    if np.linalg.norm(example.astype(float)) > clip_norm:
+        assert norm >= clip_norm * (1 - 2e-5)
+
+
+def test_what_the_run_does_not_cover_is_refused() -> None:
+    inputs, targets = examples()
+    private = run()
+    batch = next(iter(private))
+    for parameters, chosen, message in (
+        ({"b": jnp.zeros(()), "w": jnp.zeros((3, 3))}, batch, "must be 7 numbers"),
+        (jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model()), batch, "float32 or float64, got bfloat16"),
+        (model(), batch[:3], "4 examples of the step, got 3, 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            private_gradient(private, loss, parameters, inputs[chosen], targets[chosen])
+    assert private.position == 0
+
+
+def test_the_page_trains_a_model() -> None:
+    """Its accuracy is 0.88 ± 0.02; an untrained model has 0.1."""
+    pytest.importorskip("sklearn")
+    names = ran("JAX")
+    assert names["run"].position == 400
+    assert names["accuracy"] > 0.7

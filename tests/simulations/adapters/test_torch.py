@@ -1,0 +1,474 @@
+"""Private training in PyTorch, by ``torch.func`` and by Opacus.
+
+Skipped where they are not installed (``pip install '.[torch]'``).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corrnoise.simulations.adapters import torch as torch_loop
+from corrnoise.simulations.adapters.opacus import optimizer_class, private
+from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, trainable_size
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.pages import ran
+
+torch = pytest.importorskip("torch")
+opacus = pytest.importorskip("opacus")
+memory = pytest.importorskip("opacus.utils.batch_memory_manager")
+torch.set_num_threads(1)
+
+NOISE = NuFTRL(0.05)
+BUDGET = Budget(rho=0.5)
+EXAMPLES = 50
+BATCH = 12
+EPOCHS = Participation.fixed_epochs(20, epochs=5)
+
+
+def data() -> tuple[Any, Any]:
+    rng = np.random.default_rng(3)
+    return torch.tensor(rng.normal(size=(EXAMPLES, 6)), dtype=torch.float32), torch.tensor(
+        rng.integers(3, size=EXAMPLES)
+    )
+
+
+def network() -> Any:
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+
+
+KEY = bytes(range(32))
+
+
+def with_opacus(mechanism: Any = NOISE, rate: float = 0.3, **options: Any) -> tuple[Any, Any, Any]:
+    model = network()
+    settings = {"batch_size": BATCH, "rng": 0, "key": KEY, **options}
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.5)
+    return private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, mechanism, **settings)
+
+
+def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+
+
+def flat(model: Any) -> Any:
+    return torch.cat([each.detach().reshape(-1) for each in model.parameters()])
+
+
+@pytest.fixture(autouse=True)
+def _no_run_is_left() -> Any:
+    """Keys are used again in these tests, which a process refuses while a run is alive."""
+    from corrnoise.simulations.run import private as run
+
+    yield
+    run._IN_USE.clear()
+
+
+# -- clipping ----------------------------------------------------------------------------------------------------------
+
+
+def test_clipped_sums_against_one_example_at_a_time() -> None:
+    rng = np.random.default_rng(0)
+    samples = [torch.tensor(rng.normal(size=(7, *shape)) * 3, dtype=torch.float32) for shape in ((4, 2), (3,))]
+    samples[0][0] *= 1e-3
+    samples[1][0] *= 1e-3
+    found = clipped_sum(samples, 2.0)
+    expected = [np.zeros((4, 2)), np.zeros(3)]
+    for i in range(7):
+        norm = np.sqrt(sum(float((each[i].double() ** 2).sum()) for each in samples))
+        for total, each in zip(expected, samples, strict=True):
+            total += each[i].double().numpy() * min(1.0, torch_loop.MARGIN * 2.0 / norm)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1023, 1024, 1025, 300_000])
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e15])
+def test_no_example_exceeds_the_clip_norm(size: int, scale: float) -> None:
+    rng = np.random.default_rng(size)
+    sample = torch.tensor(rng.normal(size=(1, size)) * scale, dtype=torch.float32)
+    (total,) = clipped_sum([sample], 1e-3)
+    norm = float(total.double().norm())
+    assert norm <= 1e-3
+    if float(sample.double().norm()) > 1e-3:
+        assert norm >= 1e-3 * (1 - 1.5e-4)
+
+
+def test_equal_gradients_are_clipped_where_a_plain_norm_in_float32_is_too_small() -> None:
+    """Sums of equal squares are the worst for float32; the norm by ``tensor.norm`` lets them exceed the clip norm."""
+    sample = torch.full((1, 3_000_000), 0.7, dtype=torch.float32)
+    (total,) = clipped_sum([sample], 1.0)
+    assert 1 - 1.4e-4 <= float(total.double().norm()) <= 1.0
+    plain = sample[0].double().norm() / sample[0].norm().double()
+    assert float(plain) > 1 + 1e-6
+
+
+def test_gradients_beyond_the_range_of_squares_count_as_zero_and_tiny_clip_norms_are_refused() -> None:
+    assert float(clipped_sum([torch.full((1, 3), 1e30)], 1.0)[0].abs().max()) == 0.0
+    with pytest.raises(ValueError, match="clip_norm must"):
+        clipped_sum([torch.ones(1, 3)], 1e-12)
+
+
+def test_gradients_that_are_not_finite_count_as_zero() -> None:
+    clean = [torch.ones(3, 2), torch.ones(3, 4)]
+    broken = [each.clone() for each in clean]
+    broken[0][1, 0] = float("nan")
+    broken[1][2, 3] = float("inf")
+    for total, rest in zip(clipped_sum(broken, 1.0), clipped_sum([each[:1] for each in clean], 1.0), strict=True):
+        np.testing.assert_array_equal(total.numpy(), rest.numpy())
+
+
+# -- torch.func --------------------------------------------------------------------------------------------------------
+
+
+def by_hand(mechanism: Any = NOISE, **options: Any) -> tuple[Any, PrivateRun]:
+    model = network()
+    settings = {"batches": batches(EPOCHS, EXAMPLES, BATCH, 0), "key": KEY, **options}
+    return model, PrivateRun(BUDGET, EPOCHS, mechanism, trainable_size(model), **settings)
+
+
+def trained_by_hand(steps: int) -> Any:
+    model, run = by_hand()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
+    inputs, targets = data()
+    for batch in run:
+        private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[batch], targets[batch])
+        optimizer.step()
+        if run.position == steps:
+            break
+    run.close()
+    return flat(model)
+
+
+def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
+    model, run = by_hand()
+    inputs, targets = data()
+    batch = next(iter(run))
+    private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[batch], targets[batch], chunk_size=5)
+    found = torch.cat([each.grad.reshape(-1) for each in model.parameters()]).double().numpy()
+    run.close()
+    _, again = by_hand()
+    next(iter(again))
+    expected = again.noise().astype(float)
+    for i in batch:
+        model.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs[i : i + 1]), targets[i : i + 1]).backward()
+        gradient = torch.cat([each.grad.reshape(-1) for each in model.parameters()]).double().numpy()
+        expected += gradient * min(1.0, torch_loop.MARGIN / np.linalg.norm(gradient))
+    np.testing.assert_allclose(found, expected / BATCH, atol=1e-6)
+
+
+def test_layers_that_mix_examples_are_refused() -> None:
+    _, run = by_hand()
+    next(iter(run))
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3))
+    inputs, targets = data()
+    with pytest.raises(ValueError, match="BatchNorm1d in training: use GroupNorm"):
+        private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[:BATCH], targets[:BATCH])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda model: model.half(), "float32 or float64"),
+        (lambda model: model.bfloat16(), "float32 or float64"),
+        (lambda model: model[0].weight.requires_grad_(False), "must be 43 numbers"),
+    ],
+)
+def test_parameters_that_the_noise_does_not_cover_are_refused(change: Any, message: str) -> None:
+    model, run = by_hand()
+    next(iter(run))
+    change(model)
+    inputs, targets = data()
+    with pytest.raises(ValueError, match=message):
+        private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[:BATCH], targets[:BATCH])
+    assert run.position == 0
+
+
+def test_a_batch_of_another_size_is_refused() -> None:
+    model, run = by_hand()
+    next(iter(run))
+    inputs, targets = data()
+    with pytest.raises(ValueError, match="12 examples of the batch, got 11 and 11"):
+        private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[:11], targets[:11])
+
+
+def test_a_smaller_last_batch_is_divided_by_the_same_number() -> None:
+    who = Participation.fixed_epochs(10, epochs=2)
+    model = network()
+    run = PrivateRun(BUDGET, who, NOISE, trainable_size(model), batches=batches(who, EXAMPLES, BATCH, 0))
+    inputs, targets = data()
+    sizes = []
+    for batch in run:
+        sizes.append(len(batch))
+        private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[batch], targets[batch])
+    assert sizes == [12, 12, 12, 12, 2] * 2
+    without = by_hand(batches=None, key=None)[1]
+    next(iter(without))
+    with pytest.raises(ValueError, match="run must have batches here"):
+        private_gradient(without, model, torch.nn.functional.cross_entropy, inputs[:12], targets[:12])
+
+
+# -- Opacus ------------------------------------------------------------------------------------------------------------
+
+
+def test_opacus_and_torch_func_make_the_same_model() -> None:
+    model, optimizer, loader = with_opacus()
+    for inputs, targets in loader:
+        step(model, optimizer, inputs, targets)
+    assert optimizer.run.position == 20
+    optimizer.run.close()
+    np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=5e-6)
+    with pytest.raises(RuntimeError, match="further epoch"):
+        next(iter(loader))
+
+
+def test_physical_batches_get_noise_once_for_each_logical_one() -> None:
+    found = []
+    for physical in (BATCH, 5):
+        model, optimizer, loader = with_opacus()
+        with memory.BatchMemoryManager(
+            data_loader=loader, max_physical_batch_size=physical, optimizer=optimizer
+        ) as batches:
+            for inputs, targets in batches:
+                step(model, optimizer, inputs, targets)
+        assert optimizer.run.position == 20
+        optimizer.run.close()
+        found.append(flat(model).numpy())
+    np.testing.assert_allclose(found[0], found[1], atol=2e-6)
+
+
+@pytest.mark.parametrize("mechanism", [NOISE, DPSGD(), BinaryTree(20)], ids=repr)
+def test_a_checkpoint_goes_on_bit_for_bit(mechanism: Any) -> None:
+    model, optimizer, loader = with_opacus(mechanism)
+    file = io.BytesIO()
+    for number, (inputs, targets) in enumerate(loader):
+        step(model, optimizer, inputs, targets)
+        if number == 6:
+            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    optimizer.run.close()
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    resumed, other, rest = with_opacus(mechanism, key=None)
+    resumed.load_state_dict(saved["model"])
+    other.load_state_dict(saved["optimizer"], discarded=True)
+    assert len(rest) == 13
+    for inputs, targets in rest:
+        step(resumed, other, inputs, targets)
+    np.testing.assert_array_equal(flat(resumed).numpy(), flat(model).numpy())
+
+
+def test_states_that_would_lose_the_noise_are_refused() -> None:
+    model, optimizer, _ = with_opacus()
+    plain = torch.optim.SGD(model.parameters(), lr=1.0).state_dict()
+    with pytest.raises(ValueError, match="that of another optimizer"):
+        optimizer.load_state_dict(plain)
+    state = optimizer.state_dict()
+    with pytest.raises(ValueError, match="discarded must be True"):
+        optimizer.load_state_dict(state)
+    inputs, targets = data()
+    optimizer.signal_skip_step()
+    step(model, optimizer, inputs[:5], targets[:5])
+    with pytest.raises(RuntimeError, match="between two logical batches"):
+        optimizer.state_dict()
+
+
+def test_noise_and_clip_norm_cannot_be_changed() -> None:
+    _, optimizer, _ = with_opacus()
+    schedulers = pytest.importorskip("opacus.schedulers")
+    for scheduler in (
+        schedulers.ExponentialNoise(optimizer, gamma=0.9),
+        schedulers.ExponentialGradClip(optimizer, gamma=0.9),
+    ):
+        with pytest.raises(AttributeError, match="must stay"):
+            scheduler.step()
+    accountant = pytest.importorskip("opacus.accountants").RDPAccountant()
+    with pytest.raises(RuntimeError, match="do not cover correlated noise"):
+        optimizer.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=0.1))
+    assert optimizer.epsilon(1e-5) == optimizer.run.epsilon(1e-5)
+    assert optimizer.noise_multiplier == optimizer.run.multiplier
+    for option in ({"secure_mode": True}, {"generator": torch.Generator()}, {"noise_multiplier": 1.0}):
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            optimizer_class()(optimizer.original_optimizer, optimizer.run, **option)
+
+
+def test_learning_rate_schedulers_work() -> None:
+    model, optimizer, loader = with_opacus()
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    inputs, targets = next(iter(loader))
+    step(model, optimizer, inputs, targets)
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.15)
+
+
+def test_steps_that_are_not_those_of_the_order_are_refused() -> None:
+    model, optimizer, loader = with_opacus()
+    inputs, targets = data()
+    with pytest.raises(RuntimeError, match="no batch was handed out for step 0"):
+        step(model, optimizer, inputs[:BATCH], targets[:BATCH])
+    model, optimizer, loader = with_opacus(key=None)
+    inputs, targets = next(iter(loader))
+    with pytest.raises(RuntimeError, match="must have the 12 examples of its batch, got 11"):
+        step(model, optimizer, inputs[:11], targets[:11])
+    model, optimizer, loader = with_opacus(key=None)
+    with pytest.raises(RuntimeError, match="has got no noise"):
+        list(loader)
+
+
+def test_accumulated_gradients_are_refused() -> None:
+    model, optimizer, loader = with_opacus()
+    model.allow_grad_accumulation()
+    inputs, targets = next(iter(loader))
+    for part in (slice(0, 6), slice(6, 12)):
+        torch.nn.functional.cross_entropy(model(inputs[part]), targets[part]).backward()
+    with pytest.raises(RuntimeError, match="must not be accumulated"):
+        optimizer.step()
+
+
+WORKERS = """
+import sys
+import torch
+torch.set_num_threads(1)
+from corrnoise.simulations.adapters.opacus import RunSampler
+from tests.simulations.adapters.test_torch import flat, step, with_opacus
+
+def refused(use):
+    try:
+        use()
+    except RuntimeError as error:
+        assert "has got no noise" in str(error)
+    else:
+        raise AssertionError("a batch was handed out before the noise of the one before")
+
+model, optimizer, loader = with_opacus(workers=2)
+assert len(loader) == 20
+for inputs, targets in loader:
+    step(model, optimizer, inputs, targets)
+    if optimizer.run.position == 3:
+        break
+for inputs, targets in loader:
+    step(model, optimizer, inputs, targets)
+assert optimizer.run.position == 20
+torch.save(flat(model), sys.argv[1])
+
+_, optimizer, loader = with_opacus(workers=1, key=None)
+batches = iter(loader)
+next(batches)
+refused(lambda: next(batches))
+_, optimizer, loader = with_opacus(key=None)
+ahead = torch.utils.data.DataLoader(loader.dataset, batch_sampler=RunSampler(optimizer.run), num_workers=1)
+refused(lambda: next(iter(ahead)))
+"""
+
+
+def test_workers_fetch_ahead_and_batches_come_in_step(tmp_path: Path) -> None:
+    """In a process of its own, because workers are forked."""
+    made_by(WORKERS, [str(tmp_path / "model")])
+    found = torch.load(tmp_path / "model", weights_only=True)
+    np.testing.assert_allclose(found.numpy(), trained_by_hand(20).numpy(), atol=5e-6)
+
+
+def made_by(script: str, *arguments: list[str]) -> None:
+    """Run a script in processes of their own, one for each list of arguments, at once."""
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, *each],
+            cwd=root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for each in arguments
+    ]
+    for process in running:
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+
+
+def test_clipping_in_shorter_types_is_refused() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(ValueError, match="must be 'highest'"):
+            clipped_sum([torch.ones(2, 2)], 1.0)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_bad_data_sets_and_optimizers_are_refused() -> None:
+    class Endless(torch.utils.data.IterableDataset):  # type: ignore[name-defined]
+        def __iter__(self) -> Any:
+            return iter(())
+
+    model = network()
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=1.0)
+    with pytest.raises(TypeError, match="IterableDataset"):
+        private(model, optimizer, Endless(), BUDGET, EPOCHS, NOISE, batch_size=BATCH)
+    with pytest.raises(ValueError, match="exactly the parameters of module"):
+        private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, NOISE, batch_size=BATCH)
+
+
+def test_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "opacus.validators", None)
+    with pytest.raises(ImportError, match=r"corrnoise\[torch\]"):
+        with_opacus()
+
+
+DISTRIBUTED = """
+import sys
+import torch
+torch.set_num_threads(1)
+from tests.simulations.adapters.test_torch import flat, step, with_opacus
+file, rank = sys.argv[1], int(sys.argv[2])
+torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
+model, optimizer, loader = with_opacus(distributed=True, rng=0 if rank == 0 else 99)
+for inputs, targets in loader:
+    assert len(inputs) == 6
+    step(model, optimizer, inputs, targets)
+assert optimizer.run.position == 20
+try:
+    optimizer.state_dict()
+except RuntimeError as error:
+    assert rank == 1 and "that this run follows" in str(error)
+else:
+    assert rank == 0
+torch.save(flat(model), file + str(rank))
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_make_the_model_of_one_and_noise_once(tmp_path: Path) -> None:
+    made_by(DISTRIBUTED, *([str(tmp_path / "meet"), str(rank)] for rank in range(2)))
+    model, optimizer, loader = with_opacus()
+    for inputs, targets in loader:
+        step(model, optimizer, inputs, targets)
+    for rank in range(2):
+        found = torch.load(f"{tmp_path}/meet{rank}", weights_only=True)
+        np.testing.assert_allclose(found.numpy(), flat(model).numpy(), atol=5e-6)
+
+
+@pytest.mark.parametrize("heading", ["PyTorch", "Opacus"])
+def test_the_page_trains_a_model(heading: str) -> None:
+    """Its accuracy is 0.88 ± 0.02; an untrained model has 0.1."""
+    pytest.importorskip("sklearn")
+    names = ran(heading)
+    run = names["run"] if heading == "PyTorch" else names["optimizer"].run
+    assert run.position == 400
+    assert names["accuracy"] > 0.7

@@ -1,0 +1,174 @@
+"""Normals from words: the words against published ones, each normal against mpmath, and their distribution."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import stats
+
+from corrnoise.simulations.run import normals
+from corrnoise.simulations.run.normals import NormalsOf, PhiloxNormals
+
+EXTREME = [0, 1, 2, 2**53, 2**61 - 1, 2**61, 2**61 + 1, 2**62, 2**63 - 1, 2**63, 2**63 + 2**62, 2**64 - 2, 2**64 - 1]
+BLOCK = 1024
+
+
+class Words:
+    """A bit generator that returns the words it is given."""
+
+    def __init__(self, words: np.ndarray) -> None:
+        self.words = words
+
+    def random_raw(self, count: int) -> np.ndarray:
+        return np.resize(self.words, count)
+
+
+def philox(counter: int, key: int, rounds: int = 10) -> list[int]:
+    """Philox4x32 in Python's integers: four words of 32 bits, from a counter of 128 bits and a key of 64."""
+    c = [counter >> 32 * k & 0xFFFFFFFF for k in range(4)]
+    k = [key & 0xFFFFFFFF, key >> 32]
+    for _ in range(rounds):
+        p = 0xD2511F53 * c[0]
+        q = 0xCD9E8D57 * c[2]
+        c = [(q >> 32) ^ c[1] ^ k[0], q & 0xFFFFFFFF, (p >> 32) ^ c[3] ^ k[1], p & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def made(counter: int, key: int, size: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    radial = np.empty(size, np.uint64)
+    angular = np.empty(size, np.uint64)
+    first = np.uint64(counter & 0xFFFFFFFFFFFFFFFF)
+    normals._philox(np.uint64(key), np.uint64(counter >> 64), first, radial, angular)
+    return radial, angular
+
+
+PUBLISHED = [  # counter, key and words of philox4x32-10 in the known answers of Random123, first word first
+    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+]
+
+
+def joined(text: str) -> int:
+    return sum(int(word, 16) << 32 * k for k, word in enumerate(text.split()))
+
+
+@pytest.mark.parametrize(("counter", "key", "words"), PUBLISHED)
+def test_the_words_are_the_published_ones(counter: str, key: str, words: str) -> None:
+    radial, angular = made(joined(counter), joined(key))
+    assert int(radial[0]) | int(angular[0]) << 64 == joined(words)
+    assert joined(words) == sum(word << 32 * k for k, word in enumerate(philox(joined(counter), joined(key))))
+    nine = philox(joined(counter), joined(key), rounds=9)
+    assert joined(words) != sum(word << 32 * k for k, word in enumerate(nine))
+
+
+def test_the_words_of_many_counters_are_those_of_each() -> None:
+    key = 0x0123456789ABCDEF
+    counter = (7 << 64) + 2**32 - 50  # the lower half carries within the block
+    radial, angular = made(counter, key, 100)
+    for j in range(100):
+        a, b, c, d = philox(counter + j, key)
+        assert (int(radial[j]), int(angular[j])) == (a | b << 32, c | d << 32)
+
+
+def exact(radial: int, angular: int) -> tuple[mp.mpf, mp.mpf]:
+    radius = mp.sqrt(-2 * mp.log((radial + mp.mpf(1) / 2) / mp.mpf(2) ** 64))
+    angle = 2 * mp.pi * angular / mp.mpf(2) ** 64
+    return radius * mp.cos(angle), radius * mp.sin(angle)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_normal_is_the_transform_of_its_words_to_the_last_digits(seed: int) -> None:
+    """Random words, words that begin with many zeros or ones, and all pairs of extreme words."""
+    rng = np.random.default_rng(seed)
+    random = rng.integers(0, 2**64, 400, dtype=np.uint64)
+    small = random >> rng.integers(0, 64, 400).astype(np.uint64)
+    extreme = np.array(EXTREME, np.uint64)
+    radial = np.concatenate([random, small, ~small, np.repeat(extreme, extreme.size)])
+    angular = np.concatenate([rng.permutation(small), random, random, np.tile(extreme, extreme.size)])
+    radial, angular = radial[: radial.size // 2 * 2], angular[: radial.size // 2 * 2]
+    values = np.empty(2 * radial.size)
+    words = [np.concatenate([radial[k : k + BLOCK], angular[k : k + BLOCK]]) for k in range(0, radial.size, BLOCK)]
+    NormalsOf(Words(np.concatenate(words)))(values)
+    worst = 0.0
+    with mp.workdps(40):
+        for k in range(0, radial.size, BLOCK):
+            count = min(BLOCK, radial.size - k)
+            for j in range(count):
+                found = values[2 * k + j], values[2 * k + count + j]
+                for value, true in zip(found, exact(int(radial[k + j]), int(angular[k + j])), strict=True):
+                    scale = abs(true) if abs(true) > 1e-30 else mp.mpf(1)  # sin(π) is 0, and mpmath's π is not π
+                    worst = max(worst, float(abs(value - true) / scale))
+    assert worst < 1e-15
+
+
+def test_a_wrong_coefficient_is_noticed() -> None:
+    """The mutant of the test above: the last coefficient of the cosine left out moves a normal by more than 1e-15."""
+    x = np.pi / 4
+    series = sum(c * x ** (2 * k) for k, c in enumerate(normals._COS[:-1]))
+    assert abs(series - np.cos(x)) > 1e-15
+
+
+def test_float32_normals_are_the_rounded_ones() -> None:
+    double = np.empty(5000)
+    single = np.empty(5000, np.float32)
+    PhiloxNormals(5)(double)
+    PhiloxNormals(5)(single)
+    np.testing.assert_array_equal(single, double.astype(np.float32))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (2047, 2048, 2049), (5000, 3), (1, 65_536, 1)])
+def test_no_word_is_used_twice(sizes: tuple[int, ...]) -> None:
+    draw = PhiloxNormals(3)
+    found = []
+    for size in sizes:
+        values = np.full(size, np.nan)
+        draw(values)
+        found.append(values)
+    together = np.concatenate(found)
+    assert np.isfinite(together).all()
+    assert np.unique(np.abs(together)).size == together.size
+    other = np.empty(100)
+    PhiloxNormals(3 + (1 << 64))(other)  # another upper half of the counter
+    assert not np.isin(other, together).any()
+
+
+@pytest.mark.parametrize("lag", [1, BLOCK, 2 * BLOCK])
+def test_they_are_standard_normals(lag: int) -> None:
+    """Distribution, tails, and pairs of neighbours, of radius and angle, and of blocks; each at level 1e-7."""
+    values = np.empty(2_000_000)
+    PhiloxNormals(2**100 + 12)(values)
+    assert stats.kstest(values, "norm").pvalue > 1e-7
+    beyond = int((np.abs(values) > 4).sum())
+    assert stats.binomtest(beyond, values.size, 2 * stats.norm.sf(4)).pvalue > 1e-7
+    for power in (1, 2, 3, 4):
+        one = values[lag:] ** power
+        other = values[:-lag] ** power
+        score = np.corrcoef(one, other)[0, 1] * np.sqrt(one.size)
+        assert 2 * stats.norm.sf(abs(score)) > 1e-7
+
+
+@pytest.mark.parametrize("processor", ["generic", "haswell"])
+def test_another_processor_makes_the_same_numbers(processor: str, tmp_path: Path) -> None:
+    """Compiled for processors with other vectors, with and without multiplication and addition in one operation."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("these are processors of the x86 family")
+    script = (
+        "import numpy as np; from corrnoise.simulations.run.normals import PhiloxNormals; "
+        "values = np.empty(10_001); PhiloxNormals(12345)(values); print(values.tobytes().hex())"
+    )
+    other = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    found = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **other}, capture_output=True, text=True, check=True
+    )
+    values = np.empty(10_001)
+    PhiloxNormals(12345)(values)
+    assert found.stdout.strip() == values.tobytes().hex()

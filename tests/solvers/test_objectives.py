@@ -1,0 +1,79 @@
+"""The quadratic form of a run against the definition, tr(W N Nᵀ) with matrices written out."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.linalg import toeplitz
+
+from corrnoise.solvers.objectives import covariance, run_objective
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.workloads import MatrixWorkload, MomentumSGD, PrefixSums, Workload
+from tests.strategies import regressions, workloads
+
+
+def by_definition(weights: np.ndarray, noising: np.ndarray, scales: np.ndarray) -> float:
+    matrix = scales[:, np.newaxis] * toeplitz(noising, np.zeros(noising.size))
+    return float(np.trace(weights @ matrix @ matrix.T))
+
+
+def weights_of(what: Workload | LearningObjective) -> np.ndarray:
+    if isinstance(what, LearningObjective):
+        return what.weight_matrix()
+    matrix = what.matrix()
+    return np.asarray(matrix.T @ matrix / matrix.shape[0])
+
+
+def agrees_with_the_definition(what: Workload | LearningObjective, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = what.steps
+    noising, other = np.exp(-0.3 * np.arange(n)) * rng.normal(size=(2, n))
+    scales = np.exp(rng.normal(size=n) / 3)
+    objective = run_objective(what)
+    weights = weights_of(what)
+    value, gradient = objective.power(noising)
+    size = max(1.0, by_definition(np.abs(weights), np.abs(noising), np.ones(n)))
+    assert value == pytest.approx(by_definition(weights, noising, np.ones(n)), abs=1e-11 * size)
+    # The form is quadratic, so a symmetric difference of any step is its derivative.
+    slope = (objective.power(noising + other)[0] - objective.power(noising - other)[0]) / 2
+    assert gradient @ other == pytest.approx(slope, abs=1e-9 * max(size, abs(slope)) + 1e-9)
+    assert objective.scaled_power(noising, scales) == pytest.approx(
+        by_definition(weights, noising, scales), rel=1e-9, abs=1e-11 * size
+    )
+    parts = objective.epoch_powers(noising, scales, 3)
+    assert parts.shape == (-(-n // 3),) * 2
+    assert parts.sum() == pytest.approx(objective.scaled_power(noising, scales), rel=1e-9, abs=1e-9 * size)
+
+
+@given(workloads(), st.integers(0, 2**32 - 1))
+def test_workloads(workload: Workload, seed: int) -> None:
+    agrees_with_the_definition(workload, seed)
+
+
+@given(regressions(most=3, largest=0.5), st.integers(1, 12), st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_learning(problem: LinearRegression, steps: int, seed: int, batch_size: int) -> None:
+    agrees_with_the_definition(LearningObjective(problem, steps, weights="second half", batch_size=batch_size), seed)
+
+
+def test_a_false_neighbour_is_seen() -> None:
+    noising = np.array([1.0, -0.5, -0.1])
+    value, _ = run_objective(MomentumSGD(3, momentum=0.5)).power(noising)
+    assert abs(value / by_definition(weights_of(MomentumSGD(3, momentum=0.51)), noising, np.ones(3)) - 1) > 1e-3
+
+
+def test_covariance() -> None:
+    matrix = np.array([2.0, 1.0, 0.5])[:, np.newaxis] * toeplitz([1.0, -0.4, 0.2], np.zeros(3))
+    assert covariance(np.array([1.0, -0.4, 0.2]), np.array([2.0, 1.0, 0.5])) == pytest.approx(matrix @ matrix.T)
+
+
+def test_what_is_too_large_is_refused() -> None:
+    schedule: Any = np.linspace(1, 0.5, 5000)
+    with pytest.raises(ValueError, match="steps must be at most 4096 where dense matrices are made, got 5000"):
+        run_objective(MomentumSGD(5000, momentum=0.5, learning_rates=schedule))
+    with pytest.raises(TypeError, match="objective must be"):
+        run_objective(3)  # type: ignore[arg-type]
+    assert run_objective(PrefixSums(5000)).steps == 5000
+    assert run_objective(MatrixWorkload(np.eye(2))).steps == 2

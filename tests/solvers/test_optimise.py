@@ -1,0 +1,284 @@
+"""One front: every family runs, nothing is below the floor, promises are kept, and known runs have known optima."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corrnoise.solvers.certified.coarse_floor import coarse_lower_bound
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.objectives import run_objective, workload_of_weights
+from corrnoise.solvers.optimise import (
+    BANDS,
+    BUFFERS,
+    DENSE,
+    FAMILIES,
+    INDEPENDENT,
+    OWN,
+    STATIONARY,
+    TOEPLITZ,
+    epoch_weights,
+    optimise,
+)
+from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from corrnoise.theory.workloads import SGD, MomentumSGD, PrefixSums, Workload
+from tests.strategies import workloads
+
+WHO = Participation.min_sep(64, 16, 4)
+SAME_ORDER = Participation.fixed_epochs(64, epochs=4)
+ONCE = Participation.single(64)
+PROBLEM = LinearRegression(1 / np.arange(1.0, 9), 0.05)
+COOL_DOWN = np.minimum(1.0, 4 * (64 - np.arange(64)) / 64)
+TASKS: dict[str, Workload | LearningObjective] = {
+    "prefix sums": PrefixSums(64),
+    "momentum": MomentumSGD(64, momentum=0.9, weight_decay=0.01),
+    "cool-down": MomentumSGD(64, momentum=0.9, learning_rates=COOL_DOWN),
+    "learning": LearningObjective(PROBLEM, 64, weights="second half"),
+}
+_FOUND: dict[tuple[str, Participation], Optimum] = {}
+
+
+def found(task: str, who: Participation = WHO) -> Optimum:
+    """The optimum of a task for any memory, made once."""
+    key = task, who
+    if key not in _FOUND:
+        _FOUND[key] = optimise(TASKS[task], who, memory=math.inf)
+    return _FOUND[key]
+
+
+def everything(best: Optimum) -> list[Optimum]:
+    return [best, *best.alternatives]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("who", [WHO, SAME_ORDER, ONCE], ids=lambda who: who.kind)
+def test_errors_are_those_of_the_mechanisms_which_run_and_are_not_below_the_floor(
+    task: str, who: Participation
+) -> None:
+    what, best = TASKS[task], found(task, who)
+    assert best.rigorous == (task == "prefix sums")
+    for one in everything(best):
+        if isinstance(what, LearningObjective):
+            error = what.privacy_error(one.mechanism, who)
+        else:
+            error = one.mechanism.mean_error(who, what)
+        assert one.error == pytest.approx(error, rel=1e-9)
+        assert one.sensitivity.upper == one.mechanism.sensitivity_upper_bound(who)
+        assert one.floor == best.floor
+        assert one.ratio is not None
+        assert one.ratio >= 1
+        assert best.error <= one.error
+        assert one.mechanism.program(who).sensitivity >= one.sensitivity.lower
+
+
+def test_the_design_of_the_readme() -> None:
+    """Reference values of four epochs of 100 steps, under the promise of a fixed order and without it."""
+    best = optimise(SGD(), Participation.fixed_epochs(400, epochs=4), memory=4)
+    assert (best.family, best.memory) == ("buffers, epoch weights", 2)
+    assert best.ratio == pytest.approx(1.08400812980, rel=1e-9)
+    budget = Budget(epsilon=2.0, delta=1e-6)
+    assert best.error_at(budget) == pytest.approx(13.2457643381, rel=1e-9)
+    assert best.mechanism.program(best.participation).multiplier(budget) == pytest.approx(2.34022590219, rel=1e-9)
+    spread = optimise(SGD(batch_size=32), Participation.min_sep(400, 100), memory=4)
+    assert spread.error_at(budget) == pytest.approx(0.4140212923058345, rel=2e-12)
+    assert spread.floor_at(budget) == pytest.approx(0.3818515047867639, rel=2e-12)
+    assert spread.mechanism.program(spread.participation).multiplier(budget) == pytest.approx(2.34074127231, rel=1e-9)
+    assert "without sampling" in spread.floor_in_words()
+
+
+def test_a_fixed_order_is_worth_more_than_a_separation() -> None:
+    for task in ("momentum", "cool-down", "learning"):
+        fixed, spread = (optimise(TASKS[task], who, memory=4) for who in (SAME_ORDER, WHO))
+        assert fixed.family == OWN
+        assert spread.family != OWN
+        assert fixed.error < 0.99 * spread.error
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        Participation.reshuffled(32, epochs=4),
+        Participation.balls_in_bins(32, period=8),
+        Participation.cyclic_poisson(32, period=8, rate=0.1),
+        Participation.poisson(32, 0.1),
+    ],
+    ids=lambda who: who.kind,
+)
+def test_random_orders_are_judged_by_their_worst_case(who: Participation) -> None:
+    for one in everything(optimise(None, who, memory=4)):
+        assert one.participation == who
+        assert one.sensitivity.upper == one.mechanism.sensitivity_upper_bound(who.worst)
+        assert one.ratio is not None
+        assert one.ratio >= 1
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, DENSE, "buffers, unit columns", "banded square root, epoch weights"])
+def test_every_family_runs(family: str) -> None:
+    what = TASKS["learning" if family == STATIONARY else "prefix sums"]
+    one = optimise(what, SAME_ORDER, family=family)
+    assert one.family == family
+    assert one.mechanism.program(SAME_ORDER).memory == one.memory
+    assert all(other.family == family for other in one.alternatives)
+    assert one.gap is not None
+    assert one.gap >= 0
+    if family == DENSE:
+        assert isinstance(one.certificate, Certificate)
+        assert one.gap == pytest.approx(one.certificate.gap, abs=1e-5)
+
+
+def test_the_memory_that_is_asked_for() -> None:
+    families = {(one.family, one.memory) for one in everything(optimise(PrefixSums(64), WHO, memory=5))}
+    assert {(TOEPLITZ, 5), ("banded inverse", 5)} <= families
+    assert {(TOEPLITZ, 5), ("banded inverse", 5)}.isdisjoint(
+        (o.family, o.memory) for o in everything(found("prefix sums"))
+    )
+    assert optimise(PrefixSums(64), ONCE, family=TOEPLITZ, memory=31).memory == 31
+    assert optimise(None, ONCE, memory=0).family == INDEPENDENT
+    few, any_memory = optimise(None, ONCE), found("prefix sums", ONCE)
+    assert few.memory < any_memory.memory
+    assert any_memory.error <= few.error <= 1.01 * min(o.error for o in everything(any_memory) if o.memory <= 16)
+
+
+def test_certificates_of_families() -> None:
+    best = optimise(None, ONCE, family=TOEPLITZ, memory=15)
+    assert isinstance(best.certificate, Certificate)
+    assert best.certificate.strategies == "Toeplitz strategies with at most 16 bands"
+    assert abs(best.certificate.gap) < 1e-9 < 1e-2 < best.ratio - 1
+    largest = optimise(run_objective(PrefixSums(64), "max"), ONCE, family=TOEPLITZ, memory=63)
+    assert largest.error == pytest.approx(largest.mechanism.max_error(ONCE), rel=1e-12)
+    assert isinstance(largest.certificate, Certificate)
+    assert abs(largest.certificate.gap) < 1e-9
+
+
+def test_optima_of_problems_without_an_end() -> None:
+    best = optimise(PROBLEM)
+    assert best.ratio == pytest.approx(1, abs=1e-6)
+    assert best.participation.steps is None
+    assert best.mechanism.program(best.participation).memory == best.memory
+    assert optimise(PROBLEM, Participation.single(32), memory=4).measure == "excess loss"
+    with pytest.raises(ValueError, match="budget must be given to the problem"):
+        best.error_at(Budget(1.0))
+    bound = optimise(StronglyConvex(0.1, 1.0, 0.5), Participation.single(50))
+    assert bound.family == "strongly convex bound"
+    assert bound.floor is None
+    assert bound.gap is None
+    assert "no floor is computed" in bound.floor_in_words()
+
+
+def test_epoch_weights_beat_equal_ones_and_random_ones() -> None:
+    rng = np.random.default_rng(1)
+    for size in (2, 3, 7):
+        factor = rng.normal(size=(size, size))
+        powers = factor @ factor.T + np.diag(np.arange(1.0, size + 1) ** 3)
+
+        def value(weights: np.ndarray, powers: np.ndarray = powers) -> float:
+            u = weights**-0.5
+            return float(u @ powers @ u)
+
+        best = epoch_weights(powers)
+        assert best.sum() == pytest.approx(1)
+        others = [np.full(size, 1 / size), *rng.dirichlet(np.ones(size), 200)]
+        assert value(best) <= min(map(value, others)) * (1 + 1e-9)
+        diagonal = np.diag(np.diag(powers))  # then p_e is proportional to the root of Q_ee
+        roots = np.sqrt(np.diag(powers))
+        assert epoch_weights(diagonal) == pytest.approx(roots / roots.sum(), rel=1e-3)
+
+
+def test_epochs_of_learning_are_spent_late() -> None:
+    last = LearningObjective(LinearRegression(1 / np.arange(1.0, 9), 0.2), 64)
+    weighted = optimise(last, WHO, family="best Toeplitz, epoch weights", memory=15)
+    norms = weighted.mechanism.column_norms()
+    assert norms[0] < norms[20] < norms[40] < norms[50]
+    assert weighted.sensitivity.exact
+    assert weighted.sensitivity.value == pytest.approx(1)
+
+
+@pytest.mark.parametrize("who", [ONCE, SAME_ORDER], ids=lambda who: who.kind)
+def test_step_scales_of_learning_are_better_than_column_norms(who: Participation) -> None:
+    """The last step forgets early noise, so that factors which are searched for gain much."""
+    last = LearningObjective(LinearRegression(1 / np.arange(1.0, 9), 0.2), 64, weights="last")
+    options = everything(optimise(last, who, memory=math.inf))
+    own = {one.memory: one for one in options if one.family == OWN}
+    assert own.keys() >= {1, 2}
+    for one in own.values():
+        assert one.sensitivity.upper == pytest.approx(1)
+        rival = min(other.error for other in options if other.family != OWN and other.memory <= one.memory)
+        assert one.error < 0.9 * rival
+
+
+def test_step_scales_are_left_out_where_they_gain_little_or_the_worst_pattern_is_unknown() -> None:
+    for task, who in (("prefix sums", SAME_ORDER), ("prefix sums", ONCE), ("momentum", ONCE), ("learning", WHO)):
+        assert not any(one.family == OWN for one in everything(found(task, who)))
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3))
+@settings(max_examples=8)
+def test_short_runs(steps: int, period: int, count: int) -> None:
+    best = optimise(None, Participation.min_sep(steps, period, count), memory=math.inf)
+    assert best.ratio is not None
+    assert best.ratio >= 1 - 1e-9
+    assert all(best.error <= one.error for one in best.alternatives)
+
+
+def test_the_floor_is_left_out_where_it_takes_long() -> None:
+    for what, who in (
+        (SGD(momentum=0.5), Participation.single(5000)),
+        (SGD(), Participation.single(200_000)),
+        (SGD(), Participation.min_sep(40_000, 10_000)),
+    ):
+        best = optimise(what, who, family=INDEPENDENT)
+        assert best.floor is None
+        assert best.ratio is None
+        assert isinstance(best.certificate, str)
+
+
+@pytest.mark.parametrize(
+    ("objective", "who", "arguments", "message"),
+    [
+        (None, None, {}, "participation must be given"),
+        (PrefixSums(9), Participation.single(8), {}, "steps=9"),
+        (None, WHO, {"memory": -1}, "memory"),
+        (None, WHO, {"family": "trees"}, "family must be one of independent noise"),
+        (None, WHO, {"family": "binary tree, unit columns"}, "family must be Toeplitz"),
+        (None, ONCE, {"family": "buffers, epoch weights"}, "must not have epoch weights"),
+        (None, WHO, {"family": DENSE}, "for fixed epochs"),
+        (None, WHO, {"family": BUFFERS, "memory": 0}, "memory must be at least 1"),
+        (None, WHO, {"family": "binary tree", "memory": 2}, "memory must be at least 7"),
+        (None, Participation.min_sep(8, 1), {"family": BANDS}, "longer run or epoch"),
+        (None, WHO, {"family": STATIONARY}, "objective must be a problem"),
+        (MeanEstimation(0.1), None, {"family": BUFFERS}, "family must be None"),
+    ],
+)
+def test_bad_input(objective, who, arguments, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        optimise(objective, who, **arguments)
+
+
+# -- the floor from a coarse run ---------------------------------------------------------------------------------------
+
+
+@given(workloads(most=24), st.integers(1, 6), st.integers(2, 24))
+@settings(max_examples=30)
+def test_a_coarse_floor_is_below_the_fine_one(workload: Workload, count: int, coarse: int) -> None:
+    n = workload.steps
+    who = Participation.fixed_epochs(n, period=-(-n // min(count, n)))
+    weights = run_objective(workload).weights()
+    fine = fixed_epochs_bounds(workload_of_weights(weights), who, tolerance=1e-9)
+    assert coarse_lower_bound(weights, who, coarse_steps=coarse) <= fine.value**2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_a_coarse_floor_is_close(task: str, count: int) -> None:
+    who = Participation.fixed_epochs(64, period=-(-64 // count))
+    weights = run_objective(TASKS[task]).weights()
+    fine = fixed_epochs_bounds(workload_of_weights(weights), who, tolerance=1e-6).lower_bound ** 2
+    assert 0.97 * fine <= coarse_lower_bound(weights, who, coarse_steps=32) <= fine * (1 + 1e-5)
+    assert coarse_lower_bound(weights, who, coarse_steps=64) == pytest.approx(fine, rel=3e-3)

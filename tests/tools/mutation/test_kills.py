@@ -1,0 +1,269 @@
+"""Mutants of claims: that they run in the place of their functions, how they fare, and the record of that."""
+
+import ast
+import csv
+import importlib
+import inspect
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import corrnoise.paper_checks as ledgers
+from corrnoise.paper_checks.machinery.domains import linear, vector
+from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.search import sample_points
+from tools.mutation import kills as oracle
+from tools.mutation import record
+from tools.mutation.__main__ import main
+from tools.mutation.changes import GROSS
+from tools.mutation.compiled import functions_of, in_place, mutants_of
+from tools.mutation.kills import fate, kills
+from tools.mutation.record import Kills, read, source_of, written
+
+GETSOURCE = inspect.getsource
+
+
+def trace_bound(eigenvalues, eta, two=2.0):
+    """A formula in a function of its own, so that it is a mutant too."""
+    return eta * float(eigenvalues.sum()) / two
+
+
+def claim(function, **fields):
+    function.__doc__ = function.__doc__ or "A note."
+    domain = {"eigenvalues": vector(linear(0.5, 1), 5), "eta": linear(0.1, 1)}
+    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
+    fields = {"printed": "$x$", "domain": domain, "mutants": [{"two": 3.0}], **fields}
+    return paper.inequality("Lemma 1", **fields)(function)
+
+
+def sharp_trace(eigenvalues, eta, two=2.0):
+    """Equal sides, one of them a sum in another order."""
+    return math.fsum(eta * eigenvalues) / 2, trace_bound(eigenvalues, eta, two)
+
+
+def loose_trace(eigenvalues, eta, two=2.0):
+    """Loose by a factor of ten: a maximum in the place of the sum is true as well."""
+    return math.fsum(eta * eigenvalues) / 20, trace_bound(eigenvalues, eta, two)
+
+
+def claim_called(name, paper="correlated-noise"):
+    """A claim of the ledger."""
+    [listed] = ledgers.claims(paper, name=name)
+    return listed.claim
+
+
+SHARP = claim(sharp_trace)
+LOOSE = claim(loose_trace)
+AT = {"eigenvalues": np.ones(5), "eta": 0.5}
+
+
+def test_the_functions_of_a_claim_are_its_own_and_those_with_formulas_of_papers():
+    assert functions_of(SHARP, AT) == [sharp_trace, trace_bound]
+    written_claim = claim_called("Theorem C.14")
+    point = written_claim.domain.arguments([0.5] * written_claim.domain.size)
+    names = [function.__name__ for function in functions_of(written_claim, point)]
+    assert "theorem_c14" in names
+    assert "theorem_c14_upper_bound" in names
+    assert not {"stationary_error", "averaged_variance"} & set(names)
+
+
+def test_a_mutant_runs_in_the_place_of_its_function_and_only_there():
+    [mutant] = [mutant for mutant in mutants_of(trace_bound) if mutant.kind == "sum to maximum"]
+    assert str(mutant) == "trace_bound: eigenvalues.sum() → eigenvalues.max()"
+    assert trace_bound(**AT) == 1.25
+    with in_place(mutant, ()):
+        assert trace_bound(**AT) == 0.25
+        assert SHARP.margin(AT) < 0
+    assert trace_bound(**AT) == 1.25
+    with pytest.raises(ZeroDivisionError), in_place(mutant, ()):
+        1 / 0  # noqa: B018
+    assert trace_bound(**AT) == 1.25
+
+
+def test_a_frozen_quantity_keeps_its_first_value():
+    [mutant] = [m for m in mutants_of(trace_bound) if m.kind == "quantity to constant" and m.before == "eta"]
+    with in_place(mutant, ()):
+        assert trace_bound(**AT) == 1.25
+        assert trace_bound(np.ones(5), 1.0) == 1.25
+    with in_place(mutant, ()):
+        assert trace_bound(np.ones(5), 1.0) == 2.5
+
+
+def test_a_sharp_claim_kills_and_a_loose_one_does_not():
+    sharp, loose = kills(SHARP, most=100), kills(LOOSE, most=100)
+    assert sharp.of == sum(sharp.fates.values()) > 20
+    assert sharp.kinds["sum to maximum"] > loose.kinds["sum to maximum"] == 0
+    assert set(sharp.fates) <= set(record.FATES)
+    assert sharp.killed > loose.killed
+    assert any("eigenvalues.sum() → eigenvalues.max()" in mutant for mutant, _ in loose.survivors)
+    assert all(margin >= -LOOSE.tolerance for _, margin in loose.survivors)
+    assert sharp.fates["weaker"] > 0  # larger right sides
+
+
+def test_the_sample_is_seeded_and_has_all_kinds():
+    first, second = kills(SHARP, most=9), kills(SHARP, most=9)
+    assert first == second
+    assert sum(first.fates.values()) == 9
+    assert len(first.kinds) >= 6
+
+
+def test_mutants_are_compared_inside_of_the_domain_too():
+    """A claim with few evaluations would otherwise be compared at corners only, where a mutant may be equal to it."""
+    few = claim(lambda eigenvalues, eta, two=2.0: (1.0, two), evaluations=16)
+    points = oracle._points(few)
+    assert len(points) == 8
+    assert (points[0] == 0.5).all()
+    corners = [np.isin(point, (0.0, 1.0)).all() for point in points]
+    inside = [((point > 0) & (point < 1)).all() for point in points]
+    assert any(corners)
+    assert sum(inside) >= 2
+
+
+def test_of_a_false_claim_there_are_no_mutants():
+    false = claim(lambda eigenvalues, eta, two=2.0: (1.0, 0.0 * two), counterexample=AT)
+    assert kills(false) == Kills(source_of(false), 0)
+
+
+def test_the_record_is_read_as_it_is_written():
+    found = {"b": kills(LOOSE, most=40), "a": Kills("0", 0)}
+    assert read(written(found)) == found
+    assert Counter(written(found))["\n"] == 4  # one line for each claim, so that changes can be compared
+
+
+def test_a_claim_that_changed_counts_as_not_tried():
+    found = kills(SHARP, most=3)
+    assert record.is_current(found, SHARP)
+    assert SHARP.identifier == LOOSE.identifier
+    assert source_of(SHARP) != source_of(LOOSE)
+    assert not record.is_current(found, LOOSE)
+    counts = [str(found.fates.get(fate, 0)) for fate in record.FATES]
+    sums = record.sums({SHARP.identifier: found}, [SHARP])
+    assert sums.splitlines()[1] == ",".join(["small", "1", *counts, str(found.of)])
+    assert record.sums({SHARP.identifier: found}, [LOOSE]).count("\n") == 1
+
+
+def test_a_formula_that_changed_counts_as_not_tried(monkeypatch):
+    """The text of functions that a claim calls belongs to its source, their documentation does not."""
+    name = "corrnoise.theory.momentum_aggregation.least_noise:noise_limit"
+    module = importlib.import_module(name.split(":")[0])
+    text = inspect.getsource(module)
+    source = source_of(SHARP, [name])
+    gone = [source_of(SHARP, [name.replace(part, "gone")]) for part in ("noise_limit", "least_noise")]
+    assert source not in (source_of(SHARP), *gone)
+    for before, after, same in (("the least noise", "most noise", True), ("alpha / agm", "2 * alpha / agm", False)):
+        assert before in text
+        changed = text.replace(before, after)
+        monkeypatch.setattr(inspect, "getsource", lambda found, t=changed: t if found is module else GETSOURCE(found))
+        record._definitions.cache_clear()
+        assert (source_of(SHARP, [name]) == source) == same
+    monkeypatch.undo()
+    record._definitions.cache_clear()
+
+
+def test_a_constant_that_changed_counts_as_not_tried(monkeypatch):
+    """A number that a function reads from its module belongs to its source; other values of the module do not."""
+    name = "corrnoise.theory.correlated_noise.published_bounds:upper_bound"
+    module = importlib.import_module(name.split(":")[0])
+    read = ast.parse("def upper_bound(problem):\n    return FACTOR * problem.trace").body[0]
+    monkeypatch.setattr(record, "_definitions", lambda _: {"upper_bound": read})
+    monkeypatch.setattr(module, "FACTOR", 2.0, raising=False)
+    source = source_of(SHARP, [name])
+    monkeypatch.setattr(module, "OTHER", 3.0, raising=False)
+    assert source_of(SHARP, [name]) == source
+    monkeypatch.setattr(module, "FACTOR", 2.5)
+    assert source_of(SHARP, [name]) != source
+
+
+def test_the_record_names_the_formulas_that_a_claim_calls():
+    names = record.recorded()["corrnoise-m2-upper"].functions
+    assert "corrnoise.theory.momentum_aggregation.least_noise:square_root_upper_bound" in names
+
+
+def test_the_published_record_is_of_claims_of_the_ledger():
+    known = {claim.identifier for claim in ledgers.claims()}
+    recorded = record.recorded()
+    assert len(known & recorded.keys()) >= 0.8 * len(recorded)
+    rows = list(csv.DictReader(record.SUMS.read_text(encoding="utf-8").splitlines()))
+    assert {row["paper"] for row in rows} == set(ledgers.NAMES)
+    for row in rows:  # of claims that were current when it was written
+        assert int(row["claims"]) <= sum(name.startswith(row["paper"]) for name in recorded)
+        assert sum(int(row[fate]) for fate in record.FATES) <= int(row["of"])
+
+
+def test_every_survivor_has_a_reason_and_every_reason_a_survivor():
+    """Unless the claim has changed since; then the command that records says what is to be done."""
+    reasons = record.reasons()
+    recorded = record.recorded()
+    known = {listed.identifier: listed.claim for listed in ledgers.claims()}
+    assert reasons.keys() <= known.keys()
+    for name, claim in known.items():
+        found = recorded.get(name)
+        if found is not None and record.is_current(found, claim):
+            assert reasons.get(name, {}).keys() == dict(found.survivors).keys(), name
+    for reason in (reason for written_down in reasons.values() for reason in written_down.values()):
+        assert reason[0] == reason[0].lower()
+        assert reason[-1] != "."
+
+
+def test_reasons_that_are_missing_or_out_of_date_are_reported(monkeypatch):
+    monkeypatch.setattr(record, "reasons", lambda: {"a": {"f: x → y": "it is weaker", "f: gone": "it was weaker"}})
+    survivors = (("f: x → y", 0.0), ("f: close", 1e-3), ("f: far", 0.5))
+    assert list(record.remarks({"a": Kills("", 3, survivors=survivors)})) == [
+        "a: no survivor any more: f: gone",
+        "a: survives with the margin 0.001 and has no reason: f: close",
+        "a: survives with the margin 0.5 and has no reason: f: far",
+    ]
+
+
+#: Claims that are sharp: each of them must kill most of what says more than it does.
+TELLING = ["Property F.10 (constant)", "Lemma F.20 (bound)"]
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_claims_of_the_ledger_kill_structural_mutants(name):
+    found = kills(claim_called(name), most=12)
+    assert found.killed > 0.5 * found.telling > 0
+
+
+def maxima(name, paper="correlated-noise"):
+    """The fates of the mutants of a claim in which a sum over directions has become a maximum."""
+    found = claim_called(name, paper)
+    points = sample_points(found.domain.size, 8)
+    margins = [found.margin_at(point) for point in points]
+    functions = functions_of(found, found.domain.arguments(points[0]))
+    mutants = [m for function in functions for m in mutants_of(function) if m.kind == "sum to maximum"]
+    return [fate(found, mutant, points, margins)[0] for mutant in mutants]
+
+
+@pytest.mark.parametrize("name", ["Theorem 2.2 (ν-Noisy-FTRL)", "Table 1 (ν-Noisy-FTRL)", "Property C.3 (R²)"])
+def test_dimension_free_versions_of_statements_about_the_dimension_are_rejected(name):
+    """A maximum over directions in the place of a sum is true in few dimensions and false in many."""
+    fates = maxima(name)
+    assert "killed" in fates
+    assert "survived" not in fates
+
+
+def test_gross_mutants_are_left_to_the_tests():
+    assert not {mutant.kind for mutant in mutants_of(trace_bound)} & set(GROSS)
+
+
+def test_results_are_kept_and_not_computed_again(tmp_path, capsys, monkeypatch):
+    for name in ("RECORD", "SUMS"):
+        monkeypatch.setattr(record, name, tmp_path / name)
+    arguments = ["claims", "correlated-noise", "Property C.7", "--jobs", "1", "--record"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    head, row = printed.splitlines()[:2]
+    assert head.split() == ["paper", "statement", "killed", "survived", "weaker", "equal", "undefined", "of"]
+    assert row.startswith("correlated-noise  Property C.7")
+    [(name, found)] = record.recorded().items()
+    assert name == "correlated-noise-property-c.7"
+    assert f" {found.killed} killed: the check finds it to be false" in printed
+    assert f"correlated-noise,1,{found.killed}," in (tmp_path / "SUMS").read_text()
+    monkeypatch.setattr(oracle, "tried", None)
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == printed
+    assert main(["claims", "Lemma 99"]) == 2
+    assert "there is no paper or claim 'Lemma 99'" in capsys.readouterr().err

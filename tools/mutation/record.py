@@ -1,0 +1,189 @@
+"""The record of how the mutants of claims fared, and why some survive.
+
+The record is ``claims.json``, which ``python -m tools.mutation claims --record`` writes.  A claim counts as not yet
+tried if its function, its domain, a function that mutants change, or a constant that one of them reads has changed
+since; their documentation may change.  Other functions are not compared.  Why a mutant survives is written by hand in
+``claims_survivors.json``, by the identifier of the claim and the text of the mutant.  The page of the ledger shows the
+sums of each paper, from ``paper_checks/mutants.csv``.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import hashlib
+import importlib.util
+import inspect
+import io
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corrnoise.paper_checks.machinery.ledger import Claim
+
+#: What may become of a mutant.
+FATES = {
+    "killed": "the check finds it to be false",
+    "survived": "it says more than the claim, or something else, and the check finds nothing against it",
+    "weaker": "no margin is smaller than that of the claim",
+    "equal": "no margin differs from that of the claim",
+    "undefined": "it has no value at most points of the domain, or takes too long",
+}
+RECORD = Path(__file__).with_name("claims.json")
+REASONS = Path(__file__).with_name("claims_survivors.json")
+SUMS = Path(__file__).parents[2] / "paper_checks" / "mutants.csv"
+
+
+@dataclass(frozen=True)
+class Kills:
+    """How the structural mutants of one claim fared.
+
+    ``source`` identifies the text of the claim's function and of the other ``functions`` that mutants change, which are
+    named as ``module:name``.  ``survivors`` are the mutants that survived, each with its smallest margin; ``of`` is the
+    number of all mutants, of which ``fates`` counts those that were tried.
+    """
+
+    source: str
+    of: int
+    fates: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    survivors: tuple[tuple[str, float], ...] = ()
+    functions: tuple[str, ...] = ()
+
+    @property
+    def killed(self) -> int:
+        return self.fates.get("killed", 0)
+
+    @property
+    def telling(self) -> int:
+        """The number of mutants that say more than the claim, or something else."""
+        return self.killed + self.fates.get("survived", 0)
+
+
+def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
+    """What identifies the formulas and the domain of a claim, whatever is said about them and stands around them.
+
+    Parameters
+    ----------
+    functions
+        ``module:name`` of the functions beside the claim's own; one that is gone has no text, nor has its module.
+    """
+    [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
+    texts = [_formulas(tree), _constants(tree, claim.function.__globals__), str(claim.domain)]
+    for name in functions:
+        module, path = name.split(":")
+        found = _definitions(module).get(path)
+        if found is None:
+            texts.append("")
+        else:
+            texts += [_formulas(found), _constants(found, vars(importlib.import_module(module)))]
+    return hashlib.sha256(" ".join(texts).encode()).hexdigest()[:16]
+
+
+def _formulas(tree: ast.stmt) -> str:
+    """The syntax tree of a function without its decorators and documentation."""
+    if not isinstance(tree, ast.FunctionDef):
+        return ast.dump(tree)
+    body = tree.body[1:] if ast.get_docstring(tree, clean=False) is not None else tree.body
+    return f"{ast.dump(tree.args)} {[ast.dump(statement) for statement in body]}"
+
+
+def _constants(tree: ast.stmt, known: Mapping[str, Any]) -> str:
+    """The numbers, texts and sequences of them that a function reads from its module, with their names."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & known.keys()
+    values = {name: known[name].tolist() if isinstance(known[name], np.ndarray) else known[name] for name in names}
+    plain = (int, float, complex, str, tuple, list)
+    return " ".join(f"{name} = {values[name]!r}" for name in sorted(values) if isinstance(values[name], plain))
+
+
+@cache
+def _definitions(module: str) -> Mapping[str, ast.FunctionDef]:
+    """The functions and methods of a module that does not change while it is imported; none if it is gone."""
+    if importlib.util.find_spec(module) is None:
+        return {}
+    source = inspect.getsource(importlib.import_module(module))
+    found = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            found |= {
+                f"{node.name}.{method.name}": method for method in node.body if isinstance(method, ast.FunctionDef)
+            }
+    return found
+
+
+# -- the record --------------------------------------------------------------------------------------------------------
+
+
+def written(record: Mapping[str, Kills]) -> str:
+    """A record as JSON, one claim a line, in the order of their identifiers."""
+    lines = (f"{json.dumps(name)}: {json.dumps(asdict(record[name]), ensure_ascii=False)}" for name in sorted(record))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def read(text: str) -> dict[str, Kills]:
+    """A record from JSON."""
+    found = {}
+    for name, fields in json.loads(text).items():
+        survivors = tuple((mutant, margin) for mutant, margin in fields.pop("survivors"))
+        found[name] = Kills(functions=tuple(fields.pop("functions")), survivors=survivors, **fields)
+    return found
+
+
+def recorded() -> Mapping[str, Kills]:
+    """The record; empty if there is none."""
+    return read(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {}
+
+
+def is_current(found: Kills, claim: Claim) -> bool:
+    """Whether neither the claim nor the formulas that it calls have changed since."""
+    return found.source == source_of(claim, found.functions)
+
+
+def sums(record: Mapping[str, Kills], claims: Sequence[Claim]) -> str:
+    """A table in CSV with a line for each paper: claims that were tried, mutants of each fate, and all mutants.
+
+    Claims that have changed since they were tried are left out.
+    """
+    papers: dict[str, Counter[str]] = {}
+    for claim in claims:
+        found = record.get(claim.identifier)
+        if found is not None and found.of and is_current(found, claim):
+            papers.setdefault(claim.paper, Counter()).update({"claims": 1, "of": found.of, **found.fates})
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    columns = ("claims", *FATES, "of")
+    table.writerow(["paper", *columns])
+    table.writerows([paper, *(counts[column] for column in columns)] for paper, counts in papers.items())
+    return text.getvalue()
+
+
+# -- reasons -----------------------------------------------------------------------------------------------------------
+
+
+def reasons() -> Mapping[str, Mapping[str, str]]:
+    """Why mutants survive, by claim and mutant."""
+    found: dict[str, dict[str, str]] = json.loads(REASONS.read_text(encoding="utf-8"))
+    return found
+
+
+def remarks(record: Mapping[str, Kills]) -> Iterator[str]:
+    """Say what is to be done in ``claims_survivors.json``: reasons out of date, and reasons that are missing."""
+    written_down = reasons()
+    for name in sorted(record):
+        survivors = dict(record[name].survivors)
+        known = written_down.get(name, {})
+        yield from (f"{name}: no survivor any more: {mutant}" for mutant in known if mutant not in survivors)
+        yield from (
+            f"{name}: survives with the margin {margin:.2g} and has no reason: {mutant}"
+            for mutant, margin in survivors.items()
+            if mutant not in known
+        )
