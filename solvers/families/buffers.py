@@ -105,6 +105,9 @@ def _searched(objective: RunObjective, participation: Participation, count: int)
         power = objective.power_of_buffers(zeros, poles)
         if not (np.isfinite(square * power).all() and square[0].real > 0 and power[0].real > 0):
             return math.inf, np.zeros(variables.size)
+        if objective.precise:  # with one rounding less
+            both = square * power
+            return math.log(both[0].real), np.asarray(both.imag / _STEP / both.real)
         value = math.log(square[0].real) + math.log(power[0].real)
         return value, np.asarray(square.imag / square.real / _STEP + power.imag / power.real / _STEP)
 

@@ -1,27 +1,57 @@
-"""Participation: patterns against enumeration, and the conventions of other libraries."""
+"""Participation: patterns and the order of promises against enumeration, and the promises that are refused."""
 
 import itertools
+import math
+from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.participation import Participation, from_jax_privacy, from_tf_privacy
+from corrnoise.theory.participation import ANY_LENGTH, Participation, _related
 from tests.strategies import participations
+
+MOST = 7  #: steps of the enumerated runs
+
+
+def admits(who, steps):
+    """Whether one example may take part in exactly these steps, or in these and more, by the words of its kind."""
+    b = who.period
+    if who.kind in ("single", "min-sep"):
+        return len(steps) <= who.count and all(j - i >= b for i, j in itertools.pairwise(steps))
+    if who.kind == "reshuffled":
+        return len(steps) <= who.count and all(i // b != j // b for i, j in itertools.pairwise(steps))
+    return who.kind == "poisson" or len({i % b for i in steps}) == 1
 
 
 def maximal_by_enumeration(who):
     """Admissible sets of steps of which no other admissible set is a superset."""
-    n, b, k = who.steps, who.period, who.count
-    admissible = [
-        set(subset)
-        for size in range(1, k + 1)
-        for subset in itertools.combinations(range(n), size)
-        if all(j - i >= b for i, j in itertools.pairwise(subset))
-    ]
-    if who.kind == "fixed epochs":
-        admissible = [s for s in admissible if len({i % b for i in s}) == 1]
+    subsets = [s for size in range(1, who.steps + 1) for s in itertools.combinations(range(who.steps), size)]
+    admissible = [set(subset) for subset in subsets if admits(who, subset)]
     return sorted(sorted(s) for s in admissible if not any(s < other for other in admissible))
+
+
+def random_kinds(n):
+    """All kinds that draw something, with n steps."""
+    yield Participation.poisson(n, 0.5)
+    for b in range(1, n + 2):
+        yield Participation.balls_in_bins(n, period=b)
+        yield Participation.cyclic_poisson(n, period=b, rate=0.5)
+        yield Participation.fixed_epochs(n, period=b, secret=True)
+        yield Participation.reshuffled(n, period=b, secret=True)
+
+
+def worst_kinds(n):
+    """All promises of n steps that draw nothing, with the counts that were asked for."""
+    yield Participation.single(n), 1
+    for b in range(1, n + 2):
+        yield Participation.fixed_epochs(n, period=b), -(-n // b)
+        for kind in ("min-sep", "reshuffled"):
+            for count in range(1, -(-n // b) + 2):
+                yield Participation(n, kind, period=b, count=count), count
+
+
+# -- patterns ----------------------------------------------------------------------------------------------------------
 
 
 @given(participations(most=9))
@@ -32,47 +62,181 @@ def test_patterns_are_the_maximal_admissible_sets(who):
     assert len(found) <= 1 or who.number_of_patterns(len(found) - 1) > len(found) - 1
     if who.kind == "min-sep":
         assert found == sorted(found)
+    for i, j in itertools.product(range(who.steps), repeat=2):
+        assert who.together(i, j) == any(i in pattern and j in pattern for pattern in found)
 
 
 def test_a_pattern_too_few_is_noticed():
-    who = Participation.min_sep(7, 2, 3)
-    assert maximal_by_enumeration(who) != [
-        p.tolist() for p in Participation.min_sep(7, 3, 3).patterns()
-    ]
+    closer = [pattern.tolist() for pattern in Participation.min_sep(7, 3, 3).patterns()]
+    assert maximal_by_enumeration(Participation.min_sep(7, 2, 3)) != closer
 
 
-def test_largest_pattern_and_saturation():
+@pytest.mark.parametrize("n", range(1, MOST + 1))
+def test_the_worst_case_is_whatever_can_be_drawn(n):
+    for who in random_kinds(n):
+        assert [p.tolist() for p in who.worst.patterns()] == maximal_by_enumeration(who)
+        assert not who.worst.secret
+        assert who.covered_by(who.worst)
+        assert who.worst.covered_by(who)
+    for who, _ in worst_kinds(n):
+        assert who.worst == who
+    if n > 2:  # mutants
+        assert Participation.single(n).covered_by(Participation.poisson(n, 0.5))
+        assert not Participation.poisson(n, 0.5).covered_by(Participation.single(n))
+        drawn, fixed = Participation.reshuffled(n, period=2, secret=True), Participation.fixed_epochs(n, period=2)
+        assert fixed.covered_by(drawn)
+        assert not drawn.covered_by(fixed)
+
+
+def test_largest_pattern_saturation_and_length():
     who = Participation.min_sep(12, 5, 2)
     assert who.largest.tolist() == [0, 5]
     assert not who.saturated
     assert Participation.min_sep(12, 5).saturated
-    assert Participation.single(12).single
-    assert [c.tolist() for c in Participation.single(5).residue_classes()] == [[0, 2, 4], [1, 3]]
-    assert [c.tolist() for c in Participation.single(2).residue_classes()] == [[0], [1]]
+    assert Participation.single(12).once
+    assert ANY_LENGTH.once
+    assert [c.tolist() for c in Participation.fixed_epochs(5, period=2).residue_classes()] == [[0, 2, 4], [1, 3]]
+    assert [c.tolist() for c in Participation.fixed_epochs(2, period=3).residue_classes()] == [[0], [1]]
+    assert [c.tolist() for c in Participation.reshuffled(5, period=2).blocks()] == [[0, 1], [2, 3], [4]]
+    assert who.length == 12
+    with pytest.raises(ValueError, match="participation must have a number of steps here"):
+        _ = ANY_LENGTH.length
+
+
+# -- the order of promises ---------------------------------------------------------------------------------------------
+
+
+def subpatterns(who):
+    """All sets of steps that lie in a pattern, as bits."""
+    steps = [s for size in range(1, who.steps + 1) for s in itertools.combinations(range(who.steps), size)]
+    return frozenset(sum(1 << step for step in subset) for subset in steps if admits(who, subset))
+
+
+@cache
+def pairs():
+    """All pairs of promises, the second for a run that is not shorter: (one, other, whether one is covered).
+
+    A promise comes with the count that was asked for.  Covered: every pattern of one lies in a pattern of the other.
+    """
+    promises = [(promise, subpatterns(promise[0])) for n in range(1, MOST + 1) for promise in worst_kinds(n)]
+    return [
+        (one, other, own <= others)
+        for (one, own), (other, others) in itertools.product(promises, repeat=2)
+        if one[0].steps <= other[0].steps
+    ]
+
+
+def test_the_order_of_promises_by_enumeration():
+    wrong = [(one, other) for (one, _), (other, _), covered in pairs() if one.covered_by(other) != covered]
+    assert not wrong
+    assert min(sum(covered for *_, covered in pairs()), sum(not covered for *_, covered in pairs())) > 3_000
+
+
+MUTANTS = {
+    "inclusion reversed": lambda p, q: p[0].once or (p[0].count <= q[0].count and _related(q[0], p[0])),
+    "size ignored": lambda p, q: p[0].once or _related(p[0], q[0]),
+    "relation ignored": lambda p, q: p[0].once or p[0].count <= q[0].count,
+    "single not special": lambda p, q: p[0].count <= q[0].count and _related(p[0], q[0]),
+    "count before the cut": lambda p, q: p[0].once or (p[1] <= q[1] and _related(p[0], q[0])),
+    "reshuffled like fixed": lambda p, q: _unshuffled(p[0]).covered_by(_unshuffled(q[0])),
+}
+
+
+def _unshuffled(who):
+    return Participation.fixed_epochs(who.steps, period=who.period) if who.kind == "reshuffled" else who
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_of_the_order_are_noticed(name):
+    assert any(MUTANTS[name](one, other) != covered for one, other, covered in pairs())
+
+
+def test_the_order_beyond_patterns():
+    """Runs of any length, units and members."""
+    who = Participation.min_sep(10, 3)
+    assert ANY_LENGTH.covered_by(ANY_LENGTH)
+    assert Participation.single(10).covered_by(ANY_LENGTH)
+    assert not ANY_LENGTH.covered_by(Participation.single(10**9))
+    assert not who.covered_by(ANY_LENGTH)
+    assert not Participation.single(11).covered_by(who)
+    users = {c: Participation.min_sep(10, 3, unit="user", members=c) for c in (1, 3)}
+    assert users[1].covered_by(users[3])
+    assert not users[3].covered_by(users[1])
+    assert not users[1].covered_by(who)
+    assert not who.covered_by(users[1])
+    chain = [
+        Participation.fixed_epochs(12, period=4),
+        Participation.min_sep(12, 4),
+        Participation.reshuffled(12, period=4),
+        Participation.min_sep(12, 1, 3),
+    ]
+    for i, j in itertools.product(range(4), repeat=2):
+        assert chain[i].covered_by(chain[j]) == (i <= j)
+
+
+# -- the words of other libraries, and refusals ------------------------------------------------------------------------
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 50))
+def test_a_count_that_does_not_fit_does_not_bind(n, b, k):
+    ours = Participation.min_sep(n, b, k)
+    assert (ours.steps, ours.period, ours.count) == (n, b, min(k, math.ceil(n / b)))
+    assert ours == Participation.min_sep(n, b, ours.count)
+    assert Participation.fixed_epochs(n * k, epochs=k) == Participation.fixed_epochs(n * k, period=n)
+    assert Participation.reshuffled(n * k, epochs=k) == Participation.reshuffled(n * k, period=n)
+    with pytest.raises(ValueError, match="steps must be a multiple of epochs"):
+        Participation.fixed_epochs(n * (k + 1) + 1, epochs=k + 1)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"min_sep": 4, "max_participations": 4}, r"at most ceil\(steps/min_sep\) = 3.*got 4"),
-        ({"min_sep": 4, "max_participations": 2, "pattern": "fixed epochs"}, "must be .* = 3 in fixed epochs.*got 2"),
-        ({"min_sep": 0}, "min_sep must be an integer >= 1, got 0"),
-        ({"max_participations": 0}, "max_participations must be an integer >= 1, got 0"),
-        ({"pattern": "poisson"}, "pattern must be one of 'min-sep', 'fixed epochs', got 'poisson'"),
+        (
+            {"kind": "fixed epochs", "period": 4, "count": 2},
+            "count must be None or at least 3 for the kind .* got 2",
+        ),
+        ({"kind": "poisson", "rate": 0.1, "count": 2}, "count must be None or at least 10 .*'poisson'.* got 2"),
+        ({"kind": "min-sep", "period": 0}, "period must be an integer >= 1, got 0"),
+        ({"kind": "min-sep", "count": 0}, "count must be an integer >= 1, got 0"),
+        ({"kind": "balls"}, "kind must be one of 'single', 'min-sep', .*, got 'balls'"),
+        ({"period": 3}, "period must be 1 for the kind 'single', got 3"),
+        ({"kind": "poisson", "period": 3, "rate": 0.1}, "period must be 1 for the kind 'poisson', got 3"),
+        ({"kind": "poisson"}, "rate must be given for the kind 'poisson', got None"),
+        ({"kind": "min-sep", "rate": 0.1}, "rate must be None for the kind 'min-sep', got 0.1"),
+        ({"kind": "cyclic poisson", "period": 2, "rate": 1.5}, r"rate must lie in \(0, 1\], got 1.5"),
+        ({"kind": "min-sep", "secret": True}, "secret must be False for the kind 'min-sep'"),
+        ({"unit": "group"}, "unit must be one of 'example', 'user', got 'group'"),
+        ({"members": 0}, "members must be an integer >= 1, got 0"),
+        ({"steps": 0}, "steps must be an integer >= 1, got 0"),
+        ({"steps": None, "kind": "min-sep"}, "steps must be given for the kind 'min-sep', got None"),
     ],
 )
 def test_refusals(arguments, message):
     with pytest.raises(ValueError, match=message):
-        Participation(10, **arguments)
+        Participation(**{"steps": 10, **arguments})
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 50))
-def test_conventions_of_other_libraries(n, b, k):
-    """Both cut k to what fits; TensorFlow Privacy counts the steps in between."""
-    ours = from_jax_privacy(n, min_sep=b, max_participations=k)
-    assert (ours.steps, ours.min_sep, ours.count) == (n, b, min(k, -(-n // b)))
-    assert from_tf_privacy(n, min_separation=b - 1, max_participation=k) == ours
-    assert from_tf_privacy(n, min_separation=b, max_participation=k) != ours
-    assert Participation.fixed_epochs(n * k, epochs=k) == Participation.fixed_epochs(n * k, period=n)
-    with pytest.raises(ValueError, match="steps must be a multiple of epochs"):
-        Participation.fixed_epochs(n * (k + 1) + 1, epochs=k + 1)
+@pytest.mark.parametrize("make", [Participation.fixed_epochs, Participation.reshuffled])
+def test_epochs_are_said_once(make):
+    for arguments in ({}, {"period": 5, "epochs": 2}):
+        with pytest.raises(ValueError, match="period or epochs must be given, one of them"):
+            make(10, **arguments)
+
+
+def test_words():
+    words = [
+        (Participation.single(5), "each example in at most one step"),
+        (Participation.min_sep(9, 3), "each example in at most 3 steps, at least 3 steps apart"),
+        (Participation.min_sep(9, 1, 2), "each example in at most 2 steps, in any of them"),
+        (
+            Participation.fixed_epochs(9, epochs=3, secret=True),
+            "of 3 steps, in the same order, which is secret",
+        ),
+        (Participation.reshuffled(9, epochs=3), "each example once in each of 3 epochs of 3 steps, in any order"),
+        (Participation.balls_in_bins(9, period=3), "in a bin of its own that was drawn once"),
+        (Participation.poisson(9, 0.25), "each example in every step with probability 0.25"),
+        (Participation.cyclic_poisson(9, period=3, rate=0.5), "with probability 0.5 in every 3th step"),
+        (Participation.single(5, unit="user", members=4), "each user of at most 4 examples in at most one step"),
+    ]
+    for who, text in words:
+        assert text in who.in_words()

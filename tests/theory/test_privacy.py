@@ -21,6 +21,8 @@ from mpmath import mp
 
 from corrnoise.theory import privacy
 from corrnoise.theory.privacy import (
+    UNIT_BUDGET,
+    Budget,
     approx_dp_to_zcdp,
     gaussian_delta,
     gaussian_deltas,
@@ -28,7 +30,6 @@ from corrnoise.theory.privacy import (
     gaussian_noise_multiplier,
     gaussian_rho,
     rounded_up,
-    safe_multiplier,
     zcdp_to_approx_dp,
 )
 from tests.strategies import log_uniform
@@ -369,15 +370,29 @@ def test_zcdp_conversion_of_dp_accounting(rho: float, delta: float) -> None:
 
 @given(log_uniform(1e-9, 1e9), log_uniform(1e-9, 1e9), log_uniform(1e-6, 1e6), st.sampled_from([1, 2]))
 def test_multipliers_are_never_too_small(gamma: float, rho: float, clip_norm: float, factor: int) -> None:
-    multiplier = safe_multiplier(gamma, rho, "replace-one" if factor == 2 else "zero-out")
+    """The factor 2 is that of replace-one adjacency; a mutant that leaves it out is far below."""
+    budget = Budget(rho, clip_norm=clip_norm, adjacency="replace-one" if factor == 2 else "zero-out")
+    multiplier = budget.multiplier(gamma)
     with mp.workdps(60):
         exact = factor * mp.mpf(gamma) / mp.sqrt(2 * mp.mpf(rho))
         assert mp.mpf(multiplier) >= exact
         assert mp.mpf(multiplier) <= exact * (1 + mp.mpf(2) ** -49)
-        assert mp.mpf(multiplier * clip_norm) >= exact * mp.mpf(clip_norm)
+        assert mp.mpf(budget.scale(gamma)) >= exact * mp.mpf(clip_norm)
+        variance = exact**2 * mp.mpf(clip_norm) ** 2
+        assert abs(mp.mpf(budget.unit_variance) * mp.mpf(gamma) ** 2 / variance - 1) < 1e-15
         # One unit in the last place down it would be too small somewhere: the multiplier that accountants take is.
         assert mp.mpf(gaussian_noise_multiplier(rho)) <= 1 / mp.sqrt(2 * mp.mpf(rho))
         assert mp.mpf(gaussian_noise_multiplier(rho)) >= (1 - mp.mpf(2) ** -50) / mp.sqrt(2 * mp.mpf(rho))
+
+
+def test_known_multipliers_are_the_same_to_the_last_bit() -> None:
+    gamma = 1.4618066589992431
+    assert Budget(0.5).multiplier(gamma) == 1.4618066589992444
+    assert Budget(epsilon=2.0, delta=1e-6).multiplier(gamma) == 3.2605250659601097
+    assert Budget(epsilon=2.0, delta=1e-6, adjacency="replace-one").multiplier(gamma) == 6.521050131920219
+    assert Budget(gaussian_rho(2.0, 1e-6)).multiplier(gamma) == Budget(epsilon=2.0, delta=1e-6).multiplier(gamma)
+    assert UNIT_BUDGET == Budget(1.0) == Budget(1, clip_norm=1, adjacency="zero-out")
+    assert UNIT_BUDGET.unit_variance == 0.5
 
 
 def test_rounding_to_nearest_would_be_too_small_half_of_the_time() -> None:
@@ -398,17 +413,78 @@ def test_balls_are_rounded_up_as_a_whole() -> None:
 
 
 def test_arguments_of_multipliers_are_checked() -> None:
-    assert safe_multiplier(math.inf, 1.0) == math.inf
+    assert UNIT_BUDGET.multiplier(math.inf) == math.inf
     for sensitivity in (0.0, -1.0, -math.inf, math.nan):
-        with pytest.raises(ValueError, match=r"sensitivity must lie in \(0, inf\)"):
-            safe_multiplier(sensitivity, 1.0)
+        with pytest.raises(ValueError, match=r"sensitivity must lie in \(0, inf\]?\)"):
+            UNIT_BUDGET.multiplier(sensitivity)
     for rho in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match=r"rho must lie in \(0, inf\)"):
-            safe_multiplier(1.0, rho)
-        with pytest.raises(ValueError, match=r"rho must lie in \(0, inf\)"):
             gaussian_noise_multiplier(rho)
+
+
+# -- budgets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [{}, {"rho": 1.0, "epsilon": 1.0}, {"rho": 1.0, "epsilon": 1.0, "delta": 1e-6}])
+@pytest.mark.parametrize("more", [{}, {"clip_norm": 2.0}])
+def test_a_budget_is_given_in_one_way(given: dict, more: dict) -> None:
+    with pytest.raises(ValueError, match="the budget must be given either by rho or by epsilon and delta, got rho="):
+        Budget(**given, **more)
+
+
+@pytest.mark.parametrize("half", [{"epsilon": 1.0}, {"delta": 1e-6}, {"rho": 1.0, "delta": 1e-6}])
+def test_half_a_budget_is_refused(half: dict) -> None:
+    with pytest.raises(ValueError, match="the budget must be given either by rho or by epsilon and delta"):
+        Budget(**half)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("rho", [0, -0.0, -1.0, 1e-101, 1e101, math.nan, math.inf, -math.inf]),
+        ("clip_norm", [0, -1.0, 1e-101, 1e101, math.nan, math.inf]),
+        ("epsilon", [-1e-9, math.inf, math.nan]),
+        ("delta", [0.0, 1.0, -0.1, 2.0, math.nan]),
+    ],
+)
+def test_the_numbers_of_a_budget_have_ranges(name: str, values: list[float]) -> None:
+    good = {"rho": 1.0} if name in ("rho", "clip_norm") else {"epsilon": 1.0, "delta": 1e-6}
+    for value in values:
+        with pytest.raises(ValueError, match=f"{name} must lie in"):
+            Budget(**good | {name: value})
+    for wrong in ("1", 1j, True, [0.1]):
+        with pytest.raises(TypeError, match=f"{name} must be a real number"):
+            Budget(**good | {name: wrong})
+
+
+def test_adjacency_and_hopeless_budgets() -> None:
     with pytest.raises(ValueError, match="adjacency must be one of 'zero-out', 'replace-one', got 'add-remove'"):
-        safe_multiplier(1.0, 1.0, "add-remove")
+        Budget(1.0, adjacency="add-remove")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the ρ of epsilon and delta must lie in"):
+        _ = Budget(epsilon=0.0, delta=5e-324).gaussian_rho
+    with pytest.raises(TypeError):
+        Budget(1.0, 2.0)  # type: ignore[misc]
+
+
+@given(log_uniform(1e-3, 30), log_uniform(1e-12, 0.1))
+def test_a_budget_keeps_what_it_promises(epsilon: float, delta: float) -> None:
+    for adjacency in ("zero-out", "replace-one"):
+        budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)
+        assert budget.rho is None
+        assert (budget.epsilon, budget.delta) == (epsilon, delta)
+        assert budget.epsilon_at(delta) <= epsilon
+        assert budget.delta_at(epsilon) <= delta
+        assert budget.gaussian_rho == gaussian_rho(epsilon, delta)
+        spent = Budget(budget.gaussian_rho, adjacency=adjacency)
+        assert spent.epsilon_at(delta) == budget.epsilon_at(delta)
+        assert spent != budget
+        assert type(budget)(**budget.arguments()) == budget
+
+
+def test_budgets_in_words() -> None:
+    assert Budget(0.125).in_words() == "0.125-zCDP for zero-out adjacency"
+    words = Budget(epsilon=2, delta=1e-6, adjacency="replace-one").in_words()
+    assert words == "(2, 1e-06)-DP for replace-one adjacency"
 
 
 # -- bad input, documentation ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.workloads import MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
+from corrnoise.theory.workloads import SGD, MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
 from tests.strategies import workloads
 
 
@@ -98,3 +98,63 @@ def test_refusals():
         MatrixWorkload([1.0, 2.0])
     with pytest.raises(ValueError, match=r"values must have shape \(3, …\)"):
         PrefixSums(3).apply(np.ones(4))
+
+
+# -- an optimiser without a length -------------------------------------------------------------------------------------
+
+
+def test_optimisers_have_the_workload_of_every_run():
+    assert SGD().workload(8) == SGD(batch_size=16).workload(8) == PrefixSums(8)
+    rates = np.array([1, 1, 1, 1, 1, 0.75, 0.5, 0.25])
+    assert SGD(cool_down=0.5).learning_rates_of(8) == pytest.approx(rates)
+    assert SGD().learning_rates_of(8) is None
+    given = SGD(momentum=0.5, learning_rates=rates)
+    assert given.workload(8) == SGD(momentum=0.5, cool_down=0.5).workload(8)
+    assert given.workload(8) == MomentumSGD(8, momentum=0.5, learning_rates=rates)
+    assert SGD(weight_decay=0.1).workload(8) == MomentumSGD(8, momentum=0.0, weight_decay=0.1)
+    assert SGD(cool_down=0.5).workload(4) != SGD(cool_down=0.5).workload(8)
+    assert eval(repr(SGD(momentum=0.9, weight_decay=0.1, batch_size=3))) == SGD(0.9, 0.1, batch_size=3)
+
+
+def test_optimisers_in_words():
+    rates = [1.0, 0.5, 0.25]
+    words = {
+        "SGD with a constant learning rate": (SGD(), PrefixSums(3)),
+        "SGD with momentum 0.5, learning rates from 0.25 to 1": (
+            SGD(0.5, learning_rates=rates),
+            MomentumSGD(3, momentum=0.5, learning_rates=rates),
+        ),
+        "SGD with momentum 0.9, weight decay 0.1": (SGD(0.9, 0.1), SGD(0.9, 0.1).workload(3)),
+        "SGD with a learning rate that falls over the last 0.25 of the run": (SGD(cool_down=0.25),),
+        "MomentumAverage of 3 steps": (MomentumAverage(3, alpha=0.5),),
+    }
+    for text, things in words.items():
+        assert [thing.in_words() for thing in things] == [text] * len(things)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"momentum": 1.0}, r"momentum must lie in \[0, 1\), got 1.0"),
+        ({"momentum": float("nan")}, "momentum must lie in"),
+        ({"weight_decay": -0.1}, r"weight_decay must lie in \[0, 1.0\]"),
+        ({"weight_decay": 2.0}, r"weight_decay must lie in \[0, 1.0\]"),
+        ({"weight_decay": 0.6, "learning_rates": [1.0, 2.0]}, r"weight_decay must lie in \[0, 0.5\]"),
+        ({"learning_rates": [0.0] * 8}, r"learning_rates must lie in \(0, 1e100\]"),
+        ({"learning_rates": [float("nan")] * 8}, r"learning_rates must lie in \(0, 1e100\]"),
+        ({"learning_rates": 0.1}, "learning_rates must be a non-empty vector"),
+        ({"cool_down": 0.0}, r"cool_down must lie in \(0, 1\], got 0.0"),
+        ({"cool_down": 0.5, "learning_rates": [1.0] * 8}, "learning_rates must not come with cool_down"),
+        ({"batch_size": 0}, "batch_size must be an integer >= 1, got 0"),
+    ],
+)
+def test_bad_optimisers_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        SGD(**given)
+
+
+def test_schedules_belong_to_runs_of_their_length():
+    with pytest.raises(ValueError, match=r"learning_rates must have shape \(8,\)"):
+        SGD(learning_rates=[1.0, 0.5]).workload(8)
+    with pytest.raises(ValueError, match="steps must be an integer >= 1, got 0"):
+        SGD().workload(0)

@@ -17,7 +17,9 @@ accountant                     convex losses, learning rates <= 2/smoothness, an
 
 The order is that of the participation: any ``fixed_epochs`` or ``reshuffled`` of n steps an epoch, reshuffled with
 ``reshuffled(…, secret=True)``, shuffled once with ``fixed_epochs(…, secret=True)``: uniform permutations that nobody
-knows.  A run that releases less is covered by what covers more: an accountant for every epoch covers the last iterate.  What a
+knows.
+
+A run that releases less is covered by what covers more: an accountant for every epoch covers the last iterate.  What a
 run does not meet is refused with the reason.
 
 **Strongly convex losses.**  A step of learning rate η on a μ-strongly convex and L-smooth loss shrinks distances by

@@ -85,7 +85,8 @@ def test_every_kind_of_noise_runs():
 
 
 def published(**change: Any) -> Budget:
-    return Budget(**{"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace-one", "clip_norm": 0.25} | change)
+    given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace-one", "clip_norm": 0.25}
+    return Budget(**given | change)
 
 
 def test_the_published_noise_and_its_refusals(loops):

@@ -139,6 +139,53 @@ def test_a_run_and_a_stream_make_the_same_map(mechanism: Mechanism, monkeypatch:
     np.testing.assert_allclose(made, really_made(run.program, np.eye(N)), rtol=1e-6, atol=1e-7)
 
 
+def slow_tree(steps: int, decay: float, online: bool) -> Values:
+    """What a tree with a draw for each node adds to each step, shape (steps, nodes)."""
+    kept = 1 - decay
+    heights = range(steps.bit_length())
+    nodes = [(height, last) for height in heights for last in range(1 << height, steps + 1, 1 << height)]
+    share = 1.0
+    estimate: dict[tuple[int, int], Values] = {}
+    for height in heights:
+        left = kept ** (1 << max(height - 1, 0))
+        if height and online:
+            ratio = share * (1 + left**2)
+            share = ratio / (1 + ratio)
+        for place, (own, last) in enumerate(nodes):
+            if own == height:
+                estimate[own, last] = share * np.eye(len(nodes))[place]
+                if height and online:
+                    below = left * estimate[height - 1, last - (1 << height - 1)] + estimate[height - 1, last]
+                    estimate[own, last] = estimate[own, last] + (1 - share) * below
+    prefix = np.zeros((steps + 1, len(nodes)))
+    for t in range(1, steps + 1):
+        last = t
+        while last:
+            height = (last & -last).bit_length() - 1
+            prefix[t] += kept ** (t - last) * estimate[height, last]
+            last -= 1 << height
+    return prefix[1:] - kept * prefix[:-1]
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.03, 0.4])
+@pytest.mark.parametrize("online", [True, False])
+@pytest.mark.parametrize("steps", [1, 7, 24])
+def test_the_engine_of_a_tree_has_the_law_of_a_draw_for_each_node(steps: int, online: bool, decay: float) -> None:
+    tree = BinaryTree(steps, decoder="online" if online else "binary", decay=decay)
+    made = really_made(tree.program(Participation.single(steps)), np.eye(steps))
+    slow = slow_tree(steps, decay, online)
+    np.testing.assert_allclose(made @ made.T, slow @ slow.T, atol=1e-13)
+
+
+def test_golden_trees() -> None:
+    once = Participation.single(64)
+    for decoder, value in (("binary", 2.645751311065), ("online", 2.468002892526)):
+        run = PrivateRun(Budget(0.5), once, BinaryTree(64, decoder=decoder), 1)  # type: ignore[arg-type]
+        assert run.multiplier == pytest.approx(value, rel=3e-7)
+    epochs = Participation.fixed_epochs(64, epochs=4)
+    assert PrivateRun(Budget(0.5), epochs, BinaryTree(64), 1).multiplier == pytest.approx(6.448099983, rel=3e-7)
+
+
 # -- the claimed multiplier against the map that runs ------------------------------------------------------------------
 
 

@@ -125,6 +125,7 @@ def test_epsilon() -> None:
         (Participation.cyclic_poisson(12, period=4, rate=0.5), EPOCHS),
         (Participation.balls_in_bins(12, period=4), EPOCHS),
         (Participation.fixed_epochs(12, epochs=3, secret=True), EPOCHS),
+        (Participation.reshuffled(12, epochs=3, secret=True), Participation.reshuffled(12, epochs=3)),
     ],
 )
 def test_without_an_accountant_the_worst_case_counts(sampled: Participation, worst: Participation) -> None:

@@ -239,7 +239,6 @@ def test_the_grid_of_learning_rates_is_that_of_the_paper():
         ({"algorithm": "SGD"}, ValueError, "algorithm must be one of"),
         ({"budget": budget(0.0)}, ValueError, r"epsilon must lie in \(0, inf\), got 0\.0"),
         ({"budget": 1.0}, TypeError, "budget must be a Budget"),
-        ({"delta": 1.0}, ValueError, r"delta must lie in \(0, 1\), got 1\.0"),
         ({"accounting": "nonsense"}, ValueError, "accounting must be one of 'published', 'sharp', got 'nonsense'"),
         ({"order": "sorted"}, ValueError, "order must be one of"),
         ({"private_share": 0.0}, ValueError, r"private_share must lie in \(0, 1\], got 0\.0"),

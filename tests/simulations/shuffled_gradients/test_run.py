@@ -11,9 +11,12 @@ import pytest
 
 from corrnoise.simulations.shuffled_gradients.run import SimulatedRun, shuffled_run, trajectory
 from corrnoise.theory.losses import LinearLoss
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import (
+    ORDERS,
     Schedule,
     dp_shuffled,
     interleaved,
@@ -71,8 +74,8 @@ def slow_run(task, schedule, eta, public_eta, clip):
 @pytest.mark.parametrize("clip", [math.inf, 0.7])
 def test_runs_follow_the_algorithm(loss, regulariser, schedule, clip):
     t = task(loss, regulariser)
-    settings = {"learning_rate": 0.05, "public_learning_rate": 0.03, "order": "given", "clip_norm": clip}
-    found = trajectory(t, schedule, noise_std=0.0, rng=0, **settings)
+    settings = {"learning_rate": 0.05, "public_learning_rate": 0.03, "clipped_to": clip}
+    found = trajectory(t, schedule, ORDERS["given"](N, 3), noise_std=0.0, rng=0, **settings)
     assert found == pytest.approx(slow_run(t, schedule, 0.05, 0.03, clip), rel=1e-12, abs=1e-14)
     assert found != pytest.approx(slow_run(t, schedule, 0.05 * (1 + 1e-6), 0.03, clip), rel=1e-9, abs=1e-12) or (
         not schedule.private.any()
@@ -86,7 +89,14 @@ def test_noise_has_the_exact_covariance(placement):
     schedule = interleaved(N, epochs=3, private_per_epoch=4, placement=placement)
     ends = np.array(
         [
-            trajectory(t, schedule, learning_rate=eta, noise_std=sigma, order="given", rng=seed)[-1]
+            trajectory(
+                t,
+                schedule,
+                ORDERS["given"](schedule.samples, schedule.epochs),
+                learning_rate=eta,
+                noise_std=sigma,
+                rng=seed,
+            )[-1]
             for seed in range(4000)
         ]
     )
@@ -118,7 +128,7 @@ def test_orders():
     for order, fresh in (("given", False), ("shuffled once", False), ("reshuffled", True)):
         last = set()
         for seed in range(40):
-            iterates = trajectory(t, schedule, learning_rate=1.0, noise_std=0.0, order=order, rng=seed)
+            iterates = trajectory(t, schedule, ORDERS[order](N, 4), learning_rate=1.0, noise_std=0.0, rng=seed)
             ends = [order_of(x, None) for x in iterates[1:]]
             last |= set(ends)
             assert fresh or len(set(ends)) == 1
@@ -142,10 +152,13 @@ def test_public_epochs_add_no_noise():
 
 # -- runs with their noise ---------------------------------------------------------------------------------------------
 
+
+def budget(clip_norm: float = 0.5) -> Budget:
+    return Budget(epsilon=1.0, delta=1e-6, clip_norm=clip_norm, adjacency="replace-one")
+
+
+WHO = ORDERS["reshuffled"](N, 3)
 FACTS: dict[str, Any] = {
-    "samples": N,
-    "epochs": 3,
-    "order": "reshuffled",
     "learning_rate": 0.05,
     "public_learning_rate": 0.03,
     "smoothness": 40.0,
@@ -156,22 +169,21 @@ FACTS: dict[str, Any] = {
 
 
 def test_a_run_has_the_noise_of_its_multiplier():
-    run = ShuffledGradients(**FACTS).interleaved(4)
-    found = shuffled_run(task(), run, noise_multiplier=2.0, clip_norm=0.5, rng=3)
+    run = ShuffledGradients(budget(), WHO, **FACTS).interleaved(4)
+    found = shuffled_run(task(), run, noise_multiplier=2.0, rng=3)
     same = trajectory(
         task(),
         run.schedule,
         learning_rate=0.05,
         public_learning_rate=0.03,
         noise_std=1.0,
-        order="reshuffled",
-        clip_norm=0.5,
+        clipped_to=0.5,
         rng=3,
     )
     assert (found.iterates == same).all()
     assert (found.released == same[-1]).all()
-    every = ShuffledGradients(**{**FACTS, "released": "every epoch"}).interleaved(4)
-    assert (shuffled_run(task(), every, noise_multiplier=2.0, clip_norm=0.5, rng=3).released == same).all()
+    every = ShuffledGradients(budget(), WHO, **{**FACTS, "released": "every epoch"}).interleaved(4)
+    assert (shuffled_run(task(), every, noise_multiplier=2.0, rng=3).released == same).all()
     assert isinstance(found, SimulatedRun)
 
 
@@ -180,8 +192,8 @@ def test_a_run_without_clipping_clips_nothing():
     rows = FEATURES / np.linalg.norm(FEATURES, axis=1, keepdims=True)
     t = Task(LinearLoss("mean", rows.shape[1]), REGULARISERS[0], rows, TARGETS, rows, TARGETS)
     facts = {**FACTS, "public_learning_rate": None, "smoothness": 1.0, "strong_convexity": 1.0, "clipping": "none"}
-    run, start = ShuffledGradients(**facts), np.full(D, 3.0)
-    found = shuffled_run(t, run, noise_multiplier=0.5, clip_norm=1.0, start=start, rng=1)
+    run, start = ShuffledGradients(budget(1.0), WHO, **facts), np.full(D, 3.0)
+    found = shuffled_run(t, run, noise_multiplier=0.5, start=start, rng=1)
     same = trajectory(t, run.schedule, learning_rate=0.05, noise_std=0.5, start=start, rng=1)
     assert (found.iterates == same).all()
 
@@ -210,22 +222,27 @@ def test_a_run_without_clipping_clips_nothing():
             task(),
             "public_learning_rate must be at most 2/smoothness",
         ),
-        ({"samples": N + 1}, task(), "schedule must have as many samples as there are private records, 6, got 7"),
+        (
+            {"participation": ORDERS["reshuffled"](N + 1, 3)},
+            task(),
+            "schedule must have as many samples as there are private records, 6, got 7",
+        ),
     ],
 )
 def test_runs_that_no_accountant_covers_are_refused(facts, t, message):
-    run = ShuffledGradients(**{**FACTS, **facts})
+    run = ShuffledGradients(**{"budget": budget(), "participation": WHO, **FACTS, **facts})
     with pytest.raises(ValueError, match=message):
-        shuffled_run(t, run, noise_multiplier=1.0, clip_norm=0.5)
+        shuffled_run(t, run, noise_multiplier=1.0)
 
 
 def test_bad_multipliers_are_refused():
-    run = ShuffledGradients(**FACTS)
-    for arguments in ({"noise_multiplier": math.inf, "clip_norm": 1.0}, {"noise_multiplier": 1.0, "clip_norm": 0.0}):
-        with pytest.raises(ValueError, match=r"must lie in"):
-            shuffled_run(task(), run, **arguments)
+    run = ShuffledGradients(budget(), WHO, **FACTS)
+    with pytest.raises(ValueError, match=r"noise_multiplier must lie in"):
+        shuffled_run(task(), run, noise_multiplier=math.inf)
+    own = shuffled_run(task(), run, rng=0)
+    assert (own.iterates == shuffled_run(task(), run, noise_multiplier=run.noise_multiplier(), rng=0).iterates).all()
     with pytest.raises(TypeError, match="run must be a ShuffledGradients"):
-        shuffled_run(task(), OTHER, noise_multiplier=1.0, clip_norm=1.0)
+        shuffled_run(task(), OTHER, noise_multiplier=1.0)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +250,8 @@ def test_bad_multipliers_are_refused():
     [
         ({"learning_rate": 0.0}, r"learning_rate must lie in \(0, inf\)"),
         ({"noise_std": -1.0}, r"noise_std must lie in \[0, inf\)"),
-        ({"order": "sorted"}, "order must be one of"),
-        ({"clip_norm": 0.0}, r"clip_norm must lie in \(0, inf\)"),
+        ({"participation": Participation.single(2 * N)}, "participation must be in 2 epochs of 6 steps"),
+        ({"clipped_to": 0.0}, r"clipped_to must lie in \(0, inf\)"),
         ({"start": np.zeros(2)}, r"start must have shape \(3,\)"),
         (
             {"schedule": dp_shuffled(N + 1, epochs=2)},

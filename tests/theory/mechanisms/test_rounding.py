@@ -15,23 +15,27 @@ import pytest
 from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpmath import mp, mpf, workdps
 
-from corrnoise.theory.mechanisms import rounding
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.rounding import (
-    as_stored,
     buffer_sensitivity,
     convolution_sensitivity,
-    exponential_norm,
-    growth,
     recurrence_sensitivity,
+    scaled_sensitivity,
     section_sensitivity,
+    substitution_sensitivity,
+    tree_sensitivity,
 )
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
-from corrnoise.theory.participation import Participation
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.numerics import rounding
+from corrnoise.theory.numerics.rounding import DTYPES, as_stored, exponential_norm
+from corrnoise.theory.participation import ANY_LENGTH, Participation
 from tests.strategies import gaps, log_uniform
 
 COARSE = 2.0**-9
@@ -41,10 +45,14 @@ Rounding = Callable[[float, int], float]
 Program = Callable[[np.ndarray, Rounding], np.ndarray]
 
 
+def set_units(monkeypatch: pytest.MonkeyPatch, unit: float) -> None:
+    """Give both types this unit roundoff; numbers are stored as float64."""
+    monkeypatch.setattr(rounding, "UNITS", {"float64": unit, "float32": unit})
+
+
 @pytest.fixture
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both types have a unit roundoff of 2⁻⁹; numbers are stored as float64."""
-    monkeypatch.setattr(rounding, "_UNITS", {"float64": COARSE, "float32": COARSE})
+    set_units(monkeypatch, COARSE)
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
@@ -145,64 +153,137 @@ DECAY = [0.96875, 0.75, -0.5]
 SCALE = [0.25, 0.125, 0.0625]
 STRATEGY = [1.0, *(0.5 / math.sqrt(t) for t in range(1, STEPS))]
 POLES = PoleNoise([0.0625, 0.375], [0.125, 0.5])
-NOISING = [1.0, -0.25, -0.125]
+NOISING = FiniteNoise([1.0, -0.25, -0.125])
+BANDS = np.array([np.linspace(1.0, 2.0, STEPS), np.full(STEPS, 0.5), np.full(STEPS, 0.25)])
+BANDS[1, -1:] = BANDS[2, -2:] = 0
+BANDED = BandedNoise(BANDS)
+STEP_SCALES = np.linspace(2.0, 0.5, STEPS)
+DRAW_SCALES = np.linspace(0.75, 1.5, STEPS)
+
+ONCE = Participation.single(STEPS)
+RUNS = [ONCE, Participation.min_sep(STEPS, 5, 3), Participation.min_sep(STEPS, 1, 4)]
 
 
-def cases(run: Participation = Participation(STEPS)) -> dict[str, tuple[Program, Callable[[], float]]]:  # noqa: B008
-    return {
-        "recurrence": (recurrence(STRATEGY), lambda: recurrence_sensitivity(np.array(STRATEGY), "float64", run)),
-        "buffers": (
-            buffers(DECAY, SCALE),
-            lambda: buffer_sensitivity(np.array(DECAY), np.array(SCALE), run, "float64"),
+def substitution(z: np.ndarray, r: Rounding) -> np.ndarray:
+    y: list[float] = []
+    for t in range(z.size):
+        value = scaled(z[t], r)
+        for k in range(1, min(t + 1, BANDED.bands())):
+            value = r(value - r(BANDS[k, t - k] * y[t - k], 1), -1)
+        y.append(r(r(value / BANDS[0, t], -1), -1))
+    return np.array(y)
+
+
+def with_scales(program: Program, draws: bool) -> Program:
+    def run(z: np.ndarray, r: Rounding) -> np.ndarray:
+        given = np.array([r(g * x, -1) for g, x in zip(DRAW_SCALES.tolist(), z.tolist(), strict=True)]) if draws else z
+        return np.array([r(d * x, -1) for d, x in zip(STEP_SCALES.tolist(), program(given, r).tolist(), strict=True)])
+
+    return run
+
+
+def of_sections(noise: PoleNoise, who: Participation, dtype: rounding.Dtype = "float64") -> float:
+    return section_sensitivity(*noise.sections(), noise.sensitivity_upper_bound(who), who, dtype)
+
+
+def of_columns(noise: Mechanism, who: Participation, dtype: rounding.Dtype = "float64", **by: str) -> float:
+    beta = noise.coefficients(who.length) if not isinstance(noise, FiniteNoise) else noise.values
+    once = noise.sensitivity_upper_bound(Participation.single(who.steps))
+    exact = noise.sensitivity_upper_bound(who)
+    return convolution_sensitivity(as_stored(beta, dtype), once, exact, who, dtype, **by)
+
+
+def of_scales(noise: Mechanism, who: Participation, draws: bool) -> float:
+    additive = noise is POLES
+    factors = DRAW_SCALES if draws else None
+    return scaled_sensitivity(
+        ScaledNoise(noise, STEP_SCALES, factors).sensitivity_upper_bound(who),
+        who,
+        program=of_sections(POLES, ONCE) if additive else of_columns(noise, ONCE),
+        plain=noise.bracket(ONCE).lower,
+        additive=additive,
+        step_scales=STEP_SCALES,
+        draw_scales=factors,
+    )
+
+
+#: Programs with their bounds, and a share of the roundings that is too little for them.
+PROGRAMS: dict[str, tuple[Program, Callable[[Participation], float], float | None]] = {
+    "recurrence": (
+        recurrence(STRATEGY),
+        lambda who: recurrence_sensitivity(np.array(STRATEGY), "float64", who),
+        0.25,
+    ),
+    "buffers": (
+        buffers(DECAY, SCALE),
+        lambda who: buffer_sensitivity(np.array(DECAY), np.array(SCALE), who, "float64"),
+        0.25,
+    ),
+    "cascade": (cascade(POLES), lambda who: of_sections(POLES, who), 0.5),
+    "convolution": (convolution(NOISING.values.tolist()), lambda who: of_columns(NOISING, who), None),
+    "substitution": (
+        substitution,
+        lambda who: substitution_sensitivity(
+            BANDED.sensitivity_upper_bound(who), BANDED.column_norms(), BANDED.bands(), who
         ),
-        "cascade": (cascade(POLES), lambda: section_sensitivity(POLES, run)),
-        "convolution": (
-            convolution(NOISING),
-            lambda: convolution_sensitivity(FiniteNoise(NOISING), run, "float64"),
-        ),
-    }
+        0.5,
+    ),
+    "steps of a cascade": (with_scales(cascade(POLES), False), lambda who: of_scales(POLES, who, False), 0.25),
+    "both of a cascade": (with_scales(cascade(POLES), True), lambda who: of_scales(POLES, who, True), 0.125),
+    "steps of a convolution": (
+        with_scales(convolution(NOISING.values.tolist()), False),
+        lambda who: of_scales(NOISING, who, False),
+        None,
+    ),
+    "both of a convolution": (
+        with_scales(convolution(NOISING.values.tolist()), True),
+        lambda who: of_scales(NOISING, who, True),
+        None,
+    ),
+}
 
 
-@pytest.mark.parametrize("run", [Participation.min_sep(STEPS, 5, 3), Participation.min_sep(STEPS, 1, 4)])
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("who", RUNS, ids=Participation.in_words)
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.usefixtures("_coarse")
-def test_the_bound_holds_for_several_participations(name: str, run: Participation) -> None:
-    program, bound = cases(run)[name]
-    found = [strategy_sensitivity(strategy_of(program, pattern), run).lower for pattern in (None, 1, 2, 3)]
-    assert max(found) <= bound() <= 3 * max(found)
-    _, single = cases()[name]
-    assert single() < min(found)  # the multiplier of a single participation does not cover several
-
-
-@pytest.mark.parametrize("name", cases())
-@pytest.mark.usefixtures("_coarse")
-def test_no_pattern_of_rounding_errors_exceeds_the_bound(name: str) -> None:
-    program, bound = cases()[name]
-    plain = np.array([program(row, lambda value, way: value) for row in np.eye(STEPS)])
-    exact = float(np.linalg.norm(np.linalg.inv(plain.T)[:, 0]))
-    found = [sensitivity(program, pattern) for pattern in (None, *range(40))]
+def test_no_pattern_of_rounding_errors_exceeds_the_bound(name: str, who: Participation) -> None:
+    program, bound, _ = PROGRAMS[name]
+    plain = np.linalg.inv(np.array([program(row, lambda value, way: value) for row in np.eye(STEPS)]).T)
+    patterns = (None, *range(40)) if who.once else (None, 1, 2, 3)
+    found = [strategy_sensitivity(strategy_of(program, pattern), who).lower for pattern in patterns]
     assert found[0] == max(found)
-    assert exact * (1 + COARSE) < found[0] <= bound()
+    assert strategy_sensitivity(plain, who).upper * (1 + COARSE) < found[0] <= bound(who) <= 3 * found[0]
+    if not who.once and not name.startswith(("steps", "both")):
+        assert bound(ONCE) < min(found)  # the bound for a single participation does not cover several
 
 
-@pytest.mark.parametrize(("name", "share"), [("recurrence", 0.25), ("buffers", 0.5), ("cascade", 0.5)])
-def test_a_bound_with_fewer_roundings_is_exceeded(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("who", RUNS, ids=Participation.in_words)
+@pytest.mark.parametrize("name", [name for name, (_, _, share) in PROGRAMS.items() if share])
+def test_a_bound_with_fewer_roundings_is_exceeded(
+    name: str, who: Participation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The mutant: this share of the roundings is too little.  (A sum in one order has fewer than one in any order.)"""
-    program, bound = cases()[name]
-    monkeypatch.setattr(rounding, "_UNITS", {"float64": COARSE * share, "float32": COARSE * share})
-    assert sensitivity(program, None) > bound()
+    program, bound, share = PROGRAMS[name]
+    assert share is not None
+    set_units(monkeypatch, COARSE * share)
+    assert strategy_sensitivity(strategy_of(program, None), who).lower > bound(who)
 
 
-@pytest.mark.parametrize(
-    ("count", "dtype", "unit"), [(1, "float64", -53), (7, "float32", -24), (10**6, "float32", -24)]
-)
-def test_growth_is_the_largest_product_of_rounding_factors(count: int, dtype: rounding.Dtype, unit: int) -> None:
-    with workdps(60), ctx.workprec(256):
-        exact = (1 - mpf(2) ** unit) ** -count
-        ball = growth(count, dtype)
-        assert mpf(float(ball.lower())) <= exact * (1 + mpf(10) ** -15)
-        assert abs(float(ball) / float(exact) - 1) < 1e-15
-        assert (1 + mpf(2) ** unit) ** count < exact
+@pytest.mark.parametrize("additive", [True, False])
+def test_scales_count_by_their_smallest_draws(additive: bool) -> None:
+    """The mutant has the largest factor of the draws in place of the smallest; one entry of C, or of N, is wrong."""
+    error = 1e-3
+    draws, steps = np.array([100.0, 1.0]), np.array([0.01, 1.0])
+    truth = np.linalg.norm(np.array([[1, 0], [error, 1]]) / np.outer(draws, steps), axis=0).max()
+
+    def bound(draws: np.ndarray) -> float:
+        program = 1 + error if additive else 1 / (1 - error)
+        who = Participation.single(2)
+        return scaled_sensitivity(
+            1.0, who, program=program, plain=1.0, additive=additive, step_scales=steps, draw_scales=draws
+        )
+
+    assert bound(np.full(2, 100.0)) < truth <= bound(draws)
 
 
 # -- what float32 makes ------------------------------------------------------------------------------------------------
@@ -251,34 +332,6 @@ def test_noise_made_in_float32_is_noise_of_a_strategy_within_the_bound(
         assert abs(Fraction(float(z[t])) - made) <= allowed
 
 
-# -- sums of exponentials ----------------------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(st.tuples(st.floats(-2, 2), st.floats(-1, 1)), max_size=5),
-    st.integers(1, 60),
-    st.floats(-2, 2),
-)
-def test_norms_of_sums_of_exponentials(pairs: list[tuple[float, float]], steps: int, first: float) -> None:
-    with workdps(50), ctx.workprec(512):
-        norm = exponential_norm(arb(first), [arb(s) for s, _ in pairs], [arb(d) for _, d in pairs], steps)
-        square = mpf(first) ** 2
-        for t in range(1, steps):
-            square += mp.fsum(mpf(s) * mpf(d) ** (t - 1) for s, d in pairs) ** 2
-        assert mpf(float(norm.lower())) * (1 - mpf(10) ** -15) <= mp.sqrt(square)
-        assert mp.sqrt(square) <= mpf(float(norm.upper())) * (1 + mpf(10) ** -15) + mpf(10) ** -60
-
-
-def test_norms_without_end() -> None:
-    with ctx.workprec(512):
-        assert float(exponential_norm(arb(1), [arb(2)], [arb("0.5")], None)) == pytest.approx(math.sqrt(1 + 4 / 0.75))
-        assert not exponential_norm(arb(1), [arb(2)], [arb(1)], None).is_finite()
-        # 1 − 2⁻⁵³, raised by two roundings, times its neighbour is 1 to all bits: the sum is still enclosed.
-        decay = arb(1 - 2.0**-53)
-        raised = decay * growth(2, "float64")
-        assert float(exponential_norm(arb(0), [arb(1), arb(-1)], [raised, decay], 100)) < 1e-12
-
-
 # -- sizes of the bounds -----------------------------------------------------------------------------------------------
 
 
@@ -287,8 +340,8 @@ def test_norms_without_end() -> None:
 def test_a_cascade_needs_little_more_than_its_ideal_noise(places: list[float], steps: int | None) -> None:
     count = len(places) // 2
     noise = PoleNoise(places[:count], places[count : 2 * count])
-    ideal = noise.limiting_sensitivity() if steps is None else noise.sensitivity(steps)
-    run = section_sensitivity(noise, steps)
+    ideal = noise.limiting_sensitivity() if steps is None else noise.sensitivity(Participation.single(steps))
+    run = of_sections(noise, Participation.single(steps))
     assert run >= ideal * (1 + 2.0**-22)  # four roundings to float32 at the ends
     nearest = min(min(a, 2 - a) for a in noise.zeros.tolist()) if noise.zeros.size else 1.0
     growth_of_sections = float(np.prod(1 + np.abs(noise.sections()[0] - noise.sections()[1]) / nearest))
@@ -297,14 +350,16 @@ def test_a_cascade_needs_little_more_than_its_ideal_noise(places: list[float], s
 
 def test_equal_sections_and_one_section_of_no_effect() -> None:
     equal = PoleNoise([0.1, 0.1, 0.1], [0.2, 0.3, 0.3])
-    assert section_sensitivity(equal, 50) == pytest.approx(equal.sensitivity(Participation.single(50)), rel=ENDS)
+    assert of_sections(equal, Participation.single(50)) == pytest.approx(
+        equal.sensitivity(Participation.single(50)), rel=ENDS
+    )
     # Gaps below the spacing of floats next to 1, and gaps that nearly coincide.
     crowded = PoleNoise([6.8e-10, 8.3e-10, 1.4e-9, 0.2], [7.2e-10, 1.0e-9, 1.8e-9, 0.4])
-    assert section_sensitivity(crowded, None) == pytest.approx(crowded.limiting_sensitivity(), rel=1e-6)
-    assert section_sensitivity(PoleNoise([1e-17], [0.1]), None) == math.inf
-    assert section_sensitivity(PoleNoise([], []), None) == pytest.approx(1, rel=ENDS)
-    assert section_sensitivity(PoleNoise([0.0], [0.5]), None) == math.inf
-    assert section_sensitivity(PoleNoise([0.0], [0.5]), 10) < 3
+    assert of_sections(crowded, ANY_LENGTH) == pytest.approx(crowded.limiting_sensitivity(), rel=1e-6)
+    assert of_sections(PoleNoise([1e-17], [0.1]), ANY_LENGTH) == math.inf
+    assert of_sections(PoleNoise([], []), ANY_LENGTH) == pytest.approx(1, rel=ENDS)
+    assert of_sections(PoleNoise([0.0], [0.5]), ANY_LENGTH) == math.inf
+    assert of_sections(PoleNoise([0.0], [0.5]), Participation.single(10)) < 3
 
 
 def test_a_cascade_in_float32_is_covered_and_costs_little() -> None:
@@ -322,48 +377,46 @@ def test_a_cascade_in_float32_is_covered_and_costs_little() -> None:
             draw = output
         program[t] = draw
     truth = strategy_sensitivity(np.linalg.inv(program.astype(float)), run, error=1e-12).lower
-    bound = section_sensitivity(noise, run, "float32")
+    bound = of_sections(noise, run, "float32")
     assert truth <= bound <= truth * (1 + 1e-4)
-    assert section_sensitivity(noise, run) < bound
-    with pytest.raises(ValueError, match="gaps that are float32 numbers"):
-        section_sensitivity(PoleNoise([0.01], [0.1]), run, "float32")
+    assert of_sections(noise, run) < bound
+    with pytest.raises(ValueError, match="zeros and poles must be float32 numbers"):
+        of_sections(PoleNoise([0.01], [0.1]), run, "float32")
 
 
 @given(gaps(1e-3), st.integers(1, 200))
 def test_short_runs_take_little_more_in_every_type(nu: float, steps: int) -> None:
     noise = NuFTRL(nu)
     strategy = noise.inverse_coefficients(steps)
-    gamma = noise.sensitivity(steps)
-    for dtype, unit in zip(rounding.DTYPES, (2.0**-53, 2.0**-24), strict=True):
-        run = recurrence_sensitivity(strategy, dtype)
+    who = Participation.single(steps)
+    gamma = noise.sensitivity(who)
+    for dtype, unit in zip(DTYPES, (2.0**-53, 2.0**-24), strict=True):
+        run = recurrence_sensitivity(strategy, dtype, who)
         assert gamma * (1 - 1e-12 - 4 * unit) <= run <= gamma * (1 + 2 * (steps + 8) * unit + ENDS)
-        assert convolution_sensitivity(noise, steps, dtype) <= gamma * (1 + 40 * steps**1.5 * (steps + 8) * unit + ENDS)
-    by_transforms = convolution_sensitivity(noise, steps, "float64", by="transforms")
+        assert of_columns(noise, who, dtype) <= gamma * (1 + 40 * steps**1.5 * (steps + 8) * unit + ENDS)
+    by_transforms = of_columns(noise, who, by="transforms")
     assert gamma < by_transforms < gamma * (1 + ENDS)
 
 
-def test_bounds_are_infinite_where_they_say_nothing() -> None:
+def test_bounds_are_infinite_where_they_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = NuFTRL(1e-8)
-    assert convolution_sensitivity(slow, 10**5, "float32") == math.inf
-    assert convolution_sensitivity(slow, 10**5, "float64") < slow.sensitivity(10**5) * (1 + 1e-6)
-    assert buffer_sensitivity(np.array([1 - 1e-8]), np.array([0.1]), None, "float32") == math.inf
-    assert buffer_sensitivity(np.array([1 - 1e-8]), np.array([0.1]), None, "float64") < math.inf
-    assert buffer_sensitivity(np.array([0.5]), np.array([1e300]), 5, "float32") == math.inf
-    assert recurrence_sensitivity(np.array([1.0, 1e300]), "float32") == math.inf
-    assert convolution_sensitivity(FiniteNoise([1.0, 1e300]), 5, "float32") == math.inf
-    assert convolution_sensitivity(DPSGD(), 5, "float32") == pytest.approx(1, rel=1e-5)
+    long, short = Participation.single(10**5), Participation.single(5)
+    assert of_columns(slow, long, "float32") == math.inf
+    assert of_columns(slow, long) < slow.sensitivity(long) * (1 + 1e-6)
+    assert buffer_sensitivity(np.array([1 - 1e-8]), np.array([0.1]), ANY_LENGTH, "float32") == math.inf
+    assert buffer_sensitivity(np.array([1 - 1e-8]), np.array([0.1]), ANY_LENGTH, "float64") < math.inf
+    assert buffer_sensitivity(np.array([0.5]), np.array([1e300]), short, "float32") == math.inf
+    assert recurrence_sensitivity(np.array([1.0, 1e300]), "float32", Participation.single(2)) == math.inf
+    assert of_columns(FiniteNoise([1.0, 1e300]), short, "float32") == math.inf
+    assert of_columns(DPSGD(), short, "float32") == pytest.approx(1, rel=1e-5)
     banded = FiniteNoise([1.0, -0.5])
-    assert convolution_sensitivity(banded, None, "float64") == pytest.approx(banded.limiting_sensitivity(), rel=ENDS)
-    with pytest.raises(TypeError, match="noise must be a FiniteNoise"):
-        convolution_sensitivity(slow, None, "float64")
-
-
-def test_types_are_checked() -> None:
-    assert as_stored(np.array([0.1]), "float32").tolist() == [float(np.float32(0.1))]
-    with pytest.raises(ValueError, match="dtype must be one of 'float64', 'float32', got 'bfloat16'"):
-        as_stored(np.array([0.1]), "bfloat16")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="dtype must be one of"):
-        growth(1, "float16")  # type: ignore[arg-type]
+    assert of_columns(banded, ANY_LENGTH) == pytest.approx(banded.limiting_sensitivity(), rel=ENDS)
+    scales = {"additive": True, "step_scales": np.ones(5), "draw_scales": None}
+    assert scaled_sensitivity(1.0, short, program=math.inf, plain=1.0, **scales) == math.inf
+    steep = {"additive": False, "step_scales": None, "draw_scales": np.geomspace(1e-9, 1, 5)}
+    assert scaled_sensitivity(1.0, short, program=1 + 1e-6, plain=1.0, **steep) == math.inf
+    set_units(monkeypatch, COARSE)
+    assert tree_sensitivity(1.0, np.full(STEPS, 2.0), ONCE) == math.inf
 
 
 @given(log_uniform(1e-6, 0.5), st.integers(2, 40))
@@ -374,4 +427,56 @@ def test_cancelling_buffers_are_not_covered_by_their_exact_sensitivity(gap: floa
     with ctx.workprec(512):
         thetas = [arb(value) for value in decay.tolist()]
         exact = float(exponential_norm(arb(1), [arb(value) for value in scale.tolist()], thetas, steps))
-    assert buffer_sensitivity(decay, scale, steps, "float32") > 1e3 * exact
+    assert buffer_sensitivity(decay, scale, Participation.single(steps), "float32") > 1e3 * exact
+
+
+# -- trees -------------------------------------------------------------------------------------------------------------
+
+FINE = 2.0**-16
+
+
+def tree_program(tree: BinaryTree, random: np.random.Generator, way: int) -> np.ndarray:
+    """N with rounding errors, random or (``way``) making each operation's result small, shape (steps, steps)."""
+
+    def r(value: np.ndarray) -> np.ndarray:
+        return value * (1 + FINE * (way or random.choice([-1, 1])))
+
+    left, draws, estimates = (r(np.asarray(weights)) for weights in (tree.left, tree.draws, tree.estimates))
+    nodes = np.zeros((tree.memory(), tree.steps))
+    rows = []
+    for t in range(1, tree.steps + 1):
+        height = (t & -t).bit_length() - 1
+        node = r(draws[height] * np.eye(tree.steps)[t - 1])
+        for i in range(height):
+            node = r(node + r(estimates[height, i] * nodes[i]))
+        total = np.zeros(tree.steps)
+        for i in range(height):
+            total = r(total + r(left[i] * nodes[i]))
+        rows.append(r(node - total))
+        nodes[height] = node
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("who", RUNS, ids=Participation.in_words)
+@pytest.mark.parametrize("decoder", ["binary", "online"])
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_trees_are_covered(decoder, decay, who, monkeypatch):
+    tree = BinaryTree(STEPS, decoder=decoder, decay=decay)
+    exact = tree.bracket(who)
+    set_units(monkeypatch, FINE)
+    covered = tree_sensitivity(exact.upper, tree.column_norms(), who)
+    assert covered <= 2 * exact.upper
+    for seed in (None, 0, 1, 2, 3):
+        noise = tree_program(tree, np.random.default_rng(seed), 0 if seed is not None else -1)
+        np.testing.assert_allclose(noise, tree.noising_matrix(), atol=60 * FINE)
+        truth = strategy_sensitivity(np.linalg.inv(noise), who).lower
+        assert truth <= covered
+        assert seed is not None or truth > exact.upper  # smaller noise is less private: the mutant without rounding
+
+
+@pytest.mark.parametrize("who", [Participation.single(1000), Participation.min_sep(1000, 250)], ids=repr)
+def test_the_bounds_cost_next_to_nothing(who):
+    bands = np.array([np.ones(1000), np.full(1000, 0.5)])
+    bands[1, -1] = 0
+    for mechanism in (BandedNoise(bands), BinaryTree(1000)):
+        assert mechanism.program(who).sensitivity == pytest.approx(mechanism.sensitivity_upper_bound(who), rel=3e-7)

@@ -32,7 +32,8 @@ PREFIXES = BinaryTree(320, decoder="binary", decay=0.05)
 
 
 def published(**change: Any) -> Budget:
-    return Budget(**{"epsilon": 1.0, "delta": 1e-5, "clip_norm": 0.7, "adjacency": "replace-one"} | change)
+    given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 0.7, "adjacency": "replace-one"}
+    return Budget(**given | change)
 
 
 @ORDERS

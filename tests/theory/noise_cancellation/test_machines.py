@@ -142,7 +142,7 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match=r"share must lie in \[0, 1\], got 1.5"):
         cancelling_noise(3, share=1.5)
     with pytest.raises(TypeError, match="noise must be a Mechanism"):
-        energies(1.0, 3)  # type: ignore[arg-type]
+        energies(1.0, 3)
     with pytest.raises(ValueError, match="participations must be at most 2, for which the noise is made, got 3"):
         energies(BinaryTree(2), 3)
     with pytest.raises(ValueError, match="participations must be an integer >= 1, got 0"):

@@ -313,9 +313,17 @@ def test_public_epochs_spend_nothing(method):
     ("run", "method", "message"),
     [
         (described(Schedule(4, [2, 3]), order="reshuffled"), "epochs reshuffled", "private must be the same in every"),
-        (described(dp_shuffled(4, epochs=2), order="reshuffled"), "whole-run shuffled once", "must be 'shuffled once'"),
-        (described(dp_shuffled(4, epochs=2), order="shuffled once"), "epochs reshuffled", "must be 'reshuffled'"),
-        (described(dp_shuffled(4, epochs=2)), "epochs shuffled once", "order must be 'shuffled once'"),
+        (
+            described(dp_shuffled(4, epochs=2), order="reshuffled"),
+            "whole-run shuffled once",
+            "kind 'fixed epochs' and secret",
+        ),
+        (
+            described(dp_shuffled(4, epochs=2), order="shuffled once"),
+            "epochs reshuffled",
+            "kind 'reshuffled' and secret",
+        ),
+        (described(dp_shuffled(4, epochs=2)), "epochs shuffled once", "kind 'fixed epochs' and secret"),
         (
             described(dp_shuffled(4, epochs=2), order="shuffled once", released="every epoch"),
             "whole-run shuffled once",

@@ -352,7 +352,7 @@ def test_the_assumptions_of_the_theorem_are_checked():
     for run, message in (
         (two_rates, "public_learning_rate must be learning_rate = 0.001, got 0.0001"),
         (clipped, "clipping must be 'none' for the theorem, got 'cocoercive'"),
-        (once, "order must be 'given' or 'reshuffled' with public records, got 'shuffled once'"),
+        (once, "participation must be reshuffled, or fixed and not secret, with public records"),
     ):
         with pytest.raises(ValueError, match=message):
             convergence_constants(t, run, x, noise_std=0.0, radius=1.0)
