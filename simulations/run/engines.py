@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.program import Form, Program
@@ -328,7 +328,7 @@ def streaming(mechanism: Mechanism, participation: Participation, dtype: Dtype |
     given = checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
     inner = given.noise if isinstance(given, ScaledNoise) else given
     if not inner.forms():
-        inner = rational_approximation(inner, TOLERANCE)  # type: ignore[arg-type]
+        inner = rational(inner, TOLERANCE)  # type: ignore[arg-type]
         given = ScaledNoise(inner, given.step_scales, given.draw_scales) if isinstance(given, ScaledNoise) else inner
     form = next(form for form in (*inner.forms(), *inner.FORMS) if form in ENGINES)
     return given.program(participation, dtype, form)
