@@ -286,7 +286,7 @@ def _objective(
     if arguments.judged is None:
         return problem, notes
     if not isinstance(problem, QuadraticProblem) or participation.steps is None:
-        raise ValueError("--judged must come with eigenvalues and a number of steps")
+        raise ValueError("--judged must come with --eigenvalues and a number of steps")
     return LearningObjective(problem, participation.steps, weights=arguments.judged), notes
 
 
