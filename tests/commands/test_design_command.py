@@ -134,7 +134,10 @@ def test_a_real_data_set_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureF
         (("--steps", "40", "--epochs", "4", "--order", "reshuffled"), Participation.reshuffled(40, epochs=4)),
         (("--steps", "40", "--epochs", "4", "--order", "min-sep"), Participation.min_sep(40, 10)),
         (("--steps", "40", "--order", "min-sep", "--separation", "7", "--visits", "99"), Participation.min_sep(40, 7)),
-        (("--steps", "40", "--order", "min-sep", "--separation", "7", "--visits", "2"), Participation.min_sep(40, 7, 2)),
+        (
+            ("--steps", "40", "--order", "min-sep", "--separation", "7", "--visits", "2"),
+            Participation.min_sep(40, 7, 2),
+        ),
         (("--steps", "40"), Participation.single(40)),
     ],
 )
@@ -249,7 +252,10 @@ CONVEX = ("--strong-convexity", "1", "--smoothness", "2")
         (("--dimension", "3", "--rho", "1"), "--learning-rate or --tune-learning-rate must be given"),
         (("--dimension", "3", "--rho", "1", "--learning-rate", "0.9"), "--learning-rate must be stable"),
         (("--dimension", "3", "--rho", "1", "--learning-rate", "0"), "--learning-rate must lie in (0, inf), got 0.0"),
-        (("--dimension", "3", "--rho", "1", "--tune-learning-rate"), "--tune-learning-rate needs eigenvalues, a number"),
+        (
+            ("--dimension", "3", "--rho", "1", "--tune-learning-rate"),
+            "--tune-learning-rate needs eigenvalues, a number",
+        ),
         ((*LONG, "--tune-learning-rate"), "either --learning-rate or --tune-learning-rate"),
         (("--eigenvalues", "absent.npy", "--learning-rate", "1", "--rho", "1"), "No such file or directory"),
         (("--data", ".", "--learning-rate", "1", "--rho", "1"), "Is a directory"),
@@ -262,7 +268,10 @@ CONVEX = ("--strong-convexity", "1", "--smoothness", "2")
         ((*CONVEX, "--learning-rate", "1", *EPOCHS), "participation must be single for strongly convex losses"),
         (("--rho", "1", "--steps", "41", "--epochs", "4"), "--steps must be a multiple of epochs=4, got 41"),
         ((*EPOCHS, "--steps-per-epoch", "9"), "--steps must be the 4 times 9 steps of all epochs, 36, got 40"),
-        (("--rho", "1", "--examples", "9", "--batch-size", "10"), "--batch-size must be at most the 9 examples, got 10"),
+        (
+            ("--rho", "1", "--examples", "9", "--batch-size", "10"),
+            "--batch-size must be at most the 9 examples, got 10",
+        ),
         (
             ("--rho", "1", "--examples", "9", "--batch-size", "2", "--steps-per-epoch", "5"),
             "--steps-per-epoch must be 4 for 9 examples in batches of 2, got 5",
@@ -310,7 +319,9 @@ def test_a_folder_is_refused_before_anything_is_computed(tmp_path: Path, monkeyp
         late.setattr(make, "optimise", _fail)
         with pytest.raises(OSError, match=r"--output must be a folder, got '.*file', which is a file"):
             run(*LONG, "--output", str(tmp_path / "file"))
-        with pytest.raises(FileExistsError, match=r"--output must not hold a design, got .*or give --force to overwrite"):
+        with pytest.raises(
+            FileExistsError, match=r"--output must not hold a design, got .*or give --force to overwrite"
+        ):
             run(*LONG, "--output", str(tmp_path / "out"))
         if os.geteuid() != 0:
             (tmp_path / "locked").mkdir(mode=0o500)

@@ -184,8 +184,8 @@ def test_the_doors_to_torch() -> None:
 @pytest.mark.parametrize(("kind", "offered"), [(Participation.fixed_epochs, True), (Participation.reshuffled, False)])
 def test_long_runs_with_factors_are_handed_over_or_say_why_not(kind: Any, offered: bool) -> None:
     from corrnoise.solvers.optimum import Optimum
-    from corrnoise.theory.mechanisms.product import ProductNoise
     from corrnoise.theory.mechanisms.poles import PoleNoise
+    from corrnoise.theory.mechanisms.product import ProductNoise
     from corrnoise.theory.mechanisms.scaled import ScaledNoise
 
     assert issubclass(PoleNoise, ProductNoise)

@@ -176,7 +176,13 @@ def test_a_label_says_what_is_compared_and_a_curve_that_rises_has_its_reason() -
 
 @pytest.mark.parametrize(
     ("ratio", "text"),
-    [(1.0, "1.00"), (0.9434, "0.943"), (114.2, "114"), (12345.0, r"$1.23 \times 10^{4}$"), (1e6 - 1, r"$1.00 \times 10^{6}$")],
+    [
+        (1.0, "1.00"),
+        (0.9434, "0.943"),
+        (114.2, "114"),
+        (12345.0, r"$1.23 \times 10^{4}$"),
+        (1e6 - 1, r"$1.00 \times 10^{6}$"),
+    ],
 )
 def test_ratios_have_three_digits(ratio: float, text: str) -> None:
     assert figures._shown(ratio) == text

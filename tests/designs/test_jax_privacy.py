@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from corrnoise.designs.make import design
 from corrnoise.designs.record import Design
 from corrnoise.solvers.rational.exchange import buffer_form, noise_from_buffers
+
+from corrnoise.designs.make import design
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.participation import Participation
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
+from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
@@ -144,5 +144,7 @@ def test_jax_privacy_reads_the_same_strategy() -> None:
     assert np.asarray(theirs.toeplitz_coefs(50)) == pytest.approx(form.coefficients(50), rel=1e-12)
     inverse = np.asarray(theirs.inverse().toeplitz_coefs(50))
     assert inverse == pytest.approx(noise_from_buffers(form).coefficients(50), rel=1e-9, abs=1e-12)
-    assert math.sqrt(blts.sensitivity_squared(theirs, 50)) == pytest.approx(form.sensitivity_upper_bound(Participation.single(50)), rel=1e-12)
+    assert math.sqrt(blts.sensitivity_squared(theirs, 50)) == pytest.approx(
+        form.sensitivity_upper_bound(Participation.single(50)), rel=1e-12
+    )
     jax.config.update("jax_enable_x64", before)

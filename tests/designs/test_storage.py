@@ -171,7 +171,9 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mon
     save(made("usual"), tmp_path)
     (tmp_path / "poles.csv").write_text("of an earlier design")
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"folder must not hold a design, got '.*choose another one, or overwrite"):
+    with pytest.raises(
+        FileExistsError, match=r"folder must not hold a design, got '.*choose another one, or overwrite"
+    ):
         save(made("endless"), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -190,4 +192,4 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mon
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"design.npz", "report.txt", "programs.json", "mine.txt"}  # no table of the earlier design
     assert load(tmp_path) == made("tree")
-    assert EPOCHED == load(tmp_path).participation
+    assert load(tmp_path).participation == EPOCHED

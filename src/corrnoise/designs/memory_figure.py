@@ -16,8 +16,8 @@ from corrnoise.designs.design import Design
 from corrnoise.designs.figure import LONGEST_CURVE
 from corrnoise.designs.report import choice_in_words, everything, run_in_words
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
-from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.learning import STATIONARY
+from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.problems.learning_objective import LearningObjective

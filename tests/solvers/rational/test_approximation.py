@@ -189,9 +189,7 @@ def test_few_poles_are_enough(nu, most):
 @pytest.mark.parametrize(("nu", "count"), [(0.01, 6), (1e-4, 11), (1e-8, 21)])
 def test_one_pole_less_is_not_enough(nu, count):
     noise = NuFTRL(nu)
-    fewer = next(
-        a for a in (rational(noise, 1.5**k * 1e-6) for k in range(1, 20)) if a.poles.size == count - 1
-    )
+    fewer = next(a for a in (rational(noise, 1.5**k * 1e-6) for k in range(1, 20)) if a.poles.size == count - 1)
     assert approximation_error(noise, fewer) > 1e-6
 
 
