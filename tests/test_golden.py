@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory import privacy
-from corrnoise.theory.mechanisms.kinds import KINDS, MECHANISMS
+from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.workloads import MomentumSGD
@@ -26,7 +26,6 @@ _TWO = BufferNoise([0.9772416438135043, 0.5907152780776496], [0.2442444159616806
 _NAMES: dict[str, Any] = {
     **vars(privacy),
     **KINDS,
-    **MECHANISMS,
     "Participation": Participation,
     "ANY_LENGTH": ANY_LENGTH,
     "SINGLE": Participation.single(400),
@@ -43,7 +42,7 @@ _NAMES: dict[str, Any] = {
     "DENSE": np.tril(np.random.default_rng(0).normal(size=(64, 64))) * 0.2 + np.eye(64),
     "mean_and_max": lambda errors: [errors.mean(), errors.max()],
     "ends": lambda mechanism, who: [mechanism.bracket(who).value, mechanism.bracket(who).upper],
-    "runnable": lambda noise: noise if noise.forms() else rational_approximation(noise, 1e-3),
+    "runnable": lambda noise: noise if noise.forms() else rational(noise, 1e-3),
 }
 
 

@@ -11,25 +11,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from corrnoise.designs.record import Design
-from corrnoise.solvers.rational.exchange import BufferForm
 
 from corrnoise import __main__ as command_line
 from corrnoise.commands import design as design_command
 from corrnoise.designs import make
-<<<<<<< HEAD
-=======
 from corrnoise.designs.comparison import INDEPENDENT
 from corrnoise.designs.design import Design
->>>>>>> designs
 from corrnoise.designs.spectra import NOT_COVERED
 from corrnoise.designs.storage import load
 from corrnoise.figures.publication import read_csv
-<<<<<<< HEAD
-from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
-=======
->>>>>>> designs
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.participation import Participation
@@ -90,17 +80,6 @@ def test_a_design_for_a_problem_from_end_to_end(tmp_path: Path, capsys: pytest.C
     assert found.participation == Participation.single(60)
 
     comments, columns = table(folder / "coefficients.csv")
-<<<<<<< HEAD
-    assert columns[:, 0].tolist() == list(range(300))
-    assert columns[:, 1].tobytes() == d.toeplitz.noising_coef.tobytes()
-    assert columns[:, 2].tobytes() == d.toeplitz.strategy_coef.tobytes()
-    assert any(repr(d.toeplitz_multiplier) in comment for comment in comments)
-    assert d.toeplitz_multiplier is not None
-    assert d.toeplitz_multiplier >= FiniteNoise(columns[:, 1]).sensitivity(Participation.single(300)) / math.sqrt(
-        2 * rho
-    )
-
-=======
     program = found.program("noising column", "float64")
     assert columns[:, 0].tolist() == list(range(60))
     assert columns[:, 1].tobytes() == program.arrays["noising_coef"].tobytes()
@@ -109,7 +88,6 @@ def test_a_design_for_a_problem_from_end_to_end(tmp_path: Path, capsys: pytest.C
     assert any(repr(multiplier) in comment for comment in comments)
     gamma = FiniteNoise(columns[:, 1]).sensitivity(found.participation)
     assert multiplier >= gamma / math.sqrt(2 * found.budget.gaussian_rho)
->>>>>>> designs
     comments, columns = table(folder / "poles.csv")
     run_here = found.program()
     assert PoleNoise(*columns.T).coefficients(9) == pytest.approx(run_here.mechanism.coefficients(9), rel=1e-12)
