@@ -15,15 +15,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
-from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.certified.single_participation import single_participation_bounds
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.families.toeplitz import best_toeplitz
+from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective, multiplied
 from corrnoise.theory.participation import Participation
@@ -94,15 +94,14 @@ def peer_banded_toeplitz(setting: Setting) -> Iterator[Row]:
     for steps, bands in setting.pick([(10**4, 32), (10**5, 32)], [(200, 4)]):
 
         def ours(steps: int = steps, bands: int = bands) -> float:
-            return optimal_toeplitz(Participation(steps), bands=bands, certify=False).error ** 2
+            who = Participation.single(steps)
+            return best_toeplitz(run_objective(PrefixSums(steps)), who, bands).mean_error(who) ** 2
 
         def theirs(steps: int = steps, bands: int = bands) -> Any:
             return toeplitz.loss(toeplitz.optimize_banded_toeplitz(steps, bands), steps)
 
         peer = _Peer("optimize_banded_toeplitz", theirs)
-        yield _compared(
-            setting, f"n = {steps:.0e}, p = {bands}", Side("optimal_toeplitz", ours, 1), peer, tolerance=1e-9
-        )
+        yield _compared(setting, f"n = {steps:.0e}, p = {bands}", Side("best_toeplitz", ours, 1), peer, tolerance=1e-9)
 
 
 @benchmark
@@ -116,7 +115,9 @@ def peer_buffers(setting: Setting) -> Iterator[Row]:
         loss = buffered_toeplitz.LossFn.build_min_sep(steps, objective, 1, 1).loss
 
         def ours(steps: int = steps, count: int = count, objective: Objective = objective) -> float:
-            return optimal_buffers(Participation(steps), buffers=count, objective=objective).error ** 2
+            who = Participation.single(steps)
+            noise = best_buffers(run_objective(PrefixSums(steps), objective), who, count)
+            return (noise.mean_error(who) if objective == "mean" else noise.max_error(who)) ** 2
 
         def theirs(
             steps: int = steps, count: int = count, objective: Objective = objective, loss: Callable[..., Any] = loss
@@ -125,7 +126,7 @@ def peer_buffers(setting: Setting) -> Iterator[Row]:
 
         peer = _Peer("buffered_toeplitz.optimize", theirs)
         case = f"n = {steps:.0e}, d = {count}, {objective}"
-        yield _compared(setting, case, Side("optimal_buffers", ours, 1), peer, tolerance=1e-9)
+        yield _compared(setting, case, Side("best_buffers", ours, 1), peer, tolerance=1e-9)
 
 
 @benchmark
@@ -135,9 +136,8 @@ def peer_mean_error_of_buffers(setting: Setting) -> Iterator[Row]:
     from jax_privacy.matrix_factorization import buffered_toeplitz
 
     steps, count = setting.pick(10**4, 200), 3
-    who = Participation(steps)
-    noise = optimal_buffers(who, buffers=count).noise
-    assert isinstance(noise, PoleNoise)
+    who = Participation.single(steps)
+    noise = best_buffers(run_objective(PrefixSums(steps)), who, count)
     zeros, poles = buffered.interlacing(noise)
     scales = buffered.scales(zeros, poles)
     strategy = buffered_toeplitz.BufferedToeplitz.build((1 - zeros).tolist(), scales.tolist())
@@ -166,8 +166,8 @@ def peer_dense_optimum(setting: Setting) -> Iterator[Row]:
 
         def ours(steps: int = steps, epochs: int = epochs) -> float:
             if epochs == 1:
-                return optimal_single_participation(PrefixSums(steps)).value ** 2
-            return optimal_fixed_epochs(PrefixSums(steps), Participation.fixed_epochs(steps, epochs=epochs)).value ** 2
+                return single_participation_bounds(PrefixSums(steps)).value ** 2
+            return fixed_epochs_bounds(PrefixSums(steps), Participation.fixed_epochs(steps, epochs=epochs)).value ** 2
 
         def theirs(steps: int = steps, epochs: int = epochs) -> Any:
             return dense.per_query_error(strategy_matrix=dense.optimize(steps, epochs=epochs)).mean()

@@ -20,6 +20,7 @@ from benchmarks.timing import Side
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.participation import Participation
 
 NU = 1e-6
 DIGITS = 40
@@ -99,12 +100,12 @@ def sensitivity(setting: Setting) -> Iterator[Row]:
         columns = scipy.linalg.solve_triangular(matrix, identity, lower=True)
         return float(np.linalg.norm(columns, axis=0).max())
 
-    ours = Side("FiniteNoise", partial(finite.sensitivity, size), size)
+    ours = Side("FiniteNoise", partial(finite.sensitivity, Participation.single(size)), size)
     other = Side("scipy solve_triangular, all columns", by_definition, size)
     yield setting.compare(f"T = {size:.0e}", ours, other, item="step", tolerance=1e-12)
 
     noise = NuFTRL(NU)
     for steps in _lengths(setting):
-        ours = Side("product series", partial(noise.sensitivity, steps), steps)
+        ours = Side("product series", partial(noise.sensitivity, Participation.single(steps)), steps)
         direct = Side("numpy cumprod", partial(_cumulative_norm, -0.5, steps), steps)
         yield setting.compare(f"T = {steps:.0e}", ours, direct, item="step", tolerance=1e-8)

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-from corrnoise.solvers.matrix_factorisation.banded import optimal_banded
-from corrnoise.solvers.matrix_factorisation.dense import optimal_single_participation
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
+from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.certified.single_participation import single_participation_bounds
+from corrnoise.solvers.families.banded import best_bands
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MatrixWorkload, PrefixSums, Workload
@@ -27,16 +27,16 @@ OPTIONS = {"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-14, "gtol": 1e-10}
 
 
 def _single(workload: Workload) -> float:
-    return optimal_single_participation(workload).value
+    return single_participation_bounds(workload).value
 
 
 def _epochs(workload: Workload, epochs: int) -> float:
-    return optimal_fixed_epochs(workload, Participation.fixed_epochs(workload.steps, epochs=epochs)).value
+    return fixed_epochs_bounds(workload, Participation.fixed_epochs(workload.steps, epochs=epochs)).value
 
 
-def _banded(workload: Workload, min_sep: int) -> float:
-    epochs = Participation.min_sep(workload.steps, min_sep)
-    return optimal_banded(workload, epochs, norms="unit", tolerance=1e-9).value
+def _banded(workload: Workload, period: int) -> float:
+    epochs = Participation.min_sep(workload.steps, period)
+    return best_bands(workload, epochs, norms="unit", tolerance=1e-9)[1].value
 
 
 def _descent(workload: Workload, bands: int, participations: int) -> float:

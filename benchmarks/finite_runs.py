@@ -13,17 +13,18 @@ from functools import partial
 import numpy as np
 import scipy.fft
 import scipy.optimize
-from corrnoise.solvers.matrix_factorisation.buffers import optimal_buffers
-from corrnoise.solvers.matrix_factorisation.toeplitz import optimal_toeplitz
 
 from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.families.toeplitz import best_toeplitz
+from corrnoise.solvers.objectives import run_objective
 from corrnoise.theory.mechanisms import buffered
-from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.mechanisms.toeplitz_losses import Objective, error_weights, multiplied, strategy_error
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums
 
 
 def _transformed(one: Array, other: Array) -> Array:
@@ -61,7 +62,7 @@ def _numerically(loss: Callable[[Array], float], start: Array) -> float:
 def banded_toeplitz(setting: Setting) -> Iterator[Row]:
     """The error of the optimal strategy with p bands after n steps, one participation, without the certificate."""
     for steps, bands in setting.pick([(1000, 8), (10**4, 32), (10**5, 32)], [(200, 4), (1000, 16)]):
-        who = Participation(steps)
+        who = Participation.single(steps)
         weights = error_weights(steps, steps, "mean")
 
         def loss(tail: Array, weights: Array = weights) -> float:
@@ -69,13 +70,13 @@ def banded_toeplitz(setting: Setting) -> Iterator[Row]:
             return math.log(strategy_error(strategy, weights)[0]) + math.log(strategy @ strategy)
 
         def searched(who: Participation = who, bands: int = bands) -> float:
-            return optimal_toeplitz(who, bands=bands, certify=False).error
+            return best_toeplitz(run_objective(PrefixSums(who.length)), who, bands).mean_error(who)
 
         def evaluated(tail: Array, loss: Callable[[Array], float] = loss) -> float:
             return math.exp(loss(tail) / 2)
 
-        found = optimal_toeplitz(who, bands=bands, certify=False).noise.inverse_coefficients(bands)
-        ours = Side("optimal_toeplitz", searched, 1)
+        found = best_toeplitz(run_objective(PrefixSums(steps)), who, bands).inverse_coefficients(bands)
+        ours = Side("best_toeplitz", searched, 1)
         once = Side("one evaluation: the floor", partial(evaluated, found[1:]), 1)
         case = f"n = {steps:.0e}, p = {bands}"
         yield setting.compare(case, ours, once, item="optimum", tolerance=1e-10)
@@ -92,22 +93,22 @@ def buffers(setting: Setting) -> Iterator[Row]:
         [(1000, 3, "max"), (10**4, 4, "max"), (10**4, 3, "mean"), (10**6, 6, "max")], [(1000, 2, "mean")]
     )
     for steps, count, objective in cases:
-        who = Participation(steps)
+        who = Participation.single(steps)
 
         def searched(who: Participation = who, count: int = count, objective: Objective = objective) -> float:
-            return optimal_buffers(who, buffers=count, objective=objective).error
+            noise = best_buffers(run_objective(PrefixSums(who.length), objective), who, count)
+            return noise.mean_error(who) if objective == "mean" else noise.max_error(who)
 
-        noise = optimal_buffers(who, buffers=count, objective=objective).noise
-        assert isinstance(noise, PoleNoise)
+        noise = best_buffers(run_objective(PrefixSums(steps), objective), who, count)
         zeros, poles = buffered.interlacing(noise)
 
         def evaluated(
             zeros: Array = zeros, poles: Array = poles, who: Participation = who, objective: Objective = objective
         ) -> float:
             square = buffered.squared_sensitivity(zeros, buffered.scales(zeros, poles), who)
-            return math.sqrt(square * buffered.squared_error(zeros, poles, steps=who.steps, objective=objective))
+            return math.sqrt(square * buffered.squared_error(zeros, poles, steps=who.length, objective=objective))
 
-        ours = Side("optimal_buffers", searched, 1)
+        ours = Side("best_buffers", searched, 1)
         other = Side("one evaluation: the floor", evaluated, 1)
         case = f"n = {steps:.0e}, d = {count}, {objective}"
         yield setting.compare(case, ours, other, item="optimum", tolerance=1e-10)

@@ -12,7 +12,7 @@ from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
 from corrnoise.simulations.quadratic import simulate
 from corrnoise.simulations.run.stream import Stream
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -38,9 +38,9 @@ def _noises() -> Iterator[tuple[str, ToeplitzNoise]]:
     yield "DP-SGD", DPSGD()
     noise = NuFTRL(_PROBLEM.rates.min())
     for tolerance in (3e-5, 1e-7):
-        rational = rational_approximation(noise, tolerance)
-        assert isinstance(rational, PoleNoise)
-        yield f"ν-FTRL, {rational.poles.size} poles", rational
+        approximate = rational(noise, tolerance)
+        assert isinstance(approximate, PoleNoise)
+        yield f"ν-FTRL, {approximate.poles.size} poles", approximate
 
 
 @benchmark
@@ -98,7 +98,7 @@ def noise_stream(setting: Setting) -> Iterator[Row]:
     """Correlated noise step by step: O(poles) a step against the direct sum over all past steps, which stores them."""
     size = 1000
     steps = setting.pick(2000, 200)
-    noise = rational_approximation(NuFTRL(1e-3), 1e-6)
+    noise = rational(NuFTRL(1e-3), 1e-6)
     who = Participation.single(steps)
 
     def stream() -> Array:

@@ -75,7 +75,7 @@ def strongly_convex_proof(setting: Setting) -> Iterator[Row]:
         noise = NuFTRL(1 / kappa)
         multiplier = strongly_convex_certificate(problem, noise).multiplier
         assert multiplier is not None
-        drive = Drive(spectrum_of(noise), noise.noise_multiplier(1.0) ** 2 / 2)
+        drive = Drive(spectrum_of(noise), noise.variance() / 2)  # η/2 times the variance
         proof = Side("certificate", partial(_upper_bound, multiplier, drive), 1)
         both = Side("search and certificate", partial(strongly_convex_bound, problem, noise), 1)
         yield setting.compare(f"condition number {kappa:g}", proof, both, item="bound", tolerance=1e-10)

@@ -32,7 +32,7 @@ class FiniteNoise(ToeplitzNoise):
     -----
     The inverse takes O(T log T), the limiting sensitivity O(n²).  Accuracy is relative to the coefficients as given:
     the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and what a release rests on
-    (``noise_multiplier``, ``sensitivity_upper_bound``) carries a bound of the error made.
+    (``program``, ``sensitivity_upper_bound``) carries a bound of the error made.
 
     Examples
     --------

@@ -12,8 +12,8 @@ errors are compared for each noise:
     After T steps at the learning rate of the design, with the σ of γ_T; exact, for quadratic problems with a horizon.
 ``tuned``
     After T steps, each noise at *its own best learning rate*, and with its parameter tuned anew at every learning rate.
-    This is the comparison with independent noise that has been tuned.  It needs a start away from the minimum, because from the
-    minimum the best learning rate is 0.
+    This is the comparison with independent noise that has been tuned.  It needs a start away from the minimum, because
+    from the minimum the best learning rate is 0.
 
 References
 ----------

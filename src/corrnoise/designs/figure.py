@@ -7,8 +7,8 @@ The panels show the numbers of ``corrnoise.designs.comparison``:
     losses there are upper bounds instead of errors, and below them the error of the design on the worst quadratic.
 (b) The coefficients, as t^{3/2} |β_t|, which is 1/(2 sqrt(π)) for large t at ν = 0 and falls where the memory ends.
 (c) For quadratic problems with a horizon the exact learning curves: at the learning rate of the design, of independent
-    noise at its own best learning rate, and of a run without privacy noise, which no correlation can improve (down to a tenth of
-    the design's lowest error).  Otherwise the moduli |B(ω)|.
+    noise at its own best learning rate, and of a run without privacy noise, which no correlation can improve (down to
+    a tenth of the lowest error).  Otherwise the moduli |B(ω)|.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def how_to_run(design: Design) -> str:
             "To run it, in Python, from the folder of this report:",
             "",
             "    design = cn.load(folder)",
-            "    run = design.run(size)  # size: the number of parameters; key=, journal= and batches= as in the manual",
+            "    run = design.run(size)  # size: the number of parameters; also key=, journal=, batches=",
             "    for step in run:",
             "        noisy = run.add_noise(total)  # total: the SUM of the clipped gradients of the step",
             "",
@@ -218,9 +218,9 @@ def for_other_libraries(design: Design) -> str:
         lines = ["No other program is offered the numbers of this noise."]
     else:
         lines += [
-            "Buffers are in programs.json, columns in coefficients.csv.  The independent noise of a step has the standard",
-            "deviation multiplier x clip norm.  Accelerators multiply float32 matrices in shorter types by default,",
-            "which is not covered (JAX: set jax_default_matmul_precision to 'highest').",
+            "Buffers are in programs.json, columns in coefficients.csv.  The independent noise of a step has the",
+            "standard deviation multiplier x clip norm.  Accelerators multiply float32 matrices in shorter types by",
+            "default, which is not covered (JAX: set jax_default_matmul_precision to 'highest').",
         ]
     if getattr(design.mechanism, "step_scales", None) is not None and held:
         lines += [

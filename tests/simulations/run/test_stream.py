@@ -13,7 +13,7 @@ from scipy import linalg, stats
 
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.stream import Stream
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -43,7 +43,7 @@ FORTY = Participation.single(40)
 
 
 def rational(noise: ToeplitzNoise, tolerance: float = 1e-6) -> Mechanism:
-    return noise if noise.forms() else rational_approximation(noise, tolerance)
+    return noise if noise.forms() else rational(noise, tolerance)
 
 
 PROGRAMS: dict[str, Program] = {
