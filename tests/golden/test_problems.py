@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ ONCE = Participation.single(200)
 APART = Participation.min_sep(400, 100, 4)
 
 
-def agrees(section: str, key: str, found: object, rel: float = 1e-12) -> None:
+def agrees(section: str, key: str, found: Any, rel: float = 1e-12) -> None:
     assert np.ravel(found).tolist() == pytest.approx(np.ravel(NUMBERS[section][key]).tolist(), rel=rel, abs=0), key
 
 
@@ -86,8 +87,8 @@ def test_bounds() -> None:
         agrees("problems", f"{name}(reg, NuFTRL(.01))", getattr(published_bounds, name)(REGRESSION, noise))
     agrees("problems", "dp_sgd_error_bounds(reg)", published_bounds.dp_sgd_error_bounds(REGRESSION))
     agrees("problems", "lower_bound_rate(reg)", table_rates.lower_bound_rate(REGRESSION))
-    found = finite_time.theorem_d11_upper_bound(REGRESSION, noise, [10, 100], 1.0)
-    agrees("problems", "theorem_d11_upper_bound(reg, NuFTRL(.01), [10, 100], 1)", found)
+    curve = finite_time.theorem_d11_upper_bound(REGRESSION, noise, [10, 100], 1.0)
+    agrees("problems", "theorem_d11_upper_bound(reg, NuFTRL(.01), [10, 100], 1)", curve)
 
 
 def test_a_simulation() -> None:
