@@ -168,7 +168,10 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
     alpha = load / examples
     steps = examples * epochs
     square_root = NuFTRL(alpha)
-    variance = square_root.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha)) ** 2
+    variance = (
+        square_root.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha))
+        ** 2
+    )
     nodes = printed_node_count(steps, examples, levels(steps))
     return float(factor) * variance, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
 
