@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from corrnoise.paper_checks import papers
-from corrnoise.paper_checks.machinery.listing import FILE, listed, written
+from corrnoise.paper_checks.machinery.listing import FILE, written
 from corrnoise.support.files import write_whole
 
 
@@ -18,7 +18,7 @@ def main() -> int:
     """Import all claims and list them; the number of claims of each paper is printed."""
     for paper in papers():
         package = import_module(str(paper.package))
-        write_whole(Path(str(package.__file__)).parent / FILE, written(listed(claim, paper) for claim in paper.claims))
+        write_whole(Path(str(package.__file__)).parent / FILE, written(map(paper.listing_of, paper.claims)))
         print(f"{paper.name}: {len(paper.claims)} claims")
     return 0
 

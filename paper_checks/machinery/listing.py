@@ -13,14 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from corrnoise.paper_checks.machinery.names import spelled
 from corrnoise.paper_checks.machinery.verdicts import Evidence
-
-if TYPE_CHECKING:
-    from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
-    from corrnoise.paper_checks.machinery.papers import Paper
 
 FILE = "claims.csv"
 COLUMNS = ("module", "number", "part", "recorded", "evidence")
@@ -42,6 +38,23 @@ class Named:
     def identifier(self) -> str:
         """Paper and name in letters, digits, dots and dashes, for links and file names."""
         return f"{self.paper}-{re.sub(r'[^a-z0-9.]+', '-', spelled(self.name)).strip('-')}"
+
+
+class Holder(Protocol):
+    """The paper of a listed claim; see ``papers.Paper``."""
+
+    name: str
+    source: str
+    package: str | None
+
+    @property
+    def listed(self) -> tuple[ListedClaim, ...]:
+        """All claims of the paper."""
+        ...
+
+    def claim(self, module: str, number: str, part: str) -> Any:
+        """The claim itself."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -69,15 +82,15 @@ class ListedClaim(Named):
     module: str
     recorded: str
     evidence: Evidence
-    holder: Paper = field(repr=False, compare=False)
+    holder: Holder = field(repr=False, compare=False)
 
     @property
-    def claim(self) -> Claim:
-        """The claim itself."""
+    def claim(self) -> Any:
+        """The ``Claim`` itself."""
         return self.holder.claim(self.module, self.number, self.part)
 
-    def check(self, thorough: bool = False) -> Outcome:
-        """Check the claim; see ``Claim.check``."""
+    def check(self, thorough: bool = False) -> Any:
+        """Check the claim, and return an ``Outcome``; see ``Claim.check``."""
         return self.claim.check(thorough)
 
     def __getattr__(self, name: str) -> Any:
@@ -89,21 +102,7 @@ class ListedClaim(Named):
         return _find, (f"{self.holder.package}.paper", self.number, self.part)
 
 
-def listed(claim: Claim, holder: Paper) -> ListedClaim:
-    """A claim as it is to be listed."""
-    return ListedClaim(
-        paper=claim.paper,
-        source=claim.source,
-        number=claim.number,
-        part=claim.part,
-        module=claim.module,
-        recorded=claim.recorded,
-        evidence=claim.evidence,
-        holder=holder,
-    )
-
-
-def read_list(holder: Paper) -> tuple[ListedClaim, ...]:
+def read_list(holder: Holder) -> tuple[ListedClaim, ...]:
     """The list in the package of a paper; empty if there is none."""
     path = files(str(holder.package)) / FILE
     if not path.is_file():
@@ -135,5 +134,5 @@ def written(claims: Iterable[ListedClaim]) -> str:
 
 def _find(module: str, number: str, part: str) -> ListedClaim:
     """The listed claim with this number and part of the paper that a module declares."""
-    paper: Paper = import_module(module).PAPER
+    paper: Holder = import_module(module).PAPER
     return next(one for one in paper.listed if (one.number, one.part) == (number, part))

@@ -15,7 +15,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
-from corrnoise.paper_checks.machinery.listing import ListedClaim, listed, read_list
+from corrnoise.paper_checks.machinery.listing import ListedClaim, read_list
 from corrnoise.paper_checks.machinery.verdicts import IDENTITY, INEQUALITY, Evidence, Relation
 
 if TYPE_CHECKING:
@@ -106,7 +106,20 @@ class Paper:
     @property
     def listed(self) -> tuple[ListedClaim, ...]:
         """All claims as listed, in the order of the paper; no module is imported."""
-        return self._list if self.package else tuple(listed(claim, self) for claim in self.registered)
+        return self._list if self.package else tuple(map(self.listing_of, self.registered))
+
+    def listing_of(self, claim: Claim) -> ListedClaim:
+        """A claim of this paper as it is to be listed."""
+        return ListedClaim(
+            paper=self.name,
+            source=self.source,
+            number=claim.number,
+            part=claim.part,
+            module=claim.module,
+            recorded=claim.recorded,
+            evidence=claim.evidence,
+            holder=self,
+        )
 
     @cached_property
     def _list(self) -> tuple[ListedClaim, ...]:
@@ -161,7 +174,17 @@ class Paper:
         def register(function: Callable[..., Sides]) -> Claim:
             from corrnoise.paper_checks.machinery.registration import written_claim
 
-            claim = written_claim(self, relation, number, fields, function)
+            claim = written_claim(self.name, self.source, relation, number, fields, function)
+            for wrong, why in (
+                (claim.identifier in {one.identifier for one in self.registered}, "there are two claims of that name"),
+                (
+                    self.package and claim.module not in self.modules,
+                    f"{self.name} does not name its module {claim.module}",
+                ),
+                (claim.number in self.no_claims, "no_claims says why there is no claim about it"),
+            ):
+                if wrong:
+                    raise ValueError(f"{claim.name}: {why}")
             self.registered.append(claim)
             return claim
 

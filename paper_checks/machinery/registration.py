@@ -9,20 +9,24 @@ from typing import Any
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.independence import shared
 from corrnoise.paper_checks.machinery.ledger import Claim, Sides
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.quantifiers import faults
 from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, IDENTITY, INEQUALITY, Relation
 
 
 def written_claim(
-    paper: Paper, relation: Relation, number: str, fields: Mapping[str, Any], function: Callable[..., Sides]
+    paper: str,
+    source: str,
+    relation: Relation,
+    number: str,
+    fields: Mapping[str, Any],
+    function: Callable[..., Sides],
 ) -> Claim:
     """The claim that a function and its fields make; see ``papers.Fields``.
 
     Raises
     ------
     ValueError
-        The claim could not be found, checked or rejected, or contradicts itself.
+        The claim could not be checked or rejected, or contradicts itself.
     """
     derived = {
         "part": fields.get("part", ""),
@@ -31,19 +35,19 @@ def written_claim(
         "rests_on": tuple(fields.get("rests_on", ())),
     }
     claim = Claim(
-        paper=paper.name,
-        source=paper.source,
+        paper=paper,
+        source=source,
         number=number,
         function=function,
         relation=relation,
         **{**fields, **derived},
     )
-    _validate(claim, paper)
+    _validate(claim)
     return claim
 
 
-def _validate(claim: Claim, paper: Paper) -> None:
-    """Raise ``ValueError`` for a claim that could not be found, checked or rejected, or that contradicts itself."""
+def _validate(claim: Claim) -> None:
+    """Raise ``ValueError`` for a claim that could not be checked or rejected, or that contradicts itself."""
     parameters = inspect.signature(claim.function).parameters.values()
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
@@ -56,7 +60,6 @@ def _validate(claim: Claim, paper: Paper) -> None:
     unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
     proved = claim.proof is not None or claim.evidence == "certified"
     same = "" if claim.independent else ", ".join(sorted(shared(claim)))
-    placed = paper.package is None or claim.module in paper.modules
     for wrong, why in (
         (claim.evidence not in EVIDENCE, f"evidence must be one of {', '.join(EVIDENCE)}, got {claim.evidence!r}"),
         (claim.evidence == "certified" and not certifiable, "only an inequality over scalar axes can be certified"),
@@ -73,7 +76,6 @@ def _validate(claim: Claim, paper: Paper) -> None:
             isinstance(claim.counterexample, Mapping) and set(claim.counterexample) != axes,
             "a counterexample has the arguments of the domain",
         ),
-        (claim.identifier in {other.identifier for other in paper.registered}, "there are two claims of that name"),
         (same, f"both sides come from {same}, so it needs the reason why they are independent"),
         (claim.evidence == "proved" and not claim.proof, "what is proved needs the place of its proof"),
         (claim.proved_constant is not None and not claim.sharp, "proved_constant needs the name of it in sharp"),
@@ -81,8 +83,6 @@ def _validate(claim: Claim, paper: Paper) -> None:
         (claim.probability is not None and claim.probability not in axes, "probability must be an argument"),
         (claim.probability is not None and claim.relation == IDENTITY, "only an inequality has a probability"),
         *((True, fault) for fault in faults(claim.constants, axes, names, claim.counterexample)),
-        (not placed, f"{paper.name} does not name its module {claim.module}"),
-        (claim.number in paper.no_claims, "no_claims says why there is no claim about it"),
     ):
         if wrong:
             raise ValueError(f"{claim.name}: {why}")

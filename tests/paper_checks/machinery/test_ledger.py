@@ -14,7 +14,7 @@ import corrnoise.paper_checks.machinery.ledger as machinery
 from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, regressions
 from corrnoise.paper_checks.machinery.papers import Paper
-from corrnoise.paper_checks.machinery.verdicts import CORRECTED, ERROR, FALSE, HOLDS, NOT_CHECKABLE
+from corrnoise.paper_checks.machinery.verdicts import CORRECTED, ERROR, EVIDENCE, FALSE, HOLDS, NOT_CHECKABLE, VERDICTS
 
 NAN = math.nan
 UNIT = {"x": linear(0, 1)}
@@ -361,7 +361,7 @@ def test_examples_of_how_a_claim_is_written_are_claims():
 
 def test_the_documentation_has_the_meaning_of_every_verdict_and_kind_of_evidence():
     page = (Path(__file__).parents[3] / "docs/ledger.md").read_text(encoding="utf-8")
-    for word, meaning in {**machinery.VERDICTS, **machinery.EVIDENCE}.items():
+    for word, meaning in {**VERDICTS, **EVIDENCE}.items():
         assert f"| {word} | {meaning} |" in page
 
 

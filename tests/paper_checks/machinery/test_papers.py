@@ -233,7 +233,7 @@ def test_claims_travel_by_name():
 def test_the_list_of_a_paper_is_that_of_its_claims(name):
     """Otherwise ``python -m tools.claims`` has to write it anew."""
     paper = ledgers.paper_ledger(name)
-    assert paper.listed == tuple(listing.listed(claim, paper) for claim in paper.claims)
+    assert paper.listed == tuple(map(paper.listing_of, paper.claims))
     assert {claim.module for claim in paper.listed} == set(paper.modules)
 
 
