@@ -225,8 +225,8 @@ def for_other_libraries(design: Design) -> str:
     if getattr(design.mechanism, "step_scales", None) is not None and held:
         lines += [
             "",
-            "This noise has a factor for each step, in scales.csv, without which no multiplier here is valid: divide the",
-            "sum of the gradients by scale t before step t, and multiply what the program returns by it.",
+            "This noise has a factor for each step, in scales.csv, without which no multiplier here is valid: divide",
+            "the sum of the gradients by scale t before step t, and multiply what the program returns by it.",
         ]
     if refused:
         lines += ["", "Not offered:", "", *refused]
@@ -267,7 +267,8 @@ def _stationary_in_words(comparison: Comparison) -> str:
         if any(row.method == BOUND for row in comparison.rows)
         else [
             "budget.  Stationary errors are exact limits, with the sigma of this participation.  The ratio is to the",
-            "error of the design, which is not the smallest of all noise.  Noise with a factor for each step has none.",
+            "error of the design, which is not the smallest of all noise.  Noise with a factor for each step has",
+            "none.",
         ]
     )
     return "\n".join(

