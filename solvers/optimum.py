@@ -85,7 +85,7 @@ class Optimum(Record):
     >>> from corrnoise import Participation, optimise
     >>> best = optimise(participation=Participation.fixed_epochs(64, epochs=4), memory=2)
     >>> best.family, best.memory, best.ratio < 1.2
-    ('buffers, epoch weights', 2, True)
+    ('buffers, epoch weights', 1, True)
     """
 
     mechanism: Mechanism
