@@ -1,3 +1,5 @@
+__all__: list[str]
+
 from . import datasets as datasets
 from . import jax as jax
 from . import losses as losses

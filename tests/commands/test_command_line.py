@@ -21,6 +21,7 @@ from corrnoise.figures import COMPANIONS, NAMES, paper_figure
 from corrnoise.figures.publication import PaperFigure, publish
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 DRAWN = ("mean_estimation", "linear_regression")
@@ -247,7 +248,7 @@ def test_simulate_writes_each_point_beside_its_exact_error(tmp_path: Path, capsy
         rows, [n for n in noises for _ in range(2)], 8 * [0.5] + 8 * [1.0], 8 * ["0", "1"], strict=True
     ):
         problem = LinearRegression([k**-decay for k in range(1, 5)], 0.1, 0.3)
-        exact = problem.stationary_error(noise, rho=2, clip_norm=1.5)
+        exact = problem.stationary_error(noise, budget=Budget(2.0, clip_norm=1.5))
         assert float(row["exact"]) == pytest.approx(exact, rel=1e-12)
         assert (float(row["decay"]), row["seed"], row["error"]) == (decay, seed, "")
         z = (float(row["plain"]) - exact) / float(row["plain_standard_error"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from corrnoise.solvers.certified.coarse_floor import coarse_lower_bound
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
+from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.solvers.optimise import (
     BANDS,
@@ -17,7 +18,6 @@ from corrnoise.solvers.optimise import (
     FAMILIES,
     INDEPENDENT,
     OWN,
-    STATIONARY,
     TOEPLITZ,
     epoch_weights,
     optimise,
@@ -150,6 +150,7 @@ def test_certificates_of_families() -> None:
     best = optimise(None, ONCE, family=TOEPLITZ, memory=15)
     assert isinstance(best.certificate, Certificate)
     assert best.certificate.strategies == "Toeplitz strategies with at most 16 bands"
+    assert best.ratio is not None
     assert abs(best.certificate.gap) < 1e-9 < 1e-2 < best.ratio - 1
     largest = optimise(run_objective(PrefixSums(64), "max"), ONCE, family=TOEPLITZ, memory=63)
     assert largest.error == pytest.approx(largest.mechanism.max_error(ONCE), rel=1e-12)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -32,6 +32,7 @@ from corrnoise.theory.mechanisms.rounding import (
 )
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics import rounding
 from corrnoise.theory.numerics.rounding import DTYPES, as_stored, exponential_norm
@@ -186,14 +187,14 @@ def of_sections(noise: PoleNoise, who: Participation, dtype: rounding.Dtype = "f
     return section_sensitivity(*noise.sections(), noise.sensitivity_upper_bound(who), who, dtype)
 
 
-def of_columns(noise: Mechanism, who: Participation, dtype: rounding.Dtype = "float64", **by: str) -> float:
+def of_columns(noise: ToeplitzNoise, who: Participation, dtype: rounding.Dtype = "float64", **by: Any) -> float:
     beta = noise.coefficients(who.length) if not isinstance(noise, FiniteNoise) else noise.values
     once = noise.sensitivity_upper_bound(Participation.single(who.steps))
     exact = noise.sensitivity_upper_bound(who)
     return convolution_sensitivity(as_stored(beta, dtype), once, exact, who, dtype, **by)
 
 
-def of_scales(noise: Mechanism, who: Participation, draws: bool) -> float:
+def of_scales(noise: ToeplitzNoise, who: Participation, draws: bool) -> float:
     additive = noise is POLES
     factors = DRAW_SCALES if draws else None
     return scaled_sensitivity(
@@ -411,9 +412,9 @@ def test_bounds_are_infinite_where_they_say_nothing(monkeypatch: pytest.MonkeyPa
     assert of_columns(DPSGD(), short, "float32") == pytest.approx(1, rel=1e-5)
     banded = FiniteNoise([1.0, -0.5])
     assert of_columns(banded, ANY_LENGTH) == pytest.approx(banded.limiting_sensitivity(), rel=ENDS)
-    scales = {"additive": True, "step_scales": np.ones(5), "draw_scales": None}
+    scales: dict[str, Any] = {"additive": True, "step_scales": np.ones(5), "draw_scales": None}
     assert scaled_sensitivity(1.0, short, program=math.inf, plain=1.0, **scales) == math.inf
-    steep = {"additive": False, "step_scales": None, "draw_scales": np.geomspace(1e-9, 1, 5)}
+    steep: dict[str, Any] = {"additive": False, "step_scales": None, "draw_scales": np.geomspace(1e-9, 1, 5)}
     assert scaled_sensitivity(1.0, short, program=1 + 1e-6, plain=1.0, **steep) == math.inf
     set_units(monkeypatch, COARSE)
     assert tree_sensitivity(1.0, np.full(STEPS, 2.0), ONCE) == math.inf

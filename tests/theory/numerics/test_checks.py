@@ -226,7 +226,7 @@ ARGUMENTS = {  # each with the values, of those below, that are good
     "count": (lambda v: Participation.min_sep(3, 1, v), (None,)),
     "rate": (lambda v: Participation.poisson(3, v), ()),
     "rho": (Budget, (2.0,)),
-    "adjacency": (lambda v: Budget(1.0, adjacency=v), ()),
+    "adjacency": (lambda v: Budget(1.0, adjacency=v), ()),  # type: ignore[arg-type]
     "clip_norm": (lambda v: Budget(1.0, clip_norm=v), (2.0,)),
 }
 BAD = [NAN, INF, -1, 2.0, True, "x", None, 1j, [], [[0.5], [0.5]], 0.0]
