@@ -25,7 +25,10 @@ import numpy as np
 
 from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.cepstral import CepstralNoise
+from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
+from corrnoise.theory.mechanisms.product import ProductNoise
 from corrnoise.theory.mechanisms.program import Form, Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -39,6 +42,8 @@ LARGEST_INCREASE = 0.03  #: largest relative increase of errors due to privacy f
 _TOLERANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of fits, in descending order of the number of poles
 _RUN = 20_000  # steps of the recurrence that are run and compared
 _CLOSE = 1e-3  # largest relative distance, in the 2-norm, of the coefficients that are run from those of the form
+_CEPSTRUM = 30_000  # largest number of coefficients of a cepstrum
+_NEGLIGIBLE = 40.0  # −log of a coefficient that is left out
 _POINTS = 16  # number of rates x
 _UNKNOWN = 10_000  # number of steps that sets the smallest rate if neither problem nor horizon is known
 _SEEN = 0.1  # the smallest rate that is compared, in units of 1/T
@@ -224,7 +229,7 @@ def fitted_buffers(
     noise = _unscaled(mechanism)
     for bound in (None, checks.real("tolerance", tolerance), *(bound for bound in _TOLERANCES if bound > tolerance)):
         try:
-            fit = noise if bound is None else rational(noise, bound)
+            fit = noise if bound is None else rational(_by_spectrum(noise), bound)
             if not isinstance(fit, PoleNoise):
                 continue
             buffers: Mechanism = fit.buffers()
@@ -238,6 +243,21 @@ def fitted_buffers(
         if held[0] and second is None:
             second = buffers
     return second
+
+
+def _by_spectrum(noise: ToeplitzNoise) -> ToeplitzNoise:
+    """Noise that runs by its cepstrum, −Σ_k e_k r_kⁿ/n for poles, so that it is fitted anew; other noise as it is."""
+    if isinstance(noise, FiniteNoise):
+        cepstrum = 2 * np.fft.irfft(np.log(np.abs(np.fft.rfft(noise.values / noise.values[0], 4 * _CEPSTRUM))))
+        resolved = np.abs(cepstrum[_CEPSTRUM // 2 : _CEPSTRUM]).max() < 1e-15
+        return CepstralNoise(cepstrum[1 : _CEPSTRUM // 2]) if resolved else noise
+    if not (isinstance(noise, ProductNoise) and noise.rational):
+        return noise
+    slowest = float(np.minimum(noise.gaps, 2 - noise.gaps).min(initial=1.0))
+    if slowest * _CEPSTRUM < _NEGLIGIBLE:
+        return noise
+    n = np.arange(1, math.ceil(_NEGLIGIBLE / slowest) + 1)
+    return CepstralNoise(-(noise.exponents[:, None] * (1 - noise.gaps[:, None]) ** n).sum(axis=0) / n)
 
 
 def _holds(

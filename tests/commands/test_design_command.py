@@ -69,7 +69,18 @@ def table(path: Path) -> tuple[list[str], np.ndarray]:
 
 def test_a_design_for_a_problem_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "folder"
-    options = ("--epsilon", "2", "--delta", "1e-6", "--steps", "60", "--clip-norm", "0.5", "--initial-offset", "1")
+    options: tuple[str, ...] = (
+        "--epsilon",
+        "2",
+        "--delta",
+        "1e-6",
+        "--steps",
+        "60",
+        "--clip-norm",
+        "0.5",
+        "--initial-offset",
+        "1",
+    )
     options = (*options, "--family", "stationary optimum", "--residual-std", "0.1", "--kurtosis", "1.8")
     found = made(folder, *FAMILY, *options)
     files = ALWAYS | COMPARED | {"coefficients.csv", "poles.csv"}
@@ -105,7 +116,7 @@ def test_a_design_for_a_problem_from_end_to_end(tmp_path: Path, capsys: pytest.C
 
 def test_a_real_data_set_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rates.txt").write_text("\n".join(["1.0"] * 27 + ["0.5"] * 9))
-    options = ("--momentum", "0.9", "--learning-rates", str(tmp_path / "rates.txt"), "--memory", "2")
+    options: tuple[str, ...] = ("--momentum", "0.9", "--learning-rates", str(tmp_path / "rates.txt"), "--memory", "2")
     options = (*options, "--examples", "100", "--batch-size", "8", "--epochs", "3", "--parameters", "1000000")
     found = made(tmp_path / "out", "--epsilon", "2", "--delta", "1e-6", *options)
     assert {path.name for path in (tmp_path / "out").iterdir()} >= ALWAYS | CHOSEN | {"coefficients.csv"}
@@ -157,7 +168,7 @@ def test_a_run_of_any_length_has_buffers_for_others_and_no_coefficients(tmp_path
     for dtype in ("float64", "float32"):
         row = rows["buffers", dtype]
         buffers = BufferNoise(row["buf_decay"], row["output_scale"])
-        gamma = buffers.program(found.participation, dtype, "buffers").sensitivity  # type: ignore[arg-type]
+        gamma = buffers.program(found.participation, dtype, "buffers").sensitivity
         assert row["multiplier"] == pytest.approx(2 * gamma / math.sqrt(2 * 0.5), rel=1e-14)
         assert "number of steps" in rows["strategy column", dtype]["refused"]
 

@@ -196,7 +196,7 @@ def test_long_runs_with_factors_are_handed_over_or_say_why_not(kind: Any, offere
     made = Design(Budget(0.5), who, Optimum(noise, who, "buffers, unit columns", noise.bracket(who), 1.0))
     if offered:
         for one in ("buffers", "strategy column"):
-            assert made.program(one, "float64").sensitivity >= noise.bracket(who).lower  # type: ignore[arg-type]
+            assert made.program(one, "float64").sensitivity >= noise.bracket(who).lower
         return
     with pytest.raises(
         ValueError, match=r"buffers: with a factor for each step .* at most 2048 steps, got 2100; fixed"

@@ -109,7 +109,7 @@ def test_users_with_several_examples_and_replace_one_take_more_noise() -> None:
     one, three = design(BUDGET, EPOCHED, memory=0), design(BUDGET, user, memory=0)
     assert three.program().multiplier(BUDGET) == pytest.approx(3 * one.program().multiplier(BUDGET), rel=1e-14)
     assert three.rmse == pytest.approx(3 * one.rmse)
-    assert three.ratio == pytest.approx(one.ratio)  # type: ignore[arg-type]
+    assert three.ratio == pytest.approx(one.ratio)
     replaced = Budget(0.5, adjacency="replace-one")
     assert one.program().multiplier(replaced) == pytest.approx(2 * one.program().multiplier(BUDGET), rel=1e-14)
     assert made("a problem", replaced).excess_loss == pytest.approx(4 * made("a problem").excess_loss)
@@ -138,7 +138,7 @@ def test_strongly_convex_designs_minimise_the_bound_of_the_objective_at_the_budg
     assert "none is computed" in found.floor_in_words
     for changes in ({"memory": 3}, {"family": "buffers"}):
         with pytest.raises(ValueError, match="memory and family must be None for strongly convex losses"):
-            design(BUDGET, ENDLESS, CONVEX, **changes)  # type: ignore[arg-type]
+            design(BUDGET, ENDLESS, CONVEX, **changes)
     with pytest.raises(ValueError, match="participation must be single for strongly convex losses"):
         design(BUDGET, EPOCHED, CONVEX)
 

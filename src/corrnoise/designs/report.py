@@ -308,18 +308,18 @@ def _final_in_words(comparison: Comparison) -> str:
 
 def _why_not_tuned(comparison: Comparison) -> str:
     lines = [
-        "All errors above are at one learning rate; independent noise would choose a smaller one.  Each noise is compared at its"
+        "All errors above are at one learning rate; independent noise would choose a smaller one.  Each is compared"
     ]
     if comparison.steps is None:
-        lines.append("own best learning rate only for a number of steps and an initial offset, which were not given.")
+        lines.append("at its own best rate only for a number of steps and an initial offset, which were not given.")
     elif not np.any(comparison.initial_offset):
         lines += [
-            "own best learning rate only for an initial offset, which was not given: a run that starts at the minimum",
+            "at its own best rate only for an initial offset, which was not given: a run that starts at the minimum",
             "can only get worse, so that its error rises with the steps, and its best learning rate is 0.",
         ]
     else:
         lines += [
-            "own best learning rate only where it improves on the start, which none does for this offset and budget.",
+            "at its own best learning rate only where it improves on the start, which none does here.",
         ]
     return "\n".join(lines)
 

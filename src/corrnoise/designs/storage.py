@@ -254,7 +254,7 @@ def _checked_program(program: Program) -> Program:
 
 
 def _made_again(described: Mapping[str, Any]) -> Program:
-    return described["mechanism"].program(described["participation"], described["dtype"], described["form"])  # type: ignore[no-any-return]
+    return described["mechanism"].program(described["participation"], described["dtype"], described["form"])
 
 
 def _compare(stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:
