@@ -51,9 +51,10 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def modules() -> set[str]:
     """All that is imported or read at run time, as in the wheel."""
-    found = {"corrnoise/py.typed"} | {f"corrnoise/{path.name}" for path in FACE.glob("*.py")}
-    for room in (path for path in FACE.iterdir() if path.is_dir() and path.name not in FLOORS):
-        found |= {f"corrnoise/{room.name}/{path.name}" for path in room.glob("*.py")}
+    found = {"corrnoise/py.typed"}
+    for room in (FACE, *(path for path in FACE.iterdir() if path.is_dir() and path.name not in FLOORS)):
+        files = [path for path in room.iterdir() if path.suffix in (".py", ".pyi")]
+        found |= {f"corrnoise/{path.relative_to(FACE).as_posix()}" for path in files}
     for floor in FLOORS:
         files = [path for path in (ROOT / floor).rglob("*") if path.suffix in DATA]
         found |= {f"corrnoise/{path.relative_to(ROOT).as_posix()}" for path in files}

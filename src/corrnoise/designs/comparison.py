@@ -23,11 +23,10 @@ Choquette-Choo et al., arXiv 2310.06771: Theorems 2.2, 3.1 and C.18; Section C.5
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from corrnoise.designs.design import Design
 from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.tuning import (
@@ -44,6 +43,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
@@ -134,7 +134,31 @@ class Comparison(Record):
         return any(row.best_error is not None for row in self.rows)
 
 
-def compare(design: Design, initial_offset: ArrayLike = 0.0, progress: Progress | None = None) -> Comparison:
+class Compared(Protocol):
+    """The part of a design that a comparison reads."""
+
+    @property
+    def budget(self) -> Budget:
+        """The privacy budget."""
+
+    @property
+    def participation(self) -> Participation:
+        """Who takes part when."""
+
+    @property
+    def problem(self) -> Any:
+        """The problem; None without one."""
+
+    @property
+    def family(self) -> str:
+        """The family of the mechanism."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The noise."""
+
+
+def compare(design: Compared, initial_offset: ArrayLike = 0.0, progress: Progress | None = None) -> Comparison:
     """The comparison of a design with independent noise, anti-PGD and ν-DP-FTRL; see ``Design.comparison``."""
     show = progress or (lambda _: None)
     problem = design.problem
@@ -174,7 +198,7 @@ def several(participation: Participation) -> Participation:
 class _Quadratic:
     """The rows of a quadratic problem."""
 
-    def __init__(self, design: Design, problem: QuadraticProblem, offset: float | Array, show: Progress) -> None:
+    def __init__(self, design: Compared, problem: QuadraticProblem, offset: float | Array, show: Progress) -> None:
         self.design = design
         self.problem = problem
         self.offset = offset
@@ -260,7 +284,7 @@ def _with_ratios(rows: list[Row]) -> list[Row]:
 # -- strongly convex losses --------------------------------------------------------------------------------------------
 
 
-def _bounds(design: Design, problem: StronglyConvex, show: Progress) -> list[Row]:
+def _bounds(design: Compared, problem: StronglyConvex, show: Progress) -> list[Row]:
     noise = checks.instance("mechanism", design.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
     options: dict[str, Any] = {"budget": design.budget, "criterion": "objective"}
     show("bounds: the best nu")
