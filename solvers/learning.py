@@ -24,6 +24,7 @@ from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import UNIT_BUDGET, Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
@@ -78,7 +79,9 @@ def stationary_optimum(problem: QuadraticProblem) -> Optimum:
     )
 
 
-def strongly_convex_optimum(problem: StronglyConvex, participation: Participation | None) -> Optimum:
+def strongly_convex_optimum(
+    problem: StronglyConvex, participation: Participation | None, *, budget: Budget = UNIT_BUDGET
+) -> Optimum:
     """The noise with the least bound of the stationary error for strongly convex losses, by few poles.
 
     Parameters
@@ -87,16 +90,18 @@ def strongly_convex_optimum(problem: StronglyConvex, participation: Participatio
         The class of losses.
     participation
         Of the run; None for a run of any length.  The bound is for an endless run, whatever it is.
+    budget
+        ρ, clip norm and adjacency, on which the noise depends where the gradients have noise of their own.
     """
     who = ANY_LENGTH if participation is None else checks.instance("participation", participation, Participation)
-    found = minimise_strongly_convex_bound(problem)
+    found = minimise_strongly_convex_bound(problem, budget=budget, criterion="objective")
     noise: ToeplitzNoise = rational(found.noise, TOLERANCE)
     return Optimum(
         noise,
         who,
         STRONGLY_CONVEX,
         noise.bracket(who),
-        strongly_convex_bound(problem, noise),
+        strongly_convex_bound(problem, noise, budget=budget, criterion="objective"),
         measure="stationary excess loss",
         certificate=f"the error is a proved upper bound, for which no floor is known; {found.reason}",
     )

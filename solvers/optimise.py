@@ -350,9 +350,10 @@ def optimise(
     else:
         found = list(_members(run, checks.instance("family", family, str), memory, show))
         best = _best(found, math.inf if isinstance(memory, int) else memory)
-        best = replace(best, certificate=_certificate(run, best))
     show("the floor: what no noise can beat")
     others = tuple(run.with_floor(one) for one in found if one is not best)
+    if family is not None:
+        best = replace(best, certificate=_certificate(run, best))
     return replace(run.with_floor(best), alternatives=others)
 
 

@@ -54,7 +54,7 @@ class Certificate(Record):
 class Optimum(Record):
     """The best noise that was found, what it costs, and what no noise can beat.
 
-    Attributes
+    Parameters
     ----------
     mechanism
         The noise; ``mechanism.program(participation)`` runs it.
@@ -79,6 +79,13 @@ class Optimum(Record):
         there is none, in words.
     alternatives
         The other mechanisms that were compared, with the same floor.
+
+    Examples
+    --------
+    >>> from corrnoise import Participation, optimise
+    >>> best = optimise(participation=Participation.fixed_epochs(64, epochs=4), memory=2)
+    >>> best.family, best.memory, best.ratio < 1.2
+    ('buffers, epoch weights', 1, True)
     """
 
     mechanism: Mechanism

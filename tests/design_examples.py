@@ -1,40 +1,59 @@
-"""A small design and its file, for the tests of designs."""
+"""Designs that several tests look at, each made once."""
 
-from pathlib import Path
+from __future__ import annotations
+
+import math
+from functools import cache
 from typing import Any
 
-from corrnoise.solvers.rational.exchange import buffer_form
+import numpy as np
 
-from corrnoise.designs.files import archive
-from corrnoise.designs.record import Design
-from corrnoise.solvers.rational.approximation import rational_approximation
-from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.designs.design import Design
+from corrnoise.designs.make import design
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from corrnoise.theory.workloads import SGD
 
+STEPS, EPOCHS = 48, 4
+BUDGET = Budget(0.5)  # at ρ = ½ the multiplier is the sensitivity
+EPOCHED = Participation.fixed_epochs(STEPS, epochs=EPOCHS)
+ONCE = Participation.single(STEPS)
+ENDLESS = Participation.single()
 PROBLEM = LinearRegression([1.0, 0.3, 0.01], 0.05, 0.2)
-_APPROXIMATION = rational_approximation(NuFTRL(0.1), 1e-6)
-assert isinstance(_APPROXIMATION, PoleNoise)
-POLES: PoleNoise = _APPROXIMATION
+CONVEX = StronglyConvex(1.0, 30.0, 0.02, dimension=4)
+
+CASES: dict[str, tuple[Participation, Any, dict[str, Any]]] = {
+    "usual": (EPOCHED, None, {}),
+    "any memory": (EPOCHED, None, {"memory": math.inf}),
+    "no memory": (EPOCHED, None, {"memory": 0}),
+    "without factors": (EPOCHED, None, {"family": "buffers", "memory": 2}),
+    "tree": (EPOCHED, None, {"family": "binary tree, online"}),
+    "momentum and cool-down": (EPOCHED, SGD(momentum=0.9, cool_down=0.25, batch_size=8), {}),
+    "reshuffled": (Participation.reshuffled(STEPS, epochs=EPOCHS), None, {"memory": 4}),
+    "a problem": (EPOCHED, PROBLEM, {}),
+    "the last step": (EPOCHED, LearningObjective(PROBLEM, STEPS, weights="last"), {"memory": math.inf}),
+    "once": (ONCE, PROBLEM, {"family": "stationary optimum"}),
+    "endless": (ENDLESS, PROBLEM, {}),
+    "convex": (ENDLESS, CONVEX, {}),
+}
 
 
-def small(**changes: Any) -> Design:
-    """A design that nothing was computed for, with some arguments changed."""
-    arguments: dict[str, Any] = {
-        "noise": NuFTRL(0.1),
-        "stream": POLES,
-        "buffers": buffer_form(POLES),
-        "rho": 0.5,
-        "steps": 5,
-        "problem": PROBLEM,
-        "initial_offset": 0.5,
-        "notes": ("A sentence.",),
-        "metadata": {"name": "small", "count": 3, "share": 0.1, "checked": True},
-    }
-    return Design(**{**arguments, **changes})
+@cache
+def made(name: str, budget: Budget = BUDGET) -> Design:
+    """The design of a case."""
+    participation, objective, options = CASES[name]
+    return design(budget, participation, objective, notes=("A sentence.",), **options)
 
 
-def written(design: Design, path: Path) -> Path:
-    """``path``, which then holds the archive of ``design``."""
-    path.write_bytes(archive(design))
-    return path
+def unit_draws(steps: int) -> Any:
+    """A source of draws that gives the unit vectors in their order: what is made of them is the noising matrix."""
+    count = iter(range(steps))
+
+    def draw(values: np.ndarray) -> None:
+        values[:] = 0
+        values[next(count)] = 1
+
+    return draw

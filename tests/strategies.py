@@ -11,7 +11,7 @@ from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.mechanisms.tree import BinaryTree, Decoder
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.participation import Participation
@@ -173,8 +173,8 @@ def mechanisms(draw: st.DrawFn, steps: int | None = None) -> Mechanism:
         bands[0] = np.exp(bands[0])
         return BandedNoise(np.where(np.add.outer(np.arange(len(bands)), np.arange(n)) < n, bands, 0.0))
     if kind == "tree":
-        decoder = draw(st.sampled_from(["binary", "online"]))
-        return BinaryTree(n, decoder=decoder, decay=draw(st.just(0.0) | st.floats(0.01, 0.9)))
+        decoders: tuple[Decoder, ...] = ("binary", "online")
+        return BinaryTree(n, decoder=draw(st.sampled_from(decoders)), decay=draw(st.just(0.0) | st.floats(0.01, 0.9)))
     return MatrixNoise.honaker(n) if kind == "honaker" else MatrixNoise.fourier(n)
 
 

@@ -5,6 +5,7 @@ function, of the class for its constructor, and of the method or the method that
 """
 
 import doctest
+import functools
 import inspect
 import re
 import subprocess
@@ -19,7 +20,12 @@ import pytest
 import corrnoise as cn
 
 ROOT = Path(__file__).parents[1]
-NAMES = [name for name in cn.__all__ if name != "__version__"]
+FACE = ROOT / "src/corrnoise"
+SHELVES = ("mechanisms", "papers", "torch", "opacus", "jax", "privacy", "losses", "datasets")
+PAPERS = ("correlated_noise", "momentum_aggregation", "noise_cancellation", "shuffled_gradients")
+NAMES = [name for name in cn.__all__ if name not in {"__version__", *SHELVES}]
+#: What only a budget or a participation says.
+CARRIED = {"rho", "epsilon", "adjacency", "clip_norm", "min_sep", "max_participations"}
 Member = tuple[str, Any, list[str]]  #: a name, what it means, and the docstrings that may document its parameters
 
 
@@ -30,9 +36,20 @@ def documented(docstring: str) -> list[str]:
     return [name.strip(" *") for line in lines if re.match(r"\S", line) for name in line.partition(" : ")[0].split(",")]
 
 
+def public(name: str) -> Any:
+    """The public name, which may be that of a shelf, as in ``mechanisms.NuFTRL``."""
+    return functools.reduce(getattr, name.split("."), cn)
+
+
+def shelved() -> list[str]:
+    """The names on the shelves that need no extra."""
+    rooms = ["mechanisms", "losses", *(f"papers.{paper}" for paper in PAPERS)]
+    return [f"{room}.{name}" for room in rooms for name in public(room).__all__]
+
+
 def members(name: str) -> Iterator[Member]:
     """A public name and, of a class, its public methods and properties that the project defines."""
-    item = getattr(cn, name)
+    item = public(name)
     yield name, item, [inspect.getdoc(item) or ""]
     for member, value in inspect.getmembers_static(item) if inspect.isclass(item) else ():
         inner = getattr(value, "__func__", getattr(value, "fget", value))
@@ -49,12 +66,28 @@ def disagreement(item: Any, docstrings: list[str]) -> tuple[set[str], set[str]]:
     return parameters - known, {name for name, times in own.items() if name not in parameters or times > 1}
 
 
-def test_names_are_the_same_for_users_and_type_checkers() -> None:
-    text = (ROOT / "src/corrnoise/__init__.py").read_text()
-    typed = {found[1] for found in re.finditer(r"^ +(?:from .* import )?(\w+) as \1\b", text, re.MULTILINE)}
-    assert typed == set(NAMES) <= set(dir(cn))
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = cn.nonsense
+def test_the_stub_lists_what_users_see() -> None:
+    typed = set(re.findall(r"import \w+ as (\w+)", (FACE / "__init__.pyi").read_text(encoding="utf-8")))
+    assert typed == set(cn.__all__) == {*NAMES, *SHELVES, "__version__"}
+    assert len(NAMES) + len(public("mechanisms").__all__) + len(PAPERS) + 3 <= 36
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = cn.nonsense  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *shelved()])
+def test_what_a_run_promises_is_carried_by_its_objects(name: str) -> None:
+    """No budget or participation is typed beside these objects, and no multiplier comes without a program."""
+    if name in ("Budget", "Participation"):
+        return
+    for member, item, _ in members(name):
+        if not member.endswith(".delta_at"):  # it asks for the δ of an ε
+            assert not CARRIED & set(inspect.signature(item).parameters), member
+        assert "multiplier" not in member or name == "PrivateRun" or "papers" in name, member
+
+
+def test_a_typed_budget_is_seen() -> None:
+    assert CARRIED & set(inspect.signature(cn.Budget).parameters)
+    assert CARRIED & set(inspect.signature(cn.privacy.gaussian_rho).parameters)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -68,7 +101,7 @@ def test_parameters_are_documented(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_there_is_an_example(name: str) -> None:
-    assert doctest.DocTestParser().get_examples(inspect.getdoc(getattr(cn, name)) or ""), f"{name} has no example"
+    assert doctest.DocTestParser().get_examples(inspect.getdoc(public(name)) or ""), f"{name} has no example"
 
 
 def test_examples_in_docstrings_print_what_they_say() -> None:

@@ -118,7 +118,7 @@ def _sum_by_halves(values: Any) -> Any:
 
 def _checked(made: Program) -> Program:
     """A program that JAX runs in float32."""
-    if made.form not in ("cascade", "delay line") or made.dtype != "float32":
+    if made.form not in ("cascade", "delay line", "buffers") or made.dtype != "float32" or made.draw_scales is not None:
         raise ValueError(
             f"mechanism must be Toeplitz noise that runs in float32, got {made.mechanism!r:.80}: PrivateRun runs all "
             "kinds"
@@ -128,6 +128,11 @@ def _checked(made: Program) -> Program:
 
 def _next(made: Program, draw: Any, memory: Memory) -> tuple[Any, Memory]:
     """The noise of a step from its draw, for one array."""
+    if made.form == "buffers":
+        decays, weights = made.unscaled.buf_decay.tolist(), made.unscaled.output_scale.tolist()
+        for weight, state in zip(weights, memory, strict=True):
+            draw = draw - weight * state
+        return draw, tuple(decay * state + draw for decay, state in zip(decays, memory, strict=True))
     if made.form == "cascade":
         after = []
         for zero, pole, state in zip(*(gaps.tolist() for gaps in made.mechanism.sections()), memory, strict=True):
@@ -143,6 +148,8 @@ def _next(made: Program, draw: Any, memory: Memory) -> tuple[Any, Memory]:
 
 def _rows(made: Program) -> int:
     """Number of arrays of memory."""
+    if made.form == "buffers":
+        return int(made.unscaled.buf_decay.size)
     return len(made.mechanism.sections()[0]) if made.form == "cascade" else int(made.mechanism.values.size) - 1
 
 
@@ -152,8 +159,8 @@ def noising_matrix(made: Program) -> Any:
     Parameters
     ----------
     made
-        A program of the form "cascade" or "delay line" in float32.  The standard deviation for the privatizer is
-        ``made.scale(budget)``.
+        A program of the form "cascade", "delay line" or "buffers" in float32, with its factors of steps, if any.  The
+        standard deviation for the privatizer is ``made.scale(budget)``.
 
     Raises
     ------
@@ -171,7 +178,10 @@ def noising_matrix(made: Program) -> Any:
         noise, after = _next(made, value.astype(jnp.float32), memory)
         return noise.astype(value.dtype), after
 
-    return streaming.StreamingMatrix.from_array_implementation(init, following)
+    found = streaming.StreamingMatrix.from_array_implementation(init, following)
+    if made.step_scales is None:
+        return found
+    return streaming.scale_rows_and_columns(found, row_scale=jnp.asarray(made.step_scales, jnp.float32))
 
 
 class CorrelatedNoiseState(NamedTuple):
@@ -208,12 +218,31 @@ def correlated_noise(
     ValueError, TypeError
         An argument is out of its range, or the mechanism does not run in float32.
     """
+    return noise_of_program(streaming(mechanism, participation, "float32"), budget, key=key)
+
+
+def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = None) -> Any:
+    """The same for a program, which may be one of buffers, and may have a factor for each step.
+
+    Parameters
+    ----------
+    program
+        Of the form "cascade", "delay line" or "buffers" in float32.
+    budget, key
+        As for ``correlated_noise``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The program does not run in float32, or the key is no key.
+    """
     jax = extra_module("jax", "jax")
     optax = extra_module("optax", "jax")
     jnp = jax.numpy
-    made = _checked(streaming(mechanism, participation, "float32"))
+    made = _checked(program)
     scale = made.scale(budget)
-    steps = math.inf if participation.steps is None else participation.steps
+    steps = math.inf if made.participation.steps is None else made.participation.steps
+    scales = None if made.step_scales is None else jnp.asarray(made.step_scales, jnp.float32)
     secret = secrets.token_bytes(_KEY_BYTES) if key is None else key
     if not isinstance(secret, bytes) or len(secret) != _KEY_BYTES:
         raise ValueError(f"key must be {_KEY_BYTES} bytes, got {type(key).__name__} of another length")
@@ -230,6 +259,8 @@ def correlated_noise(
         leaves, tree = jax.tree.flatten(updates)
         now = jax.random.fold_in(jax.random.wrap_key_data(state.key, impl="threefry2x32"), state.step)
         covered = jnp.where(state.step < steps, scale, jnp.nan).astype(jnp.float32)
+        if scales is not None:
+            covered = covered * scales[jnp.minimum(state.step, scales.size - 1)]
         memories = [jax.tree.leaves(each) for each in state.memory]
         noisy = []
         after = []

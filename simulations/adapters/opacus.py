@@ -2,7 +2,7 @@
 
     budget = cn.Budget(epsilon=5.0, delta=1e-5, clip_norm=1.0)
     epochs = cn.Participation.fixed_epochs(400, epochs=20)
-    model, optimizer, loader = private(model, optimizer, dataset, budget, epochs, cn.NuFTRL(0.02), batch_size=64)
+    model, optimizer, loader = private(model, optimizer, dataset, budget, epochs, NuFTRL(0.02), batch_size=64)
     for inputs, targets in loader:  # the steps of all epochs
         optimizer.zero_grad()
         loss(model(inputs), targets).backward()

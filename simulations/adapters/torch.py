@@ -1,6 +1,6 @@
 """Private gradients in PyTorch, without another library (the extra ``torch``).
 
-    run = PrivateRun(budget, epochs, cn.NuFTRL(0.02), trainable_size(model), batches=batches(epochs, 1437, 71))
+    run = PrivateRun(budget, epochs, NuFTRL(0.02), trainable_size(model), batches=batches(epochs, 1437, 71))
     for batch in run:
         private_gradient(run, model, loss, inputs[batch], targets[batch])
         optimizer.step()

@@ -20,14 +20,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from corrnoise.solvers.matrix_factorisation.families import optimal_damped_root, optimal_nu
-from corrnoise.solvers.matrix_factorisation.fixed_epochs import optimal_fixed_epochs
 from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import load, standardised
 from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
 from corrnoise.simulations.private_training.networks import Floats, Network, Task, trained
 from corrnoise.simulations.run.batches import batches
+from corrnoise.solvers.families.toeplitz import damped_root, nu_ftrl
+from corrnoise.solvers.objectives import RunObjective, run_objective
+from corrnoise.solvers.optimise import DENSE, optimise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -51,7 +52,11 @@ _AT_ONCE = 64  # runs, for the cache of the processor
 
 
 def _optimal(participation: Participation) -> Mechanism:
-    return optimal_fixed_epochs(PrefixSums(participation.length), participation).mechanism()
+    return optimise(PrefixSums(participation.length), participation, family=DENSE).mechanism
+
+
+def _sums(participation: Participation) -> RunObjective:
+    return run_objective(PrefixSums(participation.length))
 
 
 #: The mechanisms of a fixed order, for a participation.
@@ -60,8 +65,8 @@ MECHANISMS: dict[str, Callable[[Participation], Mechanism]] = {
     "binary tree": lambda who: MatrixNoise.honaker(who.length),
     "online tree": lambda who: BinaryTree(who.length, decoder="online"),
     "square root": lambda who: NuFTRL(0.0),
-    "ν-DP-FTRL": lambda who: optimal_nu(who).noise,
-    "damped root": lambda who: optimal_damped_root(who).noise,
+    "ν-DP-FTRL": lambda who: nu_ftrl(_sums(who), who),
+    "damped root": lambda who: damped_root(_sums(who), who, who.length),
     "dense optimum": _optimal,
 }
 #: Those of the small networks, and those of the paper's network, whose noise must stream.

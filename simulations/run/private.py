@@ -2,7 +2,7 @@
 
     budget = cn.Budget(epsilon=5.0, delta=1e-5, clip_norm=1.0)
     epochs = cn.Participation.fixed_epochs(400, epochs=20)
-    run = PrivateRun(budget, epochs, cn.NuFTRL(0.02), size, batches=batches(epochs, 1437, 71))
+    run = PrivateRun(budget, epochs, cn.mechanisms.NuFTRL(0.02), size, batches=batches(epochs, 1437, 71))
     for batch in run:
         noisy = run.add_noise(sum_of_clipped_gradients(model, batch))
 

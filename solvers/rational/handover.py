@@ -97,7 +97,7 @@ def handed_over(
         The form does not hold, with the reason.
     """
     wanted = mechanism if stands_for is None else stands_for
-    _check_scales(mechanism, participation, form)
+    check_scales(mechanism, participation, form)
     try:
         program = mechanism.program(participation, dtype, form)
     except ValueError as error:
@@ -121,7 +121,7 @@ def handed_over(
     return program
 
 
-def _check_scales(mechanism: Mechanism, participation: Participation, form: Form) -> None:
+def check_scales(mechanism: Mechanism, participation: Participation, form: Form) -> None:
     """Refuse scaled noise whose sensitivity would take too long, or whose buffers may cancel."""
     if not isinstance(mechanism, ScaledNoise):
         return

@@ -7,39 +7,39 @@ import os
 import shlex
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from corrnoise.solvers.rational.exchange import BufferForm
 
 from corrnoise import __main__ as command_line
 from corrnoise.commands import design as design_command
 from corrnoise.designs import make
-from corrnoise.designs.record import Design
+from corrnoise.designs.comparison import INDEPENDENT
+from corrnoise.designs.design import Design
 from corrnoise.designs.spectra import NOT_COVERED
+from corrnoise.designs.storage import load
 from corrnoise.figures.publication import read_csv
-from corrnoise.solvers.optimal_noise import optimal_noise
-from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
-from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.privacy import gaussian_delta, gaussian_rho
+from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from corrnoise.theory.workloads import SGD
 
 FAMILY = ("--dimension", "6", "--decay", "0.5", "--learning-rate", "0.05")
-FILES = {
-    *("design.npz", "design.json", "report.txt", "coefficients.csv", "poles.csv"),
-    *("comparison.pdf", "comparison.png", "comparison.csv"),
-}
-CHOSEN = {"design.npz", "design.json", "report.txt", "memory.pdf", "memory.png", "memory.csv"}
+LONG = (*FAMILY, "--rho", "0.5")
+ALWAYS = {"design.npz", "report.txt", "programs.json"}
+COMPARED = {"comparison.pdf", "comparison.png", "comparison.csv"}
+CHOSEN = {"memory.pdf", "memory.png", "memory.csv"}
 
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pictures, which take longer than all the rest."""
     monkeypatch.setattr("corrnoise.designs.figure.write_picture", lambda *_: None)
+    monkeypatch.setattr("corrnoise.designs.memory_figure.write_memory_picture", lambda *_: None)
 
 
 def parser_of_the_command() -> ArgumentParser:
@@ -52,6 +52,14 @@ def run(*arguments: str) -> int:
     return design_command.run(parser_of_the_command().parse_args(arguments))
 
 
+def made(folder: Path, *arguments: str) -> Design:
+    """The design that the command writes."""
+    assert run(*arguments, "--output", str(folder)) == 0
+    found = load(folder)
+    assert isinstance(found, Design)
+    return found
+
+
 def table(path: Path) -> tuple[list[str], np.ndarray]:
     """The comments of a CSV file, and its numbers."""
     lines = path.read_text().splitlines()
@@ -59,168 +67,183 @@ def table(path: Path) -> tuple[list[str], np.ndarray]:
     return [line for line in lines if line.startswith("#")], np.array(rows[1:], dtype=float)
 
 
-def test_a_design_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_design_for_a_problem_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "folder"
-    options = ("--epsilon", "2", "--delta", "1e-6", "--steps", "300", "--clip-norm", "0.5", "--initial-offset", "1")
-    assert run(*FAMILY, *options, "--residual-std", "0.1", "--kurtosis", "1.8", "--output", str(folder)) == 0
-    assert {path.name for path in folder.iterdir()} == FILES
-
+    options = ("--epsilon", "2", "--delta", "1e-6", "--steps", "60", "--clip-norm", "0.5", "--initial-offset", "1")
+    options = (*options, "--family", "stationary optimum", "--residual-std", "0.1", "--kurtosis", "1.8")
+    found = made(folder, *FAMILY, *options)
+    files = ALWAYS | COMPARED | {"coefficients.csv", "poles.csv"}
+    assert {path.name for path in folder.iterdir()} == files
     problem = LinearRegression(np.arange(1.0, 7) ** -0.5, 0.05, 0.1, kurtosis=1.8)
-    d, rho = Design.load(folder / "design.npz"), gaussian_rho(2, 1e-6)
-    assert (d.problem, d.rho, d.steps, d.clip_norm, d.adjacency) == (problem, rho, 300, 0.5, "zero-out")
-    assert gaussian_delta(d.rho, 2.0) <= 1e-6 < gaussian_delta(math.nextafter(d.rho, 1), 2.0)
-    assert d.noise == optimal_noise(problem)
-    assert dict(d.metadata) == {"tolerance": 1e-6, "epsilon": 2.0, "delta": 1e-6}
-    assert d.initial_offset == 1.0
-    assert json.loads((folder / "design.json").read_text()) == json.loads(d.json())
+    assert found.problem == problem
+    assert found.budget == Budget(epsilon=2.0, delta=1e-6, clip_norm=0.5)
+    assert found.participation == Participation.single(60)
 
-    assert d.toeplitz is not None
     comments, columns = table(folder / "coefficients.csv")
-    assert columns[:, 0].tolist() == list(range(300))
-    assert columns[:, 1].tobytes() == d.toeplitz.noising_coef.tobytes()
-    assert columns[:, 2].tobytes() == d.toeplitz.strategy_coef.tobytes()
-    assert any(repr(d.toeplitz_multiplier) in comment for comment in comments)
-    assert d.toeplitz_multiplier is not None
-    assert d.toeplitz_multiplier >= FiniteNoise(columns[:, 1]).sensitivity(Participation.single(300)) / math.sqrt(2 * rho)
-
+    program = found.program("noising column", "float64")
+    assert columns[:, 0].tolist() == list(range(60))
+    assert columns[:, 1].tobytes() == program.arrays["noising_coef"].tobytes()
+    assert columns[:, 2].tobytes() == found.program("strategy column", "float64").arrays["strategy_coef"].tobytes()
+    multiplier = program.multiplier(found.budget)
+    assert any(repr(multiplier) in comment for comment in comments)
+    gamma = FiniteNoise(columns[:, 1]).sensitivity(found.participation)
+    assert multiplier >= gamma / math.sqrt(2 * found.budget.gaussian_rho)
     comments, columns = table(folder / "poles.csv")
-    assert PoleNoise(*columns.T) == d.stream
-    assert any(repr(d.stream_multiplier) in comment for comment in comments)
+    run_here = found.program()
+    assert PoleNoise(*columns.T).coefficients(9) == pytest.approx(run_here.mechanism.coefficients(9), rel=1e-12)
+    assert any(repr(run_here.multiplier(found.budget)) in comment for comment in comments)
 
-    report = (folder / "report.txt").read_text()
+    text = (folder / "report.txt").read_text()
+    assert capsys.readouterr().out == f"{text}\n" + "".join(f"{folder / name}\n" for name in sorted(files))
+    comparison = found.comparison(1.0)
+    first, second = text.split("Stationary errors,")
+    for part, name, value in ((first, "final_error", 0), (second, "stationary_error", 0), (second, "ratio", 1)):
+        rows = {line[:40].strip(): line[40:].split() for line in part.splitlines() if line.startswith("  ")}
+        assert float(rows[INDEPENDENT][value]) == pytest.approx(getattr(comparison[INDEPENDENT], name), rel=1e-4)
+    assert read_csv(folder / "comparison.csv")[0].method == INDEPENDENT
+
+
+def test_a_real_data_set_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rates.txt").write_text("\n".join(["1.0"] * 27 + ["0.5"] * 9))
+    options = ("--momentum", "0.9", "--learning-rates", str(tmp_path / "rates.txt"), "--memory", "2")
+    options = (*options, "--examples", "100", "--batch-size", "8", "--epochs", "3", "--parameters", "1000000")
+    found = made(tmp_path / "out", "--epsilon", "2", "--delta", "1e-6", *options)
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= ALWAYS | CHOSEN | {"coefficients.csv"}
+    assert found.participation == Participation.fixed_epochs(36, epochs=3)
+    assert isinstance(found.objective, SGD)
+    assert (found.objective.momentum, found.objective.batch_size) == (0.9, 8)
+    assert found.memory <= 2
     output = capsys.readouterr().out
-    assert output == f"{report}\n" + "".join(f"{folder / name}\n" for name in sorted(FILES))
-    multipliers = [d.stream_multiplier, d.toeplitz_multiplier]
-    multipliers += [value for form in ("buffers", "strategy_coef") for value in d.multipliers(form).values()]
-    for multiplier in multipliers:
-        assert repr(multiplier) in report
-    best, sgd = problem.optimal_error(**d.budget), problem.stationary_error(DPSGD(), **d.budget)
-    first, second = report.split("Stationary errors,")
-    rows = {line[:28].strip(): line[28:].split() for line in second.splitlines() if line.startswith("  ")}
-    assert float(rows["DP-SGD"][0]) == pytest.approx(sgd, rel=1e-5)
-    assert float(rows["DP-SGD"][1]) == pytest.approx(sgd / best, rel=1e-4)
-    end = problem.learning_curve(d.noise, 300, horizon=300, initial_offset=1.0, **d.budget)[-1]
-    rows = {line[:28].strip(): line[28:].split() for line in first.splitlines() if line.startswith("  ")}
-    assert float(rows["design"][0]) == pytest.approx(end, rel=1e-5)
-    assert float(rows["DP-SGD"][3]) == pytest.approx(d.comparison["DP-SGD"].best_ratio, rel=1e-5)
-    assert read_csv(folder / "comparison.csv")[0].method == "DP-SGD"
+    assert "An epoch has 12 steps of 8 examples; 4 of the 100 examples are left out of it." in output
+    assert "SGD with momentum 0.9, learning rates from 0.5 to 1" in " ".join(output.split())
+    assert "for 1000000 parameters in float" in output
+    assert "run = design.run(size)" in output
+    scales = found.program().step_scales
+    if scales is not None:
+        assert any("scale t of scales.csv" in comment for comment in table(tmp_path / "out/coefficients.csv")[0])
+        assert table(tmp_path / "out/scales.csv")[1][:, 1].tobytes() == scales.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--examples", "50000", "--batch-size", "128", "--epochs", "3"), Participation.fixed_epochs(1170, epochs=3)),
+        (("--examples", "50000", "--batch-size", "128"), Participation.single(390)),
+        (("--steps", "40", "--epochs", "4"), Participation.fixed_epochs(40, epochs=4)),
+        (("--steps-per-epoch", "10", "--epochs", "4"), Participation.fixed_epochs(40, epochs=4)),
+        (("--steps", "40", "--epochs", "4", "--order", "reshuffled"), Participation.reshuffled(40, epochs=4)),
+        (("--steps", "40", "--epochs", "4", "--order", "min-sep"), Participation.min_sep(40, 10)),
+        (("--steps", "40", "--order", "min-sep", "--separation", "7", "--visits", "99"), Participation.min_sep(40, 7)),
+        (
+            ("--steps", "40", "--order", "min-sep", "--separation", "7", "--visits", "2"),
+            Participation.min_sep(40, 7, 2),
+        ),
+        (("--steps", "40"), Participation.single(40)),
+    ],
+)
+def test_runs_in_several_words(options: tuple[str, ...], expected: Participation) -> None:
+    found, _ = design_command._participation(parser_of_the_command().parse_args(options), None)
+    assert found == expected
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_buffers_in_json_are_enough_for_others(tmp_path: Path) -> None:
-    run(*FAMILY, "--rho", "0.5", "--adjacency", "replace-one", "--output", str(tmp_path))
-    described = json.loads((tmp_path / "design.json").read_text())
-    buffers = described["buffers"]
-    form = BufferForm(buffers["buf_decay"], buffers["output_scale"])
+def test_a_run_of_any_length_has_buffers_for_others_and_no_coefficients(tmp_path: Path) -> None:
+    found = made(tmp_path, *LONG, "--adjacency", "replace-one")
+    assert {path.name for path in tmp_path.iterdir()} == ALWAYS | {"poles.csv"}
+    assert "any number of steps" in (tmp_path / "report.txt").read_text()
+    described = json.loads((tmp_path / "programs.json").read_text())
+    assert described["budget"]["adjacency"] == "replace-one"
+    rows = {(row["form"], row["dtype"]): row for row in described["programs"]}
     for dtype in ("float64", "float32"):
-        multiplier = 2 * form.sensitivity_as_run(dtype=dtype) / math.sqrt(2 * 0.5)
-        assert buffers["noise_multipliers"][dtype] == pytest.approx(multiplier, rel=1e-14)
-    assert buffers["noise_multiplier"] == max(buffers["noise_multipliers"].values())
-    assert buffers["refused"] == {}
-    assert described["privacy"]["adjacency"] == "replace-one"
-
-
-def test_without_a_horizon_no_coefficients_are_cut_off(tmp_path: Path) -> None:
-    assert run(*FAMILY, "--rho", "0.5", "--output", str(tmp_path)) == 0
-    assert {path.name for path in tmp_path.iterdir()} == FILES - {"coefficients.csv"}
-    report = (tmp_path / "report.txt").read_text()
-    assert "for any number of steps" in report
-    assert "coefficients.csv" not in report
+        row = rows["buffers", dtype]
+        buffers = BufferNoise(row["buf_decay"], row["output_scale"])
+        gamma = buffers.program(found.participation, dtype, "buffers").sensitivity  # type: ignore[arg-type]
+        assert row["multiplier"] == pytest.approx(2 * gamma / math.sqrt(2 * 0.5), rel=1e-14)
+        assert "number of steps" in rows["strategy column", dtype]["refused"]
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_same_command_writes_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        run(*FAMILY, "--rho", "0.5", "--steps", "50", "--output", str(tmp_path / name))
-    for name in ("design.npz", "design.json", "report.txt", "coefficients.csv", "poles.csv"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        run("--rho", "0.5", "--steps", "20", "--memory", "2", "--output", str(tmp_path / name))
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
-# -- eigenvalues and data ----------------------------------------------------------------------------------------------
+# -- problems ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_eigenvalues_are_read(tmp_path: Path) -> None:
+def test_eigenvalues_and_data_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "spectrum.csv"
     path.write_text("eigenvalue\n1\n0.25\n0.3333333333333333\n")
-    arguments = ("--eigenvalues", str(path), "--learning-rate", "0.1", "--rho", "1", "--output", str(tmp_path / "out"))
-    assert run(*arguments) == 0
-    assert Design.load(tmp_path / "out").problem == LinearRegression([1.0, 0.25, 1 / 3], 0.1)
-    assert NOT_COVERED not in (tmp_path / "out" / "report.txt").read_text()
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_data_give_their_spectrum_and_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--learning-rate", "0.1", "--rho", "1")
+    found = made(tmp_path / "a", "--eigenvalues", str(path), *options)
+    assert found.problem == LinearRegression([1.0, 0.25, 1 / 3], 0.1)
+    assert NOT_COVERED not in (tmp_path / "a" / "report.txt").read_text()
     x = np.random.default_rng(0).standard_normal((40, 3)) * [1.0, 0.3, 0.1]
     np.save(tmp_path / "data.npy", x)
-    arguments = ("--data", str(tmp_path / "data.npy"), "--learning-rate", "0.1", "--rho", "1")
-    assert run(*arguments, "--output", str(tmp_path / "out")) == 0
-    d = Design.load(tmp_path / "out")
-    assert isinstance(d.problem, LinearRegression)
-    assert d.problem.eigenvalues == pytest.approx(np.linalg.eigvalsh(x.T @ x / 40)[::-1], rel=1e-12)
-    assert d.notes == (NOT_COVERED,)
+    found = made(tmp_path / "b", "--data", str(tmp_path / "data.npy"), *options)
+    assert isinstance(found.problem, LinearRegression)
+    assert found.problem.eigenvalues == pytest.approx(np.linalg.eigvalsh(x.T @ x / 40)[::-1], rel=1e-12)
+    assert found.notes == (NOT_COVERED,)
     assert NOT_COVERED in capsys.readouterr().out
-
-
-# -- learning rates ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_learning_rate_is_tuned_where_asked(tmp_path: Path) -> None:
-    options = ("--rho", "0.5", "--steps", "60", "--initial-offset", "1")
-    assert run("--dimension", "3", "--tune-learning-rate", *options, "--output", str(tmp_path)) == 0
-    d = Design.load(tmp_path)
-    expected = make.design(
-        LinearRegression([1, 1 / 2, 1 / 3], 1.0), rho=0.5, steps=60, initial_offset=1.0, tune_learning_rate=True
-    )
-    assert d.problem == expected.problem
-    assert d.notes == expected.notes
-    assert d.notes[0] in (tmp_path / "report.txt").read_text()
+    options = ("--rho", "0.5", "--steps", "60", "--initial-offset", "1", "--family", "stationary optimum")
+    found = made(tmp_path, "--dimension", "3", "--tune-learning-rate", *options)
+    assert found.problem is not None
+    (note,) = found.notes
+    assert f"The learning rate {found.problem.learning_rate!r} has the smallest expected error after 60 steps" in note
+    best = found.comparison(1.0)["design"]
+    assert best.best_learning_rate == pytest.approx(found.problem.learning_rate, rel=1e-3)
+    assert best.best_error == pytest.approx(best.final_error, rel=1e-5)
+    assert f"{best.best_error:.6g}" in note
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_is_judged_and_batches_of_a_problem(tmp_path: Path) -> None:
+    found = made(tmp_path, *LONG, "--steps", "20", "--judged", "last", "--memory", "1", "--batch-size", "4")
+    assert found.memory <= 1
+    assert found.problem == LinearRegression(np.arange(1.0, 7) ** -0.5, 0.05, batch_size=4)
+    assert "after the last step" in found.error_in_words
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_strongly_convex_losses_have_bounds(tmp_path: Path) -> None:
     options = ("--smoothness", "10", "--dimension", "3", "--gradient-noise-std", "0.1", "--learning-rate", "0.02")
-    assert run("--strong-convexity", "1", *options, "--rho", "1", "--output", str(tmp_path)) == 0
-    d = Design.load(tmp_path / "design.npz")
-    problem = StronglyConvex(1.0, 10.0, 0.02, dimension=3, gradient_noise_std=0.1)
-    assert d.problem == problem
-    bound = strongly_convex_bound(problem, d.noise, rho=1.0, criterion="objective")
-    report = (tmp_path / "report.txt").read_text()
-    (line,) = [line for line in report.splitlines() if line.startswith("  design  ")]
-    assert float(line.split()[1]) == pytest.approx(bound, rel=1e-5)
-    assert bound < strongly_convex_bound(problem, NuFTRL(0.02), rho=1.0, criterion="objective")
-    assert "Upper bounds of F - F*" in report
-    if isinstance(d.stream, FiniteNoise):
-        comments, columns = table(tmp_path / "stream.csv")
-        assert FiniteNoise(columns[:, 1]) == d.stream
-    else:
-        comments, columns = table(tmp_path / "poles.csv")
-        assert PoleNoise(*columns.T) == d.stream
-    assert any(repr(d.stream_multiplier) in comment for comment in comments)
+    found = made(tmp_path, "--strong-convexity", "1", *options, "--rho", "1")
+    assert found.problem == StronglyConvex(1.0, 10.0, 0.02, dimension=3, gradient_noise_std=0.1)
+    text = (tmp_path / "report.txt").read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith("  design  ")]
+    assert float(line.split()[1]) == pytest.approx(found.excess_loss, rel=1e-5)
+    assert "Upper bounds of F - F*" in text
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
+
+EPOCHS = ("--rho", "0.5", "--steps", "40", "--epochs", "4")
+CONVEX = ("--strong-convexity", "1", "--smoothness", "2")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--rho", "1"), "the problem must be given by one of --eigenvalues, --data, --dimension, --strong-convexity"),
-        ((*FAMILY, "--rho", "1", "--data", "x.csv"), "the problem must be given by one of"),
+        (("--rho", "1"), "the run must be given by --examples and --batch-size, by --steps, or by --steps-per-epoch"),
+        ((*LONG, "--data", "x.csv"), "the problem must be given by one of --eigenvalues, --data, --dimension"),
         (FAMILY, "the budget must be given either by --rho or by --epsilon and --delta"),
         ((*FAMILY, "--epsilon", "1"), "the budget must be given"),
-        ((*FAMILY, "--rho", "1", "--delta", "1e-6"), "the budget must be given"),
+        ((*LONG, "--delta", "1e-6"), "the budget must be given"),
         ((*FAMILY, "--epsilon", "1", "--delta", "2"), "--delta must lie in (0, 1), got 2.0"),
         ((*FAMILY, "--epsilon", "-1", "--delta", "0.1"), "--epsilon must lie in [0, inf), got -1.0"),
-        ((*FAMILY, "--rho", "0"), "--rho must lie in"),
         ((*FAMILY, "--rho", "nan"), "--rho must lie in"),
-        ((*FAMILY, "--rho", "1", "--steps", "0"), "--steps must be an integer >= 1, got 0"),
-        ((*FAMILY, "--rho", "1", "--steps", "99999999999"), "--steps must be at most"),
-        ((*FAMILY, "--rho", "1", "--clip-norm", "-1"), "--clip-norm must lie in"),
-        ((*FAMILY, "--rho", "1", "--tolerance", "2"), "--tolerance must lie in [1e-12, 1), got 2.0"),
-        ((*FAMILY, "--rho", "1", "--kurtosis", "0"), "--kurtosis must lie in [1, 1e6], got 0.0"),
-        ((*FAMILY, "--rho", "1", "--initial-offset", "nan"), "--initial-offset must lie in"),
+        ((*LONG, "--steps", "0"), "--steps must be an integer >= 1, got 0"),
+        ((*LONG, "--clip-norm", "-1"), "--clip-norm must lie in"),
+        ((*LONG, "--kurtosis", "0"), "--kurtosis must lie in [1, 1e6], got 0.0"),
+        ((*LONG, "--initial-offset", "nan"), "--initial-offset must lie in"),
+        ((*LONG, "--judged", "last"), "--judged must come with --eigenvalues and a number of steps"),
         (("--dimension", "0", "--learning-rate", "1", "--rho", "1"), "--dimension must be an integer >= 1, got 0"),
         (
             ("--dimension", "100000000", "--learning-rate", "1e-9", "--rho", "1"),
@@ -229,51 +252,41 @@ def test_strongly_convex_losses_have_bounds(tmp_path: Path) -> None:
         (("--dimension", "3", "--rho", "1"), "--learning-rate or --tune-learning-rate must be given"),
         (("--dimension", "3", "--rho", "1", "--learning-rate", "0.9"), "--learning-rate must be stable"),
         (("--dimension", "3", "--rho", "1", "--learning-rate", "0"), "--learning-rate must lie in (0, inf), got 0.0"),
-        (("--dimension", "3", "--rho", "1", "--tune-learning-rate"), "--tune-learning-rate needs eigenvalues, --steps"),
-        ((*FAMILY, "--rho", "1", "--tune-learning-rate"), "either --learning-rate or --tune-learning-rate"),
-        (("--eigenvalues", "absent.txt", "--learning-rate", "1", "--rho", "1"), "No such file or directory"),
+        (
+            ("--dimension", "3", "--rho", "1", "--tune-learning-rate"),
+            "--tune-learning-rate needs eigenvalues, a number",
+        ),
+        ((*LONG, "--tune-learning-rate"), "either --learning-rate or --tune-learning-rate"),
         (("--eigenvalues", "absent.npy", "--learning-rate", "1", "--rho", "1"), "No such file or directory"),
         (("--data", ".", "--learning-rate", "1", "--rho", "1"), "Is a directory"),
-        (
-            ("--data", "x.csv", "--decay", "1", "--learning-rate", "1", "--rho", "1"),
-            "--decay must come with --dimension",
-        ),
-        ((*FAMILY, "--rho", "1", "--smoothness", "1"), "--smoothness must come with --strong-convexity"),
-        (
-            (*FAMILY, "--rho", "1", "--gradient-noise-std", "1"),
-            "--gradient-noise-std must come with --strong-convexity",
-        ),
+        (("--data", "x", "--decay", "1", "--learning-rate", "1", "--rho", "1"), "--decay must come with --dimension"),
+        ((*LONG, "--smoothness", "1"), "--smoothness must come with --strong-convexity"),
+        ((*LONG, "--gradient-noise-std", "1"), "--gradient-noise-std must come with --strong-convexity"),
         (("--strong-convexity", "1", "--rho", "1", "--learning-rate", "1"), "--smoothness must come with"),
+        ((*CONVEX, "--residual-std", "1", "--learning-rate", "1", "--rho", "1"), "--residual-std must come with"),
+        ((*CONVEX, "--tune-learning-rate", "--rho", "1"), "--tune-learning-rate needs eigenvalues"),
+        ((*CONVEX, "--learning-rate", "1", *EPOCHS), "participation must be single for strongly convex losses"),
+        (("--rho", "1", "--steps", "41", "--epochs", "4"), "--steps must be a multiple of epochs=4, got 41"),
+        ((*EPOCHS, "--steps-per-epoch", "9"), "--steps must be the 4 times 9 steps of all epochs, 36, got 40"),
         (
-            (
-                "--strong-convexity",
-                "1",
-                "--smoothness",
-                "2",
-                "--residual-std",
-                "1",
-                "--learning-rate",
-                "1",
-                "--rho",
-                "1",
-            ),
-            "--residual-std must come with --eigenvalues or --data or --dimension",
+            ("--rho", "1", "--examples", "9", "--batch-size", "10"),
+            "--batch-size must be at most the 9 examples, got 10",
         ),
         (
-            ("--strong-convexity", "1", "--smoothness", "2", "--tune-learning-rate", "--rho", "1"),
-            "--tune-learning-rate needs eigenvalues",
+            ("--rho", "1", "--examples", "9", "--batch-size", "2", "--steps-per-epoch", "5"),
+            "--steps-per-epoch must be 4 for 9 examples in batches of 2, got 5",
         ),
-        (
-            ("--strong-convexity", "2", "--smoothness", "1", "--learning-rate", "1", "--rho", "1"),
-            "--smoothness must lie in [2.0, inf), got 1.0",
-        ),
+        ((*EPOCHS, "--separation", "3"), "--separation must come with --order min-sep"),
+        ((*EPOCHS, "--learning-rate", "0.1"), "--learning-rate must come with a problem, such as --eigenvalues"),
+        ((*EPOCHS, "--tune-learning-rate"), "--tune-learning-rate must come with a problem"),
+        ((*EPOCHS, "--momentum", "1"), "--momentum must lie in"),
+        ((*FAMILY, *EPOCHS, "--momentum", "0.5"), "--momentum must not come with a problem"),
+        ((*EPOCHS, "--cool-down", "2"), "--cool-down must lie in"),
+        ((*EPOCHS, "--family", "none"), "--family must be one of"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(
-    arguments: tuple[str, ...],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ValueError, OSError)) as refusal:
@@ -298,61 +311,45 @@ def _fail(*_: object, **__: object) -> NoReturn:
     raise AssertionError("too late")
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_computed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(make, "_optimum", _fail)
+@pytest.mark.usefixtures("undrawn")
+def test_a_folder_is_refused_before_anything_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(OSError, match=r"--output must be a folder, got '.*file', which is a file"):
-        run(*FAMILY, "--rho", "1", "--output", str(tmp_path / "file"))
-    if os.geteuid() != 0:
-        (tmp_path / "locked").mkdir(mode=0o500)
-        with pytest.raises(PermissionError):
-            run(*FAMILY, "--rho", "1", "--output", str(tmp_path / "locked"))
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-@pytest.mark.parametrize("where", ["corrnoise.designs.figure.write_picture", "corrnoise.designs.files.archive"])
-def test_a_failure_leaves_what_was_there(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as undrawn:
-        undrawn.setattr("corrnoise.designs.figure.write_picture", lambda *_: None)
-        run(*FAMILY, "--rho", "1", "--output", str(tmp_path))
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    monkeypatch.setattr(where, _fail)
-    with pytest.raises(AssertionError, match="too late"):
-        run(*FAMILY, "--rho", "2", "--output", str(tmp_path), "--force")
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_design_is_overwritten_only_with_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused before anything is computed."""
-    monkeypatch.setattr("corrnoise.designs.figure.write_picture", lambda *_: None)
-    run(*FAMILY, "--rho", "1", "--output", str(tmp_path))
-    before = (tmp_path / "design.npz").read_bytes()
+    found = made(tmp_path / "out", *LONG)
     with monkeypatch.context() as late:
-        late.setattr(make, "_optimum", _fail)
+        late.setattr(make, "optimise", _fail)
+        with pytest.raises(OSError, match=r"--output must be a folder, got '.*file', which is a file"):
+            run(*LONG, "--output", str(tmp_path / "file"))
         with pytest.raises(
-            FileExistsError, match=r"--output must not hold a design, got .*or give --force to overwrite it"
+            FileExistsError, match=r"--output must not hold a design, got .*or give --force to overwrite"
         ):
-            run(*FAMILY, "--rho", "2", "--output", str(tmp_path))
-    assert (tmp_path / "design.npz").read_bytes() == before
-    assert run(*FAMILY, "--rho", "2", "--output", str(tmp_path), "--force") == 0
-    assert Design.load(tmp_path).rho == 2
+            run(*LONG, "--output", str(tmp_path / "out"))
+        if os.geteuid() != 0:
+            (tmp_path / "locked").mkdir(mode=0o500)
+            with pytest.raises(PermissionError):
+                run(*LONG, "--output", str(tmp_path / "locked"))
+    assert (tmp_path / "file").read_text() == "mine"
+    assert load(tmp_path / "out") == found
+    assert made(tmp_path / "out", *FAMILY, "--rho", "2", "--force").budget == Budget(2.0)
 
 
 # -- the command line --------------------------------------------------------------------------------------------------
 
 
-def test_the_example_is_understood(tmp_path: Path) -> None:
+def test_the_example_is_understood() -> None:
     program, command, *arguments = shlex.split(design_command.EXAMPLE)
     assert (program, command) == ("corrnoise", "design")
     parsed = parser_of_the_command().parse_args(arguments)
-    assert (parsed.steps, parsed.epochs, parsed.epsilon, parsed.memory) == (2000, 4, 2.0, 4)
+    assert (parsed.examples, parsed.epochs, parsed.epsilon, parsed.memory) == (50000, 3, 2.0, 4)
 
 
-def test_help_says_what_the_budget_does_not_cover(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_begins_with_seven_options_and_says_what_the_budget_does_not_cover(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = parser_of_the_command()
+    first = next(group for group in parser._action_groups if group.title == "what is usually given")
+    assert len(first._group_actions) == 7
     with pytest.raises(SystemExit):
-        parser_of_the_command().parse_args(["--help"])
+        parser.parse_args(["--help"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "budget does not cover that these are computed from private data" in shown
 
@@ -361,101 +358,27 @@ def test_errors_are_one_line_of_the_command_line(tmp_path: Path, capsys: pytest.
     assert command_line.main(["design", *FAMILY, "--output", str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
     expected = "corrnoise: error: the budget must be given either by --rho or by --epsilon and --delta, got "
-    assert error == f"{expected}epsilon=None, delta=None, rho=None\n"
-
-
-def test_an_earlier_design_leaves_no_files_with_its_own_multiplier(tmp_path: Path) -> None:
-    """With fewer files than before: what they said would be less noise than the new budget needs."""
-    options = ("--dimension", "3", "--learning-rate", "0.05", "--output", str(tmp_path))
-    assert run(*options, "--rho", "1", "--steps", "100") == 0
-    (tmp_path / "stream.csv").write_text("of an earlier design")
-    (tmp_path / "mine.txt").write_text("mine")
-    assert "coefficients.csv" in {path.name for path in tmp_path.iterdir()}
-    assert run(*options, "--rho", "0.0001", "--force") == 0
-    assert {path.name for path in tmp_path.iterdir()} == (FILES | {"mine.txt"}) - {"coefficients.csv"}
-
-
-def test_a_folder_that_was_there_stays(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with pytest.raises(ValueError, match="--rho must lie in"):
-        run(*FAMILY, "--rho", "0", "--output", str(tmp_path / "out"))
-    assert (tmp_path / "out").is_dir()
+    assert error.startswith(expected)
+    assert error.count("\n") == 1
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_progress_is_shown_on_terminals_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(*FAMILY, "--rho", "1", "--output", str(tmp_path / "a"))
+    options: Any = ("--rho", "1", "--steps", "10", "--memory", "1")
+    run(*options, "--output", str(tmp_path / "a"))
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    run(*FAMILY, "--rho", "1", "--output", str(tmp_path / "b"))
+    run(*options, "--output", str(tmp_path / "b"))
     shown = capsys.readouterr().err
-    assert "the optimal noise" in shown
-    assert "errors: DP-SGD" in shown
+    assert "the floor" in shown
     assert shown.endswith("\r\x1b[K")
-
-
-# -- runs of which no spectrum is known --------------------------------------------------------------------------------
-
-EPOCHS = ("--rho", "0.5", "--steps", "40", "--epochs", "4")
-
-
-def test_a_design_without_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "rates.txt").write_text("\n".join(["1.0"] * 30 + ["0.5"] * 10))
-    folder = tmp_path / "design"
-    options = ("--momentum", "0.9", "--learning-rates", str(tmp_path / "rates.txt"), "--batch-size", "8")
-    assert run(*EPOCHS, *options, "--memory", "2", "--output", str(folder)) == 0
-    made = Design.load(folder)
-    assert {path.name for path in folder.iterdir()} == CHOSEN | {"scales.csv", "coefficients.csv"}
-    assert any("scale t of scales.csv" in comment for comment in table(folder / "coefficients.csv")[0])
-    _, columns = table(folder / "scales.csv")
-    assert made.scales is not None
-    assert columns[:, 1].tobytes() == made.scales.tobytes()
-    assert (made.problem, made.steps, made.min_sep, made.max_participations) == (None, 40, 10, 4)
-    assert made.choice is not None
-    assert made.choice.chosen.memory <= 2
-    assert made.metadata["batch_size"] == 8
-    output = capsys.readouterr().out
-    assert "SGD with momentum 0.9, learning rates from 0.5 to 1" in output
-    assert "no spectrum is known" in output
-    assert "what memory buys" in output
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_problem_with_a_limit(tmp_path: Path) -> None:
-    assert run(*FAMILY, *EPOCHS, "--poles", "1", "--no-scales", "--judged", "last", "--output", str(tmp_path)) == 0
-    made = Design.load(tmp_path)
-    assert made.scales is None
-    assert made.choice is not None
-    assert made.choice.chosen.memory <= 1
-    assert "after the last step" in made.choice.judged
-    assert made.buffers_multiplier is not None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((*EPOCHS, "--min-sep", "3"), "--min-sep must not come with --epochs"),
-        (("--rho", "1", "--steps", "41", "--epochs", "4"), "--steps must be a multiple of epochs=4, got 41"),
-        ((*EPOCHS, "--learning-rate", "0.1"), "--learning-rate must come with a problem, such as --eigenvalues"),
-        ((*EPOCHS, "--tune-learning-rate"), "--tune-learning-rate must come with a problem"),
-        ((*EPOCHS, "--momentum", "1"), "--momentum must lie in"),
-        ((*FAMILY, *EPOCHS, "--momentum", "0.5"), "--momentum must not come with a problem"),
-        ((*EPOCHS, "--memory", "2", "--poles", "1"), "--memory must not come with --poles or bands"),
-        ((*EPOCHS, "--cool-down", "2"), "--cool-down must lie in"),
-        ((*EPOCHS, "--poles", "0"), "--poles must be an integer >= 1"),
-    ],
-)
-def test_contradictions_are_refused_in_the_words_of_the_command(
-    arguments: tuple[str, ...], message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ValueError, match=f"^{message}"):
-        run(*arguments, "--output", str(tmp_path / "none"))
 
 
 def test_a_memory_is_a_number_or_inf(capsys: pytest.CaptureFixture[str]) -> None:
     assert parser_of_the_command().parse_args(["--memory", "inf"]).memory == math.inf
+    assert parser_of_the_command().parse_args(["--memory", "0"]).memory == 0
     with pytest.raises(SystemExit):
         parser_of_the_command().parse_args(["--memory", "x"])
     assert "'x' is no number of arrays" in capsys.readouterr().err

@@ -8,7 +8,8 @@ import pytest
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.solvers.tuning import best_learning_rate
 from corrnoise.theory.mechanisms.product import DPSGD
-from corrnoise.theory.privacy import gaussian_rho
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 
 TEXT = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8")
@@ -17,9 +18,10 @@ TEXT = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8
 @pytest.mark.slow
 def test_the_gain_after_100_000_steps() -> None:
     problem = LinearRegression(1 / np.arange(1.0, 129), 0.02)
-    rho = gaussian_rho(2.0, 1e-6)
+    budget = Budget(epsilon=2.0, delta=1e-6)
+    who = Participation.single(100_000)
     errors = [
-        best_learning_rate(problem, 100_000, noise, initial_offset=0.3, rho=rho).error
+        best_learning_rate(problem, who, noise, initial_offset=0.3, budget=budget).error
         for noise in (DPSGD(), optimal_noise)
     ]
     assert errors[0] / errors[1] == pytest.approx(49.5, abs=0.05)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corrnoise.designs.record import Design
 from corrnoise.simulations.noise_stream import NoiseStream
 
-from corrnoise.designs.record import Design
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
 

@@ -1,4 +1,4 @@
-"""Designs in jax-privacy itself: what it runs is covered by the multiplier that the design carries for it.
+"""Designs in jax-privacy itself: what it runs is covered by the multiplier that the design's program has.
 
 Skipped where jax-privacy is not installed (``pip install '.[jax]'``).
 """
@@ -11,32 +11,33 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corrnoise.solvers.rational.exchange import buffer_form, noise_from_buffers
 
+from corrnoise.designs.design import Design
 from corrnoise.designs.make import design
-from corrnoise.designs.record import Design
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from tests.design_examples import BUDGET, EPOCHED, STEPS
 
 jax = pytest.importorskip("jax")
 blts = pytest.importorskip("jax_privacy.matrix_factorization.buffered_toeplitz")
 toeplitz = pytest.importorskip("jax_privacy.matrix_factorization.toeplitz")
+streaming = pytest.importorskip("jax_privacy.matrix_factorization.streaming_matrix")
 noise_addition = pytest.importorskip("jax_privacy.noise_addition")
 
 PROBLEMS = [
     (StronglyConvex(0.01, 1.0, 0.5, dimension=10), 2000),
-    (StronglyConvex(0.07, 1.0, 0.5), 200),
-    (LinearRegression(1 / np.arange(1.0, 129), 0.02), 1500),
+    (LinearRegression(1 / np.arange(1.0, 33), 0.02), 1500),
     (MeanEstimation(1e-3), 1000),
 ]
 
 
 @pytest.fixture(params=["float64", "float32"])
-def dtype(request: pytest.FixtureRequest) -> Iterator[str]:
+def dtype(request: pytest.FixtureRequest) -> Iterator[Any]:
     before = jax.config.read("jax_enable_x64")
     jax.config.update("jax_enable_x64", request.param == "float64")
     jax.config.update("jax_default_matmul_precision", "highest")
@@ -44,105 +45,80 @@ def dtype(request: pytest.FixtureRequest) -> Iterator[str]:
     jax.config.update("jax_enable_x64", before)
 
 
-def impulse(steps: int, dtype: str) -> Any:
-    return jax.numpy.zeros(steps, dtype).at[0].set(1)
-
-
 def sensitivity(coefficients: Any) -> float:
     values = np.asarray(coefficients, float)
     assert np.isfinite(values).all()
-    return FiniteNoise(values).sensitivity(values.size)
+    return FiniteNoise(values).sensitivity(Participation.single(values.size))
 
 
 @pytest.mark.parametrize(("problem", "steps"), PROBLEMS, ids=repr)
-def test_what_jax_privacy_makes_is_covered(problem: Any, steps: int, dtype: str) -> None:
-    d = design(problem, rho=0.5, steps=steps)  # γ/sqrt(2ρ) = γ
-    assert d.buffers is not None
-    theirs = blts.BufferedToeplitz.build(d.buffers.buf_decay, d.buffers.output_scale, dtype=dtype)
-    run = theirs.inverse_as_streaming_matrix() @ impulse(steps, dtype)
-    multiplier = d.multipliers("buffers")[dtype]
-    assert multiplier is not None
+def test_what_jax_privacy_makes_is_covered(problem: Any, steps: int, dtype: Any) -> None:
+    options: dict[str, Any] = {} if isinstance(problem, StronglyConvex) else {"family": "stationary optimum"}
+    made = design(BUDGET, Participation.single(steps), problem, **options)
+    impulse = jax.numpy.zeros(steps, dtype).at[0].set(1)
+    program = made.program("buffers", dtype)
+    theirs = blts.BufferedToeplitz.build(**program.arrays, dtype=dtype)
+    run = theirs.inverse_as_streaming_matrix() @ impulse
+    multiplier = program.multiplier(BUDGET)
     assert sensitivity(run) <= multiplier <= sensitivity(run) * (1 + 1e-3)
-    ours = d.buffers.noise_as_run(np.eye(1, steps)[0], dtype=dtype)  # type: ignore[arg-type]
-    assert np.asarray(run, float) == pytest.approx(ours, abs=1e-12 if dtype == "float64" else 1e-5)
-
-    assert d.toeplitz is not None
-    column = jax.numpy.array(d.toeplitz.strategy_coef, dtype)
-    run = toeplitz.inverse_as_streaming_matrix(column) @ impulse(steps, dtype)
-    multiplier = d.multipliers("strategy_coef")[dtype]
-    assert multiplier is not None
-    assert sensitivity(run) <= multiplier <= sensitivity(run) * (1 + 1e-2)
+    program = made.program("strategy column", dtype)
+    column = jax.numpy.array(program.arrays["strategy_coef"], dtype)
+    run = toeplitz.inverse_as_streaming_matrix(column) @ impulse
+    assert sensitivity(run) <= program.multiplier(BUDGET) <= sensitivity(run) * (1 + 1e-2)
 
 
-def test_the_recipe_adds_the_noise_that_it_promises(dtype: str) -> None:
+def recipe(made: Design, dtype: Any) -> Any:
+    """The lines of ``docs/handover.md`` for buffers."""
+    program = made.program("buffers", dtype)
+    arrays = dict(program.arrays)
+    scales = arrays.pop("step_scales", None)
+    matrix = blts.BufferedToeplitz.build(**arrays, dtype=dtype).inverse_as_streaming_matrix()
+    if scales is not None:
+        matrix = streaming.scale_rows_and_columns(matrix, row_scale=jax.numpy.asarray(scales, dtype))
+    return program, matrix
+
+
+@pytest.mark.parametrize(
+    ("made", "steps"),
+    [
+        (design(Budget(0.5, clip_norm=0.5), Participation.single(50), MeanEstimation(0.05), family="buffers"), 50),
+        (design(Budget(0.5, clip_norm=0.5), EPOCHED, family="buffers, epoch weights", memory=2), STEPS),
+    ],
+    ids=["once", "epochs with factors"],
+)
+def test_the_recipe_adds_the_noise_that_it_promises(made: Design, steps: int, dtype: Any) -> None:
     """The strategy turns the noise that is added back into independent noise of the standard deviation asked for."""
-    clip_norm, steps, size = 0.5, 50, 4000
-    d = design(MeanEstimation(0.05), rho=0.5, steps=steps, clip_norm=clip_norm)
-    added = recipe(d, dtype, np.zeros(size, dtype), steps)
-    assert d.buffers is not None
-    strategy = d.buffers.coefficients(steps)
-    independent = np.array([strategy[: t + 1][::-1] @ added[: t + 1] for t in range(steps)])
-    multiplier = d.multipliers("buffers")[dtype]
-    assert multiplier is not None
-    variance = float(np.square(independent / (multiplier * clip_norm)).mean())
-    # The mean of 200 000 squares has the standard deviation sqrt(2/200 000); 6 of them are exceeded once in 5e8 runs.
-    assert abs(variance - 1) < 6 * math.sqrt(2 / (steps * size))
-
-
-def recipe(d: Design, dtype: str, gradients: np.ndarray, steps: int) -> np.ndarray:
-    """The lines of ``docs/handover.md`` for buffers, with a fixed key."""
-    form = d.buffers
-    assert form is not None
-    multiplier = d.multipliers("buffers")[dtype]
-    assert multiplier is not None
-    strategy = blts.BufferedToeplitz.build(form.buf_decay, form.output_scale, dtype=dtype)
-    privatizer = noise_addition.matrix_factorization_privatizer(
-        strategy.inverse_as_streaming_matrix(), stddev=multiplier * d.clip_norm, prng_key=0
-    )
+    size = 4000
+    program, matrix = recipe(made, dtype)
+    privatizer = noise_addition.matrix_factorization_privatizer(matrix, stddev=program.scale(made.budget), prng_key=0)
+    gradients = np.zeros(size, dtype)
     state = privatizer.init(gradients)
-    made = []
+    added = []
     for _ in range(steps):
         noisy, state = privatizer.update(jax.numpy.asarray(gradients), state)
-        made.append(np.asarray(noisy, float))
-    return np.array(made)
-
-
-def test_noise_with_factors_is_covered(dtype: str) -> None:
-    """A chosen design: divide by the factor of the step, let jax-privacy add its noise, and multiply by the factor."""
-    steps, epochs = 60, 3
-    run: dict[str, Any] = {"min_sep": steps // epochs, "max_participations": epochs}
-    d = design(rho=0.5, steps=steps, epochs=epochs, poles=2)
-    assert d.scales is not None
-    assert d.buffers is not None
-    strategy = blts.BufferedToeplitz.build(d.buffers.buf_decay, d.buffers.output_scale, dtype=dtype)
-    plain = np.asarray(strategy.inverse_as_streaming_matrix() @ jax.numpy.eye(steps, dtype=dtype))
-    made = (d.scales.astype(dtype)[:, np.newaxis] * plain).astype(float)
-    needed = strategy_sensitivity(np.linalg.inv(np.tril(made)), Participation(steps, **run)).lower
-    multiplier = d.multipliers("buffers")[dtype]
-    assert multiplier is not None
-    assert needed * (1 - 1e-9) <= multiplier <= 1.1 * needed  # of this participation only a bound is known
-
-    size, gradient = 4000, 0.25
-    privatizer = noise_addition.matrix_factorization_privatizer(
-        strategy.inverse_as_streaming_matrix(), stddev=multiplier, prng_key=0
-    )
-    state = privatizer.init(np.zeros(size, dtype))
-    released = []
-    for scale in d.scales.astype(dtype):
-        noisy, state = privatizer.update(jax.numpy.full(size, gradient, dtype) / scale, state)
-        released.append(scale * np.asarray(noisy))
-    independent = np.linalg.solve(made, np.array(released, float) - gradient) / multiplier
-    # The mean of 240 000 squares has the standard deviation sqrt(2/240 000); 6 of them are exceeded once in 5e8 runs.
+        added.append(np.asarray(noisy, float))
+    independent = program.mechanism.strategy(steps) @ np.array(added) / program.scale(made.budget)
+    # The mean of n squares has the standard deviation sqrt(2/n); 6 of them are exceeded once in 5e8 runs.
     assert abs(float(np.square(independent).mean()) - 1) < 6 * math.sqrt(2 / (steps * size))
+
+
+def test_noise_with_factors_is_covered(dtype: Any) -> None:
+    made = design(BUDGET, EPOCHED, family="buffers, epoch weights", memory=2)
+    program, matrix = recipe(made, dtype)
+    assert program.step_scales is not None
+    run = np.asarray(matrix @ jax.numpy.eye(STEPS, dtype=dtype)).astype(float)
+    needed = strategy_sensitivity(np.linalg.inv(np.tril(run)), EPOCHED).lower
+    assert needed * (1 - 1e-9) <= program.multiplier(BUDGET) <= 1.01 * needed
 
 
 def test_jax_privacy_reads_the_same_strategy() -> None:
     before = jax.config.read("jax_enable_x64")
     jax.config.update("jax_enable_x64", True)
-    form = buffer_form(PoleNoise([0.1, 0.01], [0.05, 0.3]))
-    theirs = blts.BufferedToeplitz.build(form.buf_decay.tolist(), form.output_scale.tolist())
-    assert np.asarray(theirs.toeplitz_coefs(50)) == pytest.approx(form.coefficients(50), rel=1e-12)
+    buffers = PoleNoise([0.1, 0.01], [0.05, 0.3]).buffers()
+    theirs = blts.BufferedToeplitz.build(buffers.buf_decay.tolist(), buffers.output_scale.tolist())
+    assert np.asarray(theirs.toeplitz_coefs(50)) == pytest.approx(buffers.inverse_coefficients(50), rel=1e-12)
     inverse = np.asarray(theirs.inverse().toeplitz_coefs(50))
-    assert inverse == pytest.approx(noise_from_buffers(form).coefficients(50), rel=1e-9, abs=1e-12)
-    assert math.sqrt(blts.sensitivity_squared(theirs, 50)) == pytest.approx(form.sensitivity_upper_bound(Participation.single(50)), rel=1e-12)
+    assert inverse == pytest.approx(buffers.coefficients(50), rel=1e-9, abs=1e-12)
+    gamma = buffers.sensitivity(Participation.single(50))
+    assert math.sqrt(blts.sensitivity_squared(theirs, 50)) == pytest.approx(gamma, rel=1e-12)
     jax.config.update("jax_enable_x64", before)

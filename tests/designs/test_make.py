@@ -1,123 +1,162 @@
-"""Making designs: the best noise, at the best learning rate where asked, and refusals before anything is computed."""
+"""Making designs: reference values, errors written out, limits, and refusals before anything is computed."""
 
+import itertools
 import math
 from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from corrnoise.solvers.rational.exchange import toeplitz_form
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import linalg
 
-import corrnoise as cn
 from corrnoise.designs import make
+from corrnoise.designs.design import Design
 from corrnoise.designs.make import design
+from corrnoise.designs.report import best_of_families, everything, gains, report
 from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.optimise import USUAL_MEMORY
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
-from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import Adjacency, gaussian_delta, gaussian_rho
-from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-from tests.design_examples import PROBLEM
-from tests.strategies import log_uniform, regressions
+from corrnoise.theory.workloads import SGD, PrefixSums
+from tests.design_examples import BUDGET, CASES, CONVEX, ENDLESS, EPOCHED, PROBLEM, STEPS, made
 
-# -- designing ---------------------------------------------------------------------------------------------------------
-
-
-@given(
-    regressions(most=5), log_uniform(1e-3, 1e3), log_uniform(1e-3, 1e3), st.sampled_from(["zero-out", "replace-one"])
-)
-@settings(max_examples=20)
-def test_a_design_is_optimal_and_its_stream_nearly(
-    problem: LinearRegression, rho: float, clip_norm: float, adjacency: Adjacency
-) -> None:
-    d = design(problem, rho=rho, clip_norm=clip_norm, adjacency=adjacency, tolerance=1e-6)
-    best = problem.optimal_error(**d.budget)
-    assert problem.stationary_error(d.noise, **d.budget) == pytest.approx(best, rel=1e-11)
-    assert isinstance(d.stream, ToeplitzNoise)
-    assert (1 - 1e-11) * best <= problem.stationary_error(d.stream, **d.budget) <= (1 + 1e-5) * best
-    assert (d.problem, d.metadata["tolerance"]) == (problem, 1e-6)
+FINITE = [name for name, (who, _, _) in CASES.items() if who.steps is not None]
 
 
-def test_strongly_convex_designs_minimise_the_bound_of_the_objective() -> None:
-    problem = StronglyConvex(1.0, 10.0, 0.01)
-    d = design(problem, rho=0.5, tolerance=1e-4)
-    assert isinstance(d.stream, ToeplitzNoise)
-    bounds = {
-        name: strongly_convex_bound(problem, noise, **d.budget, criterion="objective")
-        for name, noise in (("design", d.noise), ("poles", d.stream), ("nu", NuFTRL(0.01)), ("independent", DPSGD()))
-    }
-    assert bounds["design"] < 0.95 * bounds["nu"] < bounds["independent"]
-    assert bounds["poles"] == pytest.approx(bounds["design"], rel=1e-2)
-    smallest = minimise_strongly_convex_bound(problem, rho=0.5, criterion="objective").bound
-    assert bounds["design"] == pytest.approx(smallest, rel=1e-6)
+def test_the_design_of_the_example() -> None:
+    """Reference values of the specification, computed before designs were written anew."""
+    budget = Budget(epsilon=2.0, delta=1e-6)
+    fixed = design(budget, Participation.fixed_epochs(400, epochs=4), memory=4)
+    assert (fixed.family, fixed.memory) == ("buffers, epoch weights", 2)
+    assert fixed.ratio == pytest.approx(1.08400812980, rel=1e-10)
+    assert fixed.rmse == pytest.approx(13.2457643381, rel=1e-11)
+    assert fixed.program().multiplier(budget) == pytest.approx(2.34022590219, rel=1e-11)
+    assert fixed.program().sensitivity == pytest.approx(1.04920457232, rel=1e-11)
+    apart = design(budget, Participation.min_sep(400, 100), memory=4)
+    assert apart.program().multiplier(budget) == pytest.approx(2.34074127231, rel=1e-11)
+    assert apart.program("buffers", "float64").multiplier(budget) == pytest.approx(2.34074127231, rel=1e-11)
 
 
-def test_the_horizon_changes_the_multiplier_only() -> None:
-    long = design(PROBLEM, rho=2.0)
-    short = design(PROBLEM, rho=2.0, steps=10, metadata={"who": "me"})
-    assert (long.noise, long.stream) == (short.noise, short.stream)
-    assert short.toeplitz == toeplitz_form(short.noise, 10)
-    assert dict(short.metadata) == {"tolerance": 1e-6, "who": "me"}
+@pytest.mark.parametrize("name", FINITE)
+def test_the_choice_is_within_the_limit_above_the_floor_and_the_best(name: str) -> None:
+    found = made(name)
+    _, _, options = CASES[name]
+    assert found.floor is not None
+    assert min(found.error_of(one) for one in everything(found)) >= found.floor
+    assert found.ratio == pytest.approx(found.error / found.floor)
+    memory = options.get("memory")
+    if "family" not in options:
+        assert found.memory <= (USUAL_MEMORY if memory is None else memory)
+        allowed = [one for one in everything(found) if memory is None or one.memory <= memory]
+        least = min(one.error for one in allowed if one.memory <= USUAL_MEMORY or memory is not None)
+        assert found.optimum.error <= least * (1.01 if memory is None else 1)
+    assert (
+        f"{found.floor:.6g}, which no correlated noise of any form is below under this promise" in found.floor_in_words
+    )
+    assert "sampled at random" in found.floor_in_words
+    bought = gains(found)
+    assert [one.memory for one in bought] == sorted({one.memory for one in bought})
+    assert all(later.error < earlier.error for earlier, later in itertools.pairwise(bought))
+    best = best_of_families(found)
+    assert len({one.family for one in best}) == len(best)
 
 
-def test_the_multiplier_of_one_noise_is_too_small_for_another() -> None:
-    d = design(PROBLEM, rho=0.5, tolerance=0.5)
-    assert d.stream_multiplier is not None
-    assert abs(d.stream_multiplier / d.noise_multiplier - 1) > 1e-3
-    shorter = design(PROBLEM, rho=0.5, steps=10)
-    assert shorter.noise_multiplier < 0.99 * d.noise_multiplier
+@pytest.mark.parametrize("name", ["usual", "no memory", "tree", "momentum and cool-down", "a problem"])
+def test_errors_are_those_of_what_runs(name: str) -> None:
+    found = made(name)
+    noise = found.program().multiplier(BUDGET) * found.mechanism.noising_matrix(STEPS)
+    if name == "a problem":
+        weights = LearningObjective(PROBLEM, STEPS, weights="second half").weight_matrix()
+        expected = PROBLEM.learning_rate**2 / 2 * float(np.trace(weights @ noise @ noise.T))
+        assert found.excess_loss == pytest.approx(expected, rel=1e-5)
+        with pytest.raises(AttributeError, match="excess_loss is what privacy adds"):
+            _ = found.rmse
+        return
+    iterates = np.zeros((STEPS, STEPS))
+    theta, momentum = np.zeros(STEPS), np.zeros(STEPS)
+    tuned = name == "momentum and cool-down"
+    for t in range(STEPS):  # the optimiser written out
+        momentum = (0.9 if tuned else 0.0) * momentum + noise[t] / (8 if tuned else 1)
+        theta = theta - (min(1.0, (STEPS - t) / (0.25 * STEPS)) if tuned else 1.0) * momentum
+        iterates[t] = theta
+    assert found.rmse == pytest.approx(math.sqrt(float((iterates**2).sum()) / STEPS), rel=1e-5)
+    with pytest.raises(AttributeError, match="rmse is the error of the iterates"):
+        _ = found.excess_loss
 
 
-def test_the_budget_is_that_of_one_gaussian_mechanism() -> None:
-    d = cn.design(PROBLEM, epsilon=2.0, delta=1e-6)
-    assert isinstance(d, cn.Design)
-    assert d.rho == gaussian_rho(2.0, 1e-6)
-    assert gaussian_delta(d.rho, 2.0) <= 1e-6 < gaussian_delta(math.nextafter(d.rho, 1), 2.0)
-    assert dict(d.metadata) == {"tolerance": 1e-6, "epsilon": 2.0, "delta": 1e-6}
+def test_no_memory_is_independent_noise() -> None:
+    assert (made("no memory").family, made("no memory").memory) == ("independent noise", 0)
+    assert made("no memory").mechanism == DPSGD()
 
 
-@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
-def test_the_tuned_learning_rate_is_best_for_the_run(adjacency: Adjacency) -> None:
-    problem = LinearRegression([1, 1 / 2, 1 / 3], 0.001)
-    run: dict[str, Any] = {"rho": 0.5, "steps": 60, "initial_offset": 1.0, "adjacency": adjacency}
-    d = design(problem, **run, tune_learning_rate=True)
-    assert isinstance(d.problem, LinearRegression)
-    rho = 0.5 if adjacency == "zero-out" else 0.5 / 4
-
-    def error(learning_rate: float) -> float:
-        tuned = LinearRegression(problem.eigenvalues, learning_rate)
-        noise = optimal_noise(tuned)
-        return float(tuned.learning_curve(noise, 60, horizon=60, rho=rho, initial_offset=1.0)[-1])
-
-    best = error(d.problem.learning_rate)
-    assert all(error(d.problem.learning_rate * factor) > best for factor in (0.5, 0.9, 0.99, 1.01, 1.1, 2.0))
-    (note,) = d.notes
-    assert f"The learning rate {d.problem.learning_rate!r} has the smallest expected error after 60 steps" in note
-    assert f"{best:.6g}" in note
-    row = d.comparison["design"]
-    assert (row.best_learning_rate, row.best_error) == (d.problem.learning_rate, row.final_error)
-    assert row.best_error == pytest.approx(best, rel=1e-12)
-    sgd = d.comparison["DP-SGD"]
-    assert sgd.best_ratio is not None
-    assert 1 < sgd.best_ratio < sgd.ratio  # tuned, DP-SGD is not as bad
+def test_the_promise_of_the_order_is_kept() -> None:
+    fixed = made("usual").program().sensitivity
+    assert made("usual").program().participation == made("usual").optimum.participation == EPOCHED
+    any_order = made("reshuffled")
+    assert any_order.participation.kind == "reshuffled"
+    assert any_order.program().sensitivity > fixed
+    secret = design(BUDGET, Participation.fixed_epochs(STEPS, epochs=4, secret=True), memory=2)
+    assert secret.program().sensitivity == design(BUDGET, EPOCHED, memory=2).program().sensitivity
 
 
-def test_progress_is_told_and_the_comparison_is_there() -> None:
-    told: list[str] = []
-    d = design(PROBLEM, rho=0.5, progress=told.append)
-    assert "comparison" in vars(d)
-    assert "comparison" not in vars(design(PROBLEM, rho=0.5))
-    assert told[0] == "the optimal noise"
-    assert len(told) >= 6
+def test_users_with_several_examples_and_replace_one_take_more_noise() -> None:
+    user = Participation.fixed_epochs(STEPS, epochs=4, unit="user", members=3)
+    one, three = design(BUDGET, EPOCHED, memory=0), design(BUDGET, user, memory=0)
+    assert three.program().multiplier(BUDGET) == pytest.approx(3 * one.program().multiplier(BUDGET), rel=1e-14)
+    assert three.rmse == pytest.approx(3 * one.rmse)
+    assert three.ratio == pytest.approx(one.ratio)  # type: ignore[arg-type]
+    replaced = Budget(0.5, adjacency="replace-one")
+    assert one.program().multiplier(replaced) == pytest.approx(2 * one.program().multiplier(BUDGET), rel=1e-14)
+    assert made("a problem", replaced).excess_loss == pytest.approx(4 * made("a problem").excess_loss)
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
+def test_a_problem_of_any_length_has_its_optimum() -> None:
+    found = made("endless")
+    best = PROBLEM.optimal_error(budget=BUDGET)
+    assert found.floor == best
+    assert best <= found.excess_loss <= (1 + 1e-5) * best
+    assert isinstance(found.mechanism, ToeplitzNoise)
+    exact = optimal_noise(PROBLEM).coefficients(50)
+    assert found.mechanism.coefficients(50) == pytest.approx(exact, rel=1e-2)
+
+
+def test_strongly_convex_designs_minimise_the_bound_of_the_objective_at_the_budget() -> None:
+    problem = StronglyConvex(1.0, 10.0, 0.01, gradient_noise_std=3.0)
+    found = design(BUDGET, ENDLESS, problem)
+    smallest = minimise_strongly_convex_bound(problem, budget=BUDGET, criterion="objective").bound
+    assert found.excess_loss == pytest.approx(smallest, rel=1e-2)
+    options: dict[str, Any] = {"budget": BUDGET, "criterion": "objective"}
+    other = [strongly_convex_bound(problem, noise, **options) for noise in (NuFTRL(0.01), DPSGD())]
+    assert found.excess_loss < other[0] < other[1]
+    assert found.floor is None
+    assert found.ratio is None
+    assert "none is computed" in found.floor_in_words
+    for changes in ({"memory": 3}, {"family": "buffers"}):
+        with pytest.raises(ValueError, match="memory and family must be None for strongly convex losses"):
+            design(BUDGET, ENDLESS, CONVEX, **changes)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="participation must be single for strongly convex losses"):
+        design(BUDGET, EPOCHED, CONVEX)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_report_says_how_to_run_it(name: str) -> None:
+    found = made(name)
+    text = report(found, parameters=10**6)
+    assert "A sentence." in text
+    assert "design = cn.load(folder)" in text
+    assert repr(found.program().multiplier(BUDGET)) in text
+    assert " ".join(found.floor_in_words.split()) in " ".join(text.split())
+    assert ("no spectrum is known" in text) == (found.problem is None)
+    assert ("what memory buys" in text) == bool(found.alternatives)
+    assert found.participation.in_words() in text
+    if found.memory == 2:
+        assert "keeps 2 arrays: 15.3 MiB for 1000000 parameters in float64" in text
+    assert max(map(len, text.splitlines())) <= 125
 
 
 def _late(*_: object, **__: object) -> NoReturn:
@@ -127,105 +166,59 @@ def _late(*_: object, **__: object) -> NoReturn:
 @pytest.mark.parametrize(
     ("changes", "kind", "message"),
     [
-        ({"rho": None}, ValueError, "the budget must be given either by rho or by epsilon and delta, got epsilon=None"),
-        ({"epsilon": 1.0}, ValueError, "the budget must be given either"),
-        ({"rho": None, "epsilon": 1.0}, ValueError, "the budget must be given either"),
-        ({"rho": None, "epsilon": -1.0, "delta": 1e-6}, ValueError, "epsilon must lie in"),
-        ({"rho": 0.0}, ValueError, "rho must lie in"),
-        ({"steps": 0}, ValueError, "steps must be an integer >= 1, got 0"),
-        ({"steps": 1.5}, TypeError, "steps must be an integer >= 1, got 1.5"),
-        (
-            {"steps": 10**11},
-            ValueError,
-            r"steps must be at most \d+ on this machine, got 100000000000: its coefficients",
-        ),
-        ({"max_participations": 4, "min_sep": 500}, ValueError, "steps must be given for several participations"),
-        ({"tolerance": 0.0}, ValueError, "tolerance must lie in"),
-        ({"notes": "a sentence"}, TypeError, "notes must be a sequence of strings"),
-        ({"initial_offset": [1.0]}, ValueError, r"initial_offset must be a scalar or have shape \(3,\)"),
+        ({"budget": 0.5}, TypeError, "budget must be a Budget"),
+        ({"participation": 48}, TypeError, "participation must be a Participation"),
+        ({"participation": ENDLESS}, ValueError, "participation must have a number of steps without a problem"),
+        ({"participation": Participation.single(10**11)}, ValueError, r"participation must have at most \d+ steps on"),
+        ({"objective": NuFTRL(0.1)}, TypeError, "objective must be SGD, a workload, a problem or LearningObjective"),
         ({"progress": 3}, TypeError, "progress must be a function"),
-        ({"metadata": 3}, TypeError, "metadata must be a mapping"),
-        ({"tune_learning_rate": "yes"}, TypeError, "tune_learning_rate must be True or False"),
-        ({"tune_learning_rate": True}, ValueError, "tune_learning_rate must come with steps"),
-        ({"tune_learning_rate": True, "steps": 9}, ValueError, "initial_offset must not be 0"),
-        (
-            {"problem": NuFTRL(0.1)},
-            TypeError,
-            "problem must be one of LinearRegression, MeanEstimation, StronglyConvex",
-        ),
-        ({"problem": LinearRegression([1.0, 0.5], 1.9)}, ValueError, "learning_rate must be stable"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_computed(
     changes: dict[str, Any], kind: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(make, "_stream", _late)
-    arguments: dict[str, Any] = {"problem": PROBLEM, "rho": 1.0, **changes}
+    monkeypatch.setattr(make, "optimise", _late)
     with pytest.raises(kind, match=message):
-        design(arguments.pop("problem"), **arguments)
+        design(**{"budget": BUDGET, "participation": EPOCHED, **changes})
 
 
-def test_what_a_machine_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make, "memory", lambda: 10**6)
-    with pytest.raises(
-        ValueError, match=r"steps must be at most 1666 on this machine, got 2000: .* number of steps out"
-    ):
-        design(PROBLEM, rho=1.0, steps=2000)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"memory": -1}, "memory must be an integer >= 0, got -1"),
+        ({"family": "buffer"}, "family must be one of"),
+        ({"objective": PrefixSums(10)}, "participation must have steps=10"),
+        ({"objective": SGD(learning_rates=[1.0, 0.5])}, r"learning_rates must have shape \(48,\)"),
+        ({"objective": LinearRegression([1.0, 0.5], 1.9)}, "learning_rate must be stable"),
+    ],
+)
+def test_bad_values_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        design(**{"budget": BUDGET, "participation": EPOCHED, **changes})
+
+
+def test_too_many_eigenvalues_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make, "LARGEST_LEARNING", 100)
+    with pytest.raises(ValueError, match="objective must have at most 2 eigenvalues for 48 steps, got 3"):
+        design(BUDGET, EPOCHED, PROBLEM)
     monkeypatch.setattr(make, "LARGEST_DIMENSION", 2)
-    with pytest.raises(ValueError, match="problem must have at most 2 eigenvalues, got 3"):
-        design(PROBLEM, rho=1.0)
+    with pytest.raises(ValueError, match="objective must have at most 2 eigenvalues for a run of any length, got 3"):
+        design(BUDGET, ENDLESS, PROBLEM)
 
 
-def test_a_memory_without_end_needs_a_number_of_steps() -> None:
-    slow = MeanEstimation(1e-18)
-    with pytest.raises(ValueError, match="steps must be given for this problem, got None: the memory"):
-        design(slow, rho=1.0)
-    assert design(slow, rho=1.0, steps=1000).toeplitz_multiplier is not None
+def test_progress_is_told() -> None:
+    told: list[str] = []
+    design(BUDGET, Participation.single(8), memory=1, progress=told.append)
+    assert "the floor: what no noise can beat" in told
 
 
-def test_bounds_have_no_best_learning_rate() -> None:
-    with pytest.raises(ValueError, match="tune_learning_rate must be False for StronglyConvex"):
-        design(StronglyConvex(0.5, 1.0, 0.5), rho=1.0, steps=9, initial_offset=1.0, tune_learning_rate=True)
-
-
-def test_metadata_may_be_numbers_of_numpy() -> None:
-    kept: dict[str, Any] = {"n": np.int64(3), "x": np.float32(0.5), "yes": np.bool_(True)}
-    assert design(LinearRegression([1.0, 0.5], 0.1), rho=1.0, metadata=kept).metadata == {
-        "n": 3,
-        "x": 0.5,
-        "yes": True,
-        "tolerance": 1e-6,
-    }
-    with pytest.raises(TypeError, match="metadata must be a mapping"):
-        design(LinearRegression([1.0, 0.5], 0.1), rho=1.0, metadata=3)  # type: ignore[arg-type]
-
-
-def test_several_participations_are_covered_and_compared() -> None:
-    problem = LinearRegression(1 / np.arange(1.0, 9), 0.05)
-    run: dict[str, Any] = {"steps": 400, "min_sep": 100, "max_participations": 4}
-    made = design(problem, rho=0.5, initial_offset=0.3, scales=False, poles=6, **run)
-    matrix = linalg.toeplitz(made.noise.inverse_coefficients(400), np.zeros(400))
-    needed = strategy_sensitivity(matrix, Participation(**run)).lower
-    once = design(problem, rho=0.5, steps=400, initial_offset=0.3)
-    for multiplier in (
-        made.noise_multiplier,
-        made.stream_multiplier,
-        made.buffers_multiplier,
-        made.toeplitz_multiplier,
-    ):
-        assert multiplier is not None
-        assert needed * (1 - 1e-6) <= multiplier <= 1.01 * needed
-    assert once.noise_multiplier < 0.6 * needed  # one participation does not cover four
-    ratio = made.comparison["DP-SGD"].best_ratio
-    assert ratio is not None
-    assert ratio > 1
-    assert "at most 4 steps, at least 100 steps apart" in made.report()
-    assert "smallest" not in made.report().partition("Stationary errors")[2].replace("not the smallest", "")
-    assert made.choice is not None
-    assert made.choice.floor is not None
-    assert 1 <= made.choice.chosen.error / made.choice.floor < 2
-
-
-def test_several_participations_need_a_quadratic_problem() -> None:
-    with pytest.raises(ValueError, match="max_participations must be 1 for strongly convex losses, got 2"):
-        design(StronglyConvex(0.1, 1.0, 0.5), rho=0.5, steps=10, max_participations=2)
+def test_a_design_belongs_to_its_promise() -> None:
+    found = made("usual")
+    with pytest.raises(ValueError, match="optimum must be for the participation of the design"):
+        Design(BUDGET, Participation.single(STEPS), found.optimum)
+    with pytest.raises(TypeError, match="notes must be a sequence of strings"):
+        Design(BUDGET, EPOCHED, found.optimum, notes="a sentence")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="buffers: binary tree, online is no Toeplitz noise"):
+        made("tree").program("buffers")
+    with pytest.raises(ValueError, match="form must be one of"):
+        found.program("tree")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from corrnoise import gaussian_epsilon
+from corrnoise.privacy import gaussian_epsilon
 from corrnoise.theory.auditing import (
     clopper_pearson_upper_bound,
     epsilon_lower_bound,

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from corrnoise.theory import privacy
+from corrnoise.theory.numerics.rounding import rounded_up
 from corrnoise.theory.privacy import (
     UNIT_BUDGET,
     Budget,
@@ -29,7 +30,6 @@ from corrnoise.theory.privacy import (
     gaussian_epsilon,
     gaussian_noise_multiplier,
     gaussian_rho,
-    rounded_up,
     zcdp_to_approx_dp,
 )
 from tests.strategies import log_uniform
@@ -448,7 +448,7 @@ def test_half_a_budget_is_refused(half: dict) -> None:
     ],
 )
 def test_the_numbers_of_a_budget_have_ranges(name: str, values: list[float]) -> None:
-    good = {"rho": 1.0} if name in ("rho", "clip_norm") else {"epsilon": 1.0, "delta": 1e-6}
+    good: dict[str, Any] = {"rho": 1.0} if name in ("rho", "clip_norm") else {"epsilon": 1.0, "delta": 1e-6}
     for value in values:
         with pytest.raises(ValueError, match=f"{name} must lie in"):
             Budget(**good | {name: value})
@@ -463,7 +463,7 @@ def test_adjacency_and_hopeless_budgets() -> None:
     with pytest.raises(ValueError, match="the ρ of epsilon and delta must lie in"):
         _ = Budget(epsilon=0.0, delta=5e-324).gaussian_rho
     with pytest.raises(TypeError):
-        Budget(1.0, 2.0)  # type: ignore[misc]
+        Budget(1.0, 2.0)  # type: ignore[call-arg]
 
 
 @given(log_uniform(1e-3, 30), log_uniform(1e-12, 0.1))

@@ -58,7 +58,7 @@ class CepstralNoise(ToeplitzNoise):
     Measured for ‖c‖₂ of about 1 and N up to 30 000: relative errors of limiting sensitivity, averaged variances and
     power spectrum below 1e-13, of the first steps of the (inverse) coefficients in the 2-norm below 1e-12.  These are
     absolute errors, of 1e-15 times the largest value of |B|^{±1}.  With a != 0 they take O(N × steps).  What a release
-    rests on (``noise_multiplier``, ``sensitivity_upper_bound``) carries a bound of the error made.
+    rests on (``program``, ``sensitivity_upper_bound``) carries a bound of the error made.
     ``ArithmeticError`` where |log B| exceeds 300, or exp(Σ c_n ζⁿ) is not resolved by four million frequencies.
     """
 

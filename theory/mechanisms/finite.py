@@ -32,12 +32,12 @@ class FiniteNoise(ToeplitzNoise):
     -----
     The inverse takes O(T log T), the limiting sensitivity O(n²).  Accuracy is relative to the coefficients as given:
     the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and what a release rests on
-    (``noise_multiplier``, ``sensitivity_upper_bound``) carries a bound of the error made.
+    (``program``, ``sensitivity_upper_bound``) carries a bound of the error made.
 
     Examples
     --------
     >>> import corrnoise as cn
-    >>> noise = cn.FiniteNoise([1.0, -0.5])
+    >>> noise = cn.mechanisms.FiniteNoise([1.0, -0.5])
     >>> noise.coefficients(4)
     array([ 1. , -0.5,  0. ,  0. ])
     >>> noise.inverse_coefficients(4)

@@ -121,7 +121,7 @@ class BufferNoise(PoleNoise):
     --------
     >>> noise = BufferNoise([0.5], [0.25])
     >>> noise.inverse_coefficients(4)
-    array([1.     , 0.25   , 0.125  , 0.0625 ])
+    array([1.    , 0.25  , 0.125 , 0.0625])
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"buffers": DTYPES, **ProductNoise.FORMS}

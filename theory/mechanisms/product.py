@@ -66,13 +66,13 @@ class ProductNoise(ToeplitzNoise):
     Examples
     --------
     >>> import corrnoise as cn
-    >>> noise = cn.ProductNoise([0.01, 0.1], [0.5, -0.5])
+    >>> noise = cn.mechanisms.ProductNoise([0.01, 0.1], [0.5, -0.5])
     >>> noise.coefficients(4)
     array([ 1.        , -0.045     , -0.0415125 , -0.03831806])
     >>> noise.power_spectrum([0.0, 0.1]).round(4)
     array([0.1   , 0.7253])
-    >>> cn.ProductNoise([0.01, 1.0], [0.5, 3.0]) == cn.ProductNoise([0.01], [0.5])  # a gap of 1 is trivial
-    True
+    >>> cn.mechanisms.ProductNoise([0.01, 1.0], [0.5, 3.0])  # a gap of 1 is trivial
+    ProductNoise(gaps=[0.01], exponents=[0.5])
     """
 
     gaps: Array
@@ -204,7 +204,7 @@ class DPSGD(ProductNoise):
     Examples
     --------
     >>> import corrnoise as cn
-    >>> noise = cn.DPSGD()
+    >>> noise = cn.mechanisms.DPSGD()
     >>> noise.coefficients(3)
     array([1., 0., 0.])
     >>> noise.limiting_sensitivity()
@@ -242,14 +242,13 @@ class NuFTRL(ProductNoise):
     Examples
     --------
     >>> import corrnoise as cn
-    >>> noise = cn.NuFTRL(0.01)
+    >>> noise = cn.mechanisms.NuFTRL(0.01)
     >>> noise.coefficients(4)
     array([ 1.        , -0.495     , -0.1225125 , -0.06064369])
-    >>> round(noise.sensitivity(100), 4)
+    >>> from corrnoise.theory.participation import Participation
+    >>> round(noise.sensitivity(Participation.single(100)), 4)
     1.4565
     >>> round(noise.limiting_sensitivity(), 4)
-    1.4618
-    >>> round(noise.noise_multiplier(rho=0.5), 4)  # for runs of any length
     1.4618
     >>> round(float(noise.averaged_variance(0.01)), 4)  # independent noise has 1
     0.0425
@@ -289,11 +288,11 @@ class AntiPGD(ProductNoise):
     Examples
     --------
     >>> import corrnoise as cn
-    >>> cn.AntiPGD(0.1).coefficients(4)
+    >>> cn.mechanisms.AntiPGD(0.1).coefficients(4)
     array([ 1. , -0.9,  0. ,  0. ])
-    >>> round(cn.AntiPGD(0.1).limiting_sensitivity(), 4)
+    >>> round(cn.mechanisms.AntiPGD(0.1).limiting_sensitivity(), 4)
     2.2942
-    >>> cn.AntiPGD(0.0).limiting_sensitivity()
+    >>> cn.mechanisms.AntiPGD(0.0).limiting_sensitivity()
     inf
     """
 

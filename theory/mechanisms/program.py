@@ -145,3 +145,26 @@ class Program(Record):
             What the run may spend.
         """
         return self.multiplier(budget) * budget.clip_norm
+
+    def record(self, budget: Budget) -> dict[str, Any]:
+        """All that another program needs to make this noise, and to check what is claimed of it.
+
+        Parameters
+        ----------
+        budget
+            What the run may spend.
+
+        Returns
+        -------
+        ``mechanism``, ``participation``, ``dtype``, ``form`` and ``sensitivity`` of this program; ``budget``;
+        ``multiplier`` and ``scale`` of the independent noise; ``memory``; and ``arrays`` with the factors of steps and
+        draws among them.  ``save`` writes it, and ``load`` computes the numbers again.
+        """
+        return {
+            **self.arguments(),
+            "budget": budget,
+            "multiplier": self.multiplier(budget),
+            "scale": self.scale(budget),
+            "memory": self.memory,
+            "arrays": self.arrays,
+        }

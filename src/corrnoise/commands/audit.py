@@ -80,28 +80,18 @@ def _audited(design: Design, delta: float, arguments: Namespace) -> Audit:
     from corrnoise.simulations.audit import audit, stream_release
     from corrnoise.theory.numerics import checks
 
-    assert design.steps is not None
-    noise = design.noise if design.stream is None else design.stream
-    multiplier = design.noise_multiplier if design.stream_multiplier is None else design.stream_multiplier
+    program = design.program()
     seed = SeedSequence(None if arguments.seed is None else checks.seed("seed", arguments.seed))
     for_coins, for_noise = seed.spawn(2)
     if arguments.loop is not None:
         release = _imported(*arguments.loop)
     else:
-        release = stream_release(
-            noise, noise_multiplier=multiplier, clip_norm=design.clip_norm, steps=design.steps, rng=for_noise
-        )
+        release = stream_release(design.budget, program, rng=for_noise)
     return audit(
         release,
-        noise,
-        rho=design.rho,
+        design.budget,
+        program,
         delta=delta,
-        clip_norm=design.clip_norm,
-        steps=design.steps,
-        min_sep=design.min_sep,
-        max_participations=design.max_participations,
-        adjacency=design.adjacency,
-        noise_multiplier=multiplier,
         canaries=arguments.canaries,
         idle=arguments.idle,
         runs=arguments.runs,

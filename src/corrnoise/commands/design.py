@@ -1,4 +1,4 @@
-"""``corrnoise design``: the best noise for a run and a privacy budget, with a report and files for training programs."""
+"""``corrnoise design``: the best noise for a run and a budget, with a report and files for training programs."""
 
 from __future__ import annotations
 
@@ -201,20 +201,11 @@ def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Parti
                 raise ValueError(f"{option(name)} must come with --order min-sep")
     epochs = 1 if arguments.epochs is None else checks.integer("epochs", arguments.epochs, 1)
     length, notes = _epoch(arguments)
-    steps = arguments.steps
-    if length is None and steps is None:
+    if length is None and arguments.steps is None:
         if problem is not None and arguments.epochs is None and arguments.order == "fixed":
             return Participation.single(), notes
         raise ValueError("the run must be given by --examples and --batch-size, by --steps, or by --steps-per-epoch")
-    if steps is None:
-        assert length is not None
-        steps = length * epochs
-    elif length is None:
-        if checks.integer("steps", steps, 1) % epochs:
-            raise ValueError(f"steps must be a multiple of epochs={epochs}, got {steps}")
-        length = steps // epochs
-    elif steps != length * epochs:
-        raise ValueError(f"steps must be the {epochs} times {length} steps of all epochs, {length * epochs}, got {steps}")
+    steps, length = _lengths(arguments.steps, length, epochs)
     if arguments.order == "min-sep":
         apart = length if arguments.separation is None else checks.integer("separation", arguments.separation, 1)
         most = None if arguments.visits is None else checks.integer("visits", arguments.visits, 1)
@@ -224,6 +215,22 @@ def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Parti
     if arguments.order == "reshuffled":
         return Participation.reshuffled(steps, period=length), notes
     return Participation.fixed_epochs(steps, period=length), notes
+
+
+def _lengths(steps: int | None, length: int | None, epochs: int) -> tuple[int, int]:
+    """The numbers of steps of the run and of an epoch, one of which is known."""
+    from corrnoise.theory.numerics import checks
+
+    if steps is None:
+        assert length is not None
+        return length * epochs, length
+    if checks.integer("steps", steps, 1) % epochs:
+        raise ValueError(f"steps must be a multiple of epochs={epochs}, got {steps}")
+    if length not in (None, steps // epochs):
+        raise ValueError(
+            f"steps must be the {epochs} times {length} steps of all epochs, {epochs * (length or 0)}, got {steps}"
+        )
+    return steps, steps // epochs
 
 
 def _epoch(arguments: Namespace) -> tuple[int | None, tuple[str, ...]]:
@@ -284,7 +291,7 @@ def _objective(
     if arguments.judged is None:
         return problem, notes
     if not isinstance(problem, QuadraticProblem) or participation.steps is None:
-        raise ValueError("--judged must come with eigenvalues and a number of steps")
+        raise ValueError("--judged must come with --eigenvalues and a number of steps")
     return LearningObjective(problem, participation.steps, weights=arguments.judged), notes
 
 
@@ -346,9 +353,7 @@ def _problem(arguments: Namespace) -> tuple[Problem | None, tuple[str, ...]]:
     if (arguments.learning_rate is None) != arguments.tune_learning_rate:
         raise ValueError("either --learning-rate or --tune-learning-rate must be given")
     finite = given("steps", "examples", "steps_per_epoch")
-    if arguments.tune_learning_rate and not (
-        source != "strong_convexity" and finite and arguments.initial_offset
-    ):
+    if arguments.tune_learning_rate and not (source != "strong_convexity" and finite and arguments.initial_offset):
         raise ValueError("--tune-learning-rate needs eigenvalues, a number of steps and --initial-offset, not 0")
     if source == "strong_convexity":
         if arguments.smoothness is None:

@@ -1,7 +1,8 @@
 """The comparison of a design with other noise at the same budget, at one learning rate and each at its own best.
 
-Errors are F − F*, with the factor ½ of F, for the budget, clip norm and adjacency of the design, with one example a
-step and without clipping.  Up to three errors are compared for each noise:
+No batches are sampled: independent noise is that of DP-SGD with the batches of the design, whose privacy is not
+amplified.  Errors are F − F*, with the factor ½ of F, for the budget of the design, without clipping.  Up to three
+errors are compared for each noise:
 
 ``stationary_error``
     The limit at the learning rate of the design, with the σ of γ_∞.  For quadratic problems it is exact and divided by
@@ -11,8 +12,8 @@ step and without clipping.  Up to three errors are compared for each noise:
     After T steps at the learning rate of the design, with the σ of γ_T; exact, for quadratic problems with a horizon.
 ``tuned``
     After T steps, each noise at *its own best learning rate*, and with its parameter tuned anew at every learning rate.
-    This is the comparison with a DP-SGD that has been tuned.  It needs a start away from the minimum, because from the
-    minimum the best learning rate is 0.
+    This is the comparison with independent noise that has been tuned.  It needs a start away from the minimum, because
+    from the minimum the best learning rate is 0.
 
 References
 ----------
@@ -22,34 +23,40 @@ Choquette-Choo et al., arXiv 2310.06771: Theorems 2.2, 3.1 and C.18; Section C.5
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.designs.covered_noise import CoveredNoise
-from corrnoise.support.serialise import plain
-from corrnoise.theory.participation import Participation
+from corrnoise.designs.design import Design
+from corrnoise.solvers.learning import STATIONARY
+from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+from corrnoise.solvers.tuning import (
+    TunedRun,
+    best_learning_rate,
+    stationary_damping,
+    stationary_noise,
+    stationary_nu,
+)
+from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
-from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
-if TYPE_CHECKING:
-    from corrnoise.solvers.tuning import TunedRun
-
 Progress = Callable[[str], None]
 
-SGD = "DP-SGD"
+INDEPENDENT = "independent noise, without sampling"
 ANTI = "anti-PGD, best damping"
 FTRL = "nu-DP-FTRL, nu = eta mu"
 BEST_FTRL = "nu-DP-FTRL, best nu"
 DESIGN = "design"
-STREAM = "design, streamed"
 BOUND = "closed-form lower bound"
 WORST = "design, worst quadratic"
-TUNED = "tuned_learning_rate"  #: entry in the metadata of a design whose learning rate is the best for its run
 
 
 @record
@@ -63,7 +70,7 @@ class Row(Record):
     kind
         Kind of ``stationary_error``: ``"exact"``, ``"upper bound"`` or ``"lower bound"``.
     stationary_error
-        At the learning rate of the design.
+        At the learning rate of the design; None for noise with a factor for each step, which is never stationary.
     ratio
         ``stationary_error`` over the smallest of all noise (quadratic problems), or over the bound of the design.
     noise
@@ -72,16 +79,16 @@ class Row(Record):
         After T steps at the learning rate of the design; None without a horizon.
     best_learning_rate, best_noise, best_error
         The learning rate with the smallest error after T steps, the noise there, and that error; None without a
-        horizon or without an initial offset.
+        number of steps, an initial offset, or Toeplitz noise.
     best_ratio
-        ``best_error`` over that of the design.
+        ``best_error`` over that of the design; None where that is.
     """
 
     method: str
     kind: str
-    stationary_error: float
-    ratio: float
-    noise: ToeplitzNoise | None = None
+    stationary_error: float | None = None
+    ratio: float | None = None
+    noise: Mechanism | None = None
     final_error: float | None = None
     best_learning_rate: float | None = None
     best_noise: ToeplitzNoise | None = None
@@ -126,140 +133,118 @@ class Comparison(Record):
         """Whether each noise is also compared at its own best learning rate."""
         return any(row.best_error is not None for row in self.rows)
 
-    def description(self) -> dict[str, Any]:
-        """The errors in plain lists, strings and numbers."""
-        shown = [name for name in Row("", "", 0.0, 0.0).arguments() if name not in ("noise", "best_noise")]
-        offset = self.initial_offset
-        return {
-            "learning_rate": self.learning_rate,
-            "steps": self.steps,
-            "initial_offset": offset.tolist() if isinstance(offset, np.ndarray) else offset,
-            "rows": [{name: plain(getattr(row, name)) for name in shown} for row in self.rows],
-        }
 
-
-def compare(design: CoveredNoise, progress: Progress | None = None) -> Comparison:
-    """The comparison of a design with DP-SGD, anti-PGD and ν-DP-FTRL.
-
-    Parameters
-    ----------
-    design
-        A design that knows its problem.
-    progress
-        Called with a line of text before every longer part.
-
-    Raises
-    ------
-    ValueError
-        The design has no problem, or its noise has a factor for each step.
-    """
+def compare(design: Design, initial_offset: ArrayLike = 0.0, progress: Progress | None = None) -> Comparison:
+    """The comparison of a design with independent noise, anti-PGD and ν-DP-FTRL; see ``Design.comparison``."""
     show = progress or (lambda _: None)
     problem = design.problem
     if problem is None:
-        raise ValueError(f"design must have a problem to be compared, got {design!r}")
-    if design.scales is not None:
-        raise ValueError(
-            "design must have no scales to be compared: noise with a factor for each step is never stationary"
-        )
-    rows = (
-        _quadratic_rows(design, problem, show)
-        if isinstance(problem, QuadraticProblem)
-        else _bounds(design, problem, show)
-    )
-    return Comparison(tuple(rows), problem.learning_rate, design.steps, design.initial_offset)
+        raise ValueError(f"design must have a problem to be compared, got {design!r:.80}")
+    offset = _checked_offset(initial_offset, problem)
+    if isinstance(problem, QuadraticProblem):
+        rows = _Quadratic(design, problem, offset, show).rows()
+    else:
+        rows = _bounds(design, problem, show)
+    return Comparison(tuple(rows), problem.learning_rate, design.participation.steps, offset)
+
+
+def _checked_offset(offset: ArrayLike, problem: QuadraticProblem | StronglyConvex) -> float | Array:
+    array = checks.reals("initial_offset", offset, "[-1e100, 1e100]")
+    if array.ndim == 0:
+        return float(array)
+    if isinstance(problem, StronglyConvex):
+        raise ValueError(f"initial_offset must be a number for strongly convex losses, got shape {array.shape}")
+    return checks.scalar_or_vector("initial_offset", array, "[-1e100, 1e100]", problem.eigenvalues.size)
 
 
 # -- quadratic problems ------------------------------------------------------------------------------------------------
 
 
-def several(run: Participation | None) -> Participation | None:
-    """The run if examples take part several times in it, else None: γ_∞ then sets the noise of stationary errors."""
-    return None if run is None or run.once else run
+def several(participation: Participation) -> Participation:
+    """The run if examples take part several times in it, else any length: γ_∞ then sets the noise of stationary errors.
+
+    Parameters
+    ----------
+    participation
+        Of the design.
+    """
+    return ANY_LENGTH if participation.once else participation
 
 
-def alternatives(
-    budget: dict[str, Any], horizon: Participation | None
-) -> dict[str, Callable[[QuadraticProblem], ToeplitzNoise]]:
-    """The noises that are compared, by name, as functions of the problem; ``horizon`` as from ``several``."""
-    from corrnoise.solvers.tuning import best_damping, best_noise, best_nu
+class _Quadratic:
+    """The rows of a quadratic problem."""
 
-    return {
-        SGD: lambda problem: DPSGD(),
-        ANTI: lambda problem: AntiPGD(best_damping(problem)),
-        FTRL: lambda problem: NuFTRL(float(problem.rates.min())),
-        BEST_FTRL: lambda problem: NuFTRL(best_nu(problem, horizon=horizon, **budget)),
-        DESIGN: lambda problem: best_noise(problem, horizon=horizon, **budget),
-    }
+    def __init__(self, design: Design, problem: QuadraticProblem, offset: float | Array, show: Progress) -> None:
+        self.design = design
+        self.problem = problem
+        self.offset = offset
+        self.show = show
+        self.budget = design.budget
+        self.long = several(design.participation)
 
+    def alternatives(self) -> dict[str, Callable[[QuadraticProblem], Mechanism]]:
+        """The noises that are compared, by name, as functions of the problem."""
+        own = self.design.family == STATIONARY
+        chosen = self.design.mechanism
+        return {
+            INDEPENDENT: lambda problem: DPSGD(),
+            ANTI: lambda problem: AntiPGD(stationary_damping(problem)),
+            FTRL: lambda problem: NuFTRL(float(problem.rates.min())),
+            BEST_FTRL: lambda problem: NuFTRL(stationary_nu(problem, participation=self.long)),
+            DESIGN: lambda problem: stationary_noise(problem, participation=self.long) if own else chosen,
+        }
 
-def _quadratic_rows(design: CoveredNoise, problem: QuadraticProblem, show: Progress) -> list[Row]:
-    budget = design.budget
-    show("errors: the smallest of all noise")
-    smallest = problem.optimal_error(**budget)
-    rows = []
-    horizon = several(design.run)
-    if horizon is not None:
-        smallest = problem.stationary_error(design.noise, horizon=horizon, **budget)
-    for method, noise_for in alternatives(budget, horizon).items():
-        show(f"errors: {method}")
-        if method == DESIGN and design.choice is not None:
-            noise_for = _constant(design.noise)
-        noise = design.noise if method == DESIGN else noise_for(problem)
-        error = problem.stationary_error(noise, horizon=horizon, **budget)
-        row: dict[str, Any] = {"noise": noise, "final_error": _final_error(design, problem, noise)}
-        tuned = _tuned(design, problem, method, noise_for, show)
-        if tuned is not None:
-            row |= {"best_learning_rate": tuned.learning_rate, "best_noise": tuned.noise, "best_error": tuned.error}
-        rows.append(Row(method, "exact", error, error / smallest, **row))
-    if isinstance(design.stream, ToeplitzNoise):
-        show(f"errors: {STREAM}")
-        error = problem.stationary_error(design.stream, horizon=horizon, **budget)
-        final = _final_error(design, problem, design.stream)
-        rows.append(Row(STREAM, "exact", error, error / smallest, noise=design.stream, final_error=final))
-    if horizon is None:
-        least = problem.lower_bound(**budget)
-        rows.append(Row(BOUND, "lower bound", least, least / smallest))
-    return _with_ratios(rows)
+    def rows(self) -> list[Row]:
+        """One for each noise, and the closed-form bound."""
+        self.show("errors: the smallest of all noise")
+        chosen = self.design.mechanism
+        smallest = self.problem.optimal_error(budget=self.budget)
+        if self.long != ANY_LENGTH and isinstance(chosen, ToeplitzNoise):
+            smallest = self.stationary_error(chosen)
+        rows = []
+        for method, noise_for in self.alternatives().items():
+            self.show(f"errors: {method}")
+            noise = chosen if method == DESIGN else noise_for(self.problem)
+            row: dict[str, Any] = {"noise": noise, "final_error": self.final_error(noise)}
+            if isinstance(noise, ToeplitzNoise):
+                row["stationary_error"] = error = self.stationary_error(noise)
+                row["ratio"] = error / smallest
+                if (tuned := self.tuned(method, noise_for)) is not None:
+                    row["best_learning_rate"] = tuned.learning_rate
+                    row |= {"best_noise": tuned.noise, "best_error": tuned.error}
+            rows.append(Row(method, "exact", **row))
+        if self.long == ANY_LENGTH:
+            least = self.problem.lower_bound(budget=self.budget)
+            rows.append(Row(BOUND, "lower bound", least, least / smallest))
+        return _with_ratios(rows)
 
+    def stationary_error(self, noise: ToeplitzNoise) -> float:
+        """The error in the limit."""
+        return self.problem.stationary_error(noise, budget=self.budget, participation=self.long)
 
-def _constant(noise: ToeplitzNoise) -> Callable[[QuadraticProblem], ToeplitzNoise]:
-    return lambda problem: noise
+    def final_error(self, noise: Mechanism) -> float | None:
+        """The error after the last step."""
+        who = self.design.participation
+        if who.steps is None:
+            return None
+        if isinstance(noise, ToeplitzNoise):
+            options: dict[str, Any] = {"budget": self.budget, "participation": who}
+            curve = self.problem.learning_curve(noise, who.steps, initial_offset=self.offset, **options)
+            return float(curve[-1])
+        objective = LearningObjective(self.problem, who.steps, weights="last")
+        without = objective.sampling_error() + objective.initial_error(self.offset)
+        return without + objective.privacy_error(noise, who, self.budget)
 
-
-def _final_error(design: CoveredNoise, problem: QuadraticProblem, noise: ToeplitzNoise) -> float | None:
-    if design.steps is None:
-        return None
-    run: dict[str, Any] = {"horizon": design.run, "initial_offset": design.initial_offset}
-    return float(problem.learning_curve(noise, design.steps, **run, **design.budget)[-1])
-
-
-def _tuned(
-    design: CoveredNoise,
-    problem: QuadraticProblem,
-    method: str,
-    noise_for: Callable[[QuadraticProblem], ToeplitzNoise],
-    show: Progress,
-) -> TunedRun | None:
-    """The best learning rate of one noise for the run; None where there is none to be found."""
-    from corrnoise.solvers.tuning import TunedRun, best_learning_rate
-
-    if design.steps is None or not np.any(design.initial_offset):
-        return None
-    if method == DESIGN and design.metadata.get(TUNED):
-        final = _final_error(design, problem, design.noise)
-        return None if final is None else TunedRun(problem.learning_rate, final, design.noise)
-    show(f"errors: {method} at its own best learning rate")
-    try:
-        return best_learning_rate(
-            problem,
-            design.steps,
-            noise_for,
-            initial_offset=design.initial_offset,
-            participation=design.run,
-            **design.budget,
-        )
-    except ValueError:  # the start is better than anything that can be reached at this budget
-        return None
+    def tuned(self, method: str, noise_for: Callable[[QuadraticProblem], Any]) -> TunedRun | None:
+        """The best learning rate of one noise for the run; None where there is none to be found."""
+        who = self.design.participation
+        if who.steps is None or not np.any(self.offset):
+            return None
+        self.show(f"errors: {method} at its own best learning rate")
+        try:
+            return best_learning_rate(self.problem, who, noise_for, initial_offset=self.offset, budget=self.budget)
+        except ValueError:  # the start is better than anything that can be reached at this budget
+            return None
 
 
 def _with_ratios(rows: list[Row]) -> list[Row]:
@@ -275,27 +260,23 @@ def _with_ratios(rows: list[Row]) -> list[Row]:
 # -- strongly convex losses --------------------------------------------------------------------------------------------
 
 
-def _bounds(design: CoveredNoise, problem: StronglyConvex, show: Progress) -> list[Row]:
-    from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
-    from corrnoise.solvers.tuning import best_nu
-
-    options: dict[str, Any] = {**design.budget, "criterion": "objective"}
+def _bounds(design: Design, problem: StronglyConvex, show: Progress) -> list[Row]:
+    noise = checks.instance("mechanism", design.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
+    options: dict[str, Any] = {"budget": design.budget, "criterion": "objective"}
     show("bounds: the best nu")
     noises: dict[str, ToeplitzNoise] = {
-        SGD: DPSGD(),
+        INDEPENDENT: DPSGD(),
         FTRL: NuFTRL(float(min(problem.rates))),
-        BEST_FTRL: NuFTRL(best_nu(problem, **options)),
-        DESIGN: design.noise,
+        BEST_FTRL: NuFTRL(stationary_nu(problem, **options)),
+        DESIGN: noise,
     }
-    if isinstance(design.stream, ToeplitzNoise):
-        noises[STREAM] = design.stream
     bounds = {}
-    for method, noise in noises.items():
+    for method, each in noises.items():
         show(f"bounds: {method}")
-        bounds[method] = strongly_convex_bound(problem, noise, **options)
-    bounds[SGD] = min(bounds[SGD], problem.independent_noise_upper_bound(**design.budget))
+        bounds[method] = strongly_convex_bound(problem, each, **options)
+    bounds[INDEPENDENT] = min(bounds[INDEPENDENT], problem.independent_noise_upper_bound(budget=design.budget))
     unit = bounds[DESIGN]
     rows = [Row(method, "upper bound", bound, bound / unit, noise=noises[method]) for method, bound in bounds.items()]
     show(f"bounds: {WORST}")
-    worst = problem.worst_quadratic_error(design.noise, **design.budget)
+    worst = problem.worst_quadratic_error(noise, budget=design.budget)
     return [*rows, Row(WORST, "lower bound", worst, worst / unit)]

@@ -6,9 +6,9 @@ The panels show the numbers of ``corrnoise.designs.comparison``:
     if the design has them, errors after T steps with each noise at its own best learning rate.  For strongly convex
     losses there are upper bounds instead of errors, and below them the error of the design on the worst quadratic.
 (b) The coefficients, as t^{3/2} |β_t|, which is 1/(2 sqrt(π)) for large t at ν = 0 and falls where the memory ends.
-(c) For quadratic problems with a horizon the exact learning curves: at the learning rate of the design, of DP-SGD at
-    its own best learning rate, and of a run without privacy noise, which no correlation can improve (down to a tenth of
-    the design's lowest error).  Otherwise the moduli |B(ω)|.
+(c) For quadratic problems with a horizon the exact learning curves: at the learning rate of the design, of independent
+    noise at its own best learning rate, and of a run without privacy noise, which no correlation can improve (down to
+    a tenth of the lowest error).  Otherwise the moduli |B(ω)|.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from corrnoise.designs.comparison import (
     BOUND,
     DESIGN,
     FTRL,
-    SGD,
-    STREAM,
+    INDEPENDENT,
     WORST,
     Comparison,
 )
-from corrnoise.designs.covered_noise import CoveredNoise, Problem
-from corrnoise.designs.report import report
+from corrnoise.designs.design import Design, Problem
+from corrnoise.designs.report import report, run_in_words
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
 
 if TYPE_CHECKING:
@@ -46,16 +47,17 @@ if TYPE_CHECKING:
 
 
 NOTHING = "no privacy noise"
-TUNED_SGD = "DP-SGD, its best learning rate"
+TUNED = "independent noise, its best learning rate"
 LAST_STEP = 100_000  #: last step of the coefficients if there is no horizon
+LONGEST_CURVE = 2048  #: steps up to which noise with a factor for each step has a curve, at O(n³)
 SMALLEST_COEFFICIENT = 1e-3  #: smaller coefficients, times t^{3/2}, are left out
-_UNLIMITED = 1e100  # ρ of a run without privacy noise
+_UNLIMITED = Budget(1e100)  # of a run without privacy noise
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
-def picture_data(design: CoveredNoise, comparison: Comparison, points: int = 160) -> Data:
+def picture_data(design: Design, comparison: Comparison, points: int = 160) -> Data:
     """The records of all panels.
 
     Parameters
@@ -68,12 +70,13 @@ def picture_data(design: CoveredNoise, comparison: Comparison, points: int = 160
         Approximate number of points of a curve.
     """
     points = checks.integer("points", points, 2)
-    drawn = {row.method: row.noise for row in comparison.rows if row.noise is not None and row.method != ANTI}
+    drawn = {
+        row.method: row.noise for row in comparison.rows if isinstance(row.noise, ToeplitzNoise) and row.method != ANTI
+    }
     series = _errors(comparison)
-    series += _coefficients(drawn, design.steps or LAST_STEP, points)
-    drawn.pop(STREAM, None)  # its other curves are those of the design
+    series += _coefficients(drawn, design.participation.steps or LAST_STEP, points)
     problem = design.problem
-    if isinstance(problem, QuadraticProblem) and design.steps is not None:
+    if isinstance(problem, QuadraticProblem) and design.participation.steps is not None:
         return tuple(series + _learning(design, problem, comparison, drawn, points))
     assert problem is not None
     return tuple(series + _spectra(problem, drawn, points))
@@ -82,8 +85,9 @@ def picture_data(design: CoveredNoise, comparison: Comparison, points: int = 160
 def _errors(comparison: Comparison) -> list[Series]:
     series = []
     for row in comparison.rows:
-        error = np.array([row.stationary_error])
-        series.append(Series("error", row.method, row.kind, error, np.array([row.ratio])))
+        if row.stationary_error is not None and row.ratio is not None:
+            error = np.array([row.stationary_error])
+            series.append(Series("error", row.method, row.kind, error, np.array([row.ratio])))
     for row in comparison.rows:
         if row.best_learning_rate is not None and row.best_ratio is not None:
             rate = np.array([row.best_learning_rate])
@@ -108,27 +112,30 @@ def _coefficients(noises: dict[str, ToeplitzNoise], last: int, points: int) -> l
 
 
 def _learning(
-    design: CoveredNoise,
+    design: Design,
     problem: QuadraticProblem,
     comparison: Comparison,
     noises: dict[str, ToeplitzNoise],
     points: int,
 ) -> list[Series]:
-    assert design.steps is not None
-    shown = _steps(design.steps, points)
+    who = design.participation
+    shown = _steps(who.length, points)
 
-    def curve(name: str, tuned: QuadraticProblem, noise: ToeplitzNoise, budget: dict[str, Any]) -> Series:
-        run: dict[str, Any] = {"horizon": design.run, "initial_offset": design.initial_offset}
-        errors = tuned.learning_curve(noise, int(shown[-1]), **run, **budget)
+    def curve(name: str, tuned: QuadraticProblem, noise: ToeplitzNoise, budget: Budget) -> Series:
+        run: dict[str, Any] = {"participation": who, "initial_offset": comparison.initial_offset}
+        errors = tuned.learning_curve(noise, who.length, budget=budget, **run)
         return Series("learning", name, "exact", shown.astype(float), errors[shown])
 
     series = [curve(name, problem, noise, design.budget) for name, noise in noises.items()]
-    best = comparison[SGD].best_learning_rate
+    plain = curve(NOTHING, problem, DPSGD(), _UNLIMITED)
+    if DESIGN not in noises and who.length <= LONGEST_CURVE:
+        privacy = LearningObjective(problem, who.length).privacy_curve(design.mechanism, who, design.budget)
+        series.append(Series("learning", DESIGN, "exact", plain.x, plain.y + privacy[shown]))
+    best = comparison[INDEPENDENT].best_learning_rate
     if best is not None:
         tuned = type(problem)(**{**problem.arguments(), "learning_rate": best})
-        series.append(curve(TUNED_SGD, tuned, DPSGD(), design.budget))
-    lowest = min(float(one.y.min()) for one in series if one.method == DESIGN)
-    plain = curve(NOTHING, problem, DPSGD(), {"rho": _UNLIMITED})
+        series.append(curve(TUNED, tuned, DPSGD(), design.budget))
+    lowest = min(float(one.y.min()) for one in series)
     kept = plain.y >= lowest / 10
     if kept.any():
         series.append(Series("learning", NOTHING, "exact", plain.x[kept], plain.y[kept]))
@@ -146,24 +153,22 @@ def _spectra(problem: Problem, noises: dict[str, ToeplitzNoise], points: int) ->
 # -- drawing -----------------------------------------------------------------------------------------------------------
 
 STYLES: dict[str, dict[str, Any]] = {
-    SGD: {"color": "C0", "linestyle": "-."},
-    TUNED_SGD: {"color": "C0", "linestyle": "-", "linewidth": 1.0},
+    INDEPENDENT: {"color": "C0", "linestyle": "-."},
+    TUNED: {"color": "C0", "linestyle": "-", "linewidth": 1.0},
     ANTI: {"color": "C3", "linestyle": ":"},
     FTRL: {"color": "C1", "linestyle": "--"},
     BEST_FTRL: {"color": "C2", "linestyle": (0, (3, 1, 1, 1, 1, 1))},
     DESIGN: {"color": "black", "linestyle": "-"},
-    STREAM: {"color": "C4", "linestyle": ":", "linewidth": 1.8},
     WORST: {"color": "0.45"},
     NOTHING: {"color": "0.45", "linestyle": "-", "linewidth": 0.8},
 }
 LABELS = {
-    SGD: "DP-SGD",
-    TUNED_SGD: "DP-SGD, its best learning rate",
+    INDEPENDENT: "independent noise,\nwithout sampling",
+    TUNED: "independent noise, its best learning rate",
     ANTI: "anti-PGD",
     FTRL: r"$\nu$-DP-FTRL, $\nu = \eta\mu$",
     BEST_FTRL: r"$\nu$-DP-FTRL, best $\nu$",
     DESIGN: "this design",
-    STREAM: "this design, streamed",
     WORST: "this design, exactly,\non the worst quadratic",
     NOTHING: "no privacy noise",
 }
@@ -294,9 +299,8 @@ def _shown(ratio: float) -> str:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def picture(design: CoveredNoise, comparison: Comparison) -> PaperFigure:
+def picture(design: Design, comparison: Comparison) -> PaperFigure:
     """The figure of one design."""
-    privacy = f"rho = {design.rho!r}, clip norm = {design.clip_norm!r}, adjacency {design.adjacency}"
     assert design.problem is not None
     return PaperFigure(
         name="comparison",
@@ -310,9 +314,9 @@ def picture(design: CoveredNoise, comparison: Comparison) -> PaperFigure:
             "spectrum": "x = frequency omega in radians a step; y = |B(omega)|",
         },
         parameters=(
-            privacy,
+            *run_in_words(design),
             f"learning rate = {design.problem.learning_rate!r}",
-            f"steps = {design.steps}, initial offset = {np.ravel(design.initial_offset).tolist()}",
+            f"initial offset = {np.ravel(comparison.initial_offset).tolist()}",
         ),
         data=lambda: picture_data(design, comparison),
         draw=draw,
@@ -320,7 +324,7 @@ def picture(design: CoveredNoise, comparison: Comparison) -> PaperFigure:
     )
 
 
-def write_picture(design: CoveredNoise, comparison: Comparison, folder: Path) -> None:
+def write_picture(design: Design, comparison: Comparison, folder: Path) -> None:
     """Write the picture to ``folder`` as PDF and PNG, and its data as CSV."""
     figure = picture(design, comparison)
     write_figure(figure, figure.data(), folder)

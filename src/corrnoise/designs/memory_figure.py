@@ -1,6 +1,6 @@
-"""The picture of a choice.
+"""The picture of the alternatives of a design.
 
-(a) The error of every mechanism that was compared over its memory, with the floor.
+(a) The error of every mechanism that was compared over its memory, with the floor, for batches that are not sampled.
 (b) For problems: what privacy adds to F − F* at every step, for the design, for independent noise, and for the optimum
     for long runs.  A design that is best on average or at the end need not be best at every step.
 """
@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corrnoise.designs.choice import Choice, in_words
-from corrnoise.designs.covered_noise import CoveredNoise
-from corrnoise.designs.selected import LONG_RUNS
-from corrnoise.figures.finite_runs.error_memory import LOOKS, NAMES
+from corrnoise.designs.design import Design
+from corrnoise.designs.figure import LONGEST_CURVE
+from corrnoise.designs.report import choice_in_words, everything, run_in_words
 from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, write_figure
+from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.optimal_noise import optimal_noise
 from corrnoise.theory.mechanisms.base import Mechanism
-
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import QuadraticProblem
@@ -29,58 +28,65 @@ if TYPE_CHECKING:
 
 PANEL = "memory"
 CURVE = "curve"
-LONGEST_CURVE = 2048  #: steps up to which the errors of all steps are drawn, at O(n³)
-FLOOR = "no mechanism is below"
+FLOOR = "no noise is below, without sampling"
+INDEPENDENT = "independent noise"
 DESIGN = "this design"
-#: Looks of the forms that ``error_memory`` does not draw; with weights or unit columns a family keeps its marker.
-_SCALED: dict[str, dict[str, Any]] = {
-    "buffers, epoch weights": {"color": "C0", "marker": "*", "linestyle": "-."},
-    "buffers, step scales": {"color": "C2", "marker": "*", "linestyle": "-."},
-    "best Toeplitz, epoch weights": {"color": "C4", "marker": "*", "linestyle": "-."},
-    LONG_RUNS: {"color": "C3", "marker": "h"},
+_COLOURS = {
+    **{INDEPENDENT: "black", "nu-DP-FTRL": "C5", "buffers": "C0", "banded inverse": "C2", "best Toeplitz": "C4"},
+    **{"binary tree": "C6", "binary tree, online": "C7", "any bands": "C8", STATIONARY: "C3", "dense": "C9"},
 }
+_LINES = {"unit columns": ("--", "o"), "epoch weights": ("-.", "*"), "step scales": (":", "D")}
+NAMES = {"nu-DP-FTRL": r"$\nu$-DP-FTRL"}
+
+
+def _look(family: str) -> dict[str, Any]:
+    """A colour for each kind of noise, and a line and a marker for the factors of its steps."""
+    base, _, kind = family.rpartition(", ")
+    line, marker = _LINES.get(kind, ("-", "s"))
+    known = _COLOURS.get(family) or _COLOURS.get(base, "0.5")
+    return {"color": known, "linestyle": line, "marker": marker}
+
 
 _CURVES: dict[str, dict[str, Any]] = {
-    "independent noise": {"color": "C0", "linestyle": "-."},
-    LONG_RUNS: {"color": "C3", "linestyle": "--"},
+    INDEPENDENT: {"color": "C0", "linestyle": "-."},
+    STATIONARY: {"color": "C3", "linestyle": "--"},
     DESIGN: {"color": "black"},
 }
 
 
-def choice_data(choice: Choice) -> Data:
+def alternatives_data(design: Design) -> Data:
     """The alternatives by family, the design, and the floor."""
+    compared = everything(design)
     series = []
-    for family in dict.fromkeys(one.family for one in choice.alternatives):
-        rows = sorted((one for one in choice.alternatives if one.family == family), key=lambda one: one.memory)
-        exact = all(one.exact for one in rows)
-        memory, errors = (np.array(v, dtype=float) for v in zip(*((r.memory, r.error) for r in rows), strict=True))
+    for family in dict.fromkeys(one.family for one in compared):
+        rows = sorted((one for one in compared if one.family == family), key=lambda one: one.memory)
+        exact = all(one.sensitivity.exact for one in rows)
+        memory = np.array([one.memory for one in rows], dtype=float)
+        errors = np.array([design.error_of(one) for one in rows])
         series.append(Series(PANEL, family, "exact" if exact else "upper bound", memory, errors))
-    chosen = choice.chosen
-    kind = "exact" if chosen.exact else "upper bound"
-    series.append(Series(PANEL, DESIGN, kind, np.array([float(chosen.memory)]), np.array([chosen.error])))
-    if choice.floor is not None:
-        most = float(max(one.memory for one in choice.alternatives))
-        series.append(Series(PANEL, FLOOR, "lower bound", np.array([0.0, max(most, 1.0)]), np.full(2, choice.floor)))
+    kind = "exact" if design.optimum.sensitivity.exact else "upper bound"
+    series.append(Series(PANEL, DESIGN, kind, np.array([float(design.memory)]), np.array([design.error])))
+    if design.floor is not None:
+        most = float(max(one.memory for one in compared))
+        series.append(Series(PANEL, FLOOR, "lower bound", np.array([0.0, max(most, 1.0)]), np.full(2, design.floor)))
     return tuple(series)
 
 
-def curve_data(design: CoveredNoise, points: int = 120) -> Data:
+def curve_data(design: Design, points: int = 120) -> Data:
     """What privacy adds at some steps; nothing for long runs, or without a problem."""
     problem = design.problem
-    run = design.run
-    if not isinstance(problem, QuadraticProblem) or run is None or run.steps > LONGEST_CURVE:
+    who = design.participation
+    if not isinstance(problem, QuadraticProblem) or who.steps is None or who.steps > LONGEST_CURVE:
         return ()
-    objective = LearningObjective(problem, run.steps)
+    objective = LearningObjective(problem, who.steps)
     noises: dict[str, Mechanism] = {
-        "independent noise": DPSGD(),
-        LONG_RUNS: optimal_noise(problem),
-        DESIGN: design.mechanism
-        if isinstance(design.mechanism, Mechanism)
-        else design.noise,
+        INDEPENDENT: DPSGD(),
+        STATIONARY: optimal_noise(problem),
+        DESIGN: design.mechanism,
     }
-    shown = np.unique(np.geomspace(1, run.steps, points).round()).astype(np.int64)
+    shown = np.unique(np.geomspace(1, who.steps, points).round()).astype(np.int64)
     return tuple(
-        Series(CURVE, name, "exact", shown.astype(float), objective.privacy_curve(noise, run, **design.budget)[shown])
+        Series(CURVE, name, "exact", shown.astype(float), objective.privacy_curve(noise, who, design.budget)[shown])
         for name, noise in noises.items()
     )
 
@@ -108,12 +114,7 @@ def draw(data: Data) -> Figure:
                 s.x, s.y, color="black", marker="o", markersize=11, fillstyle="none", linestyle="none", label=DESIGN
             )
         else:
-            look: dict[str, Any] = {
-                "linestyle": "-" if s.x.size > 1 else "none",
-                "marker": ".",
-                **LOOKS.get(s.method, {}),
-            }
-            look |= _SCALED.get(s.method, {})
+            look = _look(s.method) | ({"linestyle": "none"} if s.x.size == 1 else {})
             look |= {"markerfacecolor": "white"} if s.kind == "upper bound" else {}
             ax.plot(s.x, s.y, markersize=4.5, label=NAMES.get(s.method, s.method), **look)
     most = max(float(s.x.max()) for s in data)
@@ -131,28 +132,24 @@ def draw(data: Data) -> Figure:
     return figure
 
 
-def memory_picture(design: CoveredNoise, choice: Choice) -> PaperFigure:
+def memory_picture(design: Design) -> PaperFigure:
     """The figure of the alternatives of one design."""
     return PaperFigure(
         name="memory",
         source="corrnoise design",
-        title="error of every mechanism that was compared over the memory of its stream",
+        title="error of every mechanism that was compared over the memory of its run, without sampling",
         panels={
             CURVE: "x = step t; y = what privacy adds to E F(theta_t) - F*",
-            PANEL: f"x = arrays of the size of the gradient; y = {' '.join(choice.judged.split())}",
+            PANEL: f"x = arrays of the size of the gradient; y = {design.error_in_words}",
         },
-        parameters=(
-            f"rho = {design.rho!r}, clip norm = {design.clip_norm!r}, adjacency {design.adjacency}",
-            f"steps = {design.steps}, {design.participation_in_words}",
-            "upper bound, drawn hollow: of the sensitivity only a bound is known",
-        ),
-        data=lambda: choice_data(choice) + curve_data(design),
+        parameters=(*run_in_words(design), "upper bound, drawn hollow: of the sensitivity only a bound is known"),
+        data=lambda: alternatives_data(design) + curve_data(design),
         draw=draw,
-        report=lambda data: in_words(choice),
+        report=lambda data: choice_in_words(design),
     )
 
 
-def write_memory_picture(design: CoveredNoise, choice: Choice, folder: Path) -> None:
+def write_memory_picture(design: Design, folder: Path) -> None:
     """Write the picture to ``folder`` as PDF and PNG, and its data as CSV."""
-    figure = memory_picture(design, choice)
+    figure = memory_picture(design)
     write_figure(figure, figure.data(), folder)

@@ -1,57 +1,59 @@
-"""A design in words: the problem, the budget, what to run with which multiplier, and the comparison."""
+"""A design in words: the promise, the noise and its error, how to run it, and other noise beside it."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from corrnoise.designs import choice as choices
-from corrnoise.designs.comparison import BOUND, SGD, Comparison
-from corrnoise.designs.covered_noise import CoveredNoise
-from corrnoise.designs.description import stream_memory
-from corrnoise.theory.mechanisms.matrix import BandedNoise
-from corrnoise.theory.mechanisms.scaled import ScaledNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.designs.comparison import BOUND, INDEPENDENT, Comparison
+from corrnoise.designs.design import Design
+from corrnoise.designs.export import exports
+from corrnoise.solvers.optimum import Optimum
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
-_PLACES = {
-    "buffers": "buffers in design.json",
-    "strategy_coef": "coefficients.csv, strategy",
-    "noising_coef": "coefficients.csv, noising",
-}
-_USES = {
-    "buffers": "libraries that run BLT strategies",
-    "strategy_coef": "libraries that invert a Toeplitz strategy",
-    "noising_coef": "a convolution",
-}
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_WIDTH = 112
 
 
-def report(design: CoveredNoise, comparison: Comparison | None) -> str:
-    """The text of ``report.txt``."""
-    parts = [heading(design), *design.notes]
-    if design.choice is not None:
-        parts.append(choices.in_words(design.choice))
-    parts.append(what_to_run(design))
+def report(design: Design, comparison: Comparison | None = None, parameters: int | None = None) -> str:
+    """The text of ``report.txt``.
+
+    Parameters
+    ----------
+    design
+        A design.
+    comparison
+        As from ``design.comparison``; None for none.
+    parameters
+        The size of the model, for the bytes of memory; None where it is not known.
+    """
+    parts = [heading(design), *design.notes, result(design, parameters), how_to_run(design)]
+    if design.alternatives:
+        parts.append(choice_in_words(design))
+    parts.append(for_other_libraries(design))
     if comparison is not None:
         parts.append(in_words(comparison))
     return "\n\n".join(parts) + "\n"
 
 
-def heading(design: CoveredNoise) -> str:
-    """The problem and the budget."""
-    pair = [f"{name} = {design.metadata[name]!r}" for name in ("epsilon", "delta") if name in design.metadata]
-    promised = f" ({', '.join(pair)})" if pair else ""
-    length = "any number of steps" if design.steps is None else f"{design.steps} steps"
-    return "\n".join(
-        [
-            f"Problem:  {_problem(design)}",
-            f"Privacy:  rho = {design.rho!r} of zCDP{promised}, clip norm {design.clip_norm!r}, {design.adjacency},",
-            f"          for {length}, {design.participation_in_words}",
-        ]
+def run_in_words(design: Design) -> tuple[str, ...]:
+    """The budget and the promise."""
+    length = "any number of steps" if design.participation.steps is None else f"{design.participation.steps} steps"
+    return (
+        f"{design.budget.in_words()}, clip norm {design.budget.clip_norm:g}",
+        f"{length}, {design.participation.in_words()}",
     )
 
 
-def _problem(design: CoveredNoise) -> str:
+def heading(design: Design) -> str:
+    """The problem, the budget and the promise."""
+    privacy, run = run_in_words(design)
+    return f"Problem:  {_problem(design)}\nPrivacy:  {privacy}\nRun:      {run}"
+
+
+def _problem(design: Design) -> str:
     problem = design.problem
     if problem is None:
         return "no spectrum is known"
@@ -75,71 +77,160 @@ def _batch(size: int) -> str:
     return "" if size == 1 else f",\n          batches of {size} examples, the step is their mean gradient"
 
 
-def what_to_run(design: CoveredNoise) -> str:
-    """The noise multipliers, each beside the numbers and the arithmetic that it belongs to, and what is refused."""
-    rows = []
-    if design.stream is not None:
-        rows.append((*_place_of_stream(design), design.stream_multiplier, _use_of_stream(design)))
-    for form, place in _PLACES.items():
-        rows += [(place, dtype, value, _USES[form]) for dtype, value in design.multipliers(form).items()]
-    lines = [f"  {place:<28}{dtype:<9}{value!r:<22}{use}" for place, dtype, value, use in rows if value is not None]
-    refused = _refused(design)
+def result(design: Design, parameters: int | None) -> str:
+    """The noise, its memory, its error, and the floor with its condition."""
+    ratio = "" if design.ratio is None else f", {design.ratio:.4f} times the floor"
     lines = [
-        "Noise multipliers, each for its own numbers in its own arithmetic only:",
-        "",
-        *lines,
-        "",
-        "The independent noise of a step has the standard deviation multiplier x clip norm.  The correlated noise made",
-        "of it is added to the SUM of the clipped gradients of the step; a mean over B examples divides both by B.",
-        "float64 and float32 are the type of all numbers of the program.  Accelerators multiply float32 matrices in",
-        "shorter types by default, which is not covered (JAX: set jax_default_matmul_precision to 'highest').",
+        f"Noise:    {design.family}, which keeps {_arrays(design.memory)}{_bytes(design, parameters)}",
+        f"Error:    {design.error:.6g}{ratio}: {design.error_in_words}",
+        f"Floor:    {design.floor_in_words}.",
     ]
-    if design.scales is not None:
+    return "\n".join(_wrapped(line) for line in lines)
+
+
+def _bytes(design: Design, parameters: int | None) -> str:
+    if parameters is None:
+        return " of the size of the model" if design.memory else ""
+    dtype = design.program().dtype
+    size = design.memory * parameters * np.dtype(dtype).itemsize
+    power = min(max(0, size.bit_length() - 1) // 10, len(_UNITS) - 1)
+    return f": {size / 1024**power:.3g} {_UNITS[power]} for {parameters} parameters in {dtype}"
+
+
+def _wrapped(line: str) -> str:
+    """The line in several ones, which begin below its first word."""
+    lines = [""]
+    for word in line.split(" "):
+        if len(lines[-1]) + len(word) > _WIDTH and word:
+            lines.append(" " * 9)
+        lines[-1] += (" " if lines[-1] else "") + word
+    return "\n".join(lines)
+
+
+def how_to_run(design: Design) -> str:
+    """The next step: how the noise is run, with its multiplier, and what the loop must keep."""
+    program = design.program()
+    multiplier = program.multiplier(design.budget)
+    loop = "the loop may have any number of steps, and no example takes part twice"
+    if design.participation.steps is not None:
+        loop = f"the loop has at most {design.participation.steps} steps, and keeps the promise above"
+    return "\n".join(
+        [
+            "To run it, in Python, from the folder of this report:",
+            "",
+            "    design = cn.load(folder)",
+            "    run = design.run(size)  # size: the number of parameters; also key=, journal=, batches=",
+            "    for step in run:",
+            "        noisy = run.add_noise(total)  # total: the SUM of the clipped gradients of the step",
+            "",
+            "or design.for_torch(model), design.for_opacus(model, optimizer, data, batch_size=...), design.for_jax().",
+            f"They have the noise multiplier {multiplier!r} ({program.form} in {program.dtype}) and all factors",
+            "inside.  A mean over B examples divides both by B.  What remains to you:",
+            f"{loop}.",
+        ]
+    )
+
+
+# -- alternatives ------------------------------------------------------------------------------------------------------
+
+
+def everything(design: Design) -> list[Optimum]:
+    """All mechanisms that were compared, the chosen one first."""
+    return [design.optimum, *design.alternatives]
+
+
+def best_of_families(design: Design) -> list[Optimum]:
+    """The mechanism with the least error of each family, the best first."""
+    best: dict[str, Optimum] = {}
+    for one in everything(design):
+        known = best.get(one.family)
+        if known is None or one.error < known.error:
+            best[one.family] = one
+    return sorted(best.values(), key=lambda one: one.error)
+
+
+def gains(design: Design) -> list[Optimum]:
+    """With growing memory, each mechanism whose error is below that of all with less memory: what memory buys."""
+    found: list[Optimum] = []
+    least = math.inf
+    for one in sorted(everything(design), key=lambda one: (one.memory, one.error)):
+        if one.error < least:
+            found.append(one)
+            least = one.error
+    return found
+
+
+def choice_in_words(design: Design) -> str:
+    """The alternatives, and what more memory would buy."""
+    chosen = design.optimum
+    bought = gains(design)
+    if chosen not in bought:
+        bought.append(chosen)
+    lines = [
+        *_choices(design, "what memory buys", sorted(bought, key=lambda one: one.memory)),
+        "",
+        *_choices(design, "the best of each kind", best_of_families(design)),
+        "",
+        "Memory: arrays of the size of the gradient that a run keeps.  Errors are at this budget, for batches that are",
+        "not sampled: independent noise is what DP-SGD adds where sampling amplifies nothing.",
+    ]
+    if not all(one.sensitivity.exact for one in everything(design)):
+        lines.append("<=: the sensitivity is only bounded, and so is the error; the multiplier covers the bound.")
+    return "\n".join(lines)
+
+
+def _arrays(count: int) -> str:
+    return "no array" if count == 0 else "1 array" if count == 1 else f"{count} arrays"
+
+
+def _choices(design: Design, title: str, rows: list[Optimum]) -> list[str]:
+    floor = design.floor
+    over = "" if floor is None else f"{'over the floor':>18}"
+    lines = [f"  {title:<36}{'memory':>8}{'error':>18}{over}"]
+    for one in rows:
+        value = design.error_of(one)
+        error = f"{'' if one.sensitivity.exact else '<= '}{value:.6g}"
+        ratio = "" if floor is None else f"{value / floor:>18.4f}"
+        mark = "  <- this design" if one is design.optimum else ""
+        lines.append(f"  {one.family:<36}{one.memory:>8}{error:>18}{ratio}{mark}")
+    return lines
+
+
+# -- other libraries ---------------------------------------------------------------------------------------------------
+
+
+def for_other_libraries(design: Design) -> str:
+    """The noise multiplier of each form that other programs run, and why others are not offered."""
+    held = []
+    refused = []
+    for one in exports(design):
+        if one.program is None:
+            refused.append("  " + _wrapped(one.reason).replace("\n", "\n  "))
+        else:
+            held.append(f"  {one.form:<20}{one.dtype:<10}{one.program.multiplier(design.budget)!r}")
+    lines = [
+        "Noise multipliers for other programs, each for its own numbers in its own arithmetic only:",
+        "",
+        *held,
+        "",
+    ]
+    if not held:
+        lines = ["No other program is offered the numbers of this noise."]
+    else:
+        lines += [
+            "Buffers are in programs.json, columns in coefficients.csv.  The independent noise of a step has the",
+            "standard deviation multiplier x clip norm.  Accelerators multiply float32 matrices in shorter types by",
+            "default, which is not covered (JAX: set jax_default_matmul_precision to 'highest').",
+        ]
+    if getattr(design.mechanism, "step_scales", None) is not None and held:
         lines += [
             "",
-            "This noise has a factor for each step, in scales.csv.  The stream applies it.  With other programs divide",
-            "the sum of the gradients by scale t before step t, and multiply what they return by it.",
-            "(scales=False or --no-scales finds noise without factors, with a larger error.)",
-            *_without_comparison(design),
+            "This noise has a factor for each step, in scales.csv, without which no multiplier here is valid: divide",
+            "the sum of the gradients by scale t before step t, and multiply what the program returns by it.",
         ]
     if refused:
         lines += ["", "Not offered:", "", *refused]
     return "\n".join(lines)
-
-
-def _without_comparison(design: CoveredNoise) -> list[str]:
-    if design.problem is None:
-        return []
-    return [
-        "Stationary errors, and errors at the best learning rate of each noise, are compared for noise without factors",
-        "only.",
-    ]
-
-
-def _place_of_stream(design: CoveredNoise) -> tuple[str, str]:
-    stream = design.stream
-    if isinstance(stream, ScaledNoise | BandedNoise):
-        return "stream in design.npz", "float64"
-    return "poles.csv" if isinstance(stream, PoleNoise) else "stream.csv", "float64"
-
-
-def _use_of_stream(design: CoveredNoise) -> str:
-    stream = design.stream
-    if isinstance(stream, PoleNoise):
-        return f"{stream.poles.size} poles, NoiseStream"
-    if isinstance(stream, ScaledNoise | BandedNoise):
-        scaled = ", a factor for each step" if design.scales is not None else ""
-        return f"{stream_memory(design)} arrays{scaled}, NoiseStream"
-    return "a delay line, NoiseStream"
-
-
-def _refused(design: CoveredNoise) -> list[str]:
-    """A line for every form that is not offered, with the reason."""
-    rows = [(_PLACES[one.form], one.dtype, one.reason) for one in design.handover if one.reason]
-    if design.steps is None:
-        rows = [row for row in rows if row[0] == _PLACES["buffers"]]
-        rows.append(("coefficients", "", "they need a number of steps"))
-    return [f"  {place:<28}{dtype:<9}{reason}" for place, dtype, reason in rows]
 
 
 # -- the comparison --------------------------------------------------------------------------------------------------
@@ -158,12 +249,16 @@ def in_words(comparison: Comparison) -> str:
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    return ["  " + f"{row[0]:<26}" + "".join(f"{cell:>22}" for cell in row[1:]) for row in rows]
+    return ["  " + f"{row[0]:<38}" + "".join(f"{cell:>18}" for cell in row[1:]) for row in rows]
 
 
 def _stationary_in_words(comparison: Comparison) -> str:
     table = [["", "stationary error", "ratio"]]
-    table += [[row.method, f"{row.stationary_error:.6g}", f"{row.ratio:.5g}"] for row in comparison.rows]
+    table += [
+        [row.method, f"{row.stationary_error:.6g}", f"{row.ratio:.5g}"]
+        for row in comparison.rows
+        if row.stationary_error is not None
+    ]
     limits = (
         [
             "budget.  Stationary errors are exact limits, with the sigma of gamma_inf.  The ratio is to the smallest",
@@ -172,7 +267,8 @@ def _stationary_in_words(comparison: Comparison) -> str:
         if any(row.method == BOUND for row in comparison.rows)
         else [
             "budget.  Stationary errors are exact limits, with the sigma of this participation.  The ratio is to the",
-            "error of the design, which is not the smallest of all noise.",
+            "error of the design, which is not the smallest of all noise.  Noise with a factor for each step has",
+            "none.",
         ]
     )
     return "\n".join(
@@ -212,7 +308,7 @@ def _final_in_words(comparison: Comparison) -> str:
 
 def _why_not_tuned(comparison: Comparison) -> str:
     lines = [
-        "All errors above are at one learning rate; DP-SGD would choose a smaller one.  Each noise is compared at its"
+        "All errors above are at one learning rate; independent noise would choose a smaller one.  Each noise is compared at its"
     ]
     if comparison.steps is None:
         lines.append("own best learning rate only for a number of steps and an initial offset, which were not given.")
@@ -241,8 +337,6 @@ def _bounds_in_words(comparison: Comparison) -> str:
         "quadratic loss of the class, which no upper bound for it can undercut.  A smaller learning rate has smaller",
         "bounds, so that no learning rate is best for them.",
     ]
-    if comparison[SGD].ratio < 1:
-        lines += [
-            "DP-SGD has a bound of its own, for independent noise: here no correlated noise is proved to be better."
-        ]
+    if (comparison[INDEPENDENT].ratio or 1) < 1:
+        lines += ["Independent noise has a bound of its own: here no correlated noise is proved to be better."]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from scipy import linalg, stats
 
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.stream import Stream
-from corrnoise.solvers.rational.approximation import rational_approximation
+from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -42,12 +42,12 @@ LONG = [
 FORTY = Participation.single(40)
 
 
-def rational(noise: ToeplitzNoise, tolerance: float = 1e-6) -> Mechanism:
-    return noise if noise.forms() else rational_approximation(noise, tolerance)
+def runnable(noise: ToeplitzNoise, tolerance: float = 1e-6) -> Mechanism:
+    return noise if noise.forms() else rational(noise, tolerance)
 
 
 PROGRAMS: dict[str, Program] = {
-    "cascade": rational(NuFTRL(0.01)).program(FORTY, "float64"),
+    "cascade": runnable(NuFTRL(0.01)).program(FORTY, "float64"),
     "delay line": FINITE.program(FORTY, "float64"),
     "exact": NuFTRL(0.01).program(FORTY, form="transform"),
     "tree": BinaryTree(40).program(FORTY),
@@ -99,7 +99,7 @@ def test_a_long_exact_stream_of_many_columns() -> None:
 @pytest.mark.parametrize("noise", LONG, ids=repr)
 def test_a_cascade(noise: ToeplitzNoise) -> None:
     steps = 4000
-    program = rational(noise, 1e-3).program(Participation.single(steps), "float64")
+    program = runnable(noise, 1e-3).program(Participation.single(steps), "float64")
     made, w = take(Stream(program, 2, rng=7), steps), draws(7, steps, (2,))
     beta = program.mechanism.coefficients(steps)
     assert program.form == "cascade"
@@ -112,7 +112,7 @@ def test_a_cascade(noise: ToeplitzNoise) -> None:
 
 
 def test_a_cascade_of_more_elements_than_a_block() -> None:
-    program = rational(NuFTRL(1e-4)).program(ANY_LENGTH, "float64")
+    program = runnable(NuFTRL(1e-4)).program(ANY_LENGTH, "float64")
     made, w = take(Stream(program, 10_001, rng=7), 20), draws(7, 20, (10_001,))
     expected = linalg.toeplitz(program.mechanism.coefficients(20), np.zeros(20)) @ w
     assert np.abs(made - expected).max() < 1e-13

@@ -7,35 +7,37 @@ sensitivity with the one that the multiplier covers.
 from __future__ import annotations
 
 import math
-import re
-from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
-from corrnoise.designs.handover import (
-    LARGEST_INCREASE,
-    Reference,
-    buffer_handover,
-    fitted_buffers,
-    reference,
-    toeplitz_handover,
-)
-from corrnoise.solvers.rational.exchange import BufferForm, ToeplitzForm, buffer_form, noise_from_buffers, toeplitz_form
 
-from corrnoise.designs.covered_noise import Problem
-from corrnoise.designs.make import design
-from corrnoise.designs.record import Design
+from corrnoise.solvers.optimal_noise import optimal_noise
+from corrnoise.solvers.rational import handover
 from corrnoise.solvers.rational.approximation import rational
+from corrnoise.solvers.rational.handover import (
+    LARGEST_INCREASE,
+    compared_rates,
+    fitted_buffers,
+    handed_over,
+    noise_as_run,
+)
+from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.theory.mechanisms.finite import FiniteNoise
-from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
-from corrnoise.theory.mechanisms.rounding import DTYPES, Dtype
+from corrnoise.theory.mechanisms.program import HANDED_OVER, Program
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.rounding import DTYPES, Dtype
+from corrnoise.theory.participation import ANY_LENGTH, Participation
+from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-from tests.design_examples import POLES
 
 RUN = 3000  # steps of runs of any length
+Problem = LinearRegression | MeanEstimation | StronglyConvex
 
 
 def strongly_convex(mu: float, eta: float) -> StronglyConvex:
@@ -53,11 +55,9 @@ FAST: list[tuple[Problem, int | None]] = [
     (strongly_convex(0.01, 0.5), 2000),
     (strongly_convex(0.07, 0.5), 200),
     (strongly_convex(0.05, 0.6), 2000),  # 0.6 % more sensitivity than exact arithmetic has
-    (strongly_convex(0.07, 0.6), 2000),  # holds in float64 only
-    (strongly_convex(0.3, 0.5), 500),  # a stream of few coefficients
+    (strongly_convex(0.3, 0.5), 500),  # a fit of few coefficients
     (strongly_convex(0.1, 1.5), None),
     (power_law(8, 0.5, 0.5), 1000),
-    (power_law(128, 1.0, 0.05), 2000),
     (power_law(128, 1.0, 0.9), None),
     (power_law(32, 2.0, 0.05), None),
     (MeanEstimation(1e-4), 3000),
@@ -72,49 +72,57 @@ SWEPT: list[Problem] = [
 SLOW = [(problem, None if number % 2 else 2000) for number, problem in enumerate(SWEPT)]
 
 
-def made(d: Design, form: str, dtype: Dtype, steps: int) -> np.ndarray:
+def once(steps: int | None) -> Participation:
+    return Participation.single(steps)
+
+
+def coefficients_of(program: Program, steps: int) -> Array:
     """The noise coefficients that the recurrence of a form makes in its own arithmetic."""
-    impulse = np.zeros(steps)
-    impulse[0] = 1.0
-    if form == "buffers":
-        assert d.buffers is not None
-        return d.buffers.noise_as_run(impulse, dtype=dtype)
-    assert d.toeplitz is not None
-    if form == "noising_coef":
-        return d.toeplitz.noising_coef[:steps].astype(dtype).astype(float)
-    column = d.toeplitz.strategy_coef[:steps].astype(dtype)
-    noise = np.zeros(steps, dtype)
+    impulse = np.eye(1, steps)[0]
+    if program.form == "buffers":
+        return noise_as_run(program.mechanism, impulse, program.dtype)
+    (values,) = program.arrays.values()
+    column = values[:steps].astype(program.dtype)
+    if program.form == "noising column":
+        return column.astype(float)
+    noise = np.zeros(steps, program.dtype)
     for t in range(steps):
         noise[t] = (column.dtype.type(impulse[t]) - column[1 : t + 1] @ noise[:t][::-1]) / column[0]
     return noise.astype(float)
 
 
-@cache
-def designed(problem: Problem, steps: int | None) -> Design:
-    return design(problem, rho=0.5, steps=steps)
+def noise_for(problem: Problem) -> ToeplitzNoise:
+    if isinstance(problem, StronglyConvex):
+        return minimise_strongly_convex_bound(problem, budget=Budget(0.5), criterion="objective").noise
+    return optimal_noise(problem)
 
 
-def check(problem: Problem, steps: int | None) -> Design:
-    d = designed(problem, steps)
+def check(problem: Problem, steps: int | None) -> None:
+    noise = noise_for(problem)
+    runnable = rational(noise, 1e-6)
+    rates = np.asarray(problem.rates)
     length = min(steps or RUN, RUN)
-    for one in d.handover:
-        if one.sensitivity is None:
-            assert one.reason
-            assert d.multipliers(one.form)[one.dtype] is None
-            continue
-        coefficients = made(d, one.form, cast(Dtype, one.dtype), length)
-        # Inverted in double-double arithmetic; the same noise, so that errors may not grow.
-        run = FiniteNoise(coefficients).sensitivity(length)
-        assert run <= one.sensitivity, (one.form, one.dtype)
-        assert (d.multipliers(one.form)[one.dtype] or 0) >= run
-        rates = d.reference.rates[d.reference.rates > 20 / length]
-        if rates.size:
-            ideal = (
-                FiniteNoise(d.noise.coefficients(length)).averaged_variance(rates) * d.noise.sensitivity(length) ** 2
-            )
-            variances = FiniteNoise(coefficients).averaged_variance(rates) * run**2
-            assert (variances <= ideal * (1 + LARGEST_INCREASE)).all(), (one.form, one.dtype)
-    return d
+    buffers = fitted_buffers(runnable, once(steps), rates=rates)
+    seen = compared_rates(once(steps), rates)
+    seen = seen[seen > 20 / length]
+    for form in HANDED_OVER:
+        for dtype in DTYPES:
+            given = buffers if form == "buffers" else runnable
+            if given is None:
+                continue
+            try:
+                program = handed_over(given, once(steps), form, dtype, rates=rates, stands_for=runnable)
+            except ValueError:
+                continue
+            made = coefficients_of(program, length)
+            # Inverted in double-double arithmetic; the same noise, so that errors may not grow.
+            run = FiniteNoise(made).sensitivity(once(length))
+            assert run <= program.sensitivity, (form, dtype)
+            if seen.size:
+                ideal = FiniteNoise(noise.coefficients(length)).averaged_variance(seen)
+                ideal *= noise.sensitivity(once(length)) ** 2
+                variances = FiniteNoise(made).averaged_variance(seen) * run**2
+                assert (variances <= ideal * (1 + LARGEST_INCREASE)).all(), (form, dtype)
 
 
 @pytest.mark.parametrize(("problem", "steps"), FAST, ids=repr)
@@ -128,9 +136,13 @@ def test_what_runs_is_covered_and_close_everywhere(problem: Problem, steps: int 
     check(problem, steps)
 
 
-def test_quadratic_problems_have_buffers_in_both_types() -> None:
-    for problem in (power_law(128, 1.0, 0.5), power_law(32, 2.0, 0.5), MeanEstimation(1e-3)):
-        assert None not in designed(problem, 1000).multipliers("buffers").values()
+@pytest.mark.parametrize("problem", [power_law(128, 1.0, 0.5), power_law(32, 2.0, 0.5), MeanEstimation(1e-3)], ids=repr)
+def test_quadratic_problems_have_buffers_in_both_types(problem: Problem) -> None:
+    noise = rational(noise_for(problem), 1e-6)
+    buffers = fitted_buffers(noise, once(1000), rates=problem.rates)
+    assert buffers is not None
+    for dtype in DTYPES:
+        handed_over(buffers, once(1000), "buffers", dtype, rates=problem.rates, stands_for=noise)
 
 
 # -- the failures ------------------------------------------------------------------------------------------------------
@@ -162,141 +174,97 @@ PAIRS = PoleNoise(
 )
 
 
-def spectral_distance(form: BufferForm, noise: PoleNoise, dtype: Dtype) -> float:
-    """Distance of the noise coefficients that ``form`` makes from those of ``noise``."""
-    impulse = np.zeros(500)
-    impulse[0] = 1.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.linalg.norm(form.noise_as_run(impulse, dtype=dtype) - noise.coefficients(500)))
-
-
-def test_buffers_that_cancel_have_no_multiplier() -> None:
-    """Scales up to 5e17: already the rounded scales, run exactly, stand for other noise."""
-    form = buffer_form(TRIPLE)
-    assert np.abs(form.output_scale).max() > 1e17
-    assert form.sensitivity_upper_bound(Participation.single(2000)) > 100 * TRIPLE.sensitivity(
-        Participation.single(2000)
-    )
+@pytest.mark.parametrize(("noise", "rates"), [(TRIPLE, [0.005, 0.5]), (PAIRS, [0.03, 0.6])])
+def test_buffers_that_cancel_are_not_handed_over(noise: PoleNoise, rates: list[float]) -> None:
+    """Scales up to 5e17; rounded, they stand for other noise, or for none."""
+    try:
+        buffers = noise.buffers()
+    except ValueError:  # the rounded numbers have no real and stable poles
+        return
+    assert np.abs(buffers.output_scale).max() > 1e8
     for dtype in DTYPES:
-        assert not spectral_distance(form, TRIPLE, dtype) < 1
-        assert form.sensitivity_as_run(2000, dtype=dtype) > 1000
-        assert buffer_handover(form, dtype, reference(TRIPLE, 2000, [0.005, 0.5])).sensitivity is None
-
-
-def test_buffers_that_diverge_in_float32_are_refused() -> None:
-    """In float64 rounding costs 1e-7 of the sensitivity, more than any rounding of the numbers themselves."""
-    form = buffer_form(PAIRS)
-    measure = reference(PAIRS, 2000, [0.03, 0.6])
-    exact = form.sensitivity_upper_bound(Participation.single(2000))
-    assert form.sensitivity_as_run(2000, dtype="float64") > exact * (1 + 1e-8)
-    assert spectral_distance(form, PAIRS, "float64") < 1e-6
-    assert "real and stable poles" in buffer_handover(form, "float64", measure).reason
-    assert buffer_handover(form, "float32", measure).sensitivity is None
-    assert not spectral_distance(form, PAIRS, "float32") < 1
-
-
-@pytest.mark.parametrize(("mu", "eta", "steps"), [(0.01, 0.5, 2000), (0.07, 0.5, 200), (0.05, 0.6, 2000)])
-def test_designs_whose_first_fit_was_broken_hold_in_both_types(mu: float, eta: float, steps: int) -> None:
-    """Rounding decides whether the fit with 8 buffers holds, or one with fewer; it is not the same in all processes."""
-    d = designed(strongly_convex(mu, eta), steps)
-    assert d.buffers is not None
-    assert d.buffers.buf_decay.size <= 8
-    assert None not in d.multipliers("buffers").values()
-    assert d.buffers_multiplier == pytest.approx(d.noise_multiplier, rel=1e-3)
+        with pytest.raises(ValueError, match="buffers in float"):
+            handed_over(buffers, once(2000), "buffers", dtype, rates=rates, stands_for=noise)
 
 
 # -- one form at a time ------------------------------------------------------------------------------------------------
 
-MEASURE = reference(NuFTRL(0.1), 500, [0.01, 1.0])
+WANTED = NuFTRL(0.1)
+RATES = [0.01, 1.0]
 
 
 def test_a_form_that_holds() -> None:
-    form = buffer_form(POLES)
+    buffers = cast(PoleNoise, rational(WANTED, 1e-6)).buffers()
     for dtype in DTYPES:
-        held = buffer_handover(form, dtype, MEASURE)
-        assert (held.form, held.dtype, held.reason) == ("buffers", dtype, "")
-        assert held.sensitivity == form.sensitivity_as_run(500, dtype=dtype)
+        held = handed_over(buffers, once(500), "buffers", dtype, rates=RATES, stands_for=WANTED)
+        assert (held.form, held.dtype, held.mechanism) == ("buffers", dtype, buffers.stored_as(dtype))
+        assert held.sensitivity == buffers.program(once(500), dtype, "buffers").sensitivity
 
 
 @pytest.mark.parametrize(
-    ("form", "steps", "dtype", "reason"),
+    ("buffers", "steps", "dtype", "reason"),
     [
-        (None, 500, "float64", "no sum of few decaying exponentials"),
-        (BufferForm([0.9], [1e300]), 500, "float32", "its scales exceed the range of float32"),
-        (BufferForm([1.0], [0.1]), None, "float64", "a decay is 1 to within the rounding of float64"),
-        (BufferForm([0.5], [3.0]), 500, "float64", "rounded to float64 it is no noise with real and stable poles"),
-        (
-            BufferForm([0.5, 0.4], [1.0, -1.0]),
-            500,
-            "float64",
-            "rounded to float64 it is no noise with real and stable poles",
-        ),
-        (BufferForm([0.5], [0.4]), 500, "float64", "errors due to privacy would be .* larger"),
-        (buffer_form(PoleNoise([0.1], [0.3])), 500, "float64", "errors due to privacy would be .* larger"),
+        (BufferNoise([0.9], [1e-300]), 500, "float32", "buffers in float32: "),
+        (BufferNoise([1.0], [0.1]), None, "float64", "buffers in float64: mechanism must have a finite sensitivity"),
+        (BufferNoise([0.5], [0.4]), 500, "float64", "buffers in float64: errors due to privacy would be .* larger"),
+        (PoleNoise([0.1], [0.3]).buffers(), 500, "float64", "errors due to privacy would be .* larger"),
     ],
 )
-def test_a_form_that_is_refused(form: BufferForm | None, steps: int | None, dtype: Dtype, reason: str) -> None:
-    refused = buffer_handover(form, dtype, Reference(MEASURE.noise, steps, MEASURE.rates))
-    assert refused.sensitivity is None
-    assert re.match(reason, refused.reason), refused.reason
+def test_a_form_that_is_refused(buffers: BufferNoise, steps: int | None, dtype: Dtype, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        handed_over(buffers, once(steps), "buffers", dtype, rates=RATES, stands_for=WANTED)
 
 
 def test_a_recurrence_that_goes_astray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last check alone: a program that makes other noise, with everything else in order."""
-    form = buffer_form(POLES)
-
-    def wrong(self: BufferForm, independent: np.ndarray, *, dtype: Dtype) -> np.ndarray:
-        return np.where(np.arange(independent.size) < 3, independent, 0.1)
-
-    monkeypatch.setattr(BufferForm, "noise_as_run", wrong)
-    assert "its recurrence makes other noise" in buffer_handover(form, "float64", MEASURE).reason
-    monkeypatch.setattr(BufferForm, "noise_as_run", lambda *_, **__: np.full(20_000, math.nan))
-    assert "its recurrence makes other noise" in buffer_handover(form, "float64", MEASURE).reason
+    buffers = cast(PoleNoise, rational(WANTED, 1e-6)).buffers()
+    for wrong in (0.1, math.nan):
+        monkeypatch.setattr(handover, "noise_as_run", lambda *_, value=wrong: np.full(20_000, value))
+        with pytest.raises(ValueError, match="its recurrence makes other noise"):
+            handed_over(buffers, once(500), "buffers", "float64", rates=RATES, stands_for=WANTED)
 
 
 def test_columns_that_hold_and_that_do_not() -> None:
     noise = NuFTRL(1e-4)
-    measure = reference(noise, 20_000, [1e-3, 1.0])
-    form = toeplitz_form(noise, 20_000)
-    held = {
-        (column, dtype): toeplitz_handover(form, column, dtype, measure)
-        for column in ("strategy_coef", "noising_coef")
-        for dtype in DTYPES
-    }
-    assert [key for key, one in held.items() if one.reason] == [("noising_coef", "float32")]
-    assert all((one.sensitivity or 9) >= form.sensitivity for one in held.values())
-    assert (
-        "may be as large as the noise"
-        in toeplitz_handover(
-            toeplitz_form(noise, 100_000), "noising_coef", "float32", reference(noise, 100_000, [1e-3, 1.0])
-        ).reason
-    )
-    overflowing = ToeplitzForm(np.array([1.0, 0.1]), np.array([1.0, 1e300]), 1e300)
-    assert toeplitz_handover(overflowing, "strategy_coef", "float32", MEASURE).sensitivity is None
+    rates = [1e-3, 1.0]
+    exact = noise.bracket(once(20_000)).upper
+    for form in HANDED_OVER[1:]:
+        for dtype in DTYPES:
+            if (form, dtype) == ("noising column", "float32"):
+                with pytest.raises(ValueError, match="noising column in float32: errors due to privacy would be"):
+                    handed_over(noise, once(20_000), form, dtype, rates=rates)
+            else:
+                assert handed_over(noise, once(20_000), form, dtype, rates=rates).sensitivity >= exact
+    with pytest.raises(ValueError, match="noising column in float32"):
+        handed_over(noise, once(100_000), "noising column", "float32", rates=rates)
 
 
 def test_the_most_accurate_fit_that_holds_is_taken() -> None:
     noise = NuFTRL(1e-3)
-    measure = reference(noise, 1000, [1e-3, 1.0])
-    stream = rational(noise, 1e-6)
-    assert fitted_buffers(stream, measure) == buffer_form(cast(PoleNoise, stream))
-    fitted = fitted_buffers(None, measure)  # no stream: the first fit
-    assert fitted is not None
-    assert noise_from_buffers(fitted).limiting_sensitivity() == pytest.approx(noise.limiting_sensitivity(), rel=1e-4)
-    banded = FiniteNoise([1.0, -0.5])
-    assert fitted_buffers(banded, reference(banded, 100, [0.01, 1.0])) is None
+    rates = [1e-3, 1.0]
+    runnable = rational(noise, 1e-6)
+    assert fitted_buffers(runnable, once(1000), rates=rates) == cast(PoleNoise, runnable).buffers()
+    fitted = fitted_buffers(noise, once(1000), rates=rates)  # no poles: the first fit
+    assert isinstance(fitted, BufferNoise)
+    assert fitted.limiting_sensitivity() == pytest.approx(noise.limiting_sensitivity(), rel=1e-4)
+    assert fitted_buffers(FiniteNoise([1.0, -0.5]), once(100), rates=[0.01, 1.0]) is None
     # Only float64 resolves decays so close to 1 in runs of any length.
-    slow = NuFTRL(1e-7)
-    only: Any = fitted_buffers(rational(slow, 1e-6), reference(slow, None, [1e-7, 1.0]))
-    assert not buffer_handover(only, "float64", reference(slow, None, [1e-7, 1.0])).reason
-    assert buffer_handover(only, "float32", reference(slow, None, [1e-7, 1.0])).reason
+    slow = rational(NuFTRL(1e-7), 1e-6)
+    only = fitted_buffers(slow, ANY_LENGTH, rates=[1e-7, 1.0])
+    assert only is not None
+    handed_over(only, ANY_LENGTH, "buffers", "float64", rates=[1e-7, 1.0], stands_for=slow)
+    with pytest.raises(ValueError, match="buffers in float32"):
+        handed_over(only, ANY_LENGTH, "buffers", "float32", rates=[1e-7, 1.0], stands_for=slow)
+
+
+def test_buffers_of_mixed_signs_have_no_factors() -> None:
+    mixed = ScaledNoise(BufferNoise([-0.5], [0.1]), np.linspace(1, 2, 40))
+    with pytest.raises(ValueError, match="only scales and decays >= 0 are covered"):
+        handed_over(mixed, once(40), "buffers", "float64")
 
 
 def test_rates_cover_the_problem() -> None:
-    assert reference(NuFTRL(0.1), 7, [0.3, 0.1, 0.5]).rates[[0, -1]] == pytest.approx([0.1, 0.5])
-    assert reference(NuFTRL(0.1), 7, [0.3]).rates == pytest.approx([0.3])
-    assert reference(NuFTRL(0.1), 7, None).rates[[0, -1]] == pytest.approx([1 / 7, 1.0])
-    assert reference(NuFTRL(0.1), None, None).rates[0] == pytest.approx(1e-4)
-    assert MEASURE.increase(MEASURE.sensitivity) == pytest.approx(0, abs=1e-15)
-    assert MEASURE.increase(1.1 * MEASURE.sensitivity) == pytest.approx(0.21)
-    assert MEASURE.increase(MEASURE.sensitivity, NuFTRL(0.2)) > 0.2
+    assert compared_rates(once(7), [0.3, 0.1, 0.5])[[0, -1]] == pytest.approx([0.1, 0.5])
+    assert compared_rates(once(7), [0.3]) == pytest.approx([0.3])
+    assert compared_rates(once(7))[[0, -1]] == pytest.approx([1 / 7, 1.0])
+    assert compared_rates(ANY_LENGTH)[0] == pytest.approx(1e-4)

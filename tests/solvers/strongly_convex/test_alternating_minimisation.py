@@ -119,8 +119,6 @@ def test_bad_arguments_are_named():
         minimise_strongly_convex_bound(NuFTRL(0.1))
     with pytest.raises(ValueError, match="criterion"):
         minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1), criterion="loss")
-    with pytest.raises(ValueError, match="rho"):
-        minimise_strongly_convex_bound(StronglyConvex(0.1, 1, 1), budget=Budget(-1))
 
 
 def test_noise_that_cannot_be_factorised_is_an_error(monkeypatch):

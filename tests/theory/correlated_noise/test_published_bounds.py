@@ -58,7 +58,7 @@ def mean_square_form(problem: LinearRegression) -> float:
     return float(eta / 4 * s2 * v.sum() + eta**2 / 4 * (v * gamma4).sum())
 
 
-def c14_constant(problem: LinearRegression) -> dict[str, float]:
+def c14_constant(problem: LinearRegression) -> dict[str, Any]:
     return {"kurtosis_constant": max(3.0, float(np.max(problem.kurtosis)))}
 
 

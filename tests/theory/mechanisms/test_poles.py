@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from mpmath import mp
 
-from corrnoise.theory.mechanisms.poles import PoleNoise
+from corrnoise.theory.mechanisms.poles import BufferNoise, PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, ProductNoise
+from corrnoise.theory.numerics.rounding import DTYPES
 from corrnoise.theory.participation import ANY_LENGTH, Participation
 from corrnoise.theory.privacy import Budget
 from tests.strategies import gaps
@@ -301,3 +302,118 @@ def test_named_noise_is_a_special_case():
         assert noise.limiting_sensitivity() == pytest.approx(named.limiting_sensitivity(), rel=1e-14)
     product = ProductNoise([0.2, 0.3], [2.0, -1.0])
     np.testing.assert_array_equal(PoleNoise([0.2, 0.2], [0.3]).coefficients(9), product.coefficients(9))
+
+
+# -- buffers -----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def simple_noises(draw: st.DrawFn, most: int = 4) -> PoleNoise:
+    """Rational noise with simple zeros and poles, not too close to each other or to gap 1, and as many of both."""
+    count = draw(st.integers(1, most))
+    places = np.sort(draw(st.lists(gaps(1e-4), min_size=2 * count, max_size=2 * count, unique=True)))
+    near = np.minimum(places, 2 - places)
+    assume((np.diff(places) > 1e-3 * np.maximum(near[1:], near[:-1])).all() and (np.abs(places - 1) > 1e-3).all())
+    shuffled = draw(st.permutations(places.tolist()))
+    return PoleNoise(shuffled[:count], shuffled[count:])
+
+
+def read(noise: PoleNoise) -> tuple[BufferNoise | None, float]:
+    """The buffers of a noise, and by how much rounding of their numbers may move its gaps, relatively."""
+    try:
+        buffers = noise.buffers()
+    except ValueError:  # rounding made two close zeros complex, or moved them anywhere
+        return None, math.inf
+    return buffers, 1e-10 * (1 + np.abs(buffers.output_scale).max()) ** 2
+
+
+@given(simple_noises())
+def test_buffers_are_the_strategy_of_the_noise_and_are_read_back(noise: PoleNoise) -> None:
+    buffers, error = read(noise)
+    if buffers is None or error > 1e-2:
+        return
+    steps = 30
+    sizes = np.append(1.0, np.abs(buffers.output_scale) @ np.abs(buffers.buf_decay[:, None]) ** np.arange(steps - 1))
+    strategy = np.append(1.0, buffers.output_scale @ buffers.buf_decay[:, None] ** np.arange(steps - 1))
+    assert (np.abs(strategy - noise.inverse_coefficients(steps)) <= 1e-11 * sizes + 1e-30).all()
+    assert buffers.inverse_coefficients(steps) == pytest.approx(strategy, rel=1e-9, abs=1e-12 * sizes.max())
+    assert (np.diff(buffers.buf_decay) < 0).all()
+    assert buffers.zeros == pytest.approx(noise.zeros, rel=1e-9, abs=error)
+    assert buffers.poles == pytest.approx(noise.poles, rel=1e-9, abs=error)
+    assert BufferNoise(**buffers.arguments()) == buffers == buffers.buffers()
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 0.9), st.floats(0.01, 2)), min_size=1, max_size=4), st.integers(1, 50))
+def test_programs_of_buffers_cover_the_floats_that_are_handed_over(pairs: Any, steps: int) -> None:
+    try:
+        buffers = BufferNoise([d for d, _ in pairs], [s for _, s in pairs])
+    except ValueError:
+        assume(False)
+    for dtype in DTYPES:
+        stored = buffers.stored_as(dtype)
+        powers = stored.output_scale @ stored.buf_decay[:, None] ** np.arange(max(steps - 1, 0))
+        exact = math.sqrt(1 + float(np.square(powers).sum()))
+        covered = buffers.program(Participation.single(steps), dtype, "buffers").sensitivity
+        assert exact * (1 - 1e-14) <= covered <= exact * (1 + (1e-6 if dtype == "float64" else 1e-2))
+
+
+def test_decays_that_are_rounded_to_one_have_no_limit_but_a_horizon() -> None:
+    buffers = PoleNoise([1e-20, 0.3], [0.1, 0.5]).buffers()
+    assert buffers.buf_decay[0] == 1
+    assert buffers.limiting_sensitivity() == math.inf
+    assert math.isfinite(buffers.program(Participation.single(100), "float64", "buffers").sensitivity)
+    with pytest.raises(ValueError, match="finite sensitivity"):
+        buffers.program(Participation.single(), "float64", "buffers")
+
+
+def test_published_buffers_have_the_published_privacy() -> None:
+    """Two participations 50 steps apart in 100 steps with unit noise: ρ = 3.17226586, in federated-compute's tests."""
+    buffers = BufferNoise(
+        [0.9999999999921251, 0.9944453083640997, 0.8985923474607591, 0.4912001418098778],
+        [0.0070314825502323835, 0.10613806907600574, 0.1898159060327625, 0.1966594748073734],
+    )
+
+    def privacy(column: np.ndarray) -> float:
+        return float(np.square(column + np.concatenate([np.zeros(50), column[:50]])).sum() / 2)
+
+    column = buffers.inverse_coefficients(101)
+    assert privacy(column[:100]) == pytest.approx(3.17226586, rel=1e-8)
+    assert privacy(np.append(1.0, column[2:])) != pytest.approx(3.17226586, rel=1e-3)
+    twice = Participation.min_sep(100, 50, 2)
+    assert buffers.sensitivity(twice) ** 2 / 2 == pytest.approx(3.17226586, rel=1e-8)
+
+
+@pytest.mark.parametrize(("zeros", "poles"), [([0.1, 0.1], [0.3, 0.4]), ([0.4], [0.1, 0.2, 0.3])])
+def test_noise_without_buffers_is_refused(zeros: Gaps, poles: Gaps) -> None:
+    with pytest.raises(ValueError, match="noise must have distinct"):
+        PoleNoise(zeros, poles).buffers()
+
+
+@pytest.mark.parametrize(
+    ("decay", "scale", "message"),
+    [
+        ([0.5, 0.4], [1.0, -1.0], "real poles"),
+        ([0.5], [3.0], "stable, minimum-phase noise"),  # a zero of the strategy inside the unit circle
+        ([1.5], [1.0], r"buf_decay must lie in \[-1, 1\], got 1.5"),
+        ([0.5], [1.0, 2.0], "the same length, got 1 and 2"),
+        ([[0.5]], [[1.0]], "buf_decay must be a vector"),
+    ],
+)
+def test_buffers_of_other_noise_are_refused(decay: Any, scale: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BufferNoise(decay, scale)
+
+
+def test_scales_beyond_the_range_of_floats_are_refused() -> None:
+    crowded = PoleNoise(0.5 + np.arange(40) * 1e-15, np.linspace(0.6, 0.9, 40))
+    with pytest.raises(ValueError, match=r"further apart for scales within floats|distinct zeros"):
+        crowded.buffers()
+    with pytest.raises(ValueError, match="range of float32"):
+        _large().stored_as("float32")
+
+
+def _large() -> BufferNoise:
+    """Buffers with a scale beyond float32, without the checks of the class."""
+    buffers = BufferNoise([0.5], [0.1])
+    buffers._set(output_scale=np.array([1e39]))
+    return buffers

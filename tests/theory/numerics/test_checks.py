@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import AntiPGD, NuFTRL, ProductNoise
-from corrnoise.theory.mechanisms.toeplitz import noise_variance, unit_variance
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.numerics import checks
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 
 NAN, INF = float("nan"), float("inf")
 
@@ -220,11 +222,12 @@ ARGUMENTS = {  # each with the values, of those below, that are good
     "frequencies": (NUFTRL.power_spectrum, (-1, 2.0, [], [[0.5], [0.5]])),
     "rates": (NUFTRL.averaged_variance, ([], [[0.5], [0.5]])),
     "steps": (NUFTRL.coefficients, ()),
-    "min_sep": (lambda v: NUFTRL.sensitivity(Participation.single(3)), ()),
-    "max_participations": (lambda v: FINITE.sensitivity_upper_bound(Participation.min_sep(3, 1, v)), (None,)),
-    "rho": (NUFTRL.noise_multiplier, (2.0,)),
-    "adjacency": (lambda v: NUFTRL.noise_multiplier(1.0, adjacency=v), ()),  # type: ignore[arg-type]
-    "clip_norm": (lambda v: unit_variance(1.0, v), (2.0,)),
+    "period": (lambda v: Participation.min_sep(3, v), ()),
+    "count": (lambda v: Participation.min_sep(3, 1, v), (None,)),
+    "rate": (lambda v: Participation.poisson(3, v), ()),
+    "rho": (Budget, (2.0,)),
+    "adjacency": (lambda v: Budget(1.0, adjacency=v), ()),
+    "clip_norm": (lambda v: Budget(1.0, clip_norm=v), (2.0,)),
 }
 BAD = [NAN, INF, -1, 2.0, True, "x", None, 1j, [], [[0.5], [0.5]], 0.0]
 
@@ -254,16 +257,11 @@ def test_bad_arguments_are_named(name, value):
         (lambda: ProductNoise([2.1], [1]), r"gaps must lie in \[0, 2\]"),
         (lambda: FiniteNoise([0, 1]), r"coefficients\[0\] must not be 0"),
         (lambda: FiniteNoise([[1], [1, 2]]), "coefficients"),
-        (lambda: NUFTRL.sensitivity(Participation.min_sep(3, 1, 4)), "max_participations must be at most .* = 3, .* got 4"),
-        (lambda: NUFTRL.noise_multiplier(1.0, max_participations=4), "steps must be given for several participations"),
+        (lambda: Participation(None, "min-sep", count=4), "steps must be given for the kind 'min-sep'"),
         (lambda: NUFTRL.sensitivity(Participation.single(0)), "steps must be an integer >= 1, got 0"),
         (lambda: FINITE.inverse_coefficients(2.0), "steps"),  # type: ignore[arg-type]
-        (lambda: FINITE.noise_multiplier(1.0, 2.5), "steps"),  # type: ignore[arg-type]
-        (
-            lambda: NUFTRL.noise_multiplier(1.0, adjacency="add-remove"),  # type: ignore[arg-type]
-            "adjacency must be one of 'zero-out', 'replace",
-        ),
-        (lambda: noise_variance([1.0, -1.0], 1.0, 1.0), "noise must be correlated noise"),  # type: ignore[arg-type]
+        (lambda: Budget(1.0, adjacency="add-remove"), "adjacency must be one of 'zero-out', 'replace"),  # type: ignore[arg-type]
+        (lambda: ScaledNoise([1.0, -1.0], [1.0]), "noise must be correlated noise"),  # type: ignore[arg-type]
     ],
 )
 def test_refusals_say_what_is_wrong(call, said):

@@ -1,0 +1,407 @@
+"""A design: the best noise that was found for a budget and a promise, with every way to run it.
+
+A design holds what may be spent, what an example may do, and the ``Optimum`` of an objective under this promise.
+Whatever runs is made from these three, so that nobody types a multiplier, a factor or a participation again:
+
+==============================  ======================================================================================
+``run(size, …)``                a private run, with a secret key, and with batches and a journal where they are given
+``stream(shape)``               the noise alone, one array a step, from a generator of NumPy
+``for_torch(model, …)``         a private run of the size of a model of PyTorch
+``for_opacus(model, …)``        model, optimizer and loader of Opacus
+``for_jax()``                   a gradient transformation of optax
+``program(form, dtype)``        the numbers themselves, with the sensitivity that covers them
+==============================  ======================================================================================
+
+The noise multiplier is that of a program, ``design.program(form, dtype).multiplier(design.budget)``.  Each form in each
+type has its own, because rounded numbers are other noise, and because a program rounds again.
+
+Errors are named by what they are: ``rmse`` for workloads, ``excess_loss`` for problems of known spectrum.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from corrnoise.solvers.optimum import Optimum
+from corrnoise.solvers.rational.handover import check_scales, fitted_buffers, handed_over
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.program import HANDED_OVER, INCREASE, Form, Program
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.numerics.rounding import DTYPES, Dtype
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation, QuadraticProblem
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from corrnoise.theory.workloads import SGD, Workload
+
+if TYPE_CHECKING:
+    from corrnoise.designs.comparison import Comparison, Progress
+    from corrnoise.simulations.random_numbers import Seed
+    from corrnoise.simulations.run.batches import Batches
+    from corrnoise.simulations.run.private import PrivateRun
+    from corrnoise.simulations.run.stream import Stream
+
+Problem = LinearRegression | MeanEstimation | StronglyConvex
+Objective = SGD | Workload | Problem | LearningObjective
+_IN_WORDS = {"last": "after the last step", "second half": "in the mean over the second half of the run"}
+
+
+@record
+class Design(Record):
+    """The best noise that was found for a budget and a promise; ``design`` makes it.
+
+    Parameters
+    ----------
+    budget
+        What the whole run may spend, on gradients of which norm.
+    participation
+        Who takes part when: the promise of the loop that loads the data.
+    optimum
+        The noise, its error and the floor, for an objective under this promise.
+    objective
+        What was minimised: ``SGD``, a workload, a problem, or the objective of learning.
+    notes
+        Sentences that the report repeats.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is of another kind, or the optimum was found for another participation.
+
+    Examples
+    --------
+    >>> import corrnoise as cn
+    >>> budget = cn.Budget(epsilon=2.0, delta=1e-6)
+    >>> design = cn.design(budget, cn.Participation.fixed_epochs(400, epochs=4), memory=4)
+    >>> design.family, design.memory
+    ('buffers, epoch weights', 2)
+    >>> print(f"{design.rmse:.3f}, {design.ratio:.3f} of the floor")
+    13.246, 1.084 of the floor
+    >>> print(f"{design.program().multiplier(budget):.6f}")
+    2.340226
+    """
+
+    budget: Budget
+    participation: Participation
+    optimum: Optimum
+    objective: Objective = SGD()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        checks.instance("budget", self.budget, Budget)
+        checks.instance("participation", self.participation, Participation)
+        checks.instance("optimum", self.optimum, Optimum)
+        if not isinstance(self.objective, Objective):
+            raise TypeError(
+                "objective must be SGD, a workload, LinearRegression, MeanEstimation, StronglyConvex or "
+                f"LearningObjective, got {self.objective!r:.80}"
+            )
+        if self.optimum.participation != self.participation:
+            raise ValueError(
+                f"optimum must be for the participation of the design, {self.participation!r}, got one for "
+                f"{self.optimum.participation!r}"
+            )
+        notes = self.notes
+        if isinstance(notes, str) or not all(isinstance(note, str) for note in notes):
+            raise TypeError(f"notes must be a sequence of strings, got {notes!r}")
+        self._set(notes=tuple(notes))
+
+    # -- what was found ------------------------------------------------------------------------------------------------
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The noise."""
+        return self.optimum.mechanism
+
+    @property
+    def family(self) -> str:
+        """The name of the family of the noise."""
+        return self.optimum.family
+
+    @property
+    def memory(self) -> int:
+        """How many arrays of the size of the gradient a run keeps from one step to the next."""
+        return self.optimum.memory
+
+    @property
+    def alternatives(self) -> tuple[Optimum, ...]:
+        """The other mechanisms that were compared; ``error_of`` gives their errors in the unit of the design."""
+        return self.optimum.alternatives
+
+    @property
+    def problem(self) -> Problem | None:
+        """The problem of known spectrum; None for workloads."""
+        if isinstance(self.objective, LearningObjective):
+            found = self.objective.problem
+            assert isinstance(found, LinearRegression | MeanEstimation)
+            return found
+        return self.objective if isinstance(self.objective, Problem) else None
+
+    @property
+    def rmse(self) -> float:
+        """The root mean squared error of the iterates in units of the learning rate, at the budget; for workloads.
+
+        It is the error due to the noise of the mean gradient of a batch.
+        """
+        if self.problem is not None:
+            raise AttributeError("a design for a problem has no rmse: excess_loss is what privacy adds to F - F*")
+        return self.error
+
+    @property
+    def excess_loss(self) -> float:
+        """The expected F − F* that privacy adds, at the budget; for problems.
+
+        Without a number of steps it is all of the stationary error, and for ``StronglyConvex`` an upper bound of it.
+        """
+        if self.problem is None:
+            raise AttributeError("a design without a problem has no excess_loss: rmse is the error of the iterates")
+        return self.error
+
+    @property
+    def error(self) -> float:
+        """``rmse`` or ``excess_loss``, whichever the design has."""
+        return self.error_of(self.optimum)
+
+    @property
+    def floor(self) -> float | None:
+        """An error, in the unit of ``error``, that no noise is below where ``floor_in_words`` holds; None for none."""
+        if self._stationary:
+            problem = self.problem
+            return problem.optimal_error(budget=self.budget) if isinstance(problem, QuadraticProblem) else None
+        return None if self.optimum.floor is None else self._at_budget(self.optimum, self.optimum.floor)
+
+    @property
+    def ratio(self) -> float | None:
+        """``error`` over ``floor``; None without a floor."""
+        return None if self.floor is None else self.error / self.floor
+
+    def error_of(self, alternative: Optimum) -> float:
+        """The error of a mechanism that was compared, in the unit of the design.
+
+        Parameters
+        ----------
+        alternative
+            One of ``alternatives``.
+        """
+        if not self._stationary:
+            return self._at_budget(alternative, alternative.error)
+        from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
+
+        noise = checks.instance("mechanism", alternative.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
+        if isinstance(self.problem, StronglyConvex):
+            return strongly_convex_bound(self.problem, noise, budget=self.budget, criterion="objective")
+        assert self.problem is not None
+        return self.problem.stationary_error(noise, budget=self.budget)
+
+    @property
+    def _stationary(self) -> bool:
+        return self.optimum.measure == "stationary excess loss"
+
+    def _at_budget(self, optimum: Optimum, error: float) -> float:
+        """An error of ``optimum`` or its floor in a run with the budget, for ``members`` examples of a user."""
+        members = self.participation.members
+        scaled = replace(optimum, error=error, alternatives=()).error_at(self.budget)
+        return scaled * (members**2 if optimum.measure == "excess loss" else members)
+
+    # -- words ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def error_in_words(self) -> str:
+        """The meaning of ``error``."""
+        if isinstance(self.objective, StronglyConvex):
+            return "an upper bound of F - F* in long runs, for every loss of the class"
+        if self._stationary:
+            return "F - F* in long runs, exactly"
+        if self.problem is not None:
+            weights = self.objective.weights if isinstance(self.objective, LearningObjective) else "second half"
+            when = _IN_WORDS[weights] if isinstance(weights, str) else "in a weighted mean over the steps"
+            return f"what privacy adds to F - F* {when}, exactly, at the learning rate {self.problem.learning_rate:.6g}"
+        what = self.objective.in_words() if isinstance(self.objective, SGD) else type(self.objective).__name__
+        return f"root mean squared error of the iterates of {what}, in units of the learning rate"
+
+    @property
+    def floor_in_words(self) -> str:
+        """The floor with its condition, or why there is none."""
+        if self.floor is None:
+            reason = self.optimum.certificate if isinstance(self.optimum.certificate, str) else ""
+            return f"none is computed: {reason or 'it would take long for this objective and length of run'}"
+        promised = self.participation.worst.in_words()
+        how = "rounding included" if self.optimum.rigorous else "computed in float64"
+        return (
+            f"{self.floor:.6g}, which no correlated noise of any form is below under this promise, {promised} ({how}). "
+            "It does not hold for batches that are sampled at random, whose privacy is amplified"
+        )
+
+    # -- what runs -----------------------------------------------------------------------------------------------------
+
+    def program(self, form: Form | None = None, dtype: Dtype | None = None) -> Program:
+        """The noise as it is really made, with the sensitivity that covers it.
+
+        Parameters
+        ----------
+        form
+            A form of ``theory.mechanisms.program``; None for the one that ``run`` and ``stream`` use.
+        dtype
+            ``"float32"`` or ``"float64"``; None for float32 if its covered sensitivity exceeds that of float64 by at
+            most a thousandth, and for float64 otherwise.
+
+        Raises
+        ------
+        ValueError
+            The form does not exist for this noise and promise, or does not hold in this type, with the reason.
+        """
+        if form is None:
+            from corrnoise.simulations.run.engines import streaming
+
+            return streaming(self.mechanism, self.participation, dtype)
+        if form not in HANDED_OVER:
+            return self.mechanism.program(self.participation, dtype, form)
+        if not isinstance(self.mechanism, ToeplitzNoise | ScaledNoise):
+            raise ValueError(f"{form}: {self.family} is no Toeplitz noise, which other libraries run; design.run does")
+        mechanism = self._buffers if form == "buffers" else self.mechanism
+        if dtype is not None:
+            return self._handed_over(mechanism, form, checks.choice("dtype", dtype, DTYPES))
+        exact = self._handed_over(mechanism, form, "float64")
+        try:
+            short = self._handed_over(mechanism, form, "float32")
+        except ValueError:
+            return exact
+        return short if short.sensitivity <= exact.sensitivity * (1 + INCREASE) else exact
+
+    def _handed_over(self, mechanism: Mechanism, form: Form, dtype: Dtype) -> Program:
+        return handed_over(mechanism, self.participation, form, dtype, rates=self._rates, stands_for=self.mechanism)
+
+    @cached_property
+    def _buffers(self) -> Mechanism:
+        """Buffers in place of the noise."""
+        check_scales(self.mechanism, self.participation, "buffers")
+        found = fitted_buffers(self.mechanism, self.participation, rates=self._rates)
+        if found is None:
+            raise ValueError(
+                f"buffers: no sum of few decaying exponentials in place of {self.family} holds in float64 or float32"
+            )
+        return found
+
+    @property
+    def _rates(self) -> Array | None:
+        return None if self.problem is None else self.problem.rates  # type: ignore[return-value]
+
+    def run(
+        self,
+        size: int,
+        *,
+        key: str | os.PathLike[str] | bytes | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        batches: Batches | None = None,
+    ) -> PrivateRun:
+        """A private run with this noise.
+
+        Parameters
+        ----------
+        size
+            Number of parameters of the model, over all arrays.
+        key, journal, batches
+            As for ``PrivateRun``.
+        """
+        from corrnoise.simulations.run.private import PrivateRun
+
+        return PrivateRun(
+            self.budget, self.participation, self.mechanism, size, key=key, journal=journal, batches=batches
+        )
+
+    def stream(self, shape: int | tuple[int, ...], rng: Seed = None) -> Stream:
+        """The noise, one array a step, to be added to the sums of the clipped gradients.
+
+        Parameters
+        ----------
+        shape
+            Shape of one array of noise.
+        rng
+            A ``Generator`` whose seed is secret, or None for a new one.
+        """
+        from corrnoise.simulations.run.stream import Stream
+
+        return Stream(self.program(), shape, budget=self.budget, rng=rng)
+
+    def for_torch(self, model: Any, **options: Any) -> PrivateRun:
+        """A private run of the size of a module of PyTorch, for ``corrnoise.torch.private_gradient``.
+
+        Parameters
+        ----------
+        model
+            A ``torch.nn.Module``.
+        options
+            ``batches``, ``key`` and ``journal``, as for ``run``.
+        """
+        from corrnoise.simulations.adapters.torch import trainable_size
+
+        return self.run(trainable_size(model), **options)
+
+    def for_opacus(
+        self, model: Any, optimizer: Any, dataset: Any, *, batch_size: int, **options: Any
+    ) -> tuple[Any, Any, Any]:
+        """Model, optimizer and loader of Opacus with this noise.
+
+        Parameters
+        ----------
+        model, optimizer, dataset
+            A ``torch.nn.Module``, an optimizer of PyTorch over its parameters, and a data set.
+        batch_size
+            Examples a step.
+        options
+            As for ``corrnoise.opacus.private``.
+        """
+        from corrnoise.simulations.adapters.opacus import private
+
+        return private(
+            model,
+            optimizer,
+            dataset,
+            self.budget,
+            self.participation,
+            self.mechanism,
+            batch_size=batch_size,
+            **options,
+        )
+
+    def for_jax(self, *, key: bytes | None = None) -> Any:
+        """A gradient transformation of optax that adds this noise to sums of clipped gradients.
+
+        Parameters
+        ----------
+        key
+            Eight secret bytes; None for bytes of the operating system.
+        """
+        from corrnoise.simulations.adapters.jax import noise_of_program
+
+        form: Form | None = "buffers" if isinstance(self.mechanism, ScaledNoise) else None
+        return noise_of_program(self.program(form, "float32"), self.budget, key=key)
+
+    # -- errors of other noise -----------------------------------------------------------------------------------------
+
+    def comparison(self, initial_offset: float | Array = 0.0, progress: Progress | None = None) -> Comparison:
+        """The errors of this noise and of other noise, also at their best learning rates; for problems.
+
+        Parameters
+        ----------
+        initial_offset
+            θ_0 − θ* in the eigenbasis, a number or shape (d,): the start of the runs that are compared.
+        progress
+            Called with a line of text before every longer part.
+
+        Raises
+        ------
+        ValueError
+            The design has no problem.
+        """
+        from corrnoise.designs.comparison import compare
+
+        return compare(self, initial_offset, progress)

@@ -1,0 +1,302 @@
+"""Files of designs, programs and mechanisms.  A number that privacy rests on is computed again when a file is read.
+
+A *design* has a folder with ``design.npz``, which ``load`` reads, with the report, pictures, and tables for other
+programs beside it; or a single file.  Everything else has a single file: a mechanism, a program, a budget, a
+participation, or the record of a program with what is claimed of it, ``program.record(budget)``.  The container is that
+of ``support.serialise``.
+
+Beside a design a file states its multiplier, its sensitivity and its errors, for other programs.  ``load`` computes all
+of them from the mechanism.  It refuses a file that states less noise than is needed, or another error.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corrnoise.designs.design import Design
+from corrnoise.solvers.objectives import run_objective
+from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.support import serialise
+from corrnoise.support.files import whole_files
+from corrnoise.support.serialise import by_name
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.mechanisms.kinds import KINDS as NOISES
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms.sensitivity import Sensitivity
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from corrnoise.theory.problems.learning_objective import LearningObjective
+from corrnoise.theory.problems.quadratic import LinearRegression, MeanEstimation
+from corrnoise.theory.problems.strongly_convex import StronglyConvex
+from corrnoise.theory.workloads import SGD, MatrixWorkload, MomentumAverage, MomentumSGD, PrefixSums
+
+if TYPE_CHECKING:
+    from corrnoise.designs.comparison import Comparison
+
+#: All records that a file may hold, by name.
+KINDS: dict[str, type[Any]] = NOISES | by_name(
+    *(Design, Optimum, Certificate, Program, Sensitivity, Budget, Participation),
+    *(SGD, PrefixSums, MomentumSGD, MomentumAverage, MatrixWorkload),
+    *(LinearRegression, MeanEstimation, StronglyConvex, LearningObjective),
+)
+#: All names of files of a design.  A design need not have all of them; those of an earlier design are removed.
+NAMES = (
+    *("design.npz", "programs.json", "report.txt", "coefficients.csv", "poles.csv", "scales.csv"),
+    *("comparison.pdf", "comparison.png", "comparison.csv", "memory.pdf", "memory.png", "memory.csv"),
+)
+_MAIN = "design.npz"
+_ENDINGS = (".json", ".npz")
+_ROUNDING = 2.0**-48  # relative, by which a stated multiplier may be smaller than the one that is computed
+_SAME = 1e-9  # relative, by which a stated error may differ
+_CLAIMS = ("sensitivity", "multiplier", "scale")
+
+
+# -- saving ------------------------------------------------------------------------------------------------------------
+
+
+def save(
+    thing: Any,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    comparison: Comparison | None = None,
+    parameters: int | None = None,
+) -> list[Path]:
+    """Write a design to a folder, or a design, a program or a mechanism to a file: completely, or not at all.
+
+    Parameters
+    ----------
+    thing
+        A design; or any of ``KINDS``, or ``program.record(budget)``.
+    path
+        For a file a name that ends with ``.json`` or ``.npz``; a folder for designs otherwise, which is made if it is
+        missing.
+    overwrite
+        Whether to replace files that are there.
+    comparison
+        For the folder of a design, ``design.comparison(…)``; None for the one from the minimum, where there is one.
+    parameters
+        For the folder of a design, the size of the model, for the report.
+
+    Returns
+    -------
+    The paths of the files.
+
+    Raises
+    ------
+    FileExistsError
+        A file of these names is there, and ``overwrite`` is False.
+    ValueError, TypeError
+        The thing cannot be saved.
+    OSError
+        The files cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import corrnoise as cn
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = save(cn.mechanisms.NuFTRL(0.01), f"{folder}/noise.json")
+    ...     load(f"{folder}/noise.json")
+    NuFTRL(nu=0.01)
+    """
+    target = checked_path("path", path)
+    if target.suffix in _ENDINGS:
+        if target.exists() and not overwrite:
+            raise FileExistsError(f"path must not be a file that is there, got {os.fspath(target)!r}: overwrite it")
+        return [serialise.save(_with_claims(thing), target, KINDS)]
+    if not isinstance(thing, Design):
+        raise ValueError(f"path must end with '.json' or '.npz' for {type(thing).__name__}, got {os.fspath(target)!r}")
+    return _save_folder(thing, target, overwrite, comparison, parameters)
+
+
+def _with_claims(thing: Any) -> Any:
+    return {"design": thing, "stated": _stated(thing)} if isinstance(thing, Design) else thing
+
+
+def _stated(design: Design) -> dict[str, Any]:
+    """What is claimed of a design."""
+    program = design.program()
+    claims = {name: program.record(design.budget)[name] for name in _CLAIMS}
+    return claims | {"rho": design.budget.gaussian_rho, "error": design.error, "floor": design.floor}
+
+
+def _save_folder(
+    design: Design, target: Path, overwrite: bool, comparison: Comparison | None, parameters: int | None
+) -> list[Path]:
+    from corrnoise.designs.export import programs_as_json, tables
+    from corrnoise.designs.report import report
+
+    folder = checked_folder(target, overwrite=overwrite)
+    if comparison is None and design.problem is not None:
+        comparison = design.comparison()
+    with _made(folder), whole_files(folder, stale=NAMES) as staging:
+        serialise.save(_with_claims(design), staging / _MAIN, KINDS)
+        texts = {"report.txt": report(design, comparison, parameters), "programs.json": programs_as_json(design)}
+        for name, text in (texts | tables(design)).items():
+            staging.joinpath(name).write_text(text, encoding="utf-8", newline="")
+        if comparison is not None:
+            from corrnoise.designs.figure import write_picture
+
+            write_picture(design, comparison, staging)
+        if design.alternatives:
+            from corrnoise.designs.memory_figure import write_memory_picture
+
+            write_memory_picture(design, staging)
+        return [folder / path.name for path in sorted(staging.iterdir())]
+
+
+def checked_path(name: str, path: object) -> Path:
+    """Return ``path`` as a path."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} must be a path, as a string or os.PathLike, got {path!r}")
+    return Path(path)
+
+
+def checked_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Return ``folder`` as a path, if a design may be written there."""
+    path = checked_path("folder", folder)
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"folder must be a folder, got {os.fspath(path)!r}, which is a file")
+    nearest = next(one for one in (path, *path.absolute().parents) if one.exists())
+    if not os.access(nearest, os.W_OK):
+        raise PermissionError(f"folder must be writable, got {os.fspath(path)!r}")
+    there = [name for name in NAMES if path.joinpath(name).exists()]
+    if there and not overwrite:
+        raise FileExistsError(
+            f"folder must not hold a design, got {os.fspath(path)!r} with {', '.join(there)}: choose another one, or "
+            "overwrite it"
+        )
+    return path
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Make the folder if it is missing, and remove it again if the block fails."""
+    there = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if not there:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+# -- loading -----------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read what ``save`` wrote; it is equal to what was saved, bit for bit.
+
+    Parameters
+    ----------
+    path
+        A file, or the folder of a design.
+
+    Raises
+    ------
+    TypeError
+        ``path`` is not a path.
+    ValueError
+        The file is foreign, damaged or too large, or states less noise than is needed, or another error.
+    OSError
+        It cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import corrnoise as cn
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = save(cn.mechanisms.AntiPGD(0.1), f"{folder}/noise.npz")
+    ...     load(f"{folder}/noise.npz")
+    AntiPGD(damping=0.1)
+    """
+    file = checked_path("path", path)
+    if file.is_dir():
+        file = file / _MAIN
+    thing = serialise.load(file, KINDS)
+    try:
+        return _checked(thing)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{os.fspath(file)} cannot be loaded: {error}") from error
+
+
+def _checked(thing: Any) -> Any:
+    """The thing in a file, if what is stated of it holds."""
+    if isinstance(thing, Design):
+        raise ValueError("a design without what is stated of it")
+    if isinstance(thing, Program):
+        return _checked_program(thing)
+    if not isinstance(thing, Mapping):
+        return thing
+    if isinstance(design := thing.get("design"), Design):
+        _check_errors(design)
+        _compare(thing["stated"], _stated(design))
+        return design
+    if isinstance(thing.get("mechanism"), Mechanism):
+        again = _made_again(thing).record(thing["budget"])
+        _compare(thing, again)
+        return again
+    raise ValueError("it holds no design, program or mechanism")
+
+
+def _checked_program(program: Program) -> Program:
+    again = _made_again(program.arguments())
+    _compare({"sensitivity": program.sensitivity}, {"sensitivity": again.sensitivity})
+    return program
+
+
+def _made_again(described: Mapping[str, Any]) -> Program:
+    return described["mechanism"].program(described["participation"], described["dtype"], described["form"])  # type: ignore[no-any-return]
+
+
+def _compare(stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Refuse claims that are too good: less noise, or a smaller ρ, than is found; or an error that differs."""
+    for name in _CLAIMS:
+        if name in found and not stated[name] >= found[name] * (1 - _ROUNDING):
+            raise ValueError(
+                f"{name} must be at least {found[name]!r} for its mechanism and promise, got {stated[name]!r}"
+            )
+    if "rho" in found and not stated["rho"] >= found["rho"] * (1 - _ROUNDING):
+        raise ValueError(f"rho must be at least {found['rho']!r}, got {stated['rho']!r}")
+    for name in ("error", "floor"):
+        if name in found and not _same(stated[name], found[name]):
+            raise ValueError(f"{name} must be {found[name]!r}, got {stated[name]!r}")
+
+
+def _same(stated: float | None, found: float | None) -> bool:
+    if stated is None or found is None:
+        return stated is found
+    return math.isclose(stated, found, rel_tol=_SAME)
+
+
+def _check_errors(design: Design) -> None:
+    """Refuse an optimum whose sensitivity or error is not that of its mechanism."""
+    optimum = design.optimum
+    if optimum.measure == "stationary excess loss":
+        return  # the error is computed from the mechanism whenever it is asked for
+    batch = design.objective.batch_size if isinstance(design.objective, SGD) else 1
+    judged = run_objective(_judged(design))
+    found = optimum.mechanism.bracket(optimum.participation)
+    if not math.isclose(found.upper, optimum.sensitivity.upper, rel_tol=_SAME):
+        raise ValueError(f"sensitivity must be {found.upper!r}, got {optimum.sensitivity.upper!r}")
+    error = judged.error(found.upper**2 * judged.power_of(optimum.mechanism)) / batch
+    if not math.isclose(error, optimum.error, rel_tol=_SAME):
+        raise ValueError(f"error must be {error!r} for this mechanism, got {optimum.error!r}")
+
+
+def _judged(design: Design) -> Any:
+    """What ``optimise`` judges, with the length of the run."""
+    objective = design.objective
+    if isinstance(objective, SGD):
+        return objective.workload(design.participation.length)
+    if isinstance(objective, LinearRegression | MeanEstimation):
+        return LearningObjective(objective, design.participation.length, weights="second half")
+    return objective
