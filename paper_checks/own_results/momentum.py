@@ -208,7 +208,7 @@ def m4(examples: int, steps: int, alpha: float, order: str, prefixes: bool) -> S
         found = max(found, sum(weight**2 for weight in weights))
     who = ORDERS[order](steps, period=examples)
     if prefixes:
-        return BinaryTree(steps, decoder="binary", decay=alpha).sensitivity_upper_bound(who) ** 2, found
+        return BinaryTree(steps, decoder="binary", decay=alpha).bracket(who).value ** 2, found
     return squared_weights(who, alpha), found
 
 
