@@ -12,18 +12,18 @@ LOOP = """
 import numpy as np
 import corrnoise as cn
 from corrnoise.simulations.audit import stream_release
-design = cn.Design.load({folder!r})
+design = cn.load({folder!r})
 def release(batches):
-    noise = design.stream or design.noise
-    return stream_release(noise, noise_multiplier={share} * design.stream_multiplier, clip_norm=1.0, steps=60)(batches)
+    budget = cn.Budget(design.budget.gaussian_rho / {share} ** 2)
+    return stream_release(budget, design.program())(batches)
 """
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("audit") / "design"
-    problem = cn.LinearRegression([1.0, 0.1], 0.1)
-    cn.design(problem, epsilon=5.0, delta=1e-5, steps=60, min_sep=20, max_participations=3).save(path)
+    budget = cn.Budget(epsilon=5.0, delta=1e-5)
+    cn.save(cn.design(budget, cn.Participation.min_sep(60, 20), memory=2), path)
     return path
 
 
@@ -58,7 +58,7 @@ def test_what_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["audit", str(folder), "--loop", "release"]) == 2
     assert main(["audit", str(tmp_path / "absent")]) == 1
     endless = tmp_path / "endless"
-    cn.design(cn.MeanEstimation(0.1), rho=0.5).save(endless)
+    cn.save(cn.design(cn.Budget(0.5), cn.Participation.single(), cn.MeanEstimation(0.1)), endless)
     capsys.readouterr()
     assert main(["audit", str(endless)]) == 1
     assert "--delta must be given" in capsys.readouterr().err
