@@ -13,18 +13,17 @@ import numpy as np
 import corrnoise as cn
 from corrnoise.simulations.audit import stream_release
 design = cn.load({folder!r})
-weaker = cn.Budget(design.budget.gaussian_rho / {share} ** 2)
 def release(batches):
-    return stream_release(weaker, design.program())(batches)
+    budget = cn.Budget(design.budget.gaussian_rho / {share} ** 2)
+    return stream_release(budget, design.program())(batches)
 """
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("audit") / "design"
-    problem = cn.LinearRegression([1.0, 0.1], 0.1)
-    epochs = cn.Participation.min_sep(60, 20)
-    cn.save(cn.design(cn.Budget(epsilon=5.0, delta=1e-5), epochs, problem), path)
+    budget = cn.Budget(epsilon=5.0, delta=1e-5)
+    cn.save(cn.design(budget, cn.Participation.min_sep(60, 20), memory=2), path)
     return path
 
 

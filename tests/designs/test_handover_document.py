@@ -77,7 +77,7 @@ def test_jax_privacy_adds_the_noise_that_is_promised(
         noisy, state = update(np.zeros(size), state)
         added.append(np.asarray(noisy))
     independent = program.mechanism.strategy() @ np.array(added) / program.scale(budget)
-    # The mean of n squares or products has the standard deviation sqrt(2/n) at most; 6 are exceeded once in 5e8.
+    # The mean of n squares or products has the standard deviation sqrt(2/n) at most; 6 are exceeded once in 5e8 runs.
     error = 6 * math.sqrt(2 / independent.size)
     assert (abs(float(np.square(independent).mean()) - 1) < error) != forgotten
     if not forgotten:

@@ -23,7 +23,7 @@ Choquette-Choo et al., arXiv 2310.06771: Theorems 2.2, 3.1 and C.18; Section C.5
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -134,42 +134,32 @@ class Comparison(Record):
         return any(row.best_error is not None for row in self.rows)
 
 
-class Compared(Protocol):
-    """The part of a design that a comparison reads."""
+def compare(
+    problem: QuadraticProblem | StronglyConvex,
+    noise: Mechanism,
+    participation: Participation,
+    budget: Budget,
+    *,
+    family: str = "",
+    initial_offset: ArrayLike = 0.0,
+    progress: Progress | None = None,
+) -> Comparison:
+    """The comparison of the noise of a design with independent noise, anti-PGD and ν-DP-FTRL.
 
-    @property
-    def budget(self) -> Budget:
-        """The privacy budget."""
-
-    @property
-    def participation(self) -> Participation:
-        """Who takes part when."""
-
-    @property
-    def problem(self) -> Any:
-        """The problem; None without one."""
-
-    @property
-    def family(self) -> str:
-        """The family of the mechanism."""
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The noise."""
-
-
-def compare(design: Compared, initial_offset: ArrayLike = 0.0, progress: Progress | None = None) -> Comparison:
-    """The comparison of a design with independent noise, anti-PGD and ν-DP-FTRL; see ``Design.comparison``."""
+    Parameters
+    ----------
+    problem, noise, participation, budget, family
+        Of the design.
+    initial_offset, progress
+        As for ``Design.comparison``.
+    """
     show = progress or (lambda _: None)
-    problem = design.problem
-    if problem is None:
-        raise ValueError(f"design must have a problem to be compared, got {design!r:.80}")
     offset = _checked_offset(initial_offset, problem)
     if isinstance(problem, QuadraticProblem):
-        rows = _Quadratic(design, problem, offset, show).rows()
+        rows = _Quadratic(problem, noise, participation, budget, family == STATIONARY, offset, show).rows()
     else:
-        rows = _bounds(design, problem, show)
-    return Comparison(tuple(rows), problem.learning_rate, design.participation.steps, offset)
+        rows = _bounds(problem, noise, budget, show)
+    return Comparison(tuple(rows), problem.learning_rate, participation.steps, offset)
 
 
 def _checked_offset(offset: ArrayLike, problem: QuadraticProblem | StronglyConvex) -> float | Array:
@@ -198,30 +188,40 @@ def several(participation: Participation) -> Participation:
 class _Quadratic:
     """The rows of a quadratic problem."""
 
-    def __init__(self, design: Compared, problem: QuadraticProblem, offset: float | Array, show: Progress) -> None:
-        self.design = design
+    def __init__(
+        self,
+        problem: QuadraticProblem,
+        chosen: Mechanism,
+        participation: Participation,
+        budget: Budget,
+        own: bool,
+        offset: float | Array,
+        show: Progress,
+    ) -> None:
         self.problem = problem
+        self.chosen = chosen
+        self.participation = participation
+        self.budget = budget
+        self.own = own  # whether the chosen noise is the optimum for long runs, which is another at other rates
         self.offset = offset
         self.show = show
-        self.budget = design.budget
-        self.long = several(design.participation)
+        self.long = several(participation)
 
     def alternatives(self) -> dict[str, Callable[[QuadraticProblem], Mechanism]]:
         """The noises that are compared, by name, as functions of the problem."""
-        own = self.design.family == STATIONARY
-        chosen = self.design.mechanism
+        chosen = self.chosen
         return {
             INDEPENDENT: lambda problem: DPSGD(),
             ANTI: lambda problem: AntiPGD(stationary_damping(problem)),
             FTRL: lambda problem: NuFTRL(float(problem.rates.min())),
             BEST_FTRL: lambda problem: NuFTRL(stationary_nu(problem, participation=self.long)),
-            DESIGN: lambda problem: stationary_noise(problem, participation=self.long) if own else chosen,
+            DESIGN: lambda problem: stationary_noise(problem, participation=self.long) if self.own else chosen,
         }
 
     def rows(self) -> list[Row]:
         """One for each noise, and the closed-form bound."""
         self.show("errors: the smallest of all noise")
-        chosen = self.design.mechanism
+        chosen = self.chosen
         smallest = self.problem.optimal_error(budget=self.budget)
         if self.long != ANY_LENGTH and isinstance(chosen, ToeplitzNoise):
             smallest = self.stationary_error(chosen)
@@ -248,7 +248,7 @@ class _Quadratic:
 
     def final_error(self, noise: Mechanism) -> float | None:
         """The error after the last step."""
-        who = self.design.participation
+        who = self.participation
         if who.steps is None:
             return None
         if isinstance(noise, ToeplitzNoise):
@@ -261,7 +261,7 @@ class _Quadratic:
 
     def tuned(self, method: str, noise_for: Callable[[QuadraticProblem], Any]) -> TunedRun | None:
         """The best learning rate of one noise for the run; None where there is none to be found."""
-        who = self.design.participation
+        who = self.participation
         if who.steps is None or not np.any(self.offset):
             return None
         self.show(f"errors: {method} at its own best learning rate")
@@ -284,9 +284,9 @@ def _with_ratios(rows: list[Row]) -> list[Row]:
 # -- strongly convex losses --------------------------------------------------------------------------------------------
 
 
-def _bounds(design: Compared, problem: StronglyConvex, show: Progress) -> list[Row]:
-    noise = checks.instance("mechanism", design.mechanism, ToeplitzNoise)  # type: ignore[type-abstract]
-    options: dict[str, Any] = {"budget": design.budget, "criterion": "objective"}
+def _bounds(problem: StronglyConvex, chosen: Mechanism, budget: Budget, show: Progress) -> list[Row]:
+    noise = checks.instance("noise", chosen, ToeplitzNoise)  # type: ignore[type-abstract]
+    options: dict[str, Any] = {"budget": budget, "criterion": "objective"}
     show("bounds: the best nu")
     noises: dict[str, ToeplitzNoise] = {
         INDEPENDENT: DPSGD(),
@@ -298,9 +298,9 @@ def _bounds(design: Compared, problem: StronglyConvex, show: Progress) -> list[R
     for method, each in noises.items():
         show(f"bounds: {method}")
         bounds[method] = strongly_convex_bound(problem, each, **options)
-    bounds[INDEPENDENT] = min(bounds[INDEPENDENT], problem.independent_noise_upper_bound(budget=design.budget))
+    bounds[INDEPENDENT] = min(bounds[INDEPENDENT], problem.independent_noise_upper_bound(budget=budget))
     unit = bounds[DESIGN]
     rows = [Row(method, "upper bound", bound, bound / unit, noise=noises[method]) for method, bound in bounds.items()]
     show(f"bounds: {WORST}")
-    worst = problem.worst_quadratic_error(noise, budget=design.budget)
+    worst = problem.worst_quadratic_error(noise, budget=budget)
     return [*rows, Row(WORST, "lower bound", worst, worst / unit)]

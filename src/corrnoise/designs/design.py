@@ -404,4 +404,14 @@ class Design(Record):
         """
         from corrnoise.designs.comparison import compare
 
-        return compare(self, initial_offset, progress)
+        if self.problem is None:
+            raise ValueError(f"design must have a problem to be compared, got one for {self.objective!r:.80}")
+        return compare(
+            self.problem,
+            self.mechanism,
+            self.participation,
+            self.budget,
+            family=self.family,
+            initial_offset=initial_offset,
+            progress=progress,
+        )

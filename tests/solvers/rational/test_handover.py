@@ -247,10 +247,7 @@ def test_the_most_accurate_fit_that_holds_is_taken() -> None:
     fitted = fitted_buffers(noise, once(1000), rates=rates)  # no poles: the first fit
     assert isinstance(fitted, BufferNoise)
     assert fitted.limiting_sensitivity() == pytest.approx(noise.limiting_sensitivity(), rel=1e-4)
-    # One coefficient more is one pole of the strategy.
-    one = fitted_buffers(FiniteNoise([1.0, -0.5]), once(100), rates=[0.01, 1.0])
-    assert isinstance(one, BufferNoise)
-    assert one.inverse_coefficients(5) == pytest.approx(0.5 ** np.arange(5), rel=1e-3)
+    assert fitted_buffers(FiniteNoise([1.0, -0.5]), once(100), rates=[0.01, 1.0]) is None
     # Only float64 resolves decays so close to 1 in runs of any length.
     slow = rational(NuFTRL(1e-7), 1e-6)
     only = fitted_buffers(slow, ANY_LENGTH, rates=[1e-7, 1.0])
