@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import json
 import math
 import os
 import shlex
@@ -19,6 +18,7 @@ import pytest
 from corrnoise import __main__ as command_line
 from corrnoise.figures import COMPANIONS, NAMES, paper_figure
 from corrnoise.figures.publication import PaperFigure, publish
+from corrnoise.support.serialise import unpacked
 from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL
 from corrnoise.theory.privacy import Budget
@@ -256,7 +256,7 @@ def test_simulate_writes_each_point_beside_its_exact_error(tmp_path: Path, capsy
         assert abs(z) < 6
         assert abs(float(row["delta1"]) - exact) < 6 * float(row["delta1_standard_error"])
         assert not abs(float(row["delta1"]) - 1.1 * exact) < 6 * float(row["delta1_standard_error"])
-        stored = json.loads((tmp_path / f"{row['key']}.json").read_bytes())["simulation"]
+        stored = unpacked((tmp_path / f"{row['key']}.json").read_bytes())["result"]
         assert stored["mean"] == float(row["plain"])
         assert stored["effective_sample_size"] == float(row["effective_sample_size"])
     table = capsys.readouterr().out.splitlines()
@@ -330,8 +330,8 @@ def test_simulate_clips_and_draws_other_inputs(
     status, (row,) = simulated(tmp_path, "--noise", "nu-ftrl", *arguments)
     assert status == 0
     problem = LinearRegression([1, 1 / 2, 1 / 3, 1 / 4], 0.1, kurtosis=kurtosis)
-    options: dict[str, Any] = {"clip_norm": 0.5} if "--clip" in arguments else {}
-    assert float(row["exact"]) == pytest.approx(problem.stationary_error(NuFTRL(0.025), **options), rel=1e-12)
+    budget = Budget(1.0, clip_norm=0.5 if "--clip" in arguments else 1.0)
+    assert float(row["exact"]) == pytest.approx(problem.stationary_error(NuFTRL(0.025), budget=budget), rel=1e-12)
     assert (row["inputs"], float(row["kurtosis"])) == (inputs, kurtosis)
     assert bool(row["z"]) == scored
     assert (float(row["clipped_fraction"]) > 0) == ("--clip" in arguments)
@@ -398,4 +398,4 @@ def test_an_interrupted_simulation_keeps_its_points(tmp_path: Path) -> None:
     assert 1 <= len(finished) < 200
     assert all(path.suffix == ".json" for path in finished)
     for path in finished:
-        assert json.loads(path.read_bytes())["simulation"]["mean"] > 0
+        assert unpacked(path.read_bytes())["result"]["mean"] > 0

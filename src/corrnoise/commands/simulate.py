@@ -124,12 +124,14 @@ def run(arguments: Namespace) -> int:
     from corrnoise.support.files import write_whole
     from corrnoise.support.progress import progress_line
     from corrnoise.theory.numerics.checks import integer
+    from corrnoise.theory.privacy import Budget
     from corrnoise.theory.problems.quadratic import LinearRegression, power_law
 
     inputs, kurtosis = arguments.inputs
-    options = {name: getattr(arguments, name) for name in ("steps", "chains", "rho", "clip_norm", "clip")}
+    options = {name: getattr(arguments, name) for name in ("steps", "chains", "clip")}
     settings, points = [], []
-    with names_as_typed("seeds", "dimension", "decay", "learning_rate", "residual_std", *options):
+    with names_as_typed("seeds", "dimension", "decay", "learning_rate", "residual_std", "rho", "clip_norm", *options):
+        options["budget"] = Budget(arguments.rho, clip_norm=arguments.clip_norm)
         seeds = range(integer("seeds", arguments.seeds, 1))
         for d in arguments.dimension:
             _check_size(integer("dimension", d, 1), arguments.steps, arguments.chains)
@@ -195,8 +197,7 @@ def _keep_other_results(path: Path, keys: set[str]) -> None:
 
 def _exact(outcome: Outcome) -> float:
     point = outcome.point
-    budget = {name: point.options[name] for name in ("rho", "clip_norm")}
-    return point.problem.stationary_error(point.noise, **budget)
+    return point.problem.stationary_error(point.noise, budget=point.options["budget"])
 
 
 def _score(outcome: Outcome, mean: float, exact: float, error: float) -> float | None:
@@ -214,7 +215,9 @@ def _rows(setting: Setting, outcomes: Sequence[Outcome]) -> Iterator[dict[str, A
         point, found = outcome.point, outcome.simulation
         row = dict(zip(("dimension", "decay", "learning_rate", "noise"), setting, strict=True))
         row |= {"residual_std": point.problem.residual_std, "kurtosis": point.problem.kurtosis}
-        row |= {"seed": point.seed, **point.options}
+        options = dict(point.options)
+        budget = options.pop("budget")
+        row |= {"seed": point.seed, "rho": budget.rho, "clip_norm": budget.clip_norm, **options}
         row |= {"burn_in": found and found.burn_in, "exact": exact}
         for name in ESTIMATORS:
             mean, error = found.estimators.get(name, (None, None)) if found else (None, None)
