@@ -256,7 +256,7 @@ def test_simulate_writes_each_point_beside_its_exact_error(tmp_path: Path, capsy
         assert abs(z) < 6
         assert abs(float(row["delta1"]) - exact) < 6 * float(row["delta1_standard_error"])
         assert not abs(float(row["delta1"]) - 1.1 * exact) < 6 * float(row["delta1_standard_error"])
-        stored = unpacked((tmp_path / f"{row['key']}.json").read_bytes())["result"]
+        stored = unpacked((tmp_path / f"{row['key']}.json").read_bytes())["result"]["simulation"]
         assert stored["mean"] == float(row["plain"])
         assert stored["effective_sample_size"] == float(row["effective_sample_size"])
     table = capsys.readouterr().out.splitlines()
@@ -398,4 +398,4 @@ def test_an_interrupted_simulation_keeps_its_points(tmp_path: Path) -> None:
     assert 1 <= len(finished) < 200
     assert all(path.suffix == ".json" for path in finished)
     for path in finished:
-        assert unpacked(path.read_bytes())["result"]["mean"] > 0
+        assert unpacked(path.read_bytes())["result"]["simulation"]["mean"] > 0
