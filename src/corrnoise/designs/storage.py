@@ -95,6 +95,15 @@ def save(
         The thing cannot be saved.
     OSError
         The files cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import corrnoise as cn
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = cn.save(cn.mechanisms.NuFTRL(0.01), f"{folder}/noise.json")
+    ...     cn.load(f"{folder}/noise.json")
+    NuFTRL(nu=0.01)
     """
     target = checked_path("path", path)
     if target.suffix in _ENDINGS:
@@ -199,6 +208,15 @@ def load(path: str | os.PathLike[str]) -> Any:
         The file is foreign, damaged or too large, or states less noise than is needed, or another error.
     OSError
         It cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import corrnoise as cn
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = cn.save(cn.mechanisms.AntiPGD(0.1), f"{folder}/noise.npz")
+    ...     cn.load(f"{folder}/noise.npz")
+    AntiPGD(damping=0.1)
     """
     file = checked_path("path", path)
     if file.is_dir():

@@ -194,7 +194,7 @@ def test_a_given_schedule_is_followed_and_accounted_for():
 
 def test_the_excess_loss_is_below_the_corrected_bound():
     """Mean of 40 runs plus six standard errors, a false alarm in 1e9; the bound is far above."""
-    loss = LinearLoss("squares", 3, 1.0)
+    loss = LinearLoss("squares", 3, 1.0, 1.0)
     chosen = Protocol("bound", loss, 2.0, 4, 2, 60, 1 / (8 * 60), budget=budget(), noise=cancelling_noise(60))
     many, targets = examples(1, 20000, seed=5)[0]
     best = np.linalg.lstsq(many, targets, rcond=None)[0]

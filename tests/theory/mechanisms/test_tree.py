@@ -209,7 +209,7 @@ def test_the_momentum_of_the_paper():
     ("call", "message"),
     [
         (lambda: BinaryTree(4, decoder="full"), "decoder must be one of"),  # type: ignore[arg-type]
-        (lambda: BinaryTree(4, decay=1.0), r"decay must lie in \[0, 1\)"),
+        (lambda: BinaryTree(4, decay=1.5), r"decay must lie in \[0, 1\]"),
         (lambda: BinaryTree(0), "steps must be an integer >= 1"),
         (lambda: BinaryTree(4).noising(np.ones(7)), r"draws must have shape \(4, …\), got \(7,\)"),
         (lambda: BinaryTree(4).sensitivity(Participation.single(5)), "participation must have steps=4"),
