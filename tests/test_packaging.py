@@ -94,7 +94,7 @@ def test_tests_run_from_the_source_distribution(distributions: Path, tmp_path: P
     [unpacked] = (path for path in tmp_path.iterdir() if path.name != "installed")
     names = [
         *("tests/test_architecture.py", "tests/test_public_names.py", "tests/theory/test_privacy.py"),
-        *("tests/designs/test_release.py", "tests/paper_checks/test_inventories.py", "tests/tools"),
+        *("tests/designs/test_storage.py", "tests/paper_checks/test_inventories.py", "tests/tools"),
         "tests/test_packaging.py::test_continuous_integration_runs_the_commands_of_the_readme",
     ]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *names]

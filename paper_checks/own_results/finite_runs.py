@@ -36,7 +36,7 @@ GRADIENTS = "docs/finite-runs.md#sensitivity-gradients-are-vectors"
 PATTERNS = "docs/finite-runs.md#sensitivity-over-patterns"
 LEARNING = "docs/finite-runs.md#the-learning-error-of-any-noise"
 SCALES = "docs/finite-runs.md#scales-for-each-step"
-TOEPLITZ = "docs/toeplitz-mechanisms.md#the-lower-bound-of-optimal_toeplitz"
+TOEPLITZ = "docs/toeplitz-mechanisms.md#the-lower-bound-of-best_toeplitz"
 EPOCHS = "docs/certified-optimum.md#fixed-epochs"
 
 #: Runs of a few steps, of which brute force lists every pattern.
