@@ -113,7 +113,7 @@ def caches() -> list[Any]:
     return [
         found
         for found in gc.get_objects()
-        if isinstance(found, functools._lru_cache_wrapper) and str(found.__module__).startswith("corrnoise.")
+        if type(found) is functools._lru_cache_wrapper and str(found.__module__).startswith("corrnoise.")
     ]
 
 
@@ -134,7 +134,7 @@ def functions_of(claim: Claim, arguments: Mapping[str, Any]) -> list[FunctionTyp
     finally:
         sys.setprofile(before)
     wanted = [code for code in codes if _states_formulas(code, claim)]
-    owners = {found.__code__: found for found in gc.get_objects() if isinstance(found, FunctionType)}
+    owners = {found.__code__: found for found in gc.get_objects() if type(found) is FunctionType}
     return [owners[code] for code in wanted if code in owners]
 
 
