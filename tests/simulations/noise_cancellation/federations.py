@@ -15,7 +15,7 @@ LOSS = LinearLoss("squares", 3, 1.0, 1.0)
 
 
 def budget(rho: float = 2.0, clip_norm: float = 1.0) -> Budget:
-    """Of a machine."""
+    """The budget of one machine."""
     return Budget(rho, clip_norm=clip_norm, adjacency="replace-one")
 
 

@@ -34,7 +34,7 @@ def budget(rho: float, **other: float) -> Budget:
 
 
 def covariance_of(noise: Mechanism, n: int) -> np.ndarray:
-    """Of the prefix noise."""
+    """The covariance of the prefix noise, shape (n, n)."""
     prefix = np.cumsum(noise.noising_matrix(noise.steps or n)[:n, :n], axis=0)
     return prefix @ prefix.T
 
@@ -58,7 +58,7 @@ def test_zcdp_is_the_divergence_of_the_messages_rounded_up(noise, scale, rounds,
     shifts = family.shifts(rounds, losses=losses)
     exact = divergence_of_messages(noise, scale, shifts)
     spent = machine_zcdp(noise, scale, rounds, family, losses=losses)
-    assert exact * (1 - 1e-10) <= spent <= exact * (1 + 1e-4)  # programs cover rounding to float32
+    assert exact * (1 - 1e-10) <= spent <= exact * (1 + 5e-6)  # programs cover rounding to float32
     assert covariance_zcdp(scale**2 * covariance_of(noise, len(rounds)), shifts) == pytest.approx(exact, rel=1e-9)
     assert not spent <= exact * (1 - 1e-6)
 
@@ -79,7 +79,7 @@ def test_the_worst_schedule_is_the_worst_of_all(noise, family, rounds, cap, loss
     bound = worst_schedule_zcdp(noise, 1.0, rounds, family, losses=losses, participations=cap)
     assert bound >= worst * (1 - 1e-12)
     if not isinstance(noise, MatrixNoise):  # whose worst participation may be too late for the round
-        assert bound <= worst * (1 + 1e-4)
+        assert bound <= worst * (1 + 5e-6)
 
 
 @pytest.mark.parametrize(
@@ -111,16 +111,16 @@ def test_calibrated_noise_stays_within_its_budget(noise, rounds, family, rho, lo
     assert machine_zcdp(noise, scale, rounds, family, losses=losses) <= rho
     assert worst_schedule_zcdp(noise, scale, 40, family, losses=losses, participations=12) <= rho
     shifts = np.full(12, family.largest_shift(losses=losses))
-    assert covariance_zcdp(scale**2 * covariance_of(noise, 12), shifts) == pytest.approx(rho, rel=1e-4)
+    assert covariance_zcdp(scale**2 * covariance_of(noise, 12), shifts) == pytest.approx(rho, rel=5e-6)
     clipped = clipped_scale(noise, budget(rho, clip_norm=3.0), 12)
-    assert covariance_zcdp(clipped**2 * covariance_of(noise, 12), np.full(12, 6.0)) == pytest.approx(rho, rel=1e-4)
+    assert covariance_zcdp(clipped**2 * covariance_of(noise, 12), np.full(12, 6.0)) == pytest.approx(rho, rel=5e-6)
 
 
 @given(loss_classes(), st.integers(1, 200), log_uniform(1e-3, 1e3))
 def test_the_published_scale_stays_within_its_budget(family, rounds, rho):
     scale = published_scale(budget(rho), family, rounds)
     spent = worst_schedule_zcdp(PUBLISHED, scale, rounds, family, losses="smooth")
-    assert spent <= rho * (1 + 1e-5)  # with the rounding of what machines run
+    assert spent <= rho * (1 + 5e-6)  # with the rounding of what machines run
     assert published_zcdp(scale * np.sqrt(np.arange(1, rounds + 1)), family) <= rho
 
 
