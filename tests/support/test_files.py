@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +116,16 @@ posix = pytest.mark.skipif(os.name == "nt", reason="folders are not opened, and 
 def recorded(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[tuple[str, Any]]:
     """What is called of ``os``, in order, with the kind or the name of what it is called with."""
     calls: list[tuple[str, Any]] = []
-    for name in names:
 
-        def call(first: Any, *rest: Any, name: str = name, real: Any = getattr(os, name), **options: Any) -> Any:
+    def spied(name: str, real: Any) -> Any:
+        def call(first: Any, *rest: Any, **options: Any) -> Any:
             calls.append((name, Path(f"/dev/fd/{first}").is_dir() if isinstance(first, int) else Path(first).name))
             return real(first, *rest, **options)
 
-        monkeypatch.setattr(os, name, call)
+        return call
+
+    for name in names:
+        monkeypatch.setattr(os, name, spied(name, getattr(os, name)))
     return calls
 
 
@@ -133,14 +137,15 @@ def test_content_and_then_name_are_on_the_disk(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "a").read_bytes() == b"\0\r\n"
     calls.clear()
     with whole_files(tmp_path) as staging:
-        [(staging / name).write_text("second") for name in "ab"]
+        (staging / "a").write_text("second")
+        (staging / "b").write_text("second")
     assert calls[0] == calls[1] == ("fsync", False)
     assert [call for call in calls if call[0] == "fsync"][2:] == [("fsync", True)]
     assert calls[-1] == ("fsync", True)
 
 
 def test_a_folder_is_not_opened_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.os, "name", "nt")
+    monkeypatch.setattr(os, "name", "nt")
     sync_folder(tmp_path / "missing")
 
 
@@ -148,9 +153,14 @@ def test_a_folder_is_not_opened_on_windows(tmp_path: Path, monkeypatch: pytest.M
 def test_a_secret_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a killed process left a file that others may read."""
     (tmp_path / "key.new").write_text("left")
-    modes = []
+    modes: list[int] = []
     real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (modes.append(os.fstat(file).st_mode & 0o777), real(file)))
+
+    def fsync(file: int) -> None:
+        modes.append(os.fstat(file).st_mode & 0o777)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     write_whole(tmp_path / "key", b"secret", secret=True)
     assert modes[0] == 0o600
     assert contents(tmp_path) == {"key": "secret"}
@@ -216,7 +226,7 @@ def test_a_folder_that_another_process_removes_before_it_is_locked_is_made_again
             Path(made[0]).rmdir()
         return str(made[-1])
 
-    real = files.mkdtemp
+    real = tempfile.mkdtemp
     monkeypatch.setattr(files, "mkdtemp", taken)
     with whole_files(tmp_path) as staging:
         (staging / "a").write_text("a")

@@ -69,9 +69,7 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def whole_files(
-    folder: str | os.PathLike[str], stale: Iterable[str] = (), *, secret: bool = False
-) -> Iterator[Path]:
+def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = (), *, secret: bool = False) -> Iterator[Path]:
     """A temporary folder whose files are moved to ``folder`` at the end of the block, if it raises no exception.
 
     Files with the names ``stale`` that the block does not write are removed, because they belong to earlier contents.
