@@ -13,7 +13,6 @@ For equal seeds the result is that of ``simulate_federation``, bit by bit among 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,9 @@ from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import FederatedResult, check_examples, result_of
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.simulations.noise_cancellation.storage import SERVER_FILE, read_server, read_state, write_server
-from corrnoise.support.serialise import plain
+from corrnoise.support.files import sync_folder, unfinished_folder, write_whole
+from corrnoise.support.reading import json_value, read_bytes
+from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.numerics import checks
 
 _PATIENCE = 60.0  # seconds for a scheduler and its first worker to answer
@@ -72,11 +73,8 @@ def _connected(cluster: str | None, workers: int) -> Iterator[Any]:
 
 def _fingerprint(protocol: Protocol, examples: Sequence[Examples], seed: int | None) -> str:
     """What tells one run from another: protocol, data and seed."""
-    state = hashlib.sha256(json.dumps([plain(protocol), seed], sort_keys=True).encode())
-    for features, targets in examples:
-        for array in (features, targets):
-            state.update(np.ascontiguousarray(array, dtype=float).tobytes())
-    return state.hexdigest()
+    arrays = [np.ascontiguousarray(one, dtype=float) for both in examples for one in both]
+    return digest([plain(protocol), seed, [digest(one.tobytes()) for one in arrays]])
 
 
 def _homes(folder: Path, count: int) -> list[Path]:
@@ -85,13 +83,14 @@ def _homes(folder: Path, count: int) -> list[Path]:
 
 def _prepare(folder: Path, protocol: Protocol, examples: Sequence[Examples], seed: int | None, count: int) -> None:
     """Make the folders of all groups; they appear together, when they are complete."""
-    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as staging:
-        for group, home in enumerate(_homes(Path(staging), count)):
+    with unfinished_folder(folder) as staging:
+        for group, home in enumerate(_homes(staging, count)):
             prepare_folder(home, protocol, {i: examples[i] for i in range(group, protocol.machines, count)}, seed=seed)
         record = {"fingerprint": _fingerprint(protocol, examples, seed), "groups": count}
-        Path(staging, _MACHINES, _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
-        Path(staging, _MACHINES).chmod(0o700)
-        Path(staging, _MACHINES).rename(folder / _MACHINES)
+        write_whole(staging / _MACHINES / _RECORD, json.dumps(record) + "\n")
+        (staging / _MACHINES).chmod(0o700)
+        (staging / _MACHINES).rename(folder / _MACHINES)
+        sync_folder(folder)
 
 
 def _opened(
@@ -105,7 +104,7 @@ def _opened(
             raise ValueError(f"folder must have the machines of its run, got {folder} with {SERVER_FILE} alone")
         _prepare(folder, protocol, examples, seed, count)
     try:
-        record = json.loads((folder / _MACHINES / _RECORD).read_text(encoding="utf-8"))
+        record = json_value(read_bytes(folder / _MACHINES / _RECORD))
         fingerprint, count = str(record["fingerprint"]), int(record["groups"])
     except (KeyError, OSError, TypeError, ValueError) as error:
         raise ValueError(f"folder must be new or that of a run, got {folder} with other files") from error

@@ -1,32 +1,31 @@
 """The states of machines and of a server on disk: each file is whole or not there, and a damaged one is refused.
 
-A state of a machine is as secret as its data.  A state of the server holds nothing that the server has not seen.
+A state of a machine is as secret as its data.  A state of the server holds nothing that the server has not seen.  Only
+the user may read them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from corrnoise.simulations.noise_cancellation.machine import MachineState
 from corrnoise.simulations.noise_cancellation.protocol import Message
 from corrnoise.simulations.noise_cancellation.server import ServerState
-from corrnoise.support.files import whole_files
+from corrnoise.support.reading import LARGE
 from corrnoise.support.serialise import by_name, load, save
 
 SERVER_FILE = "server.npz"
 
 _KINDS = by_name(MachineState, Message, ServerState)
-_LIMITS: dict[str, Any] = {"most_bytes": 2**33, "most_entries": 2**30}  # of models with 10⁸ parameters
 State = TypeVar("State", MachineState, ServerState)
 
 
 def write_states(folder: str | Path, states: Sequence[MachineState]) -> None:
     """Write machine states to ``folder``, one file a machine, each whole or not at all."""
-    with whole_files(folder) as staging:
-        for state in states:
-            save(state, staging / _name(state.machine), _KINDS, **_LIMITS)
+    for state in states:
+        save(state, Path(folder, _name(state.machine)), _KINDS, most_bytes=LARGE, secret=True)
 
 
 def _name(machine: int) -> str:
@@ -36,10 +35,14 @@ def _name(machine: int) -> str:
 def _read(path: Path, kind: type[State]) -> State | None:
     if not path.exists():
         return None
-    state = load(path, _KINDS, **_LIMITS)
-    if not isinstance(state, kind):
-        raise ValueError(f"{path} must hold a {kind.__name__}, got {type(state).__name__}")
-    return state
+
+    def check(state: object) -> State:
+        if not isinstance(state, kind):
+            raise ValueError(f"it must hold a {kind.__name__}, got {type(state).__name__}")
+        return state
+
+    found: State = load(path, _KINDS, most_bytes=LARGE, check=check)
+    return found
 
 
 def read_state(folder: str | Path, machine: int) -> MachineState | None:
@@ -54,8 +57,8 @@ def read_state(folder: str | Path, machine: int) -> MachineState | None:
 
 
 def write_server(folder: str | Path, state: ServerState) -> None:
-    """Write the state of a server to ``folder``, whole or not at all."""
-    save(state, Path(folder, SERVER_FILE), _KINDS, **_LIMITS)
+    """Write the state of a server to ``folder``, whole or not at all; in a trusted run it holds noise to come."""
+    save(state, Path(folder, SERVER_FILE), _KINDS, most_bytes=LARGE, secret=True)
 
 
 def read_server(folder: str | Path) -> ServerState | None:

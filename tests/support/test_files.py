@@ -22,6 +22,8 @@ def contents(folder: Path) -> dict[str, str]:
 def test_text_is_written_as_it_is(tmp_path: Path) -> None:
     write_whole(tmp_path / "a", "ν\r\n1\n")
     assert (tmp_path / "a").read_bytes() == "ν\r\n1\n".encode()
+    write_whole(tmp_path / "a", (part for part in (b"ab", memoryview(b"c"))))
+    assert (tmp_path / "a").read_bytes() == b"abc"
 
 
 def test_others_may_read_what_the_user_lets_them(tmp_path: Path) -> None:

@@ -298,7 +298,10 @@ LONG = '{"$kind": "array", "member": "array-0.npy"}'
         ('{"$kind": "tuple", "items": "ab"}', "items must be a list"),
         ('{"$kind": "array", "dtype": "|O", "shape": [1], "values": [1]}', r"dtype must be one of"),
         ('{"$kind": "array", "dtype": "<f8", "shape": [2], "values": [1.0]}', "must be a list of 2 numbers"),
-        ('{"$kind": "array", "dtype": "<f8", "shape": [-1], "values": [1.0]}', "must be a list of at most four integers >= 0"),
+        (
+            '{"$kind": "array", "dtype": "<f8", "shape": [-1], "values": [1.0]}',
+            "a list of at most four integers >= 0",
+        ),
         (
             '{"$kind": "array", "dtype": "<f8", "shape": [1000000000000], "values": []}',
             "a list of 1000000000000 numbers",

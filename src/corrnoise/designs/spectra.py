@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from corrnoise.support.reading import LARGE, array, read_bytes
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
@@ -127,15 +128,15 @@ def read_table(path: str | os.PathLike[str], name: str = "path") -> Array:
 
 def _from_numpy(file: Path, name: str) -> Array:
     try:
-        array: Array = np.atleast_1d(np.load(file, allow_pickle=False))
-    except (EOFError, ValueError) as error:
+        found: Array = np.atleast_1d(array(read_bytes(file, LARGE)))
+    except ValueError as error:
         raise ValueError(f"{name} must be a file of numpy.save if it is called *.npy, got {file}: {error}") from error
-    return array[:, np.newaxis] if array.ndim == 1 else array
+    return found[:, np.newaxis] if found.ndim == 1 else found
 
 
 def _from_text(file: Path, name: str) -> Array:
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = read_bytes(file, LARGE).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{name} must be text in UTF-8, or a file of numpy.save called *.npy, got {file}: {error}"

@@ -23,7 +23,9 @@ _PREFIX = ".unfinished-"
 _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-def write_whole(path: str | os.PathLike[str], data: str | bytes, *, secret: bool = False) -> None:
+def write_whole(
+    path: str | os.PathLike[str], data: str | bytes | Iterable[bytes | memoryview], *, secret: bool = False
+) -> None:
     """Write one file, whose bytes are on the disk when this returns.
 
     Parameters
@@ -31,7 +33,7 @@ def write_whole(path: str | os.PathLike[str], data: str | bytes, *, secret: bool
     path
         The file, in a folder that exists.  What is there is replaced at once.
     data
-        Bytes, or text, which is written in UTF-8 with unchanged line ends.
+        Bytes, whole or in parts; or text, which is written in UTF-8 with unchanged line ends.
     secret
         Whether only the user may read the file, from its first byte on.
 
@@ -46,7 +48,8 @@ def write_whole(path: str | os.PathLike[str], data: str | bytes, *, secret: bool
     new.unlink(missing_ok=True)  # of a killed process; its mode may be another one
     try:
         with os.fdopen(os.open(new, _CREATED, 0o600 if secret else 0o666), "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
+            parts = [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)

@@ -55,18 +55,20 @@ def guarded(name: str | os.PathLike[str]) -> Iterator[None]:
 
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     """The bytes of a regular file of at most ``most``; ValueError for any other, without waiting for a pipe."""
-    with guarded(path):
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise ValueError("it is no regular file")
-            if found.st_size > most:
-                raise ValueError(f"it has {found.st_size} bytes, more than {most}")
-            data = file.read(found.st_size + 1)
-            if len(data) != found.st_size:
-                raise ValueError(f"it had {found.st_size} bytes and then {len(data)}")
-            return data
+    with guarded(path), open(path, "rb", opener=_without_waiting) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no regular file")
+        if found.st_size > most:
+            raise ValueError(f"it has {found.st_size} bytes, more than {most}")
+        data = file.read(found.st_size + 1)
+        if len(data) != found.st_size:
+            raise ValueError(f"it had {found.st_size} bytes and then {len(data)}")
+        return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def check_json(data: bytes) -> None:

@@ -149,27 +149,9 @@ def save(
     most_bytes: int = MOST_BYTES,
     secret: bool = False,
 ) -> Path:
-    """Write a thing to one file, completely or not at all, and return its path.
+    """Write a thing to one file, ``.json`` or ``.npz``, of at most ``most_bytes``, and return its path.
 
-    Parameters
-    ----------
-    thing
-        See the module.
-    path
-        A name that ends with ``.json`` or ``.npz``.
-    kinds
-        The classes of records by name; None for none.
-    most_bytes
-        Largest size of the file in bytes.  ``load`` must be given the same.
-    secret
-        Whether only the user may read the file.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The thing cannot be saved.
-    OSError
-        The file cannot be written.
+    Only the user may read it if it is ``secret``.  ValueError or TypeError say why a thing cannot be saved.
     """
     path = Path(path)
     if path.suffix not in (".json", ".npz"):
@@ -186,22 +168,7 @@ def load(
     most_bytes: int = MOST_BYTES,
     check: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Return the thing in a file of ``save``.
-
-    Parameters
-    ----------
-    path, kinds, most_bytes
-        As for ``save``.
-    check
-        What is returned of the thing; if it raises an exception, the file is refused.
-
-    Raises
-    ------
-    ValueError
-        The file is foreign, damaged or too large, or holds something that ``kinds``, ``check`` or a record refuses.
-    OSError
-        It cannot be read.
-    """
+    """Return the thing in a file of ``save``, or what ``check`` makes of it; ValueError if any of it is wrong."""
     return unpacked(reading.read_bytes(path, most_bytes), kinds, name=os.fspath(path), check=check)
 
 
@@ -237,20 +204,14 @@ def unpacked(
     name: str = "data",
     check: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """The thing in the bytes of ``packed``, of either form; ``name`` says in errors where they come from.
-
-    Raises
-    ------
-    ValueError
-        As of ``load``.
-    """
+    """The thing in the bytes of ``packed``, of either form; ``name`` says in errors where they come from."""
     with reading.guarded(name):
+        members: dict[str, bytes] | None = None
         if data.startswith(b"PK"):
             _check_digest(data, _IN_ARCHIVE)
-            members: dict[str, bytes] | None = reading.archive(data)
+            members = reading.archive(data)
             text = members.pop(_TEXT, b"null")
         else:
-            members = None
             text = _check_digest(data, _IN_TEXT).removesuffix(b",") + b"\n}"
         described = reading.json_value(text)
         if not isinstance(described, dict) or set(described) != {"format", "version", "thing"}:

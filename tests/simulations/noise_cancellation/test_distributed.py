@@ -156,7 +156,7 @@ def test_folders_of_other_runs_are_refused(tmp_path, inline):
         run_distributed(chosen, examples(4, 12, seed=9), seed=3, folder=tmp_path)
     server = (tmp_path / "server.npz").read_bytes()
     (tmp_path / "server.npz").write_bytes(server[:100])
-    with pytest.raises(ValueError, match=r"server\.npz cannot be loaded: it is foreign or damaged"):
+    with pytest.raises(ValueError, match=r"server\.npz is damaged or foreign: its digest is wrong"):
         run_distributed(chosen, data, seed=3, folder=tmp_path)
     (tmp_path / "server.npz").unlink()
     with pytest.raises(ValueError, match="to begin again would use examples again"):

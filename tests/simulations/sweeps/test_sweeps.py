@@ -294,10 +294,10 @@ def _moved(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:100]), "it is foreign or damaged"),
+        (lambda path: path.write_bytes(path.read_bytes()[:100]), "its digest is wrong"),
         (lambda path: path.write_text(path.read_text().replace('"seed": 3', '"seed": 4')), "its digest is wrong"),
         (_moved, "keeps the result of other settings"),
-        (lambda path: path.write_text(""), "it is foreign or damaged"),
+        (lambda path: path.write_text(""), "its digest is wrong"),
         (lambda path: cache.keep(path.parent, point().description(), {}), "KeyError: 'simulation'"),
         (lambda path: cache.keep(path.parent, point().description(), []), "TypeError: list indices"),
     ],
