@@ -2,15 +2,18 @@
 
 A command is a module: its ``SUMMARY``, an ``EXAMPLE``, ``add_arguments``, and ``run``, which returns the exit status.
 What a command needs is imported when it runs, so that help is immediate.  Exit status: 0 success, 1 an error (one line
-on stderr), 2 misuse, 130 interruption.
+on stderr), 2 misuse, 130 interruption, 143 termination by SIGTERM, which ends a command as an interruption does.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 from corrnoise import __version__
@@ -53,6 +56,33 @@ def _unknown(word: str) -> str:
     return f"COMMAND must be one of {', '.join(COMMANDS)}, got {word!r}{question}"
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, with which schedulers of clusters and containers end a process."""
+
+
+@contextmanager
+def _ended_by_termination() -> Iterator[None]:
+    """A block that SIGTERM ends by an exception, once, where nobody else has asked for the signal."""
+    ours = os.getpid()
+
+    def end(*_: object) -> None:
+        if os.getpid() == ours:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is left is cleaned up
+            raise _Terminated
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # in a process that was forked
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line with the arguments ``argv`` (None: those of the process) and return the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -64,10 +94,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not words[0].startswith("-") and words[0] not in COMMANDS:
             parser.error(_unknown(words[0]))
         arguments = parser.parse_args(words)
-        status: int = arguments.run(arguments)
-        sys.stdout.flush()
+        with _ended_by_termination():
+            status: int = arguments.run(arguments)
+            sys.stdout.flush()
     except SystemExit as stop:  # argparse: help, version, misuse
         return int(stop.code or 0)
+    except _Terminated:
+        print("corrnoise: terminated", file=sys.stderr)
+        return 128 + signal.SIGTERM
     except KeyboardInterrupt:
         print("corrnoise: interrupted", file=sys.stderr)
         return 130
