@@ -20,7 +20,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://", "127.0.0.1", "tcp://127.0.0.1:port", "tcp://127.0.0.1:0"])
 def test_what_is_no_address(address: str) -> None:
-    with pytest.raises(OSError, match="cluster must be an address such as 'tcp://10.0.0.1:8786', got"):
+    with pytest.raises(OSError, match="cluster must be an address such as"):
         require_scheduler(address)
 
 
