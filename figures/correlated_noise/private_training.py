@@ -70,10 +70,7 @@ def panel(name: str, what: str) -> str:
 
 
 def data(
-    names: Sequence[str] = tuple(EXPERIMENTS),
-    *,
-    methods: Sequence[str] = METHODS,
-    epsilons: Sequence[float] = EPSILONS,
+    names: Sequence[str] = tuple(EXPERIMENTS), *, methods: Sequence[str] = METHODS, epsilons: Sequence[float] = EPSILONS
 ) -> Data:
     """The errors of prefix sums; that of DP-SGD only where dp-accounting is installed."""
     x = np.array(epsilons)

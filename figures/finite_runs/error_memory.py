@@ -72,10 +72,7 @@ NAMES = {"lambda-CGD": r"$\lambda$-CGD", "nu-DP-FTRL": r"$\nu$-DP-FTRL"}
 def participations(steps: int) -> dict[str, Participation]:
     """The promise of each panel."""
     separation = -(-steps // EPOCHS)
-    return {
-        "one epoch": Participation.single(steps),
-        "four epochs": Participation.min_sep(steps, separation, EPOCHS),
-    }
+    return {"one epoch": Participation.single(steps), "four epochs": Participation.min_sep(steps, separation, EPOCHS)}
 
 
 def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:

@@ -92,10 +92,7 @@ def least_error(alpha: float, examples: int, epochs: int) -> float:
 
 
 def data(
-    examples: int = EXAMPLES,
-    epochs: int = EPOCHS,
-    fewer_epochs: int = FEWER_EPOCHS,
-    loads: tuple[float, ...] = LOADS,
+    examples: int = EXAMPLES, epochs: int = EPOCHS, fewer_epochs: int = FEWER_EPOCHS, loads: tuple[float, ...] = LOADS
 ) -> Data:
     """The curves of all panels."""
     alpha = 1 / examples

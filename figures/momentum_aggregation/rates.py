@@ -33,18 +33,9 @@ BUDGET = Budget(epsilon=EPSILON, delta=DELTA, adjacency="replace-one")
 OWN, BEST = "own parameters", "best parameters"
 EPOCHS = {f"2^{j} epochs": j for j in (4, 10, 20)}
 LARGEST = 1e25  #: N of the first panel
-THEOREMS: dict[str, Callable[..., float]] = {
-    "Algorithm 1": theorem_6_upper_bound,
-    "Algorithm 2": theorem_9_upper_bound,
-}
+THEOREMS: dict[str, Callable[..., float]] = {"Algorithm 1": theorem_6_upper_bound, "Algorithm 2": theorem_9_upper_bound}
 COLOURS = {"Algorithm 1": "C1", "Algorithm 2": "C5"}
-LINES: dict[str, Any] = {
-    "published": ":",
-    "corrected": "-",
-    "2^4 epochs": ":",
-    "2^10 epochs": "--",
-    "2^20 epochs": "-",
-}
+LINES: dict[str, Any] = {"published": ":", "corrected": "-", "2^4 epochs": ":", "2^10 epochs": "--", "2^20 epochs": "-"}
 
 
 def theorem(algorithm: str, examples: float, *, published: bool) -> float:

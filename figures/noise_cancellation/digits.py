@@ -55,13 +55,7 @@ def settings(algorithm: str, rounds: int, uses: int) -> dict[str, Any]:
 
 
 def accuracies(
-    images: Images,
-    algorithm: str,
-    budget: float,
-    participants: int,
-    *,
-    tuning: tuple[int, ...],
-    seeds: tuple[int, ...],
+    images: Images, algorithm: str, budget: float, participants: int, *, tuning: tuple[int, ...], seeds: tuple[int, ...]
 ) -> tuple[float, float, float, float]:
     """``KINDS`` of an algorithm: over ``seeds``, tuned with the seeds ``tuning``."""
     plain = images.protocol(Budget(1.0, adjacency="replace-one"), participants=participants, noise=None)

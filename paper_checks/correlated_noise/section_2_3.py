@@ -61,8 +61,7 @@ def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, 
     eigenvalues_there, steps_there = counterexample
 
     @PAPER.inequality(
-        "Section 2.3",
-        part=f"(b, {kind})",
+        f"Section 2.3 (b, {kind})",
         printed=r"For $T \ge \tilde\Omega(\kappa^2 d_{eff}^2 d/\rho)$, we have the utility bound (omitting log factors and $o(1/T^2)$ terms and "
         r"taking $\|H\|_2 = 1$): $E[(F(\theta_t) - F(\theta_\star)) \cdot 1(\mathcal{E})] \lesssim …"
         + printed
@@ -143,7 +142,6 @@ def equation_74(x: Array, share: float, largest: float = 1.0) -> Sides:
     "Equation (84)",
     printed=r"$E \|\hat\theta_t\|_H^2 \le L E \|\hat\theta_t\|_2^2 \le L \exp(-\eta \mu t) \|\theta_0'\|_2^2 \le \frac{L}{\mu} \exp(-\eta \mu t) \|\theta_0'\|_H^2$",
     proof=f"{SHORT}#lemma-f18",
-    evidence="proved",
     rests_on=["Lemma F.18"],
     independent="the left side is the recursion of second moments, the right side has powers of the eigenvalues only",
     domain={
@@ -156,13 +154,7 @@ def equation_74(x: Array, share: float, largest: float = 1.0) -> Sides:
     mutants=[{"speed": 1.05}, {"factor": 0.99}],
 )
 def equation_84(
-    eigenvalues: Array,
-    share: float,
-    kurtosis: float,
-    start: Array,
-    steps: int,
-    speed: float = 1.0,
-    factor: float = 1.0,
+    eigenvalues: Array, share: float, kurtosis: float, start: Array, steps: int, speed: float = 1.0, factor: float = 1.0
 ) -> Sides:
     """Checked with the exact second moments of θ̂_t, by the recursion of 𝒫."""
     problem = regression(eigenvalues, share, kurtosis)

@@ -12,8 +12,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
-from corrnoise.paper_checks.machinery.listing import ListedClaim
-from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 from corrnoise.paper_checks.machinery.verdicts import FALSE, NOT_CHECKABLE
 
 #: The kinds of evidence that a proof may rest on.

@@ -3,8 +3,7 @@ r"""The ledger: statements of papers as functions of two sides, each checked by 
 A claim gives the number of a statement, the statement as printed, and a function that returns its two sides:
 
     @PAPER.inequality(
-        "Lemma C.21",
-        part="(i)",
+        "Lemma C.21 (i)",
         printed=r"For all $a \in (0, 1)$, we have $I(a, a) \le 5 \log(8/a)$.",
         domain={"a": log_scale("1e-300", "1")},
         evidence="certified",
@@ -45,8 +44,8 @@ import numpy as np
 from corrnoise.paper_checks.machinery.certification import Certificate, certify
 from corrnoise.paper_checks.machinery.confidence import margin_of_runs
 from corrnoise.paper_checks.machinery.domains import Domain
-from corrnoise.paper_checks.machinery.listing import Named
 from corrnoise.paper_checks.machinery.margins import agreement, margin
+from corrnoise.paper_checks.machinery.names import Named
 from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier, choices
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from corrnoise.paper_checks.machinery.listing import ListedClaim
 from corrnoise.paper_checks.machinery.mathematics import plain
 from corrnoise.paper_checks.machinery.names import KINDS, Words, agree, begins, called, words
-from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 
 
 class Selection(NamedTuple):

@@ -26,7 +26,6 @@ ROUNDING = 1e-12  #: absolute, where both sides of Lemma 5 may be 0
 
 @PAPER.inequality(
     "Lemma 5",
-    evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"Suppose $w_1,\ldots, w_T$ is a sequence of iterates defined by $w_{t+1} = w_t - \eta \frac{\hat{m}_t}{\|\hat{m}_t\|}$ for some arbitrary sequence $\hat{m}_1,\ldots, \hat{m}_T$. Pick $\hat{w}$ uniformly at random from $w_1,\ldots, w_T$. Then: $E[\|\nabla F(\hat{w})\|] \le \frac{3E[(F(w_1) - F(w_{T+1}))]}{2\eta T} + \frac{3L\eta}{4} + \frac{3}{T}\sum_{t=1}^T E[\|\hat{\epsilon}_t\|]$",
     domain={
@@ -42,13 +41,7 @@ ROUNDING = 1e-12  #: absolute, where both sides of Lemma 5 may be 0
     mutants=[{"factor": 0.66}],
 )
 def lemma_5(
-    slope: float,
-    curvature: float,
-    start: float,
-    errors: Array,
-    learning_rate: float,
-    steps: int,
-    factor: float = 1.0,
+    slope: float, curvature: float, start: float, errors: Array, learning_rate: float, steps: int, factor: float = 1.0
 ) -> Sides:
     r"""Up to three steps on $F = b w + \frac{h}{2} w^2$, L = 1, with any errors of the momenta.  One step without error from the minimum of $F = \frac{1}{2} w^2$ makes both sides 0.
 
@@ -95,7 +88,6 @@ def fresh_order_error(
 
 @PAPER.inequality(
     "Lemma 11",
-    evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"$E\|\epsilon_t\| \le 2G\sqrt{\alpha} + 2 \eta N L + \frac{\eta L}{\alpha}$",
     corrected=r"$E\|\epsilon_t\| \le G \sqrt{\frac{\alpha}{2 - \alpha}} + 2 \eta (N - 1) L + \eta L \frac{1 - \alpha}{\alpha} + (1 - \alpha)^t G$",
@@ -158,7 +150,6 @@ def mean_norm(dimension: int) -> float:
 
 @PAPER.inequality(
     "Lemma 12",
-    evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"Suppose $\alpha \ge \frac{1}{N}$. Then, $E[\|\hat{m}_t - m_t\|] \le 4\alpha G\sigma \sqrt{dV \log_2 T}$",
     corrected=r"with $\log_2(T + 1)$",
@@ -212,7 +203,6 @@ def printed_noise(
 
 @PAPER.inequality(
     "Lemma 7",
-    evidence="proved",
     rests_on=("Proposition 18", "corrnoise: M5"),
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"Suppose $\alpha \ge \frac{1}{N}$ and $\gamma \le \frac{1}{2}$, using the update of Algorithm 2, we have: $E[\|\hat{m}_t - m_t\|] \le \frac{192G\alpha \log_2 T \sqrt{d\log(1/\delta)}}{\epsilon} + \frac{128(G+2L)\alpha \sqrt{\eta dT \log(1/\delta)} \log_2 T}{\epsilon} + \frac{16\eta L\alpha \log_2 T \sqrt{3dTN \log(1/\delta)}}{\epsilon}$",
@@ -284,9 +274,7 @@ def lemma_7(
 
 
 @PAPER.inequality(
-    "Lemma 12",
-    part="(count)",
-    evidence="proved",
+    "Lemma 12 (count)",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"Applying Lemma 11 and using Theorem 12 with $V = (\min(R, \lfloor \log_2(N) \rfloor) + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^R \lfloor \frac{T}{2^j} \rfloor \le 4 \log_2 T \frac{T}{N}$",
     domain={"examples": integers(1, 10**4, log=True), "epochs": integers(1, 10**4, log=True)},

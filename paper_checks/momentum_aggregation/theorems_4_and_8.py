@@ -27,7 +27,6 @@ PRIVACY = "docs/momentum-aggregation.md#what-one-example-changes"
 
 @PAPER.inequality(
     "Theorem 10",
-    evidence="proved",
     proof="Appendix C, read from the last release to the first",
     printed=r"Let V to be the maximum over all $s \in \{1,\ldots, N\}$ of the total number of sets $S_i$ such that $s \in S_i$ (i.e. $V = \sup_s |IN(s)|$). Then Algorithm 5 is $(\alpha, V\alpha\rho^2/2)$ Renyi differentially private for all $\alpha$.",
     domain={"order": log_scale(1.1, 10), "rho": log_scale(0.05, 1), "adaptivity": linear(0, 3)},
@@ -55,9 +54,7 @@ BUDGETS = {"nodes": integers(1, 1000, log=True), "share": log_scale(1e-3, 1), "l
 
 
 @PAPER.inequality(
-    "Theorem 10",
-    part="(conversion)",
-    evidence="proved",
+    "Theorem 10 (conversion)",
     proof=PRIVACY,
     printed=r"supposing $\rho \le \sqrt{\frac{\log(1/\delta)}{V}}$, we then set $\alpha = 1 + \frac{\sqrt{\log(1/\delta)}}{\rho\sqrt{V}}$ to get $(V\rho^2 + \rho\sqrt{V\log(1/\delta)}, \delta)$",
     reading=r"$l = \log \frac{1}{\delta}$ below",
@@ -76,9 +73,7 @@ def theorem_10_conversion(nodes: int, share: float, log: float, square: float = 
 
 
 @PAPER.inequality(
-    "Theorem 10",
-    part="(final)",
-    evidence="proved",
+    "Theorem 10 (final)",
     proof=PRIVACY,
     rests_on=("Theorem 10 (conversion)",),
     printed=r"supposing $\rho \le \sqrt{\frac{\log(1/\delta)}{V}}$ … $\le (2\rho\sqrt{V\log(1/\delta)}, \delta)$ differential privacy.",
@@ -104,9 +99,7 @@ def largest_weight(first: int, last: int, examples: int, alpha: float) -> float:
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(sensitivity)",
-    evidence="proved",
+    "Theorem 4 (sensitivity)",
     proof=PRIVACY,
     printed=r"Thus, $f_{[y,z]}$ has sensitivity $\Delta_{[y,z]} = 2\alpha G \sum_{j=0}^{\lceil |z-y|/N \rceil - 1} (1-\alpha)^{jN} \le 4\alpha G$ (by proposition 13) for all [y, z] and $\alpha \ge \frac{1}{N}$.",
     corrected=r"at most $2 \alpha G (1 + \frac{1}{1 - e^{-1}}) = 5.164 \alpha G$",
@@ -137,9 +130,7 @@ def theorem_4_sensitivity(
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(count)",
-    evidence="proved",
+    "Theorem 4 (count)",
     proof=PRIVACY,
     printed=r"Let $V = (\min(R, \lfloor \log_2(N) \rfloor) + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^R \lfloor \frac{T}{2^j} \rfloor$ as in Algorithm 1.",
     reading="an index belongs to at most V nodes",
@@ -163,10 +154,8 @@ def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(RDP)",
+    "Theorem 4 (RDP)",
     reading="The noisy nodes are released, for any orders; the iterates are computed from them",
-    evidence="proved",
     rests_on=("Theorem 4 (sensitivity)", "Theorem 10"),
     proof=PRIVACY,
     printed=r"Algorithm 1 is $(z, \frac{z}{2 \sigma^2})$-RDP for all z",
@@ -185,13 +174,7 @@ def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True
     evaluations=96,
 )
 def theorem_4_rdp(
-    examples: int,
-    epochs: int,
-    load: float,
-    order: str,
-    short: float,
-    whole: bool = True,
-    factor: float = 1.0,
+    examples: int, epochs: int, load: float, order: str, short: float, whole: bool = True, factor: float = 1.0
 ) -> Sides:
     r"""The smaller side is $\frac{U}{4V}$, in units of $\frac{1}{\sigma^2}$, for the release of all nodes; it is exact.
 
@@ -206,9 +189,7 @@ def theorem_4_rdp(
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(small alpha)",
-    evidence="proved",
+    "Theorem 4 (small alpha)",
     rests_on=("Theorem 4 (RDP)",),
     proof=PRIVACY,
     printed=r"Suppose that f(w, x) is G-Lipschitz for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$, Algorithm 1 is $(z, \frac{z}{2\sigma^2})$ Renyi-differentially private for all z.",
@@ -234,9 +215,7 @@ def theorem_4_small_alpha(exponent: int, epochs: int, load: float, least: float 
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(conversion)",
-    evidence="proved",
+    "Theorem 4 (conversion)",
     proof=PRIVACY,
     rests_on=("Theorem 4 (threshold)",),
     printed=r"Algorithm 1 is $(z, \frac{z}{2\sigma^2})$ Renyi-differentially private for all z. Consequentially, if $\delta \ge \exp(-\epsilon)$, then with $\sigma \ge \frac{2\sqrt{\log(1/\delta)}}{\epsilon}$, Algorithm 1 is $(\epsilon, \delta)$-differentially private.",
@@ -262,9 +241,7 @@ def theorem_4_conversion(log: float, excess: float, factor: float = 1.0) -> Side
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(threshold)",
-    evidence="proved",
+    "Theorem 4 (threshold)",
     proof=PRIVACY,
     printed=r"to obtain $(\epsilon, \delta)$-DP with $\epsilon = 1/2\sigma^2 + 2\sqrt{\log(1/\delta)/2\sigma^2}$",
     reading=r"that this is at most $\epsilon$ for $\sigma = \frac{2 \sqrt{l}}{\epsilon}$ if $\delta \ge e^{-\epsilon}$, $l = \log \frac{1}{\delta}$",
@@ -306,10 +283,10 @@ REDUCED = {
 
 
 @PAPER.inequality(
-    "Theorem 8",
-    part="(RDP)",
+    "Theorem 8 (RDP)",
     reading=r"with $\delta_\Delta = \delta_r = 2 \eta N$; the noisy nodes of all trees are released, for any orders",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
+    evidence="searched",
     printed=r"Suppose $\alpha \ge 1/N$ and f is G-Lipschitz and L-smooth. Then Algorithm 2 is $(z, 3z/2\sigma^2)$ Renyi differentially private for all z.",
     corrected=r"with $\delta_\Delta = \delta_r = 2 \eta N L$, $N \ge 2$, $T \ge 2N$, N divides T",
     domain={**REDUCED, "smoothness": log_scale(1, 10)},
@@ -320,13 +297,7 @@ REDUCED = {
     evaluations=64,
 )
 def theorem_8_rdp(
-    examples: int,
-    epochs: int,
-    load: float,
-    order: str,
-    smoothness: float,
-    restored: bool = True,
-    constant: float = 3.0,
+    examples: int, epochs: int, load: float, order: str, smoothness: float, restored: bool = True, constant: float = 3.0
 ) -> Sides:
     r"""The smaller side is an upper bound for all nodes.  It grows with T/N, to 2.52 for N = 2 and 2.21 for N = 3 at 512 epochs, and is
     proved to stay below 2.8 for $N \ge 128$; for other N and more epochs than were computed it is not proved.
@@ -342,9 +313,7 @@ def theorem_8_rdp(
 
 
 @PAPER.inequality(
-    "Theorem 8",
-    part="(conversion)",
-    evidence="proved",
+    "Theorem 8 (conversion)",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"Algorithm 2 is $(z, 3z/2\sigma^2)$ Renyi differentially private for all z. With $\sigma \ge \frac{4\sqrt{\log(1/\delta)}}{\epsilon}$, Algorithm 2 is $(\epsilon, \delta)$-DP",
     reading=r"$l = \log \frac{1}{\delta}$ below",
@@ -367,9 +336,7 @@ def theorem_8_conversion(log: float, excess: float, factor: float = 1.0) -> Side
 
 
 @PAPER.inequality(
-    "Theorem 8",
-    part="(first epochs)",
-    evidence="proved",
+    "Theorem 8 (first epochs)",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"for any index $i \in [1, N]$, $x_i$ can influence at most $1 + \lfloor \log_2(2N) \rfloor \le 3 \log_2(N)$ intervals [a, b] corresponding to nodes in the tree such that $b \le 2N$",
     corrected=r"at most $3 \log_2 N$ for $N \ge 6$",
@@ -390,9 +357,7 @@ def theorem_8_first_epochs(examples: int, occurrences: int = 2, constant: float 
 
 
 @PAPER.inequality(
-    "Theorem 8",
-    part="(later epochs)",
-    evidence="proved",
+    "Theorem 8 (later epochs)",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"the number of nodes any index i can influence is at most: $(\lfloor \log_2(N) \rfloor + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^{\lceil \log_2(T) \rceil} \lfloor \frac{T}{2^j} \rfloor \le 4\frac{T}{N} \log_2(N)$",
     corrected=r"for $N \ge 2$ and $T \ge 2N$",

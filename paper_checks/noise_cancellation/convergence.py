@@ -28,12 +28,7 @@ from corrnoise.theory.privacy import Budget
 @PAPER.inequality(
     "Theorem A.1",
     printed=r"Let $f : \mathcal{K} \to \mathbb{R}$ be a convex function. Also let $\{\alpha_t > 0\}$ and $\{w_t \in \mathcal{K}\}$. Let $\{x_t\}$ be the $\{\alpha_\tau\}_{\tau=1}^t$ weighted average of $\{w_\tau\}_{\tau=1}^t$, meaning: $x_t = \frac{1}{\alpha_{1:t}} \sum_{\tau=1}^t \alpha_\tau w_\tau$. Then the following holds for all $t \ge 1, x \in \mathcal{K}$: $\alpha_{1:t}(f(x_t) - f(x)) \le \sum_{\tau=1}^t \alpha_\tau \langle \nabla f(x_\tau), w_\tau - x \rangle$",
-    domain={
-        "curvature": linear(0, 1),
-        "slope": linear(-1, 1),
-        "steps": vector(linear(-1, 1), 5),
-        "x": linear(-1, 1),
-    },
+    domain={"curvature": linear(0, 1), "slope": linear(-1, 1), "steps": vector(linear(-1, 1), 5), "x": linear(-1, 1)},
     mutants=[{"sign": -1.0}],
 )
 def theorem_a1(curvature: float, slope: float, steps: Array, x: float, sign: float = 1.0) -> Sides:
@@ -113,6 +108,7 @@ def strip_gap(width: float) -> Sides:
 @PAPER.inequality(
     "Lemma A.6",
     proof="docs/noise-cancellation.md#smoothness-beyond-the-set",
+    evidence="searched",
     printed=r"If $f : \mathcal{K} \to \mathbb{R}$ is convex and L-smooth, and $x^* = … \{f(x)\}$, then $\forall x \in \mathbb{R}^d$: $\|\nabla f(x) - \nabla f(x^*)\|^2 \le 2L(f(x) - f(x^*))$",
     corrected=r"for f convex and L-smooth on $R^d$, and x in K",
     domain={"scales": vector(linear(0, 1), 3), "optimum": linear(-2, 2), "x": linear(0, 1), "width": linear(0.05, 0.3)},
@@ -173,9 +169,9 @@ RUNS = {
 
 
 @PAPER.inequality(
-    "Theorem 5.2",
-    part="(bound)",
+    "Theorem 5.2 (bound)",
     proof="docs/noise-cancellation.md#the-corrected-theorem-52",
+    evidence="searched",
     printed=r"Furthermore, if $S_i$ consists of i.i.d. samples from a distribution $D_i$ for all $i \in [M]$, and $M_t$ are also chosen uniformly in an i.i.d manner, then Algorithm 1 guarantees: $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
     unverifiable="A step of its proof fails, and no counterexample is known; checked instead is that it follows, with its "
     "learning rate, from the corrected bound wherever $\\Phi(T, p, \\eta L) \\le 2$ or $p \\ge 1/2$",
@@ -242,8 +238,7 @@ QUADRATIC = {
 
 
 @PAPER.inequality(
-    "Theorem 5.2",
-    part="(quadratic runs)",
+    "Theorem 5.2 (quadratic runs)",
     printed=r"$\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
     reading="on quadratic losses",
     unverifiable="A bound for all losses cannot be verified on some; checked instead are quadratic ones, exactly and for every "
@@ -283,6 +278,7 @@ def theorem_52_quadratic(
 @PAPER.inequality(
     "Theorem F.2",
     proof="docs/noise-cancellation.md#the-trusted-server",
+    evidence="searched",
     printed=r"upon invoking Algorithm 2 with $\alpha_t = t$, $\eta = \min\{\frac{\rho Dm}{2ST\sqrt{d}}, \frac{1}{4LT}\}$ … $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 2LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{d}}{\rho mT})$",
     domain={"rounds": integers(1, 1000, log=True), **QUADRATIC},
     sharp="factor",
@@ -290,13 +286,7 @@ def theorem_52_quadratic(
     evaluations=256,
 )
 def theorem_f2(
-    rounds: int,
-    participants: int,
-    rho: float,
-    share: float,
-    start: float,
-    deviation: float,
-    factor: float = 1.0,
+    rounds: int, participants: int, rho: float, share: float, start: float, deviation: float, factor: float = 1.0
 ) -> Sides:
     r"""True with convex losses that are smooth on the whole space (Lemma A.6); the proof drops $1/m^2$ in one display.
 

@@ -9,12 +9,7 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.gradients import FAMILIES
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise, largest_energies
-from corrnoise.theory.noise_cancellation.privacy import (
-    covariance_zcdp,
-    published_scale,
-    published_zcdp,
-    trusted_zcdp,
-)
+from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp, published_scale, published_zcdp, trusted_zcdp
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget, zcdp_to_approx_dp
@@ -54,8 +49,7 @@ def lemma_26(rho: float, delta: float, factor: float = 1.0) -> Sides:
 
 
 @PAPER.identity(
-    "Section 2.2",
-    part="(rates)",
+    "Section 2.2 (rates)",
     printed=r"$O(\frac{1}{\rho}) \in O(\frac{1}{\epsilon})$ with $\epsilon = \frac{\rho^2}{2} + \rho \sqrt{2 \log \frac{1}{\delta}}$",
     unverifiable="The constant is unspecified, and grows with ρ and 1/δ; checked instead is the factor between the two",
     domain={"rho": log_scale(1e-3, 1e3), "delta": log_scale(1e-12, 0.1)},
@@ -67,9 +61,9 @@ def rates(rho: float, delta: float) -> Sides:
 
 
 @PAPER.inequality(
-    "Lemma 4.2",
-    part="(sensitivity)",
+    "Lemma 4.2 (sensitivity)",
     proof="docs/noise-cancellation.md#sensitivity",
+    evidence="searched",
     printed=r"Using the bound $||s_{\tau,i}|| \le S$, which holds for any $\tau \in \mathcal{T}_i$ due to Lemma 4.2, we show that $\Delta_{t,i} \le 2S$.",
     domain={**FAMILIES, "rounds": integers(1, 10**5, log=True)},
     sharp="factor",
@@ -98,6 +92,7 @@ STDS = {
 @PAPER.inequality(
     "Theorem 5.1",
     proof="docs/noise-cancellation.md#exact-privacy-of-a-machine",
+    evidence="searched",
     printed=r"invoking Algorithm 1 with noise distributions $y_{t,i} \sim P_{t,i} = \mathcal{N}(0, I\sigma_{t,i}^2)$, and any learning rate $\eta > 0$, ensures that for any machine $i \in [M]$, that acts at time-steps $\mathcal{T}_i$, the resulting sequences $\{\tilde{s}_{t,i}\}_{t \in \mathcal{T}_i}$ is $\frac{\rho_i^2}{2}$-zCDP, where: $\rho_i = 2S\sqrt{\sum_{t \in \mathcal{T}_i} \frac{1}{\sigma_{t,i}^2}}$.",
     domain={**STDS, "losses": one_of("convex", "smooth")},
     sharp="factor",
@@ -125,9 +120,9 @@ def theorem_51(
 
 
 @PAPER.inequality(
-    "Theorem 5.2",
-    part="(privacy)",
+    "Theorem 5.2 (privacy)",
     proof="docs/noise-cancellation.md#exact-privacy-of-a-machine",
+    evidence="searched",
     printed=r"$\sigma_{t,i}^2 = \frac{4 S^2 (1 + \log T)}{\rho^2} N_{t,i}$, with $N_{t,i}$ being the number of time steps that machine $i$ participated up to time step $t$, … then Algorithm 1 satisfies $\frac{\rho^2}{2}-zCDP$ w.r.t gradient estimate correction sequences",
     reading="each machine is so, with respect to what it sends",
     domain={**FAMILIES, "rounds": integers(1, 3000, log=True), "losses": one_of("convex", "smooth")},

@@ -22,9 +22,7 @@ PROOF = "docs/momentum-aggregation.md#the-least-noise-of-a-momentum"
 
 
 @PAPER.inequality(
-    "M1",
-    part="(upper)",
-    evidence="proved",
+    "M1 (upper)",
     proof=PROOF,
     printed=r"Momentum with the noise of ν-DP-FTRL, ν = α, has a standard deviation of at most $S = \frac{\alpha}{\mathrm{agm}(1, "
     r"\sqrt{\alpha (2 - \alpha)})}$ in every step, for one participation, $\rho = \frac{1}{2}$ and clip norm 1",
@@ -45,9 +43,7 @@ def m1_upper(alpha: float, steps: int, factor: float = 1.0) -> Sides:
 
 
 @PAPER.inequality(
-    "M1",
-    part="(lower)",
-    evidence="proved",
+    "M1 (lower)",
     proof=PROOF,
     printed=r"No mechanism has a smaller root mean square over T steps than $S - \frac{1 - \alpha}{(2 - \alpha) T}$",
     domain={"alpha": log_scale(1e-4, 0.99), "steps": integers(1, 200, log=True)},
@@ -67,9 +63,7 @@ def m1_lower(alpha: float, steps: int, deduction: float = 1.0) -> Sides:
 
 
 @PAPER.inequality(
-    "M2",
-    part="(upper)",
-    evidence="proved",
+    "M2 (upper)",
     proof=PROOF,
     printed=r"In E epochs of N steps of one order the same noise has at most $S \sqrt{E \frac{1 + a}{1 - a}}$, $a = (1 - \alpha)^N$",
     domain={
@@ -94,9 +88,7 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
 
 
 @PAPER.inequality(
-    "M2",
-    part="(reshuffled)",
-    evidence="proved",
+    "M2 (reshuffled)",
     proof=PROOF,
     printed=r"For a new order in every epoch it has at most $S \sqrt{E (1 + \frac{2 (1 - \alpha)}{1 - a})}$",
     domain={
@@ -121,9 +113,7 @@ def m2_reshuffled(examples: int, load: float, epochs: int, factor: float = 1.0) 
 
 
 @PAPER.inequality(
-    "M2",
-    part="(lower)",
-    evidence="proved",
+    "M2 (lower)",
     rests_on=("M1 (lower)",),
     proof=PROOF,
     printed=r"In $E = \frac{T}{N}$ epochs no mechanism has less than $\sqrt{E} (S - \frac{1 - \alpha}{(2 - \alpha) T})$, for one order or any",
@@ -149,6 +139,7 @@ def m2_lower(examples: int, load: float, epochs: int, power: float, factor: floa
 @PAPER.inequality(
     "M3",
     proof=PROOF,
+    evidence="searched",
     printed=r"The published noise of Algorithm 1 (Tran and Cutkosky) has at least 4 times the mean variance of the square root, for one order in "
     r"all epochs and $\alpha \ge \frac{1}{N}$",
     domain={
@@ -179,6 +170,7 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
 @PAPER.identity(
     "M4",
     proof="docs/momentum-aggregation.md#what-one-example-changes",
+    evidence="exact",
     printed=r"A dynamic program over epochs finds the largest sum U of the squared weights of one example over the nodes of a tree",
     domain={
         "examples": integers(1, 4),
@@ -218,7 +210,6 @@ def m4(examples: int, steps: int, alpha: float, order: str, prefixes: bool) -> S
     printed=r"For a new random order in every epoch the defect of Lemma 17 (Tran and Cutkosky) obeys $E\|\alpha D_T\|^2 \le \alpha \Xi^2$, "
     r"$\Xi^2 = \frac{N}{N - 1} \frac{2}{2 - \alpha} (\frac{(L \eta N)^2}{\gamma (2 - \gamma)(1 - a)^2} + G^2 (\frac{2}{1 - a^2} + "
     r"\frac{1 + \frac{2 \gamma}{2 - \gamma}}{(1 - a)^2}))$",
-    evidence="proved",
     domain={
         "lipschitz": log_scale(1e-2, 1e2),
         "sizes": vector(linear(0.1, 1), 8),

@@ -26,12 +26,7 @@ from corrnoise.theory.shuffled_gradients.schedules import (
     public_then_private,
 )
 
-RUN = {
-    "samples": integers(1, 12),
-    "epochs": integers(1, 20),
-    "place": linear(0, 1),
-    "rate": log_scale(1e-4, 2),
-}
+RUN = {"samples": integers(1, 12), "epochs": integers(1, 20), "place": linear(0, 1), "rate": log_scale(1e-4, 2)}
 
 
 def position(schedule: Schedule, place: float) -> int:
@@ -100,8 +95,7 @@ def remark_c7(smoothness: float, share: float, step: float, most: float = 2.0) -
 
 
 @PAPER.inequality(
-    "Remark C.7",
-    part="(footnote 1)",
+    "Remark C.7 (footnote 1)",
     printed="the Lipschitzness assumption can be removed by using gradient clipping [5] in practice.",
     corrected="where clipped gradients are those of a convex function with the same smoothness: mean estimation, generalised "
     "linear models",
@@ -140,9 +134,9 @@ def theorem_c9(sensitivities: Array, noise: Array, contraction: float, factor: f
 
 
 @PAPER.inequality(
-    "Theorem C.9",
-    part="(over all epochs)",
+    "Theorem C.9 (over all epochs)",
     proof="docs/shuffled-gradients.md#amplification-across-epochs",
+    evidence="searched",
     printed=r"If $z_t \ge 0$ for all t and $z_T = 0$, then $D_\alpha(X_T \| X'_T) \le \sum_{t=1}^T \frac{\alpha a_t^2}{2\sigma^2}$",
     reading="for the contractive noisy iterations of a whole run",
     domain=RUN,
@@ -175,8 +169,7 @@ def lemma_42(samples: int, epochs: int, place: float, rate: float, factor: float
 
 
 @PAPER.identity(
-    "Appendix E.2",
-    part="(tightness)",
+    "Appendix E.2 (tightness)",
     printed="For Incremental Gradient Methods (IG) and Shuffle Once (SO), it is not hard to see that the worst-case privacy loss bound presented above is tight.",
     corrected=r"for one epoch or one sample, or if the iterate of every epoch is released; with the last one released it is "
     r"$2 \alpha G^2 A/\sigma^2$, $A = \frac{K-1}{n} + 1$, for a given order, and smaller still for a secret permutation",
@@ -200,9 +193,9 @@ def tightness(samples: int, epochs: int, across: bool = True, extra: float = 0.0
 
 
 @PAPER.inequality(
-    "Section 4",
-    part="(across epochs)",
+    "Section 4 (across epochs)",
     proof="docs/shuffled-gradients.md#amplification-across-epochs",
+    evidence="searched",
     printed="the regularization step at the end of each epoch (line 14 of Algorithm 1) need not be contractive. This prevents us from using PABI across epochs.",
     domain={"samples": integers(2, 2000, log=True), "epochs": integers(2, 1000, log=True)},
     counterexample={"samples": 1000, "epochs": 50},
@@ -219,8 +212,7 @@ def across_epochs(samples: int, epochs: int, share: float = 1.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Appendix E.2",
-    part="(reshuffling)",
+    "Appendix E.2 (reshuffling)",
     printed="we argue that this potential improvement is limited to a constant level. Deriving a significantly smaller privacy loss bound in the RR setting – such as one that scales proportionally to $1/n$ – is unlikely without additional assumptions.",
     domain={"samples": integers(100, 10**12, log=True)},
     counterexample={"samples": 10**12},
@@ -280,8 +272,7 @@ def lemma_e3(order: float, share: float, first: Array, second: Array, factor: fl
 
 
 @PAPER.identity(
-    "Lemma E.3",
-    part="(S_n)",
+    "Lemma E.3 (S_n)",
     printed=r"$\frac{1}{\alpha-1} \log S_n \approx \frac{2 \alpha G^2}{\sigma^2} - \log n$",
     corrected=r"$S_n = \frac{1}{n} \sum_{m=1}^n e^{(\alpha-1) \alpha \frac{2G^2}{m \sigma^2}}$ exactly",
     domain={"samples": integers(1, 50), "order": linear(1.5, 30), "multiplier": log_scale(3, 100)},

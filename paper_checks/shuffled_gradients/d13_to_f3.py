@@ -13,11 +13,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance, quadratic_run
-from corrnoise.theory.shuffled_gradients.schedules import (
-    interleaved,
-    private_then_public,
-    public_then_private,
-)
+from corrnoise.theory.shuffled_gradients.schedules import interleaved, private_then_public, public_then_private
 
 RUNS = {
     "curvatures": vector(log_scale(1e-3, 1e3), 4),
@@ -107,7 +103,6 @@ def _only_noise(
 
 @PAPER.inequality(
     "Theorem 3.7",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"Under Assumptions 3.1, 3.2, 3.4, 3.5, 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \lesssim \frac{1}{nL^*\sqrt{1+\log K}}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 \sigma_{any}^2 (1 + \log K) L^* … + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + \max_{s \in [K]} (\frac{1}{n^2 \beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + \eta^2 L^* \sum_{k=1}^s \frac{\frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} … + \eta^2 L^* n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2}{s+1-k} …).$",
@@ -157,12 +152,8 @@ def theorem_37(
 
 @PAPER.inequality(
     "Theorem D.14",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
-    rests_on=(
-        "Lemma D.6",
-        "Lemma D.10 (as used)",
-    ),
+    rests_on=("Lemma D.6", "Lemma D.10 (as used)"),
     printed=_THEOREM,
     corrected=_CORRECTED,
     domain=NOISY_RUNS,
@@ -276,7 +267,6 @@ def _corollary(
 
 @PAPER.inequality(
     "Corollary E.1",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 L(1 + \log K) … + 12\eta^2 n d \sigma^2 L^*(1 + \log K)$",
@@ -297,7 +287,6 @@ def corollary_e1(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
 
 @PAPER.inequality(
     "Corollary 4.1",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n, P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E[G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 (1 + \log K) L^* + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n d \sigma^2 L^* (1 + \log K)$",
@@ -319,7 +308,6 @@ def corollary_41(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
 
 @PAPER.inequality(
     "Corollary F.1",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"If one instantiates Algorithm 1 with parameters indicated in Table 2, then under Assumptions 3.1, D.1, 3.4, 3.5 and 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \le \frac{1}{2n \max\{L^*, \tilde{L}^*\} \sqrt{10(1+\log K)}}$, Algorithm 1 guarantees convergence $E [G(x_1^{(K+1)})] - E [G(x^*)] \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 (1 + \log K) \max\{L, \tilde{L}\} … + 2M$",
@@ -383,8 +371,7 @@ def corollary_f1(
 
 
 @PAPER.identity(
-    "Appendix F.3",
-    part="(noise terms)",
+    "Appendix F.3 (noise terms)",
     printed=r"Based on Corollary F.1, we set the learning rate as $\eta = O(\frac{\|x_1^{(1)} - x^*\|^{2/3}}{n \max\{L^*, \tilde{L}^*\} (K(1+\log K))^{1/3}})$ in Priv-Pub-ShuffleG, Pub-Priv-ShuffleG and Interleaved-ShuffleG to minimize the convergence bound … $O(\frac{\|x_1^{(1)} - x^*\|^{4/3} d (G^*)^2 \log(1/\delta) K^{1/3}}{n \max\{L^*, \tilde{L}^*\} \epsilon^2 (n - 1 + n_d)}$",
     corrected=r"$S (1 + \log S)$ for $S$, as Pub-Priv has, and $n + 1 - n_d$ for $n - 1 + n_d$, as Table 4 has",
     domain={
@@ -398,13 +385,7 @@ def corollary_f1(
     mutants=[{"reversed_sign": True}, {"window": False}, {"shift": 1}],
 )
 def appendix_f3_noise(
-    kind: str,
-    samples: int,
-    epochs: int,
-    part: float,
-    reversed_sign: bool = False,
-    window: bool = True,
-    shift: int = 0,
+    kind: str, samples: int, epochs: int, part: float, reversed_sign: bool = False, window: bool = True, shift: int = 0
 ) -> Sides:
     """Two slips of what follows from F.1 as printed: n = 1000, n_d = 500 makes the noise term of Interleaved 2.99 times too
     small, S = 25 that of Priv-Pub 4.2 times.

@@ -359,8 +359,7 @@ QUADRATIC = {"curvatures": vector(log_scale(1e-6, 1), 4), "share": log_scale(1e-
 
 
 @PAPER.inequality(
-    "Lemma D.10",
-    part="(as stated)",
+    "Lemma D.10 (as stated)",
     printed=r"if the regularization function ψ is twice differentiable and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
     corrected=r"for $\eta \le 2/\hat{L}^*$ (the statement has no condition on $\eta$)",
     domain=QUADRATIC,
@@ -379,9 +378,7 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
 
 
 @PAPER.inequality(
-    "Lemma D.10",
-    part="(as used)",
-    evidence="proved",
+    "Lemma D.10 (as used)",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     printed=r"then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
     reading=r"as it is used, for $-\rho_i^{(k)}$",
@@ -477,8 +474,7 @@ def lemma_d12(
 
 
 @PAPER.inequality(
-    "Lemma D.10",
-    part="(Jacobian, Eq. 56)",
+    "Lemma D.10 (Jacobian, Eq. 56)",
     printed=r"if $\eta \le \frac{1}{\hat{L}^{(k)*}}$, $\forall i \in [n]$, $\|\frac{x_{n+1}^{(k)}}{\partial \rho_i^{(k)}}\|_{op} \le n \eta^2 \hat{L}^{(k)*}$",
     reading=r"a derivative of $x_{n+1}^{(k)}$; the product that it bounds is $\eta \prod_{j>i} \|I - \eta H_j\|$",
     corrected=r"at most $\eta$",
@@ -500,8 +496,7 @@ def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = 
 
 
 @PAPER.inequality(
-    "Lemma D.12",
-    part="(drift)",
+    "Lemma D.12 (drift)",
     printed=r"Algorithm 1 guarantees … $6\eta^2 n d (\sigma^{(k)})^2 \hat{L}^{(k)*}$",
     reading=r"the sums of the noise in an epoch add at most $5 \eta^2 n \hat{L} d \sigma^2$ of it",
     domain={"curvatures": vector(log_scale(1e-3, 1), 6), "share": log_scale(1e-3, 1)},

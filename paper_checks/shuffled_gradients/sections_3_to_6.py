@@ -37,14 +37,9 @@ from corrnoise.theory.shuffled_gradients.table_rates import (
 
 
 @PAPER.inequality(
-    "Section 3.2",
-    part="(smoothness)",
+    "Section 3.2 (smoothness)",
     printed=r"$H^{(k)}$ is $(L + L^*)$-smooth",
-    domain={
-        "private": vector(log_scale(1e-4, 1), 4),
-        "public": vector(log_scale(1e-4, 1), 4),
-        "kept": integers(0, 3),
-    },
+    domain={"private": vector(log_scale(1e-4, 1), 4), "public": vector(log_scale(1e-4, 1), 4), "kept": integers(0, 3)},
     sharp="factor",
     mutants=[{"factor": 0.99}],
 )
@@ -55,8 +50,7 @@ def smoothness_of_difference(private: Array, public: Array, kept: int, factor: f
 
 
 @PAPER.identity(
-    "Section 3.2",
-    part="(example)",
+    "Section 3.2 (example)",
     printed=r"consider an extreme case where the public dataset P is simply a permuted version of the private dataset D under some fixed permutation $\hat{\pi} \in \Pi_n$, i.e., $p_i = d_{\hat{\pi}_i}, \forall i \in [n]$, and $n_d^{(k)} = 0$, for all $k \in [K]$. … Our proposed dissimilarity measure in Assumption 3.6 using $C_n^{(k)} = 0$ correctly captures this, which implies $\|\nabla H^{(k)}(x)\| \equiv 0, \forall k \in [K]$",
     domain={"records": vector(linear(-1, 1), 5), "order": integers(0, 119)},
     mutants=[{"moved": 1e-5}],
@@ -69,8 +63,7 @@ def permuted_records(records: Array, order: int, moved: float = 0.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Assumption 3.6",
-    part="(squares)",
+    "Assumption 3.6 (squares)",
     printed=r"For epoch $k \in [K]$, there exists constants $\{C_i^{(k)}\}_{i=n_d^{(k)}+1}^n$ such that $\max_{\pi \in \Pi_n} E [\| \sum_{j=n_d^{(k)}+1}^i (\nabla f(x; d_{\pi_j}) - \nabla f(x; p_{j-n_d^{(k)}}^{(k)})) \|] \le C_i^{(k)}$",
     reading="the proofs bound the mean square of this norm by the square of the bound of its mean",
     corrected=r"$\max_\pi E \|v_i\|^2 \le C_i^2$",
@@ -102,8 +95,7 @@ def _folded(mean: float, deviation: float) -> float:
 
 
 @PAPER.inequality(
-    "Section 5.2",
-    part="(part and full)",
+    "Section 5.2 (part and full)",
     printed=r"$C_n^{part} \le C_n^{full}$",
     domain={"private": vector(linear(-1, 1), 4), "public": vector(linear(-1, 1), 4), "kept": integers(1, 3)},
     counterexample={"private": np.array([0.0, 1.0]), "public": np.array([0.0, 1.0]), "kept": 1},
@@ -122,8 +114,7 @@ def part_and_full(private: Array, public: Array, kept: int, factor: float = 1.0)
 
 
 @PAPER.identity(
-    "Section 5.2",
-    part="(amplification)",
+    "Section 5.2 (amplification)",
     printed=r"This improvement, shown in Appendix F.2, results from the more effective use of PABI within each epoch, which causes a reduction in privacy loss by a factor of $\frac{1}{n+1-n_d}$.",
     domain={"samples": integers(1, 40), "epochs": integers(1, 20), "part": linear(0, 1)},
     mutants=[{"shift": 1}],
@@ -141,8 +132,7 @@ def interleaving(samples: int, epochs: int, part: float, shift: int = 0) -> Side
 
 
 @PAPER.inequality(
-    "Table 1",
-    part="(side condition)",
+    "Table 1 (side condition)",
     printed=r"reduces the privacy-related (first) term more aggressively than the other two schemes when $(\frac{1}{n[(1-p)n+1]})^{2/3} \le (\frac{p}{n})^{2/3}$, which holds for $p \ge 1/n$.",
     domain={"samples": integers(1, 1000, log=True), "part": linear(0, 1)},
     mutants=[{"factor": 0.999}],
@@ -207,8 +197,7 @@ def table_3(samples: int, epochs: int, part: float, printed: bool = False, late:
 
 
 @PAPER.identity(
-    "Appendix F.3",
-    part="(private epochs)",
+    "Appendix F.3 (private epochs)",
     printed="in Priv-Pub-ShuffleG, $S = pK$; in Pub-Priv-ShuffleG, $K - S = pK$",
     corrected="Priv-Pub has $S$ epochs of private records, Pub-Priv $K - S$",
     domain=PHASES,
@@ -273,8 +262,7 @@ def table_5(
 
 
 @PAPER.identity(
-    "Section 6",
-    part="(logistic loss)",
+    "Section 6 (logistic loss)",
     printed=r"Let $q = (a, y)$, for $y \in \{\pm 1\}$, represent the feature vector and label, respectively. $f(x; q) = -y \log(h(x; a)) - (1 - y) \log(h(x; a))$, where $h(x; a) = \frac{1}{1 + \exp(-\langle x, a \rangle)}$.",
     corrected=r"$\log(1 + e^{-y \langle x, a \rangle})$ for $y = \pm 1$",
     domain={"product": linear(-8, 8), "label": one_of(-1.0, 1.0)},
@@ -294,8 +282,7 @@ GRID = np.array(LEARNING_RATES)
 
 
 @PAPER.inequality(
-    "Section 6",
-    part="(learning rates)",
+    "Section 6 (learning rates)",
     printed=r"We perform a grid search on the learning rate $\eta \in \{0.5, 0.1, 0.05, 0.01, \ldots, 5 \times 10^{-9}, 10^{-9}\}$.",
     reading="privacy is that of Lemma F.2",
     corrected=r"from those that are at most $2/L$, with $L$ for all admissible records",
@@ -398,8 +385,7 @@ def table_6(samples: int = 2103) -> Sides:
 
 
 @PAPER.identity(
-    "Appendix H.2",
-    part="(CIFAR-10)",
+    "Appendix H.2 (CIFAR-10)",
     printed="CIFAR-10. $n = 1000, d = 3072$. The task is to predict the class of a given image. D contains 200 samples per class across 10 classes.",
     corrected="100 of each class",
     domain={},
