@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from corrnoise.paper_checks.machinery.confidence import LEVEL, least_probability, margin_of_runs
 from corrnoise.paper_checks.machinery.domains import linear
-from corrnoise.paper_checks.machinery.papers import Paper
+from tests.small_claims import claim
 
 
 @pytest.mark.parametrize("runs", [50, 1000])
@@ -38,19 +38,18 @@ def normal_quantile(p, seed, factor=1.0):
     return np.abs(rng.standard_normal(4000)), factor * np.sqrt(2 * np.log(2 / p))
 
 
-def claim(**fields):
-    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
+def simulated(**fields):
     domain = {"p": linear(0.01, 0.2), "seed": linear(0, 1)}
-    fields = {"printed": "$x$", "domain": domain, "mutants": [{"factor": 0.5}], "evaluations": 16, **fields}
-    return paper.inequality("Lemma 1", evidence="simulated", **fields)(normal_quantile)
+    mutants = [{"factor": 0.5}]
+    return claim(normal_quantile, domain=domain, mutants=mutants, evaluations=16, evidence="simulated", **fields)
 
 
 def test_a_statement_with_probability_is_checked_as_one():
-    outcome = claim(probability="p").check()
+    outcome = simulated(probability="p").check()
     assert outcome.agrees, outcome.reason
-    assert not claim().check().agrees  # without the probability a single run refutes
+    assert not simulated().check().agrees  # without the probability a single run refutes
 
 
 def test_what_is_refused():
     with pytest.raises(ValueError, match="probability must be an argument"):
-        claim(probability="factor")
+        simulated(probability="factor")

@@ -13,25 +13,10 @@ from flint import arb
 import corrnoise.paper_checks.machinery.ledger as machinery
 from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, regressions
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.verdicts import CORRECTED, ERROR, EVIDENCE, FALSE, HOLDS, NOT_CHECKABLE, VERDICTS
+from tests.small_claims import below, claim, small
 
 NAN = math.nan
-UNIT = {"x": linear(0, 1)}
-
-
-def claim(function, relation="inequality", **fields):
-    """A claim of a paper of its own, with what every claim needs."""
-    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
-    function.__doc__ = function.__doc__ or "A note."
-    fields = {"printed": "$x$", "domain": UNIT, **fields}
-    if "mutants" not in fields and relation == "inequality":
-        fields["mutants"] = [{"c": -1.0}]
-    return getattr(paper, relation)("Lemma 1", **fields)(function)
-
-
-def below(x, c=1.0):
-    return x * x, c * x
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -308,19 +293,22 @@ def test_functions_may_take_their_arguments_together():
 
 
 def test_names_and_what_is_recorded():
-    paper = Paper("small-paper", source="", title="", authors="")
-    below.__doc__ = """First.
+    def noted(x, c=1.0):
+        """First.
 
         Second.
         """
-    written = paper.inequality("Lemma C.21", part="(ii, proof)", printed="$x$", domain=UNIT, mutants=[{"c": 0.5}])(
-        below
-    )
+        return x, c
+
+    written = claim(noted, name="Lemma C.21 (ii, proof)", paper=small("small-paper"))
     assert (written.name, written.identifier) == ("Lemma C.21 (ii, proof)", "small-paper-lemma-c.21-ii-proof")
     assert written.note == "First.\n\nSecond."
     assert written.relation == "<="
     assert written.evidence == "searched"
     assert claim(below, "identity").evidence == "exact"
+    assert claim(below, proof="docs/accuracy.md").evidence == "proved"
+    assert claim(below, "identity", proof="docs/accuracy.md").evidence == "proved"
+    assert claim(below, proof="docs/accuracy.md", evidence="searched").evidence == "searched"
     for fields, recorded in (
         ({}, HOLDS),
         (REPAIR, CORRECTED),

@@ -17,12 +17,12 @@ import pytest
 from corrnoise.figures import paper_figure
 from corrnoise.figures.publication import csv_text
 from corrnoise.paper_checks import claims, papers
-from corrnoise.paper_checks.machinery.domains import linear
 from corrnoise.paper_checks.machinery.ledger import Counterexample, Outcome
 from corrnoise.paper_checks.machinery.names import begins, called, words
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.quantifiers import chosen
 from corrnoise.paper_checks.machinery.report import report_page
+from tests.small_claims import UNIT, small
+from tests.small_claims import claim as small_claim
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 UNCLOSED = {"dt", "dd"}  # HTML closes them by itself
@@ -31,16 +31,9 @@ VOID = UNCLOSED | {"meta", "input", "br", "hr", "img", "link", "wbr", "path", "u
 
 def small_paper():
     """One claim of each verdict."""
-    paper = Paper(
-        "small",
-        source="nowhere",
-        title="A <small> paper",
-        authors="Nobody",
-        no_claims={"Assumption 5": "it states a hypothesis: $x < 1$"},
-    )
-    domain = {"x": linear(0, 1)}
+    paper = small(title="A <small> paper", no_claims={"Assumption 5": "it states a hypothesis: $x < 1$"})
 
-    @paper.inequality("Lemma 1", printed=r"$x \le c\,x$", domain=domain, sharp="c", mutants=[{"c": 0.9}])
+    @paper.inequality("Lemma 1", printed=r"$x \le c\,x$", domain=UNIT, sharp="c", mutants=[{"c": 0.9}])
     def holds(x, c=2.0):
         """A note with ``code`` & a sum $\\sum_k x_k$; also σ_sgd."""
         return x, float(c) * (x + 1e-9)
@@ -49,7 +42,7 @@ def small_paper():
         "Lemma 2",
         printed=r"$x^2 \le x/2$",
         corrected=r"$x^2 \le x$",
-        domain=domain,
+        domain=UNIT,
         as_printed={"factor": 0.5},
         counterexample={"x": 0.8125},
         mutants=[{"factor": 0.9}],
@@ -59,10 +52,9 @@ def small_paper():
         return x * x, float(factor) * x
 
     @paper.inequality(
-        "Lemma 3",
-        part="(γ)",
+        "Lemma 3 (γ)",
         printed=r"$2 \le x$",
-        domain=domain,
+        domain=UNIT,
         counterexample={"x": 1.0},
         mutants=[{"two": 3}],
         proof="docs/exact-errors.md#n3-sharpened",
@@ -71,9 +63,7 @@ def small_paper():
         """Not so."""
         return two, x
 
-    @paper.identity(
-        "Lemma 4", printed=r"$x = O(x)$", unverifiable="Constants are open; $x = x$ instead.", domain=domain
-    )
+    @paper.identity("Lemma 4", printed=r"$x = O(x)$", unverifiable="Constants are open; $x = x$ instead.", domain=UNIT)
     def open_constants(x):
         """An identity."""
         return x, x
@@ -208,13 +198,8 @@ def test_the_data_of_figures_can_be_downloaded_with_five_digits(page):
 
 
 def test_a_disagreement_raises_an_alarm():
-    paper = Paper("wrong", source="nowhere", title="Wrong", authors="Nobody")
-
-    @paper.inequality("Lemma 1", printed="$1 > 2$", domain={"x": linear(0, 1)}, mutants=[{"two": 3}])
-    def wrong(x, two=2):
-        """False, and recorded as true."""
-        return two, 1 + 0 * x
-
+    paper = small()
+    wrong = small_claim(lambda x, two=2: (two, 1 + 0 * x), paper=paper, mutants=[{"two": 3}])
     page = report_page([wrong.check()], [paper])
     assert '<p class="found alarm">DISAGREES: the verdict is &#39;false&#39;' in page
 
