@@ -13,27 +13,35 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from corrnoise.figures.series import Data, Series, SimulatedSeries, read_csv, series_text
 from corrnoise.support.files import whole_files
 from corrnoise.support.version import __version__
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
     from corrnoise.figures.simulation import Simulated, SimulationRun
+else:
+    Axes = Drawing = Any  # importing them takes a second
 
 __all__ = [
     "PAGE_WIDTH",
     "STYLE",
+    "Axes",
     "Data",
+    "Drawing",
     "PaperFigure",
     "Series",
     "SimulatedSeries",
     "csv_text",
+    "legend_below",
     "publish",
     "read_csv",
+    "subplots",
+    "subplots_with_residuals",
     "svg_text",
     "write_figure",
 ]
@@ -78,11 +86,32 @@ class PaperFigure:
     panels: Mapping[str, str]
     parameters: Sequence[str]
     data: Callable[[], Data]
-    draw: Callable[[Data], Figure]
+    draw: Callable[[Data], Drawing]
     report: Callable[[Data], str]
     simulate: Callable[[SimulationRun], Simulated] | None = None
     on_cluster: bool = False
     on_original_data: Callable[[], PaperFigure] | None = None
+
+
+def subplots(height: float, rows: int = 1, columns: int = 1, *, width: float = PAGE_WIDTH, **options: Any) -> Any:
+    """A drawing of so many inches, and its panels as ``matplotlib.figure.Figure.subplots`` returns them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def subplots_with_residuals(height: float, columns: int, *, residuals: bool, sharex: Any) -> Any:
+    """As ``subplots``: a row of panels, and below it a lower one for ``residuals``."""
+    rows = 2 if residuals else 1
+    options = {"sharex": sharex, "sharey": "row", "squeeze": False, "height_ratios": [3, 1][:rows]}
+    return subplots(3.9 if residuals else height, rows, columns, **options)
+
+
+def legend_below(figure: Drawing, axes: Axes, columns: int | None = None) -> None:
+    """The legend of one panel for all, below them; in two rows if ``columns`` is None."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels) // 2)
 
 
 def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data | None = None) -> list[Path]:

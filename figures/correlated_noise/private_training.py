@@ -13,11 +13,11 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.figures.simulation import Simulated, SimulationRun, counted, kept
 from corrnoise.simulations.private_training.comparison import (
     CIFAR_10,
@@ -40,9 +40,6 @@ from corrnoise.simulations.private_training.comparison import (
 )
 from corrnoise.simulations.sweeps.running import told
 from corrnoise.theory.numerics.checks import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHOWN = {**EXPERIMENTS, CIFAR_10.name: CIFAR_10}
 EPSILONS = (2.0, 5.0, 10.0)
@@ -184,14 +181,11 @@ def _scores(experiment: Experiment) -> Callable[[Experiment, Sequence[Run], Sequ
     return cifar.scores
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """A row for each data set: scores, differences to DP-SGD, errors of prefix sums."""
-    from matplotlib.figure import Figure
-
     curves = {(s.panel, s.method, s.kind): s for s in data}
     names = [name for name in SHOWN if any(s.panel.startswith(f"{name},") for s in data)]
-    figure = Figure(figsize=(PAGE_WIDTH, 0.9 + 1.9 * len(names)), layout="constrained")
-    grid_of_axes = figure.subplots(len(names), 3, sharex=True, squeeze=False)
+    figure, grid_of_axes = subplots(0.9 + 1.9 * len(names), len(names), 3, sharex=True, squeeze=False)
     for row, name in zip(grid_of_axes, names, strict=True):
         task = SHOWN[name].task
         unit = 100 if task == "classification" else 1
@@ -313,4 +307,3 @@ def _figure(*, original: bool = False) -> PaperFigure:
 
 
 FIGURE = _figure()
-FIGURES = {FIGURE.name: FIGURE}

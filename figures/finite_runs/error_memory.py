@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Axes, Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.families import toeplitz
@@ -30,10 +30,6 @@ from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 STEPS, EPOCHS = 1024, 4
 LONG_RUN = 100_000
@@ -200,7 +196,7 @@ def draw_panel(ax: Axes, series: list[Series]) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def draw_legend(figure: Figure) -> None:
+def draw_legend(figure: Drawing) -> None:
     """One legend below all panels."""
     shown: dict[str, Any] = {}
     for ax in figure.axes:
@@ -210,12 +206,10 @@ def draw_legend(figure: Figure) -> None:
     figure.legend(list(shown.values()), names, loc="outside lower center", ncols=4)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the panels side by side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PAGE_WIDTH, 4.2), layout="constrained")
-    for letter, (name, least), ax in zip("ab", floors(data).items(), figure.subplots(1, 2), strict=True):
+    figure, grid = subplots(4.2, 1, 2)
+    for letter, (name, least), ax in zip("ab", floors(data).items(), grid, strict=True):
         draw_panel(ax, [s for s in data if s.panel == name])
         ax.set(title=f"({letter}) {name}, floor {least:.4f}", xlabel="Memory: arrays that a stream keeps")
         ax.set(ylabel="Error above the floor [%]")

@@ -11,7 +11,6 @@ The eigenvalues are λ_k = k^{−a}, k <= 32, and the learning rate is 1/2 over 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from corrnoise.figures.finite_runs.error_memory import (
     participations,
     unbeaten,
 )
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.families.banded import best_bands
@@ -37,9 +36,6 @@ from corrnoise.theory.mechanisms.sensitivity import Sensitivity
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 STEPS, DIMENSION = 256, 32
 FEW_BUFFERS, FEW_BANDS = (1, 2, 4), (4, 16, 64)  #: of noise that is tuned for learning
@@ -98,13 +94,10 @@ def data(steps: int = STEPS) -> Data:
     return tuple(series)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """A row for one epoch, and one for four."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PAGE_WIDTH, 5.6), layout="constrained")
+    figure, grid = subplots(5.6, 2, 3)
     names = dict.fromkeys(s.panel for s in data)
-    grid = figure.subplots(2, 3)
     for letter, name, ax in zip("abcdef", names, grid.flat, strict=True):
         draw_panel(ax, [s for s in data if s.panel == name])
         ax.set_title(f"({letter}) {name}".replace("1/k^2", "$1/k^2$").replace("1/k,", "$1/k$,"))
@@ -151,5 +144,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

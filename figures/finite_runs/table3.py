@@ -20,11 +20,11 @@ import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
@@ -38,9 +38,6 @@ from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 STEPS, EPOCHS, SIZE = 1024, 4, 4096
 PANELS = {
@@ -263,14 +260,11 @@ def _typeset(cell: str) -> str:
     return cell.replace("nu-DP", r"$\nu$-DP").replace(" us", " \N{MICRO SIGN}s")
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the table."""
-    from matplotlib.figure import Figure
-
     rows = table(data)
     height = 1 / (len(rows) + 3)
-    figure = Figure(figsize=(PAGE_WIDTH, 0.2 * (len(rows) + 3)), layout="constrained")
-    ax = figure.subplots()
+    figure, ax = subplots(0.2 * (len(rows) + 3))
     ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.set_axis_off()
 
@@ -337,5 +331,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.momentum_aggregation import ALGORITHMS, BestBound, best_momentum_bounds
 from corrnoise.theory.momentum_aggregation.bounds import theorem_6_upper_bound, theorem_9_upper_bound
 from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIMENSION = 31
 EPSILON = 1.0
@@ -93,14 +90,13 @@ def crossing(x: Array, first: Array, second: Array) -> float:
     return float(x[k] * (x[k + 1] / x[k]) ** share)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw both panels."""
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    figure = Figure(figsize=(PAGE_WIDTH, 3.1), layout="constrained")
+    figure, grid = subplots(3.1, 1, 2)
     for axes, panel, title in zip(
-        figure.subplots(1, 2), (OWN, BEST), ("(a)  parameters of the theorems", "(b)  best parameters"), strict=True
+        grid, (OWN, BEST), ("(a)  parameters of the theorems", "(b)  best parameters"), strict=True
     ):
         kinds = dict.fromkeys(s.kind for s in data if s.panel == panel)
         for s in data:
@@ -164,5 +160,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -12,18 +12,15 @@ Here on the digits that scikit-learn carries; ``PaperFigure.on_original_data`` f
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.simulations.noise_cancellation.images import Images, dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.solvers.noise_cancellation import named_noise
 from corrnoise.theory.privacy import Budget
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MACHINES = 100
 BUDGETS = (4.0, 8.0, 12.0)
@@ -107,12 +104,10 @@ def data(
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the panels side by side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PAGE_WIDTH, 2.9), layout="constrained")
-    axes = dict(zip(("budget", "participation"), figure.subplots(1, 2, sharey=True), strict=True))
+    figure, grid = subplots(2.9, 1, 2, sharey=True)
+    axes = dict(zip(("budget", "participation"), grid, strict=True))
     curves = {(s.panel, s.method, s.kind): s for s in data}
     for (panel, method, kind), s in curves.items():
         if kind == "mean test accuracy":
@@ -181,4 +176,3 @@ def _figure(*, original: bool = False) -> PaperFigure:
 
 
 FIGURE = _figure()
-FIGURES = {FIGURE.name: FIGURE}

@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
@@ -30,9 +30,6 @@ from corrnoise.simulations.shuffled_gradients.experiments import (
     experiment,
 )
 from corrnoise.theory.privacy import Budget
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EPSILONS = (1.0, 5.0, 10.0)
 DELTA = 1e-6
@@ -112,15 +109,13 @@ def data(
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Rows of panels for the data sets, columns for ε."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
     curves = {(s.panel, s.method, s.kind): s for s in data}
     names = list(dict.fromkeys(s.panel.rpartition(_EPSILON)[0] for s in data))
-    figure = Figure(figsize=(PAGE_WIDTH, 0.6 + 1.9 * len(names)), layout="constrained")
-    grid = figure.subplots(len(names), len(EPSILONS), sharex=True, sharey="row", squeeze=False)
+    figure, grid = subplots(0.6 + 1.9 * len(names), len(names), len(EPSILONS), sharex=True, sharey="row", squeeze=False)
     for row, name in zip(grid, names, strict=True):
         least = math.inf
         for axes, epsilon in zip(row, EPSILONS, strict=True):
@@ -141,8 +136,7 @@ def draw(data: Data) -> Figure:
     for axes in grid[-1]:
         axes.set(xlabel="Epoch")
     figure.align_ylabels(grid[:, 0])
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6)
+    legend_below(figure, grid[0, 0], 6)
     return figure
 
 

@@ -42,9 +42,8 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery.certification import Certificate, certify
-from corrnoise.paper_checks.machinery.confidence import margin_of_runs
 from corrnoise.paper_checks.machinery.domains import Domain
-from corrnoise.paper_checks.machinery.margins import agreement, margin
+from corrnoise.paper_checks.machinery.margins import agreement, margin, margin_of_runs
 from corrnoise.paper_checks.machinery.names import Named
 from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier, choices
 from corrnoise.paper_checks.machinery.search import Worst, worst_case

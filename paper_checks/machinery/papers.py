@@ -37,7 +37,7 @@ class Fields(TypedDict, total=False):
     reading: str  #: the statement as it is understood, where the printed one needs it
     domain: Mapping[str, Axis]  #: an axis for each argument of the function, in order
     constants: Mapping[str, Quantifier]  #: the quantifier of each constant of the statement; see quantifiers.py
-    probability: str  #: the argument p of a statement that holds with probability 1 − p; see confidence.py
+    probability: str  #: the argument p of a statement that holds with probability 1 − p; see margins.py
     evidence: Evidence  #: by default "proved" with a proof, else "searched" for an inequality, "exact" for an identity
     mutants: Sequence[Mapping[str, Any]]  #: false neighbours: constants with which the check must fail
     sharp: str  #: the constant whose sharp value is found
