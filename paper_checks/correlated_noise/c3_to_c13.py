@@ -305,6 +305,13 @@ def proposition_c11(
     return component_variances(problem, noise, order + 1)[order], factor * size * remaining_noise(problem, noise, power)
 
 
+def drive_and_bound(problem: LinearRegression, weights: Array, a: float) -> tuple[Array, float]:
+    """The second moments of ζ for M = a I + H^{−1/2} P H^{−1/2} with the diagonal ``weights`` of P, and a R² + C_kurt Tr P."""
+    p = np.resize(weights, problem.eigenvalues.size)
+    bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
+    return driven(problem, a + p / problem.eigenvalues), float(bound)
+
+
 NOISES = {"weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)}
 
 
@@ -316,12 +323,11 @@ NOISES = {"weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)}
     sharp="factor",
     mutants=[{"factor": 0.999}],
 )
-def lemma_c12_a(eigenvalues: Array, weights: Array, a: float, factor: float = 1.0, **inputs: float) -> Sides:
+def lemma_c12_a(weights: Array, a: float, factor: float = 1.0, **inputs: Any) -> Sides:
     """Checked with exact moments for M = a I + H^{−1/2} P H^{−1/2} with diagonal P.  It is sharp as the kurtosis grows, and for random signs."""
-    problem = regression(eigenvalues, **inputs)
-    p = np.resize(weights, problem.eigenvalues.size)
-    bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
-    return driven(problem, a + p / problem.eigenvalues), factor * bound * problem.eigenvalues
+    problem = regression(**inputs)
+    drive, bound = drive_and_bound(problem, weights, a)
+    return drive, factor * bound * problem.eigenvalues
 
 
 @PAPER.inequality(
@@ -332,17 +338,16 @@ def lemma_c12_a(eigenvalues: Array, weights: Array, a: float, factor: float = 1.
     sharp="factor",
     mutants=[{"factor": 0.999}],
 )
-def lemma_c12_b(eigenvalues: Array, weights: Array, a: float, factor: float = 1.0, **inputs: float) -> Sides:
+def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) -> Sides:
     """Checked with the exact covariance of the linear system driven by the white noise of (a).
 
     The system has the divisor 2 − ηλ_j, with which the right side is checked.  Without it the statement is sharp for random signs as ηλ_j → 1.
     """
-    problem = regression(eigenvalues, **inputs)
+    problem = regression(**inputs)
     x = problem.rates
     eta = problem.learning_rate
-    p = np.resize(weights, problem.eigenvalues.size)
-    bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
-    return eta**2 * driven(problem, a + p / problem.eigenvalues) / (x * (2 - x)), factor * eta * bound / (2 - x)
+    drive, bound = drive_and_bound(problem, weights, a)
+    return eta**2 * drive / (x * (2 - x)), factor * eta * bound / (2 - x)
 
 
 @PAPER.inequality(

@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -343,15 +344,20 @@ GUARANTEE = {
 EXTREME = {"p": 0.01, "offset": 1.0, "residual_std": 0.0}
 
 
+def guaranteed_run(
+    eigenvalues: Array, steps: int, p: float, rho: float, offset: float, residual_std: float
+) -> FiniteRun:
+    """The run of these arguments, with a learning rate that plays no role."""
+    return FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, Budget(rho))
+
+
 def guarantee(run: FiniteRun, correlated: bool) -> float:
     """The bound of Theorem D.13 (c), without the factors 2, at the best of a few admissible learning rates, with C = c = 1."""
     eigenvalues = run.problem.eigenvalues
     slowest = float(eigenvalues.min())
-    limit = (
-        run.corollary_d15_learning_rate_limit(constant=1.0)
-        if correlated
-        else run.theorem_d13_learning_rate_limit(DPSGD(), constant=1.0)
-    )
+    limit = run.theorem_d13_learning_rate_limit(DPSGD(), constant=1.0)
+    if correlated:
+        limit = run.corollary_d15_learning_rate_limit(constant=1.0)
     found = []
     for exponent in (math.inf, run.log_factor, 2 * run.log_factor, 3 * run.log_factor):
         eta = min(limit, exponent / slowest / run.steps)
@@ -389,16 +395,7 @@ def left_over(run: FiniteRun) -> float:
     evaluations=256,
 )
 def corollary_d14(
-    eigenvalues: Array,
-    steps: int,
-    p: float,
-    rho: float,
-    offset: float,
-    residual_std: float,
-    factor: float = 1.0,
-    power: int = 7,
-    constant: float = 100.0,
-    published: bool = False,
+    factor: float = 1.0, power: int = 7, constant: float = 100.0, published: bool = False, **case: Any
 ) -> Sides:
     """As ρ → ∞ the printed bound tends to 0 for every c and every polylog, while η <= 1/(C R² log(T/p)) in Theorem D.13 stays.
 
@@ -406,7 +403,7 @@ def corollary_d14(
     bound is below 1e-80.  As corrected it is checked with the bound of Theorem D.13 (c) at the best of a few learning rates, with
     c = 100 and polylog = log⁷(T/p); log⁶ is not enough.
     """
-    run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, Budget(rho))
+    run = guaranteed_run(**case)
     rate = run.corollary_d14_rate(constant=constant, polylog=run.log_factor**power, printed=published)
     if published:
         return left_over(run), rate
@@ -427,16 +424,7 @@ def corollary_d14(
     evaluations=128,
 )
 def corollary_d15(
-    eigenvalues: Array,
-    steps: int,
-    p: float,
-    rho: float,
-    offset: float,
-    residual_std: float,
-    factor: float = 1.0,
-    power: int = 9,
-    constant: float = 100.0,
-    published: bool = False,
+    factor: float = 1.0, power: int = 9, constant: float = 100.0, published: bool = False, **case: Any
 ) -> Sides:
     """H = diag(1, 1/κ), ρ = κ², T = κ^0.9: Y is nearly 2, so T is admitted, but T η μ <= 2 T/κ tends to 0.
 
@@ -445,7 +433,7 @@ def corollary_d15(
     in the condition on η, and R⁴ σ²/(ρ μ² T²) for R⁴ σ²/(ρ μ T) in its last display.  As corrected it is checked like Corollary D.14, with
     polylog = log⁹(T/p); log⁸ is not enough.
     """
-    run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, Budget(rho))
+    run = guaranteed_run(**case)
     rate = run.corollary_d15_rate(constant=constant, polylog=run.log_factor**power, printed=published)
     if published:
         return left_over(run), rate
