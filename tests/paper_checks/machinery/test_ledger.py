@@ -191,12 +191,6 @@ def test_the_constant_is_given_in_the_form_of_its_default():
     assert given == {str}
 
 
-def test_decimal_strings_have_sharp_values_too():
-    outcome = claim(lambda x, c="5": (1 + x, float(c)), sharp="c", mutants=[{"c": "1.99"}]).check()
-    assert outcome.agrees
-    assert outcome.sharp == pytest.approx(2, rel=1e-9)
-
-
 # -- certified claims --------------------------------------------------------------------------------------------------
 
 
