@@ -48,5 +48,8 @@ def check_places(drawing: Figure) -> None:
         assert 0 <= box.x0 < box.x1 <= drawing.bbox.width
         assert 0 <= box.y0 < box.y1 <= drawing.bbox.height
     labels = [axis.get_ticklabels() for ax in drawing.axes for axis in (ax.xaxis, ax.yaxis)]
-    groups: list[list[Any]] = [boxes, *([label.get_window_extent() for label in one if label.get_text()] for one in labels)]
+    groups: list[list[Any]] = [
+        boxes,
+        *([label.get_window_extent() for label in one if label.get_text()] for one in labels),
+    ]
     assert not any(a.overlaps(b) for group in groups for a, b in combinations(group, 2))

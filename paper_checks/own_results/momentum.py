@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
+from corrnoise.paper_checks.machinery.domains import Axis, integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.oracles import ORDERS
 from corrnoise.paper_checks.own_results.paper import PAPER
@@ -17,6 +17,16 @@ from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MomentumAverage
+
+
+def run_axes(examples: int, epochs: int, least: float) -> dict[str, Axis]:
+    """N, N α and the number of epochs, up to these numbers of examples and epochs."""
+    return {
+        "examples": integers(1, examples, log=True),
+        "load": log_scale(least, "examples"),
+        "epochs": integers(1, epochs, log=True),
+    }
+
 
 PROOF = "docs/momentum-aggregation.md#the-least-noise-of-a-momentum"
 
@@ -36,10 +46,8 @@ def m1_upper(alpha: float, steps: int, factor: float = 1.0) -> Sides:
 
     The noise of the tree as published grows with $\log_2 T$ at fixed α.
     """
-    square_root = NuFTRL(alpha)
-    return square_root.max_error(Participation(steps), MomentumAverage(steps, alpha=alpha)), float(
-        factor
-    ) * noise_limit(alpha)
+    error = NuFTRL(alpha).max_error(Participation(steps), MomentumAverage(steps, alpha=alpha))
+    return error, float(factor) * noise_limit(alpha)
 
 
 @PAPER.inequality(
@@ -66,11 +74,7 @@ def m1_lower(alpha: float, steps: int, deduction: float = 1.0) -> Sides:
     "M2 (upper)",
     proof=PROOF,
     printed=r"In E epochs of N steps of one order the same noise has at most $S \sqrt{E \frac{1 + a}{1 - a}}$, $a = (1 - \alpha)^N$",
-    domain={
-        "examples": integers(1, 300, log=True),
-        "load": log_scale(0.1, "examples"),
-        "epochs": integers(1, 32, log=True),
-    },
+    domain=run_axes(300, 32, least=0.1),
     sharp="factor",
     mutants=[{"factor": 0.95}],
     evaluations=128,
@@ -81,9 +85,8 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
     """
     alpha = load / examples
     steps = examples * epochs
-    square_root = NuFTRL(alpha)
     who = Participation.fixed_epochs(steps, epochs=epochs)
-    error = square_root.max_error(who, MomentumAverage(steps, alpha=alpha))
+    error = NuFTRL(alpha).max_error(who, MomentumAverage(steps, alpha=alpha))
     return error, float(factor) * square_root_upper_bound(alpha, who)
 
 
@@ -91,11 +94,7 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
     "M2 (reshuffled)",
     proof=PROOF,
     printed=r"For a new order in every epoch it has at most $S \sqrt{E (1 + \frac{2 (1 - \alpha)}{1 - a})}$",
-    domain={
-        "examples": integers(1, 100, log=True),
-        "load": log_scale(0.1, "examples"),
-        "epochs": integers(1, 16, log=True),
-    },
+    domain=run_axes(100, 16, least=0.1),
     mutants=[{"factor": 0.95}],
     tolerance=1e-8,
     evaluations=96,
@@ -117,12 +116,7 @@ def m2_reshuffled(examples: int, load: float, epochs: int, factor: float = 1.0) 
     rests_on=("M1 (lower)",),
     proof=PROOF,
     printed=r"In $E = \frac{T}{N}$ epochs no mechanism has less than $\sqrt{E} (S - \frac{1 - \alpha}{(2 - \alpha) T})$, for one order or any",
-    domain={
-        "examples": integers(1, 1000, log=True),
-        "load": log_scale(0.3, "examples"),
-        "epochs": integers(1, 16, log=True),
-        "power": log_scale(0.1, 2),
-    },
+    domain={**run_axes(1000, 16, least=0.3), "power": log_scale(0.1, 2)},
     sharp="factor",
     mutants=[{"factor": 1.3}],
     evaluations=128,
@@ -142,11 +136,7 @@ def m2_lower(examples: int, load: float, epochs: int, power: float, factor: floa
     evidence="searched",
     printed=r"The published noise of Algorithm 1 (Tran and Cutkosky) has at least 4 times the mean variance of the square root, for one order in "
     r"all epochs and $\alpha \ge \frac{1}{N}$",
-    domain={
-        "examples": integers(1, 200, log=True),
-        "load": log_scale(1, "examples"),
-        "epochs": integers(1, 32, log=True),
-    },
+    domain=run_axes(200, 32, least=1),
     conjecture=True,
     sharp="factor",
     mutants=[{"factor": 4.1}],
@@ -158,13 +148,10 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
     """
     alpha = load / examples
     steps = examples * epochs
-    square_root = NuFTRL(alpha)
-    variance = (
-        square_root.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha))
-        ** 2
-    )
+    who = Participation.fixed_epochs(steps, epochs=epochs)
+    error = NuFTRL(alpha).mean_error(who, MomentumAverage(steps, alpha=alpha))
     nodes = printed_node_count(steps, examples, levels(steps))
-    return float(factor) * variance, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
+    return float(factor) * error**2, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
 
 
 @PAPER.identity(

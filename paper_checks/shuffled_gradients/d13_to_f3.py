@@ -130,23 +130,13 @@ def _only_noise(
     sharp="factor",
     mutants=[{"factor": 0.05}, {"printed": True, "factor": 1000.0}],
 )
-def theorem_37(
-    samples: int,
-    dimension: int,
-    epochs: int,
-    smoothness: float,
-    convexity: float,
-    rate: float,
-    noise: float,
-    printed: bool = False,
-    factor: float = 1.0,
-) -> Sides:
+def theorem_37(printed: bool = False, factor: float = 1.0, *, convexity: float, **case: Any) -> Sides:
     """Losses L ‖x‖²/2, ψ = (μ/2) ‖x‖², x_1 = x* = 0, σ the noise, η the rate, at most its limit.
 
     n = 100, η = 0.01, μ = 1, σ = 1: exact/printed grows like 1/L, past any constant.  The corrected bound needs no
     constant.
     """
-    run = _only_noise(samples, dimension, epochs, smoothness, rate, noise)
+    run = _only_noise(**case)
     return noise_risk(run, ridge=convexity), float(factor) * run.excess_risk_upper_bound(printed=printed).total
 
 
@@ -246,22 +236,12 @@ NOISE_ONLY = {
 PLAIN: dict[str, Any] = {"smoothness": 1.0, "convexity": 0.0, "reach": 0.4, "noise": 1.0}
 
 
-def _corollary(
-    printed: bool,
-    factor: float,
-    samples: int,
-    dimension: int,
-    epochs: int,
-    smoothness: float,
-    convexity: float,
-    reach: float,
-    noise: float,
-) -> Sides:
+def _corollary(printed: bool, factor: float, epochs: int, convexity: float, reach: float, **case: Any) -> Sides:
     """Losses L ‖x‖²/2 with ψ = (μ/2) ‖x‖² that show only the noise, and the bound of E.1.
 
     ``reach`` is η K, unless that is more than the limit allows.
     """
-    run = _only_noise(samples, dimension, epochs, smoothness, reach / epochs, noise)
+    run = _only_noise(epochs=epochs, rate=reach / epochs, **case)
     return noise_risk(run, ridge=convexity), factor * run.corollary_upper_bound(printed=printed).total
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import Axis, integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.paper_checks.shuffled_gradients.runs import noise_only
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 
 MOST = 4
 
@@ -31,11 +31,9 @@ class Epoch:
     point: float
 
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{name}={np.round(value, 6).tolist() if isinstance(value, np.ndarray) else value}"
-            for name, value in ((field.name, getattr(self, field.name)) for field in fields(self))
-        )
-        return f"Epoch({shown})"
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        shown = {name: np.round(v, 6).tolist() if isinstance(v, np.ndarray) else v for name, v in values.items()}
+        return f"Epoch({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     @property
     def n(self) -> int:
@@ -95,13 +93,11 @@ class Epoch:
 
     def uncertainty(self) -> float:
         """5 η² (1/n) Σ L_i |Σ_{j < i} ∇f_j(x*)|²."""
-        gradients = self.curvatures * (self.minimiser - self.optima)
-        before = np.concatenate([[0.0], np.cumsum(gradients)[:-1]])
-        return float(5 * self.rate**2 * (self.steps[0] * before**2).mean())
+        return self.drift(self.curvatures * (self.minimiser - self.optima))
 
-    def drift(self, noise: Array) -> float:
-        """5 η² (1/n) Σ L_i |Σ_{j < i} noise_j|²."""
-        before = np.concatenate([[0.0], np.cumsum(noise)[:-1]])
+    def drift(self, steps: Array) -> float:
+        """5 η² (1/n) Σ L_i |Σ_{j < i} ``steps``_j|²."""
+        before = np.concatenate([[0.0], np.cumsum(steps)[:-1]])
         return float(5 * self.rate**2 * (self.steps[0] * before**2).mean())
 
     def bregman(self) -> float:
@@ -421,17 +417,7 @@ def final_variance(epoch: Epoch, sigma: float) -> float:
 def noise_terms(epoch: Epoch, sigma: float, printed: bool) -> float:
     """What noise of standard deviation ``sigma`` adds to the bound."""
     _, mean, largest = epoch.smoothness
-    noise, _ = ConvergenceConstants(
-        samples=epoch.n,
-        epochs=1,
-        dimension=1,
-        learning_rate=epoch.rate,
-        distance=0.0,
-        deviation=0.0,
-        noise=sigma,
-        smoothness=mean,
-        largest_smoothness=largest,
-    ).epoch_terms(printed=printed)
+    noise, _ = noise_only(epoch.n, 1, epoch.rate, mean, noise=sigma, largest=largest).epoch_terms(printed=printed)
     return float(noise)
 
 
@@ -507,16 +493,5 @@ def lemma_d12_drift(curvatures: Array, share: float, factor: float = 1.0) -> Sid
     """5 η² (1/n) Σ L_i (i − 1) d σ², by Lemma D.11, against what the bound has beside η d σ²."""
     n = curvatures.size
     eta = share / (curvatures.size * math.sqrt(10 * curvatures.mean() * curvatures.max()))
-    constants = ConvergenceConstants(
-        samples=n,
-        epochs=1,
-        dimension=1,
-        learning_rate=eta,
-        distance=0.0,
-        deviation=0.0,
-        noise=1.0,
-        smoothness=curvatures.mean(),
-        largest_smoothness=curvatures.max(),
-    )
-    noise, _ = constants.epoch_terms()
+    noise, _ = noise_only(n, 1, eta, curvatures.mean(), largest=curvatures.max()).epoch_terms()
     return 5 * eta**2 * float((curvatures * np.arange(n)).mean()), float(factor) * (float(noise) - eta)
