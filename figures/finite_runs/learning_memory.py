@@ -14,17 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from corrnoise.figures.finite_runs.error_memory import (
-    ANY_BANDS,
-    EPOCHS,
-    SCALED_BUFFERS,
-    candidates,
-    draw_legend,
-    draw_panel,
-    panel,
-    participations,
-    unbeaten,
-)
+from corrnoise.figures.finite_runs import error_memory
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
@@ -63,11 +53,11 @@ def tuned(of: LearningObjective, who: Participation) -> Iterator[tuple[str, Mech
     for count in FEW_BUFFERS:
         buffers = scaled_buffers(run_objective(of), epochs, count)
         if buffers.memory(n) == count:
-            yield SCALED_BUFFERS, buffers, buffers.bracket(who)
+            yield error_memory.SCALED_BUFFERS, buffers, buffers.bracket(who)
     for bands in FEW_BANDS:
         if bands <= separation:
             banded, _ = best_bands(workload, apart, bands=bands, tolerance=1e-4)
-            yield ANY_BANDS, banded, banded.bracket(who)
+            yield error_memory.ANY_BANDS, banded, banded.bracket(who)
 
 
 def floor(of: LearningObjective, who: Participation) -> float:
@@ -82,15 +72,15 @@ def floor(of: LearningObjective, who: Participation) -> float:
 def data(steps: int = STEPS) -> Data:
     """The points of all panels."""
     series: list[Series] = []
-    for epochs, who in participations(steps).items():
-        found = candidates(who)
+    for epochs, who in error_memory.participations(steps).items():
+        found = error_memory.candidates(who)
         for name, exponent in SPECTRA.items():
             of = objective(exponent, steps)
 
             def judge(mechanism: Mechanism, sensitivity: float, of: LearningObjective = of) -> float:
                 return privacy_error(of, sensitivity**2 * of.power(mechanism))
 
-            series += panel(f"{name}, {epochs}", [*found, *tuned(of, who)], judge, floor(of, who), steps)
+            series += error_memory.panel(f"{name}, {epochs}", [*found, *tuned(of, who)], judge, floor(of, who), steps)
     return tuple(series)
 
 
@@ -99,13 +89,13 @@ def draw(data: Data) -> Drawing:
     figure, grid = subplots(5.6, 2, 3)
     names = dict.fromkeys(s.panel for s in data)
     for letter, name, ax in zip("abcdef", names, grid.flat, strict=True):
-        draw_panel(ax, [s for s in data if s.panel == name])
+        error_memory.draw_panel(ax, [s for s in data if s.panel == name])
         ax.set_title(f"({letter}) {name}".replace("1/k^2", "$1/k^2$").replace("1/k,", "$1/k$,"))
     for ax in grid[1]:
         ax.set_xlabel("Memory: arrays kept")
     for ax in grid[:, 0]:
         ax.set_ylabel("Error above the floor [%]")
-    draw_legend(figure)
+    error_memory.draw_legend(figure)
     return figure
 
 
@@ -114,7 +104,7 @@ def report(data: Data) -> str:
     return "\n".join(
         [
             "Mechanisms that none with as little memory beats, by the error of learning:",
-            *unbeaten(data),
+            *error_memory.unbeaten(data),
             "",
             "- Buffers with scales and any few bands are tuned for learning, all other mechanisms for prefix sums.",
             "- Optimal for prefix sums is not optimal for learning: the order of mechanisms is another one.",
@@ -130,7 +120,7 @@ FIGURE = PaperFigure(
         f"{name}, {epochs}": f"x = memory in arrays of the size of the gradient; y = F - F* due to privacy, {what}"
         for epochs, what in (
             ("one epoch", "one participation"),
-            ("four epochs", f"{EPOCHS} participations at least n/{EPOCHS} steps apart"),
+            ("four epochs", f"{error_memory.EPOCHS} participations at least n/{error_memory.EPOCHS} steps apart"),
         )
         for name in SPECTRA
     },

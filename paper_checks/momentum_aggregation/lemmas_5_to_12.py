@@ -11,11 +11,7 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.lemma_17 import EPOCHS, two_examples
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.mechanisms.tree_orders import power, powers
-from corrnoise.theory.momentum_aggregation.bounds import (
-    descent_upper_bound,
-    momentum_error_upper_bound,
-    reduced_noise_upper_bound,
-)
+from corrnoise.theory.momentum_aggregation import bounds
 from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, window_weights
 from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
 from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance, levels
@@ -55,7 +51,7 @@ def lemma_5(
         norms.append(abs(gradient))
         w -= learning_rate * (1 if gradient + error >= 0 else -1)
     decrease = slope * (start - w) + curvature / 2 * (start**2 - w**2)
-    bound = descent_upper_bound(
+    bound = bounds.descent_upper_bound(
         decrease=decrease,
         smoothness=1.0,
         learning_rate=learning_rate,
@@ -130,7 +126,7 @@ def lemma_11(
     bound for all t up to 160.  With $m_1 = \nabla f(w_1, x)$ it is false too, for gradients ±G and $\alpha < \frac{1}{4}$.  For one order in
     all epochs and L > 0 there is no proof.  The last term of Theorem 6 pays for what is missing here.
     """
-    bound = momentum_error_upper_bound(
+    bound = bounds.momentum_error_upper_bound(
         step,
         examples=examples,
         alpha=alpha,
@@ -258,7 +254,7 @@ def lemma_7(
             for reverse in (0, 2)
         ]
         noise = max(noise, alpha * float(np.abs(defects).mean()))
-    bound = reduced_noise_upper_bound(
+    bound = bounds.reduced_noise_upper_bound(
         steps=examples * epochs,
         examples=examples,
         alpha=alpha,

@@ -6,13 +6,7 @@ from typing import Any
 from corrnoise.paper_checks.machinery.domains import integers, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
-from corrnoise.theory.momentum_aggregation.bounds import (
-    reduced_noise_upper_bound,
-    theorem_6_steps,
-    theorem_6_upper_bound,
-    theorem_9_steps,
-    theorem_9_upper_bound,
-)
+from corrnoise.theory.momentum_aggregation import bounds
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
 
 GRADIENTS = "docs/momentum-aggregation.md#gradient-norms"
@@ -87,7 +81,7 @@ def theorem_6(
     """
     delta = math.exp(-excess * epsilon)
     run: dict[str, Any] = {"examples": examples, "dimension": dimension, "epsilon": epsilon, "delta": delta}
-    steps = theorem_6_steps(**run)
+    steps = bounds.theorem_6_steps(**run)
     if published:
         length = math.sqrt(steps / examples) * (1 - 1e-12)
         on_ramp = smoothness * length <= 10 and initial_error >= length + 1 / (2 * smoothness)
@@ -99,7 +93,7 @@ def theorem_6(
         noise = 8 / examples * math.sqrt(excess / epsilon * dimension * count * math.log2(steps + 1))
         error = momentum_error(examples, steps, smoothness) + noise
         truth = gradient_norm(examples, steps, smoothness, initial_error, error)
-    bound = theorem_6_upper_bound(
+    bound = bounds.theorem_6_upper_bound(
         **run, lipschitz=1.0, smoothness=smoothness, initial_error=initial_error, published=published
     )
     return truth, float(factor) * bound
@@ -133,11 +127,11 @@ def theorem_9(
     N = 8.8e8 on for d = 1, ε = 1, δ = 1e-5, G = L = R = 1.
     """
     log = excess * epsilon
-    steps = theorem_9_steps(examples=examples, dimension=dimension, epsilon=epsilon)
+    steps = bounds.theorem_9_steps(examples=examples, dimension=dimension, epsilon=epsilon)
     if steps < examples or log < 1:
         return math.nan, math.nan
     length = 1 / math.sqrt(examples * steps)
-    noise = reduced_noise_upper_bound(
+    noise = bounds.reduced_noise_upper_bound(
         steps=math.ceil(steps),
         examples=examples,
         alpha=1 / examples,
@@ -158,7 +152,7 @@ def theorem_9(
         learning_rate=length,
     )
     error = momentum_error(examples, steps, smoothness) + noise + defect / math.sqrt(examples)
-    bound = theorem_9_upper_bound(
+    bound = bounds.theorem_9_upper_bound(
         examples=examples,
         dimension=dimension,
         epsilon=epsilon,

@@ -10,16 +10,11 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.gradients import path
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
+from corrnoise.theory.noise_cancellation import quadratic_runs
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
 from corrnoise.theory.noise_cancellation.coupling import growing_noise_factor
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import published_scale
-from corrnoise.theory.noise_cancellation.quadratic_runs import (
-    QuadraticRun,
-    cancelling_excess,
-    largest_noise,
-    trusted_excess,
-)
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
@@ -268,10 +263,10 @@ def theorem_52_quadratic(
     noise = cancelling_noise(rounds, growth=1)
     scale = published_scale(run.budget, UNIT, rounds)
     rate = run.published_learning_rate()
-    sizes = largest_noise(run, noise, scale) + deviation * np.arange(1, rounds)
-    if QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
+    sizes = quadratic_runs.largest_noise(run, noise, scale) + deviation * np.arange(1, rounds)
+    if quadratic_runs.QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
         return math.nan, math.nan
-    excess = cancelling_excess(run, noise, scale, learning_rate=rate, curvature=share, start=start)
+    excess = quadratic_runs.cancelling_excess(run, noise, scale, learning_rate=rate, curvature=share, start=start)
     return excess.total, float(factor) * run.published_upper_bound().total
 
 
@@ -295,7 +290,7 @@ def theorem_f2(
     run = FederatedRun(_budget(rho), UNIT, participants, participants, rounds, 1, deviation, 0.0, 0.0)
     rate = run.trusted_upper_bound().learning_rate
     sizes = run.trusted_std() + deviation * np.arange(1, rounds)
-    if QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
+    if quadratic_runs.QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
         return math.nan, math.nan
-    excess = trusted_excess(run, learning_rate=rate, curvature=share, start=start)
+    excess = quadratic_runs.trusted_excess(run, learning_rate=rate, curvature=share, start=start)
     return excess.total, float(factor) * run.trusted_upper_bound().total

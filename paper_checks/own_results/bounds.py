@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.oracles import ANY_INPUTS, CLIP_NORMS, budget
+from corrnoise.paper_checks.machinery import enclosures
 from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, one_of, regressions, spectra, vector
-from corrnoise.paper_checks.machinery.enclosures import (
-    DEEPEST,
-    SHALLOWEST,
-    gap,
-    inverse_mean,
-    inverse_mean_by_depth,
-    ratio_integral,
-)
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.quadrature import circle_integral, modulus_at
 from corrnoise.paper_checks.own_results.paper import PAPER
@@ -151,7 +144,10 @@ def n3(problem: LinearRegression, share: float, clip_norm: float, factor: float 
     return np.array(errors), np.array([factor, private]) * largest
 
 
-DEPTHS = {"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)}
+DEPTHS = {
+    "depth": log_scale(enclosures.SHALLOWEST, enclosures.DEEPEST),
+    "depth_nu": log_scale("depth", enclosures.DEEPEST),
+}
 
 
 @PAPER.inequality(
@@ -167,7 +163,7 @@ DEPTHS = {"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth"
 )
 def n3_one_logarithm(depth: Any, depth_nu: Any, constant: str = "3.848") -> Sides:
     """In terms of log(8/x) and log(8/ν).  The sharp constant is at least 8/log 8 = 3.84719, which is approached as ν → 0 and x → 1."""
-    return ratio_integral(depth_nu, depth), arithmetic(depth).number(constant) * depth
+    return enclosures.ratio_integral(depth_nu, depth), arithmetic(depth).number(constant) * depth
 
 
 @PAPER.inequality(
@@ -183,8 +179,8 @@ def n3_one_logarithm(depth: Any, depth_nu: Any, constant: str = "3.848") -> Side
 def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     """In terms of log(8/x) and log(8/ν).  The quotient is largest at ν = x = 0.917: 0.23162."""
     m = arithmetic(depth)
-    seen = (2 - gap(depth)) * ratio_integral(depth_nu, depth) / (2 * m.pi)  # b(x)/x
-    return inverse_mean_by_depth(depth_nu) * seen, m.number(constant) * depth
+    seen = (2 - enclosures.gap(depth)) * enclosures.ratio_integral(depth_nu, depth) / (2 * m.pi)  # b(x)/x
+    return enclosures.inverse_mean_by_depth(depth_nu) * seen, m.number(constant) * depth
 
 
 @PAPER.inequality(
@@ -248,7 +244,7 @@ def gamma_upper(nu: Any, constant: str = "1") -> Sides:
     """Both sides are multiplied by log 8.  It is an equality at ν = 1; as ν → 0 the right side is π/log 8 = 1.51 times the left."""
     m = arithmetic(nu)
     log8 = m.log(m.number(8))
-    return inverse_mean(nu) * log8, m.number(constant) * (log8 - m.log(nu))
+    return enclosures.inverse_mean(nu) * log8, m.number(constant) * (log8 - m.log(nu))
 
 
 @PAPER.inequality(
@@ -264,7 +260,7 @@ def gamma_upper(nu: Any, constant: str = "1") -> Sides:
 def gamma_lower(nu: Any, constant: str = "1") -> Sides:
     """Both sides are multiplied by π.  The difference falls to 0 with ν; at ν = 0.01 it is 0.4 %."""
     m = arithmetic(nu)
-    return m.number(constant) * (m.log(m.number(8)) - m.log(nu)), m.pi * inverse_mean(nu)
+    return m.number(constant) * (m.log(m.number(8)) - m.log(nu)), m.pi * enclosures.inverse_mean(nu)
 
 
 @PAPER.identity(

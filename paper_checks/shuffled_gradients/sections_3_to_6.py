@@ -15,23 +15,10 @@ from corrnoise.simulations.shuffled_gradients.experiments import LEARNING_RATES
 from corrnoise.solvers.shuffled_gradients import best_learning_rate
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.shuffled_gradients import schedules, table_rates
 from corrnoise.theory.shuffled_gradients.accountants import published_rho
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
 from corrnoise.theory.shuffled_gradients.dissimilarity import worst_order_dissimilarity_bounds
-from corrnoise.theory.shuffled_gradients.schedules import (
-    Placement,
-    Schedule,
-    dp_shuffled,
-    interleaved,
-    private_then_public,
-    public_then_private,
-)
-from corrnoise.theory.shuffled_gradients.table_rates import (
-    TABLE_ALGORITHMS,
-    Algorithm,
-    TableAccounting,
-    table_amplification,
-)
 
 # -- dissimilarity -----------------------------------------------------------------------------------------------------
 
@@ -125,8 +112,8 @@ def interleaving(samples: int, epochs: int, part: float, shift: int = 0) -> Side
     One draw of noise at the end of an epoch spends what n draws do and needs no public records.
     """
     count = 1 + int(part * (samples - 1))
-    mixed = interleaved(samples, epochs=epochs, private_per_epoch=count)
-    private = dp_shuffled(samples, epochs=epochs)
+    mixed = schedules.interleaved(samples, epochs=epochs, private_per_epoch=count)
+    private = schedules.dp_shuffled(samples, epochs=epochs)
     ratio = epoch_amplification_sums(mixed).max() / epoch_amplification_sums(private).max()
     return ratio, 1 / (samples + 1 + shift - count)
 
@@ -146,15 +133,15 @@ def table_1_condition(samples: int, part: float, factor: float = 1.0) -> Sides:
 PHASES = {"samples": integers(1, 10), "epochs": integers(2, 12), "part": linear(0, 1)}
 
 
-def _phases(samples: int, epochs: int, part: float) -> tuple[int, Array, Schedule, Schedule]:
+def _phases(samples: int, epochs: int, part: float) -> tuple[int, Array, schedules.Schedule, schedules.Schedule]:
     """S in {1, …, K − 1}, k, and the schedules of Priv-Pub and Pub-Priv with S epochs first."""
     first = 1 + min(int(part * (epochs - 1)), epochs - 2)
     k = np.arange(1.0, epochs + 1)
     return (
         first,
         k,
-        private_then_public(samples, epochs=epochs, private_epochs=first),
-        public_then_private(samples, epochs=epochs, private_epochs=epochs - first),
+        schedules.private_then_public(samples, epochs=epochs, private_epochs=first),
+        schedules.public_then_private(samples, epochs=epochs, private_epochs=epochs - first),
     )
 
 
@@ -169,7 +156,7 @@ def table_2(samples: int, epochs: int, part: float, late: int = 0) -> Sides:
     """The schedules that are run and accounted for: private records, and where noise is added."""
     first, k, before, after = _phases(samples, epochs, part)
     count = 1 + int(part * (samples - 1))
-    mixed = interleaved(samples, epochs=epochs, private_per_epoch=count)
+    mixed = schedules.interleaved(samples, epochs=epochs, private_per_epoch=count)
     noisy = [[float(s.noisy_steps(c).mean()) for c in s.private.tolist()] for s in (before, after, mixed)]
     private = k <= first + late
     printed = [samples * private, samples * ~private, np.full(epochs, float(count))]
@@ -219,7 +206,7 @@ def appendix_f3_epochs(samples: int, epochs: int, part: float, swapped: bool = F
     unverifiable="Rates without constants that rest on Corollary F.1; checked instead is that the bound as corrected is no "
     "smaller than $2 R \\sqrt{2 (1 + \\log K) d \\sigma^2/(n K)}$, which decides the rate, and attains it as K grows",
     domain={
-        "algorithm": one_of(*TABLE_ALGORITHMS),
+        "algorithm": one_of(*table_rates.TABLE_ALGORITHMS),
         "samples": integers(2, 10_000, log=True),
         "dimension": integers(1, 1000, log=True),
         "epochs": log_scale(10, 1e14),
@@ -229,19 +216,19 @@ def appendix_f3_epochs(samples: int, epochs: int, part: float, swapped: bool = F
     mutants=[{"factor": 1.05}],
 )
 def table_5(
-    algorithm: Algorithm,
+    algorithm: table_rates.Algorithm,
     samples: int,
     dimension: int,
     epochs: float,
     private_share: float,
-    accounting: TableAccounting,
+    accounting: table_rates.TableAccounting,
     factor: float = 1.0,
 ) -> Sides:
     """ε = 1, δ = 1e-6, R = G = L = 1.
 
     With O(.) read as 1 the printed K is 0.33 for CIFAR-10 at ε = 1, and the theorem is for K >= 2.
     """
-    total = table_amplification(
+    total = table_rates.table_amplification(
         algorithm, samples=samples, epochs=epochs, private_share=private_share, whole_run=accounting == "whole-run"
     )
     energy = dimension * 2 * total / published_rho(1.0, 1e-6) / (samples if algorithm == "Noise at the end" else 1)
@@ -302,7 +289,7 @@ def learning_rates(index: int, square: float, curvature: float, cut: bool = True
 
 
 @cache
-def _multiplier(schedule: Schedule, epsilon: float) -> float:
+def _multiplier(schedule: schedules.Schedule, epsilon: float) -> float:
     """The noise multiplier of the published accounting, δ = 1e-6."""
     return (
         nonexpansive_run(schedule)
@@ -311,7 +298,9 @@ def _multiplier(schedule: Schedule, epsilon: float) -> float:
     )
 
 
-def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, distance: float, shift: float) -> float:
+def tuned_mean_estimation(
+    schedule: schedules.Schedule, epsilon: float, dimension: int, distance: float, shift: float
+) -> float:
     """Exact excess risk of mean estimation at the best learning rate of the grid, clip norm 10, x_1 = 0.
 
     Private records are all alike at ``distance`` from 0, public ones ``shift`` further on at a right angle.
@@ -343,7 +332,9 @@ def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, di
     mutants=[{"placement": "every"}, {"factor": 4.0}],
     evaluations=64,
 )
-def figure_2(distance: float, shift: float, little: float, placement: Placement = "end", factor: float = 1.0) -> Sides:
+def figure_2(
+    distance: float, shift: float, little: float, placement: schedules.Placement = "end", factor: float = 1.0
+) -> Sides:
     """Section 6 has ε in {5, 10} for two tasks and {1, 5} for the third, the caption ε in {1, 5, 10} for all.
 
     On the bundled stand-ins interleaving is ahead of DP-ShuffleG and Pub-Priv in all panels, of Priv-Pub in most, and
@@ -355,10 +346,10 @@ def figure_2(distance: float, shift: float, little: float, placement: Placement 
     epsilon = 5.0
     d = 784
     mixed, end = (
-        interleaved(n, epochs=epochs, private_per_epoch=n // 2),
-        dp_shuffled(n, epochs=epochs, placement=placement),
+        schedules.interleaved(n, epochs=epochs, private_per_epoch=n // 2),
+        schedules.dp_shuffled(n, epochs=epochs, placement=placement),
     )
-    public = Schedule(n, np.zeros(epochs, dtype=int))
+    public = schedules.Schedule(n, np.zeros(epochs, dtype=int))
     smaller = [
         tuned_mean_estimation(end, epsilon, d, distance, shift),
         tuned_mean_estimation(public, epsilon, d, distance, little),
