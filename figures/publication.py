@@ -115,27 +115,11 @@ def legend_below(figure: Drawing, axes: Axes, columns: int | None = None) -> Non
 
 
 def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data | None = None) -> list[Path]:
-    """Draw ``figure`` and write PDF, PNG and CSV to ``directory``, which is made where it is missing.
+    """Draw ``figure`` and write PDF, PNG and CSV to ``directory``, which is made where it is missing; return the paths.
 
-    All three are complete before the first takes its name, so an error or an interruption leaves what was there.
-
-    Parameters
-    ----------
-    figure
-        What to draw.
-    directory
-        Where to.
-    data
-        Its records; None for ``figure.data()``, without simulations.
-
-    Returns
-    -------
-    The paths of the files.
-
-    Raises
-    ------
-    OSError
-        The directory cannot be made or written to.
+    All three are complete before the first takes its name, so an error or an interruption leaves what was there.  An
+    ``OSError`` says that the directory cannot be made or written to.  ``data`` are the records; None for
+    ``figure.data()``, without simulations.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

@@ -93,19 +93,9 @@ def counted(results: Iterable[Item], total: int, progress: bool | None) -> Itera
 def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -> Array:
     """The vector that ``compute`` returns for the settings ``described``, from ``directory`` if it is there.
 
-    Parameters
-    ----------
-    directory
-        Where the vector is kept, made where it is missing; None: nowhere.
-    described
-        All that determines it: numbers, strings, lists, and records of the theory.
-    compute
-        Called if there is no file of these settings and this version, or a damaged one.
-
-    Raises
-    ------
-    OSError
-        The directory cannot be made or written to.
+    It is kept there (None: nowhere); the directory is made where it is missing, or an ``OSError`` says that it cannot be.
+    The settings are all that determines the vector: numbers, strings, lists, and records of the theory.  It is computed
+    if there is no file of these settings and this version, or a damaged one.
     """
     if directory is None:
         return compute()

@@ -34,16 +34,9 @@ class Drawings:
         self._clips = 0
 
     def add(self, svg: str, name: str, title: str) -> Markup:
-        """A drawing from its SVG: with a label, with unique identifiers, and without invisible parts.
+        """A drawing from the SVG that Matplotlib writes: labelled, without invisible parts, with unique identifiers.
 
-        Parameters
-        ----------
-        svg
-            As Matplotlib writes it.
-        name
-            What distinguishes the identifiers of this drawing from those of others.
-        title
-            What readers hear who do not see it.
+        They bear the ``name``.  The ``title`` is what readers hear who do not see the drawing.
         """
         svg = svg[svg.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)

@@ -74,19 +74,8 @@ def least_probability(violations: int, runs: int, level: float = LEVEL) -> float
 def margin_of_runs(smaller: Any, larger: Any, allowed: float, tolerance: float) -> float:
     """The margin of the least probability of smaller > larger against ``allowed``; see ``margin``.
 
-    Parameters
-    ----------
-    smaller, larger
-        Runs along axis 0; nan is a violation, because no run may be left out.
-    allowed
-        The probability p with which the statement may fail.
-    tolerance
-        Of rounding, relative.
-
-    Raises
-    ------
-    ValueError
-        There are too few runs: even if all of them violated the statement it would not be rejected.
+    The sides have runs along axis 0; nan is a violation, because no run may be left out.  ``allowed`` is the probability p
+    with which the statement may fail.  Too few runs, with which it could not be rejected, are a ``ValueError``.
     """
     s, g = np.broadcast_arrays(np.asarray(smaller, dtype=float), np.asarray(larger, dtype=float))
     runs = s.shape[0] if s.ndim else 1

@@ -208,13 +208,7 @@ class Paper:
         return self.modules.index(claim.module) if self.modules else 0
 
     def claim(self, module: str, number: str, part: str) -> Claim:
-        """One claim; its module is imported now.
-
-        Raises
-        ------
-        LookupError
-            The module has no such claim: the list is not up to date.
-        """
+        """One claim; its module is imported now.  A ``LookupError`` says that the list is not up to date."""
         if self.package:
             import_module(module)
         for claim in self.registered:

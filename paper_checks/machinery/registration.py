@@ -17,12 +17,9 @@ from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, IDENTITY, INEQUA
 def written_claim(
     paper: str, source: str, relation: Relation, name: str, fields: Mapping[str, Any], function: Callable[..., Sides]
 ) -> Claim:
-    """The claim that a function and its fields make; see ``papers.Fields``.
+    """The claim that a function and its fields make; a ``ValueError`` if it could not be rejected, or contradicts itself.
 
-    Raises
-    ------
-    ValueError
-        The claim could not be checked or rejected, or contradicts itself.
+    See ``papers.Fields``.
     """
     number, part = number_and_part(name)
     derived: dict[str, Any] = {

@@ -27,14 +27,9 @@ _WIDE = 24  #: a piece of more letters may be wider than a narrow screen and get
 
 
 def prose(text: str, link: Callable[[str], Markup] = escape) -> Markup:
-    """A text of the ledger as HTML.
+    """A text of the ledger, with LaTeX between dollar signs and ``code`` between double backquotes, as HTML.
 
-    Parameters
-    ----------
-    text
-        Prose with LaTeX between dollar signs and ``code`` between double backquotes.
-    link
-        Returns the HTML for a mention of a document, such as ``docs/exact-errors.md#n3``.
+    ``link`` returns the HTML for a mention of a document, such as ``docs/exact-errors.md#n3``.
     """
     pieces = re.split(
         r"\$([^$]*)\$|``([^`]*)``|(docs/[\w-]+\.md(?:#[\w-]+)?)", re.sub(r"``(docs/[^`]*)``", r"\1", text)
