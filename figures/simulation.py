@@ -93,8 +93,8 @@ def counted(results: Iterable[Item], total: int, progress: bool | None) -> Itera
 def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -> Array:
     """The vector that ``compute`` returns for the settings ``described``, from ``directory`` if it is there.
 
-    It is kept there (None: nowhere); the directory is made where it is missing, or an ``OSError`` says that it cannot be.
-    The settings are all that determines the vector: numbers, strings, lists, and records of the theory.  It is computed
+    It is kept there (None: nowhere); the directory is made where it is missing, or an ``OSError`` says why not.  The
+    settings are all that determines the vector: numbers, strings, lists, and records of the theory.  It is computed
     if there is no file of these settings and this version, or a damaged one.
     """
     if directory is None:
