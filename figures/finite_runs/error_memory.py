@@ -130,8 +130,8 @@ def panel(
 ) -> Iterator[Series]:
     """The points of the panel ``name``, and its floor, the ``least`` error.
 
-    ``found`` are the ``candidates`` of its participation.  ``judge`` gives the error of a mechanism at a sensitivity: an
-    upper bound where that is one.
+    ``found`` are the ``candidates`` of its participation.  ``judge`` gives the error of a mechanism at a sensitivity,
+    which is an upper bound where that is one.
     """
     for (family, exact), group in groupby(found, key=lambda one: (one[0], one[2].exact)):
         points = [(float(mechanism.memory(steps)), judge(mechanism, known.upper)) for _, mechanism, known in group]
