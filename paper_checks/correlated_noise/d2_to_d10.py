@@ -309,7 +309,7 @@ def summed(level: float, start: float, decay: float, steps: int) -> float:
 
 def large_scale(factor: float, **more: float) -> dict[str, float]:
     """Arguments of D.7 and D.8 at which σ is large beside ``factor``, which only the left sides as printed see."""
-    return {"steps": 2, "p": 0.5, "rate": 0.5, "constant": 1.0, "scale": 1e3 * math.sqrt(1 + factor), **more}
+    return {"steps": 2, "p": 0.5, "rate": 0.5, **more, "constant": 1.0, "scale": 1e3 * math.sqrt(1 + factor)}
 
 
 SUM = {"steps": integers(2, 10**9, log=True), "p": log_scale(1e-9, 0.999), "rate": linear(1e-9, 0.99)}
