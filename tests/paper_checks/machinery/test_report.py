@@ -249,7 +249,12 @@ def test_the_page_of_the_ledger_leaves_room_for_figures():
 
 # -- in a browser ------------------------------------------------------------------------------------------------------
 
-BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+
+def browser(test):
+    """A test that needs a browser."""
+    return pytest.mark.browser(pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")(test))
+
+
 PHONE = 360  # pixels
 DESK = 1280
 
@@ -297,8 +302,7 @@ def searched(phrase):
     return f"search.value = '{phrase}'; search.dispatchEvent(new Event('input'))"
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
@@ -330,8 +334,7 @@ TYPED = (
 )
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_the_page_understands_names_as_the_command_line_does(tmp_path):
     names = sorted({claim.name for claim in claims()})
     script = (
@@ -348,8 +351,7 @@ def test_the_page_understands_names_as_the_command_line_does(tmp_path):
             assert found[loosely] == expected, (typed, loosely)
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_the_search_of_the_ledger_finds_names_and_texts(tmp_path):
     for typed, needed in (("lemma c21", {"Lemma C.21 (i)", "Lemma C.21 (ii)"}), ("gamma", {"γ (upper)"})):
         script = (
@@ -362,8 +364,7 @@ def test_the_search_of_the_ledger_finds_names_and_texts(tmp_path):
         assert named <= set(found)
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_the_address_holds_the_search_and_the_filters(page, tmp_path):
     script = f"{searched('lemma 3')}; document.querySelector('[data-value=false]').click(); result = location.search"
     query = in_browser(page, tmp_path, script)
@@ -374,8 +375,7 @@ def test_the_address_holds_the_search_and_the_filters(page, tmp_path):
     assert in_browser(page, tmp_path, clear, query=query) == ""
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_a_link_to_a_claim_that_a_filter_hides_shows_it(page, tmp_path):
     script = f"result = [document.activeElement.id, {VISIBLE}.length]"
     assert in_browser(page, tmp_path, script, query="?verdict=holds#small-lemma-2") == ["small-lemma-2", 4]
@@ -384,8 +384,7 @@ def test_a_link_to_a_claim_that_a_filter_hides_shows_it(page, tmp_path):
 WHERE = "page.document.getElementById('{}').getBoundingClientRect().top"
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 @pytest.mark.parametrize("width", [PHONE, DESK])
 @pytest.mark.parametrize("target", ["correlated-noise-lemma-c.21-i", "document-exact-errors-n3-sharpened"])
 def test_links_lead_below_the_filters(tmp_path, width, target):
@@ -401,8 +400,7 @@ def test_links_lead_below_the_filters(tmp_path, width, target):
         assert height < 700 / 5
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_nothing_is_wider_than_the_screen(tmp_path, width):
     """Folded out too.  A wide formula or table scrolls in a box of its own."""
@@ -419,15 +417,13 @@ def test_nothing_is_wider_than_the_screen(tmp_path, width):
     assert wide == []
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_a_page_that_is_too_wide_would_be_noticed(page, tmp_path):
     wide = page.replace("</main>", "<div style='width: 400px'>wide</div></main>")
     assert in_frame(wide, tmp_path, "result = page.document.documentElement.scrollWidth", PHONE) > PHONE
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_what_is_touched_is_large_enough(page, tmp_path):
     script = (
         "document.querySelectorAll('details').forEach(d => d.open = true); "
@@ -442,8 +438,7 @@ def test_what_is_touched_is_large_enough(page, tmp_path):
     assert min(heights) >= 44
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_keys_move_between_claims(page, tmp_path):
     key = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'KEY', bubbles: true}))"
     script = "; ".join(key.replace("KEY", k) for k in "jjjk") + "; result = document.activeElement.id"
@@ -452,8 +447,7 @@ def test_keys_move_between_claims(page, tmp_path):
     assert in_browser(page, tmp_path, script) == "search"
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_light_and_dark(page, tmp_path):
     """Drawings are dark in the dark."""
     drawing = "document.querySelector('figure svg')"
@@ -465,15 +459,13 @@ def test_light_and_dark(page, tmp_path):
     assert inverted.startswith("invert")
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_mathematics_and_figures_take_space(page, tmp_path):
     script = "result = ['math', 'figure svg'].map(s => document.querySelector(s).getBoundingClientRect().height > 8)"
     assert in_browser(page, tmp_path, script) == [True, True]
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_the_ledger_prints_on_few_pages(tmp_path):
     """What is folded stays folded, and the legend is printed."""
     opened = "[...document.querySelectorAll('details[open]')].map(d => d.id)"
