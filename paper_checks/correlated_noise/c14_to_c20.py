@@ -164,7 +164,7 @@ def equation_47(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     over = spectral_mean(noise, -1)
     seen = float((averages_by_quadrature(noise, x) / (2 - x)).sum())  # (η/2π) ∫ |B|² h
     private = problem.learning_rate / 4 * over * seen
-    residual = problem.learning_rate / 4 * problem.residual_std**2 * float(problem.eigenvalues.sum())
+    residual = problem.learning_rate / 4 * problem.residual_std**2 * problem.trace
     silent = LinearRegression(problem.eigenvalues, problem.learning_rate)
     least = root * silent.lower_bound()
     return np.array([least, factor * (residual + private)]), np.array([private, problem.stationary_error(noise)])
@@ -211,7 +211,7 @@ def theorem_c18_all_noise(
     """
     if published:
         return bounds.theorem_c18_universal_lower_bound(problem, printed=True), problem.optimal_error()
-    trace = float(problem.eigenvalues.sum())
+    trace = problem.trace
     eta = problem.learning_rate
     bound = (
         eta / 4 * problem.residual_std**2 * trace + eta**2 * clip_norm**2 / (4 * budget(clip_norm).gaussian_rho) * trace

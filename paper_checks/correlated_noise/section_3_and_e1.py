@@ -116,7 +116,7 @@ def theorem_e1(multiplier: tuple[float, float] | None = None, constant: float = 
     gain = condition.gain(level + swing * (1 + np.cos(4 * omega)), 0 * omega)
     bound = float(trapezoid(line(omega) * gain, omega)) / math.pi / LOSS.smoothness
     mean, error = second_moment()
-    return mean + errors * error, float(constant) * bound
+    return mean + errors * error, constant * bound
 
 
 #: The last is loudest at low frequencies, so that the worst curvature is the least one.
@@ -149,7 +149,7 @@ def theorem_e1_constant(
     curvature = condition ** (place - 1)
     x = step * curvature
     exact = step / curvature * noise.limiting_sensitivity() ** 2 / 2 * float(noise.averaged_variance(x)) / (2 - x)
-    return exact, float(factor) * 4 * 2 * bound(step, condition, noise)
+    return exact, factor * 4 * 2 * bound(step, condition, noise)
 
 
 @PAPER.inequality(
@@ -178,7 +178,7 @@ def theorem_e1_gradient_noise(
     """
     x = step * condition ** (place - 1)
     one = bound(step, condition, DPSGD()) * 2 * 2  # by L/2 of (10), and by σ² = 1/2
-    return step**2 / (x * (2 - x)), float(factor) * 2 * dimension * one
+    return step**2 / (x * (2 - x)), factor * 2 * dimension * one
 
 
 FREQUENCIES = {
@@ -255,7 +255,7 @@ def theorem_31(
     The printed bound lacks 1/η² for the ψ of (90): ψ = η⁴ ξ/(ηL), so the printed value is 4 η² times the corrected one
     (L = 1).  At κ = 1 and ηL = 0.02 it is 0.0016 of the exact error.
     """
-    scale = 4 * step**2 if printed else float(factor)
+    scale = 4 * step**2 if printed else factor
     return losses(step, condition).worst_quadratic_error(noise), scale * bound(step, condition, noise)
 
 
@@ -318,7 +318,7 @@ def theorem_31_cone_constraints(step: float, condition: float, smoothness: float
     κ = 10⁶.  Very close to κ = 1 it reports none (for F − F* at κ − 1 = 1e-7 if ηL = 1, at 1e-4 if ηL = 0.01); there an
     error is raised.
     """
-    return cone_value(step, condition, 30), eliminated_value(step, condition, float(smoothness))
+    return cone_value(step, condition, 30), eliminated_value(step, condition, smoothness)
 
 
 @PAPER.identity(

@@ -446,5 +446,5 @@ def theorem_22_ftrl(
 def theorem_22_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     """True with C_2 = ¼.  A log² of the learning rate is missing (N2), so the upper bound of the theorem is closer to the error."""
     eta = problem.learning_rate
-    trace = float(problem.eigenvalues.sum())
+    trace = problem.trace
     return constant * (eta**2 + eta * problem.residual_std**2) * trace, problem.optimal_error()

@@ -23,7 +23,7 @@ RELATIONS = _table(
     "prec ≺ succ ≻ in ∈ notin ∉ subset ⊂ subseteq ⊆ to → rightarrow → Rightarrow ⇒ implies ⇒ iff ⇔ mapsto ↦",
 )
 _OPERATIONS = _table(
-    "pm ± mp ∓ times × cdot · otimes ⊗ oplus ⊕ odot ⊙ vee ∨ wedge ∧ cup ∪ cap ∩ setminus ∖ ast * circ ∘ mid |",
+    "pm ± mp ∓ times × cdot · otimes ⊗ oplus ⊕ odot ⊙ vee ∨ wedge ∧ cup ∪ cap ∩ setminus ∖ ast * circ ∘ mid |"
 )
 _SPACED = RELATIONS | _OPERATIONS
 _SYMBOLS = {

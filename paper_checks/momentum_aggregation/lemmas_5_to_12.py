@@ -59,7 +59,7 @@ def lemma_5(
         mean_error=float(np.abs(errors[:steps]).mean()),
         published=True,
     )
-    return float(np.mean(norms)), float(factor) * bound + ROUNDING
+    return float(np.mean(norms)), factor * bound + ROUNDING
 
 
 def fresh_order_error(
@@ -136,7 +136,7 @@ def lemma_11(
         published=published,
     )
     error = fresh_order_error(lipschitz * slopes[:examples], lipschitz, curvature, alpha, learning_rate, step)
-    return error, float(factor) * bound
+    return error, factor * bound
 
 
 def mean_norm(dimension: int) -> float:
@@ -168,7 +168,7 @@ def lemma_12(steps: int, examples: int, load: float, dimension: int, more: float
     12 at $\alpha = \frac{1}{256}$, T = 4096.
     """
     variance = float(decoder_variance(steps, load / examples).max())
-    return mean_norm(dimension) * math.sqrt(variance), float(factor) * math.sqrt(dimension * math.log2(steps + more))
+    return mean_norm(dimension) * math.sqrt(variance), factor * math.sqrt(dimension * math.log2(steps + more))
 
 
 def nodes_variance(first: int, last: int, alpha: float) -> float:
@@ -266,7 +266,7 @@ def lemma_7(
         delta=math.exp(-log),
         published=True,
     )
-    return noise, float(factor) * bound
+    return noise, factor * bound
 
 
 @PAPER.inequality(
@@ -285,4 +285,4 @@ def lemma_12_count(examples: int, epochs: int, least: int = 2, factor: float = 1
     steps = examples * epochs
     if steps < least:
         return math.nan, math.nan
-    return printed_node_count(steps, examples, levels(steps)), float(factor) * 4 * epochs * math.log2(steps)
+    return printed_node_count(steps, examples, levels(steps)), factor * 4 * epochs * math.log2(steps)

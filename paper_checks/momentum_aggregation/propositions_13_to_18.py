@@ -39,7 +39,7 @@ def geometric_sum(exponent: float) -> float:
 )
 def proposition_13(examples: int, load: float, constant: float = EULER) -> Sides:
     r"""Sharp in the limit $N \to \infty$ at $\alpha = \frac{1}{N}$.  N = 10, α = 0.05: 2.4921 at most 3.1640."""
-    return geometric_sum(epoch_exponent(examples, load)), float(constant) * max(1.0, 1 / load)
+    return geometric_sum(epoch_exponent(examples, load)), constant * max(1.0, 1 / load)
 
 
 #: γ in (0, 1), and α at most 1 with N α above ln 1/(1 − γ).
@@ -63,7 +63,7 @@ def proposition_14(examples: int, load: float, gamma: float, constant: float = E
     if excess <= 0:
         return math.nan, math.nan
     total = geometric_sum(epoch_exponent(examples, load) + math.log1p(-gamma))
-    return total, float(constant) * max(1.0, 1 / excess)
+    return total, constant * max(1.0, 1 / excess)
 
 
 @PAPER.inequality(
@@ -81,7 +81,7 @@ def proposition_14(examples: int, load: float, gamma: float, constant: float = E
 )
 def proposition_14_half(examples: int, load: float, gamma: float, constant: float = EULER) -> Sides:
     r"""N = 1 leaves no α.  Lemma 7 uses it at $\alpha = \frac{1}{N}$, outside its range, where the sum is 3.304 for N = 10, γ = ½."""
-    return geometric_sum(epoch_exponent(examples, load) + math.log1p(-gamma)), float(constant)
+    return geometric_sum(epoch_exponent(examples, load) + math.log1p(-gamma)), constant
 
 
 @PAPER.inequality(
@@ -101,7 +101,7 @@ def corollary_15(examples: int, load: float, gamma: float, index: int, constant:
     if math.isnan(exponent) or excess <= 0 or scale < 1e-250:
         return math.nan, math.nan
     weight = window_weights(index, epoch_decay=math.exp(-exponent), gamma=gamma)[index]
-    return weight, float(constant) * scale * max(1.0, 1 / excess)
+    return weight, constant * scale * max(1.0, 1 / excess)
 
 
 @PAPER.inequality(
@@ -136,7 +136,7 @@ def proposition_18(first: int, constant: float = 1.0) -> Sides:
     """
     lengths = np.arange(1, 193)
     counts = [len(compose(first, first + int(n) - 1)) for n in lengths]
-    return np.array(counts), 2 * (float(constant) + np.floor(np.log2(lengths)))
+    return np.array(counts), 2 * (constant + np.floor(np.log2(lengths)))
 
 
 @PAPER.inequality(
@@ -149,7 +149,7 @@ def proposition_18(first: int, constant: float = 1.0) -> Sides:
 )
 def proposition_18_prefixes(last: int, constant: float = 1.0) -> Sides:
     """|S| is the number of binary digits 1 of b; an equality at b = 1."""
-    return len(compose(1, last)), float(constant) + math.log2(last)
+    return len(compose(1, last)), constant + math.log2(last)
 
 
 @PAPER.identity(

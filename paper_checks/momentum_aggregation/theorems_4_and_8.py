@@ -47,7 +47,7 @@ def theorem_10(order: float, rho: float, adaptivity: float, factor: float = 1.0)
     second = (order - 1) * order * (rho * np.cos(adaptivity * x)) ** 2 / 2
     density = rho / math.sqrt(2 * math.pi)
     integral = np.exp(order * log_q + (1 - order) * log_p + second).sum() * (x[1] - x[0]) * density
-    return math.log(integral) / (order - 1), float(factor) * 2 * order * rho**2 / 2
+    return math.log(integral) / (order - 1), factor * 2 * order * rho**2 / 2
 
 
 BUDGETS = {"nodes": integers(1, 1000, log=True), "share": log_scale(1e-3, 1), "log": log_scale(1e-2, 100)}
@@ -84,7 +84,7 @@ def theorem_10_conversion(nodes: int, share: float, log: float, square: float = 
 def theorem_10_final(nodes: int, share: float, log: float, constant: float = 2.0) -> Sides:
     r"""An equality of the conversion at $\rho = \sqrt{\frac{l}{V}}$."""
     rho = share * math.sqrt(log / nodes)
-    return nodes * rho**2 / 2 + 1.5 * rho * math.sqrt(nodes * log), float(constant) * rho * math.sqrt(nodes * log)
+    return nodes * rho**2 / 2 + 1.5 * rho * math.sqrt(nodes * log), constant * rho * math.sqrt(nodes * log)
 
 
 # -- Theorem 4 ---------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def theorem_4_sensitivity(
     """
     size = 2**level
     weight = largest_weight(number * size + 1, (number + 1) * size, examples, load / examples)
-    return 2 * weight, float(constant)
+    return 2 * weight, constant
 
 
 @PAPER.inequality(
@@ -150,7 +150,7 @@ def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True
     """
     steps = examples * epochs - (0 if whole else min(round(short * examples), examples - 1))
     height = levels(steps) - (1 if whole else 0)
-    return node_count(steps, examples), float(factor) * printed_node_count(steps, examples, height)
+    return node_count(steps, examples), factor * printed_node_count(steps, examples, height)
 
 
 @PAPER.inequality(
@@ -185,7 +185,7 @@ def theorem_4_rdp(
     """
     steps = examples * epochs - (0 if whole else min(round(short * examples), examples - 1))
     spent = squared_weights(ORDERS[order](steps, period=examples), load / examples)
-    return spent, float(factor) * 4 * printed_node_count(steps, examples, levels(steps))
+    return spent, factor * 4 * printed_node_count(steps, examples, levels(steps))
 
 
 @PAPER.inequality(
@@ -211,7 +211,7 @@ def theorem_4_small_alpha(exponent: int, epochs: int, load: float, least: float 
         return math.nan, math.nan
     steps = examples * epochs
     spent = squared_weights(Participation.fixed_epochs(steps, period=examples), load / examples)
-    return spent, float(factor) * 4 * printed_node_count(steps, examples, levels(steps))
+    return spent, factor * 4 * printed_node_count(steps, examples, levels(steps))
 
 
 @PAPER.inequality(
@@ -237,7 +237,7 @@ def theorem_4_conversion(log: float, excess: float, factor: float = 1.0) -> Side
     noisy node of N = T = 1, α = 1 has δ(10) = 0.9918.)  The direction is right, more generally, for $l \ge 0.4268 \epsilon$.
     """
     epsilon = log / excess
-    return gaussian_epsilon(epsilon**2 / (8 * log), math.exp(-log)), float(factor) * epsilon
+    return gaussian_epsilon(epsilon**2 / (8 * log), math.exp(-log)), factor * epsilon
 
 
 @PAPER.inequality(
@@ -254,7 +254,7 @@ def theorem_4_conversion(log: float, excess: float, factor: float = 1.0) -> Side
 )
 def theorem_4_threshold(epsilon: float, excess: float, threshold: float = 1 / (8 * (1 - math.sqrt(0.5)))) -> Sides:
     """The conversion with the best order, l = ``excess`` · ``threshold`` · ε; as printed the excess is at most 1."""
-    log = excess * float(threshold) * epsilon
+    log = excess * threshold * epsilon
     rho = epsilon**2 / (8 * log)
     return rho + 2 * math.sqrt(rho * log), epsilon
 
@@ -308,8 +308,8 @@ def theorem_8_rdp(
     """
     if not restored:
         tree = squared_weights(Participation.fixed_epochs(examples * epochs, epochs=epochs), load / examples)
-        return smoothness**2 * tree / (4 * epochs * math.log2(examples)), float(constant)
-    return reduced_curve(examples, epochs, load / examples, order), float(constant)
+        return smoothness**2 * tree / (4 * epochs * math.log2(examples)), constant
+    return reduced_curve(examples, epochs, load / examples, order), constant
 
 
 @PAPER.inequality(
@@ -332,7 +332,7 @@ def theorem_8_conversion(log: float, excess: float, factor: float = 1.0) -> Side
     k = 3, 0.4268 ε for k = 4 and 0.7461 ε for k = 5.
     """
     epsilon = log / excess
-    return gaussian_epsilon(3 * epsilon**2 / (32 * log), math.exp(-log)), float(factor) * epsilon
+    return gaussian_epsilon(3 * epsilon**2 / (32 * log), math.exp(-log)), factor * epsilon
 
 
 @PAPER.inequality(
@@ -353,7 +353,7 @@ def theorem_8_first_epochs(examples: int, occurrences: int = 2, constant: float 
     So it is too small for $N \le 5$, and for N = 1 there is no noise at all.  Equality at N = 8; the count is at most
     $2 \lfloor \log_2 N \rfloor + 3$.
     """
-    return node_count(2 * examples, examples), float(constant) * math.log2(examples)
+    return node_count(2 * examples, examples), constant * math.log2(examples)
 
 
 @PAPER.inequality(
@@ -371,4 +371,4 @@ def theorem_8_first_epochs(examples: int, occurrences: int = 2, constant: float 
 def theorem_8_later_epochs(examples: int, epochs: float, constant: float = 4.0) -> Sides:
     """T is ``epochs`` N, rounded.  N = 1000, T = 10: printed 0.399, exact 4; N = 1: printed 0."""
     steps = max(round(examples * epochs), 1)
-    return node_count(steps, examples), float(constant) * steps / examples * math.log2(examples)
+    return node_count(steps, examples), constant * steps / examples * math.log2(examples)

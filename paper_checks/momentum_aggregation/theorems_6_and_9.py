@@ -96,7 +96,7 @@ def theorem_6(
     bound = bounds.theorem_6_upper_bound(
         **run, lipschitz=1.0, smoothness=smoothness, initial_error=initial_error, published=published
     )
-    return truth, float(factor) * bound
+    return truth, factor * bound
 
 
 @PAPER.inequality(
@@ -162,4 +162,4 @@ def theorem_9(
         initial_error=initial_error,
         published=True,
     )
-    return gradient_norm(examples, steps, smoothness, initial_error, error), float(factor) * bound
+    return gradient_norm(examples, steps, smoothness, initial_error, error), factor * bound

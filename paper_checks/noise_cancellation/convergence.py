@@ -81,7 +81,7 @@ def lemma_a5(diameter: float, start: float, gradients: Array, rate: float, x: fl
         new = min(max(w - rate * q, 0.0), diameter)
         total += q * (new - x) + (w - new) ** 2 / (2 * rate)
         w = new
-    return total, float(factor) * diameter**2 / (2 * rate)
+    return total, factor * diameter**2 / (2 * rate)
 
 
 def strip_gap(width: float) -> Sides:
@@ -145,7 +145,7 @@ def lemma_a6(scales: Array, optimum: float, x: float, width: float, strip: bool 
 def lemma_a7(values: Array, factor: float = 2.0) -> Sides:
     """With the least B that the hypothesis allows.  Attained where all values are equal, of any sign."""
     bound = values.max() - values.mean() / 2
-    return values.max() + 10 * bound, (float(factor) + 10) * bound
+    return values.max() + 10 * bound, (factor + 10) * bound
 
 
 RUNS = {
@@ -212,7 +212,7 @@ def theorem_52_bound(
     if machines > participants * rounds or (p < 0.5 and growing_noise_factor(rounds, p, rate * smoothness) > 2):
         return math.nan, math.nan
     corrected = run.upper_bound(cancelling_noise(rounds, growth=1), losses="smooth", learning_rate=rate)
-    return corrected.total, float(factor) * run.published_upper_bound().total
+    return corrected.total, factor * run.published_upper_bound().total
 
 
 UNIT = LossClass(1.0, 1.0, 1.0)  #: K = [−1/2, 1/2]
@@ -267,7 +267,7 @@ def theorem_52_quadratic(
     if quadratic_runs.QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
         return math.nan, math.nan
     excess = quadratic_runs.cancelling_excess(run, noise, scale, learning_rate=rate, curvature=share, start=start)
-    return excess.total, float(factor) * run.published_upper_bound().total
+    return excess.total, factor * run.published_upper_bound().total
 
 
 @PAPER.inequality(
@@ -293,4 +293,4 @@ def theorem_f2(
     if quadratic_runs.QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
         return math.nan, math.nan
     excess = quadratic_runs.trusted_excess(run, learning_rate=rate, curvature=share, start=start)
-    return excess.total, float(factor) * run.trusted_upper_bound().total
+    return excess.total, factor * run.trusted_upper_bound().total

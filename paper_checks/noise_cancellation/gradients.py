@@ -29,7 +29,7 @@ def variances(shares: Array, lipschitz: float, factor: float = 1.0) -> Sides:
     machines = lipschitz * shares.reshape(2, 3)
     within = machines.var(axis=1).mean()
     between = machines.mean(axis=1).var()
-    return within + between, float(factor) * lipschitz**2
+    return within + between, factor * lipschitz**2
 
 
 @PAPER.inequality(
@@ -51,7 +51,7 @@ def smoothness_variances(shares: Array, smoothness: float, losses: Losses, facto
     curvatures = smoothness * (shares if losses == "convex" else 2 * shares - 1)
     machines = curvatures.reshape(2, 3)
     both = machines.var(axis=1).mean() + machines.mean(axis=1).var()
-    return math.sqrt(both), float(factor) * (smoothness / 2 if losses == "convex" else smoothness)
+    return math.sqrt(both), factor * (smoothness / 2 if losses == "convex" else smoothness)
 
 
 def enumerated_variance(values: Array, participants: int) -> float:
@@ -127,7 +127,7 @@ def lemma_42_norm(lipschitz: float, smoothness: float, diameter: float, rounds: 
     step = 2 * diameter / (rounds + 1)
     at_last = lipschitz
     at_first = lipschitz - smoothness * step
-    return rounds * at_last - (rounds - 1) * at_first, float(factor) * (lipschitz + 2 * smoothness * diameter)
+    return rounds * at_last - (rounds - 1) * at_first, factor * (lipschitz + 2 * smoothness * diameter)
 
 
 def affine_losses(slopes: Array, offsets: Array, size: float, diameter: float, alike: str) -> tuple[Array, Array]:
@@ -218,7 +218,7 @@ def lemma_42_variance(
     bound = sampling_variance(sigma, xi, machines=3, participants=participants)
     if bound < _NO_VARIANCE * size**2:
         return math.nan, math.nan
-    return enumerated_variance(s, participants), float(factor) * bound
+    return enumerated_variance(s, participants), factor * bound
 
 
 @PAPER.inequality(
@@ -250,7 +250,7 @@ def lemma_43(
     bound = sampling_variance(sigma, xi, machines=3, participants=participants)
     if bound < _NO_VARIANCE * size**2:
         return math.nan, math.nan
-    return variance.sum(), float(factor) * steps.size * bound
+    return variance.sum(), factor * steps.size * bound
 
 
 @PAPER.identity(
@@ -280,7 +280,7 @@ def softmax_smoothness(logits: Array, half: float = 0.5) -> Sides:
     r"""The Hessian is $(\mathrm{diag}\, p - p p^T) \otimes x x^T$; its largest eigenvalue is 1/2 at two equal probabilities."""
     p = np.exp(logits - logits.max())
     p /= p.sum()
-    return float(np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1]), float(half)
+    return float(np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1]), half
 
 
 @PAPER.identity(
@@ -326,7 +326,7 @@ def appendix_g(rounds: int, probability: float, mean_gap: bool = False, factor: 
     $t^2 \xi^2 \frac{M-m}{m(M-1)}$ is added, which does not shrink at all.
     """
     rate = 1 / probability if mean_gap else (2 - probability) / probability
-    return delayed_error(rounds, probability), float(factor) * rate * rounds
+    return delayed_error(rounds, probability), factor * rate * rounds
 
 
 @PAPER.inequality(
@@ -360,4 +360,4 @@ def appendix_g_heterogeneity(
     if xi < 1e-6 or participants == machines:
         return math.nan, math.nan
     exact = rounds**2 * sampling_variance(0.0, xi, machines=machines, participants=participants)
-    return error, float(factor) * exact * (1 + 1e-12)
+    return error, factor * exact * (1 + 1e-12)

@@ -68,7 +68,7 @@ def alternative_2_regret(rounds: int, share: float, factor: float = 1.0) -> Side
     least = (3 * (1 + math.log(rounds)) - 2) / rounds
     probability = least + share * (1 - least)
     published = (1 + np.log(rounds)) * linear_regret(rounds, probability, 1.0, True)
-    return published, float(factor) * linear_regret(rounds, probability, 0.0, False)
+    return published, factor * linear_regret(rounds, probability, 0.0, False)
 
 
 @PAPER.identity(
@@ -116,7 +116,7 @@ def growing_noise(participations: int, growth: float = 0.0, other: float = 1.0, 
     n = participations
     noises = [cancelling_noise(n, growth=each) for each in (growth, other)]
     sides = [np.array([mean_variance(noise, n), regret_energy(noise, n)]) for noise in noises]
-    return sides[0], float(factor) * sides[1]
+    return sides[0], factor * sides[1]
 
 
 def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:
@@ -185,5 +185,5 @@ def theorem_52_display(
     if display:
         r = np.arange(1, rounds + 1)
         steps = unit * (1 - (1 - p) ** r).sum() / 4
-        return left, float(factor) * (steps + unit * rounds / (p * (2 - p)))
-    return left, float(factor) * unit * rounds / p * max(1.0, constant_noise_factor(rounds, p, 0.0))
+        return left, factor * (steps + unit * rounds / (p * (2 - p)))
+    return left, factor * unit * rounds / p * max(1.0, constant_noise_factor(rounds, p, 0.0))

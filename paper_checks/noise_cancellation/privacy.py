@@ -45,7 +45,7 @@ def lemma_26(rho: float, delta: float, factor: float = 1.0) -> Sides:
     The messages of a machine are as private as one Gaussian mechanism, so less is exact for them: ρ = 1, δ = 1e-5 gives 4.3772,
     printed 5.2985; ρ = 4, 8, 12 are ε = 24.4, 65.3, 122.3.
     """
-    return zcdp_to_approx_dp(rho**2 / 2, delta), float(factor) * (rho**2 / 2 + rho * math.sqrt(2 * math.log(1 / delta)))
+    return zcdp_to_approx_dp(rho**2 / 2, delta), factor * (rho**2 / 2 + rho * math.sqrt(2 * math.log(1 / delta)))
 
 
 @PAPER.identity(
@@ -78,7 +78,7 @@ def lemma_42_sensitivity(
     step = 2 * diameter / (rounds + 1)
     one = rounds * lipschitz - (rounds - 1) * (lipschitz - smoothness * step)
     other = -lipschitz
-    return one - other, float(factor) * 2 * LossClass(lipschitz, smoothness, diameter).published_norm
+    return one - other, factor * 2 * LossClass(lipschitz, smoothness, diameter).published_norm
 
 
 STDS = {
@@ -116,7 +116,7 @@ def theorem_51(
     family = LossClass(lipschitz, smoothness, diameter)
     rounds = first + gap * np.arange(stds.size)
     shifts = family.shifts(rounds, losses=losses)
-    return covariance_zcdp(np.diag(stds**2), shifts), float(factor) * published_zcdp(stds, family)
+    return covariance_zcdp(np.diag(stds**2), shifts), factor * published_zcdp(stds, family)
 
 
 @PAPER.inequality(
@@ -143,7 +143,7 @@ def theorem_52_privacy(
     scale = published_scale(Budget(0.5, adjacency="replace-one"), family, rounds)
     shifts = family.shifts(np.arange(1, rounds + 1), losses=losses)
     followed = largest_energies(cancelling_noise(rounds, growth=1), rounds)[::-1]
-    return float((shifts**2 * followed).max()) / (2 * scale**2), float(factor) * 0.5
+    return float((shifts**2 * followed).max()) / (2 * scale**2), factor * 0.5
 
 
 @PAPER.inequality(
@@ -158,4 +158,4 @@ def theorem_f1(
 ) -> Sides:
     """The smaller side is exact; the statement prints SD for S, and $P_{t,i}$ for $P_t$."""
     family = LossClass(lipschitz, smoothness, diameter)
-    return trusted_zcdp(stds, family, 3, losses=losses), float(factor) * published_zcdp(stds, family) / 9
+    return trusted_zcdp(stds, family, 3, losses=losses), factor * published_zcdp(stds, family) / 9

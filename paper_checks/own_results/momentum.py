@@ -47,7 +47,7 @@ def m1_upper(alpha: float, steps: int, factor: float = 1.0) -> Sides:
     The noise of the tree as published grows with $\log_2 T$ at fixed α.
     """
     error = NuFTRL(alpha).max_error(Participation(steps), MomentumAverage(steps, alpha=alpha))
-    return error, float(factor) * noise_limit(alpha)
+    return error, factor * noise_limit(alpha)
 
 
 @PAPER.inequality(
@@ -67,7 +67,7 @@ def m1_lower(alpha: float, steps: int, deduction: float = 1.0) -> Sides:
     does in long runs.
     """
     norm = float(np.linalg.svd(MomentumAverage(steps, alpha=alpha).matrix(), compute_uv=False).sum())
-    return steps * noise_limit(alpha) - norm, float(deduction) * (1 - alpha) / (2 - alpha)
+    return steps * noise_limit(alpha) - norm, deduction * (1 - alpha) / (2 - alpha)
 
 
 @PAPER.inequality(
@@ -87,7 +87,7 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
     steps = examples * epochs
     who = Participation.fixed_epochs(steps, epochs=epochs)
     error = NuFTRL(alpha).max_error(who, MomentumAverage(steps, alpha=alpha))
-    return error, float(factor) * square_root_upper_bound(alpha, who)
+    return error, factor * square_root_upper_bound(alpha, who)
 
 
 @PAPER.inequality(
@@ -108,7 +108,7 @@ def m2_reshuffled(examples: int, load: float, epochs: int, factor: float = 1.0) 
     noise = NuFTRL(alpha)
     largest = noise.errors(MomentumAverage(steps, alpha=alpha)).max() ** 0.5
     who = Participation.reshuffled(steps, epochs=epochs)
-    return noise.sensitivity_upper_bound(who) * largest, float(factor) * square_root_upper_bound(alpha, who)
+    return noise.sensitivity_upper_bound(who) * largest, factor * square_root_upper_bound(alpha, who)
 
 
 @PAPER.inequality(
@@ -127,7 +127,7 @@ def m2_lower(examples: int, load: float, epochs: int, power: float, factor: floa
     steps = examples * epochs
     mechanism = NuFTRL(min(alpha * power, 1.0))
     error = mechanism.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha))
-    return float(factor) * noise_lower_bound(alpha, steps=steps, epochs=epochs), error
+    return factor * noise_lower_bound(alpha, steps=steps, epochs=epochs), error
 
 
 @PAPER.inequality(
@@ -151,7 +151,7 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
     who = Participation.fixed_epochs(steps, epochs=epochs)
     error = NuFTRL(alpha).mean_error(who, MomentumAverage(steps, alpha=alpha))
     nodes = printed_node_count(steps, examples, levels(steps))
-    return float(factor) * error**2, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
+    return factor * error**2, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
 
 
 @PAPER.identity(
@@ -251,4 +251,4 @@ def m5(
         smoothness=1.0,
         learning_rate=float(np.abs(np.diff(levels)).max()) / examples,
     )
-    return alpha**2 * square, float(factor) * alpha * bound**2
+    return alpha**2 * square, factor * alpha * bound**2

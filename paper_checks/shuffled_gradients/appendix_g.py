@@ -129,7 +129,7 @@ def theorem_g3(epochs: int, sigma: float, printed: bool = False, factor: float =
     With public records it is vacuous, for it needs μ_ψ >= L_H + β > 0, and ‖x‖₁ has μ_ψ = 0.
     """
     run = _l1_run(epochs, sigma)
-    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(printed=printed).total
+    return noise_risk(run), factor * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -151,7 +151,7 @@ def corollary_g4(epochs: int, sigma: float, printed: bool = False, factor: float
     The question whether the term in B can be removed is answered: soft thresholds are Lipschitz, and Stein applies.
     """
     run = _l1_run(epochs, sigma)
-    return noise_risk(run), float(factor) * run.corollary_upper_bound(printed=printed).total
+    return noise_risk(run), factor * run.corollary_upper_bound(printed=printed).total
 
 
 def _projected_run(epochs: int, smoothness: float, scale: float) -> ConvergenceConstants:
@@ -188,7 +188,7 @@ def theorem_g7(epochs: int, smoothness: float, scale: float, printed: bool = Fal
     With public records it is vacuous: an indicator has μ_ψ = 0.
     """
     run = _projected_run(epochs, smoothness, scale)
-    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(printed=printed).total
+    return noise_risk(run), factor * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -214,7 +214,7 @@ def corollary_g8(epochs: int, smoothness: float, scale: float, printed: bool = F
     The question whether the term can be reduced is answered: projections are Lipschitz, and Stein applies.
     """
     run = _projected_run(epochs, smoothness, scale)
-    return noise_risk(run), float(factor) * run.corollary_upper_bound(printed=printed).total
+    return noise_risk(run), factor * run.corollary_upper_bound(printed=printed).total
 
 
 # -- with a regulariser that acts --------------------------------------------------------------------------------------

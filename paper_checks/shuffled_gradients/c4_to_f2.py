@@ -155,9 +155,7 @@ def theorem_c9_over_all_epochs(samples: int, epochs: int, place: float, rate: fl
 def lemma_42(samples: int, epochs: int, place: float, rate: float, factor: float = 1.0) -> Sides:
     """True; it is the composition of one Gaussian step an epoch, and needs neither convexity nor small steps."""
     schedule = schedules.dp_shuffled(samples, epochs=epochs)
-    return exact_sum(schedule, place, rate), float(factor) * float(
-        amplification.epoch_amplification_sums(schedule).max()
-    )
+    return exact_sum(schedule, place, rate), factor * float(amplification.epoch_amplification_sums(schedule).max())
 
 
 @PAPER.identity(

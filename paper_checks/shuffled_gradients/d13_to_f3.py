@@ -137,7 +137,7 @@ def theorem_37(printed: bool = False, factor: float = 1.0, *, convexity: float, 
     constant.
     """
     run = _only_noise(**case)
-    return noise_risk(run, ridge=convexity), float(factor) * run.excess_risk_upper_bound(printed=printed).total
+    return noise_risk(run, ridge=convexity), factor * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -161,7 +161,7 @@ def theorem_d14(printed: bool = False, factor: float = 1.0, **case: Any) -> Side
     d is that of F for G, b holds 1 + log s twice, one display lacks a factor 5, and one step rule has 20 for 10.
     """
     exact, run = exact_and_run(**case)
-    return exact, float(factor) * run.excess_risk_upper_bound(printed=printed).total
+    return exact, factor * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -199,7 +199,7 @@ def lemma_d13(epochs: int, share: float, printed: bool = False, factor: float = 
         bound = run.distance**2 / (2 * eta * n * s) + (terms[:s] / later).sum()
         bound += 10 * (eta * n * smoothness) ** 2 * (bregman[: s - 1] / later[:-1]).sum()
         bounds.append(bound + 5 * (eta * n * run.deviation) ** 2 * smoothness * (1 / later).sum())
-    return risks, float(factor) * np.array(bounds)
+    return risks, factor * np.array(bounds)
 
 
 @PAPER.inequality(
@@ -262,7 +262,7 @@ def corollary_e1(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
 
     There ψ = 0, hence β = 0 by the footnotes of the paper.  For one epoch exact/bound reaches 1/16.
     """
-    return _corollary(printed, float(factor), **case)
+    return _corollary(printed, factor, **case)
 
 
 @PAPER.inequality(
@@ -283,7 +283,7 @@ def corollary_41(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
 
     Checked is the corrected bound of E.1, with its constants.
     """
-    return _corollary(printed, float(factor), **case)
+    return _corollary(printed, factor, **case)
 
 
 @PAPER.inequality(
@@ -347,7 +347,7 @@ def corollary_f1(
         samples, noisy, run.learning_rate, smoothness, ridge=convexity, quiet_epochs=quiet
     )
     exact = dimension / 2 * (smoothness + convexity) * variance
-    return exact, float(factor) * run.corollary_upper_bound(printed=printed).total
+    return exact, factor * run.corollary_upper_bound(printed=printed).total
 
 
 @PAPER.identity(

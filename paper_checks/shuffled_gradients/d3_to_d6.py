@@ -68,7 +68,7 @@ def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
         return math.nan, math.nan
     before = np.cumsum(gradients)[:-1]
     right = gradients.size**2 * weights.mean() * np.mean(gradients**2)
-    return float((weights[1:] * before**2).sum()) / gradients.size, float(constant) * right
+    return float((weights[1:] * before**2).sum()) / gradients.size, constant * right
 
 
 @PAPER.inequality(

@@ -390,7 +390,7 @@ def lemma_d10_as_used(
 ) -> Sides:
     """n = 4 losses x²/2, η = 0.05, ψ = 0: 0.046373 > 0.01.  Steps and proximal maps never expand: Stein gives η d σ²."""
     eta = 2 * share / curvatures.max()
-    bound = eta**2 * curvatures.size * curvatures.max() if printed else float(constant) * eta
+    bound = eta**2 * curvatures.size * curvatures.max() if printed else constant * eta
     return abs(noise_error(curvatures, eta, convexity)), bound
 
 
@@ -477,7 +477,7 @@ def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = 
     """
     eta = 2 * share / curvatures.max()
     largest = eta * float(np.maximum.accumulate(np.cumprod(np.append(1.0, np.abs(1 - eta * curvatures[:0:-1])))).max())
-    bound = eta**2 * curvatures.size * curvatures.max() if printed else float(factor) * eta
+    bound = eta**2 * curvatures.size * curvatures.max() if printed else factor * eta
     return largest / (1 + eta * curvatures.size * convexity), bound
 
 
@@ -494,4 +494,4 @@ def lemma_d12_drift(curvatures: Array, share: float, factor: float = 1.0) -> Sid
     n = curvatures.size
     eta = share / (curvatures.size * math.sqrt(10 * curvatures.mean() * curvatures.max()))
     noise, _ = noise_only(n, 1, eta, curvatures.mean(), largest=curvatures.max()).epoch_terms()
-    return 5 * eta**2 * float((curvatures * np.arange(n)).mean()), float(factor) * (float(noise) - eta)
+    return 5 * eta**2 * float((curvatures * np.arange(n)).mean()), factor * (float(noise) - eta)

@@ -33,7 +33,7 @@ from corrnoise.theory.shuffled_gradients.dissimilarity import worst_order_dissim
 def smoothness_of_difference(private: Array, public: Array, kept: int, factor: float = 1.0) -> Sides:
     """For curvatures of the losses.  $L^*$ alone suffices, and (1 − n_d/n) $L^*$: a difference of convex functions."""
     bending = abs(float((private[kept:] - public[: private.size - kept]).sum())) / private.size
-    return bending, float(factor) * (private.max() + max(private.max(), public.max()))
+    return bending, factor * (private.max() + max(private.max(), public.max()))
 
 
 @PAPER.identity(
