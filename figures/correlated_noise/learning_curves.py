@@ -82,7 +82,8 @@ def data(points: int = 160) -> Data:
 
 # -- simulation --------------------------------------------------------------------------------------------------------
 
-RUNS, CHAINS = 32, 2  #: independent simulations of a curve, and chains of each
+RUNS = 32  #: independent simulations of a curve
+CHAINS = 2  #: of each
 SIMULATED_STEPS = 10_000
 BLOCKS_A_DECADE = 5
 _APPROXIMATION = 1e-8  # of the noise by a rational one

@@ -20,7 +20,8 @@ from corrnoise.theory.problems.strongly_convex import StronglyConvex
 CONDITION_NUMBERS = (10.0, 100.0, 1000.0)
 COUNTS = (200, 400, 700, 1000, 1400, 2000)
 LAGS = (2, 5, 10, 20, 50, 100)
-FEW_LAGS, MANY = 50, 1000
+FEW_LAGS = 50
+MANY = 1000
 REPEATS = 10  #: of the fast solver, to time it
 PANELS = ("frequencies", "lags", "time")
 

@@ -31,7 +31,8 @@ from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
 
-STEPS, EPOCHS = 1024, 4
+STEPS = 1024
+EPOCHS = 4
 LONG_RUN = 100_000
 LARGEST_MATRIX = 4096  #: steps up to which mechanisms that are matrices are drawn
 FEW_COEFFICIENTS = (2, 3, 4, 8, 16, 32, 64)  #: of noise with few coefficients
@@ -73,7 +74,8 @@ def participations(steps: int) -> dict[str, Participation]:
 
 def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:
     """Every mechanism with the name of its family; those of one family follow each other with growing memory."""
-    steps, sums = who.length, run_objective(PrefixSums(who.length))
+    steps = who.length
+    sums = run_objective(PrefixSums(who.length))
     most_bands = toeplitz.most_bands(who)
     few = [count for count in FEW_COEFFICIENTS if count < steps]
     bands = [count for count in (2**i for i in range(2, 20)) if count < most_bands] + [most_bands]

@@ -29,7 +29,9 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.workloads import PrefixSums, Workload
 
-STEPS, EPOCHS, BUFFERS = 256, 4, 2
+STEPS = 256
+EPOCHS = 4
+BUFFERS = 2
 EXPONENT = 1.0
 BUDGET, NOISE, CURVE, BOTH = "budget", "noise", "curve", "prefix sums and learning"
 ANY_LEARNING, SCALED_LEARNING = "any strategy, for learning", "buffers with scales, for learning"
@@ -91,7 +93,8 @@ def floors(who: Participation, of: LearningObjective) -> tuple[float, float]:
 
 def data(steps: int = STEPS) -> Data:
     """The curves over the steps, and the two errors of each mechanism; ``steps`` is a multiple of four."""
-    who, of = Participation.fixed_epochs(steps, epochs=EPOCHS), objective(EXPONENT, steps)
+    who = Participation.fixed_epochs(steps, epochs=EPOCHS)
+    of = objective(EXPONENT, steps)
     found = mechanisms(who, of)
     series: list[Series] = []
     times = np.arange(1.0, steps + 1)

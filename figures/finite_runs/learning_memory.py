@@ -27,7 +27,8 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 
-STEPS, DIMENSION = 256, 32
+STEPS = 256
+DIMENSION = 32
 FEW_BUFFERS, FEW_BANDS = (1, 2, 4), (4, 16, 64)  #: of noise that is tuned for learning
 SPECTRA = {"flat": 0, "1/k": 1, "1/k^2": 2}  #: exponents a
 
@@ -49,7 +50,8 @@ def tuned(of: LearningObjective, who: Participation) -> Iterator[tuple[str, Mech
     workload = workload_of_weights(of.weight_matrix())
     n = who.length
     separation = n if who.once else who.period
-    apart, epochs = Participation.min_sep(n, separation), Participation.fixed_epochs(n, period=separation)
+    apart = Participation.min_sep(n, separation)
+    epochs = Participation.fixed_epochs(n, period=separation)
     for count in FEW_BUFFERS:
         buffers = scaled_buffers(run_objective(of), epochs, count)
         if buffers.memory(n) == count:

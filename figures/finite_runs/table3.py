@@ -39,7 +39,9 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
 
-STEPS, EPOCHS, SIZE = 1024, 4, 4096
+STEPS = 1024
+EPOCHS = 4
+SIZE = 4096
 PANELS = {
     "generation": "seconds to find the noise and what a stream needs of it, the faster of two times",
     "step": "seconds a step, the draw of independent noise included",
@@ -190,7 +192,8 @@ def _exhaust(stream: Iterator[Array], steps: int) -> None:
 
 def measured(variant: Variant, who: Participation, size: int) -> dict[str, float]:
     """The entries of a row by panel."""
-    rng, n = np.random.default_rng(0), who.length
+    rng = np.random.default_rng(0)
+    n = who.length
     mechanism = variant.make(who)  # compiles what is not compiled yet
     generation = min(_seconds(lambda: variant.stream(variant.make(who), n, size, rng)) for _ in range(2))
     stream = variant.stream(mechanism, n, size, rng)

@@ -152,9 +152,6 @@ def section_a2_epsilon(rho: float, delta: float, first: float = 1.0, last: float
     return gaussian_epsilon(rho, delta), max(float(found), 0.0)
 
 
-# -- Appendix B --------------------------------------------------------------------------------------------------------
-
-
 @PAPER.identity(
     "Equation (17)",
     printed=r"We first calculate the input covariance is $\Sigma = E[x_t \otimes x_t] = (\sigma_{sgd}^2, 0; 0, G^2 \sigma_{dp}^2)$.",

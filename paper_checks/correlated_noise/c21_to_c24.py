@@ -101,9 +101,6 @@ def lemma_c21_proof(a: Any, least: str = "0.465") -> Sides:
     return m.number(least), -square * logarithm - (1 + a * square) * m.log1p(-a / 2) / a
 
 
-# -- Proposition C.22 to Proposition C.24 ------------------------------------------------------------------------------
-
-
 @PAPER.inequality(
     "Proposition C.22",
     printed=r"$F_\infty(\hat\beta_\nu) \le C \max\{1, C_{kurt}\} \eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(8/\nu) + \tilde O(\eta^3 R^2 \mu G^2 \rho^{-1})$",

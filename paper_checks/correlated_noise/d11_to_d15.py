@@ -319,10 +319,12 @@ def theorem_d13(
     Inputs 0 and ±sqrt(3), whose kurtosis is 3, and residuals ±s.  On the event the clipped run is the unclipped one, and F >= 0.
     """
     problem = LinearRegression([1.0], share / 3, residual_std)
-    theta, probability = np.array([offset]), np.ones(1)
+    theta = np.array([offset])
+    probability = np.ones(1)
     inside = np.ones(1, dtype=bool)
     for _ in range(steps):
-        x, xi = NODES[:, :1], residual_std * NODES[:, 1:]
+        x = NODES[:, :1]
+        xi = residual_std * NODES[:, 1:]
         gradient = x * (x * theta - xi)
         clipped = gradient * np.minimum(1, clip_norm / np.maximum(np.abs(gradient), 1e-300))
         inside = (inside & (np.abs(gradient) <= clip_norm)).ravel()

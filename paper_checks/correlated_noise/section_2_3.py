@@ -18,8 +18,6 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 
-# -- Section 2.3 -------------------------------------------------------------------------------------------------------
-
 
 @PAPER.inequality(
     "Equation (9)",
@@ -221,7 +219,8 @@ def equation_87(
     problem = regression(eigenvalues, share, kurtosis, residual_std)
     nu = float(problem.rates.min())
     noise = NuFTRL(nu)
-    eta, r2 = problem.learning_rate, problem.moment_bound
+    eta = problem.learning_rate
+    r2 = problem.moment_bound
     place = offset * ((eigenvalues == eigenvalues.min()) if start == "slowest direction" else np.ones(eigenvalues.size))
     transient = float(eigenvalues.max() / eigenvalues.min()) * math.exp(-speed * nu * steps)
     residuals = constant * eta * residual_std**2 * r2

@@ -41,9 +41,6 @@ def optimised(step: float, condition: float) -> float:
     return minimise_strongly_convex_bound(losses(step, condition)).bound
 
 
-# -- Theorem E.1 -------------------------------------------------------------------------------------------------------
-
-
 @PAPER.inequality(
     "Theorem E.1 (91)",
     printed=r"Then, we can write down the following family of integral quadratic constraints relating $g = (\ldots, g_0, g_1, g_2, \ldots)$ and $\theta = (\ldots, \theta_0, \theta_1, \theta_2, \ldots)$ in terms of their Fourier transforms",
@@ -229,9 +226,6 @@ def theorem_e1_matrix(
     m = a.conj().T @ np.array([[-2 * mu * smooth * scaled.real, off], [off.conjugate(), -2 * scaled.real]]) @ a
     above = -(eta**2) - m[0, 0].real
     return (abs(m[0, 1]) ** 2 / above + m[1, 1].real if above > 0 else math.inf), eta**power * xi / step
-
-
-# -- Theorem 3.1 -------------------------------------------------------------------------------------------------------
 
 
 @PAPER.inequality(

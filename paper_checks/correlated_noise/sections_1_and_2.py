@@ -36,9 +36,6 @@ from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_diverg
 SILENT_MEANS = mean_estimations(sample_std=0.0)
 
 
-# -- Section 1 ---------------------------------------------------------------------------------------------------------
-
-
 @PAPER.identity(
     "Theorem 1.1 (sensitivity)",
     printed=r"$\gamma_T(B) = \max_{t < T} \|(B^{-1})_{:,t}\|_2$",

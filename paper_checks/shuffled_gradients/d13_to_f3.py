@@ -372,7 +372,9 @@ def appendix_f3_noise(
 
     With σ² = 2 A G²/ρ, A of composed epochs, R = 0.1^{3/2}, and G, L, d, ρ = 1.
     """
-    noisy, count, ell = 1 + int(part * (epochs - 2)), 1 + int(part * (samples - 2)), 1 + math.log(epochs)
+    noisy = 1 + int(part * (epochs - 2))
+    count = 1 + int(part * (samples - 2))
+    ell = 1 + math.log(epochs)
     schedule = {
         "private first": private_then_public(samples, epochs=epochs, private_epochs=noisy),
         "public first": public_then_private(samples, epochs=epochs, private_epochs=noisy),

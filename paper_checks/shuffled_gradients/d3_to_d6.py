@@ -84,7 +84,8 @@ def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
 def lemma_d6(constants: Array, terms: Array, any_sign: bool = False, base: float = 2.0) -> Sides:
     """With a = b = 1e-3, c = 1, e = (−10, −10) the recursion allows d³ = −19.997, and the bound is −43.9."""
     a, b, c = constants
-    d, e = [math.nan, math.nan], [math.nan, *terms]
+    d = [math.nan, math.nan]
+    e = [math.nan, *terms]
     pairs = []
     for k in range(1, terms.size + 1):
         spread = sum(e[j] / (k - j + 1) for j in range(1, k + 1))

@@ -165,12 +165,13 @@ VARIED = {
 
 def one_step_inequality(epoch: Epoch, noise: Array) -> float:
     """What Lemma D.7 adds to the Bregman terms: H, distances and the noise."""
-    (_, end), z, n, eta = epoch.path(noise), epoch.point, epoch.n, epoch.rate
+    _, end = epoch.path(noise)
+    z = epoch.point
     distances = (z - epoch.start) ** 2 - (z - end) ** 2 - (end - epoch.start) ** 2
     return (
         epoch.difference(end)
         - epoch.difference(z)
-        + distances / (2 * n * eta)
+        + distances / (2 * epoch.n * epoch.rate)
         - epoch.convexity / 2 * (z - end) ** 2
         - float(noise.mean()) * (end - z)
     )
@@ -178,7 +179,8 @@ def one_step_inequality(epoch: Epoch, noise: Array) -> float:
 
 def bregman_terms(epoch: Epoch, noise: Array) -> float:
     """(1/n) Σ (B_i(x⁺, x_i) − B_i(z, x_i))."""
-    (iterates, end), (a, _) = epoch.path(noise), epoch.steps
+    iterates, end = epoch.path(noise)
+    a, _ = epoch.steps
     return float((a * ((end - iterates) ** 2 - (epoch.point - iterates) ** 2)).mean() / 2)
 
 
