@@ -22,8 +22,6 @@ from corrnoise.theory.privacy import gaussian_epsilon
 
 PRIVACY = "docs/momentum-aggregation.md#what-one-example-changes"
 
-# -- Theorem 10 --------------------------------------------------------------------------------------------------------
-
 
 @PAPER.inequality(
     "Theorem 10",
@@ -86,8 +84,6 @@ def theorem_10_final(nodes: int, share: float, log: float, constant: float = 2.0
     rho = share * math.sqrt(log / nodes)
     return nodes * rho**2 / 2 + 1.5 * rho * math.sqrt(nodes * log), constant * rho * math.sqrt(nodes * log)
 
-
-# -- Theorem 4 ---------------------------------------------------------------------------------------------------------
 
 LARGEST_LOG = 700.0  #: of 1/δ: near the smallest δ that is a float
 
@@ -257,9 +253,6 @@ def theorem_4_threshold(epsilon: float, excess: float, threshold: float = 1 / (8
     log = excess * threshold * epsilon
     rho = epsilon**2 / (8 * log)
     return rho + 2 * math.sqrt(rho * log), epsilon
-
-
-# -- Theorem 8 ---------------------------------------------------------------------------------------------------------
 
 
 def reduced_curve(examples: int, epochs: int, alpha: float, order: str) -> float:

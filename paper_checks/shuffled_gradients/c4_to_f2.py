@@ -28,9 +28,6 @@ def exact_sum(schedule: schedules.Schedule, place: float, rate: float) -> float:
     return linear_run_separation(s, noise, np.full(s.size, 1 - rate))
 
 
-# -- Appendix C --------------------------------------------------------------------------------------------------------
-
-
 @PAPER.inequality(
     "Proposition C.4",
     printed=r"If f is an (α, ϵ)-RDP mechanism, it also satisfies $(\epsilon + \frac{\log 1/\delta}{\alpha-1}, \delta)$-DP for any $0 < \delta < 1$.",
@@ -139,9 +136,6 @@ def theorem_c9_over_all_epochs(samples: int, epochs: int, place: float, rate: fl
     return exact_sum(schedule, place, rate), factor * amplification.amplification_sum(
         schedule, position(schedule, place)
     )
-
-
-# -- Sections 4 and 5, Appendices E and F ------------------------------------------------------------------------------
 
 
 @PAPER.inequality(
