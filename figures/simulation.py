@@ -7,7 +7,7 @@ goes on from there.  The results depend on the seed, the effort and the number o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +80,21 @@ class Simulated(NamedTuple):
 
     data: Data
     failures: tuple[str, ...]
+
+
+def in_processes(work: Callable[..., Item], cases: Iterable[tuple[Any, ...]], jobs: int | None) -> list[Item]:
+    """What ``work`` returns for each case, by so many processes; None: as ``joblib.parallel_config`` says, or one."""
+    from joblib import Parallel, delayed
+
+    return list(Parallel(n_jobs=jobs)(delayed(work)(*case) for case in cases))
+
+
+def as_finished(work: Callable[..., Item], cases: Sequence[tuple[Any, ...]], run: SimulationRun) -> Iterator[Item]:
+    """What ``work`` returns for each case, in their order, by the processes of ``run``; how many have come is shown."""
+    from joblib import Parallel, delayed
+
+    results = Parallel(n_jobs=run.jobs, return_as="generator")(delayed(work)(*case) for case in cases)
+    return counted(results, len(cases), run.progress)
 
 
 def counted(results: Iterable[Item], total: int, progress: bool | None) -> Iterator[Item]:

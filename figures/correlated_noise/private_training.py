@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
-from corrnoise.figures.simulation import Simulated, SimulationRun, counted, kept
+from corrnoise.figures.simulation import Simulated, SimulationRun, as_finished, kept
 from corrnoise.simulations.private_training.comparison import (
     CIFAR_10,
     CLIP_NORM,
@@ -160,12 +160,8 @@ def _scored(
     run: SimulationRun, experiment: Experiment, choices: Sequence[Run], seeds: Sequence[tuple[int, int, int]]
 ) -> Array:
     """The score of each choice for each seed, shape (seeds, choices)."""
-    from joblib import Parallel, delayed
-
-    results = Parallel(n_jobs=run.jobs, return_as="generator")(
-        delayed(_one)(experiment, tuple(choices), seed, run.directory) for seed in seeds
-    )
-    return np.array(list(counted(results, len(seeds), run.progress)))
+    cases = [(experiment, tuple(choices), seed, run.directory) for seed in seeds]
+    return np.array(list(as_finished(_one, cases, run)))
 
 
 def _one(experiment: Experiment, choices: tuple[Run, ...], seed: tuple[int, int, int], directory: Path | None) -> Array:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.tuning import stationary_nu
@@ -49,11 +50,9 @@ def point(step: float, condition_number: float) -> dict[tuple[str, str], float]:
 
 
 def data(condition_numbers: tuple[float, ...] = CONDITION_NUMBERS, *, jobs: int | None = None) -> Data:
-    """All curves over the condition number, by so many processes (None: as ``joblib.parallel_config`` says, or one)."""
-    from joblib import Parallel, delayed
-
+    """All curves over the condition number, by so many processes; see ``in_processes``."""
     where = [(step, kappa) for step in STEPS for kappa in condition_numbers]
-    found = Parallel(n_jobs=jobs)(delayed(point)(*w) for w in reversed(where))[::-1]
+    found = in_processes(point, reversed(where), jobs)[::-1]
     x = np.array(condition_numbers)
     values = dict(zip(where, found, strict=True))
     return tuple(

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
-from corrnoise.figures.simulation import Simulated, SimulationRun, counted, kept
+from corrnoise.figures.simulation import Simulated, SimulationRun, as_finished, kept
 from corrnoise.simulations.momentum_aggregation.data import BUNDLED, REGULARISATION, momentum_risk
 from corrnoise.simulations.momentum_aggregation.experiments import (
     ALGORITHMS,
@@ -83,8 +83,6 @@ def simulate(
 
     A candidate that fails is left out and reported.  DP-SGD is left out without dp-accounting, which is an extra.
     """
-    from joblib import Parallel, delayed
-
     count = repetitions * math.isqrt(run.repeats)
     points = [
         (name, candidate)
@@ -93,10 +91,8 @@ def simulate(
         for candidate in candidates(algorithm, thorough=run.effort >= 4)
     ]
     points.sort(key=lambda point: -_work(*point))  # long ones first
-    results = Parallel(n_jobs=run.jobs, return_as="generator")(
-        delayed(_norms)(name, candidate, count, run.seed, run.directory, download) for name, candidate in points
-    )
-    found = dict(zip(points, counted(results, len(points), run.progress), strict=True))
+    cases = [(*point, count, run.seed, run.directory, download) for point in points]
+    found = dict(zip(points, as_finished(_norms, cases, run), strict=True))
     series: list[Series] = []
     for name in names:
         judged = {}

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.solvers.momentum_aggregation import ALGORITHMS, BestBound, best_momentum_bounds
 from corrnoise.theory.momentum_aggregation.bounds import theorem_6_upper_bound, theorem_9_upper_bound
 from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
@@ -56,9 +57,7 @@ def best(algorithm: str, log2_examples: int, most_log2_epochs: int) -> tuple[Bes
 
 
 def data(log2_examples: Sequence[int] = range(8, 31, 2), points: int = 61, jobs: int | None = None) -> Data:
-    """The bounds; the best ones by so many processes, None for as many as ``joblib.parallel_config`` says, or one."""
-    from joblib import Parallel, delayed
-
+    """The bounds; the best ones by so many processes; see ``in_processes``."""
     x = np.geomspace(1e3, LARGEST, points)
     series = [
         Series(OWN, algorithm, kind, x, np.array([theorem(algorithm, n, published=kind == "published") for n in x]))
@@ -67,7 +66,7 @@ def data(log2_examples: Sequence[int] = range(8, 31, 2), points: int = 61, jobs:
     ]
     most = max(EPOCHS.values())
     tasks = [(algorithm, k) for algorithm in ALGORITHMS for k in log2_examples]
-    found = Parallel(n_jobs=jobs)(delayed(best)(algorithm, k, most) for algorithm, k in tasks)
+    found = in_processes(best, [(algorithm, k, most) for algorithm, k in tasks], jobs)
     bounds = dict(zip(tasks, found, strict=True))
     n = np.exp2(np.array(log2_examples, dtype=float))
     for algorithm in ALGORITHMS:

@@ -11,12 +11,14 @@ Here on the digits that scikit-learn carries; ``PaperFigure.on_original_data`` f
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.simulations.noise_cancellation.images import Images, dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.solvers.noise_cancellation import named_noise
@@ -83,18 +85,16 @@ def data(
 ) -> Data:
     """``KINDS`` of all algorithms, on the digits by default.
 
-    By so many processes; None: as ``joblib.parallel_config`` says, or one.
+    By so many processes; see ``in_processes``.
     """
-    from joblib import Parallel, delayed
-
     images = dealt_images("digits", MACHINES) if images is None else images
     panels = {
         "budget": [(budget, len(images.training) // 2) for budget in budgets],
         "participation": [(BUDGET, m) for m in participants],
     }
     cases = list(dict.fromkeys((name, *case) for name in LOOKS for held in panels.values() for case in held))
-    one = delayed(accuracies)
-    computed = Parallel(n_jobs=jobs)(one(images, *case, tuning=tuning, seeds=seeds) for case in cases)
+    one = partial(accuracies, images, tuning=tuning, seeds=seeds)
+    computed = in_processes(one, cases, jobs)
     found = dict(zip(cases, computed, strict=True))
     return tuple(
         Series(panel, name, kind, np.array(x, dtype=float), np.array([found[name, *case][k] for case in panels[panel]]))

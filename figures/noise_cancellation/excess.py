@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.theory.losses import LinearLoss
@@ -95,9 +96,7 @@ def data(
     *,
     jobs: int | None = None,
 ) -> Data:
-    """All curves, by so many processes; None: as ``joblib.parallel_config`` says, or one."""
-    from joblib import Parallel, delayed
-
+    """All curves, by so many processes; see ``in_processes``."""
     points = [
         *(("rounds", float(t), replace(BASE, rounds=t)) for t in rounds),
         *(
@@ -107,7 +106,7 @@ def data(
         *(("ratio", float(ratio), replace(BASE, machines=BASE.participants * ratio)) for ratio in ratios),
     ]
     tasks = [(*point, method) for point in points for method in METHODS]
-    found = Parallel(n_jobs=jobs)(delayed(values)(run, method == METHODS[1], runs) for _, _, run, method in tasks)
+    found = in_processes(values, [(run, method == METHODS[1], runs) for _, _, run, method in tasks], jobs)
     curves: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for (panel, x, _, method), by_kind in zip(tasks, found, strict=True):
         for kind, y in by_kind.items():

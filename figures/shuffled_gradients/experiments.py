@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
@@ -78,10 +79,8 @@ def data(
 ) -> Data:
     """Mean excess risks and bands of all algorithms on the data sets ``names``; the paper's own need ``download``.
 
-    By so many processes; None: as ``joblib.parallel_config`` says, or one.
+    By so many processes; see ``in_processes``.
     """
-    from joblib import Parallel, delayed
-
     points = [(name, epsilon, algorithm) for name in names for epsilon in EPSILONS for algorithm in ALGORITHMS]
 
     def one(name: str, epsilon: float, algorithm: str) -> Experiment:
@@ -100,7 +99,7 @@ def data(
             accounting=setting.accounting,
         )
 
-    found = Parallel(n_jobs=jobs)(delayed(one)(*point) for point in points)
+    found = in_processes(one, points, jobs)
     x = np.arange(epochs + 1.0)
     return tuple(
         Series(panel(name, epsilon), algorithm, kind, x, y)

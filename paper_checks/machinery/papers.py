@@ -129,6 +129,7 @@ def written(claims: Iterable[ListedClaim]) -> str:
     return text.getvalue()
 
 
+@dataclass(eq=False)
 class Paper:
     """The statements of one paper, and the claims about them.
 
@@ -146,25 +147,17 @@ class Paper:
         Numbers of statements about which there is no claim, with the reason: a sentence that begins in lower case.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        source: str,
-        title: str,
-        authors: str,
-        package: str | None = None,
-        modules: Sequence[str] = (),
-        no_claims: Mapping[str, str] | None = None,
-    ) -> None:
-        self.name = name
-        self.source = source
-        self.title = title
-        self.authors = authors
-        self.package = package
-        self.modules = tuple(f"{package}.{module}" for module in modules)
-        self.no_claims = dict(no_claims or {})
-        self.registered: list[Claim] = []  #: the claims that were imported
+    name: str
+    source: str
+    title: str
+    authors: str
+    package: str | None = None
+    modules: Sequence[str] = ()
+    no_claims: Mapping[str, str] = field(default_factory=dict)
+    registered: list[Claim] = field(default_factory=list, init=False, repr=False)  #: the claims that were imported
+
+    def __post_init__(self) -> None:
+        self.modules = [f"{self.package}.{module}" for module in self.modules]
 
     # -- statements and claims -----------------------------------------------------------------------------------------
 
