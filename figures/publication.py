@@ -52,45 +52,19 @@ PAGE_WIDTH = 6.75  #: inches, for three panels side by side
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of a paper, or one that goes on from there, drawn from formulas.
+    """A figure of a paper, or one that goes on from there, drawn from formulas."""
 
-    Parameters
-    ----------
-    name
-        Its name here, which its files bear.
-    source
-        Where it stands.
-    title
-        What it shows.
-    panels
-        For each panel what x and y are, with units.
-    parameters
-        The settings, a line each.
-    data
-        Computes the records that are drawn.
-    draw
-        Draws them.
-    report
-        What the paper states beside these records, where the two differ, and why.
-    simulate
-        Simulates what the records state exactly; None if nothing of it is random.
-    on_cluster
-        Whether the simulation can run on the workers of a cluster.
-    on_original_data
-        The same figure on the paper's own data, which it fetches; None unless it is drawn on stand-ins.
-    """
-
-    name: str
-    source: str
-    title: str
-    panels: Mapping[str, str]
-    parameters: Sequence[str]
-    data: Callable[[], Data]
-    draw: Callable[[Data], Drawing]
-    report: Callable[[Data], str]
-    simulate: Callable[[SimulationRun], Simulated] | None = None
-    on_cluster: bool = False
-    on_original_data: Callable[[], PaperFigure] | None = None
+    name: str  #: its name here, which its files bear
+    source: str  #: where it stands
+    title: str  #: what it shows
+    panels: Mapping[str, str]  #: for each panel what x and y are, with units
+    parameters: Sequence[str]  #: the settings, a line each
+    data: Callable[[], Data]  #: computes the records that are drawn
+    draw: Callable[[Data], Drawing]  #: draws them
+    report: Callable[[Data], str]  #: what the paper states beside these records, where the two differ, and why
+    simulate: Callable[[SimulationRun], Simulated] | None = None  #: what the records state exactly, if it is random
+    on_cluster: bool = False  #: whether the simulation can run on the workers of a cluster
+    on_original_data: Callable[[], PaperFigure] | None = None  #: on the paper's data, fetched, if this is on stand-ins
 
 
 def subplots(height: float, rows: int = 1, columns: int = 1, *, width: float = PAGE_WIDTH, **options: Any) -> Any:

@@ -30,34 +30,15 @@ FALSE_ALARM = 0.01  #: probability that the markers of a correct simulation exce
 
 @dataclass(frozen=True)
 class SimulationRun:
-    """How a figure is simulated.
+    """How a figure is simulated."""
 
-    Parameters
-    ----------
-    directory
-        Folder that keeps finished points; None to keep nothing.
-    seed
-        An integer >= 0.
-    effort
-        Multiplies the number of recorded steps, > 0.
-    repeats
-        Number of independent repetitions, >= 1.
-    jobs
-        Number of points that run at a time, >= 1; −1 for one a core.
-    cluster
-        Address of the Dask scheduler of a cluster that simulates stationary errors instead (learning curves are
-        simulated here).
-    progress
-        Show progress on standard error; None for: if it is a terminal.
-    """
-
-    directory: Path | None = None
-    seed: int = 0
-    effort: float = 1.0
-    repeats: int = 1
-    jobs: int = 1
-    cluster: str | None = None
-    progress: bool | None = None
+    directory: Path | None = None  #: folder that keeps finished points; None to keep nothing
+    seed: int = 0  #: >= 0
+    effort: float = 1.0  #: multiplies the number of recorded steps, > 0
+    repeats: int = 1  #: number of independent repetitions, >= 1
+    jobs: int = 1  #: number of points that run at a time, >= 1; −1 for one a core
+    cluster: str | None = None  #: address of the Dask scheduler of a cluster that simulates stationary errors instead
+    progress: bool | None = None  #: whether to show progress on standard error; None: if it is a terminal
 
     def __post_init__(self) -> None:
         checks.seed("seed", self.seed)

@@ -133,26 +133,16 @@ def written(claims: Iterable[ListedClaim]) -> str:
 class Paper:
     """The statements of one paper, and the claims about them.
 
-    Parameters
-    ----------
-    name
-        Short name, as in ``corrnoise check correlated-noise``.
-    source, title, authors
-        Reference.
-    package
-        The package that holds the claims; None where they are registered by hand.
-    modules
-        Its modules with claims, in the order of the paper.
-    no_claims
-        Numbers of statements about which there is no claim, with the reason: a sentence that begins in lower case.
+    ``no_claims`` has numbers of statements about which there is no claim, with the reason: a sentence that begins in lower
+    case.
     """
 
-    name: str
-    source: str
+    name: str  #: as in ``corrnoise check correlated-noise``
+    source: str  #: the reference, with title and authors
     title: str
     authors: str
-    package: str | None = None
-    modules: Sequence[str] = ()
+    package: str | None = None  #: the package that holds the claims; None where they are registered by hand
+    modules: Sequence[str] = ()  #: its modules with claims, in the order of the paper
     no_claims: Mapping[str, str] = field(default_factory=dict)
     registered: list[Claim] = field(default_factory=list, init=False, repr=False)  #: the claims that were imported
 
