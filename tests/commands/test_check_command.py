@@ -32,8 +32,7 @@ def small_papers():
     domain = {"x": linear(0, 1)}
 
     @good.inequality(
-        "Lemma C.2",
-        part="(i)",
+        "Lemma C.2 (i)",
         printed=r"$x \le c\,x$ for $x \in [0, 1]$",
         transcription="a square root",
         domain={"x": linear("0.1", "1")},
@@ -50,8 +49,7 @@ def small_papers():
         return x, float(c) * x if isinstance(x, float) else type(x)(c) * x
 
     @good.inequality(
-        "Lemma C.2",
-        part="(ii)",
+        "Lemma C.2 (ii)",
         printed=r"$\|x\|^2 \le \frac{1}{2} x$",
         corrected=r"$\|x\|^2 \le x$",
         domain={"v": vector(linear(0, 1), 2), "problem": regressions(1)},
@@ -73,7 +71,9 @@ def small_papers():
         """Not so."""
         return two, x
 
-    @bad.inequality("Theorem 2", printed="$1 > 2$", domain=domain, mutants=[{"two": 3}], proof="elsewhere")
+    @bad.inequality(
+        "Theorem 2", printed="$1 > 2$", domain=domain, mutants=[{"two": 3}], proof="elsewhere", evidence="searched"
+    )
     def wrong(x, two=2):
         """False, and recorded as true."""
         return two, 1 + 0 * x

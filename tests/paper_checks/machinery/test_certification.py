@@ -18,18 +18,23 @@ def test_a_true_inequality_is_proved_and_a_false_one_is_refuted_where_it_is_fals
         assert x * (1 - x) > 0.2499
 
 
-def test_sharp_statements_are_open_not_proved():
-    for sides in (
-        lambda u: (u[0] * (1 - u[0]), arb("0.25")),  # equality inside
-        lambda u: (u[0], arb(1)),  # at an end, beyond which a ball reaches
-        lambda u: (u[0], u[0]),  # everywhere
-    ):
-        assert certify(sides, 1, boxes=500).answer == "open"
-
-
-def test_equal_numbers_fulfil_an_inequality():
-    assert certify(lambda u: (arb(2), arb(2) + 0 * u[0]), 1).answer == "proved"
-    assert certify(lambda u: (arb(0) * u[0], arb(0) * u[0]), 1).answer == "proved"
+@pytest.mark.parametrize(
+    ("sides", "dimension", "boxes", "answer"),
+    [
+        (lambda u: (u[0] * (1 - u[0]), arb("0.25")), 1, 500, "open"),  # sharp inside
+        (lambda u: (u[0], arb(1)), 1, 500, "open"),  # sharp at an end, beyond which a ball reaches
+        (lambda u: (u[0], u[0]), 1, 500, "open"),  # sharp everywhere
+        (lambda u: (arb(2), arb(2) + 0 * u[0]), 1, 500, "proved"),  # equal numbers
+        (lambda u: (arb(0) * u[0], arb(0) * u[0]), 1, 500, "proved"),
+        (lambda u: (arb(-100), (u[0] - arb("0.5")).log()), 1, 200, "open"),  # undefined somewhere
+        (lambda u: (arb("nan"), arb(1)), 1, 50, "open"),
+        (lambda u: (arb(1), arb(2)), 0, 500, "proved"),  # without coordinates there is one box
+        (lambda u: (arb(2), arb(1)), 0, 500, "refuted"),
+        (lambda u: (arb(1, 0.5), arb(1)), 0, 500, "open"),
+    ],
+)
+def test_answers(sides, dimension, boxes, answer):
+    assert certify(sides, dimension, boxes=boxes).answer == answer
 
 
 def test_an_open_answer_tells_where_and_the_budget_is_kept():
@@ -45,11 +50,6 @@ def test_an_open_answer_tells_where_and_the_budget_is_kept():
     assert certificate.box is not None
     assert certificate.box.shape == (2, 2)
     assert len(calls) <= 300 + 3 * 300
-
-
-def test_where_a_side_is_undefined_nothing_is_proved():
-    assert certify(lambda u: (arb(-100), (u[0] - arb("0.5")).log()), 1, boxes=200).answer == "open"
-    assert certify(lambda u: (arb("nan"), arb(1)), 1, boxes=50).answer == "open"
 
 
 @settings(max_examples=40)
@@ -103,12 +103,6 @@ def test_it_works_at_its_own_precision_and_leaves_the_global_one_alone():
     with pytest.raises(ZeroDivisionError):
         certify(lambda u: 1 // 0, 1)
     assert ctx.prec == before
-
-
-def test_without_coordinates_there_is_one_box():
-    assert certify(lambda u: (arb(1), arb(2)), 0).answer == "proved"
-    assert certify(lambda u: (arb(2), arb(1)), 0).answer == "refuted"
-    assert certify(lambda u: (arb(1, 0.5), arb(1)), 0).answer == "open"
 
 
 # -- functions that leave ball arithmetic ------------------------------------------------------------------------------
