@@ -23,12 +23,9 @@ class BestBound(Record):
 
     Parameters
     ----------
-    value
-        The bound, which holds for these parameters whether they are the best or not.
-    log2_epochs
-        The number of epochs is 2 to this power.
-    alpha, learning_rate, gamma
-        α, η and γ; γ = 1 for Algorithm 1, which has none.
+    value : the bound, which holds for these parameters whether they are the best or not
+    log2_epochs : the number of epochs is 2 to this power
+    alpha, learning_rate, gamma : α, η and γ; γ = 1 for Algorithm 1, which has none
     """
 
     value: float
@@ -48,16 +45,9 @@ def best_momentum_bounds(
 
     Parameters
     ----------
-    task
-        What is to be learnt.
-    algorithm
-        ``"Algorithm 1"`` or ``"Algorithm 2"``.
-    most_log2_epochs
-        Largest j, >= 0.
-
-    Returns
-    -------
-    A bound for each j.
+    task : what is to be learnt
+    algorithm : ``"Algorithm 1"`` or ``"Algorithm 2"``
+    most_log2_epochs : largest j, >= 0
 
     Examples
     --------

@@ -41,12 +41,9 @@ class CertifiedNoise(Record):
 
     Attributes
     ----------
-    noise
-        The noise.
-    value
-        ``mean_variance(noise, n)`` or ``regret_energy(noise, n)``.
-    lower_bound
-        No Gaussian noise that does not depend on the data has less, whatever its memory; rigorous.
+    noise : the noise
+    value : ``mean_variance(noise, n)`` or ``regret_energy(noise, n)``
+    lower_bound : no Gaussian noise that does not depend on the data has less, whatever its memory; rigorous
     """
 
     noise: Mechanism
@@ -66,12 +63,9 @@ def optimal_machine_noise(participations: int, objective: Objective, *, toleranc
 
     Parameters
     ----------
-    participations
-        n in [1, 4096].  Matrices of n × n are made; for the regret energy in every iteration.
-    objective
-        ``"mean_variance"`` or ``"regret_energy"``.
-    tolerance
-        Relative gap between value and lower bound at which the search ends, in [1e-15, 1].
+    participations : n in [1, 4096].  Matrices of n × n are made; for the regret energy in every iteration.
+    objective : ``"mean_variance"`` or ``"regret_energy"``
+    tolerance : relative gap between value and lower bound at which the search ends, in [1e-15, 1]
 
     Examples
     --------
@@ -94,10 +88,8 @@ def best_cancelling_noise(participations: int, objective: Objective) -> Mechanis
 
     Parameters
     ----------
-    participations
-        n >= 1.
-    objective
-        ``"mean_variance"`` or ``"regret_energy"``.
+    participations : n >= 1
+    objective : ``"mean_variance"`` or ``"regret_energy"``
 
     Notes
     -----
@@ -126,12 +118,9 @@ def best_buffered_noise(participations: int, objective: Objective, *, buffers: i
 
     Parameters
     ----------
-    participations
-        n >= 1.
-    objective
-        ``"mean_variance"`` or ``"regret_energy"``.
-    buffers
-        The most vectors, 1 to 4; fewer where more do not help.
+    participations : n >= 1
+    objective : ``"mean_variance"`` or ``"regret_energy"``
+    buffers : the most vectors, 1 to 4; fewer where more do not help
 
     Notes
     -----

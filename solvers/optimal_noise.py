@@ -42,25 +42,17 @@ _MOST_RATES = 500
 def optimal_noise(problem: object, *, budget: Budget = UNIT_BUDGET) -> ToeplitzNoise:
     """The noise with the smallest stationary error.
 
-    Parameters
-    ----------
-    problem
-        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate; or ``StronglyConvex``.  The error of the
-        latter is only bounded, so the result is the noise of ``minimise_strongly_convex_bound``.
-    budget
-        ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them.
-
-    Returns
-    -------
-    For a quadratic problem with d distinct rates x = η λ, ``NuFTRL`` if d = 1 and otherwise ``ProductNoise`` with
+    For a quadratic problem with d distinct rates x = η λ, it is ``NuFTRL`` if d = 1 and otherwise ``ProductNoise`` with
     2d − 1 factors.  The gaps have relative errors of about 1e-15, and the stationary error is ``problem.optimal_error``
     to rounding.  If there are more than 500 distinct rates, the rates between two powers of 2 are replaced by 12 rates
     with weights that give the same h̃ to rounding.
+    Raises ``ValueError`` where the learning rate is unstable: every noise has an infinite error.
 
-    Raises
-    ------
-    ValueError
-        The learning rate is unstable: every noise has an infinite error.
+    Parameters
+    ----------
+    problem : ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate; or ``StronglyConvex``
+        The error of the latter is only bounded, so the result is the noise of ``minimise_strongly_convex_bound``.
+    budget : ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them.
 
     Examples
     --------

@@ -40,8 +40,7 @@ class Workload(Record, ABC):
 
         Parameters
         ----------
-        values
-            x, shape (steps, …).
+        values : x, shape (steps, …)
         """
 
     @abstractmethod
@@ -50,8 +49,7 @@ class Workload(Record, ABC):
 
         Parameters
         ----------
-        values
-            y, shape (rows, …).
+        values : y, shape (rows, …)
         """
 
     def matrix(self) -> Array:
@@ -115,8 +113,7 @@ class PrefixSums(RecursiveWorkload):
 
     Parameters
     ----------
-    steps
-        n >= 1.
+    steps : n >= 1
 
     Examples
     --------
@@ -157,21 +154,14 @@ class MomentumSGD(RecursiveWorkload):
 
         m_t = μ m_{t−1} + g_t,    θ_{t+1} = (1 − η_t ω) θ_t − η_t m_t.
 
+    Raises ``ValueError`` where a learning rate of 0 makes A singular: the step shows nothing of the gradient.
+
     Parameters
     ----------
-    steps
-        n >= 1.
-    momentum
-        0 <= μ < 1.
-    weight_decay
-        ω >= 0 with η_t ω <= 1 for all t.
-    learning_rates
-        η_t > 0, shape (steps,); None for 1 in every step.
-
-    Raises
-    ------
-    ValueError
-        A learning rate of 0 makes A singular: the step shows nothing of the gradient.
+    steps : n >= 1
+    momentum : 0 <= μ < 1
+    weight_decay : ω >= 0 with η_t ω <= 1 for all t
+    learning_rates : η_t > 0, shape (steps,); None for 1 in every step
 
     Notes
     -----
@@ -231,17 +221,13 @@ class SGD(Record):
 
     Parameters
     ----------
-    momentum
-        0 <= μ < 1.
-    weight_decay
-        ω >= 0, at most 1 over the largest learning rate.
-    learning_rates
-        η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step.
+    momentum : 0 <= μ < 1
+    weight_decay : ω >= 0, at most 1 over the largest learning rate
+    learning_rates : η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step
     cool_down
         Share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly; None for
         no such schedule.  It is in place of ``learning_rates``.
-    batch_size
-        m >= 1: examples a step, over which gradients are averaged.
+    batch_size : m >= 1: examples a step, over which gradients are averaged
 
     Examples
     --------
@@ -279,8 +265,7 @@ class SGD(Record):
 
         Parameters
         ----------
-        steps
-            n >= 1.
+        steps : n >= 1
         """
         n = checks.integer("steps", steps, 1)
         if self.cool_down is not None:
@@ -292,8 +277,7 @@ class SGD(Record):
 
         Parameters
         ----------
-        steps
-            n >= 1.
+        steps : n >= 1
         """
         rates = self.learning_rates_of(steps)
         if self.momentum == 0 and self.weight_decay == 0 and rates is None:
@@ -323,10 +307,8 @@ class MomentumAverage(RecursiveWorkload):
 
     Parameters
     ----------
-    steps
-        n >= 1.
-    alpha
-        0 < α <= 1.
+    steps : n >= 1
+    alpha : 0 < α <= 1
 
     Examples
     --------
@@ -358,8 +340,7 @@ class MatrixWorkload(Workload):
 
     Parameters
     ----------
-    matrix
-        A, shape (rows, steps), finite.
+    matrix : A, shape (rows, steps), finite
 
     Examples
     --------

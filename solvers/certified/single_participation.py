@@ -152,31 +152,22 @@ def single_participation_bounds(
 ) -> Certificate:
     """The least error of any strategy if each example takes part once, and a strategy that attains it.
 
+    The arrays of the certificate are v, shape (steps,), and u, shape (rows,).  The lower bound is rigorous, but for
+    recursive workloads of more than 2048 steps.  For prefix sums ``value`` is a rigorous upper bound of the optimum,
+    too; otherwise it is a float64 value.
+    Raises ``ValueError`` where the columns of A are dependent, or A is too large.
+
     Parameters
     ----------
-    workload
-        A, with independent columns.  ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a
-        banded inverse (``MomentumSGD``), take O(n) time and memory an iteration.  All else takes O(n³) time and has at
-        most 4096 steps.
+    workload : A, with independent columns
+        ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse
+        (``MomentumSGD``), take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096
+        steps.
     objective
         ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest squared error
         of a row, whose optimum is γ_2(A).
-    tolerance
-        The iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more.
-    max_iterations
-        It also ends after this many iterations, >= 1.  The bounds hold all the same.
-
-    Returns
-    -------
-    Certificate
-        Its arrays are v, shape (steps,), and u, shape (rows,).  The lower bound is rigorous, but for recursive
-        workloads of more than 2048 steps.  For prefix sums ``value`` is a rigorous upper bound of the optimum, too;
-        otherwise it is a float64 value.
-
-    Raises
-    ------
-    ValueError
-        The columns of A are dependent, or A is too large.
+    tolerance : the iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more
+    max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
 
     Examples
     --------
@@ -241,10 +232,8 @@ def single_participation_gram(workload: Workload, certificate: Certificate) -> A
 
     Parameters
     ----------
-    workload
-        A, at most 4096 steps.
-    certificate
-        That of ``single_participation_bounds``.
+    workload : A, at most 4096 steps
+    certificate : that of ``single_participation_bounds``
     """
     v, u = (np.asarray(array) for array in certificate.arrays)
     n = dense_size(workload)
@@ -263,8 +252,7 @@ def single_participation_strategy(workload: Workload, certificate: Certificate) 
 
     Parameters
     ----------
-    workload, certificate
-        As for ``single_participation_gram``.
+    workload, certificate : as for ``single_participation_gram``
     """
     return MatrixNoise(causal_strategy(single_participation_gram(workload, certificate)))
 

@@ -36,20 +36,15 @@ _REACH = 0.7  # −log of the smallest gap at the start, in units of log n
 def best_buffers(objective: RunObjective, participation: Participation, buffers: int) -> PoleNoise:
     """The buffered linear Toeplitz mechanism with the smallest error.
 
+    Its zeros and poles interlace.  The search is local: nothing certifies that no other set of d buffers is better.
+
     Parameters
     ----------
-    objective
-        Of the run.  For prefix sums a search takes as long for 10⁷ steps as for ten; for others a step of it takes as
-        long as ``objective.power``.
-    participation
-        Length of the run, and how often and how far apart an example takes part.
-    buffers
-        The largest number d of buffers, 1 to 16; fewer where more do not help.
-
-    Returns
-    -------
-    Noise with interlacing zeros and poles.  The search is local: nothing certifies that no other set of d buffers is
-    better.
+    objective : of the run
+        For prefix sums a search takes as long for 10⁷ steps as for ten; for others a step of it takes as long as
+        ``objective.power``.
+    participation : length of the run, and how often and how far apart an example takes part
+    buffers : the largest number d of buffers, 1 to 16; fewer where more do not help
 
     Examples
     --------

@@ -165,25 +165,15 @@ def scaled_buffers(
 ) -> ScaledNoise:
     """Buffers with a scale for each step, with the smallest error in fixed epochs that a search finds.
 
+    Its sensitivity in fixed epochs is 1 up to rounding.
+    Raises ``ValueError`` where there are too many steps.
+
     Parameters
     ----------
-    objective
-        Of a run of at most 4096 steps.
-    participation
-        The run.  Every promise is taken for fixed epochs of as many steps, or for one participation.
-    buffers
-        d >= 1, the number of arrays that a run keeps.
-    max_iterations
-        Iterations of L-BFGS, of O(n³) each, >= 1.
-
-    Returns
-    -------
-    Noise of sensitivity 1 in fixed epochs, up to rounding.
-
-    Raises
-    ------
-    ValueError
-        There are too many steps.
+    objective : of a run of at most 4096 steps
+    participation : the run.  Every promise is taken for fixed epochs of as many steps, or for one participation.
+    buffers : d >= 1, the number of arrays that a run keeps
+    max_iterations : iterations of L-BFGS, of O(n³) each, >= 1
 
     Examples
     --------

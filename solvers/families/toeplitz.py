@@ -138,17 +138,13 @@ def inverse_root(count: int) -> FiniteNoise:
 def damped_root(objective: RunObjective, participation: Participation, count: int) -> FiniteNoise | ProductNoise:
     """The noise with the first p coefficients of (1 − (1 − ν) z)^γ, 0 <= ν < 1 and 0 < γ <= 1, with the smallest error.
 
+    The noise is ``FiniteNoise``, and ``ProductNoise`` for p = n.  The upper bound of the sensitivity times the root of
+    the error is minimised, first over γ with ν = 0, and from there over both.
+
     Parameters
     ----------
-    objective, participation
-        Of the run.
-    count
-        p <= n.
-
-    Returns
-    -------
-    ``FiniteNoise``, and ``ProductNoise`` for p = n.  The upper bound of the sensitivity times the root of the error is
-    minimised, first over γ with ν = 0, and from there over both.
+    objective, participation : of the run
+    count : p <= n
 
     Examples
     --------
@@ -199,19 +195,14 @@ def banded_inverse(
 ) -> FiniteNoise:
     """The noise with p coefficients that has the smallest error.
 
+    β_0 = 1.  A proved upper bound of the sensitivity, times the root of the error, is minimised. The bound is the
+    sensitivity where the strategy is non-negative and does not increase from index ``period`` on.
+
     Parameters
     ----------
-    objective, participation
-        Of the run.
-    count
-        p <= n.
-    start
-        The search starts at its first p coefficients; None for those of the best root with ν = 0.
-
-    Returns
-    -------
-    Noise with β_0 = 1.  A proved upper bound of the sensitivity, times the root of the error, is minimised.  The bound
-    is the sensitivity where the strategy is non-negative and does not increase from index ``period`` on.
+    objective, participation : of the run
+    count : p <= n
+    start : the search starts at its first p coefficients; None for those of the best root with ν = 0
 
     Examples
     --------
@@ -255,24 +246,16 @@ def best_toeplitz(
 ) -> BandedStrategyNoise:
     """The Toeplitz strategy with at most ``bands`` bands that has the smallest error.
 
+    c_0 = 1, and the sensitivity is exact whatever the signs of the coefficients.
+    Raises ``ValueError`` where there are more bands than steps of an epoch, with several participations: then no
+    formula gives the sensitivity of all strategies.  ``best_buffers`` finds strategies with more bands that a theorem
+    covers.
+
     Parameters
     ----------
-    objective, participation
-        Of the run.
-    bands
-        1 <= p <= min(n, b), or p <= n if an example takes part once.
-    start
-        The search starts at its first p strategy coefficients; None for those of the square root.
-
-    Returns
-    -------
-    Noise with c_0 = 1, whose sensitivity is exact whatever the signs of the coefficients.
-
-    Raises
-    ------
-    ValueError
-        There are more bands than steps of an epoch, with several participations: then no formula gives the sensitivity
-        of all strategies.  ``best_buffers`` finds strategies with more bands that a theorem covers.
+    objective, participation : of the run
+    bands : 1 <= p <= min(n, b), or p <= n if an example takes part once
+    start : the search starts at its first p strategy coefficients; None for those of the square root
 
     Examples
     --------
@@ -351,12 +334,9 @@ def certificate(
 
     Parameters
     ----------
-    noise
-        As ``best_toeplitz`` finds it.
-    participation
-        Of the run.
-    objective
-        ``"mean"`` or ``"max"`` over the steps.
+    noise : as ``best_toeplitz`` finds it
+    participation : of the run
+    objective : ``"mean"`` or ``"max"`` over the steps
 
     Examples
     --------
@@ -385,10 +365,8 @@ def lower_bound(strategy: Array, participation: Participation, objective: Object
 
     Parameters
     ----------
-    strategy
-        c, shape (p,), the closer to the optimum the better the bound; with several participations p <= b.
-    participation, objective
-        Of the run, and ``"mean"`` or ``"max"``.
+    strategy : c, shape (p,), the closer to the optimum the better the bound; with several participations p <= b
+    participation, objective : of the run, and ``"mean"`` or ``"max"``
     """
     n = participation.length
     p = strategy.size

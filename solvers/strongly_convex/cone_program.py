@@ -72,14 +72,10 @@ class ConeProgram:
 
     Parameters
     ----------
-    slow, fast
-        m = ημ and l = ηL, 0 < m < l < 2.
-    criterion
-        ``"distance"`` or ``"objective"``.
-    count
-        Number of uniform frequencies on the full circle, even, so that 0 and π are among them.
-    lags
-        T, below count/2: on the grid a longer lag is the same as a shorter one.
+    slow, fast : m = ημ and l = ηL, 0 < m < l < 2
+    criterion : ``"distance"`` or ``"objective"``
+    count : number of uniform frequencies on the full circle, even, so that 0 and π are among them
+    lags : T, below count/2: on the grid a longer lag is the same as a shorter one
     """
 
     def __init__(self, slow: float, fast: float, criterion: Criterion, count: int, lags: int) -> None:
@@ -135,10 +131,7 @@ class ConeProgram:
     def solve(self, spectrum: Array) -> ConeSolution:
         """The coefficients c >= 0 and gains that minimise Σ quadrature × spectrum × ξ, by CLARABEL.
 
-        Raises
-        ------
-        ConeProgramError
-            The solver does not report an optimum.
+        Raises ``ConeProgramError`` where the solver does not report an optimum.
         """
         import cvxpy as cp
 

@@ -31,8 +31,7 @@ class BandedStrategyNoise(ToeplitzNoise):
 
     Parameters
     ----------
-    strategy_coefficients
-        c_0, …, c_{p−1}, shape (p,), c_0 != 0; zero afterwards.
+    strategy_coefficients : c_0, …, c_{p−1}, shape (p,), c_0 != 0; zero afterwards
 
     Notes
     -----
@@ -80,8 +79,7 @@ class BandedStrategyNoise(ToeplitzNoise):
 
         Parameters
         ----------
-        n
-            Number of steps, >= 1.
+        n : number of steps, >= 1
         """
         bands = self.values[:n, np.newaxis]
         inside = np.add.outer(np.arange(bands.shape[0]), np.arange(n)) < n

@@ -64,30 +64,18 @@ class Mechanism(Record, ABC):
 
         Parameters
         ----------
-        draws
-            z, independent standard normal numbers for a run with unit noise, shape (n, …).
+        draws : z, independent standard normal numbers for a run with unit noise, shape (n, …)
         """
 
     @abstractmethod
     def strategy(self, n: int | None = None) -> Array:
-        """C, shape (n, n).
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """C, shape (n, n)."""
 
     @abstractmethod
     def memory(self, n: int | None = None) -> int:
         """How many arrays of the size of the gradient a run keeps from one step to the next.
 
         A step takes about as many multiplications and additions a coordinate.
-
-        Parameters
-        ----------
-        n
-            Number of steps.
         """
 
     @property
@@ -96,43 +84,19 @@ class Mechanism(Record, ABC):
         return False
 
     def bands(self, n: int | None = None) -> int:
-        """The number of diagonals of C that may hold other numbers than 0.
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """The number of diagonals of C that may hold other numbers than 0."""
         return self.length(n)
 
     def column_norms(self, n: int | None = None) -> Array:
-        """Euclidean norms of the columns of C, shape (n,).
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """Euclidean norms of the columns of C, shape (n,)."""
         return np.asarray(np.linalg.norm(self.strategy(n), axis=0))
 
     def strategy_error(self, n: int | None = None) -> float:
-        """Bound of the relative error in the 2-norm of each column of ``strategy``.
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """Bound of the relative error in the 2-norm of each column of ``strategy``."""
         return 0.0
 
     def noising_matrix(self, n: int | None = None) -> Array:
-        """N, shape (n, n).
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """N, shape (n, n)."""
         return self.noising(np.eye(self.length(n))) + 0.0
 
     # -- sensitivity ---------------------------------------------------------------------------------------------------
@@ -140,15 +104,12 @@ class Mechanism(Record, ABC):
     def bracket(self, participation: Participation) -> Sensitivity:
         """The sensitivity for zero-out adjacency, or two bounds of it, for one example (``members`` do not enter).
 
+        Returns a bracket (``theory.mechanisms.sensitivity``).  Strategies of at most ``period`` bands take O(n k),
+        others O(n³).  Above 4096 steps these get the bound by the norms of their columns.
+
         Parameters
         ----------
-        participation
-            Who takes part when; the worst case of a random order counts.
-
-        Returns
-        -------
-        A bracket (``theory.mechanisms.sensitivity``).  Strategies of at most ``period`` bands take O(n k), others
-        O(n³).  Above 4096 steps these get the bound by the norms of their columns.
+        participation : who takes part when; the worst case of a random order counts
         """
         who = self.of_this_run(participation).worst
         n = who.length
@@ -163,15 +124,7 @@ class Mechanism(Record, ABC):
     def sensitivity(self, participation: Participation) -> float:
         """γ, the exact sensitivity for zero-out adjacency; ``inf`` where it exceeds the range of floats.
 
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-
-        Raises
-        ------
-        ValueError
-            Only a bracket is known; ``sensitivity_upper_bound`` always answers.
+        Raises ``ValueError`` where only a bracket is known; ``sensitivity_upper_bound`` always answers.
 
         Examples
         --------
@@ -190,13 +143,7 @@ class Mechanism(Record, ABC):
         return found.value
 
     def sensitivity_upper_bound(self, participation: Participation) -> float:
-        """An upper bound of the sensitivity that holds in spite of rounding.
-
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-        """
+        """An upper bound of the sensitivity that holds in spite of rounding."""
         return self.bracket(participation).upper
 
     # -- programs ------------------------------------------------------------------------------------------------------
@@ -204,20 +151,14 @@ class Mechanism(Record, ABC):
     def program(self, participation: Participation, dtype: Dtype | None = None, form: Form | None = None) -> Program:
         """The program that makes this noise, with the sensitivity that covers it.
 
+        Raises ``ValueError`` where the mechanism does not run in this form or type, or its sensitivity is not bounded.
+
         Parameters
         ----------
-        participation
-            Who takes part when.
         dtype
             ``"float32"`` or ``"float64"``; None for float32 if its covered sensitivity exceeds that of float64 by at
             most a thousandth, and for float64 otherwise.
-        form
-            One of ``FORMS`` of the class; None for the first.
-
-        Raises
-        ------
-        ValueError
-            The mechanism does not run in this form or type, or its sensitivity is not bounded.
+        form : one of ``FORMS`` of the class; None for the first
         """
         who = self.of_this_run(participation)
         forms = self.forms()
@@ -251,17 +192,12 @@ class Mechanism(Record, ABC):
     def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         """The mechanism whose numbers are stored in a program, and its sensitivity with rounding errors.
 
+        Raises ``ValueError`` where ``dtype`` does not hold the numbers.
+
         Parameters
         ----------
-        participation
-            A worst case.
-        form, dtype
-            Of the program.
-
-        Raises
-        ------
-        ValueError
-            ``dtype`` does not hold the numbers.
+        participation : a worst case
+        form, dtype : of the program
         """
         raise ValueError(f"form must be one of those of {type(self).__name__}, {tuple(self.FORMS)}, got {form!r}")
 
@@ -272,23 +208,15 @@ class Mechanism(Record, ABC):
 
         Parameters
         ----------
-        budget
-            ρ, clip norm and adjacency.
-        participation
-            Who takes part when; where γ is not known exactly its upper bound takes its place.
+        budget : ρ, clip norm and adjacency
+        participation : who takes part when; where γ is not known exactly its upper bound takes its place
         """
         found = self.bracket(participation)
         gamma = found.value if found.exact and participation.worst.once else found.upper
         return budget.unit_variance * gamma**2
 
     def length(self, n: int | None) -> int:
-        """The number of steps that is meant by ``n``, which a finite mechanism knows by itself.
-
-        Parameters
-        ----------
-        n
-            Number of steps, or None.
-        """
+        """The number of steps that is meant by ``n``, which a finite mechanism knows by itself."""
         if n is None:
             if self.steps is None:
                 raise ValueError(f"the number of steps must be given for {type(self).__name__}, got None")
@@ -298,13 +226,7 @@ class Mechanism(Record, ABC):
         return checks.integer("the number of steps", n, 1)
 
     def of_this_run(self, participation: object) -> Participation:
-        """``participation``, checked to be for a run of as many steps.
-
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-        """
+        """``participation``, checked to be for a run of as many steps."""
         who = checks.instance("participation", participation, Participation)
         if self.steps is not None and who.steps != self.steps:
             raise ValueError(f"participation must have steps={self.steps} as the mechanism has, got steps={who.steps}")
@@ -317,8 +239,7 @@ class Mechanism(Record, ABC):
 
         Parameters
         ----------
-        workload
-            A, with as many columns as the run has steps.
+        workload : A, with as many columns as the run has steps
         """
         n = self.length(checks.instance("workload", workload, Workload).steps)  # type: ignore[type-abstract]
         return np.asarray(np.square(workload.apply(self.noising_matrix(n))).sum(axis=1))
@@ -330,10 +251,7 @@ class Mechanism(Record, ABC):
 
         Parameters
         ----------
-        participation
-            Who takes part when.
-        workload
-            A, with as many columns as the run has steps; None for prefix sums.
+        workload : A, with as many columns as the run has steps; None for prefix sums
         """
         errors = self.errors(_workload(workload, participation))
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.mean()))
@@ -345,10 +263,7 @@ class Mechanism(Record, ABC):
 
         Parameters
         ----------
-        participation
-            Who takes part when.
-        workload
-            A, with as many columns as the run has steps; None for prefix sums.
+        workload : A, with as many columns as the run has steps; None for prefix sums
         """
         errors = self.errors(_workload(workload, participation))
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.max()))

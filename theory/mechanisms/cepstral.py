@@ -48,10 +48,8 @@ class CepstralNoise(ToeplitzNoise):
 
     Parameters
     ----------
-    cepstrum
-        c_1, …, c_N, shape (N,); zero afterwards.  N = 0 is independent noise.
-    warp
-        −1 < a < 1.  At 0, the default, ζ = z.
+    cepstrum : c_1, …, c_N, shape (N,); zero afterwards.  N = 0 is independent noise.
+    warp : −1 < a < 1.  At 0, the default, ζ = z.
 
     Notes
     -----

@@ -34,8 +34,7 @@ class MatrixNoise(Mechanism):
 
     Parameters
     ----------
-    strategy
-        C, shape (steps, steps).
+    strategy : C, shape (steps, steps)
 
     Notes
     -----
@@ -75,8 +74,7 @@ class MatrixNoise(Mechanism):
 
         Parameters
         ----------
-        steps
-            n >= 1; takes O(n³).
+        steps : n >= 1; takes O(n³)
 
         Examples
         --------
@@ -102,8 +100,7 @@ class MatrixNoise(Mechanism):
 
         Parameters
         ----------
-        steps
-            n >= 1; takes O(n³).
+        steps : n >= 1; takes O(n³)
 
         Examples
         --------
@@ -149,9 +146,8 @@ class BandedNoise(Mechanism):
 
     Parameters
     ----------
-    diagonals
-        Shape (p, steps), 1 <= p <= steps: entry (i, t) is C_{t+i, t}, and must be 0 where t + i >= steps.  The first
-        row, the diagonal, holds no 0.
+    diagonals : shape (p, steps), 1 <= p <= steps: entry (i, t) is C_{t+i, t}, and must be 0 where t + i >= steps
+        The first row, the diagonal, holds no 0.
 
     Notes
     -----
@@ -216,8 +212,7 @@ def causal_strategy(gram: ArrayLike) -> Array:
 
     Parameters
     ----------
-    gram
-        X, shape (n, n), symmetric and positive definite.
+    gram : X, shape (n, n), symmetric and positive definite
 
     Notes
     -----

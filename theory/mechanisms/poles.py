@@ -39,11 +39,8 @@ class PoleNoise(ProductNoise):
 
     Parameters
     ----------
-    zeros
-        Gaps a_i of the zeros, 0 <= a <= 2.
-    poles
-        Gaps q_i of the poles, 0 < q < 2.
-
+    zeros : gaps a_i of the zeros, 0 <= a <= 2
+    poles : gaps q_i of the poles, 0 < q < 2
     A zero and a pole with the same gap cancel; missing ones lie at gap 1 (no memory).  Coefficients that vanish after
     a while (``AntiPGD``) are zeros with poles at gap 1.
     """
@@ -66,17 +63,11 @@ class PoleNoise(ProductNoise):
     def buffers(self) -> BufferNoise:
         """The same noise as buffers of its strategy.
 
-        Returns
-        -------
-        Its decays and scales have relative errors of about 1e-16 × P.  Coefficient t of the strategy has an error of
-        about 1e-16 × t times Σ_i |ω_i θ_i^{t−1}|, which is far more than the coefficient itself if decays almost
-        coincide.  The covered sensitivity of the form ``"buffers"`` is that of the rounded numbers.
-
-        Raises
-        ------
-        ValueError
-            There is no such form: zeros coincide, the strategy has polynomial terms beyond one step, or a scale exceeds
-            the range of floats.
+        Decays and scales have relative errors of about 1e-16 × P.  Coefficient t of the strategy has an error of about
+        1e-16 × t times Σ_i |ω_i θ_i^{t−1}|, which is far more than the coefficient itself if decays almost coincide.
+        The covered sensitivity of the form ``"buffers"`` is that of the rounded numbers.
+        Raises ``ValueError`` where there is no such form: zeros coincide, the strategy has polynomial terms beyond one
+        step, or a scale exceeds the range of floats.
         """
         poles = self.zeros  # of the strategy
         zeros = self.poles
@@ -100,17 +91,13 @@ class PoleNoise(ProductNoise):
 class BufferNoise(PoleNoise):
     """Noise whose strategy is given as buffers: c_0 = 1 and c_t = Σ_i ω_i θ_i^{t−1}.
 
+    Raises ``ValueError`` where the zeros of 1 + Σ ω/(p − θ) are not real, or lie so that the noise would not be stable
+    or not minimum phase.
+
     Parameters
     ----------
-    buf_decay
-        θ in [−1, 1], shape (P,); they are sorted in descending order.
-    output_scale
-        ω, shape (P,).
-
-    Raises
-    ------
-    ValueError
-        The zeros of 1 + Σ ω/(p − θ) are not real, or lie so that the noise would not be stable or not minimum phase.
+    buf_decay : θ in [−1, 1], shape (P,); they are sorted in descending order
+    output_scale : ω, shape (P,)
 
     Notes
     -----
@@ -153,10 +140,8 @@ class BufferNoise(PoleNoise):
     def stored_as(self, dtype: Dtype) -> BufferNoise:
         """The buffers whose numbers are those of this one, rounded to ``dtype``.
 
-        Raises
-        ------
-        ValueError
-            A scale exceeds the range of ``dtype``, or the rounded numbers are no noise with real and stable poles.
+        Raises ``ValueError`` where a scale exceeds the range of ``dtype``, or the rounded numbers are no noise with
+        real and stable poles.
         """
         scale = as_stored(self.output_scale, dtype)
         if not np.isfinite(scale).all():

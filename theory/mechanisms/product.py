@@ -48,11 +48,9 @@ class ProductNoise(ToeplitzNoise):
 
     Parameters
     ----------
-    gaps
-        a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k).  A gap of 0 (2) is a zero at
-        frequency 0 (π).  Positive gaps below 1e-300 are refused.
-    exponents
-        e_k, shape (K,).
+    gaps : a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k)
+        A gap of 0 (2) is a zero at frequency 0 (π).  Positive gaps below 1e-300 are refused.
+    exponents : e_k, shape (K,)
 
     Notes
     -----
@@ -230,9 +228,8 @@ class NuFTRL(ProductNoise):
 
     Parameters
     ----------
-    nu
-        Damping 0 <= ν < 2.  At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1
-        independent noise.
+    nu : damping 0 <= ν < 2
+        At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1 independent noise.
 
     Notes
     -----
@@ -278,8 +275,7 @@ class AntiPGD(ProductNoise):
 
     Parameters
     ----------
-    damping
-        0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
+    damping : 0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
 
     Notes
     -----

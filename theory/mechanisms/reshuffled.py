@@ -41,18 +41,13 @@ _MOST_PATTERNS = 20_000  # that are looked at one by one
 def reshuffled_sensitivity(strategy: Array, participation: Participation, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of any strategy for reshuffled orders.
 
+    Returns a bracket; O(n³).  It is closed where the patterns are few enough to be listed, for non-negative X.
+
     Parameters
     ----------
-    strategy
-        C, shape (n, n).
-    participation
-        Of the kind ``"reshuffled"``.
-    error
-        Bound of the relative error of each column, in the 2-norm.
-
-    Returns
-    -------
-    A bracket; O(n³).  It is closed where the patterns are few enough to be listed, for non-negative X.
+    strategy : C, shape (n, n)
+    participation : of the kind ``"reshuffled"``
+    error : bound of the relative error of each column, in the 2-norm
     """
     gram = strategy.T @ strategy
     fixed = [
@@ -92,8 +87,7 @@ def any_toeplitz_sensitivity(coefficients: Array, participation: Participation, 
 
     Parameters
     ----------
-    coefficients, participation, error
-        As for ``toeplitz_sensitivity``.
+    coefficients, participation, error : as for ``toeplitz_sensitivity``
     """
     if participation.kind == "reshuffled" and not participation.once:
         return reshuffled_toeplitz_sensitivity(coefficients, participation, error=error)
@@ -107,12 +101,9 @@ def reshuffled_toeplitz_sensitivity(
 
     Parameters
     ----------
-    coefficients
-        c_0, …, c_{n−1}, shape (n,), of any signs.
-    participation
-        Of the kind ``"reshuffled"``.
-    error
-        Bound of the error of the coefficients: its 2-norm relative to theirs.
+    coefficients : c_0, …, c_{n−1}, shape (n,), of any signs
+    participation : of the kind ``"reshuffled"``
+    error : bound of the error of the coefficients: its 2-norm relative to theirs
     """
     length = fft.next_fast_len(2 * coefficients.size, real=True)
     lags = np.zeros((participation.count + 1) * participation.period)

@@ -36,12 +36,9 @@ class ScaledNoise(Mechanism):
 
     Parameters
     ----------
-    noise
-        Any Toeplitz noise.
-    step_scales
-        d_t > 0, shape (steps,); None for 1 in every step.
-    draw_scales
-        g_t > 0, shape (steps,); None for 1 in every step.  One of the two must be given.
+    noise : any Toeplitz noise
+    step_scales : d_t > 0, shape (steps,); None for 1 in every step
+    draw_scales : g_t > 0, shape (steps,); None for 1 in every step.  One of the two must be given.
 
     Notes
     -----
@@ -88,12 +85,9 @@ class ScaledNoise(Mechanism):
 
         Parameters
         ----------
-        noise
-            Any Toeplitz noise.
-        participation
-            The run: its ``steps``, and its ``period``, the number of steps of an epoch.
-        weights
-            p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of each column of the epoch.
+        noise : any Toeplitz noise
+        participation : the run: its ``steps``, and its ``period``, the number of steps of an epoch
+        weights : p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of each column of the epoch
             With at most b bands the sensitivity is then at most 1, with equality in epochs of equal length, for any
             number of participations b apart.  None for columns of norm 1.
 
@@ -170,8 +164,7 @@ class ScaledNoise(Mechanism):
 
         Parameters
         ----------
-        participation
-            Who takes part when.  Fixed epochs take O(n k) without ``draw_scales``.
+        participation : who takes part when.  Fixed epochs take O(n k) without ``draw_scales``.
         """
         who = self.of_this_run(participation).worst
         if who.kind != "fixed epochs" or who.once or self.draw_scales is not None:

@@ -46,14 +46,10 @@ class Sensitivity(Record):
 
     Attributes
     ----------
-    value
-        Attained by a pattern and unit gradients, up to the relative error ``rounding``.
-    upper
-        Upper bound of the sensitivity, rounding included.
-    rounding
-        Relative error of ``value``.
-    exact
-        Whether ``value`` is the sensitivity up to rounding.
+    value : attained by a pattern and unit gradients, up to the relative error ``rounding``
+    upper : upper bound of the sensitivity, rounding included
+    rounding : relative error of ``value``
+    exact : whether ``value`` is the sensitivity up to rounding
     """
 
     value: float
@@ -111,12 +107,9 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
 
     Parameters
     ----------
-    coefficients
-        c_0, …, c_{n−1}, shape (n,), of any signs.
-    participation
-        Who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``.
-    error
-        Bound of the error of the coefficients: its 2-norm relative to theirs.
+    coefficients : c_0, …, c_{n−1}, shape (n,), of any signs
+    participation : who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``
+    error : bound of the error of the coefficients: its 2-norm relative to theirs
 
     Returns
     -------
@@ -164,20 +157,14 @@ def fixed_epochs_sensitivity(
 ) -> Sensitivity:
     """The sensitivity of T(c) diag(1/d) for fixed epochs, from the blocks of its Gram matrix, in O(n k).
 
+    Returns a bracket, closed for up to three epochs and for balanced blocks.
+
     Parameters
     ----------
-    coefficients
-        c_0, …, c_{n−1}, shape (n,), of any signs.
-    participation
-        Of the kind ``"fixed epochs"``.
-    error
-        Bound of the error of the coefficients: its 2-norm relative to theirs.
-    step_scales
-        d > 0, shape (n,); None for 1 in every step.
-
-    Returns
-    -------
-    A bracket, closed for up to three epochs and for balanced blocks.
+    coefficients : c_0, …, c_{n−1}, shape (n,), of any signs
+    participation : of the kind ``"fixed epochs"``
+    error : bound of the error of the coefficients: its 2-norm relative to theirs
+    step_scales : d > 0, shape (n,); None for 1 in every step
     """
     n = participation.length
     k = participation.count
@@ -284,20 +271,15 @@ def _largest_of_three(block: Array) -> float:
 def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of any strategy.
 
-    Parameters
-    ----------
-    strategy
-        C, shape (rows, participation.length).
-    participation
-        Who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``.
-    error
-        Bound of the relative error of each column, in the 2-norm.
-
-    Returns
-    -------
-    A bracket, closed for one participation; in fixed epochs for up to three epochs and for balanced blocks; for
+    Returns a bracket, closed for one participation; in fixed epochs for up to three epochs and for balanced blocks; for
     min-sep if X = CᵀC has no entries at |i − j| >= b, or decays as Toeplitz matrices do, and if a run is so short that
     its patterns can be listed, for non-negative X.  O(n³), and O(n² k) where k < ceil(n/b).
+
+    Parameters
+    ----------
+    strategy : C, shape (rows, participation.length)
+    participation : who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``
+    error : bound of the relative error of each column, in the 2-norm
 
     Examples
     --------
@@ -324,21 +306,14 @@ def column_sensitivity(
 ) -> Sensitivity:
     """The sensitivity from the norms of the columns of the strategy.
 
+    Returns the square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the
+    lower, and the largest Σ_π |C_i| the upper end.  O(n k).
+
     Parameters
     ----------
-    norms
-        |C_i|, shape (n,).
-    participation
-        Who takes part when.
-    orthogonal
-        Whether columns i ≠ j of one pattern are orthogonal, as they are if C has at most ``min_sep`` bands.
-    error
-        Bound of the relative error of the norms.
-
-    Returns
-    -------
-    The square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the lower,
-    and the largest Σ_π |C_i| the upper end.  O(n k).
+    norms : |C_i|, shape (n,)
+    orthogonal : whether columns i ≠ j of one pattern are orthogonal, as they are if C has at most ``min_sep`` bands
+    error : bound of the relative error of the norms
     """
     sizes = checks.shaped("norms", norms, (participation.length,), "[0, inf)")
 

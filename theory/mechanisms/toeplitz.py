@@ -111,8 +111,7 @@ class ToeplitzNoise(Mechanism, ABC):
 
         Parameters
         ----------
-        steps
-            Number of coefficients, >= 1.
+        steps : number of coefficients, >= 1
         """
 
     @abstractmethod
@@ -131,15 +130,12 @@ class ToeplitzNoise(Mechanism, ABC):
     def averaged_variance(self, rates: ArrayLike) -> Array:
         """b(x) = Σ β_t β_τ (1 − x)^{|t−τ|}, the variance of the noise in an exponential average of rate x.
 
+        The array has the shape of ``rates``; 1 for independent noise.  By Lemma C.4 of arXiv 2310.06771, made exact, it
+        is (x (2 − x)/2π) ∫ |B(ω)|² / |1 − x − e^{iω}|² dω.
+
         Parameters
         ----------
-        rates
-            x = ηλ, 1e-300 <= x < 2, of any shape.
-
-        Returns
-        -------
-        Array of the shape of ``rates``; 1 for independent noise.  By Lemma C.4 of arXiv 2310.06771, made exact, it
-        is (x (2 − x)/2π) ∫ |B(ω)|² / |1 − x − e^{iω}|² dω.
+        rates : x = ηλ, 1e-300 <= x < 2, of any shape
         """
 
     def power_spectrum(self, frequencies: ArrayLike) -> Array:
@@ -147,8 +143,7 @@ class ToeplitzNoise(Mechanism, ABC):
 
         Parameters
         ----------
-        frequencies
-            ω in radians a step, any real numbers, of any shape.
+        frequencies : ω in radians a step, any real numbers, of any shape
         """
         half = checks.reals("frequencies", frequencies) / 2
         return self._power(np.abs(np.cos(half)), np.abs(np.sin(half)))
@@ -156,15 +151,12 @@ class ToeplitzNoise(Mechanism, ABC):
     def inverse_coefficients(self, steps: int) -> Array:
         """First ``steps`` coefficients of 1/B, the first column of the inverse matrix, shape (steps,).
 
+        Raises ``OverflowError`` where they exceed the range of floats, which happens only to noise that is not minimum
+        phase.
+
         Parameters
         ----------
-        steps
-            Number of coefficients, >= 1.
-
-        Raises
-        ------
-        OverflowError
-            They exceed the range of floats, which happens only to noise that is not minimum phase.
+        steps : number of coefficients, >= 1
         """
         series, _ = self._inverse(checks.integer("steps", steps, 1))
         if not np.isfinite(series).all():
@@ -186,8 +178,7 @@ class ToeplitzNoise(Mechanism, ABC):
 
         Parameters
         ----------
-        steps
-            Number of coefficients, >= 1; they may be ``inf``.
+        steps : number of coefficients, >= 1; they may be ``inf``
         """
         return self._inverse(checks.integer("steps", steps, 1))
 
@@ -227,17 +218,14 @@ class ToeplitzNoise(Mechanism, ABC):
     def bracket(self, participation: Participation) -> Sensitivity:
         """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
 
+        For one participation it is the largest column norm of the strategy (Theorem 1.1 of arXiv 2310.06771); in
+        general ‖Σ_{j<k} S^{jb} c‖ with the first column c of the strategy and the shift S, which is exact where c >= 0
+        and does not increase from index b on, and where there are no more than b coefficients.  Elsewhere the upper end
+        replaces c_t by |c_t| for t < b and by max_{s>=t} |c_s| from there on.
+
         Parameters
         ----------
-        participation
-            Who takes part when.  For a run of any length the bracket is that of γ_∞.
-
-        Returns
-        -------
-        For one participation the largest column norm of the strategy (Theorem 1.1 of arXiv 2310.06771); in general
-        ‖Σ_{j<k} S^{jb} c‖ with the first column c of the strategy and the shift S, which is exact where c >= 0 and
-        does not increase from index b on, and where there are no more than b coefficients.  Elsewhere the upper end
-        replaces c_t by |c_t| for t < b and by max_{s>=t} |c_s| from there on.
+        participation : who takes part when.  For a run of any length the bracket is that of γ_∞.
         """
         who = self.of_this_run(participation).worst
         if who.steps is None:
@@ -253,8 +241,8 @@ class ToeplitzNoise(Mechanism, ABC):
 
         Parameters
         ----------
-        workload
-            A.  O(n) for Toeplitz workloads with a banded inverse, such as prefix sums and momentum; otherwise O(n²).
+        workload : A
+            O(n) for Toeplitz workloads with a banded inverse, such as prefix sums and momentum; otherwise O(n²).
         """
         from corrnoise.theory.numerics import double_double_series
 

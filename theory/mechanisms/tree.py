@@ -59,13 +59,10 @@ class BinaryTree(Mechanism):
 
     Parameters
     ----------
-    steps
-        n >= 1.
-    decoder
-        ``"binary"``, or ``"online"``, which estimates each node from its own subtree.  For sums it has about half the
-        variance; for a momentum with a large decay it can be worse.
-    decay
-        α, 0 <= α <= 1: prefixes are Σ (1 − α)^{t−τ} g_τ; 0 for sums.
+    steps : n >= 1
+    decoder : ``"binary"``, or ``"online"``, which estimates each node from its own subtree
+        For sums it has about half the variance; for a momentum with a large decay it can be worse.
+    decay : α, 0 <= α <= 1: prefixes are Σ (1 − α)^{t−τ} g_τ; 0 for sums
 
     Examples
     --------
@@ -193,15 +190,8 @@ class BinaryTree(Mechanism):
     def bracket(self, participation: Participation) -> Sensitivity:
         """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
 
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-
-        Returns
-        -------
-        A bracket: exact for one participation and for fixed epochs, in O(n log n), as all entries are non-negative;
-        exact for reshuffled orders and the decoder ``"binary"``, by a dynamic program over epochs.
+        Returns a bracket: exact for one participation and for fixed epochs, in O(n log n), as all entries are
+        non-negative; exact for reshuffled orders and the decoder ``"binary"``, by a dynamic program over epochs.
         """
         who = self.of_this_run(participation).worst
         if who.once:

@@ -24,15 +24,12 @@ from corrnoise.theory.participation import Participation
 def noise_limit(alpha: float) -> float:
     """S, the standard deviation of the least noise in a momentum of a long run at ρ = ½ and clip norm 1.
 
-    Parameters
-    ----------
-    alpha
-        Momentum parameter, 0 < α <= 1.
-
-    Returns
-    -------
     Relative error below 1e-14.  The square root mechanism ``NuFTRL(alpha)`` attains it, if each example takes part
     once.
+
+    Parameters
+    ----------
+    alpha : momentum parameter, 0 < α <= 1
 
     Examples
     --------
@@ -46,18 +43,13 @@ def noise_limit(alpha: float) -> float:
 def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float:
     """No mechanism has less noise in a momentum: its root mean square over the steps, at ρ = ½ and clip norm 1.
 
+    Returns sqrt(E) (S − (1 − α)/((2 − α) T)); 0 where this is negative.
+
     Parameters
     ----------
-    alpha
-        Momentum parameter, 0 < α <= 1.
-    steps
-        T >= 1.
-    epochs
-        E = T/N >= 1, how often each example takes part, in any order of each epoch.
-
-    Returns
-    -------
-    sqrt(E) (S − (1 − α)/((2 − α) T)); 0 where this is negative.
+    alpha : momentum parameter, 0 < α <= 1
+    steps : T >= 1
+    epochs : E = T/N >= 1, how often each example takes part, in any order of each epoch
 
     Examples
     --------
@@ -73,17 +65,13 @@ def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float
 def square_root_upper_bound(alpha: float, participation: Participation) -> float:
     """The noise of the square root mechanism in a momentum is at most this in every step.
 
+    Returns sqrt(E) S for one epoch.  For more, with a = (1 − α)^N, sqrt(E (1 + a)/(1 − a)) S for one order, and sqrt(E
+    (1 + 2 (1 − α)/(1 − a))) S for any.  Standard deviation at ρ = ½ and clip norm 1.
+
     Parameters
     ----------
-    alpha
-        Momentum parameter, 0 < α <= 1.
-    participation
-        E epochs of N steps, in one order or in any orders; or single participation, E = 1.
-
-    Returns
-    -------
-    sqrt(E) S for one epoch.  For more, with a = (1 − α)^N, sqrt(E (1 + a)/(1 − a)) S for one order, and
-    sqrt(E (1 + 2 (1 − α)/(1 − a))) S for any.  Standard deviation at ρ = ½ and clip norm 1.
+    alpha : momentum parameter, 0 < α <= 1
+    participation : E epochs of N steps, in one order or in any orders; or single participation, E = 1
 
     Examples
     --------

@@ -28,12 +28,9 @@ class PublishedReducedNoise(Record):
 
     Parameters
     ----------
-    early, late
-        Of G, in nodes that end by step 2N and in others.
-    differences, remainders
-        Of D and of r.
-    rho
-        Upper bound of the ρ that the release of all nodes spends (zCDP), for the adjacency of the budget.
+    early, late : of G, in nodes that end by step 2N and in others
+    differences, remainders : of D and of r
+    rho : upper bound of the ρ that the release of all nodes spends (zCDP), for the adjacency of the budget
     """
 
     early: float
@@ -48,22 +45,15 @@ def published_reduced_noise(
 ) -> PublishedReducedNoise:
     """The noise of Algorithm 2 as published, with L restored.
 
+    Raises ``ValueError`` where N does not divide T, T < 2 N, α < 1/N, or all nodes together are not (ε, δ)-private.
+
     Parameters
     ----------
-    budget
-        ε > 0 and 0 < δ < 1; its clip norm is G.  As published for replace-one adjacency; half the noise for zero-out
-        adjacency.
-    participation
-        T steps, a multiple of N >= 2 and at least 2 N, in epochs of N steps.
-    alpha
-        1/N <= α <= 1.
-    learning_rate, smoothness
-        η > 0 and L > 0.
-
-    Raises
-    ------
-    ValueError
-        N does not divide T, T < 2 N, α < 1/N, or all nodes together are not (ε, δ)-private.
+    budget : ε > 0 and 0 < δ < 1; its clip norm is G
+        As published for replace-one adjacency; half the noise for zero-out adjacency.
+    participation : T steps, a multiple of N >= 2 and at least 2 N, in epochs of N steps
+    alpha : 1/N <= α <= 1
+    learning_rate, smoothness : η > 0 and L > 0
 
     Examples
     --------

@@ -47,16 +47,11 @@ class BoundedTask(Record):
 
     Parameters
     ----------
-    log2_examples
-        k, an integer from 1 to 40.
-    dimension
-        d >= 1.
-    budget
-        Of a run; its clip norm is G.
-    smoothness
-        L > 0.
-    initial_error
-        R > 0, at least F(w_1) − inf F.
+    log2_examples : k, an integer from 1 to 40
+    dimension : d >= 1
+    budget : of a run; its clip norm is G
+    smoothness : L > 0
+    initial_error : R > 0, at least F(w_1) − inf F
     """
 
     log2_examples: int
@@ -119,10 +114,8 @@ class BoundedTask(Record):
 
         Parameters
         ----------
-        log2_epochs
-            j >= 0.
-        alpha
-            0 < α <= 1.
+        log2_epochs : j >= 0
+        alpha : 0 < α <= 1
         """
         decay = 1 - self._forgotten(alpha)
         epochs = 2.0**log2_epochs
@@ -142,12 +135,9 @@ class BoundedTask(Record):
 
         Parameters
         ----------
-        log2_epochs
-            j, an integer from 0 to 1000.
-        alpha
-            α in [2^−50, 1].
-        learning_rate
-            η > 0.
+        log2_epochs : j, an integer from 0 to 1000
+        alpha : α in [2^−50, 1]
+        learning_rate : η > 0
         """
         j, alpha = self._checked(log2_epochs, alpha)
         length = checks.real("learning_rate", learning_rate, "(0, inf)")
@@ -161,10 +151,8 @@ class BoundedTask(Record):
 
         Parameters
         ----------
-        log2_epochs, alpha, learning_rate
-            As for ``algorithm_1``.
-        gamma
-            0 < γ < 1.
+        log2_epochs, alpha, learning_rate : as for ``algorithm_1``
+        gamma : 0 < γ < 1
         """
         j, alpha = self._checked(log2_epochs, alpha)
         length = checks.real("learning_rate", learning_rate, "(0, inf)")

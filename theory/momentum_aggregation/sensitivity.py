@@ -50,12 +50,9 @@ class Nodes(Record):
 
     Parameters
     ----------
-    largest
-        Largest size of a node; None for no limit.
-    first
-        Nodes start at this step or later.
-    last
-        Nodes end at this step or earlier; None for the end of the run.
+    largest : largest size of a node; None for no limit
+    first : nodes start at this step or later
+    last : nodes end at this step or earlier; None for the end of the run
     """
 
     largest: int | None = None
@@ -85,25 +82,16 @@ ALL_NODES = Nodes()
 def squared_weights(participation: Participation, alpha: float, nodes: Nodes = ALL_NODES) -> float:
     """U: the largest sum of squared weights that one example can have, rounded up.
 
+    It is exact up to 1e-11 (but see ``tree_orders``); 0 if no node is released.  Time and memory O(T log T), and about
+    a millisecond for each epoch of reshuffled orders.
+
     Parameters
     ----------
     participation
         T steps, and epochs of N steps each: the same order in every epoch (``fixed_epochs``), any order in each
         (``reshuffled``), or ``single``.
-    alpha
-        Momentum parameter, 0 < α <= 1.
-    nodes
-        Which nodes are released.
-
-    Returns
-    -------
-    U >= 0, exact up to 1e-11 (but see ``tree_orders``); 0 if no node is released.  Time and memory O(T log T), and
-    about a millisecond for each epoch of reshuffled orders.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of its range, or the participation is of another kind.
+    alpha : momentum parameter, 0 < α <= 1
+    nodes : which nodes are released
 
     Examples
     --------
@@ -167,8 +155,7 @@ def node_count(steps: int, examples: int) -> int:
 
     Parameters
     ----------
-    steps, examples
-        T >= 1 and N >= 1.
+    steps, examples : T >= 1 and N >= 1
 
     Examples
     --------
@@ -206,10 +193,8 @@ def printed_node_count(steps: int, examples: int, height: int) -> float:
 
     Parameters
     ----------
-    steps, examples
-        T >= 1 and N >= 1.
-    height
-        R >= 0.
+    steps, examples : T >= 1 and N >= 1
+    height : R >= 0
 
     Examples
     --------

@@ -72,12 +72,9 @@ def growing_noise_factor(rounds: int, probability: float, step_smoothness: float
 
     Parameters
     ----------
-    rounds
-        T >= 1.
-    probability
-        p = m/M in (0, 1].
-    step_smoothness
-        ηL >= 0; the third argument of Φ is ηL, so that of the published learning rates is at most 1/(8T).
+    rounds : T >= 1
+    probability : p = m/M in (0, 1]
+    step_smoothness : ηL >= 0; the third argument of Φ is ηL, so that of the published learning rates is at most 1/(8T)
 
     Examples
     --------

@@ -50,16 +50,12 @@ def _schedule(participations: ArrayLike) -> Array:
 def covariance_zcdp(covariance: ArrayLike, shifts: ArrayLike) -> float:
     """The exact ρ of the messages of one machine whose prefix noise has any covariance.
 
+    Returns max_j Δ_j² (1ᵀ_{≥j} Σ⁻¹ 1_{≥j})/2, to a relative error of n times the condition number in units of roundoff.
+
     Parameters
     ----------
-    covariance
-        Covariance of y_1, …, y_n in one coordinate, shape (n, n), positive definite.
-    shifts
-        Δ_1, …, Δ_n >= 0, how far the replacement of its example moves each message, shape (n,).
-
-    Returns
-    -------
-    max_j Δ_j² (1ᵀ_{≥j} Σ⁻¹ 1_{≥j})/2, to a relative error of n times the condition number in units of roundoff.
+    covariance : covariance of y_1, …, y_n in one coordinate, shape (n, n), positive definite
+    shifts : Δ_1, …, Δ_n >= 0, how far the replacement of its example moves each message, shape (n,)
 
     Examples
     --------
@@ -78,21 +74,14 @@ def machine_zcdp(
 ) -> float:
     """The ρ that one machine spends, exact for the shifts of ``family``, rounded up.
 
+    Raises ``ValueError`` where the machine takes part more often than ``noise`` is made for, or never.
+
     Parameters
     ----------
-    noise, scale
-        The machine's noise is ``scale`` N z, ``scale`` in (0, 1e100].
-    participations
-        The rounds in which the machine takes part, increasing, shape (n,), n >= 1.
-    family
-        The losses, for the shifts.
-    losses
-        ``"convex"`` or ``"smooth"``: what the caller vouches for.
-
-    Raises
-    ------
-    ValueError
-        The machine takes part more often than ``noise`` is made for, or never.
+    noise, scale : the machine's noise is ``scale`` N z, ``scale`` in (0, 1e100]
+    participations : the rounds in which the machine takes part, increasing, shape (n,), n >= 1
+    family : the losses, for the shifts
+    losses : ``"convex"`` or ``"smooth"``: what the caller vouches for
 
     Examples
     --------
@@ -130,10 +119,8 @@ def schedule_zcdp(
 
     Parameters
     ----------
-    noise, scale, family, losses
-        As in ``machine_zcdp``.
-    schedule
-        The machines that take part in the rounds 1, 2, …
+    noise, scale, family, losses : as in ``machine_zcdp``
+    schedule : the machines that take part in the rounds 1, 2, …
 
     Examples
     --------
@@ -167,12 +154,9 @@ def worst_schedule_zcdp(
 
     Parameters
     ----------
-    noise, scale, family, losses
-        As in ``machine_zcdp``.
-    rounds
-        T >= 1.
-    participations
-        The cap on the participations of the machine; None for T.
+    noise, scale, family, losses : as in ``machine_zcdp``
+    rounds : T >= 1
+    participations : the cap on the participations of the machine; None for T
     """
     rounds = checks.integer("rounds", rounds, 1)
     cap = min(rounds, rounds if participations is None else checks.integer("participations", participations, 1))
@@ -188,18 +172,13 @@ def calibrated_scale(
 ) -> float:
     """The scale σ with which a machine keeps to its budget for every schedule of at most ``participations`` rounds.
 
+    Returns 2R sqrt(max_j e_j)/sqrt(2ρ), R the supremum of the half shifts, rounded up.
+
     Parameters
     ----------
-    noise, family, losses
-        As in ``machine_zcdp``.
-    budget
-        Of the machine, for replace-one adjacency.  Its clip norm is not used: the shifts are those of ``family``.
-    participations
-        N >= 1, at which the machine refuses to take part any more.
-
-    Returns
-    -------
-    2R sqrt(max_j e_j)/sqrt(2ρ), R the supremum of the half shifts, rounded up.
+    noise, family, losses : as in ``machine_zcdp``
+    budget : of the machine, for replace-one adjacency.  Its clip norm is not used: the shifts are those of ``family``.
+    participations : N >= 1, at which the machine refuses to take part any more
 
     Examples
     --------
@@ -219,10 +198,8 @@ def clipped_scale(noise: Mechanism, budget: Budget, participations: int) -> floa
 
     Parameters
     ----------
-    noise, participations
-        As for ``calibrated_scale``.
-    budget
-        Of the machine, for replace-one adjacency, with the norm to which it clips.
+    noise, participations : as for ``calibrated_scale``
+    budget : of the machine, for replace-one adjacency, with the norm to which it clips
     """
     return of_machine(budget).scale(covered_sensitivity(noise, participations)) * _UP
 
@@ -232,8 +209,7 @@ def of_machine(budget: Budget) -> Budget:
 
     Parameters
     ----------
-    budget
-        Of a machine.
+    budget : of a machine
     """
     checks.choice("adjacency", checks.instance("budget", budget, Budget).adjacency, ("replace-one",))
     return budget

@@ -38,8 +38,7 @@ class QuadraticExcess(Record):
 
     Attributes
     ----------
-    start, sampling, noise
-        What the distance of the first point, the samples and the noise contribute.
+    start, sampling, noise : what the distance of the first point, the samples and the noise contribute
     """
 
     start: float
@@ -58,12 +57,9 @@ class QuadraticRun(Record):
 
     Parameters
     ----------
-    rounds
-        T >= 1.
-    learning_rate
-        η in (0, 1e100].
-    curvature
-        h in [0, 1e100], with η h T² <= 1e6.
+    rounds : T >= 1
+    learning_rate : η in (0, 1e100]
+    curvature : h in [0, 1e100], with η h T² <= 1e6
 
     Examples
     --------
@@ -105,10 +101,8 @@ class QuadraticRun(Record):
 
         Parameters
         ----------
-        start
-            In [0, 1e100].
-        sizes
-            Of t = 1, …, T − 1, shape (T − 1,).
+        start : in [0, 1e100]
+        sizes : of t = 1, …, T − 1, shape (T − 1,)
         """
         steps = self.rounds - 1
         bounds = np.concatenate(
@@ -156,14 +150,10 @@ def cancelling_excess(
 
     Parameters
     ----------
-    run
-        The run; its deviation and heterogeneity are σ and ξ of ζ.
-    noise, scale
-        Of each machine, a ``cancelling_noise``, in every one of its participations.
-    learning_rate, curvature
-        η and h <= L.
-    start
-        ‖x_1 − x*‖.
+    run : the run; its deviation and heterogeneity are σ and ξ of ζ
+    noise, scale : of each machine, a ``cancelling_noise``, in every one of its participations
+    learning_rate, curvature : η and h <= L
+    start : ‖x_1 − x*‖
 
     Examples
     --------

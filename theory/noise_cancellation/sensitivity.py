@@ -40,12 +40,9 @@ class LossClass(Record):
 
     Parameters
     ----------
-    lipschitz
-        G, the largest norm of a gradient, in (0, 1e100].
-    smoothness
-        L, the Lipschitz constant of the gradients, in (0, 1e100].
-    diameter
-        D, the diameter of the set, in (0, 1e100].
+    lipschitz : G, the largest norm of a gradient, in (0, 1e100]
+    smoothness : L, the Lipschitz constant of the gradients, in (0, 1e100]
+    diameter : D, the diameter of the set, in (0, 1e100]
 
     Examples
     --------
@@ -96,10 +93,8 @@ class LossClass(Record):
 
         Parameters
         ----------
-        rounds
-            t >= 1, any shape.
-        losses
-            ``"convex"`` or ``"smooth"``: what the caller vouches for.
+        rounds : t >= 1, any shape
+        losses : ``"convex"`` or ``"smooth"``: what the caller vouches for
         """
         convex = checks.choice("losses", losses, LOSSES) == "convex"
         return 2 * (self.correction_radius(rounds) if convex else self.correction_norm(rounds))

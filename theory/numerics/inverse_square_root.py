@@ -106,22 +106,13 @@ def _on_powers_of_four(exponent: int, tolerance: float) -> PoleSum:
 def inverse_square_root(low: float, high: float, *, tolerance: float = 1e-14) -> PoleSum:
     """A sum of poles for x^{−1/2} on [low, high].
 
+    The sum has m = O(ln(high/low) ln(1/tolerance)) poles, sorted.
+
     Parameters
     ----------
-    low, high
-        0 < low <= high, high/low <= 1e200.  The interval is widened to a ratio that is a power of 4, at least 4.
-    tolerance
-        Largest relative error of the quadrature, in [1e-30, 0.1]; roundings add 1e-15.
-
-    Returns
-    -------
-    PoleSum
-        m = O(ln(high/low) ln(1/tolerance)) poles, sorted.
-
-    Raises
-    ------
-    ValueError
-        An argument is outside its domain.
+    low, high : 0 < low <= high, high/low <= 1e200
+        The interval is widened to a ratio that is a power of 4, at least 4.
+    tolerance : largest relative error of the quadrature, in [1e-30, 0.1]; roundings add 1e-15
 
     Examples
     --------

@@ -39,11 +39,9 @@ class Schedule(Record):
 
     Parameters
     ----------
-    samples
-        n >= 1, steps an epoch.
-    private
-        n_k in {0, …, n} for each epoch, shape (K,): its first n_k steps use private records.  Noise is added in the
-        epochs that have any.
+    samples : n >= 1, steps an epoch
+    private : n_k in {0, …, n} for each epoch, shape (K,): its first n_k steps use private records
+        Noise is added in the epochs that have any.
     placement
         Where in such an epoch: ``"every"`` step (as published), the ``"private"`` steps, the ``"tail"`` from the last
         private step on, or the ``"end"``, the last step only.

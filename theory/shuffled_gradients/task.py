@@ -30,10 +30,8 @@ class Regulariser(Record):
 
     Parameters
     ----------
-    name
-        Which.
-    strength
-        λ > 0 (ignored by ``"none"``).
+    name : which
+    strength : λ > 0 (ignored by ``"none"``)
     """
 
     name: str
@@ -76,12 +74,10 @@ class Task(Record):
 
     Parameters
     ----------
-    loss, regulariser
-        f and ψ; the objective is G(x) = (1/n) Σ f(x; private record) + ψ(x).
-    features, targets
-        Private records, shapes (n, d) and (n,) with n, d >= 1.  Targets of logistic losses are −1 and 1.
-    public_features, public_targets
-        Public records, shapes (m, d) and (m,); m may be 0.
+    loss, regulariser : f and ψ; the objective is G(x) = (1/n) Σ f(x; private record) + ψ(x)
+    features, targets : private records, shapes (n, d) and (n,) with n, d >= 1
+        Targets of logistic losses are −1 and 1.
+    public_features, public_targets : public records, shapes (m, d) and (m,); m may be 0
     """
 
     loss: LinearLoss
