@@ -1,15 +1,10 @@
 """A mechanism: correlated noise, finite or endless, and what a run, an error or a design may ask of it.
 
 A run of n steps adds N z to its gradients, with independent standard normal rows z and the *noising* matrix N.  It is
-private by the *strategy* C with N C = 1: to release g + N z is to release N times C g + z.  Everything that counts
-follows from these two:
-
-* the sensitivity, of C under the participation of the run;
-* the errors (A N Nᵀ Aᵀ)_tt of a workload A at unit noise.
-
-Times the sensitivity they are comparable between mechanisms: noise of the standard deviation γ/sqrt(2ρ) in units of the
-clip norm makes the run ρ-zCDP.  Gradients that depend on earlier releases are covered because C is lower-triangular
-(Denisov et al. 2022).
+private by the *strategy* C with N C = 1: to release g + N z is to release N times C g + z.  The
+sensitivity γ is that of C under the participation of the run, and a workload A sees the errors (A N Nᵀ Aᵀ)_tt at unit
+noise; noise of the standard deviation γ/sqrt(2ρ) in units of the clip norm makes the run ρ-zCDP.  Gradients that depend
+on earlier releases are covered because C is lower-triangular (Denisov et al. 2022).
 
 A mechanism has one draw a step, so that both matrices are square.  This loses nothing: a run that releases g + N z
 with a wide N of full row rank has the law of a run with the lower-triangular L, L Lᵀ = N Nᵀ, and |L⁻¹ u| <= |C u| for
@@ -47,7 +42,8 @@ class Mechanism(Record, ABC):
     """Correlated noise.
 
     A concrete mechanism says how it makes noise (``noising``), its strategy and its memory; the rest follows.
-    Arguments ``n`` are numbers of steps; a finite mechanism has its own, and takes None for it.
+    Arguments ``n`` are numbers of steps; a finite mechanism has its own, and takes None for it.  ``participation`` says
+    who takes part when, and a workload has as many columns as the run has steps.
     """
 
     #: The forms in which this mechanism runs, the usual one first, with the types that each has.
@@ -60,12 +56,7 @@ class Mechanism(Record, ABC):
 
     @abstractmethod
     def noising(self, draws: ArrayLike) -> Array:
-        """The correlated noise N z of the first steps, shape (n, …).
-
-        Parameters
-        ----------
-        draws : z, independent standard normal numbers for a run with unit noise, shape (n, …)
-        """
+        """The correlated noise N z of the first steps, for draws z, both of shape (n, …)."""
 
     @abstractmethod
     def strategy(self, n: int | None = None) -> Array:
@@ -104,12 +95,8 @@ class Mechanism(Record, ABC):
     def bracket(self, participation: Participation) -> Sensitivity:
         """The sensitivity for zero-out adjacency, or two bounds of it, for one example (``members`` do not enter).
 
-        Returns a bracket (``theory.mechanisms.sensitivity``).  Strategies of at most ``period`` bands take O(n k),
-        others O(n³).  Above 4096 steps these get the bound by the norms of their columns.
-
-        Parameters
-        ----------
-        participation : who takes part when; the worst case of a random order counts
+        The worst case of a random order counts.  Strategies of at most ``period`` bands take O(n k), others O(n³).
+        Above 4096 steps these get the bound by the norms of their columns.
         """
         who = self.of_this_run(participation).worst
         n = who.length
@@ -192,24 +179,15 @@ class Mechanism(Record, ABC):
     def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         """The mechanism whose numbers are stored in a program, and its sensitivity with rounding errors.
 
-        Raises ``ValueError`` where ``dtype`` does not hold the numbers.
-
-        Parameters
-        ----------
-        participation : a worst case
-        form, dtype : of the program
+        ``participation`` is a worst case.  Raises ``ValueError`` where ``dtype`` does not hold the numbers.
         """
         raise ValueError(f"form must be one of those of {type(self).__name__}, {tuple(self.FORMS)}, got {form!r}")
 
     def variance(self, budget: Budget = UNIT_BUDGET, participation: Participation = ANY_LENGTH) -> float:
         """σ² = G² γ²/(2ρ), the variance of a draw in exact arithmetic; ``inf`` where γ is.
 
-        It is the nearest float, for errors; what is added in a run takes ``program(participation).scale(budget)``.
-
-        Parameters
-        ----------
-        budget : ρ, clip norm and adjacency
-        participation : who takes part when; where γ is not known exactly its upper bound takes its place
+        Where γ is not known exactly its upper bound takes its place.  The result is the nearest float, for errors; what
+        is added in a run takes ``program(participation).scale(budget)``.
         """
         found = self.bracket(participation)
         gamma = found.value if found.exact and participation.worst.once else found.upper
@@ -235,36 +213,20 @@ class Mechanism(Record, ABC):
     # -- errors --------------------------------------------------------------------------------------------------------
 
     def errors(self, workload: Workload) -> Array:
-        """Variances (A N Nᵀ Aᵀ)_tt of what a workload shows of unit noise, shape (rows,).
-
-        Parameters
-        ----------
-        workload : A, with as many columns as the run has steps
-        """
+        """Variances (A N Nᵀ Aᵀ)_tt of what a workload A shows of unit noise, shape (rows,)."""
         n = self.length(checks.instance("workload", workload, Workload).steps)  # type: ignore[type-abstract]
         return np.asarray(np.square(workload.apply(self.noising_matrix(n))).sum(axis=1))
 
     def mean_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(mean_t e_t), the root of the mean squared error at ρ = ½ and clip norm 1.
+        """γ sqrt(mean_t e_t), the root of the mean squared error at ρ = ½ and clip norm 1, of prefix sums by default.
 
         Where γ is not known exactly its upper bound takes its place.
-
-        Parameters
-        ----------
-        workload : A, with as many columns as the run has steps; None for prefix sums
         """
         errors = self.errors(_workload(workload, participation))
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.mean()))
 
     def max_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1.
-
-        Where γ is not known exactly its upper bound takes its place.
-
-        Parameters
-        ----------
-        workload : A, with as many columns as the run has steps; None for prefix sums
-        """
+        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1; otherwise as ``mean_error``."""
         errors = self.errors(_workload(workload, participation))
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.max()))
 

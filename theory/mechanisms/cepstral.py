@@ -64,8 +64,7 @@ class CepstralNoise(ToeplitzNoise):
     warp: float
 
     def __init__(self, cepstrum: ArrayLike, warp: float = 0.0) -> None:
-        c = np.trim_zeros(checks.vector("cepstrum", cepstrum), "b") + 0.0  # −0 is 0
-        c.setflags(write=False)
+        c = checks.frozen(np.trim_zeros(checks.vector("cepstrum", cepstrum), "b") + 0.0)  # −0 is 0
         a = checks.real("warp", warp, "(-1, 1)") + 0.0
         self._set(cepstrum=c, warp=a if c.size else 0.0)
 

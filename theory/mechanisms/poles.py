@@ -3,12 +3,8 @@
     B(z) = Π_i (1 − (1 − a_i) z)/(1 − (1 − q_i) z)
 
 is ``ProductNoise`` with the exponents ±1, so that its coefficients, sensitivities and errors are those of a product.
-The project runs it as a cascade of sections.  Libraries that run buffered linear Toeplitz matrices take its strategy as
-a sum of exponentials,
-
-    C(z) = 1 + Σ_i ω_i z/(1 − θ_i z),
-
-whose decays θ are those of the zeros of the noise, and whose zeros are its poles.
+The project runs it as a cascade of sections.  Other libraries take its strategy C(z) = 1 + Σ_i ω_i z/(1 − θ_i z), whose
+decays θ are those of the zeros of the noise, and whose zeros are its poles.
 """
 
 from __future__ import annotations
@@ -41,8 +37,10 @@ class PoleNoise(ProductNoise):
     ----------
     zeros : gaps a_i of the zeros, 0 <= a <= 2
     poles : gaps q_i of the poles, 0 < q < 2
-    A zero and a pole with the same gap cancel; missing ones lie at gap 1 (no memory).  Coefficients that vanish after
-    a while (``AntiPGD``) are zeros with poles at gap 1.
+
+    Notes
+    -----
+    A zero and a pole with the same gap cancel; missing ones lie at gap 1 (no memory).
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {**ProductNoise.FORMS, "buffers": DTYPES}
@@ -121,12 +119,9 @@ class BufferNoise(PoleNoise):
         scale = checks.vector("output_scale", output_scale)
         checks.same_length("buf_decay", decay, "output_scale", scale)
         order = np.argsort(-decay, kind="stable")
-        decay = decay[order]
-        scale = scale[order]
-        decay.setflags(write=False)
-        scale.setflags(write=False)
-        self._set(buf_decay=decay, output_scale=scale)
-        super().__init__(*_gaps(decay[scale != 0], scale[scale != 0]))
+        self._set(buf_decay=checks.frozen(decay[order]), output_scale=checks.frozen(scale[order]))
+        used = self.output_scale != 0
+        super().__init__(*_gaps(self.buf_decay[used], self.output_scale[used]))
 
     def arguments(self) -> dict[str, Any]:
         return {"buf_decay": self.buf_decay, "output_scale": self.output_scale}

@@ -84,10 +84,7 @@ class ProductNoise(ToeplitzNoise):
         a, place = np.unique(np.abs(a), return_inverse=True)  # −0 is 0
         e = np.bincount(place.ravel(), weights=e, minlength=a.size).astype(np.float64)
         kept = (e != 0) & (a != 1)
-        a, e = a[kept], e[kept]
-        a.setflags(write=False)
-        e.setflags(write=False)
-        self._set(gaps=a, exponents=e)
+        self._set(gaps=checks.frozen(a[kept]), exponents=checks.frozen(e[kept]))
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"cascade": DTYPES, **ToeplitzNoise.FORMS}
 

@@ -370,7 +370,12 @@ def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, 
     heaviest = best_pattern(rows, b, k)
     bound = min(float(rows[heaviest].sum()), _decaying_bound(sizes, participation))
     value, _ = largest_block(gram, [participation.largest, heaviest])
-    if value < bound * (1 - 1e-14) and participation.number_of_patterns(_MOST_PATTERNS) <= _MOST_PATTERNS:
+    return closer_by_patterns(gram, participation, value, bound) if value < bound * (1 - 1e-14) else (value, bound)
+
+
+def closer_by_patterns(gram: Array, participation: Participation, value: float, bound: float) -> tuple[float, float]:
+    """Both ends of a bracket, closer where the patterns are few enough to be looked at one by one."""
+    if participation.number_of_patterns(_MOST_PATTERNS) <= _MOST_PATTERNS:
         value, attained = largest_block(gram, list(participation.patterns()))
         bound = min(bound, attained)
     return value, bound
@@ -379,8 +384,7 @@ def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, 
 def _decaying_bound(sizes: Array, participation: Participation) -> float:
     """Σ over π* of the majorant M of |X| that falls with the later step and with the separation from b on.
 
-    Step p of any pattern is at least p b, and the steps p and q are at least |p − q| b apart, hence
-    |X_{i_p, i_q}| <= M(q b, (q − p) b) for p <= q.
+    Steps p <= q of any pattern have |X_{i_p, i_q}| <= M(q b, (q − p) b), as i_p >= p b and i_q − i_p >= (q − p) b.
     """
     n, b, k = participation.length, participation.period, participation.count
     total = float(np.maximum.accumulate(np.diag(sizes)[::-1])[::-1][participation.largest].sum())

@@ -188,10 +188,10 @@ class BinaryTree(Mechanism):
         return _ROUNDING
 
     def bracket(self, participation: Participation) -> Sensitivity:
-        """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
+        """The base's bracket.
 
-        Returns a bracket: exact for one participation and for fixed epochs, in O(n log n), as all entries are
-        non-negative; exact for reshuffled orders and the decoder ``"binary"``, by a dynamic program over epochs.
+        It is exact for fixed epochs, in O(n log n), as all entries are non-negative, and for reshuffled orders and the
+        decoder ``"binary"``, by a dynamic program over epochs.
         """
         who = self.of_this_run(participation).worst
         if who.once:
