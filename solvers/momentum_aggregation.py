@@ -48,15 +48,6 @@ def best_momentum_bounds(
     task : what is to be learnt
     algorithm : ``"Algorithm 1"`` or ``"Algorithm 2"``
     most_log2_epochs : largest j, >= 0
-
-    Examples
-    --------
-    >>> from corrnoise.theory.privacy import Budget
-    >>> task = BoundedTask(20, dimension=31, budget=Budget(0.04, adjacency="replace-one"))
-    >>> for name in ALGORITHMS:
-    ...     print(round(min(bound.value for bound in best_momentum_bounds(task, name)), 2))
-    0.2
-    0.18
     """
     checks.instance("task", task, BoundedTask)
     checks.choice("algorithm", algorithm, ALGORITHMS)

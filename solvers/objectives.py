@@ -270,12 +270,6 @@ def workload_of_weights(weights: ArrayLike) -> MatrixWorkload:
     ----------
     weights : W, symmetric and positive semidefinite, shape (n, n)
         1e-12 tr(W)/n is added to its diagonal: where W is singular no strategy attains the infimum.
-
-    Examples
-    --------
-    >>> workload_of_weights([[4.0, 0.0], [0.0, 1.0]]).gram().round(9) / 2
-    array([[4., 0.],
-           [0., 1.]])
     """
     array = checks.reals("weights", weights)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.size == 0:

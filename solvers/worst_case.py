@@ -117,12 +117,6 @@ def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
     ----------
     strategy : C, shape (rows, participation.steps)
     participation : who takes part when; at most 100 000 maximal patterns
-
-    Examples
-    --------
-    >>> found = worst_case([[1, 0, 0], [-0.5, 1, 0], [-0.35, -0.5, 1]], Participation.min_sep(3, 1))
-    >>> round(found.value**2, 9), found.upper - found.value < 1e-9
-    (4.852747253, True)
     """
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.steps or matrix.shape[0] == 0:

@@ -114,13 +114,6 @@ class PrefixSums(RecursiveWorkload):
     Parameters
     ----------
     steps : n >= 1
-
-    Examples
-    --------
-    >>> PrefixSums(3).matrix()
-    array([[1., 0., 0.],
-           [1., 1., 0.],
-           [1., 1., 1.]])
     """
 
     steps: int
@@ -167,13 +160,6 @@ class MomentumSGD(RecursiveWorkload):
     -----
     A⁻¹ has three bands: (A⁻¹)_tt = 1/η_t, (A⁻¹)_{t,t−1} = −(1 − η_t ω)/η_t − μ/η_{t−1} and
     (A⁻¹)_{t,t−2} = μ (1 − η_{t−1} ω)/η_{t−1}.
-
-    Examples
-    --------
-    >>> MomentumSGD(3, momentum=0.5).matrix()
-    array([[1.  , 0.  , 0.  ],
-           [1.5 , 1.  , 0.  ],
-           [1.75, 1.5 , 1.  ]])
     """
 
     steps: int
@@ -309,13 +295,6 @@ class MomentumAverage(RecursiveWorkload):
     ----------
     steps : n >= 1
     alpha : 0 < α <= 1
-
-    Examples
-    --------
-    >>> MomentumAverage(3, alpha=0.5).matrix()
-    array([[0.5  , 0.   , 0.   ],
-           [0.25 , 0.5  , 0.   ],
-           [0.125, 0.25 , 0.5  ]])
     """
 
     steps: int
@@ -341,13 +320,6 @@ class MatrixWorkload(Workload):
     Parameters
     ----------
     matrix : A, shape (rows, steps), finite
-
-    Examples
-    --------
-    >>> MatrixWorkload([[1.0, 1.0, 1.0]]).gram()
-    array([[1., 1., 1.],
-           [1., 1., 1.],
-           [1., 1., 1.]])
     """
 
     entries: Array

@@ -35,14 +35,6 @@ def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_s
     weights : W, symmetric and positive semidefinite, shape (n, n)
     participation : fixed epochs in a run of n steps; one epoch of n steps for single participation
     coarse_steps : about the number of steps of the coarse run
-
-    Examples
-    --------
-    >>> from corrnoise.theory.participation import Participation
-    >>> step = np.arange(64)
-    >>> prefix_sums = (64 - np.maximum.outer(step, step)) / 64
-    >>> round(coarse_lower_bound(prefix_sums, Participation.fixed_epochs(64, epochs=4), coarse_steps=32) ** 0.5, 2)
-    4.39
     """
     n = participation.length
     b = min(participation.period, n)

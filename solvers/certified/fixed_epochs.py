@@ -160,13 +160,6 @@ def fixed_epochs_bounds(
     participation : fixed epochs, or one participation
     tolerance : the iteration ends when ``gap`` is at most this, in [1e-12, 1]
     max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.participation import Participation
-    >>> best = fixed_epochs_bounds(PrefixSums(64), Participation.fixed_epochs(64, epochs=4), tolerance=1e-9)
-    >>> round(best.lower_bound, 8), best.gap < 1e-9
-    (4.40785339, True)
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)

@@ -168,15 +168,6 @@ def single_participation_bounds(
         of a row, whose optimum is γ_2(A).
     tolerance : the iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more
     max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
-
-    Examples
-    --------
-    >>> best = single_participation_bounds(PrefixSums(1024))
-    >>> round(best.value, 8), best.gap < 1e-9
-    (2.95545199, True)
-    >>> worst = single_participation_bounds(PrefixSums(2), objective="max")
-    >>> round(worst.value * 3**0.5, 8)
-    2.0
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.choice("objective", objective, get_args(Objective))

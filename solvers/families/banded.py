@@ -194,15 +194,6 @@ def best_bands(
     -----
     The lower bound of ``fixed_epochs_bounds`` with the same b holds for *every* strategy under min-sep participation,
     because the patterns of fixed epochs are min-sep patterns.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> epochs = Participation.min_sep(16, 4)
-    >>> _, best = best_bands(PrefixSums(16), epochs)
-    >>> _, equal = best_bands(PrefixSums(16), epochs, norms="unit")
-    >>> best.gap < 1e-6, round(equal.value / best.value, 3)
-    (True, 1.028)
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)

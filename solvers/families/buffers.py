@@ -45,15 +45,6 @@ def best_buffers(objective: RunObjective, participation: Participation, buffers:
         ``objective.power``.
     participation : length of the run, and how often and how far apart an example takes part
     buffers : the largest number d of buffers, 1 to 16; fewer where more do not help
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1000)
-    >>> noise = best_buffers(run_objective(PrefixSums(1000), "max"), once, 3)
-    >>> round(noise.max_error(once), 9), noise.memory(1000)
-    (3.269917806, 3)
     """
     count = checks.integer("buffers", buffers, 1, largest=MOST)
     for used in range(min(count, objective.steps // 2), 0, -1):  # so many have the n − 1 parameters of any strategy

@@ -174,14 +174,6 @@ def scaled_buffers(
     participation : the run.  Every promise is taken for fixed epochs of as many steps, or for one participation.
     buffers : d >= 1, the number of arrays that a run keeps
     max_iterations : iterations of L-BFGS, of O(n³) each, >= 1
-
-    Examples
-    --------
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> epochs = Participation.fixed_epochs(64, epochs=4)
-    >>> noise = scaled_buffers(run_objective(PrefixSums(64)), epochs, 1)
-    >>> round(noise.mean_error(epochs), 3), noise.memory(64)
-    (4.759, 1)
     """
     checks.integer("max_iterations", max_iterations, 1)
     n = checks.integer("steps", objective.steps, 1, largest=LARGEST_MATRIX)

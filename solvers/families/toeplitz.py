@@ -79,17 +79,7 @@ _OF_STRATEGY = {
 
 
 def nu_ftrl(objective: RunObjective, participation: Participation) -> NuFTRL:
-    """ν-DP-FTRL with the damping ν in [0, 1] that has the smallest error.
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1024)
-    >>> noise = nu_ftrl(run_objective(PrefixSums(1024)), once)
-    >>> round(noise.mean_error(once), 9), round(noise.nu, 7)
-    (3.066350782, 0.0007324)
-    """
+    """ν-DP-FTRL with the damping ν in [0, 1] that has the smallest error."""
     n = objective.steps
 
     def loss(logarithm: float) -> float:
@@ -105,15 +95,6 @@ def anti_pgd(objective: RunObjective, participation: Participation) -> AntiPGD:
     """Noise 1 − λz with the damping 1 − λ in [1e-3/n, 1] that has the smallest error.
 
     The strategy is a single buffer with decay and scale λ, so that for prefix sums each error takes O(k) operations.
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1024)
-    >>> noise = anti_pgd(run_objective(PrefixSums(1024)), once)
-    >>> round(noise.mean_error(once), 9), round(1 - noise.damping, 6)
-    (4.808522855, 0.956751)
     """
     n = objective.steps
 
@@ -145,14 +126,6 @@ def damped_root(objective: RunObjective, participation: Participation, count: in
     ----------
     objective, participation : of the run
     count : p <= n
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(64)
-    >>> round(damped_root(run_objective(PrefixSums(64)), once, 4).mean_error(once), 9)
-    2.343636303
     """
     loss = _loss_of_roots(objective, participation, count)
     gamma = _best_exponent(loss)
@@ -203,14 +176,6 @@ def banded_inverse(
     objective, participation : of the run
     count : p <= n
     start : the search starts at its first p coefficients; None for those of the best root with ν = 0
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(64)
-    >>> round(banded_inverse(run_objective(PrefixSums(64)), once, 4).mean_error(once), 9)
-    2.260023992
     """
     impulse = np.eye(1, objective.steps)[0]
 
@@ -256,15 +221,6 @@ def best_toeplitz(
     objective, participation : of the run
     bands : 1 <= p <= min(n, b), or p <= n if an example takes part once
     start : the search starts at its first p strategy coefficients; None for those of the square root
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1024)
-    >>> noise = best_toeplitz(run_objective(PrefixSums(1024)), once, 32)
-    >>> round(noise.mean_error(once), 9), noise.memory(1024)
-    (4.955631406, 31)
     """
     n = objective.steps
     count = checks.integer("bands", bands, 1, largest=most_bands(participation))
@@ -337,15 +293,6 @@ def certificate(
     noise : as ``best_toeplitz`` finds it
     participation : of the run
     objective : ``"mean"`` or ``"max"`` over the steps
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1024)
-    >>> found = certificate(best_toeplitz(run_objective(PrefixSums(1024)), once, 32), once)
-    >>> round(found.value, 9), abs(found.gap) < 1e-9
-    (4.955631406, True)
     """
     n = participation.length
     if objective == "mean" and n**2 * noise.values.size > _CERTIFIED_OPERATIONS:

@@ -122,17 +122,6 @@ def minimise_strongly_convex_bound(
     method, frequencies, lags, criterion : as in ``strongly_convex_bound``
         With ``"socp"`` both half-steps are taken on the uniform grid, as in the paper, and ``history`` has its values;
         ``bound`` is certified for both methods.
-
-    Examples
-    --------
-    >>> import corrnoise as cn
-    >>> from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
-    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> best = minimise_strongly_convex_bound(losses)
-    >>> best.converged
-    True
-    >>> round(best.bound, 2)
-    0.63
     """
     count, lags = checked(problem, method, frequencies, lags, criterion)
     unit = problem.dimension * budget.unit_variance

@@ -37,14 +37,6 @@ class BandedStrategyNoise(ToeplitzNoise):
     Sensitivities are as exact as norms of the given coefficients.  Coefficients take O(T log T); the power spectrum and
     the averaged variance are those of 1/C.  If C has a zero in |z| <= 1, the noise grows without limit and the averaged
     variance is ``inf``.
-
-    Examples
-    --------
-    >>> noise = BandedStrategyNoise([1.0, 0.5])
-    >>> noise.coefficients(4)
-    array([ 1.   , -0.5  ,  0.25 , -0.125])
-    >>> round(noise.limiting_sensitivity() ** 2, 12)
-    1.25
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",), **ToeplitzNoise.FORMS}

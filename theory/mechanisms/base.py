@@ -112,14 +112,6 @@ class Mechanism(Record, ABC):
         """γ, the exact sensitivity for zero-out adjacency; ``inf`` where it exceeds the range of floats.
 
         Raises ``ValueError`` where only a bracket is known; ``sensitivity_upper_bound`` always answers.
-
-        Examples
-        --------
-        >>> from corrnoise.theory.mechanisms.product import NuFTRL
-        >>> round(NuFTRL(1e-3).sensitivity(Participation.single(2000)), 3)
-        1.691
-        >>> round(NuFTRL(1e-3).sensitivity(Participation.min_sep(2000, 500)), 3)
-        3.694
         """
         found = self.bracket(participation)
         if not found.exact:

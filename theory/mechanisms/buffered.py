@@ -196,12 +196,6 @@ def sensitivity_upper_bound(decay_gaps: ArrayLike, output_scales: ArrayLike, par
     decay_gaps : 1 − θ_i in [0, 1], shape (d,), θ the decays of the strategy
     output_scales : ω_i >= 0, shape (d,)
     participation : in which steps an example takes part
-
-    Examples
-    --------
-    >>> participation = Participation.min_sep(100, 50)
-    >>> sensitivity_upper_bound([0.1], [0.5], participation)  # doctest: +ELLIPSIS
-    2.156...
     """
     gaps = checks.vector("decay_gaps", decay_gaps, "[0, 1]")
     omega = checks.vector("output_scales", output_scales, "[0, inf)")

@@ -101,12 +101,6 @@ class BufferNoise(PoleNoise):
     -----
     The gaps are correct to rounding, because these zeros are isolated exactly.  The recurrence of the form
     ``"buffers"`` is y = z − Σ_i ω_i x_i, then x_i ← θ_i x_i + y.
-
-    Examples
-    --------
-    >>> noise = BufferNoise([0.5], [0.25])
-    >>> noise.inverse_coefficients(4)
-    array([1.    , 0.25  , 0.125 , 0.0625])
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"buffers": DTYPES, **ProductNoise.FORMS}

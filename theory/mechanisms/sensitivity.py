@@ -124,12 +124,6 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     and for balanced blocks.
 
     Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less.  O(n log k).
-
-    Examples
-    --------
-    >>> found = toeplitz_sensitivity([1, 0.5, 0.25, 0.125], Participation.min_sep(4, 2))
-    >>> found.exact, round(found.value**2, 6)
-    (True, 3.203125)
     """
     n, b, k = _not_reshuffled(participation).length, participation.period, participation.count
     c = checks.shaped("coefficients", coefficients, (n,))
@@ -280,12 +274,6 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, e
     strategy : C, shape (rows, participation.length)
     participation : who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``
     error : bound of the relative error of each column, in the 2-norm
-
-    Examples
-    --------
-    >>> found = strategy_sensitivity([[1.0, 0.0], [-1.0, 1.0]], Participation.min_sep(2, 1))
-    >>> found.exact, round(found.value**2, 6)
-    (True, 5.0)
     """
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.length or matrix.shape[0] == 0:

@@ -75,12 +75,6 @@ def momentum_error_upper_bound(
     alpha : 0 < α <= 1
     learning_rate, lipschitz, smoothness : η, G and L, >= 0
     published : whether to return the bound as printed
-
-    Examples
-    --------
-    >>> run = dict(examples=100, alpha=0.01, learning_rate=0.0, lipschitz=1.0, smoothness=1.0)
-    >>> round(momentum_error_upper_bound(1, **run, published=True), 12)  # the truth for a linear function is 0.99
-    0.2
     """
     step = checks.integer("step", step, 1)
     n = checks.integer("examples", examples, 2)
@@ -198,13 +192,6 @@ def theorem_6_upper_bound(
     published
         Whether to return the bound as printed, which is false: on a ramp in one dimension with N = 10⁵, ε = 1 and
         δ = 1e-5 it is 0.651, and the truth is 1.
-
-    Examples
-    --------
-    >>> run = dict(examples=10**5, dimension=31, epsilon=1.0, delta=1e-5)
-    >>> run |= dict(lipschitz=1.0, smoothness=1.0, initial_error=1.0)
-    >>> round(theorem_6_upper_bound(**run, published=True), 6), round(theorem_6_upper_bound(**run), 6)
-    (1.622014, 2.661905)
     """
     n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     epsilon = checks.real("epsilon", epsilon, "(0, inf)")

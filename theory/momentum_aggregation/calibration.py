@@ -49,12 +49,6 @@ def node_std(budget: Budget, participation: Participation, *, alpha: float) -> f
     budget : of the whole run; its clip norm is G, the largest norm of a gradient
     participation : T steps, and who takes part when
     alpha : momentum parameter, 0 < α <= 1
-
-    Examples
-    --------
-    >>> budget = Budget(0.5, adjacency="replace-one")
-    >>> round(node_std(budget, Participation.fixed_epochs(256, period=64), alpha=1 / 64), 6)  # 2 sqrt(19.584459)/64
-    0.138295
     """
     rate = checks.real("alpha", alpha, "(0, 1]")
     steps = checks.instance("participation", participation, Participation).length

@@ -30,11 +30,6 @@ def noise_limit(alpha: float) -> float:
     Parameters
     ----------
     alpha : momentum parameter, 0 < α <= 1
-
-    Examples
-    --------
-    >>> round(noise_limit(1 / 256), 8), round(noise_limit(1.0), 8)
-    (0.00949656, 1.0)
     """
     alpha = checks.real("alpha", alpha, "(0, 1]")
     return float(alpha / agm(1.0, math.sqrt(alpha * (2 - alpha))))
@@ -50,11 +45,6 @@ def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float
     alpha : momentum parameter, 0 < α <= 1
     steps : T >= 1
     epochs : E = T/N >= 1, how often each example takes part, in any order of each epoch
-
-    Examples
-    --------
-    >>> round(noise_lower_bound(1 / 64, steps=1024, epochs=16), 6)
-    0.122991
     """
     steps = checks.integer("steps", steps, 1)
     epochs = checks.real("epochs", epochs, "[1, inf)")
@@ -72,12 +62,6 @@ def square_root_upper_bound(alpha: float, participation: Participation) -> float
     ----------
     alpha : momentum parameter, 0 < α <= 1
     participation : E epochs of N steps, in one order or in any orders; or single participation, E = 1
-
-    Examples
-    --------
-    >>> epochs = (Participation.fixed_epochs(1024, epochs=16), Participation.reshuffled(1024, epochs=16))
-    >>> [round(square_root_upper_bound(1 / 64, who), 6) for who in epochs]
-    [0.183162, 0.252972]
     """
     limit = noise_limit(alpha)
     who = checks.instance("participation", participation, Participation).worst

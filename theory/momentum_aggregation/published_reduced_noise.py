@@ -54,14 +54,6 @@ def published_reduced_noise(
     participation : T steps, a multiple of N >= 2 and at least 2 N, in epochs of N steps
     alpha : 1/N <= α <= 1
     learning_rate, smoothness : η > 0 and L > 0
-
-    Examples
-    --------
-    >>> budget = Budget(epsilon=1.0, delta=1e-5, adjacency="replace-one")
-    >>> epochs = Participation.fixed_epochs(1024, period=64)
-    >>> noise = published_reduced_noise(budget, epochs, alpha=1 / 64, learning_rate=1e-3, smoothness=1.0)
-    >>> round(gaussian_epsilon(noise.rho, 1e-5), 3)  # what the release really is, at most
-    0.247
     """
     steps, n = whole_epochs(participation)
     checks.integer("period", n, 2)

@@ -47,11 +47,6 @@ def window_weights(count: int, *, epoch_decay: float, gamma: float) -> Array:
     count : largest index, >= 0
     epoch_decay : a = (1 − α)^N, in [0, 1)
     gamma : 0 <= γ <= 1
-
-    Examples
-    --------
-    >>> window_weights(3, epoch_decay=0.3, gamma=0.2).round(6).tolist()
-    [0.0, 1.0, 1.1, 0.97]
     """
     count = checks.integer("count", count, 0)
     decay = checks.real("epoch_decay", epoch_decay, "[0, 1)")

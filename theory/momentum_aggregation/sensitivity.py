@@ -92,13 +92,6 @@ def squared_weights(participation: Participation, alpha: float, nodes: Nodes = A
         (``reshuffled``), or ``single``.
     alpha : momentum parameter, 0 < α <= 1
     nodes : which nodes are released
-
-    Examples
-    --------
-    >>> round(squared_weights(Participation.fixed_epochs(20, period=5), 1 / 5), 6)
-    14.238096
-    >>> round(squared_weights(Participation.reshuffled(20, period=5), 1 / 5), 6)  # at the steps 5, 8, 15 and 16
-    24.149855
     """
     who = checks.instance("participation", participation, Participation).worst
     if who.kind == "min-sep" or (who.kind == "reshuffled" and not who.saturated):
@@ -156,11 +149,6 @@ def node_count(steps: int, examples: int) -> int:
     Parameters
     ----------
     steps, examples : T >= 1 and N >= 1
-
-    Examples
-    --------
-    >>> node_count(256, 64), node_count(10, 1000)
-    (31, 4)
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)
@@ -195,11 +183,6 @@ def printed_node_count(steps: int, examples: int, height: int) -> float:
     ----------
     steps, examples : T >= 1 and N >= 1
     height : R >= 0
-
-    Examples
-    --------
-    >>> printed_node_count(256, 64, 9), printed_node_count(10, 1000, 4)
-    (31.0, 0.05)
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)

@@ -39,11 +39,6 @@ def compose(first: int, last: int) -> tuple[Node, ...]:
     Parameters
     ----------
     first, last : the interval of steps, ``first`` >= 1.  It is empty if ``last`` < ``first``.
-
-    Examples
-    --------
-    >>> [tuple(node) for node in compose(5, 23)]
-    [(5, 8), (9, 16), (17, 20), (21, 22), (23, 23)]
     """
     first = checks.integer("first", first, 1)
     last = checks.integer("last", last, 0)

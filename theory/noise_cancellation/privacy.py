@@ -56,11 +56,6 @@ def covariance_zcdp(covariance: ArrayLike, shifts: ArrayLike) -> float:
     ----------
     covariance : covariance of y_1, …, y_n in one coordinate, shape (n, n), positive definite
     shifts : Δ_1, …, Δ_n >= 0, how far the replacement of its example moves each message, shape (n,)
-
-    Examples
-    --------
-    >>> covariance_zcdp([[1.0, 0.0], [0.0, 2.0]], [1.0, 1.0])
-    0.75
     """
     delta = checks.reals("shifts", shifts, "[0, inf)", ndim=1)
     sigma = checks.positive_definite("covariance", covariance, delta.size)
@@ -82,17 +77,6 @@ def machine_zcdp(
     participations : the rounds in which the machine takes part, increasing, shape (n,), n >= 1
     family : the losses, for the shifts
     losses : ``"convex"`` or ``"smooth"``: what the caller vouches for
-
-    Examples
-    --------
-    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
-    >>> digits = LossClass(1570**0.5, 392.5, 0.1)
-    >>> scale = published_scale(Budget(0.5, adjacency="replace-one"), digits, 1200)
-    >>> spent = machine_zcdp(
-    ...     cancelling_noise(600, growth=1), scale, range(2, 1201, 2), digits, losses="convex"
-    ... )
-    >>> round(spent / 0.5, 4)
-    0.2242
     """
     rounds = _schedule(participations)
     scale = checks.real("scale", scale, "(0, 1e100]")
@@ -121,15 +105,6 @@ def schedule_zcdp(
     ----------
     noise, scale, family, losses : as in ``machine_zcdp``
     schedule : the machines that take part in the rounds 1, 2, …
-
-    Examples
-    --------
-    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
-    >>> spent = schedule_zcdp(
-    ...     cancelling_noise(2), 4.0, [(0, 1), (1, 2)], LossClass(1.0, 1.0, 1.0), losses="convex"
-    ... )
-    >>> {machine: round(rho, 4) for machine, rho in spent.items()}
-    {0: 0.125, 1: 0.25, 2: 0.2222}
     """
     rounds: dict[int, list[int]] = {}
     for t, chosen in enumerate(schedule, 1):
@@ -179,14 +154,6 @@ def calibrated_scale(
     noise, family, losses : as in ``machine_zcdp``
     budget : of the machine, for replace-one adjacency.  Its clip norm is not used: the shifts are those of ``family``.
     participations : N >= 1, at which the machine refuses to take part any more
-
-    Examples
-    --------
-    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
-    >>> budget = Budget(0.5, adjacency="replace-one")
-    >>> scale = calibrated_scale(cancelling_noise(25), budget, 25, LossClass(1.0, 1.0, 1.0), losses="convex")
-    >>> round(scale, 4)  # 2 (G + LD) sqrt(25)
-    20.0
     """
     gamma = covered_sensitivity(noise, participations)
     # R = Δ/2 with one rounding; the excess of the multiplier outweighs that of the product.

@@ -43,12 +43,6 @@ class LossClass(Record):
     lipschitz : G, the largest norm of a gradient, in (0, 1e100]
     smoothness : L, the Lipschitz constant of the gradients, in (0, 1e100]
     diameter : D, the diameter of the set, in (0, 1e100]
-
-    Examples
-    --------
-    >>> digits = LossClass(lipschitz=(2 * 785) ** 0.5, smoothness=785 / 2, diameter=0.1)
-    >>> round(digits.published_norm, 4)
-    118.1232
     """
 
     lipschitz: float

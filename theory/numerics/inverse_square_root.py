@@ -113,14 +113,6 @@ def inverse_square_root(low: float, high: float, *, tolerance: float = 1e-14) ->
     low, high : 0 < low <= high, high/low <= 1e200
         The interval is widened to a ratio that is a power of 4, at least 4.
     tolerance : largest relative error of the quadrature, in [1e-30, 0.1]; roundings add 1e-15
-
-    Examples
-    --------
-    >>> q = inverse_square_root(1.0, 1e6)
-    >>> q.poles.size
-    29
-    >>> abs(float((q.weights / (100.0 + q.poles)).sum()) - 0.1) < 1e-15
-    True
     """
     low = checks.real("low", low, "(1e-150, 1e150)")
     high = checks.real("high", high, f"[{low!r}, 1e150)")
