@@ -18,11 +18,9 @@ If no rate exceeds 1, then 1/B is a mixture of poles in [0, 1) with positive wei
 so β_t < 0 for all t >= 1: the noise of one step is subtracted in parts in all later steps.  For a single rate x this is
 ν-DP-FTRL with ν = x.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 (mean estimation); Theorem C.18 minimises a lower bound in the
-same way, with 1 in place of (2 − x_j) g_j.
-T. Kaluza, Über die Koeffizienten reziproker Potenzreihen, 1928 (signs of the reciprocal of a log-convex series).
+Sources: Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 (mean estimation); Theorem C.18 minimises a lower bound in
+the same way, with 1 in place of (2 − x_j) g_j; T. Kaluza, Über die Koeffizienten reziproker Potenzreihen, 1928 (signs
+of the reciprocal of a log-convex series).
 """
 
 from __future__ import annotations

@@ -7,11 +7,9 @@ features of widths from δ to 1 become at least sqrt(δ) wide, and 36/sqrt(δ) c
 1 − |a| = 2^{−j} are tried on growing grids, until the cepstrum falls below rounding.  Small grids try all warps, large
 grids those in which log |B|² is smoothest.
 
-References
-----------
-N. Wiener, Extrapolation, Interpolation and Smoothing of Stationary Time Series, 1949.
-A. Oppenheim and R. Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase).
-Choquette-Choo et al., arXiv 2310.06771: Section 3 (noise from its power spectrum).
+Sources: N. Wiener, Extrapolation, Interpolation and Smoothing of Stationary Time Series, 1949; A. Oppenheim and R.
+Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase); Choquette-Choo et al., arXiv 2310.06771: Section 3
+(noise from its power spectrum).
 """
 
 from __future__ import annotations

@@ -16,10 +16,8 @@ The search computes one learning curve for every learning rate that it tries.  F
 shorter sums: eigenvalues between two powers of 2 are replaced by a Gauss rule of 12 nodes with weights, and noise with
 many factors by noise with few poles.  The error that is returned is exact.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorem 2.2 (ν-DP-FTRL), Proposition C.24 (anti-PGD), Theorem D.13 (finite
-time).
+Source: Choquette-Choo et al., arXiv 2310.06771: Theorem 2.2 (ν-DP-FTRL), Proposition C.24 (anti-PGD), Theorem D.13
+(finite time).
 """
 
 from __future__ import annotations

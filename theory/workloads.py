@@ -9,10 +9,8 @@ the optimiser itself, which has no length and gives the workload of each.
 A workload of a run that can be undone, from iterates back to gradients, has a banded inverse, and everything about it
 takes O(n).
 
-References
-----------
-Denisov et al., arXiv 2202.08312 (workloads of training).
-Kalinin and Lampert, arXiv 2405.13763 (momentum and weight decay).
+Sources: Denisov et al., arXiv 2202.08312 (workloads of training); Kalinin and Lampert, arXiv 2405.13763 (momentum and
+weight decay).
 """
 
 from __future__ import annotations

@@ -14,10 +14,8 @@ For prefix sums only the diagonal of S is needed, and it costs O(n m): V^{−½}
 The mean error of workloads with a banded inverse, such as momentum, costs O(n m) in the same way, by elimination, which
 is used above 1024 steps.  All else takes singular value decompositions, O(n³) a step.
 
-References
-----------
-Li, Miklau, Hay, McGregor, Rastogi, The matrix mechanism, VLDB J. 24, 2015 (the primal problem).
-Denisov et al., arXiv 2202.08312 (fixed points for the dual problem).
+Sources: Li, Miklau, Hay, McGregor, Rastogi, The matrix mechanism, VLDB J. 24, 2015 (the primal problem); Denisov et
+al., arXiv 2202.08312 (fixed points for the dual problem).
 """
 
 from __future__ import annotations

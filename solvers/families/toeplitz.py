@@ -28,11 +28,8 @@ where λ is the largest eigenvalue of V^{−1/2} Γ V^{−1/2}, V = diag(v), bec
 with p bands is a D of rank one, so none has a smaller error.  If all v_s are equal the bound is attained: among all D
 with the same autocorrelation the minimum-phase c is best (Fejér–Riesz), and the problem is convex in D.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771 (ν-DP-FTRL).
-Kalinin and Lampert, arXiv 2405.13763 (BSR).
-Kalinin, McKenna, Upadhyay, Lampert, arXiv 2505.12128 (BISR, BandInvMF).
+Sources: Choquette-Choo et al., arXiv 2310.06771 (ν-DP-FTRL); Kalinin and Lampert, arXiv 2405.13763 (BSR); Kalinin,
+McKenna, Upadhyay, Lampert, arXiv 2505.12128 (BISR, BandInvMF).
 """
 
 from __future__ import annotations

@@ -23,12 +23,10 @@ Gramian measures absolute errors.  With the weights divided by |G| it measures r
 divided by sqrt(|G|), for which the errors that matter in training take the fewest poles.  The zeros of the rational
 factor are kept exactly, so nothing cancels at low frequencies, where noise for training is small.
 
-References
-----------
-N. Aronszajn and W. Donoghue, On exponential representations of analytic functions in the upper half-plane, 1956.
-P. Opdenacker and E. Jonckheere, LQG balancing and reduced LQG compensation of symmetric passive systems, 1985.
-J. Demmel, Accurate singular value decompositions of structured matrices, 1999 (the factorisation of the Gramian).
-J. Demmel and K. Veselić, Jacobi's method is more accurate than QR, 1992.
+Sources: N. Aronszajn and W. Donoghue, On exponential representations of analytic functions in the upper half-plane,
+1956; P. Opdenacker and E. Jonckheere, LQG balancing and reduced LQG compensation of symmetric passive systems, 1985; J.
+Demmel, Accurate singular value decompositions of structured matrices, 1999 (the factorisation of the Gramian); J.
+Demmel and K. Veselić, Jacobi's method is more accurate than QR, 1992.
 """
 
 from __future__ import annotations

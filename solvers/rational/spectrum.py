@@ -14,10 +14,8 @@ pole s/2 behind it.
 Spectra that are smooth functions of log ω, as those for training are, are approximated to about 1e-7.  Narrow peaks and
 dips between 0 and π would need complex zeros and poles.  Noise with these is cut off after finitely many coefficients.
 
-References
-----------
-D. Marquardt, An algorithm for least-squares estimation of nonlinear parameters, 1963.
-K. Levenberg, A method for the solution of certain non-linear problems in least squares, 1944.
+Sources: D. Marquardt, An algorithm for least-squares estimation of nonlinear parameters, 1963; K. Levenberg, A method
+for the solution of certain non-linear problems in least squares, 1944.
 """
 
 from __future__ import annotations

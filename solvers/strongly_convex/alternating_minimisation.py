@@ -9,9 +9,7 @@ gradient noise does not enter the first half-step, and is one more weight in the
 
 The bound and its proof: ``docs/strongly-convex-bound.md``.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771, Section 3.
+Source: Choquette-Choo et al., arXiv 2310.06771, Section 3.
 """
 
 from __future__ import annotations

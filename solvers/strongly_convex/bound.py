@@ -13,9 +13,7 @@ Whichever method finds the multiplier, ``multiplier_proof`` proves a bound from 
 ``docs/strongly-convex-bound.md`` has the proof of the bound, the errata of the printed theorem, and the places where
 the bound is loose.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771, Theorem 3.1, Theorem E.1, Appendix E.1, Figure 3.
+Source: Choquette-Choo et al., arXiv 2310.06771, Theorem 3.1, Theorem E.1, Appendix E.1, Figure 3.
 """
 
 from __future__ import annotations

@@ -19,9 +19,7 @@ The program is built from this inequality and solved by cvxpy and CLARABEL.  It 
 returned as the solver found it.  Only the units are taken from there: c and ξ are measured in units of the best
 constant multiplier and of its gains.  Without these units the solver's answers have errors of 0.3 % at κ = 10⁴.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771, Appendix E.1.
+Source: Choquette-Choo et al., arXiv 2310.06771, Appendix E.1.
 """
 
 from __future__ import annotations

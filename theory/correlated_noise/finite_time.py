@@ -12,10 +12,8 @@ supplied.  Probabilities enter as ℓ = max{1, log(T/p)}: where p exceeds T/e, i
 Appendix D assumes independent sub-Gaussian coordinates of H^{−1/2} x and sub-Gaussian residuals.  Gaussian inputs and
 residuals satisfy this.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Section 2.3, Definition D.3, Theorems D.4, D.11 and D.13, Corollaries D.14 and
-D.15.
+Source: Choquette-Choo et al., arXiv 2310.06771: Section 2.3, Definition D.3, Theorems D.4, D.11 and D.13, Corollaries
+D.14 and D.15.
 """
 
 from __future__ import annotations

@@ -11,10 +11,8 @@ stays positive where log(1/·) vanishes.  An unstable learning rate has the rate
 expressions of the tables, and treats every η ‖H‖₂ <= 1 as stable, as the caption of Table 1 does.  That condition is
 necessary and far from sufficient: H = I of dimension 128 with η = 1/65 diverges, and so does every η Tr H > 2.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Tables 1, 2 and 4, Theorem 2.2, Propositions C.22 and C.24.
-G. N. Watson, The constants of Landau and Lebesgue, 1930 (the expansion of γ_T² at ν = 0).
+Sources: Choquette-Choo et al., arXiv 2310.06771: Tables 1, 2 and 4, Theorem 2.2, Propositions C.22 and C.24; G. N.
+Watson, The constants of Landau and Lebesgue, 1930 (the expansion of γ_T² at ν = 0).
 """
 
 from __future__ import annotations

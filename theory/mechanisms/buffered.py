@@ -32,10 +32,8 @@ with neighbouring gaps 1 percent apart, in runs of up to 10⁷ steps.  Arrays ho
 numbers (dtype object); or complex numbers x + i ε x' with ε = 1e-100, which come out with their derivatives (the
 complex-step method).
 
-References
-----------
-Dvijotham, McMahan, Pillutla, Steinke, Thakurta, arXiv 2404.16706 (buffers); McMahan, Xu, Zhang, arXiv 2408.08868
-(sensitivities in closed form for several participations).
+Source: Dvijotham, McMahan, Pillutla, Steinke, Thakurta, arXiv 2404.16706 (buffers); McMahan, Xu, Zhang, arXiv
+2408.08868 (sensitivities in closed form for several participations).
 """
 
 from __future__ import annotations

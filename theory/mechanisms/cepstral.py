@@ -15,11 +15,9 @@ trigonometric interpolant of M equidistant values f_k at φ_k = 2πk/M the exten
 because 1 + 2 Σ_{n<M/2} ρⁿ cos nφ + ρ^{M/2} cos (M/2)φ is that weight at φ = φ_k.  All weights are positive: nothing
 cancels.
 
-References
-----------
-A. Oppenheim and R. Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase).
-A. Härmä et al., Frequency-warped signal processing for audio applications, 2000.
-Choquette-Choo et al., arXiv 2310.06771: equation (5), Lemma C.4.
+Sources: A. Oppenheim and R. Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase); A. Härmä et al.,
+Frequency-warped signal processing for audio applications, 2000; Choquette-Choo et al., arXiv 2310.06771: equation (5),
+Lemma C.4.
 """
 
 from __future__ import annotations

@@ -3,11 +3,8 @@
     BandedNoise          C has p bands       O(p) a step
     MatrixNoise          C is triangular     O(n) a step
 
-References
-----------
-Denisov et al., arXiv 2202.08312 (the best decoder of a tree is A C⁺).
-J. Honaker, Efficient use of differentially private binary trees, 2015.
-Choquette-Choo et al., arXiv 2211.06530 (the Fourier mechanism).
+Sources: Denisov et al., arXiv 2202.08312 (the best decoder of a tree is A C⁺); J. Honaker, Efficient use of
+differentially private binary trees, 2015; Choquette-Choo et al., arXiv 2211.06530 (the Fourier mechanism).
 """
 
 from __future__ import annotations

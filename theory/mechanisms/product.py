@@ -6,9 +6,7 @@ Independent noise has no factor, anti-PGD one with e = 1, ν-DP-FTRL one with e 
 regression e = ½ at the modes and −½ at zeros between them.  The inverse is the product with the exponents −e_k, and
 with the gaps a_k carried (never 1 − a_k) nothing cancels.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: equation (7), Lemma C.4, Table 2.
+Source: Choquette-Choo et al., arXiv 2310.06771: equation (7), Lemma C.4, Table 2.
 """
 
 from __future__ import annotations

@@ -43,9 +43,7 @@ and its standard deviation may be rounded to it, and so may the finished noise. 
 The bounds do not cover overflow and underflow, nor matrix products in a shorter type, which accelerators use by
 default, nor that δ depends on z and that floating-point noise is discrete.
 
-References
-----------
-N. J. Higham, Accuracy and stability of numerical algorithms, 2nd edition, Sections 2.2, 3.1 and 24.1.
+Source: N. J. Higham, Accuracy and stability of numerical algorithms, 2nd edition, Sections 2.2, 3.1 and 24.1.
 """
 
 from __future__ import annotations

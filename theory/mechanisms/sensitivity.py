@@ -14,10 +14,8 @@ assumptions lies above it.  Where the two agree up to rounding the sensitivity i
 theorem enters: no condition of a theorem is ever tested on rounded numbers.  The bounds are proved in
 docs/finite-runs.md.
 
-References
-----------
-Choquette-Choo et al., arXiv 2306.08153, Algorithm 4 (the two-stage bound, of which ``row_bounds`` is the sharper form).
-Kalinin and Lampert, arXiv 2405.13763, Theorem 2 (non-negative, non-increasing Toeplitz coefficients).
+Sources: Choquette-Choo et al., arXiv 2306.08153, Algorithm 4 (the two-stage bound, of which ``row_bounds`` is the
+sharper form); Kalinin and Lampert, arXiv 2405.13763, Theorem 2 (non-negative, non-increasing Toeplitz coefficients).
 """
 
 from __future__ import annotations

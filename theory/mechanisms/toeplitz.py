@@ -9,9 +9,7 @@ With B(z) = Σ β_t zᵗ three things decide how good they are:
 * the averaged variance b(x) = Σ β_t β_τ (1 − x)^{|t−τ|}, the variance of the noise seen through an exponential average
   of rate x = ηλ: all that a quadratic problem ever sees of it.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorem 1.1, equation (5), Property C.1, Lemma C.4, Table 2.
+Source: Choquette-Choo et al., arXiv 2310.06771: Theorem 1.1, equation (5), Property C.1, Lemma C.4, Table 2.
 """
 
 from __future__ import annotations

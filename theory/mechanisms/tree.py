@@ -19,11 +19,8 @@ gives independent draws of the total variance s_v² and the left children node_{
 The strategy has at most log2(n) + 1 entries a column, all non-negative.  Column j meets the rows j, j + 2^{v(j)}, …;
 the entry in row t, reached from i with v(i) = h, is (1 − a_{v(t),h}/δ_h) (1 − α)^{t−j}/s_{v(t)}.
 
-References
-----------
-Chan, Shi and Song, ACM TISSEC 2011; Dwork et al., STOC 2010 (binary trees).
-J. Honaker, Efficient use of differentially private binary trees, 2015.
-Tran and Cutkosky, NeurIPS 2022 (trees for momentum).
+Sources: Chan, Shi and Song, ACM TISSEC 2011; Dwork et al., STOC 2010 (binary trees); J. Honaker, Efficient use of
+differentially private binary trees, 2015; Tran and Cutkosky, NeurIPS 2022 (trees for momentum).
 """
 
 from __future__ import annotations

@@ -14,9 +14,8 @@ from w_1, …, w_T.
 
 All logarithms are natural unless they say log2.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 7, 11, 12, Theorems 6, 9.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 7, 11, 12,
+Theorems 6, 9.
 """
 
 from __future__ import annotations

@@ -14,10 +14,8 @@ divided so that the mean variance of the noise in the momentum is smallest.
 The published calibration of Algorithm 1 is here for comparison, ``published_node_std``.  It is refused where it is not
 sound: where N does not divide T, α < 1/N, or δ > e^{−ε} (the paper has this condition the other way round).
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithms 1 and 2, Theorems 4
-and 8.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithms 1 and 2,
+Theorems 4 and 8.
 """
 
 from __future__ import annotations

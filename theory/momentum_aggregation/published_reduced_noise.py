@@ -5,9 +5,7 @@ Printed are σ = 4 sqrt(ln(1/δ))/ε, and in the nodes of the trees of G, D and 
 and δ_Δ = 2 η N, which must be 2 η N L.  The published claim, (z, 3 z/2σ²)-RDP, holds where it was computed and is not
 proved for all N and T.  So the privacy of all nodes is computed for the run, and a run that exceeds (ε, δ) is refused.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 2, Theorem 8.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 2, Theorem 8.
 """
 
 from __future__ import annotations

@@ -21,9 +21,8 @@ is false; ``lemma_17_defect`` is what must be added to the right side then.
 Since Δ and G of later epochs only occur as (1 − γ) D + γ G, one tree of these combined leaves is enough, and the right
 side obeys a recursion over epochs (``momentum_sums``), which needs O(log N) nodes a step.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemma 17, Algorithms 2 and 4.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemma 17, Algorithms 2 and
+4.
 """
 
 from __future__ import annotations

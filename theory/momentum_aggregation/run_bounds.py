@@ -18,9 +18,7 @@ all nodes of two epochs 2 (k + 1), and those of the others (E − 1)(k + 1).
 The variances that reach the momentum of Algorithm 2 are bounded by Σ_i K_i² <= 1/(γ (2 − γ)(1 − a)²), by at most
 floor(log2(N + 1)) + floor(log2(N/2 + 1)) nodes in a window (Proposition 18), and by Proposition 16 for prefixes.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 11, 12, 17,
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 11, 12, 17,
 Propositions 16 and 18.
 """
 

@@ -22,9 +22,7 @@ The published calculation (Theorem 4) uses the bound 4 α G for every node.  Tha
 reshuffling the example may be the last of one epoch and the first of the next, and the supremum is 5.164 α G.  The
 statement about all nodes together holds if N divides T and α >= 1/N.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Theorems 4 and 10.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Theorems 4 and 10.
 """
 
 from __future__ import annotations

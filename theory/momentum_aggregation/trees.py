@@ -7,9 +7,7 @@ s, one for each binary digit 1 of its length.
 The momentum m_t = (1 − α) m_{t−1} + α g_t is α times a sum over [1, t] with the weights (1 − α)^{t−τ}.  A node that
 ends at step z is released with the weights (1 − α)^{z−τ}, and enters m_t with the factor (1 − α)^{t−z}.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 3, Lemma 12,
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 3, Lemma 12,
 Propositions 16 and 18.
 """
 

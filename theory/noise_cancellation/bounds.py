@@ -17,9 +17,7 @@ enough beyond the set), not on the set only.
 
 The lower bounds of Section 2.3 are orders without constants: ``lower_bound_order``.
 
-References
-----------
-Reshef and Levy, ICML 2025: Theorems 5.2 and F.2, Lemmas 2.1, 4.2, 4.3.
+Source: Reshef and Levy, ICML 2025: Theorems 5.2 and F.2, Lemmas 2.1, 4.2, 4.3.
 """
 
 from __future__ import annotations

@@ -18,9 +18,7 @@ variance v_k in participation k contributes at most
 For v_k = c k this is Φ η c d T(T+1)/(2mp), for v_k = v it is Φ' η v d T/(m p²), and Φ, Φ' <= 1 where L = 0.  With
 another step of the proof, which needs η <= 1/(8LT), 1/p takes the place of Φ.
 
-References
-----------
-Reshef and Levy, ICML 2025: Theorem 5.2, term (C) of Appendix E.2.
+Source: Reshef and Levy, ICML 2025: Theorem 5.2, term (C) of Appendix E.2.
 """
 
 from __future__ import annotations

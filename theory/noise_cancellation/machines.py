@@ -19,9 +19,7 @@ Three numbers decide how good a noise is:
 A machine may take part less often than its noise is made for; N is triangular, so that its noise is that of the first
 participations (``leading``).
 
-References
-----------
-Reshef and Levy, ICML 2025: equations (13) and (14), Section 4.1 (Alternative 2), Theorem 5.2.
+Source: Reshef and Levy, ICML 2025: equations (13) and (14), Section 4.1 (Alternative 2), Theorem 5.2.
 """
 
 from __future__ import annotations

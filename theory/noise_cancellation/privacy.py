@@ -16,9 +16,7 @@ budget, the worst schedule 0.4100.  So the noise may be divided by 1.56 whatever
 
 Here ρ is that of zero-concentrated differential privacy.  The paper's ρ is sqrt(2ρ).
 
-References
-----------
-Reshef and Levy, ICML 2025: Theorems 5.1, 5.2, F.1.
+Source: Reshef and Levy, ICML 2025: Theorems 5.1, 5.2, F.1.
 """
 
 from __future__ import annotations

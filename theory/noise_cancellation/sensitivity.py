@@ -15,9 +15,7 @@ gives (t − 1) ‖x_t − x_{t−1}‖ <= 2D (t−1)/(t+1), hence
 All three are attained.  The paper has S = G + 2LD in place of S_t and 2S in place of 2R_t (Lemma 4.2), which is larger.
 The bounds hold for a server that follows its rule.  Against any other, machines clip (``simulations``).
 
-References
-----------
-Reshef and Levy, ICML 2025: Lemma 4.2 and its proof in Appendix D.2.
+Source: Reshef and Levy, ICML 2025: Lemma 4.2 and its proof in Appendix D.2.
 """
 
 from __future__ import annotations

@@ -23,10 +23,8 @@ and 1/cosh y <= 2 e^{−y}.  ∎
 
 The number of poles grows like ln(h) ln(1/error)/(2π²): 60 poles reach 1e-15 at h = 1e12.
 
-References
-----------
-E. I. Zolotarev, 1877 (the best such sums); N. Hale, N. J. Higham, L. N. Trefethen, Computing A^α, log(A), and related
-matrix functions by contour integrals, SIAM J. Numer. Anal. 46, 2008 (the quadrature).
+Source: E. I. Zolotarev, 1877 (the best such sums); N. Hale, N. J. Higham, L. N. Trefethen, Computing A^α, log(A), and
+related matrix functions by contour integrals, SIAM J. Numer. Anal. 46, 2008 (the quadrature).
 """
 
 from __future__ import annotations

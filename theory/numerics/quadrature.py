@@ -12,9 +12,7 @@ in modulus.  Hence
 
     |∫ f − rule|  <=  Σ_{k = 32, 34, …} 2 M 3^{−k} (2 + 2/(k² − 1))  <  4.51 · 3^{−32} M.
 
-References
-----------
-L. N. Trefethen, Approximation Theory and Approximation Practice, Theorems 8.1 and 19.3.
+Source: L. N. Trefethen, Approximation Theory and Approximation Practice, Theorems 8.1 and 19.3.
 """
 
 from __future__ import annotations

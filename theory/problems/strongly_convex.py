@@ -24,10 +24,8 @@ from F − F* <= L ‖θ − θ*‖²/2 − ‖L(θ − θ*) − ∇F‖²/(2(L 
 the proof, the errata of the printed theorem with counterexamples, and the places where the bound is loose.
 ``corrnoise.solvers.strongly_convex.bound`` searches for the best multiplier.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorems 3.1 and E.1, equations (10), (89)–(93), Figure 3.
-G. Zames and P. L. Falb, Stability conditions for systems with monotone and slope-restricted nonlinearities, 1968.
+Sources: Choquette-Choo et al., arXiv 2310.06771: Theorems 3.1 and E.1, equations (10), (89)–(93), Figure 3; G. Zames
+and P. L. Falb, Stability conditions for systems with monotone and slope-restricted nonlinearities, 1968.
 """
 
 from __future__ import annotations

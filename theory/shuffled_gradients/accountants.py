@@ -25,9 +25,7 @@ accountant                     what it does
 
 ``corrnoise.theory.shuffled_gradients.run`` says which of them hold for a run.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 4, Theorem C.9, Lemmas E.2, E.3 and F.2.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 4, Theorem C.9, Lemmas E.2, E.3 and F.2.
 """
 
 from __future__ import annotations

@@ -11,11 +11,9 @@ For private steps of sensitivity 2ηG and noise ησ the divergence is at most �
 the minimum of Σ a_t²/τ_t² for s_t = 1 where the record is used, and τ_t = 1 at noisy private steps.  The noise of a
 public step is relative to that: τ_t = η_public/η.  Without amplification A is the number of uses.
 
-References
-----------
-V. Feldman, I. Mironov, K. Talwar, A. Thakurta, Privacy amplification by iteration, FOCS 2018.
-J. Bok, W. Su, J. Altschuler, Shifted interpolation for differential privacy, ICML 2024 (the Gaussian form).
-Jiang, Sharma, Wu and Joshi, 2026: Theorem C.9, Lemmas E.2 and F.2.
+Sources: V. Feldman, I. Mironov, K. Talwar, A. Thakurta, Privacy amplification by iteration, FOCS 2018; J. Bok, W. Su,
+J. Altschuler, Shifted interpolation for differential privacy, ICML 2024 (the Gaussian form); Jiang, Sharma, Wu and
+Joshi, 2026: Theorem C.9, Lemmas E.2 and F.2.
 """
 
 from __future__ import annotations

@@ -22,9 +22,7 @@ at the same privacy of an epoch.
 adds d σ_k²/2 + 5 η² C_k² and needs smaller steps.  Neither term is needed.  With public records both are vacuous, for
 they ask for μ_ψ >= β > 0.  Where ψ confines x to a set of diameter δ, δ C_k/n may replace C_k²/(2 n² β), without β.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollaries 4.1 (E.1), D.15 and F.1, Appendix G.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollaries 4.1 (E.1), D.15 and F.1, Appendix G.
 """
 
 from __future__ import annotations

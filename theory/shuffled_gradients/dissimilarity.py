@@ -8,9 +8,7 @@ bound what the public records do to the run: C_i² >= E ‖v_i(z)‖² (publishe
 square).  Over a fresh permutation this is exact at every z: with m = i − n_d, the mean ḡ of the private gradients and
 their variance, E ‖v_i‖² = ‖P_m − m ḡ‖² + m (n − m)/(n − 1) var, P_m the sum of the first m public gradients.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Assumption 3.6, Section 5.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Assumption 3.6, Section 5.
 """
 
 from __future__ import annotations

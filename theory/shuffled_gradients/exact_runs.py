@@ -3,10 +3,8 @@
 With quadratic losses, a quadratic regulariser and Gaussian noise the released iterate is Gaussian, and two runs on
 neighbouring data differ in its mean and, where the curvatures differ, in its covariance.
 
-References
-----------
-M. Gil, F. Alajaji, T. Linder, Rényi divergence measures for commonly used univariate continuous distributions, 2013.
-Jiang, Sharma, Wu and Joshi, 2026: Section 4, Lemmas E.2 and F.2.
+Sources: M. Gil, F. Alajaji, T. Linder, Rényi divergence measures for commonly used univariate continuous distributions,
+2013; Jiang, Sharma, Wu and Joshi, 2026: Section 4, Lemmas E.2 and F.2.
 """
 
 from __future__ import annotations

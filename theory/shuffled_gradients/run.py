@@ -28,10 +28,8 @@ are linear, and noise before the record's use counts as well.
 
 Hyper-parameters chosen on the private data are not accounted for, and noise is idealised real noise.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, Improving the Convergence of Private Shuffled Gradient Methods with Public Data, 2026:
-Algorithms 1 to 5, Lemmas E.2, E.3 and F.2.
+Source: Jiang, Sharma, Wu and Joshi, Improving the Convergence of Private Shuffled Gradient Methods with Public Data,
+2026: Algorithms 1 to 5, Lemmas E.2, E.3 and F.2.
 """
 
 from __future__ import annotations

@@ -5,10 +5,8 @@ N(0, σ² I) to the gradient where the schedule says so:
 
     x ← x − η (∇f + noise),    and at the end of the epoch x ← prox_{n η ψ}(x).
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, Improving the Convergence of Private Shuffled Gradient Methods with Public Data, 2026:
-Algorithms 1 to 5.
+Source: Jiang, Sharma, Wu and Joshi, Improving the Convergence of Private Shuffled Gradient Methods with Public Data,
+2026: Algorithms 1 to 5.
 """
 
 from __future__ import annotations

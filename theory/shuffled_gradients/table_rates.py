@@ -21,9 +21,7 @@ noise at the end                                                     √d/(nε) 
 √d/(nε) is the lower bound for private empirical risk minimisation.  What is published rests on a noise term that is
 too small (see ``convergence``): with it the bound tends to 0 as K grows, for any fixed n, d and ε.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
 """
 
 from __future__ import annotations

@@ -3,9 +3,7 @@
 The losses of the paper are ``"mean"``, ``"squares"`` of scale 2 (ridge regression) and ``"logistic"``, which is printed
 as −y log h − (1 − y) log h: that is −log h for every y.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 6.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 6.
 """
 
 from __future__ import annotations

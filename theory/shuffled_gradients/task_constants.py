@@ -15,9 +15,7 @@ squares       exact: a convex quadratic, maximal where its multiplier λ solves 
 logistic      upper bound: gradients are shorter than c times the features          a quarter of that of squares
 ============  ====================================================================  ===================================
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Assumptions 3.5 and 3.6, Section 5, Table 3.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Assumptions 3.5 and 3.6, Section 5, Table 3.
 """
 
 from __future__ import annotations
