@@ -20,12 +20,9 @@ def smallest_minimum(
 
     Parameters
     ----------
-    function
-        A function with positive values.
-    points, values
-        A grid in ascending order, and the values of the function there; both of shape (n,).
-    width
-        Width of the interval that is left around a minimum at the end.
+    function : a function with positive values
+    points, values : a grid in ascending order, and the values of the function there; both of shape (n,)
+    width : width of the interval that is left around a minimum at the end
 
     Notes
     -----

@@ -45,8 +45,7 @@ def best_learning_rate(
     Parameters
     ----------
     algorithm, samples, dimension, epochs, epsilon, delta, private_share, accounting, distance, lipschitz, smoothness,
-    deviation
-        As for ``corrnoise.theory.shuffled_gradients.table_rates.bound_coefficients``.
+    deviation : as for ``corrnoise.theory.shuffled_gradients.table_rates.bound_coefficients``
     """
     bound = bound_coefficients(
         algorithm,
@@ -89,15 +88,12 @@ def best_epochs(
 ) -> float:
     """The K in [2, 1e16], a real number, at which the bound of ``best_learning_rate`` is smallest.
 
+    Raises ``ArithmeticError`` where the bound falls for ever, as the published one does.
+
     Parameters
     ----------
     algorithm, samples, dimension, epsilon, delta, private_share, accounting
         As for ``best_learning_rate``, with R = G = L = s = 1.
-
-    Raises
-    ------
-    ArithmeticError
-        The bound falls for ever, as the published one does.
     """
     checks.integer("samples", samples, 1)
 

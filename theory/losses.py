@@ -88,18 +88,12 @@ class LinearLoss(Record):
 
     Parameters
     ----------
-    link
-        One of ``LINEAR_LINKS``.  A mean ignores its targets; those of the softmax are classes 0, 1, ….
-    features
-        Entries of a, >= 1.
-    feature_norm
-        The largest ‖a‖, in (0, 1e50] or ``inf``; examples beyond it are refused.
-    target_bound
-        The largest |y| of squares, in [0, 1e50] or ``inf``.
-    classes
-        Of the softmax, >= 2; 1 for the others.  A point has ``dimension`` = ``classes`` × ``features`` entries.
-    scale
-        c, in (0, 1e50]; 2 makes (⟨x, a⟩ − y)² of squares.
+    link : one of ``LINEAR_LINKS``.  A mean ignores its targets; those of the softmax are classes 0, 1, ….
+    features : entries of a, >= 1
+    feature_norm : the largest ‖a‖, in (0, 1e50] or ``inf``; examples beyond it are refused
+    target_bound : the largest |y| of squares, in [0, 1e50] or ``inf``
+    classes : of the softmax, >= 2; 1 for the others.  A point has ``dimension`` = ``classes`` × ``features`` entries.
+    scale : c, in (0, 1e50]; 2 makes (⟨x, a⟩ − y)² of squares
     """
 
     link: LinearLink
@@ -234,8 +228,7 @@ class SmoothLoss(Record, ABC):
 
         Parameters
         ----------
-        points, examples
-            w, shape (…, d), and a, shape (…, features), which are broadcast.
+        points, examples : w, shape (…, d), and a, shape (…, features), which are broadcast
         """
 
     @abstractmethod
@@ -244,8 +237,7 @@ class SmoothLoss(Record, ABC):
 
         Parameters
         ----------
-        points, examples
-            w, shape (…, d), and a_1, …, a_n, shape (n, features).
+        points, examples : w, shape (…, d), and a_1, …, a_n, shape (n, features)
         """
 
     @abstractmethod
@@ -254,8 +246,7 @@ class SmoothLoss(Record, ABC):
 
         Parameters
         ----------
-        points, examples
-            w, shape (…, d), and a_1, …, a_n, shape (n, features).
+        points, examples : w, shape (…, d), and a_1, …, a_n, shape (n, features)
         """
 
     def checked_examples(self, examples: object) -> Array:
@@ -263,8 +254,7 @@ class SmoothLoss(Record, ABC):
 
         Parameters
         ----------
-        examples
-            Shape (n, features), of norms at most ``feature_norm``.
+        examples : shape (n, features), of norms at most ``feature_norm``
         """
         rows = checks.reals("examples", examples)
         if rows.ndim != 2 or rows.shape[1] != self.features or not len(rows):
@@ -279,12 +269,10 @@ class MarginLoss(SmoothLoss):
 
     Parameters
     ----------
-    link
-        ``"sigmoid"``, ``"logistic"`` or ``"squares"``.
-    features
-        Entries of an example, >= 1.
-    feature_norm
-        b, the largest ‖a‖, in (0, 1e50].  It is part of the problem and must not be taken from private examples.
+    link : ``"sigmoid"``, ``"logistic"`` or ``"squares"``
+    features : entries of an example, >= 1
+    feature_norm : b, the largest ‖a‖, in (0, 1e50]
+        It is part of the problem and must not be taken from private examples.
 
     Examples
     --------
@@ -340,10 +328,8 @@ class TwoLayerNetwork(SmoothLoss):
 
     Parameters
     ----------
-    link, features, feature_norm
-        As for ``MarginLoss``, without squares.
-    hidden
-        h >= 1.  A point holds v_1, W_1, v_2, W_2, …: h × (features + 1) entries.
+    link, features, feature_norm : as for ``MarginLoss``, without squares
+    hidden : h >= 1.  A point holds v_1, W_1, v_2, W_2, …: h × (features + 1) entries.
 
     Examples
     --------
@@ -430,12 +416,9 @@ class EmpiricalRisk(Record):
 
     Parameters
     ----------
-    loss
-        f, with its constants.
-    examples
-        a_1, …, a_N, shape (N, features), of norms at most ``loss.feature_norm``.
-    regularisation
-        λ >= 0.
+    loss : f, with its constants
+    examples : a_1, …, a_N, shape (N, features), of norms at most ``loss.feature_norm``
+    regularisation : λ >= 0
 
     Examples
     --------
@@ -470,8 +453,7 @@ class EmpiricalRisk(Record):
 
         Parameters
         ----------
-        points
-            w, shape (…, d).
+        points : w, shape (…, d)
         """
         squares = np.einsum("...d,...d->...", points, points)[..., np.newaxis]
         return np.asarray(self.regularisation * points / np.sqrt(1 + squares))
@@ -481,8 +463,7 @@ class EmpiricalRisk(Record):
 
         Parameters
         ----------
-        points
-            w, shape (…, d).
+        points : w, shape (…, d)
         """
         return self.loss.mean_gradients(points, self.examples) + self.regulariser_gradients(points)
 
@@ -491,8 +472,7 @@ class EmpiricalRisk(Record):
 
         Parameters
         ----------
-        points
-            w, shape (…, d).
+        points : w, shape (…, d)
         """
         squares = np.einsum("...d,...d->...", points, points)
         penalty = self.regularisation * squares / (1 + np.sqrt(1 + squares))

@@ -9,10 +9,8 @@ the optimiser itself, which has no length and gives the workload of each.
 A workload of a run that can be undone, from iterates back to gradients, has a banded inverse, and everything about it
 takes O(n).
 
-References
-----------
-Denisov et al., arXiv 2202.08312 (workloads of training).
-Kalinin and Lampert, arXiv 2405.13763 (momentum and weight decay).
+Sources: Denisov et al., arXiv 2202.08312 (workloads of training); Kalinin and Lampert, arXiv 2405.13763 (momentum and
+weight decay).
 """
 
 from __future__ import annotations
@@ -40,8 +38,7 @@ class Workload(Record, ABC):
 
         Parameters
         ----------
-        values
-            x, shape (steps, …).
+        values : x, shape (steps, …)
         """
 
     @abstractmethod
@@ -50,8 +47,7 @@ class Workload(Record, ABC):
 
         Parameters
         ----------
-        values
-            y, shape (rows, …).
+        values : y, shape (rows, …)
         """
 
     def matrix(self) -> Array:
@@ -115,15 +111,7 @@ class PrefixSums(RecursiveWorkload):
 
     Parameters
     ----------
-    steps
-        n >= 1.
-
-    Examples
-    --------
-    >>> PrefixSums(3).matrix()
-    array([[1., 0., 0.],
-           [1., 1., 0.],
-           [1., 1., 1.]])
+    steps : n >= 1
     """
 
     steps: int
@@ -157,33 +145,19 @@ class MomentumSGD(RecursiveWorkload):
 
         m_t = μ m_{t−1} + g_t,    θ_{t+1} = (1 − η_t ω) θ_t − η_t m_t.
 
+    Raises ``ValueError`` where a learning rate of 0 makes A singular: the step shows nothing of the gradient.
+
     Parameters
     ----------
-    steps
-        n >= 1.
-    momentum
-        0 <= μ < 1.
-    weight_decay
-        ω >= 0 with η_t ω <= 1 for all t.
-    learning_rates
-        η_t > 0, shape (steps,); None for 1 in every step.
-
-    Raises
-    ------
-    ValueError
-        A learning rate of 0 makes A singular: the step shows nothing of the gradient.
+    steps : n >= 1
+    momentum : 0 <= μ < 1
+    weight_decay : ω >= 0 with η_t ω <= 1 for all t
+    learning_rates : η_t > 0, shape (steps,); None for 1 in every step
 
     Notes
     -----
     A⁻¹ has three bands: (A⁻¹)_tt = 1/η_t, (A⁻¹)_{t,t−1} = −(1 − η_t ω)/η_t − μ/η_{t−1} and
     (A⁻¹)_{t,t−2} = μ (1 − η_{t−1} ω)/η_{t−1}.
-
-    Examples
-    --------
-    >>> MomentumSGD(3, momentum=0.5).matrix()
-    array([[1.  , 0.  , 0.  ],
-           [1.5 , 1.  , 0.  ],
-           [1.75, 1.5 , 1.  ]])
     """
 
     steps: int
@@ -231,17 +205,13 @@ class SGD(Record):
 
     Parameters
     ----------
-    momentum
-        0 <= μ < 1.
-    weight_decay
-        ω >= 0, at most 1 over the largest learning rate.
-    learning_rates
-        η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step.
+    momentum : 0 <= μ < 1
+    weight_decay : ω >= 0, at most 1 over the largest learning rate
+    learning_rates : η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step
     cool_down
         Share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly; None for
         no such schedule.  It is in place of ``learning_rates``.
-    batch_size
-        m >= 1: examples a step, over which gradients are averaged.
+    batch_size : m >= 1: examples a step, over which gradients are averaged
 
     Examples
     --------
@@ -279,8 +249,7 @@ class SGD(Record):
 
         Parameters
         ----------
-        steps
-            n >= 1.
+        steps : n >= 1
         """
         n = checks.integer("steps", steps, 1)
         if self.cool_down is not None:
@@ -292,8 +261,7 @@ class SGD(Record):
 
         Parameters
         ----------
-        steps
-            n >= 1.
+        steps : n >= 1
         """
         rates = self.learning_rates_of(steps)
         if self.momentum == 0 and self.weight_decay == 0 and rates is None:
@@ -323,17 +291,8 @@ class MomentumAverage(RecursiveWorkload):
 
     Parameters
     ----------
-    steps
-        n >= 1.
-    alpha
-        0 < α <= 1.
-
-    Examples
-    --------
-    >>> MomentumAverage(3, alpha=0.5).matrix()
-    array([[0.5  , 0.   , 0.   ],
-           [0.25 , 0.5  , 0.   ],
-           [0.125, 0.25 , 0.5  ]])
+    steps : n >= 1
+    alpha : 0 < α <= 1
     """
 
     steps: int
@@ -358,15 +317,7 @@ class MatrixWorkload(Workload):
 
     Parameters
     ----------
-    matrix
-        A, shape (rows, steps), finite.
-
-    Examples
-    --------
-    >>> MatrixWorkload([[1.0, 1.0, 1.0]]).gram()
-    array([[1., 1., 1.],
-           [1., 1., 1.],
-           [1., 1., 1.]])
+    matrix : A, shape (rows, steps), finite
     """
 
     entries: Array

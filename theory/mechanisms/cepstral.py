@@ -15,11 +15,9 @@ trigonometric interpolant of M equidistant values f_k at φ_k = 2πk/M the exten
 because 1 + 2 Σ_{n<M/2} ρⁿ cos nφ + ρ^{M/2} cos (M/2)φ is that weight at φ = φ_k.  All weights are positive: nothing
 cancels.
 
-References
-----------
-A. Oppenheim and R. Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase).
-A. Härmä et al., Frequency-warped signal processing for audio applications, 2000.
-Choquette-Choo et al., arXiv 2310.06771: equation (5), Lemma C.4.
+Sources: A. Oppenheim and R. Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase); A. Härmä et al.,
+Frequency-warped signal processing for audio applications, 2000; Choquette-Choo et al., arXiv 2310.06771: equation (5),
+Lemma C.4.
 """
 
 from __future__ import annotations
@@ -48,10 +46,8 @@ class CepstralNoise(ToeplitzNoise):
 
     Parameters
     ----------
-    cepstrum
-        c_1, …, c_N, shape (N,); zero afterwards.  N = 0 is independent noise.
-    warp
-        −1 < a < 1.  At 0, the default, ζ = z.
+    cepstrum : c_1, …, c_N, shape (N,); zero afterwards.  N = 0 is independent noise.
+    warp : −1 < a < 1.  At 0, the default, ζ = z.
 
     Notes
     -----
@@ -66,8 +62,7 @@ class CepstralNoise(ToeplitzNoise):
     warp: float
 
     def __init__(self, cepstrum: ArrayLike, warp: float = 0.0) -> None:
-        c = np.trim_zeros(checks.vector("cepstrum", cepstrum), "b") + 0.0  # −0 is 0
-        c.setflags(write=False)
+        c = checks.frozen(np.trim_zeros(checks.vector("cepstrum", cepstrum), "b") + 0.0)  # −0 is 0
         a = checks.real("warp", warp, "(-1, 1)") + 0.0
         self._set(cepstrum=c, warp=a if c.size else 0.0)
 

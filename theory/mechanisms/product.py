@@ -6,9 +6,7 @@ Independent noise has no factor, anti-PGD one with e = 1, ν-DP-FTRL one with e 
 regression e = ½ at the modes and −½ at zeros between them.  The inverse is the product with the exponents −e_k, and
 with the gaps a_k carried (never 1 − a_k) nothing cancels.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: equation (7), Lemma C.4, Table 2.
+Source: Choquette-Choo et al., arXiv 2310.06771: equation (7), Lemma C.4, Table 2.
 """
 
 from __future__ import annotations
@@ -48,11 +46,9 @@ class ProductNoise(ToeplitzNoise):
 
     Parameters
     ----------
-    gaps
-        a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k).  A gap of 0 (2) is a zero at
-        frequency 0 (π).  Positive gaps below 1e-300 are refused.
-    exponents
-        e_k, shape (K,).
+    gaps : a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k)
+        A gap of 0 (2) is a zero at frequency 0 (π).  Positive gaps below 1e-300 are refused.
+    exponents : e_k, shape (K,)
 
     Notes
     -----
@@ -86,10 +82,7 @@ class ProductNoise(ToeplitzNoise):
         a, place = np.unique(np.abs(a), return_inverse=True)  # −0 is 0
         e = np.bincount(place.ravel(), weights=e, minlength=a.size).astype(np.float64)
         kept = (e != 0) & (a != 1)
-        a, e = a[kept], e[kept]
-        a.setflags(write=False)
-        e.setflags(write=False)
-        self._set(gaps=a, exponents=e)
+        self._set(gaps=checks.frozen(a[kept]), exponents=checks.frozen(e[kept]))
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"cascade": DTYPES, **ToeplitzNoise.FORMS}
 
@@ -230,9 +223,8 @@ class NuFTRL(ProductNoise):
 
     Parameters
     ----------
-    nu
-        Damping 0 <= ν < 2.  At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1
-        independent noise.
+    nu : damping 0 <= ν < 2
+        At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1 independent noise.
 
     Notes
     -----
@@ -278,8 +270,7 @@ class AntiPGD(ProductNoise):
 
     Parameters
     ----------
-    damping
-        0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
+    damping : 0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
 
     Notes
     -----

@@ -44,12 +44,9 @@ def error_weights(steps: int, count: int, objective: Objective) -> Array:
 
     Parameters
     ----------
-    steps
-        Length n of the run.
-    count
-        1 <= count <= n; b_t is taken to be constant from t = count − 1 on.
-    objective
-        ``"mean"`` or ``"max"`` over the steps.
+    steps : length n of the run
+    count : 1 <= count <= n; b_t is taken to be constant from t = count − 1 on
+    objective : ``"mean"`` or ``"max"`` over the steps
     """
     checks.choice("objective", objective, OBJECTIVES)
     rest = steps - count + 1
@@ -97,10 +94,8 @@ def strategy_error(strategy: Array, weights: Array) -> tuple[float, Array]:
 
     Parameters
     ----------
-    strategy
-        c, shape (p,), p <= n, zero afterwards.
-    weights
-        w, shape (n,).
+    strategy : c, shape (p,), p <= n, zero afterwards
+    weights : w, shape (n,)
 
     Returns
     -------
@@ -117,10 +112,8 @@ def noising_error(noising: Array, weights: Array) -> tuple[float, Array]:
 
     Parameters
     ----------
-    noising
-        β, shape (p,), zero afterwards.
-    weights
-        w, shape (p,), the last one the sum of all weights from there on (``error_weights``).
+    noising : β, shape (p,), zero afterwards
+    weights : w, shape (p,), the last one the sum of all weights from there on (``error_weights``)
 
     Returns
     -------
@@ -145,10 +138,8 @@ def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[
 
     Parameters
     ----------
-    strategy
-        c_0, …, c_{n−1}, shape (n,).
-    participation
-        n, b and k.
+    strategy : c_0, …, c_{n−1}, shape (n,)
+    participation : n, b and k
     """
     total = repeated(strategy, participation)
     # The transpose of a shift is a shift in reversed time.
@@ -163,10 +154,8 @@ def squared_sensitivity_bound(strategy: Array, participation: Participation) -> 
 
     Parameters
     ----------
-    strategy
-        c_0, …, c_{n−1}, shape (n,).
-    participation
-        n, b and k.
+    strategy : c_0, …, c_{n−1}, shape (n,)
+    participation : n, b and k
     """
     b = strategy.size if participation.once else participation.period
     sizes = np.abs(strategy)
@@ -184,17 +173,12 @@ def squared_sensitivity_bound(strategy: Array, participation: Participation) -> 
 def gradient_in_noising(gradient: Array, noising: Array, strategy: Array) -> Array:
     """The gradient in β, from the gradient in c = 1/β, by dc = −c ∗ c ∗ dβ.
 
+    Shape (p,).
+
     Parameters
     ----------
-    gradient
-        In c, shape (n,).
-    noising
-        β, shape (p,).
-    strategy
-        c, shape (n,).
-
-    Returns
-    -------
-    Array of shape (p,).
+    gradient : in c, shape (n,)
+    noising : β, shape (p,)
+    strategy : c, shape (n,)
     """
     return -correlated(gradient, divided(strategy, noising), noising.size)

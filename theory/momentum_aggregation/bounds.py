@@ -14,9 +14,8 @@ from w_1, …, w_T.
 
 All logarithms are natural unless they say log2.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 7, 11, 12, Theorems 6, 9.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 7, 11, 12,
+Theorems 6, 9.
 """
 
 from __future__ import annotations
@@ -39,16 +38,11 @@ def descent_upper_bound(
 
     Parameters
     ----------
-    decrease
-        E[F(w_1) − F(w_{T+1})], at most R.
-    smoothness, learning_rate
-        L >= 0 and η > 0.
-    steps
-        T >= 1.
-    mean_error
-        The mean error of the momenta, >= 0.
-    published
-        Whether to return the bound as printed.
+    decrease : E[F(w_1) − F(w_{T+1})], at most R
+    smoothness, learning_rate : L >= 0 and η > 0
+    steps : T >= 1
+    mean_error : the mean error of the momenta, >= 0
+    published : whether to return the bound as printed
     """
     length = checks.real("learning_rate", learning_rate, "(0, inf)")
     smooth = checks.real("smoothness", smoothness, "[0, inf)")
@@ -75,22 +69,11 @@ def momentum_error_upper_bound(
 
     Parameters
     ----------
-    step
-        t >= 1.
-    examples
-        N >= 2.
-    alpha
-        0 < α <= 1.
-    learning_rate, lipschitz, smoothness
-        η, G and L, >= 0.
-    published
-        Whether to return the bound as printed.
-
-    Examples
-    --------
-    >>> run = dict(examples=100, alpha=0.01, learning_rate=0.0, lipschitz=1.0, smoothness=1.0)
-    >>> round(momentum_error_upper_bound(1, **run, published=True), 12)  # the truth for a linear function is 0.99
-    0.2
+    step : t >= 1
+    examples : N >= 2
+    alpha : 0 < α <= 1
+    learning_rate, lipschitz, smoothness : η, G and L, >= 0
+    published : whether to return the bound as printed
     """
     step = checks.integer("step", step, 1)
     n = checks.integer("examples", examples, 2)
@@ -113,14 +96,10 @@ def noise_upper_bound(steps: int, *, alpha: float, node_std: float, dimension: i
 
     Parameters
     ----------
-    steps
-        T >= 1.
-    alpha
-        0 < α <= 1.
-    node_std
-        s >= 0, the standard deviation of the noise in a node.
-    dimension
-        d >= 1.
+    steps : T >= 1
+    alpha : 0 < α <= 1
+    node_std : s >= 0, the standard deviation of the noise in a node
+    dimension : d >= 1
     """
     std = checks.real("node_std", node_std, "[0, inf)")
     return std * math.sqrt(checks.integer("dimension", dimension, 1) * largest_decoder_variance(steps, alpha))
@@ -147,18 +126,13 @@ def reduced_noise_upper_bound(
 
     Parameters
     ----------
-    steps, examples
-        T >= N and N >= 2.  (The printed bound is given for T >= 1; at T = 1 it is 0, and the noise is not.)
-    alpha
-        α in [1/N, 1].
-    learning_rate
-        η > 0 with γ = η N <= 1.
-    lipschitz, smoothness, dimension
-        G, L >= 0 and d >= 1.
-    epsilon, delta
-        ε > 0 and 0 < δ < 1.
-    published
-        Whether to return the bound as printed.
+    steps, examples : T >= N and N >= 2
+        (The printed bound is given for T >= 1; at T = 1 it is 0, and the noise is not.)
+    alpha : α in [1/N, 1]
+    learning_rate : η > 0 with γ = η N <= 1
+    lipschitz, smoothness, dimension : G, L >= 0 and d >= 1
+    epsilon, delta : ε > 0 and 0 < δ < 1
+    published : whether to return the bound as printed
     """
     n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     steps = checks.integer("steps", steps, 1 if published else n, largest=_MOST_EXAMPLES**3)
@@ -180,10 +154,8 @@ def theorem_6_steps(*, examples: int, dimension: int, epsilon: float, delta: flo
 
     Parameters
     ----------
-    examples, dimension
-        N >= 1 and d >= 1.
-    epsilon, delta
-        ε > 0 and 0 < δ < 1.
+    examples, dimension : N >= 1 and d >= 1
+    epsilon, delta : ε > 0 and 0 < δ < 1
     """
     n = checks.integer("examples", examples, 1, largest=_MOST_EXAMPLES)
     d = checks.integer("dimension", dimension, 1)
@@ -213,22 +185,12 @@ def theorem_6_upper_bound(
 
     Parameters
     ----------
-    examples, dimension, epsilon, delta
-        As for ``theorem_6_steps``, δ <= e^{−ε}; ``examples`` >= 2.
-    lipschitz, smoothness
-        G and L, >= 0.
-    initial_error
-        R >= 0.
+    examples, dimension, epsilon, delta : as for ``theorem_6_steps``, δ <= e^{−ε}; ``examples`` >= 2
+    lipschitz, smoothness : G and L, >= 0
+    initial_error : R >= 0
     published
         Whether to return the bound as printed, which is false: on a ramp in one dimension with N = 10⁵, ε = 1 and
         δ = 1e-5 it is 0.651, and the truth is 1.
-
-    Examples
-    --------
-    >>> run = dict(examples=10**5, dimension=31, epsilon=1.0, delta=1e-5)
-    >>> run |= dict(lipschitz=1.0, smoothness=1.0, initial_error=1.0)
-    >>> round(theorem_6_upper_bound(**run, published=True), 6), round(theorem_6_upper_bound(**run), 6)
-    (1.622014, 2.661905)
     """
     n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     epsilon = checks.real("epsilon", epsilon, "(0, inf)")
@@ -256,10 +218,8 @@ def theorem_9_steps(*, examples: int, dimension: int, epsilon: float) -> float:
 
     Parameters
     ----------
-    examples, dimension
-        N >= 1 and d >= 1.
-    epsilon
-        ε > 0.
+    examples, dimension : N >= 1 and d >= 1
+    epsilon : ε > 0
     """
     n = checks.integer("examples", examples, 1, largest=_MOST_EXAMPLES)
     d = checks.integer("dimension", dimension, 1)

@@ -7,9 +7,7 @@ s, one for each binary digit 1 of its length.
 The momentum m_t = (1 − α) m_{t−1} + α g_t is α times a sum over [1, t] with the weights (1 − α)^{t−τ}.  A node that
 ends at step z is released with the weights (1 − α)^{z−τ}, and enters m_t with the factor (1 − α)^{t−z}.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 3, Lemma 12,
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 3, Lemma 12,
 Propositions 16 and 18.
 """
 
@@ -34,19 +32,11 @@ class Node(NamedTuple):
 def compose(first: int, last: int) -> tuple[Node, ...]:
     """The nodes whose disjoint union is the interval [``first``, ``last``]: Algorithm 3.
 
+    The nodes are in order of time, and at most floor(log2(n + 1)) + floor(log2(n/2 + 1)) for n >= 2 steps.
+
     Parameters
     ----------
-    first, last
-        The interval of steps, ``first`` >= 1.  It is empty if ``last`` < ``first``.
-
-    Returns
-    -------
-    Nodes in order of time, at most floor(log2(n + 1)) + floor(log2(n/2 + 1)) of them for n >= 2 steps.
-
-    Examples
-    --------
-    >>> [tuple(node) for node in compose(5, 23)]
-    [(5, 8), (9, 16), (17, 20), (21, 22), (23, 23)]
+    first, last : the interval of steps, ``first`` >= 1.  It is empty if ``last`` < ``first``.
     """
     first = checks.integer("first", first, 1)
     last = checks.integer("last", last, 0)
@@ -70,17 +60,13 @@ def decoder_variance(steps: int, alpha: float) -> Array:
     F(t) = Σ (1 − α)^{2(t − z)} over the nodes of [1, t], z their last steps.  The noise of the momentum is α times the
     noise of the sum.
 
+    Returns F(1), …, F(T), shape (steps,); relative error below 1e-13.  F(t) <= 1 + Σ_{i>=1} (1 − α)^{2(2^i − 1)}, and
+    <= log2(t + 1): corrected Lemma 12 and Proposition 16.
+
     Parameters
     ----------
-    steps
-        T >= 1.
-    alpha
-        Momentum parameter, 0 < α <= 1.
-
-    Returns
-    -------
-    F(1), …, F(T), shape (steps,); relative error below 1e-13.  F(t) <= 1 + Σ_{i>=1} (1 − α)^{2(2^i − 1)}, and
-    <= log2(t + 1): corrected Lemma 12 and Proposition 16.
+    steps : T >= 1
+    alpha : momentum parameter, 0 < α <= 1
     """
     steps = checks.integer("steps", steps, 1)
     alpha = checks.real("alpha", alpha, "(0, 1]")

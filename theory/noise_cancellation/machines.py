@@ -19,9 +19,7 @@ Three numbers decide how good a noise is:
 A machine may take part less often than its noise is made for; N is triangular, so that its noise is that of the first
 participations (``leading``).
 
-References
-----------
-Reshef and Levy, ICML 2025: equations (13) and (14), Section 4.1 (Alternative 2), Theorem 5.2.
+Source: Reshef and Levy, ICML 2025: equations (13) and (14), Section 4.1 (Alternative 2), Theorem 5.2.
 """
 
 from __future__ import annotations
@@ -51,12 +49,10 @@ def cancelling_noise(participations: int, *, share: float = 1.0, growth: float =
 
     Parameters
     ----------
-    participations
-        n >= 1, for which the draws grow; noise with ``growth=0`` is for any number.
-    share
-        a in [0, 1], the share of its last noise that a machine takes back.  1: all of it, as published; 0: none.
-    growth
-        g in [0, 4]: the fresh noise of participation k has variance k^g.  1 as published in Theorem 5.2; 0 is constant.
+    participations : n >= 1, for which the draws grow; noise with ``growth=0`` is for any number
+    share : a in [0, 1], the share of its last noise that a machine takes back.  1: all of it, as published; 0: none.
+    growth : g in [0, 4]: the fresh noise of participation k has variance k^g
+        1 as published in Theorem 5.2; 0 is constant.
 
     Notes
     -----
@@ -84,15 +80,11 @@ def cancelling_noise(participations: int, *, share: float = 1.0, growth: float =
 def cancelling_parameters(noise: Mechanism) -> tuple[float, float]:
     """The share a and the growth g of ``cancelling_noise``.
 
+    Raises ``ValueError`` where it is another noise.
+
     Parameters
     ----------
-    noise
-        Of a machine.
-
-    Raises
-    ------
-    ValueError
-        It is another noise.
+    noise : of a machine
     """
     plain = noise.noise if isinstance(noise, ScaledNoise) else noise
     draws = noise.draw_scales if isinstance(noise, ScaledNoise) and noise.step_scales is None else np.ones(1)
@@ -112,17 +104,12 @@ def cancelling_parameters(noise: Mechanism) -> tuple[float, float]:
 def leading(noise: Mechanism, participations: int) -> Mechanism:
     """The noise of the first participations of a machine.
 
+    Raises ``ValueError`` where the noise is made for fewer participations.
+
     Parameters
     ----------
-    noise
-        Of a machine; it has as many steps or more, or is endless.
-    participations
-        n >= 1.
-
-    Raises
-    ------
-    ValueError
-        The noise is made for fewer participations.
+    noise : of a machine; it has as many steps or more, or is endless
+    participations : n >= 1
     """
     n = checks.integer("participations", participations, 1)
     checks.instance("noise", noise, Mechanism)  # type: ignore[type-abstract]
@@ -147,8 +134,7 @@ def energies(noise: Mechanism, participations: int) -> Array:
 
     Parameters
     ----------
-    noise, participations
-        As for ``leading``.
+    noise, participations : as for ``leading``
     """
     first = leading(noise, participations)
     if (draws := _grown(first)) is None:
@@ -173,8 +159,7 @@ def largest_energies(noise: Mechanism, participations: int) -> Array:
 
     Parameters
     ----------
-    noise, participations
-        As for ``leading``.
+    noise, participations : as for ``leading``
     """
     n = participations
     if noise.steps is None:
@@ -193,8 +178,7 @@ def covered_sensitivity(noise: Mechanism, participations: int) -> float:
 
     Parameters
     ----------
-    noise, participations
-        As for ``leading``.
+    noise, participations : as for ``leading``
     """
     first = leading(noise, participations)
     form = None if first.forms() else "transform"
@@ -206,8 +190,7 @@ def prefix_variances(noise: Mechanism, participations: int) -> Array:
 
     Parameters
     ----------
-    noise, participations
-        As for ``leading``.
+    noise, participations : as for ``leading``
     """
     first = leading(noise, participations)
     if (draws := _grown(first)) is None:
@@ -221,8 +204,7 @@ def mean_variance(noise: Mechanism, participations: int) -> float:
 
     Parameters
     ----------
-    noise, participations
-        As for ``leading``.
+    noise, participations : as for ``leading``
     """
     return float(prefix_variances(noise, participations).mean() * energies(noise, participations).max())
 
@@ -235,8 +217,7 @@ def regret_energy(noise: Mechanism, participations: int) -> float:
 
     Parameters
     ----------
-    noise, participations
-        As for ``leading``.
+    noise, participations : as for ``leading``
     """
     n = participations
     total = np.square(_total_prefix(leading(noise, n), n)).sum() + prefix_variances(noise, n).sum()

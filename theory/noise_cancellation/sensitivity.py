@@ -15,9 +15,7 @@ gives (t − 1) ‖x_t − x_{t−1}‖ <= 2D (t−1)/(t+1), hence
 All three are attained.  The paper has S = G + 2LD in place of S_t and 2S in place of 2R_t (Lemma 4.2), which is larger.
 The bounds hold for a server that follows its rule.  Against any other, machines clip (``simulations``).
 
-References
-----------
-Reshef and Levy, ICML 2025: Lemma 4.2 and its proof in Appendix D.2.
+Source: Reshef and Levy, ICML 2025: Lemma 4.2 and its proof in Appendix D.2.
 """
 
 from __future__ import annotations
@@ -40,18 +38,9 @@ class LossClass(Record):
 
     Parameters
     ----------
-    lipschitz
-        G, the largest norm of a gradient, in (0, 1e100].
-    smoothness
-        L, the Lipschitz constant of the gradients, in (0, 1e100].
-    diameter
-        D, the diameter of the set, in (0, 1e100].
-
-    Examples
-    --------
-    >>> digits = LossClass(lipschitz=(2 * 785) ** 0.5, smoothness=785 / 2, diameter=0.1)
-    >>> round(digits.published_norm, 4)
-    118.1232
+    lipschitz : G, the largest norm of a gradient, in (0, 1e100]
+    smoothness : L, the Lipschitz constant of the gradients, in (0, 1e100]
+    diameter : D, the diameter of the set, in (0, 1e100]
     """
 
     lipschitz: float
@@ -96,10 +85,8 @@ class LossClass(Record):
 
         Parameters
         ----------
-        rounds
-            t >= 1, any shape.
-        losses
-            ``"convex"`` or ``"smooth"``: what the caller vouches for.
+        rounds : t >= 1, any shape
+        losses : ``"convex"`` or ``"smooth"``: what the caller vouches for
         """
         convex = checks.choice("losses", losses, LOSSES) == "convex"
         return 2 * (self.correction_radius(rounds) if convex else self.correction_norm(rounds))

@@ -119,10 +119,8 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise.
-        variance
-            σ², the variance of w_t in the sum over a batch.
+        noise : correlated noise
+        variance : σ², the variance of w_t in the sum over a batch
         """
         rates, place = np.unique(self.rates, return_inverse=True)  # equal eigenvalues are common and cost nothing
         privacy = variance / self.batch_size**2 * noise.averaged_variance(rates)[place]
@@ -152,10 +150,8 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise, with the σ² of its γ_∞.
-        budget
-            ρ, clip norm G and adjacency.
+        noise : correlated noise, with the σ² of its γ_∞
+        budget : ρ, clip norm G and adjacency
         """
         variance = checked_noise(noise).variance(budget)
         if not self.instability() < 1 or math.isinf(variance):
@@ -171,13 +167,10 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise.
-        budget
-            ρ, clip norm G and adjacency.
-        participation
-            The run whose γ sets σ²; by default any length, γ_∞.  The limit is that of an endless run with this σ²,
-            which is private only for the steps of ``participation``.
+        noise : correlated noise
+        budget : ρ, clip norm G and adjacency
+        participation : the run whose γ sets σ²; by default any length, γ_∞
+            The limit is that of an endless run with this σ², which is private only for the steps of ``participation``.
         """
         variance = checked_noise(noise).variance(budget, participation)
         if not self.instability() < 1 or math.isinf(variance):
@@ -193,8 +186,7 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        budget
-            ρ, clip norm G and adjacency.
+        budget : ρ, clip norm G and adjacency
         """
         if not self.instability() < 1:
             return math.inf
@@ -216,16 +208,11 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise; its coefficients start with the run.
-        steps
-            Number of steps, >= 0, at most those of ``participation``.
-        budget
-            ρ, clip norm G and adjacency.
-        participation
-            The run whose γ sets σ²; by default any length, γ_∞.
-        initial_offset
-            θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
+        noise : correlated noise; its coefficients start with the run
+        steps : number of steps, >= 0, at most those of ``participation``
+        budget : ρ, clip norm G and adjacency
+        participation : the run whose γ sets σ²; by default any length, γ_∞
+        initial_offset : θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
 
         Notes
         -----
@@ -266,10 +253,8 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise, with the σ² of its γ_∞; None for the bound over all noise.
-        budget
-            ρ, clip norm G and adjacency.
+        noise : correlated noise, with the σ² of its γ_∞; None for the bound over all noise
+        budget : ρ, clip norm G and adjacency
         """
         if noise is None:
             unit = budget.unit_variance / self.batch_size**2
@@ -298,12 +283,9 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise, with the σ² of its γ_∞.
-        budget
-            ρ, clip norm G and adjacency.
-        moment_bound
-            R² > 0; None for that of the problem.
+        noise : correlated noise, with the σ² of its γ_∞
+        budget : ρ, clip norm G and adjacency
+        moment_bound : R² > 0; None for that of the problem
         """
         variance = checked_noise(noise).variance(budget)
         r2 = self.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
@@ -338,12 +320,9 @@ class MeanEstimation(QuadraticProblem):
 
     Parameters
     ----------
-    learning_rate
-        η > 0, stable below 2.
-    sample_std
-        Standard deviation of z, >= 0.
-    batch_size
-        m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum.
+    learning_rate : η > 0, stable below 2
+    sample_std : standard deviation of z, >= 0
+    batch_size : m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum
 
     Notes
     -----
@@ -396,17 +375,13 @@ class LinearRegression(QuadraticProblem):
 
     Parameters
     ----------
-    eigenvalues
-        λ_j > 0 of H, shape (d,), in any order.
-    learning_rate
-        η > 0.
-    residual_std
-        Standard deviation of ξ, which is independent of x, >= 0.
+    eigenvalues : λ_j > 0 of H, shape (d,), in any order
+    learning_rate : η > 0
+    residual_std : standard deviation of ξ, which is independent of x, >= 0
     kurtosis
         k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3 for
         Gaussian inputs, 1 for signs, 1.8 for uniform ones.
-    batch_size
-        m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum.
+    batch_size : m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum
 
     Notes
     -----
