@@ -47,17 +47,15 @@ _DIRECT = 2**14  #: participations up to which sums are added one by one, and sm
 def cancelling_noise(participations: int, *, share: float = 1.0, growth: float = 0.0) -> Mechanism:
     """Noise with the prefix noise y_k = (1 − a) y_{k−1} + k^{g/2} z_k, of which a machine keeps one vector, or none.
 
+    e_j = j^{−g} + a² Σ_{k>j} k^{−g}.  For g = 0, e_1 = 1 + a²(n − 1) and Var y_k → 1/(a(2 − a)), so a = n^{−½} has
+    server noise of order sqrt(n), where a = 1 has n.
+
     Parameters
     ----------
     participations : n >= 1, for which the draws grow; noise with ``growth=0`` is for any number
     share : a in [0, 1], the share of its last noise that a machine takes back.  1: all of it, as published; 0: none.
     growth : g in [0, 4]: the fresh noise of participation k has variance k^g
         1 as published in Theorem 5.2; 0 is constant.
-
-    Notes
-    -----
-    e_j = j^{−g} + a² Σ_{k>j} k^{−g}.  For g = 0, e_1 = 1 + a²(n − 1) and Var y_k → 1/(a(2 − a)), so a = n^{−½} has
-    server noise of order sqrt(n), where a = 1 has n.
 
     Examples
     --------
@@ -132,9 +130,7 @@ def leading(noise: Mechanism, participations: int) -> Mechanism:
 def energies(noise: Mechanism, participations: int) -> Array:
     """e_1, …, e_n, shape (n,): what each participation spends in a run of n, at unit shift and scale, times 2.
 
-    Parameters
-    ----------
-    noise, participations : as for ``leading``
+    Arguments as for ``leading``.
     """
     first = leading(noise, participations)
     if (draws := _grown(first)) is None:
@@ -157,9 +153,7 @@ def _convolution(first: Array, second: Array) -> Array:
 def largest_energies(noise: Mechanism, participations: int) -> Array:
     """The largest energy of a participation followed by at most 0, 1, …, n − 1 others, shape (n,), increasing.
 
-    Parameters
-    ----------
-    noise, participations : as for ``leading``
+    Arguments as for ``leading``.
     """
     n = participations
     if noise.steps is None:
@@ -176,9 +170,7 @@ def largest_energies(noise: Mechanism, participations: int) -> Array:
 def covered_sensitivity(noise: Mechanism, participations: int) -> float:
     """An upper bound of sqrt(max_j e_j) for the program that a machine runs, in float64, rounding errors included.
 
-    Parameters
-    ----------
-    noise, participations : as for ``leading``
+    Arguments as for ``leading``.
     """
     first = leading(noise, participations)
     form = None if first.forms() else "transform"
@@ -186,12 +178,7 @@ def covered_sensitivity(noise: Mechanism, participations: int) -> float:
 
 
 def prefix_variances(noise: Mechanism, participations: int) -> Array:
-    """Var y_1, …, Var y_n at unit scale, shape (n,).
-
-    Parameters
-    ----------
-    noise, participations : as for ``leading``
-    """
+    """Var y_1, …, Var y_n at unit scale, shape (n,).  Arguments as for ``leading``."""
     first = leading(noise, participations)
     if (draws := _grown(first)) is None:
         return first.errors(PrefixSums(participations))
@@ -202,9 +189,7 @@ def prefix_variances(noise: Mechanism, participations: int) -> Array:
 def mean_variance(noise: Mechanism, participations: int) -> float:
     """The mean over k of Var y_k at equal privacy, of noise with largest energy 1: the squared mean error.
 
-    Parameters
-    ----------
-    noise, participations : as for ``leading``
+    Arguments as for ``leading``.
     """
     return float(prefix_variances(noise, participations).mean() * energies(noise, participations).max())
 
@@ -213,11 +198,7 @@ def regret_energy(noise: Mechanism, participations: int) -> float:
     """J = 1ᵀΣ1 + tr Σ at equal privacy, of noise with largest energy 1.
 
     For linear losses, without projection and over whole holding times, which are geometric, the term
-    Σ_t E ⟨Y_t, x* − w_{t+1}⟩ of the regret is η M d J/(2 m² p²), p = m/M.
-
-    Parameters
-    ----------
-    noise, participations : as for ``leading``
+    Σ_t E ⟨Y_t, x* − w_{t+1}⟩ of the regret is η M d J/(2 m² p²), p = m/M.  Arguments as for ``leading``.
     """
     n = participations
     total = np.square(_total_prefix(leading(noise, n), n)).sum() + prefix_variances(noise, n).sum()
