@@ -34,21 +34,11 @@ class Workload(Record, ABC):
 
     @abstractmethod
     def apply(self, values: ArrayLike) -> Array:
-        """A x, for x of shape (steps, …); shape (rows, …).
-
-        Parameters
-        ----------
-        values : x, shape (steps, …)
-        """
+        """A x, shape (rows, …), for x of shape (steps, …)."""
 
     @abstractmethod
     def apply_transposed(self, values: ArrayLike) -> Array:
-        """Aᵀ y, for y of shape (rows, …); shape (steps, …).
-
-        Parameters
-        ----------
-        values : y, shape (rows, …)
-        """
+        """Aᵀ y, shape (steps, …), for y of shape (rows, …)."""
 
     def matrix(self) -> Array:
         """A as an array, shape (rows, steps)."""

@@ -223,12 +223,7 @@ class FiniteRun(Record):
         return Participation.single(self.steps)
 
     def budget_at(self, norm: float) -> Budget:
-        """The budget of the run with another clip norm.
-
-        Parameters
-        ----------
-        norm : G, in [1e-100, 1e100]
-        """
+        """The budget of the run with another clip norm, in [1e-100, 1e100]."""
         return Budget(**{**self.budget.arguments(), "clip_norm": norm})
 
     @property

@@ -146,10 +146,7 @@ class CepstralNoise(ToeplitzNoise):
         return total
 
     def _mean(self, exponent: int, near_one: Array, near_minus_one: Array) -> tuple[Array, float]:
-        """The harmonic extension of |B|^{2 exponent} to ζ = ρ, and a bound of its relative error.
-
-        ρ is given as 1 − ρ and 1 + ρ, vectors of one length.
-        """
+        """The harmonic extension of |B|^{2 exponent} to ζ = ρ, given as 1 ∓ ρ, and a bound of its relative error."""
         grid = self._first_grid()
         coarse, _ = self._extension(grid, exponent, near_one, near_minus_one)
         while True:

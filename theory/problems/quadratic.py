@@ -18,12 +18,9 @@ With batches of m examples g_t is the *mean* of their gradients, and the noise o
 *sum*: the step takes the noise w̃_t/m, and γ, σ and the noise multiplier are what they are for m = 1.  In all formulas
 s² becomes s²/m, σ² becomes σ²/m², k_j − 2 becomes (k_j − 2)/m, and A becomes (η/(2m)) Σ λ_j g_j.
 
-The proof uses that all cross terms between different sources vanish.  ``learning_curve`` (formula E2) is the recursion
-whose limit is E1.  Minimising E1 over all noise gives ``optimal_error`` (formula E3).
-Mean estimation is the case d = 1, λ = k = 1.
-
-E1 to E3 are results of this project.  Theorems 2.1, 2.2 and C.14 to C.18 of Choquette-Choo et al., arXiv 2310.06771,
-bound the same quantities; they are in ``corrnoise.theory.correlated_noise.published_bounds``.
+``learning_curve`` (formula E2) is the recursion whose limit is E1.  Minimising E1 over all noise gives
+``optimal_error`` (formula E3).  Mean estimation is the case d = 1, λ = k = 1.  Proofs: docs/exact-errors.md.  The
+published bounds of the same quantities are in ``corrnoise.theory.correlated_noise.published_bounds``.
 """
 
 from __future__ import annotations
