@@ -80,12 +80,7 @@ def optimal_machine_noise(participations: int, objective: Objective, *, toleranc
 def best_cancelling_noise(participations: int, objective: Objective) -> Mechanism:
     """The best share of its last noise for a machine to take back: one vector of memory, as published.
 
-    The minimum over the share to a relative error of 1e-6 in its logarithm.
-
-    Parameters
-    ----------
-    participations : n >= 1
-    objective : ``"mean_variance"`` or ``"regret_energy"``
+    The logarithm of the share has a relative error of 1e-6.
     """
     n = checks.integer("participations", participations, 1)
 
