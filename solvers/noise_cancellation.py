@@ -80,14 +80,7 @@ def optimal_machine_noise(participations: int, objective: Objective, *, toleranc
 def best_cancelling_noise(participations: int, objective: Objective) -> Mechanism:
     """The best share of its last noise for a machine to take back: one vector of memory, as published.
 
-    Parameters
-    ----------
-    participations : n >= 1
-    objective : ``"mean_variance"`` or ``"regret_energy"``
-
-    Notes
-    -----
-    The minimum over the share to a relative error of 1e-6 in its logarithm.
+    The logarithm of the share has a relative error of 1e-6.
     """
     n = checks.integer("participations", participations, 1)
 
@@ -103,16 +96,14 @@ def best_cancelling_noise(participations: int, objective: Objective) -> Mechanis
 def best_buffered_noise(participations: int, objective: Objective, *, buffers: int = 2) -> PoleNoise:
     """Noise of few zeros and poles, of which a machine keeps one vector each, with a small ``objective``.
 
+    For the mean variance these are the buffers of ``best_buffers``.  For the regret energy a local search starts
+    from them.  ``optimal_machine_noise`` bounds what is left to gain.
+
     Parameters
     ----------
     participations : n >= 1
     objective : ``"mean_variance"`` or ``"regret_energy"``
     buffers : the most vectors, 1 to 4; fewer where more do not help
-
-    Notes
-    -----
-    For the mean variance these are the buffers of ``best_buffers``.  For the regret energy a local search starts
-    from them.  ``optimal_machine_noise`` bounds what is left to gain.
     """
     n = checks.integer("participations", participations, 1)
     count = checks.integer("buffers", buffers, 1, largest=4)

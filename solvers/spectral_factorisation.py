@@ -101,6 +101,9 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     narrower features, narrow features at both ends, a zero or pole on the unit circle (as for ν-DP-FTRL with ν = 0),
     jumps, or rounding errors.
 
+    The spectrum is known only at the frequencies at which ``power`` is called.  A line much narrower than 3e-4 between
+    these frequencies goes unnoticed and is missing in the result.
+
     Parameters
     ----------
     power
@@ -108,11 +111,6 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
         numbers in the same shape.  It must be accurate near 0 to a relative error of about 1e-14, so it should be
         written in terms of sin²(ω/2), never of 1 − cos ω.  If it is ``noise.power_spectrum`` of ``ProductNoise``
         (``NuFTRL``, …) or ``CepstralNoise``, the result is that noise.
-
-    Notes
-    -----
-    The spectrum is known only at the frequencies at which ``power`` is called.  A line much narrower than 3e-4 between
-    these frequencies goes unnoticed and is missing in the result.
 
     Examples
     --------

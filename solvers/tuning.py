@@ -158,8 +158,6 @@ def stationary_damping(problem: QuadraticProblem) -> float:
 
     Raises ``ValueError`` where the learning rate is unstable: every noise has an infinite error.
 
-    Notes
-    -----
     Proposition C.24 of arXiv 2310.06771 takes 1/sqrt(d) for η of about 1/Tr H.
     """
     check_stable(checked_quadratic(problem))

@@ -81,9 +81,7 @@ def _start(size: int, dimension: int, number: int) -> Array:
 def worst_gradients(block: ArrayLike) -> tuple[float, float, Array]:
     """The maximum of <X, R> over correlation matrices R: a value, an upper bound, and unit rows G with R = G Gᵀ.
 
-    Parameters
-    ----------
-    block : X, shape (k, k), symmetric
+    The symmetric X has the shape (k, k).
     """
     given = checks.reals("block", block)
     matrix = checks.symmetric("block", given, given.shape[0] if given.ndim else 0)

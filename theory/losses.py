@@ -224,38 +224,18 @@ class SmoothLoss(Record, ABC):
 
     @abstractmethod
     def gradients(self, points: Array, examples: Array) -> Array:
-        """Gradients, shape (…, d).
-
-        Parameters
-        ----------
-        points, examples : w, shape (…, d), and a, shape (…, features), which are broadcast
-        """
+        """Gradients, shape (…, d), at points, shape (…, d), of examples, shape (…, features); both are broadcast."""
 
     @abstractmethod
     def mean_gradients(self, points: Array, examples: Array) -> Array:
-        """Mean gradients of all examples at each point, shape (…, d).
-
-        Parameters
-        ----------
-        points, examples : w, shape (…, d), and a_1, …, a_n, shape (n, features)
-        """
+        """Mean gradients of all examples, shape (n, features), at each point, shape (…, d)."""
 
     @abstractmethod
     def mean_values(self, points: Array, examples: Array) -> Array:
-        """Mean losses of all examples at each point, shape (…).
-
-        Parameters
-        ----------
-        points, examples : w, shape (…, d), and a_1, …, a_n, shape (n, features)
-        """
+        """Mean losses, shape (…), of all examples, shape (n, features), at each point, shape (…, d)."""
 
     def checked_examples(self, examples: object) -> Array:
-        """Return examples of this loss, or refuse them.
-
-        Parameters
-        ----------
-        examples : shape (n, features), of norms at most ``feature_norm``
-        """
+        """Return examples of this loss, shape (n, features), of norms at most ``feature_norm``, or refuse them."""
         rows = checks.reals("examples", examples)
         if rows.ndim != 2 or rows.shape[1] != self.features or not len(rows):
             raise ValueError(f"examples must have shape (n, {self.features}) with n >= 1, got {rows.shape}")
@@ -449,31 +429,16 @@ class EmpiricalRisk(Record):
         return self.loss.smoothness + self.regularisation
 
     def regulariser_gradients(self, points: Array) -> Array:
-        """Gradients of the regulariser, the shape of the points.
-
-        Parameters
-        ----------
-        points : w, shape (…, d)
-        """
+        """Gradients of the regulariser at points of shape (…, d), same shape."""
         squares = np.einsum("...d,...d->...", points, points)[..., np.newaxis]
         return np.asarray(self.regularisation * points / np.sqrt(1 + squares))
 
     def gradients(self, points: Array) -> Array:
-        """∇F, the shape of the points.
-
-        Parameters
-        ----------
-        points : w, shape (…, d)
-        """
+        """∇F at points of shape (…, d), same shape."""
         return self.loss.mean_gradients(points, self.examples) + self.regulariser_gradients(points)
 
     def values(self, points: Array) -> Array:
-        """F, shape (…).
-
-        Parameters
-        ----------
-        points : w, shape (…, d)
-        """
+        """F at points of shape (…, d), shape (…)."""
         squares = np.einsum("...d,...d->...", points, points)
         penalty = self.regularisation * squares / (1 + np.sqrt(1 + squares))
         return np.asarray(self.loss.mean_values(points, self.examples) + penalty)

@@ -34,21 +34,11 @@ class Workload(Record, ABC):
 
     @abstractmethod
     def apply(self, values: ArrayLike) -> Array:
-        """A x, for x of shape (steps, …); shape (rows, …).
-
-        Parameters
-        ----------
-        values : x, shape (steps, …)
-        """
+        """A x, shape (rows, …), for x of shape (steps, …)."""
 
     @abstractmethod
     def apply_transposed(self, values: ArrayLike) -> Array:
-        """Aᵀ y, for y of shape (rows, …); shape (steps, …).
-
-        Parameters
-        ----------
-        values : y, shape (rows, …)
-        """
+        """Aᵀ y, shape (steps, …), for y of shape (rows, …)."""
 
     def matrix(self) -> Array:
         """A as an array, shape (rows, steps)."""
@@ -147,17 +137,15 @@ class MomentumSGD(RecursiveWorkload):
 
     Raises ``ValueError`` where a learning rate of 0 makes A singular: the step shows nothing of the gradient.
 
+    A⁻¹ has three bands: (A⁻¹)_tt = 1/η_t, (A⁻¹)_{t,t−1} = −(1 − η_t ω)/η_t − μ/η_{t−1} and
+    (A⁻¹)_{t,t−2} = μ (1 − η_{t−1} ω)/η_{t−1}.
+
     Parameters
     ----------
     steps : n >= 1
     momentum : 0 <= μ < 1
     weight_decay : ω >= 0 with η_t ω <= 1 for all t
     learning_rates : η_t > 0, shape (steps,); None for 1 in every step
-
-    Notes
-    -----
-    A⁻¹ has three bands: (A⁻¹)_tt = 1/η_t, (A⁻¹)_{t,t−1} = −(1 − η_t ω)/η_t − μ/η_{t−1} and
-    (A⁻¹)_{t,t−2} = μ (1 − η_{t−1} ω)/η_{t−1}.
     """
 
     steps: int

@@ -231,10 +231,7 @@ def fixed_epochs_strategy(workload: Workload, participation: Participation, cert
     """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
 
     It is for fixed epochs only: under min-sep participation its sensitivity is larger, as it will say.
-
-    Parameters
-    ----------
-    workload, participation, certificate : as for ``fixed_epochs_gram``
+    Arguments as for ``fixed_epochs_gram``.
     """
     return MatrixNoise(causal_strategy(fixed_epochs_gram(workload, participation, certificate)))
 

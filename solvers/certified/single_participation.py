@@ -239,9 +239,7 @@ def single_participation_gram(workload: Workload, certificate: Certificate) -> A
 def single_participation_strategy(workload: Workload, certificate: Certificate) -> MatrixNoise:
     """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
 
-    Parameters
-    ----------
-    workload, certificate : as for ``single_participation_gram``
+    Arguments as for ``single_participation_gram``.
     """
     return MatrixNoise(causal_strategy(single_participation_gram(workload, certificate)))
 

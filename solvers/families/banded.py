@@ -181,6 +181,9 @@ def best_bands(
     Raises ``ValueError`` where the participation is not min-sep or for other steps, k < ceil(n/b) with ``"window
     sums"``, there are more bands than b, the columns of A are dependent, or A is too large.
 
+    The lower bound of ``fixed_epochs_bounds`` with the same b holds for *every* strategy under min-sep participation,
+    because the patterns of fixed epochs are min-sep patterns.
+
     Parameters
     ----------
     workload : A, with independent columns; at most 4096 steps.  An iteration takes O(n³).
@@ -189,11 +192,6 @@ def best_bands(
     bands : number of bands, at most min(b, n), which None stands for
     tolerance : the iteration ends when ``gap`` is at most this, in [1e-10, 1]
     max_iterations : it also ends after this many iterations of L-BFGS, >= 1.  The bounds hold all the same.
-
-    Notes
-    -----
-    The lower bound of ``fixed_epochs_bounds`` with the same b holds for *every* strategy under min-sep participation,
-    because the patterns of fixed epochs are min-sep patterns.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)

@@ -282,14 +282,8 @@ def certificate(
 ) -> Certificate | None:
     """Two bounds of the error of prefix sums with as many bands; None where n² p > 4e9 for the mean.
 
-    Its gap is zero to rounding, below 1e-8, where every participation of the pattern 0, b, 2b, … is followed by p − 1
-    steps or more.  Otherwise the bound holds and is not sharp.
-
-    Parameters
-    ----------
-    noise : as ``best_toeplitz`` finds it
-    participation : of the run
-    objective : ``"mean"`` or ``"max"`` over the steps
+    ``noise`` is as ``best_toeplitz`` finds it.  The gap is zero to rounding, below 1e-8, where every participation of
+    the pattern 0, b, 2b, … is followed by p − 1 steps or more.  Otherwise the bound holds and is not sharp.
     """
     n = participation.length
     if objective == "mean" and n**2 * noise.values.size > _CERTIFIED_OPERATIONS:

@@ -113,6 +113,10 @@ def strongly_convex_bound(
     Raises ``ConeProgramError`` where the cone solver failed; the message gives advice.
     Raises ``ArithmeticError`` where the noise has features that no grid resolves.
 
+    Theorem 3.1 of Choquette-Choo et al., arXiv 2310.06771, corrected.  The paper prints a multiplier with positive
+    off-diagonal coefficients, for which the theorem is false (counterexamples in ``docs/strongly-convex-bound.md``).
+    Its constant is 4 times this one for the privacy noise and 2 d times for the gradient noise, and it lacks 1/η².
+
     Parameters
     ----------
     problem : the class of losses; ``inf`` is returned for ηL >= 2.  Otherwise ημ >= 1e-9 and ηL <= 1.9999.
@@ -128,12 +132,6 @@ def strongly_convex_bound(
         and the largest lag, below half of it.
     criterion : ``"distance"`` bounds L ‖θ − θ*‖²/2, as the paper does
         ``"objective"`` bounds F − F* directly and is up to some hundred times tighter at large condition numbers.
-
-    Notes
-    -----
-    Theorem 3.1 of Choquette-Choo et al., arXiv 2310.06771, corrected.  The paper prints a multiplier with positive
-    off-diagonal coefficients, for which the theorem is false (counterexamples in ``docs/strongly-convex-bound.md``).
-    Its constant is 4 times this one for the privacy noise and 2 d times for the gradient noise, and it lacks 1/η².
 
     Examples
     --------

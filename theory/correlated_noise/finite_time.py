@@ -54,15 +54,13 @@ def half_expo_constant(noise: ToeplitzNoise, nu: float, steps: int | None = None
     larger ν' it is infinite.  For independent noise it is 1, for anti-PGD with damping a it is 1 + |1 − a|/sqrt(1 − ν).
     Raises ``ValueError`` where ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
 
+    Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ attains the supremum.
+
     Parameters
     ----------
     noise : correlated noise
     nu : the parameter 0 <= ν < 1; at 0 the constant is ‖β‖₁
     steps : τ < ``steps``; None for all τ
-
-    Notes
-    -----
-    Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ attains the supremum.
     """
     return _weighted_sum(noise, checks.real("nu", nu, "[0, 1)"), steps)
 
@@ -225,12 +223,7 @@ class FiniteRun(Record):
         return Participation.single(self.steps)
 
     def budget_at(self, norm: float) -> Budget:
-        """The budget of the run with another clip norm.
-
-        Parameters
-        ----------
-        norm : G, in [1e-100, 1e100]
-        """
+        """The budget of the run with another clip norm, in [1e-100, 1e100]."""
         return Budget(**{**self.budget.arguments(), "clip_norm": norm})
 
     @property
@@ -324,16 +317,14 @@ class FiniteRun(Record):
     def corollary_d14_rate(self, *, constant: float, polylog: float, printed: bool = False) -> float:
         """Corollary D.14, DP-SGD: κ (F(θ_0) − F*) e^{−T/(cN)} + polylog(T) × ``dp_sgd_rate``; ``inf`` for T < c N.
 
+        N = max{κ d_eff ℓ, Y ℓ⁵}, Y = κ² d_eff² d/ρ.  The first length comes from the learning rate that is admissible
+        without privacy.  Without it the statement would imply convergence in any number of steps as ρ → ∞.
+
         Parameters
         ----------
         constant, polylog : c > 0 and the value of polylog(T) >= 0, which the paper does not give
         printed : return the published rate
             It lacks the factor F(θ_0) − F*, so its units are wrong, and it has N = Y ℓ⁵.
-
-        Notes
-        -----
-        N = max{κ d_eff ℓ, Y ℓ⁵}, Y = κ² d_eff² d/ρ.  The first length comes from the learning rate that is admissible
-        without privacy.  Without it the statement would imply convergence in any number of steps as ρ → ∞.
         """
         length = self._private_length * self.log_factor**5
         return self._corollary(length, length, self.dp_sgd_rate(), constant, polylog, printed)

@@ -28,15 +28,13 @@ from corrnoise.theory.participation import Participation
 class BandedStrategyNoise(ToeplitzNoise):
     """Noise with a banded Toeplitz strategy, B(z) = 1/C(z).
 
-    Parameters
-    ----------
-    strategy_coefficients : c_0, …, c_{p−1}, shape (p,), c_0 != 0; zero afterwards
-
-    Notes
-    -----
     Sensitivities are as exact as norms of the given coefficients.  Coefficients take O(T log T); the power spectrum and
     the averaged variance are those of 1/C.  If C has a zero in |z| <= 1, the noise grows without limit and the averaged
     variance is ``inf``.
+
+    Parameters
+    ----------
+    strategy_coefficients : c_0, …, c_{p−1}, shape (p,), c_0 != 0; zero afterwards
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",), **ToeplitzNoise.FORMS}

@@ -39,15 +39,13 @@ def averages_by(sums: Callable[[Array, Array, Array], object], values: Array, ra
 class FiniteNoise(ToeplitzNoise):
     """Finitely many coefficients of the user's own, of any phase.
 
-    Parameters
-    ----------
-    coefficients : β_0, …, β_n, shape (n + 1,), β_0 != 0; zero afterwards.  (Usually β_0 = 1.)
-
-    Notes
-    -----
     The inverse takes O(T log T), the limiting sensitivity O(n²).  Accuracy is relative to the coefficients as given:
     the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and what a release rests on
     (``program``, ``sensitivity_upper_bound``) carries a bound of the error made.
+
+    Parameters
+    ----------
+    coefficients : β_0, …, β_n, shape (n + 1,), β_0 != 0; zero afterwards.  (Usually β_0 = 1.)
 
     Examples
     --------

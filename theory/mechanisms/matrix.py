@@ -198,14 +198,8 @@ class BandedNoise(SubstitutedNoise):
 
 
 def causal_strategy(gram: ArrayLike) -> Array:
-    """The lower-triangular C with CᵀC = X and a positive diagonal, shape (n, n).
+    """The lower-triangular C with CᵀC = X and a positive diagonal, for X symmetric and positive definite, shape (n, n).
 
-    Parameters
-    ----------
-    gram : X, shape (n, n), symmetric and positive definite
-
-    Notes
-    -----
     Errors and sensitivity depend on X alone.  A strategy with more rows than columns, or with a decoder that looks
     ahead, becomes one that a stream can run in this way.  With the reversal J it is J chol(J X J)ᵀ J.
     """

@@ -33,14 +33,12 @@ _BITS = 512  # enough for products of thousands of factors
 class PoleNoise(ProductNoise):
     """Rational noise with real zeros and poles, β_0 = 1.
 
+    A zero and a pole with the same gap cancel; missing ones lie at gap 1 (no memory).
+
     Parameters
     ----------
     zeros : gaps a_i of the zeros, 0 <= a <= 2
     poles : gaps q_i of the poles, 0 < q < 2
-
-    Notes
-    -----
-    A zero and a pole with the same gap cancel; missing ones lie at gap 1 (no memory).
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {**ProductNoise.FORMS, "buffers": DTYPES}
@@ -92,15 +90,13 @@ class BufferNoise(PoleNoise):
     Raises ``ValueError`` where the zeros of 1 + Σ ω/(p − θ) are not real, or lie so that the noise would not be stable
     or not minimum phase.
 
+    The gaps are correct to rounding, because these zeros are isolated exactly.  The recurrence of the form
+    ``"buffers"`` is y = z − Σ_i ω_i x_i, then x_i ← θ_i x_i + y.
+
     Parameters
     ----------
     buf_decay : θ in [−1, 1], shape (P,); they are sorted in descending order
     output_scale : ω, shape (P,)
-
-    Notes
-    -----
-    The gaps are correct to rounding, because these zeros are isolated exactly.  The recurrence of the form
-    ``"buffers"`` is y = z − Σ_i ω_i x_i, then x_i ← θ_i x_i + y.
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"buffers": DTYPES, **ProductNoise.FORMS}

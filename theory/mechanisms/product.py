@@ -44,20 +44,18 @@ def _checked_gap(name: str, value: float) -> float:
 class ProductNoise(ToeplitzNoise):
     """B(z) = Π (1 − (1 − a_k) z)^{e_k}, minimum phase by construction.
 
-    Parameters
-    ----------
-    gaps : a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k)
-        A gap of 0 (2) is a zero at frequency 0 (π).  Positive gaps below 1e-300 are refused.
-    exponents : e_k, shape (K,)
-
-    Notes
-    -----
     Factors with equal gaps are merged, trivial ones (a = 1 or e = 0) dropped, and the rest kept in the order of their
     gaps, so that equal noise compares equal.
 
     Coefficients and inverse coefficients have a relative error below 4e-16 while above 1e-290 in modulus; of several
     factors, 4e-16 and 1e-31 of the largest coefficient before.  Averaged variance and limiting sensitivity: 1e-14
     (1 + Σ |e_k|), for gaps and rates above 1e-60; ``ArithmeticError`` where an integral leaves the range of floats.
+
+    Parameters
+    ----------
+    gaps : a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k)
+        A gap of 0 (2) is a zero at frequency 0 (π).  Positive gaps below 1e-300 are refused.
+    exponents : e_k, shape (K,)
 
     Examples
     --------
@@ -221,15 +219,13 @@ class DPSGD(ProductNoise):
 class NuFTRL(ProductNoise):
     """The noise of ν-DP-FTRL, β_t = (−1)^t C(½, t) (1 − ν)^t, that is B(z) = sqrt(1 − (1 − ν) z).
 
+    Equation (7) of arXiv 2310.06771.  γ_∞² = 1/agm(ν, 2 − ν), and b(x) is a complete elliptic integral: relative error
+    below 4e-15.
+
     Parameters
     ----------
     nu : damping 0 <= ν < 2
         At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1 independent noise.
-
-    Notes
-    -----
-    Equation (7) of arXiv 2310.06771.  γ_∞² = 1/agm(ν, 2 − ν), and b(x) is a complete elliptic integral: relative error
-    below 4e-15.
 
     Examples
     --------
@@ -268,13 +264,11 @@ class NuFTRL(ProductNoise):
 class AntiPGD(ProductNoise):
     """Anticorrelated perturbations with damping, β = (1, −(1 − damping), 0, …).
 
+    Table 2 and Section C.5 of arXiv 2310.06771 (which prints γ_T = T for what is sqrt(T)).
+
     Parameters
     ----------
     damping : 0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
-
-    Notes
-    -----
-    Table 2 and Section C.5 of arXiv 2310.06771 (which prints γ_T = T for what is sqrt(T)).
 
     Examples
     --------

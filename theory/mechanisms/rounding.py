@@ -256,11 +256,7 @@ def convolution_sensitivity(
 def substitution_sensitivity(exact: float, column_norms: Array, bands: int, participation: Participation) -> float:
     """Upper bound of the sensitivity of a run that inverts a triangular strategy step by step in float64.
 
-    Parameters
-    ----------
-    exact : an upper bound of the sensitivity in exact arithmetic
-    column_norms : norms of the columns of the strategy, shape (n,)
-    bands : the number of its bands, whose entries the program takes as they are
+    As for ``tree_sensitivity``; the program takes the entries of the ``bands`` as they are.
     """
     with ctx.workprec(_BITS):
         column = arb(float(column_norms.max())) * _NORMS
@@ -313,10 +309,7 @@ def scaled_sensitivity(
 def tree_sensitivity(exact: float, column_norms: Array, participation: Participation) -> float:
     """Upper bound of the sensitivity of a run that makes the noise of a binary tree in float64.
 
-    Parameters
-    ----------
-    exact : an upper bound of the sensitivity in exact arithmetic
-    column_norms : norms of the columns of the strategy, shape (n,)
+    ``exact`` bounds the sensitivity in exact arithmetic; ``column_norms`` are those of the strategy, shape (n,).
     """
     steps = column_norms.size
     height = steps.bit_length()

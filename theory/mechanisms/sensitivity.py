@@ -198,11 +198,7 @@ def _class_ends(coefficients: Array, participation: Participation, step_scales: 
 
 
 def _signs(block: Array) -> Array:
-    """Signs s that make sᵀ X s large: the balancing ones if there are any, otherwise a local maximum.
-
-    A sign is given along the largest entry that leads to a step without one (Prim's spanning tree), and then single
-    signs are changed as long as this helps.
-    """
+    """Signs s that make sᵀ X s large, by Prim's spanning tree and single changes; the balancing ones if there are."""
     size = block.shape[0]
     signs = np.zeros(size)
     signs[0] = 1.0

@@ -120,12 +120,8 @@ class ToeplitzNoise(Mechanism, ABC):
     def averaged_variance(self, rates: ArrayLike) -> Array:
         """b(x) = Σ β_t β_τ (1 − x)^{|t−τ|}, the variance of the noise in an exponential average of rate x.
 
-        The array has the shape of ``rates``; 1 for independent noise.  By Lemma C.4 of arXiv 2310.06771, made exact, it
-        is (x (2 − x)/2π) ∫ |B(ω)|² / |1 − x − e^{iω}|² dω.
-
-        Parameters
-        ----------
-        rates : x = ηλ, 1e-300 <= x < 2, of any shape
+        The ``rates`` x = ηλ, 1e-300 <= x < 2, have any shape, and b has the same; 1 for independent noise.  By Lemma
+        C.4 of arXiv 2310.06771, made exact, it is (x (2 − x)/2π) ∫ |B(ω)|² / |1 − x − e^{iω}|² dω.
         """
 
     def power_spectrum(self, frequencies: ArrayLike) -> Array:
@@ -148,9 +144,8 @@ class ToeplitzNoise(Mechanism, ABC):
     def limiting_sensitivity(self) -> float:
         """γ_∞ = lim γ_T; ``inf`` where it diverges.
 
-        Equation (5) and Property C.1 of arXiv 2310.06771 print γ_∞² = (1/2π) ∫ dω/|B(ω)|² for every square-summable
-        β.  That holds for minimum-phase noise only (B outer; for finitely many coefficients: no zero in |z| < 1).  The
-        coefficients (1, −2) have γ_T² = (4^T − 1)/3, where the integral says 1/3.
+        Equation (5) and Property C.1 of arXiv 2310.06771 print γ_∞² = (1/2π) ∫ dω/|B(ω)|² for every square-summable β.
+        That holds for minimum-phase noise only: (1, −2) has γ_T² = (4^T − 1)/3, where the integral says 1/3.
         """
         return self._limiting()[0]
 

@@ -76,10 +76,7 @@ def _open_nodes(step: int, released: Sequence[range]) -> list[OpenNode]:
 def _occurrences(
     start: int, end: int, alpha: float, released: Sequence[range], crossing: Sequence[OpenNode]
 ) -> tuple[Array, Array]:
-    """What an occurrence in the epoch of the steps ``start`` + 1, …, ``end`` adds, one row for each step that matters.
-
-    The weights that it adds to the nodes ``crossing``, and the sum of its squared weights in the other nodes.
-    """
+    """The weights that each step that matters adds to ``crossing``, and the sum of its squared weights elsewhere."""
     t: NDArray[np.int64] = np.arange(start + 1, end + 1)
     added = np.zeros((t.size, len(crossing)))
     for column, (level, number) in enumerate(crossing):

@@ -14,7 +14,7 @@ from w_1, …, w_T.
 
 All logarithms are natural unless they say log2.
 
-Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 7, 11, 12,
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 7, 11,
 Theorems 6, 9.
 """
 
@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
-from corrnoise.theory.momentum_aggregation.trees import largest_decoder_variance
 from corrnoise.theory.numerics import checks
 
 _MOST_EXAMPLES = 10**30  #: for the theorems, whose rates cross beyond all data sets
@@ -88,23 +87,6 @@ def momentum_error_upper_bound(
     return g * math.sqrt(alpha / (2 - alpha)) + drift + initial
 
 
-def noise_upper_bound(steps: int, *, alpha: float, node_std: float, dimension: int) -> float:
-    """Lemma 12: E ‖m̂_t − m_t‖ of Algorithm 1, for every t <= T.
-
-    s sqrt(d F), with F from ``trees.largest_decoder_variance``; the printed count of nodes, log2 T, is too small for
-    T = 2^k − 1.
-
-    Parameters
-    ----------
-    steps : T >= 1
-    alpha : 0 < α <= 1
-    node_std : s >= 0, the standard deviation of the noise in a node
-    dimension : d >= 1
-    """
-    std = checks.real("node_std", node_std, "[0, inf)")
-    return std * math.sqrt(checks.integer("dimension", dimension, 1) * largest_decoder_variance(steps, alpha))
-
-
 def reduced_noise_upper_bound(
     *,
     steps: int,
@@ -150,13 +132,7 @@ def reduced_noise_upper_bound(
 
 
 def theorem_6_steps(*, examples: int, dimension: int, epsilon: float, delta: float) -> float:
-    """T of Theorem 6, a real number: the solution of T log2 T = ε N²/sqrt(d ln(1/δ)).
-
-    Parameters
-    ----------
-    examples, dimension : N >= 1 and d >= 1
-    epsilon, delta : ε > 0 and 0 < δ < 1
-    """
+    """T of Theorem 6, the real solution of T log2 T = ε N²/sqrt(d ln(1/δ)), for N, d >= 1, ε > 0 and 0 < δ < 1."""
     n = checks.integer("examples", examples, 1, largest=_MOST_EXAMPLES)
     d = checks.integer("dimension", dimension, 1)
     log = -math.log(checks.real("delta", delta, "(0, 1)"))
@@ -214,13 +190,7 @@ def theorem_6_upper_bound(
 
 
 def theorem_9_steps(*, examples: int, dimension: int, epsilon: float) -> float:
-    """T = N^{7/3} ε^{4/3}/d^{2/3} of Theorem 9, a real number.
-
-    Parameters
-    ----------
-    examples, dimension : N >= 1 and d >= 1
-    epsilon : ε > 0
-    """
+    """T = N^{7/3} ε^{4/3}/d^{2/3} of Theorem 9, a real number, for N, d >= 1 and ε > 0."""
     n = checks.integer("examples", examples, 1, largest=_MOST_EXAMPLES)
     d = checks.integer("dimension", dimension, 1)
     return n ** (7 / 3) * checks.real("epsilon", epsilon, "(0, inf)") ** (4 / 3) / d ** (2 / 3)
@@ -239,12 +209,8 @@ def theorem_9_upper_bound(
 ) -> float:
     """Theorem 9: E ‖∇F(ŵ)‖ of Algorithm 2 with its published parameters, α = 1/N, γ = η N = sqrt(N/T).
 
-    The printed bound plus 3 G N/T for the initial momentum and 3 Ξ/sqrt(N) for new orders in every epoch.
-
-    Parameters
-    ----------
-    examples, dimension, epsilon, delta, lipschitz, smoothness, initial_error, published
-        As for ``theorem_6_upper_bound``.
+    The printed bound plus 3 G N/T for the initial momentum and 3 Ξ/sqrt(N) for new orders in every epoch.  Arguments as
+    for ``theorem_6_upper_bound``.
     """
     n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     epsilon = checks.real("epsilon", epsilon, "(0, inf)")

@@ -89,13 +89,9 @@ def published_node_std(
 
 
 def published_budget(budget: Budget) -> tuple[float, float]:
-    """ε and δ of a budget that is given by them, as the published noise needs it.
+    """ε > 0 and 0 < δ < 1 of a budget that is given by them, as the published noise needs it.
 
     Raises ``ValueError`` where the budget is given by ρ, or ε is 0.
-
-    Parameters
-    ----------
-    budget : ε > 0 and 0 < δ < 1
     """
     if checks.instance("budget", budget, Budget).epsilon is None or budget.delta is None:
         raise ValueError(f"budget must be given by epsilon and delta for the published noise, got {budget!r}")

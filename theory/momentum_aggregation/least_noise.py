@@ -22,14 +22,9 @@ from corrnoise.theory.participation import Participation
 
 
 def noise_limit(alpha: float) -> float:
-    """S, the standard deviation of the least noise in a momentum of a long run at ρ = ½ and clip norm 1.
+    """S, the standard deviation of the least noise in a momentum of a long run at ρ = ½ and clip norm 1, 0 < α <= 1.
 
-    Relative error below 1e-14.  The square root mechanism ``NuFTRL(alpha)`` attains it, if each example takes part
-    once.
-
-    Parameters
-    ----------
-    alpha : momentum parameter, 0 < α <= 1
+    Relative error below 1e-14.  The square root mechanism ``NuFTRL(alpha)`` attains it if examples take part once.
     """
     alpha = checks.real("alpha", alpha, "(0, 1]")
     return float(alpha / agm(1.0, math.sqrt(alpha * (2 - alpha))))

@@ -108,13 +108,7 @@ class BoundedTask(Record):
         )
 
     def prefix_weights(self, log2_epochs: int, alpha: float) -> float:
-        """Upper bound of U of Algorithm 1; in all cases computed at most twice the exact value.
-
-        Parameters
-        ----------
-        log2_epochs : j >= 0
-        alpha : 0 < α <= 1
-        """
+        """Upper bound of U of Algorithm 1, j >= 0 and 0 < α <= 1; at most twice the exact value where computed."""
         decay = 1 - self._forgotten(alpha)
         epochs = 2.0**log2_epochs
         within = 0.0
@@ -145,13 +139,7 @@ class BoundedTask(Record):
         return self._bound(steps, length, self._without_noise(steps, alpha, length) + noise)
 
     def algorithm_2(self, *, log2_epochs: int, alpha: float, learning_rate: float, gamma: float) -> float:
-        """Bound of Algorithm 2' with its exactly calibrated noise.
-
-        Parameters
-        ----------
-        log2_epochs, alpha, learning_rate : as for ``algorithm_1``
-        gamma : 0 < γ < 1
-        """
+        """Bound of Algorithm 2' with its exactly calibrated noise, for 0 < γ < 1; others as for ``algorithm_1``."""
         j, alpha = self._checked(log2_epochs, alpha)
         length = checks.real("learning_rate", learning_rate, "(0, inf)")
         gamma = checks.real("gamma", gamma, "(0, 1)")

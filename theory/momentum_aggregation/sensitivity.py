@@ -18,10 +18,6 @@ Here are the nodes of Algorithm 2, which reads windows, and all nodes of a tree,
 Algorithm 1 reads the nodes of prefixes alone: these are ``BinaryTree(T, decoder="binary", decay=α)``, whose squared
 sensitivity is their U.
 
-The published calculation (Theorem 4) uses the bound 4 α G for every node.  That is false for single nodes: under
-reshuffling the example may be the last of one epoch and the first of the next, and the supremum is 5.164 α G.  The
-statement about all nodes together holds if N divides T and α >= 1/N.
-
 Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Theorems 4 and 10.
 """
 
@@ -142,11 +138,7 @@ def _geometric_sum(terms: NDArray[np.int64], alpha: float, examples: int) -> Arr
 def node_count(steps: int, examples: int) -> int:
     """The largest number of different nodes that hold occurrences of one example, for any order of the epochs.
 
-    It is what V of Theorem 4 bounds.
-
-    Parameters
-    ----------
-    steps, examples : T >= 1 and N >= 1
+    It is what V of Theorem 4 bounds, for T >= 1 steps and N >= 1 examples.
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)
@@ -173,14 +165,9 @@ def _new_nodes(t: NDArray[np.int64], last: NDArray[np.int64], steps: int) -> NDA
 
 
 def printed_node_count(steps: int, examples: int, height: int) -> float:
-    """V of Theorem 4 as printed: (min(R, floor(log2 N)) + 1) T/N + Σ_{j = floor(log2 N)+1}^R floor(T/2^j).
+    """V of Theorem 4 as printed: (min(R, floor(log2 N)) + 1) T/N + Σ_{j = floor(log2 N)+1}^R floor(T/2^j), R >= 0.
 
     It bounds ``node_count`` if N divides T and R >= floor(log2 T); with T/N not rounded up it is otherwise too small.
-
-    Parameters
-    ----------
-    steps, examples : T >= 1 and N >= 1
-    height : R >= 0
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)

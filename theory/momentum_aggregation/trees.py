@@ -30,13 +30,10 @@ class Node(NamedTuple):
 
 
 def compose(first: int, last: int) -> tuple[Node, ...]:
-    """The nodes whose disjoint union is the interval [``first``, ``last``]: Algorithm 3.
+    """The nodes whose disjoint union is the interval [``first``, ``last``], ``first`` >= 1: Algorithm 3.
 
-    The nodes are in order of time, and at most floor(log2(n + 1)) + floor(log2(n/2 + 1)) for n >= 2 steps.
-
-    Parameters
-    ----------
-    first, last : the interval of steps, ``first`` >= 1.  It is empty if ``last`` < ``first``.
+    They are in order of time, none if ``last`` < ``first``, and at most floor(log2(n + 1)) + floor(log2(n/2 + 1)) for n
+    >= 2 steps.
     """
     first = checks.integer("first", first, 1)
     last = checks.integer("last", last, 0)
@@ -55,18 +52,11 @@ def levels(steps: int) -> int:
 
 
 def decoder_variance(steps: int, alpha: float) -> Array:
-    """Variance of the noise in the sums behind a momentum, for nodes with unit noise.
+    """F(1), …, F(T), the variances of the noise in the sums behind a momentum for unit noise in nodes, shape (steps,).
 
     F(t) = Σ (1 − α)^{2(t − z)} over the nodes of [1, t], z their last steps.  The noise of the momentum is α times the
-    noise of the sum.
-
-    Returns F(1), …, F(T), shape (steps,); relative error below 1e-13.  F(t) <= 1 + Σ_{i>=1} (1 − α)^{2(2^i − 1)}, and
-    <= log2(t + 1): corrected Lemma 12 and Proposition 16.
-
-    Parameters
-    ----------
-    steps : T >= 1
-    alpha : momentum parameter, 0 < α <= 1
+    noise of the sum, 0 < α <= 1.  Relative error below 1e-13.  F(t) <= 1 + Σ_{i>=1} (1 − α)^{2(2^i − 1)}, and <= log2(t
+    + 1): corrected Lemma 12 and Proposition 16.
     """
     steps = checks.integer("steps", steps, 1)
     alpha = checks.real("alpha", alpha, "(0, 1]")

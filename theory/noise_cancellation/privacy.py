@@ -10,11 +10,8 @@ and they are as private as one Gaussian mechanism with that ρ: ε and δ come f
 is attained by a shift in a fixed direction.  It needs that the rounds of participation are public and independent of
 the data, that each example is used once, and replace-one adjacency with data sets of equal length.
 
-Theorem 5.1 has 2S in place of every Δ_j.  That is valid, and wasteful by an amount that depends on the schedule
-(``worst_schedule_zcdp``): at the constants of the paper's experiment, T = 1200, every second round spends 0.2242 of the
-budget, the worst schedule 0.4100.  So the noise may be divided by 1.56 whatever the schedule is, and not by more.
-
-Here ρ is that of zero-concentrated differential privacy.  The paper's ρ is sqrt(2ρ).
+Theorem 5.1 has 2S in place of every Δ_j, which is valid and wasteful (docs/noise-cancellation.md).  The paper's ρ is
+sqrt(2ρ) of the ρ of zero-concentrated differential privacy here.
 
 Source: Reshef and Levy, ICML 2025: Theorems 5.1, 5.2, F.1.
 """
@@ -170,12 +167,7 @@ def clipped_scale(noise: Mechanism, budget: Budget, participations: int) -> floa
 
 
 def of_machine(budget: Budget) -> Budget:
-    """``budget``, if it is for replace-one adjacency, as the shifts of an example that is replaced are.
-
-    Parameters
-    ----------
-    budget : of a machine
-    """
+    """``budget``, if it is for replace-one adjacency, as the shifts of an example that is replaced are."""
     checks.choice("adjacency", checks.instance("budget", budget, Budget).adjacency, ("replace-one",))
     return budget
 

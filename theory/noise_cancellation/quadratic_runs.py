@@ -92,12 +92,9 @@ class QuadraticRun(Record):
         return found
 
     def reach(self, start: float, sizes: ArrayLike) -> float:
-        """The largest ‖w_t − x*‖, t = 1, …, T, for ‖x_1 − x*‖ = ``start`` and ‖Z_t + Y_t‖ at most ``sizes``, O(T²).
+        """The largest ‖w_t − x*‖, t = 1, …, T, in O(T²).
 
-        Parameters
-        ----------
-        start : in [0, 1e100]
-        sizes : of t = 1, …, T − 1, shape (T − 1,)
+        ‖x_1 − x*‖ is ``start``, and ‖Z_t + Y_t‖ at most ``sizes``, shape (T − 1,).
         """
         steps = self.rounds - 1
         bounds = np.concatenate(

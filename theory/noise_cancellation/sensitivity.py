@@ -81,12 +81,9 @@ class LossClass(Record):
         return self.lipschitz + self.smoothness * self.diameter * ((t - 1) / (t + 1))
 
     def shifts(self, rounds: ArrayLike, *, losses: Losses) -> Array:
-        """The largest ‖s_t(z) − s_t(z')‖ over two examples: 2 R_t of convex losses, 2 S_t of smooth ones.
+        """The largest ‖s_t(z) − s_t(z')‖ over two examples, at ``rounds`` t >= 1, any shape.
 
-        Parameters
-        ----------
-        rounds : t >= 1, any shape
-        losses : ``"convex"`` or ``"smooth"``: what the caller vouches for
+        It is 2 R_t of convex losses and 2 S_t of smooth ones; the caller vouches for ``losses``.
         """
         convex = checks.choice("losses", losses, LOSSES) == "convex"
         return 2 * (self.correction_radius(rounds) if convex else self.correction_norm(rounds))
@@ -94,8 +91,3 @@ class LossClass(Record):
     def largest_shift(self, *, losses: Losses) -> float:
         """The supremum of ``shifts`` over all rounds: 2(G + LD) of convex losses, 2(G + 2LD) of smooth ones."""
         return 2 * (self.radius if checks.choice("losses", losses, LOSSES) == "convex" else self.published_norm)
-
-    def norm_from_any_server(self, round_: int) -> float:
-        """G + (t−1) min(LD, 2G), the largest ‖s_t‖ if the server may send any x_t, x_{t−1} in the set."""
-        t = checks.integer("round_", round_, 1)
-        return self.lipschitz + (t - 1) * min(self.smoothness * self.diameter, 2 * self.lipschitz)

@@ -236,9 +236,7 @@ class LearningObjective(Record):
     def initial_error(self, initial_offset: ArrayLike) -> float:
         """What the start costs, ½ Σ (M a^{(0)})_j (θ_0 − θ*)_j²; the same for every noise.
 
-        Parameters
-        ----------
-        initial_offset : θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
+        ``initial_offset`` is θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
         """
         _, _, first = self._recursion()
         offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, first.size)

@@ -112,6 +112,9 @@ class FrequencyCondition:
     def on_discs(self, a: Array, b: Array, radii: Array, real_change: Array, change: Array) -> GainOnDiscs:
         """Bound gain and slack on the discs |z − ω| <= ``radii`` of complex frequencies.
 
+        |sin z − sin ω| and |cos z − cos ω| are bounded by hyperbolic functions of the radius, which bounds the change
+        of every term of u.  The numerator of ξ is δ Λ(z) Λ(−z) + l (2 a(z) + ε).
+
         Parameters
         ----------
         a, b : real and imaginary part of Λ at the centres ω
@@ -119,11 +122,6 @@ class FrequencyCondition:
         real_change, change
             Upper bounds on the discs of |a(z) − a| and |b(z) − b|, where a(z) = (Λ(z) + Λ(−z))/2 and b(z) =
             (Λ(z) − Λ(−z))/2i; ``change`` is also one of |Λ(z) − Λ(ω)|.  They include the error of a and b.
-
-        Notes
-        -----
-        |sin z − sin ω| and |cos z − cos ω| are bounded by hyperbolic functions of the radius, which bounds the change
-        of every term of u.  The numerator of ξ is δ Λ(z) Λ(−z) + l (2 a(z) + ε).
         """
         cosine = np.abs(1 - self.x)
         odd = np.sinh(radii)
@@ -217,6 +215,10 @@ def circle_multiplier(slow: float, fast: float, criterion: Criterion) -> tuple[f
 class StronglyConvex(Record):
     """Private optimisation of a smooth strongly convex loss in d dimensions, whose error is only bounded.
 
+    Section 3 and Appendix E of arXiv 2310.06771.  Privacy needs the gradient of every example to have norm
+    G (the clip norm) at most: the losses are G-Lipschitz, and the strong convexity comes from a regulariser, whose
+    gradient depends on no example.
+
     Parameters
     ----------
     strong_convexity : μ > 0
@@ -224,12 +226,6 @@ class StronglyConvex(Record):
     learning_rate : η > 0, stable below 2/L; beyond, bounds are ``inf``
     dimension : d, an integer >= 1
     gradient_noise_std : σ_sgd >= 0: E ‖ŵ_t‖² <= σ_sgd² for the noise of the stochastic gradients (of the whole vector)
-
-    Notes
-    -----
-    Section 3 and Appendix E of arXiv 2310.06771.  Privacy needs the gradient of every example to have norm
-    G (the clip norm) at most: the losses are G-Lipschitz, and the strong convexity comes from a regulariser, whose
-    gradient depends on no example.
 
     Examples
     --------

@@ -291,14 +291,9 @@ def published_epsilon(rho: float, delta: float) -> float:
 
 
 def published_rho(epsilon: float, delta: float) -> float:
-    """The ρ to which ``published_epsilon`` gives ε, never too large.
+    """The ρ to which ``published_epsilon`` gives ε >= 0, 0 < δ < 1, never too large.
 
-    Returns (sqrt(log(1/δ) + ε) − sqrt(log(1/δ)))², without its cancellation.
-
-    Parameters
-    ----------
-    epsilon : ε >= 0
-    delta : 0 < δ < 1
+    It is (sqrt(log(1/δ) + ε) − sqrt(log(1/δ)))², without its cancellation.
     """
     budget = checks.real("epsilon", epsilon, "[0, inf)")
     log = -math.log(checks.real("delta", delta, "(0, 1)"))

@@ -11,12 +11,9 @@ largest smoothness of the records of epoch k, σ_k is the noise, and C_k², D_k 
 corollaries (4.1 = E.1, F.1, D.15, G.4, G.8) replace a sum over k by its largest term times 1 + log m, for m epochs that
 have one: its weights are m of the numbers 1, 1/2, 1/3, ….
 
-**The noise.**  Published is 6 η² n L*_k d σ_k².  It is smaller by a factor of about η n L and false: Lemma D.10 bounds
-the opposite sign of E ⟨noise, x⟩, and its Jacobian lacks the term −η I.  With f_i = ‖x‖²/2000, ψ = ‖x‖²/2, n = 100,
-d = 1000, K = 10, η = 0.01, σ = 1, x_1 = x* = 0 the excess risk is 1.6656, the published bound 0.3963.  The ratio is
-unbounded (smoothness → 0), so no constant saves it.  The correction is Stein's lemma for Lipschitz maps: every later
-step is nonexpansive, so E ⟨noise_i, x⟩ <= η d σ².  Noise on the last step of an epoch only gives (η/n) d σ_k² instead,
-at the same privacy of an epoch.
+**The noise.**  Published is 6 η² n L*_k d σ_k², false by an unbounded factor (docs/shuffled-gradients.md).  The
+correction is Stein's lemma for Lipschitz maps: every later step is nonexpansive, so E ⟨noise_i, x⟩ <= η d σ².  Noise on
+the last step of an epoch only gives (η/n) d σ_k² instead, at the same privacy of an epoch.
 
 **Non-smooth ψ.**  For the l1 norm Theorem G.3 adds 2 d σ_k² B/sqrt(2π) with B >= E ‖x − ηλn‖_∞, for a projection G.7
 adds d σ_k²/2 + 5 η² C_k² and needs smaller steps.  Neither term is needed.  With public records both are vacuous, for

@@ -48,11 +48,7 @@ def worst_order_dissimilarity_bounds(private_gradients: ArrayLike, public_gradie
     products with some direction: with all public records, in one dimension, and in two for up to 100 records, all such
     subsets are tried and both bounds are exact.  Otherwise, below: alternating between the subset that is best in a
     direction and the direction of its sum.  Above: the triangle inequality, with the m largest deviations, or the
-    largest singular value of the centred gradients.
-
-    Parameters
-    ----------
-    private_gradients, public_gradients : as for ``reshuffled_dissimilarity``
+    largest singular value of the centred gradients.  Arguments as for ``reshuffled_dissimilarity``.
     """
     g, p = _gradients(private_gradients, public_gradients)
     n, m = len(g), len(p)

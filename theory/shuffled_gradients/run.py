@@ -213,32 +213,17 @@ class ShuffledGradients(Record):
         )
 
     def private_then_public(self, private_epochs: int) -> ShuffledGradients:
-        """Return this run with private records in its first ``private_epochs`` epochs, public ones in the others.
-
-        Parameters
-        ----------
-        private_epochs : number of epochs with private records, from 1 to ``epochs``
-        """
+        """Return this run with private records in its first ``private_epochs`` epochs, public ones in the others."""
         found = private_then_public(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
 
     def public_then_private(self, private_epochs: int) -> ShuffledGradients:
-        """Return this run with private records in its last ``private_epochs`` epochs, public ones in the others.
-
-        Parameters
-        ----------
-        private_epochs : number of epochs with private records, from 1 to ``epochs``
-        """
+        """Return this run with private records in its last ``private_epochs`` epochs, public ones in the others."""
         found = public_then_private(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
 
     def noise_at(self, placement: Placement) -> ShuffledGradients:
-        """Return this run with its noise elsewhere.
-
-        Parameters
-        ----------
-        placement : where noise is added; see ``Schedule``
-        """
+        """Return this run with its noise elsewhere; see ``Schedule``."""
         return self._with(Schedule(self.samples, np.asarray(self.private), placement))
 
     @property

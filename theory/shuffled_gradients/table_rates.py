@@ -147,9 +147,7 @@ def leading_rate(
 ) -> float:
     """The privacy term of the rate, up to constants and logarithms: an entry of the table of the module.
 
-    Parameters
-    ----------
-    algorithm, samples, dimension, epsilon, private_share, accounting : as for ``bound_coefficients``
+    Arguments as for ``bound_coefficients``.
     """
     name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
     n = checks.integer("samples", samples, 1)
