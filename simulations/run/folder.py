@@ -50,7 +50,7 @@ _PATIENCE = 10.0  # seconds for another process that makes a folder
 
 @record
 class Folder(Record):
-    """Where a run is kept, and how.
+    r"""Where a run is kept, and how.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Folder(Record):
         ``carry`` and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
     marks
         The folder of the outside marks; None for ``$XDG_STATE_HOME/corrnoise``, ``~/.local/state/corrnoise`` or
-        ``%LOCALAPPDATA%\\corrnoise``.
+        ``%LOCALAPPDATA%\corrnoise``.
     moved
         True states that the folder comes from another machine, and that the run does not go on there.
 
@@ -116,9 +116,12 @@ class Home:
         What the run is, as it was begun; None for a folder that is not there yet.
     journal
         The journal, after ``begin`` or ``go_on``.
+    closed
+        Whether the locks were given back.
     """
 
     journal: Journal
+    closed = False
 
     def __init__(self, folder: Folder) -> None:
         self.path = Path(folder.path)
@@ -224,6 +227,7 @@ class Home:
 
     def close(self) -> None:
         """Give the locks back."""
+        self.closed = True
         if hasattr(self, "journal"):
             self.journal.close()
             del self.journal

@@ -49,12 +49,12 @@ class ModelNoise:
     @property
     def memory(self) -> Array:
         """What later steps need, shape (rows, size)."""
-        return np.concatenate([engine.memory for engine in self._engines], axis=1)
+        return np.concatenate([each.memory for each in self._engines], axis=1)
 
     @memory.setter
     def memory(self, rows: Array) -> None:
-        for engine, end in zip(self._engines, self._ends, strict=True):
-            engine.memory = np.array(rows[:, end - engine.memory.shape[1] : end], engine.memory.dtype)
+        for each, end in zip(self._engines, self._ends, strict=True):
+            each.memory = np.array(rows[:, end - each.memory.shape[1] : end], each.memory.dtype)
 
     def made(self, secret: bytes, step: int, nonce: bytes, scale: float) -> NDArray[np.float32]:
         """The noise of a step; steps come one after the other.

@@ -12,6 +12,7 @@ which processors do for several counters at once.  ``draws`` says which counter 
 from __future__ import annotations
 
 import math
+
 import numba
 import numpy as np
 

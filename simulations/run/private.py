@@ -34,44 +34,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
-from io import BytesIO
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.batches import Batches
-from corrnoise.simulations.run.engines import TOLERANCE, step_scale, streaming
-from corrnoise.simulations.run.folder import Arrays, Folder, Home, check_agreement
+from corrnoise.simulations.run.durable import Carry, Durable
+from corrnoise.simulations.run.engines import step_scale, streaming
+from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.noise import ModelNoise
 from corrnoise.simulations.run.termination import Termination
-from corrnoise.support.serialise import digest, packed, plain, unpacked
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import UNITS, Dtype
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
-_FORMAT = "corrnoise run 1"
 _ENDLESS = 2**53  # steps, in place of any number
 _SLACK = 1e-3  # of the norm of a sum, for the rounding errors of clipping and adding
 _COARSEST = 2.0**-10  # rounding error of a sum, in standard deviations of the noise
-_MOST_KEPT = 256e6  # bytes of kept releases between two checkpoints
 _TERMINATED = 143  # exit status after SIGTERM
-
-
-class Carry(Protocol):
-    """What a checkpoint holds besides the memory of the noise: the model, the state of its optimizer, and so on."""
-
-    def save(self) -> Arrays:
-        """Arrays by their names, as they are between two steps."""
-
-    def load(self, arrays: dict[str, NDArray[Any]], /) -> None:
-        """Go on from what ``save`` returned."""
 
 
 class PrivateRun(Guarded):
@@ -146,156 +132,35 @@ class PrivateRun(Guarded):
             own = self._batches.participation
             raise ValueError(f"batches must be covered by the participation of the run, {promised!r}, got {own!r}")
         self._steps = promised.steps if self._batches is None else self._batches.steps
-        self._carry = carry
-        self._position = self._saved = self._begun = self._noted = self._skipped = self._examples = 0
-        self._handed = self._follows = self._closed = self._finished = self._keeps = False
-        self._nonces: dict[int, bytes] = {}
+        self._position = self._examples = 0
+        self._handed = self._follows = self._closed = False
         self._termination = Termination()
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
         if where is None and carry is not None:
             raise ValueError("folder must be given where there is something to carry")
-        self._home = None if where is None else Home(where)
+        self._durable = None if where is None else Durable(where, carry, self._budget, promised, self._size)
         try:
-            self._open(promised, asked, dtype, threads, where)
+            self._open(promised, asked, dtype, threads)
         except BaseException:
-            if self._home is not None:
-                self._home.close()
+            if self._durable is not None:
+                self._durable.home.close()
             raise
 
-    # -- the folder ----------------------------------------------------------------------------------------------------
-
-    def _open(
-        self,
-        promised: Participation,
-        asked: Mechanism,
-        dtype: Dtype | None,
-        threads: int | None,
-        where: Folder | None,
-    ) -> None:
-        """Make the noise, of a new run or where the folder has it."""
-        home = self._home
-        if home is None or where is None:
-            self._secret = draws.fresh(draws.KEY_BYTES)
-            self._make(streaming(asked, promised, dtype), threads)
-            return
-        self._ahead = where.ahead
-        self._every = where.checkpoint_every or _interval(promised)
-        self._keeps = self._keeping(where, home.settings)
-        if home.settings is None:
-            program = streaming(asked, promised, dtype)
-            self._make(program, threads)
-            files = {} if _is_asked(asked) else {"noise.npz": packed(program.mechanism, KINDS)}
-            home.begin(self._settings(promised, asked) | self._found(), files | self._order_file(), self._kept())
-            self._secret = home.secret
-            return
-        self._take_order(home)
-        check_agreement(home.settings, self._settings(promised, asked))
-        if not _is_asked(asked):
-            asked = unpacked(home.file("noise.npz"), KINDS, name=str(home.path / "noise.npz"))
-        self._make(streaming(asked, promised, dtype or home.settings["arithmetic"]), threads)
-        check_agreement(home.settings, self._settings(promised, None) | self._found())
-        self._secret = home.secret
-        home.go_on()
-        self._go_on(home)
-
-    def _make(self, program: Program, threads: int | None) -> None:
-        self._program = program
-        self._multiplier = program.multiplier(self._budget)
-        self._noise = ModelNoise(program, self._size, threads)
-
-    def _keeping(self, where: Folder, settings: dict[str, Any] | None) -> bool:
-        """Whether releases are kept: as asked, as begun, or as little as they take."""
-        keeps = where.keep_releases
-        if keeps is None:
-            small = where.ahead == 1 and 4 * self._size * self._every <= _MOST_KEPT
-            keeps = self._carry is not None and small if settings is None else bool(settings.get("kept releases"))
-        if keeps and (self._carry is None or where.ahead > 1):
-            raise ValueError("carry must be given, and ahead must be 1, in a run that keeps its releases")
-        return keeps
-
-    def _settings(self, promised: Participation, asked: Mechanism | None) -> dict[str, Any]:
-        """What the command says of the run; without a mechanism, all else."""
-        order = self._batches
-        found: dict[str, Any] = {
-            "format": _FORMAT,
-            **{name: plain(value) for name, value in self._budget.arguments().items()},
-            "participation": repr(promised),
-            "size": self._size,
-            "batches": None if order is None else repr(order.participation),
-            "examples": None if order is None else order.examples,
-            "batch size": None if order is None else order.batch_size,
-            "order": None if order is None else order.identity,
-            "kept releases": self._keeps,
-            "tolerance": TOLERANCE,
-            "generator": draws.fingerprint(),
-        }
-        return found if asked is None else found | {"mechanism": f"{asked!r:.60} {digest(plain(asked))[:16]}"}
-
-    def _found(self) -> dict[str, Any]:
-        """What was computed from these settings."""
-        made = self._program
-        return {
-            "arithmetic": made.dtype,
-            "noise": digest(plain(made.mechanism))[:32],
-            "multiplier": self._multiplier,
-        }
-
-    def _order_file(self) -> dict[str, bytes]:
-        if self._batches is None:
-            return {}
-        file = BytesIO()
-        np.save(file, self._batches.orders, allow_pickle=False)
-        return {"order.npy": file.getvalue()}
-
-    def _take_order(self, home: Home) -> None:
-        """Take the order with which the run began, where the command does not state one."""
-        own, settings = self._batches, home.settings
-        if own is None or settings is None or settings.get("batches") != repr(own.participation):
-            return
-        if own.drawn and (settings.get("examples"), settings.get("batch size")) == (own.examples, own.batch_size):
-            orders = np.load(BytesIO(home.file("order.npy")), allow_pickle=False)
-            self._batches = Batches(own.participation, orders, own.batch_size, drawn=True)
-
-    def _kept(self) -> dict[str, NDArray[Any]]:
-        """What a checkpoint holds."""
-        carried = {} if self._carry is None else self._carry.save()
-        return {"memory": self._noise.memory} | {f"carry {name}": value for name, value in carried.items()}
-
-    def _go_on(self, home: Home) -> None:
-        """Take up the last checkpoint, and go over the steps that were begun since."""
-        position, arrays = home.read_checkpoint()
-        free = home.journal.free
-        if position > free:
-            raise ValueError(f"{home.path} is damaged: its checkpoint is after step {position}, its journal at {free}")
-        if arrays:
-            self._noise.memory = arrays.pop("memory")
-            if self._carry is not None:
-                self._carry.load({name.removeprefix("carry "): value for name, value in arrays.items()})
-        self._position = self._saved = position
-        self._nonces = home.journal.nonces(position)
-        if home.journal.finished:
-            self._position = free
-            self._finish()
-            return
-        if self._keeps:
-            missing = [step for step in range(position, free) if home.release(step, self._nonces[step]) is None]
-            if missing not in ([], [free - 1]):
-                raise ValueError(f"{home.path} is damaged: the release of step {missing[0]} is missing")
-            free -= len(missing)
+    def _open(self, promised: Participation, asked: Mechanism, dtype: Dtype | None, threads: int | None) -> None:
+        """Make the noise of a new run, or that of the folder."""
+        durable = self._durable
+        if durable is None:
+            self._program = streaming(asked, promised, dtype)
         else:
-            self._skipped = free - position
-            while self._position < free:
-                if free != self._steps:
-                    self._made(self._position, self._nonces[self._position])
-                del self._nonces[self._position]
-                self._position += 1
-        self._begun = self._noted = free
-
-    def _finish(self) -> None:
-        """Release the folder of a run that is over."""
-        assert self._home is not None
-        self._finished = True
-        self._home.close()
+            self._batches = durable.batches(self._batches)
+            self._program = durable.program(asked, dtype)
+        self._multiplier = self._program.multiplier(self._budget)
+        self._noise = ModelNoise(self._program, self._size, threads)
+        if durable is None:
+            self._secret = draws.fresh(draws.KEY_BYTES)
+            return
+        self._position = durable.start(self._noise, self._multiplier, self.scale, self._steps)
+        self._secret = durable.home.secret
 
     # -- what the run guarantees ---------------------------------------------------------------------------------------
 
@@ -312,7 +177,7 @@ class PrivateRun(Guarded):
     @property
     def skipped(self) -> int:
         """Number of steps that were skipped at the opening, because a crash had begun them."""
-        return self._skipped
+        return 0 if self._durable is None else self._durable.skipped
 
     @property
     def size(self) -> int:
@@ -379,7 +244,7 @@ class PrivateRun(Guarded):
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of the steps to come, numbers of examples; without batches the numbers of the steps."""
-        with nullcontext() if self._home is None else self._termination:
+        with nullcontext() if self._durable is None else self._termination:
             with self._alone():
                 self._handed = False  # a batch that an earlier loop left is handed out again
             while not self._over():
@@ -392,7 +257,7 @@ class PrivateRun(Guarded):
     def _over(self) -> bool:
         """Whether all steps were made; what is due between two steps is done."""
         with self._alone():
-            if not self._finished:
+            if self._durable is None or not self._durable.home.closed:
                 self._check_open()
                 self._between_steps()
             return self.position == self.steps
@@ -426,23 +291,16 @@ class PrivateRun(Guarded):
 
     def _between_steps(self) -> None:
         """Write the checkpoint that is due; end the run after its last step, or where the process is to end."""
-        if self._home is None:
+        if self._durable is None:
             return
         last = self.position == self.steps
-        if last or self.position >= self._saved + self._every:
-            self._save(self._home)
+        self._durable.save(self.position, due=last)
         if last:
             with self._making():
-                self._home.journal.finish()
-            self._finish()
+                self._durable.finish()
         if self._termination.sent:
             self.close()
             raise SystemExit(_TERMINATED)
-
-    def _save(self, home: Home) -> None:
-        if self.position > self._saved:
-            home.write_checkpoint(self.position, self._kept())
-            self._saved = self.position
 
     def add_noise(self, total: Any, *, examples: int | None = None) -> NDArray[Any]:
         """The sum of the clipped gradients of a step plus its noise.
@@ -510,31 +368,13 @@ class PrivateRun(Guarded):
             )
         return values
 
-    def _made(self, step: int, nonce: bytes) -> NDArray[np.float32]:
-        return self._noise.made(self._secret, step, nonce, self.scale)
-
     def _noisy(self, step: int, values: NDArray[Any]) -> NDArray[Any]:
-        """The noisy sum of a step: the kept one of a step that was released before, or a new one."""
-        home = self._home
-        if home is None:
-            return values + self._made(step, b"")
-        if step < self._begun:
-            nonce = self._nonces.pop(step)
-            self._made(step, nonce)  # the memory goes on
-            kept = home.release(step, nonce)
-            assert kept is not None
-            return kept
-        if step >= self._noted:
-            end = step + self._ahead if self.steps is None else min(step + self._ahead, self.steps)
-            nonce = home.journal.begin(step, end)
-            self._nonces.update(dict.fromkeys(range(step, end), nonce))
-            self._noted = end
-        self._begun = step + 1
-        nonce = self._nonces.pop(step)
-        noisy = values + self._made(step, nonce)
-        if self._keeps:
-            home.keep_release(step, nonce, noisy)
-        return noisy
+        """The noisy sum of a step, noted before its noise is drawn."""
+        if self._durable is None:
+            return values + self._noise.made(self._secret, step, b"", self.scale)
+        nonce = self._durable.nonce(step)
+        noisy = values + self._noise.made(self._secret, step, nonce, self.scale)
+        return self._durable.released(step, nonce, noisy)
 
     # -- distributed runs ----------------------------------------------------------------------------------------------
 
@@ -546,7 +386,7 @@ class PrivateRun(Guarded):
         position
             That of the process that makes the noise, which alone has the folder.
         """
-        if self._home is not None:
+        if self._durable is not None:
             raise ValueError("folder must be None in a process that follows another")
         self._position = checks.integer("position", position, 0, largest=self.steps or _ENDLESS)
         self._handed = False
@@ -573,30 +413,28 @@ class PrivateRun(Guarded):
         if os.getpid() != self._process:
             return  # the files are those of the other process
         with self._lock:
-            home = None if self._closed or self._finished else self._home
+            durable = None if self._closed else self._durable
             self._closed = True
             self._noise.close()
-            if home is None:
+            if durable is None or durable.home.closed:
                 return
             try:
-                if self._broken:
-                    return
-                if saves:
-                    self._save(home)
-                if self._begun < self._noted:
-                    home.journal.clean(self._begun)
-                if saves and self.position == self.steps:
-                    home.journal.finish()
+                if not self._broken:
+                    if saves:
+                        durable.save(self.position)
+                    durable.clean()
+                    if saves and self.position == self.steps:
+                        durable.finish()
             finally:
-                home.close()
+                durable.home.close()
 
     def __enter__(self) -> PrivateRun:
-        if self._home is not None:
+        if self._durable is not None:
             self._termination.__enter__()
         return self
 
     def __exit__(self, kind: object, *error: object) -> None:
-        if self._home is not None:
+        if self._durable is not None:
             self._termination.__exit__()
         self._end(saves=kind is None)
 
@@ -605,15 +443,3 @@ class PrivateRun(Guarded):
             f"PrivateRun({self._budget!r}, {self.participation!r}, {self._program.mechanism!r:.60}, size={self._size}, "
             f"position={self.position} of {self.steps}, multiplier={self._multiplier!r})"
         )
-
-
-def _interval(who: Participation) -> int:
-    """Steps between two checkpoints: an epoch, or a tenth of a run without epochs."""
-    if who.period > 1:
-        return who.period
-    return 1000 if who.steps is None else -(-who.steps // 10)
-
-
-def _is_asked(mechanism: Mechanism) -> bool:
-    """Whether a mechanism runs as it is, and not by noise that is found in its place."""
-    return bool(getattr(mechanism, "noise", mechanism).forms())

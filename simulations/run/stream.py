@@ -1,11 +1,11 @@
 """A stream of the noise of a program, one array a step, from a generator of NumPy: for simulations and simple loops.
 
-A stream knows no batches, and ends with the process; ``PrivateRun`` has batches and a folder.  It makes the noise of the program
-that it is given, and ends with the run that the program covers.  Without a budget its noise has unit scale.
+A stream knows no batches, and ends with the process; ``PrivateRun`` has batches and a folder.  It makes the noise of
+the program that it is given, and ends with the run that the program covers.  Without a budget its noise has unit scale.
 
 Whoever knows the seed or the generator of a stream can compute its noise and subtract it.  With a budget a stream
-therefore takes no integer as a seed.  The generator is an ordinary one of NumPy, which is not cryptographic.
-A stream is not copied, and belongs to one process (``guard``).
+therefore takes no integer as a seed.  The generator is an ordinary one of NumPy, which is not cryptographic.  A stream
+is not copied, and belongs to one process (``guard``).
 """
 
 from __future__ import annotations

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from corrnoise.designs.comparison import Comparison, Progress
     from corrnoise.simulations.random_numbers import Seed
     from corrnoise.simulations.run.batches import Batches
+    from corrnoise.simulations.run.durable import Carry
     from corrnoise.simulations.run.folder import Folder
-    from corrnoise.simulations.run.private import Carry, PrivateRun
+    from corrnoise.simulations.run.private import PrivateRun
     from corrnoise.simulations.run.stream import Stream
 
 Problem = LinearRegression | MeanEstimation | StronglyConvex
