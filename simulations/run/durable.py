@@ -188,7 +188,7 @@ class Durable:
         return noisy
 
     def save(self, position: int, *, due: bool = True) -> None:
-        """Write a checkpoint after ``position`` steps unless there is one; where it is not ``due``, only at its time."""
+        """Write a checkpoint after ``position`` steps unless there is one; where it is not ``due``, at its time."""
         if position > self._saved and (due or position >= self._saved + self._every):
             self.home.write_checkpoint(position, self._kept())
             self._saved = position
