@@ -216,7 +216,9 @@ class Home:
         self.go_on()
 
     def go_on(self) -> None:
-        """Open the journal of a run that was begun."""
+        """Open the journal of a run that was begun; what a process left that was killed while it wrote is removed."""
+        for leftover in self.path.glob("*.new"):
+            leftover.unlink()
         self.journal = Journal(
             self.path / "journal", self._marks / self.identity, self._secret, self._text, moved=self.moved
         )

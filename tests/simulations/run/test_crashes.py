@@ -8,6 +8,7 @@ import pickle
 import shutil
 import sys
 import threading
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,20 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.theory.mechanisms.product import AntiPGD, DPSGD
+from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.simulations.run import sources
-from tests.simulations.run.crashing import SIZE, STEPS, Killed, Scene, killed_at
+from tests.simulations.run.crashing import SIZE, STEPS, Killed, Scene, killed_at, quick_folder
 
 REFUSED = (ValueError, RuntimeError, PermissionError)
+
+
+@pytest.fixture(name="tmp_path")
+def _quick(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory."""
+    with quick_folder(tmp_path) as folder:
+        yield folder
 
 
 def started(scene: Scene, number: int | None, *, torn: bool = False) -> int:
@@ -39,7 +47,13 @@ def started(scene: Scene, number: int | None, *, torn: bool = False) -> int:
 
 
 @pytest.mark.parametrize(
-    ("keeps", "ahead", "torn"), [(False, 1, False), (False, 1, True), (False, 2, False), (True, 1, False)]
+    ("keeps", "ahead", "torn"),
+    [
+        (False, 1, False),
+        (True, 1, False),
+        pytest.param(False, 1, True, marks=pytest.mark.slow),
+        pytest.param(False, 2, False, marks=pytest.mark.slow),
+    ],
 )
 def test_killed_at_every_operation(tmp_path: Path, keeps: bool, ahead: int, torn: bool) -> None:
     """No start is refused, no step has two releases, no noise is made twice, and a third start has nothing to do."""
