@@ -1,11 +1,11 @@
 """Correlated noise in JAX (the extra ``jax``), in three forms.
 
 ``private_gradient``
-    The gradient of a private run, whose noise is made on the host: the key has 256 bits, a journal is possible, and
+    The gradient of a private run, whose noise is made on the host: the key has 256 bits, the run may have a folder, and
     all guards of ``PrivateRun`` hold.  The noise is the same as in the other libraries.
 ``correlated_noise``
     A gradient transformation of optax, inside ``jax.jit``.  It draws from JAX's generator, whose keys have 64 bits, and
-    knows neither the batches nor a journal: the loop must keep the promise, and must not release a step twice.
+    knows neither the batches nor a folder: the loop must keep the promise, and must not release a step twice.
 ``noising_matrix``
     A ``StreamingMatrix`` for the privatizer of jax-privacy, which needs the multiplier of the program, a secret key and
     ``dtype=jax.numpy.float32``.  Without the last, the noise of a bfloat16 model has 8 bits.
@@ -77,8 +77,12 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
         sizes = ", ".join(str(len(each)) for each in batch)
         raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {sizes}")
     total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm * _MARGIN)(parameters, *batch))
-    parts = np.split(run.noise(), np.cumsum([leaf.size for leaf in leaves])[:-1])
-    noisy = [(each + part.reshape(each.shape)) / batches.batch_size for each, part in zip(total, parts, strict=True)]
+    noisy_sum = run.add_noise(np.concatenate([np.ravel(each) for each in total]))
+    parts = np.split(noisy_sum, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    noisy = [
+        jax.numpy.asarray(part.reshape(leaf.shape), leaf.dtype) / batches.batch_size
+        for leaf, part in zip(leaves, parts, strict=True)
+    ]
     return jax.tree.unflatten(tree, noisy)
 
 
@@ -257,6 +261,8 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     def update(updates: Any, state: CorrelatedNoiseState, params: Any = None) -> tuple[Any, CorrelatedNoiseState]:
         del params
         leaves, tree = jax.tree.flatten(updates)
+        if short := [str(leaf.dtype) for leaf in leaves if str(leaf.dtype) not in ("float32", "float64")]:
+            raise ValueError(f"sums must be of float32 or float64, got {short[0]}")
         now = jax.random.fold_in(jax.random.wrap_key_data(state.key, impl="threefry2x32"), state.step)
         covered = jnp.where(state.step < steps, scale, jnp.nan).astype(jnp.float32)
         if scales is not None:

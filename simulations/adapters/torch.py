@@ -102,10 +102,13 @@ def _squared_norms(rows: Any) -> Any:
 
 
 def add_noise(run: PrivateRun, sums: Sequence[Any]) -> list[Any]:
-    """The sums of a step, one tensor for each parameter, plus the noise of the step."""
+    """The sums of a step, one tensor of float32 or float64 for each parameter, plus the noise of the step."""
     torch = extra_module("torch", "torch")
-    parts = torch.from_numpy(run.noise()).split([each.numel() for each in sums])
-    return [each + part.to(each).view_as(each) for each, part in zip(sums, parts, strict=True)]
+    if short := [str(each.dtype) for each in sums if each.dtype not in (torch.float32, torch.float64)]:
+        raise ValueError(f"sums must be of float32 or float64, got {short[0]}")
+    total = torch.cat([each.detach().reshape(-1).cpu() for each in sums])
+    parts = torch.from_numpy(run.add_noise(total.numpy())).split([each.numel() for each in sums])
+    return [part.to(each).view_as(each) for each, part in zip(sums, parts, strict=True)]
 
 
 def private_gradient(

@@ -25,6 +25,7 @@ from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.simulations.adapters.pages import ran
+from tests.simulations.run.sources import known_key
 
 torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
@@ -50,14 +51,12 @@ def network() -> Any:
     return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
 
 
-KEY = bytes(range(32))
-
-
 def with_opacus(mechanism: Any = NOISE, rate: float = 0.3, **options: Any) -> tuple[Any, Any, Any]:
     model = network()
-    settings = {"batch_size": BATCH, "rng": 0, "key": KEY, **options}
+    settings = {"batch_size": BATCH, "rng": 0, **options}
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.5)
-    return private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, mechanism, **settings)
+    with known_key():
+        return private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, mechanism, **settings)
 
 
 def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
@@ -68,15 +67,6 @@ def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
 
 def flat(model: Any) -> Any:
     return torch.cat([each.detach().reshape(-1) for each in model.parameters()])
-
-
-@pytest.fixture(autouse=True)
-def _no_run_is_left() -> Any:
-    """Keys are used again in these tests, which a process refuses while a run is alive."""
-    from corrnoise.simulations.run import private as run
-
-    yield
-    run._IN_USE.clear()
 
 
 # -- clipping ----------------------------------------------------------------------------------------------------------
@@ -138,8 +128,9 @@ def test_gradients_that_are_not_finite_count_as_zero() -> None:
 
 def by_hand(mechanism: Any = NOISE, **options: Any) -> tuple[Any, PrivateRun]:
     model = network()
-    settings = {"batches": batches(EPOCHS, EXAMPLES, BATCH, 0), "key": KEY, **options}
-    return model, PrivateRun(BUDGET, EPOCHS, mechanism, trainable_size(model), **settings)
+    settings = {"batches": batches(EPOCHS, EXAMPLES, BATCH, 0), **options}
+    with known_key():
+        return model, PrivateRun(BUDGET, EPOCHS, mechanism, trainable_size(model), **settings)
 
 
 def trained_by_hand(steps: int) -> Any:
@@ -164,7 +155,7 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
     run.close()
     _, again = by_hand()
     next(iter(again))
-    expected = again.noise().astype(float)
+    expected = again.add_noise(np.zeros(again.size))
     for i in batch:
         model.zero_grad()
         torch.nn.functional.cross_entropy(model(inputs[i : i + 1]), targets[i : i + 1]).backward()
@@ -218,7 +209,7 @@ def test_a_smaller_last_batch_is_divided_by_the_same_number() -> None:
         sizes.append(len(batch))
         private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[batch], targets[batch])
     assert sizes == [12, 12, 12, 12, 2] * 2
-    without = by_hand(batches=None, key=None)[1]
+    without = by_hand(batches=None)[1]
     next(iter(without))
     with pytest.raises(ValueError, match="run must have batches here"):
         private_gradient(without, model, torch.nn.functional.cross_entropy, inputs[:12], targets[:12])
@@ -232,10 +223,9 @@ def test_opacus_and_torch_func_make_the_same_model() -> None:
     for inputs, targets in loader:
         step(model, optimizer, inputs, targets)
     assert optimizer.run.position == 20
+    assert list(loader) == []
     optimizer.run.close()
     np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=5e-6)
-    with pytest.raises(RuntimeError, match="further epoch"):
-        next(iter(loader))
 
 
 def test_physical_batches_get_noise_once_for_each_logical_one() -> None:
@@ -253,39 +243,60 @@ def test_physical_batches_get_noise_once_for_each_logical_one() -> None:
     np.testing.assert_allclose(found[0], found[1], atol=2e-6)
 
 
+class Carried:
+    """A model and its optimizer in checkpoints."""
+
+    def __init__(self, model: Any, optimizer: Any) -> None:
+        self.parts = {"model": model, "optimizer": optimizer}
+
+    def save(self) -> dict[str, np.ndarray]:
+        found = {}
+        for name, part in self.parts.items():
+            file = io.BytesIO()
+            torch.save(part.state_dict(), file)
+            found[name] = np.frombuffer(file.getvalue(), np.uint8)
+        return found
+
+    def load(self, arrays: dict[str, np.ndarray]) -> None:
+        for name, part in self.parts.items():
+            part.load_state_dict(torch.load(io.BytesIO(arrays[name].tobytes()), weights_only=True))
+
+
 @pytest.mark.parametrize("mechanism", [NOISE, DPSGD(), BinaryTree(20)], ids=repr)
-def test_a_checkpoint_goes_on_bit_for_bit(mechanism: Any) -> None:
-    model, optimizer, loader = with_opacus(mechanism)
-    file = io.BytesIO()
-    for number, (inputs, targets) in enumerate(loader):
-        step(model, optimizer, inputs, targets)
-        if number == 6:
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
-    optimizer.run.close()
-    file.seek(0)
-    saved = torch.load(file, weights_only=True)
-    resumed, other, rest = with_opacus(mechanism, key=None)
-    resumed.load_state_dict(saved["model"])
-    other.load_state_dict(saved["optimizer"], discarded=True)
-    assert len(rest) == 13
-    for inputs, targets in rest:
-        step(resumed, other, inputs, targets)
-    np.testing.assert_array_equal(flat(resumed).numpy(), flat(model).numpy())
+def test_the_same_command_goes_on_and_a_crash_loses_nothing(mechanism: Any, tmp_path: Path) -> None:
+    """The order is drawn once, and the noisy sums of the steps after the last checkpoint are kept."""
+    for last in (6, 9, 100):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
+        options: Any = {"batch_size": BATCH, "folder": tmp_path / "run", "carry": Carried(model, optimizer)}
+        whole = torch.utils.data.TensorDataset(*data())
+        wrapped, wrapper, loader = private(model, optimizer, whole, BUDGET, EPOCHS, mechanism, **options)
+        assert wrapper.run.position == {6: 0, 9: 4, 100: 8}[last]
+        assert wrapper.run.skipped == 0
+        for inputs, targets in loader:
+            step(wrapped, wrapper, inputs, targets)
+            if wrapper.run.position == last:
+                wrapper.run._durable.home.close()  # the process dies
+                break
+    assert wrapper.run.position == 20
+    assert KEYS.isdisjoint(wrapper.state_dict())
 
 
-def test_states_that_would_lose_the_noise_are_refused() -> None:
+KEYS = {"corrnoise", "key", "memory"}
+
+
+def test_a_state_is_taken_between_logical_batches_and_sums_are_long_enough() -> None:
     model, optimizer, _ = with_opacus()
-    plain = torch.optim.SGD(model.parameters(), lr=1.0).state_dict()
-    with pytest.raises(ValueError, match="that of another optimizer"):
-        optimizer.load_state_dict(plain)
-    state = optimizer.state_dict()
-    with pytest.raises(ValueError, match="discarded must be True"):
-        optimizer.load_state_dict(state)
     inputs, targets = data()
     optimizer.signal_skip_step()
     step(model, optimizer, inputs[:5], targets[:5])
     with pytest.raises(RuntimeError, match="between two logical batches"):
         optimizer.state_dict()
+    _, run = by_hand()
+    next(iter(run))
+    for short in (torch.float16, torch.bfloat16):
+        with pytest.raises(ValueError, match="sums must be of float32 or float64"):
+            torch_loop.add_noise(run, [torch.zeros(run.size, dtype=short)])
 
 
 def test_noise_and_clip_norm_cannot_be_changed() -> None:
@@ -321,11 +332,11 @@ def test_steps_that_are_not_those_of_the_order_are_refused() -> None:
     inputs, targets = data()
     with pytest.raises(RuntimeError, match="no batch was handed out for step 0"):
         step(model, optimizer, inputs[:BATCH], targets[:BATCH])
-    model, optimizer, loader = with_opacus(key=None)
+    model, optimizer, loader = with_opacus()
     inputs, targets = next(iter(loader))
     with pytest.raises(RuntimeError, match="must have the 12 examples of its batch, got 11"):
         step(model, optimizer, inputs[:11], targets[:11])
-    model, optimizer, loader = with_opacus(key=None)
+    model, optimizer, loader = with_opacus()
     with pytest.raises(RuntimeError, match="has got no noise"):
         list(loader)
 
@@ -366,11 +377,11 @@ for inputs, targets in loader:
 assert optimizer.run.position == 20
 torch.save(flat(model), sys.argv[1])
 
-_, optimizer, loader = with_opacus(workers=1, key=None)
+_, optimizer, loader = with_opacus(workers=1)
 batches = iter(loader)
 next(batches)
 refused(lambda: next(batches))
-_, optimizer, loader = with_opacus(key=None)
+_, optimizer, loader = with_opacus()
 ahead = torch.utils.data.DataLoader(loader.dataset, batch_sampler=RunSampler(optimizer.run), num_workers=1)
 refused(lambda: next(iter(ahead)))
 """
@@ -444,11 +455,11 @@ for inputs, targets in loader:
     step(model, optimizer, inputs, targets)
 assert optimizer.run.position == 20
 try:
-    optimizer.state_dict()
+    optimizer.run.add_noise(torch.zeros(43).numpy())
 except RuntimeError as error:
-    assert rank == 1 and "that this run follows" in str(error)
+    assert ("that this run follows" in str(error)) == (rank == 1)
 else:
-    assert rank == 0
+    raise AssertionError("noise after the last step")
 torch.save(flat(model), file + str(rank))
 torch.distributed.destroy_process_group()
 """

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corrnoise.simulations.run.keys import Draws, RunKey
 from scipy import linalg, stats
 
 from corrnoise.simulations.audit import audit
 from corrnoise.simulations.run import private as run_module
 from corrnoise.simulations.run.batches import Batches, batches
-from corrnoise.simulations.run.keys import Draws, RunKey
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
