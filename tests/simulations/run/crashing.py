@@ -111,7 +111,12 @@ class Scene:
         )
         self.model = Model()
         promise = Participation.fixed_epochs(STEPS, epochs=2)
-        arguments: dict[str, Any] = {"budget": Budget(1.0), "participation": promise, "mechanism": DPSGD(), "size": SIZE}
+        arguments: dict[str, Any] = {
+            "budget": Budget(1.0),
+            "participation": promise,
+            "mechanism": DPSGD(),
+            "size": SIZE,
+        }
         return PrivateRun(**(arguments | changed), folder=place, carry=self.model if self.keeps else None, threads=1)
 
     def step(self, run: PrivateRun) -> None:
