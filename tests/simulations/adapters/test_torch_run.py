@@ -147,7 +147,7 @@ def test_what_the_run_does_not_cover_is_refused(change: dict[str, Any], message:
 def test_models_of_half_precision_are_refused_before_there_is_a_folder(tmp_path: Path) -> None:
     model = torch.nn.Linear(6, 3).bfloat16()
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    with pytest.raises(ValueError, match="parameters must be of float32 or float64, got torch.bfloat16"):
+    with pytest.raises(ValueError, match=r"parameters must be of float32 or float64, got torch\.bfloat16"):
         command(tmp_path, model=model, optimizer=optimizer)
     assert not (tmp_path / "run").exists()
 
