@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
@@ -95,13 +93,9 @@ class Durable:
         found = given
         stored = self.home.settings
         if given is not None and given.drawn and stored is not None and stored.items() >= _sizes(given).items():
-            orders = np.load(BytesIO(self.home.file("order.npy")), allow_pickle=False)
-            found = Batches(given.participation, orders, given.batch_size, drawn=True)
+            found = Batches(given.participation, self.home.order(), given.batch_size, drawn=True)
         self._settings |= _sizes(found) | {"order": None if found is None else found.identity}
-        if found is not None:
-            file = BytesIO()
-            np.save(file, found.orders, allow_pickle=False)
-            self._files["order.npy"] = file.getvalue()
+        self._order = None if found is None else found.orders
         return found
 
     def program(self, mechanism: Mechanism | None, dtype: Dtype | None) -> Program:
@@ -137,7 +131,7 @@ class Durable:
         self._steps = steps
         self._settings["multiplier"] = multiplier
         if self.home.settings is None:
-            self.home.begin(self._settings, self._files, self._kept())
+            self.home.begin(self._settings, self._files, self._order, self._kept())
             return 0
         check_agreement(self.home.settings, self._settings)
         self.home.go_on()
@@ -149,6 +143,7 @@ class Durable:
             if self._carry is not None:
                 self._carry.load({name.removeprefix("carry "): value for name, value in arrays.items()})
         self._saved = position
+        self.home.tidy(position)
         if journal.finished:
             self.home.close()
             return free

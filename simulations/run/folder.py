@@ -5,7 +5,7 @@ file                        what it holds
 ==========================  ========================================================================================
 ``settings.json``           what the run is; the command that goes on must say the same
 ``key``                     the secret key, 32 bytes
-``order.npy``               the order of the examples, where the run has batches
+``order``                   the order of the examples, where the run has batches
 ``noise.npz``               the noise that was found in place of one with a long memory
 ``journal``, ``mark``       which steps were begun (``journal``)
 ``lock``                    is locked while a process uses the run; never deleted
@@ -176,7 +176,9 @@ class Home:
     def _lock(self, path: Path) -> None:
         self._locks.append(_locked(path, 0.0, f"{self.path} is in use by another process or another run"))
 
-    def begin(self, settings: Mapping[str, Any], files: Mapping[str, bytes], kept: Arrays) -> None:
+    def begin(
+        self, settings: Mapping[str, Any], files: Mapping[str, bytes], order: NDArray[Any] | None, kept: Arrays
+    ) -> None:
         """Make the folder, with its first checkpoint.
 
         Parameters
@@ -185,6 +187,8 @@ class Home:
             What the run is, of JSON types.
         files
             Further files by their names.
+        order
+            The order of the examples, where there is one.
         kept
             What the first checkpoint holds.
         """
@@ -202,7 +206,9 @@ class Home:
             own = {"settings.json": self._text, "key": self._secret, "journal": b"", "mark": mark, "lock": b""}
             for name, content in {**own, **files}.items():
                 write_private(self.path / name, [content])
-            self._write(f"checkpoint-{0}", {"position": 0, "records": 0, "link": mark.split()[1].decode()}, kept)
+            if order is not None:
+                self._write("order", {}, {"order": order})
+            self._write("checkpoint-0", {"position": 0, "records": 0, "link": mark.split()[1].decode()}, kept)
             write_private(self._marks / self.identity, [mark])
             if place.exists():
                 place.rmdir()
@@ -224,6 +230,10 @@ class Home:
     def file(self, name: str) -> bytes:
         """The content of a further file."""
         return (self.path / name).read_bytes()
+
+    def order(self) -> NDArray[Any]:
+        """The order of the examples."""
+        return self._read(self.path / "order")[1]["order"]
 
     def close(self) -> None:
         """Give the locks back."""
@@ -251,6 +261,10 @@ class Home:
         link = self.journal.link(records)
         assert link is not None
         self._write(f"checkpoint-{position}", {"position": position, "records": records, "link": link.hex()}, kept)
+        self.tidy(position)
+
+    def tidy(self, position: int) -> None:
+        """Remove what the checkpoint after ``position`` steps replaces."""
         for old in self._numbers("checkpoint")[:-2]:
             (self.path / f"checkpoint-{old}").unlink()
         for step in self._numbers("release"):
@@ -317,7 +331,7 @@ class Home:
         """The head and the arrays of a file whose keyed hash is right; nothing is parsed before."""
         with path.open("rb") as stream:
             if not self._is_whole(stream, path.name):
-                raise ValueError(f"{path} is damaged or foreign: its keyed hash is wrong; without it, the run goes on")
+                raise ValueError(f"{path} is damaged or foreign: its keyed hash is wrong")
             stream.seek(0)
             described = json.loads(stream.readline())
             return described["head"], {name: np.load(stream, allow_pickle=False) for name in described["arrays"]}

@@ -13,7 +13,7 @@ The journal is a text file, append only.  A record is a line ``kind first end no
 
 A link is a keyed hash of the link before it and of the record, so that it commits to all earlier records; the first one
 is of the settings of the run.  Two *marks*, one beside the journal and one in another folder of the machine, hold the
-number of records and the link of the last.
+number of records and the link of the last, in two slots that are written in turn, in place.
 
 **Order of writes**: the record is appended and synchronised, then the mark, then the outside mark; only then is noise
 drawn.  At the opening each mark must be a prefix of the journal, at most one record shorter; an unfinished last line
@@ -34,7 +34,9 @@ from corrnoise.simulations.run import draws
 from corrnoise.support.files import write_private
 
 _LINE = re.compile(r"([bcfm]) (0|[1-9]\d{0,17}) (0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{32})", re.ASCII)
-_MARK = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32})\n", re.ASCII)
+_MARK = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32}) *\n", re.ASCII)
+_SLOT = 64  # bytes of a slot of a mark, which is written at once
+_BINARY = getattr(os, "O_BINARY", 0)  # on Windows
 _NO_NONCE = bytes(draws.NONCE_BYTES)
 
 
@@ -87,7 +89,7 @@ class Journal:
         self._secret = secret
         self.notes: list[Note] = []
         self._links = [draws.derived(secret, b"link", settings)]
-        self._file = os.open(path, os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0))
+        self._file = os.open(path, os.O_RDWR | os.O_APPEND | _BINARY)
         try:
             with open(self._file, "rb", closefd=False) as stream:
                 content = stream.read()
@@ -98,7 +100,7 @@ class Journal:
             self._check(outside, moved=moved)
             if self._size < len(content):
                 os.ftruncate(self._file, self._size)
-                os.fsync(self._file)
+            os.fsync(self._file)  # a process that was killed may have appended and not synchronised
             newcomer = moved and self._behind(outside)
             self._write_marks()
             if newcomer:
@@ -110,7 +112,7 @@ class Journal:
     @staticmethod
     def start(secret: bytes, settings: bytes) -> bytes:
         """The mark of a journal without records."""
-        return _mark(0, draws.derived(secret, b"link", settings))
+        return 2 * _slot(0, draws.derived(secret, b"link", settings))
 
     def _read(self, whole: bytes) -> None:
         for number, line in enumerate(whole.split(b"\n") if whole else []):
@@ -130,11 +132,12 @@ class Journal:
 
     def _number(self, mark: Path) -> int | None:
         """The number of records of a mark whose link is that of the journal; None for any other."""
-        found = _MARK.fullmatch(mark.read_bytes().decode("ascii", "replace"))
-        if found is None:
+        text = mark.read_bytes().decode("latin-1")
+        slots = [found for k in (0, _SLOT) if (found := _MARK.fullmatch(text[k : k + _SLOT]))]
+        if not slots:
             raise ValueError(f"{mark} is damaged: it is no mark of a run")
-        number = int(found[1])
-        there = number < len(self._links) and self._links[number].hex() == found[2]
+        number, link = max((int(found[1]), found[2]) for found in slots)
+        there = number < len(self._links) and self._links[number].hex() == link
         return number if there else None
 
     def _check(self, mark: Path, *, moved: bool) -> None:
@@ -227,14 +230,24 @@ class Journal:
             raise RuntimeError(f"{self.path} was changed by another program while the run used it")
 
     def _write_marks(self) -> None:
-        mark = _mark(len(self.notes), self._links[-1])
-        write_private(self.path.with_name("mark"), [mark])
-        write_private(self._outside, [mark])
+        number = len(self.notes)
+        slot = _slot(number, self._links[-1])
+        for mark in (self.path.with_name("mark"), self._outside):
+            if not mark.exists():
+                write_private(mark, [2 * slot])
+                continue
+            file = os.open(mark, os.O_RDWR | _BINARY)
+            try:
+                os.lseek(file, number % 2 * _SLOT, os.SEEK_SET)
+                os.write(file, slot)
+                os.fsync(file)
+            finally:
+                os.close(file)
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
 
 
-def _mark(number: int, link: bytes) -> bytes:
-    return f"{number} {link.hex()}\n".encode()
+def _slot(number: int, link: bytes) -> bytes:
+    return f"{number} {link.hex()}".ljust(_SLOT - 1).encode() + b"\n"
