@@ -24,7 +24,15 @@ from functools import cache
 from typing import Any
 
 from corrnoise.simulations.adapters.due import batches_of, due
-from corrnoise.simulations.adapters.torch import MARGIN, add_noise, check_parameters, clipped_sum
+from corrnoise.simulations.adapters.torch import (
+    MARGIN,
+    add_noise,
+    check_optimizer,
+    check_parameters,
+    check_types,
+    clipped_sum,
+    trainable_size,
+)
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.random_numbers import Seed
 from corrnoise.simulations.run.batches import batches
@@ -133,6 +141,7 @@ class CorrelatedNoise:
             raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
         parameters = self._trained()
         noisy = [parameter.summed_grad for parameter in parameters]
+        check_types("sums", noisy)
         if self._rank() == 0:
             noisy = add_noise(self.run, noisy)
         else:
@@ -298,16 +307,12 @@ def private(
     data = extra_module("torch.utils.data", "torch")
     if isinstance(dataset, data.IterableDataset):
         raise TypeError("dataset must have items by number, got an IterableDataset, whose order is its own")
-    trained = [each for each in module.parameters() if each.requires_grad]
-    taken = [each for group in optimizer.param_groups for each in group["params"]]
-    if {id(each) for each in trained} != {id(each) for each in taken}:
-        raise ValueError("optimizer must have exactly the parameters of module that are trained")
+    check_optimizer(module, optimizer)
     if distributed and options.get("carry") is not None:
         raise ValueError("carry must be None in a distributed run, whose processes have a model each")
     group = extra_module("torch.distributed", "torch") if distributed else None
     first = group is None or group.get_rank() == 0  # which makes the noise
-    size = sum(each.numel() for each in trained)
-    arguments = (budget, participation, mechanism, size)
+    arguments = (budget, participation, mechanism, trainable_size(module))
     run: Any = None
     if first:
         run = PrivateRun(*arguments, batches=batches(participation, len(dataset), batch_size, rng), **options)

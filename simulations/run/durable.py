@@ -98,11 +98,14 @@ class Durable:
         self._order = None if found is None else found.orders
         return found
 
-    def program(self, mechanism: Mechanism, dtype: Dtype | None) -> Program:
+    def program(self, mechanism: Mechanism | None, dtype: Dtype | None) -> Program:
         """The program with which the run began, or that of a new one."""
         found = mechanism
-        asked_runs = bool(getattr(mechanism, "noise", mechanism).forms())  # and not noise that is found in its place
-        self._settings["mechanism"] = f"{mechanism!r:.60} {digest(plain(mechanism))[:16]}"
+        asked_runs = mechanism is not None and bool(
+            getattr(mechanism, "noise", mechanism).forms()
+        )  # and not noise that is found in its place
+        named = None if mechanism is None else f"{mechanism!r:.60} {digest(plain(mechanism))[:16]}"
+        self._settings["mechanism"] = named
         if (stored := self.home.settings) is not None:
             check_agreement(stored, self._settings)
             if not asked_runs:

@@ -71,7 +71,8 @@ class PrivateRun(Guarded):
     participation
         Who takes part when; the worst case of a random order or of sampled batches counts.
     mechanism
-        The noise; one with a long memory is replaced by rational noise (``program.mechanism``).
+        The noise; one with a long memory is replaced by rational noise (``program.mechanism``).  None for the best
+        noise of two buffers for the running sums.  Noise that is found is kept in the folder.
     size
         Number of parameters of the model, over all arrays.
     batches
@@ -113,7 +114,7 @@ class PrivateRun(Guarded):
         self,
         budget: Budget,
         participation: Participation,
-        mechanism: Mechanism,
+        mechanism: Mechanism | None,
         size: int,
         *,
         batches: Batches | None = None,
@@ -125,7 +126,9 @@ class PrivateRun(Guarded):
         super().__init__()
         self._budget = checks.instance("budget", budget, Budget)
         promised = checks.instance("participation", participation, Participation)
-        asked = checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
+        asked = mechanism
+        if asked is not None:
+            checks.instance("mechanism", asked, Mechanism)  # type: ignore[type-abstract]
         self._size = checks.integer("size", size, 1)
         self._batches = None if batches is None else checks.instance("batches", batches, Batches)
         if self._batches is not None and not self._batches.participation.covered_by(promised):
@@ -146,7 +149,7 @@ class PrivateRun(Guarded):
                 self._durable.home.close()
             raise
 
-    def _open(self, promised: Participation, asked: Mechanism, dtype: Dtype | None, threads: int | None) -> None:
+    def _open(self, promised: Participation, asked: Mechanism | None, dtype: Dtype | None, threads: int | None) -> None:
         """Make the noise of a new run, or that of the folder."""
         durable = self._durable
         if durable is None:

@@ -94,11 +94,26 @@ def test_the_noise_has_the_covariance_of_the_mechanism(mechanism: Any, library: 
 
 @pytest.mark.parametrize("short", [jnp.float16, jnp.bfloat16])
 def test_sums_of_half_precision_are_refused(short: Any) -> None:
-    """One example of clip norm 1 changes the rounded sum of 500 by 3.1 in bfloat16."""
+    """Rounded once, a sum of 500 gradients of clip norm 1 moves by more than 1 with one of them."""
     transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02))
-    state = transformation.init(jnp.zeros(5))
+    tree = {"a": jnp.zeros(3), "b": jnp.zeros(4)}
+    state = transformation.init(tree)
     with pytest.raises(ValueError, match="sums must be of float32 or float64, got"):
-        transformation.update(jnp.zeros(5, short), state)
+        jax.jit(transformation.update)({**tree, "b": tree["b"].astype(short)}, state)
+    sums = (np.arange(501) * 0.01).astype(short).astype(float)[:, None] * np.ones(10_000)
+    assert np.linalg.norm(np.diff(sums, axis=0), axis=1).max() > 1.15
+
+
+def test_sums_that_are_not_finite_use_no_noise() -> None:
+    transformation = correlated_noise(BUDGET, EPOCHS, NuFTRL(0.02), key=SECRET)
+    update = jax.jit(transformation.update)
+    tree = {"a": jnp.zeros(3), "b": jnp.zeros(4)}
+    _, state = update(tree, transformation.init(tree))
+    for broken in (jnp.nan, jnp.inf, -jnp.inf):
+        refused, after = update({**tree, "b": tree["b"].at[1].set(broken)}, state)
+        assert all(bool(jnp.isnan(leaf).all()) for leaf in jax.tree.leaves(refused))
+        for one, two in zip(jax.tree.leaves(after), jax.tree.leaves(state), strict=True):
+            np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
 
 
 def test_arrays_of_a_tree_have_noise_of_their_own() -> None:
