@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import os
 import re
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ from corrnoise.simulations.run import draws
 from corrnoise.support.files import write_private
 
 _LINE = re.compile(r"([bcfm]) (0|[1-9]\d{0,17}) (0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{32})", re.ASCII)
-_MARK = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32}) *\n", re.ASCII)
+_MARK = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{8}) *\n", re.ASCII)
 _SLOT = 64  # bytes of a slot of a mark, which is written at once
 _BINARY = getattr(os, "O_BINARY", 0)  # on Windows
 _NO_NONCE = bytes(draws.NONCE_BYTES)
@@ -112,7 +113,7 @@ class Journal:
     @staticmethod
     def start(secret: bytes, settings: bytes) -> bytes:
         """The mark of a journal without records."""
-        return 2 * _slot(0, draws.derived(secret, b"link", settings))
+        return 2 * _slot(0, draws.derived(secret, b"link", settings).hex())
 
     def _read(self, whole: bytes) -> None:
         for number, line in enumerate(whole.split(b"\n") if whole else []):
@@ -133,10 +134,15 @@ class Journal:
     def _number(self, mark: Path) -> int | None:
         """The number of records of a mark whose link is that of the journal; None for any other."""
         text = mark.read_bytes().decode("latin-1")
-        slots = [found for k in (0, _SLOT) if (found := _MARK.fullmatch(text[k : k + _SLOT]))]
-        if not slots:
+        slots = [text[k : k + _SLOT] for k in (0, _SLOT)]
+        whole = [
+            (int(found[1]), found[2])
+            for slot in slots
+            if (found := _MARK.fullmatch(slot)) and slot.encode("latin-1") == _slot(int(found[1]), found[2])
+        ]
+        if not whole:
             raise ValueError(f"{mark} is damaged: it is no mark of a run")
-        number, link = max((int(found[1]), found[2]) for found in slots)
+        number, link = max(whole)
         there = number < len(self._links) and self._links[number].hex() == link
         return number if there else None
 
@@ -231,7 +237,7 @@ class Journal:
 
     def _write_marks(self) -> None:
         number = len(self.notes)
-        slot = _slot(number, self._links[-1])
+        slot = _slot(number, self._links[-1].hex())
         for mark in (self.path.with_name("mark"), self._outside):
             if not mark.exists():
                 write_private(mark, [2 * slot])
@@ -249,5 +255,7 @@ class Journal:
         os.close(self._file)
 
 
-def _slot(number: int, link: bytes) -> bytes:
-    return f"{number} {link.hex()}".ljust(_SLOT - 1).encode() + b"\n"
+def _slot(number: int, link: str) -> bytes:
+    """A slot of a mark, with a checksum that tells one that was written in part."""
+    text = f"{number} {link}"
+    return f"{text} {blake2b(text.encode(), digest_size=4).hexdigest()}".ljust(_SLOT - 1).encode() + b"\n"
