@@ -8,13 +8,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the workers of the suite s
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "suite",
-    derandomize=True,
-    deadline=None,
-    max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+for name, examples in (("suite", 25), ("thorough", 500)):  # pytest --hypothesis-profile thorough
+    settings.register_profile(
+        name,
+        derandomize=True,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 settings.load_profile("suite")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what a shell does to commands in the background

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -205,8 +206,18 @@ class Claim(Named):
         return not self.margin_at(point, **constants) < -self.tolerance
 
     def _worst(self, evaluations: int, seed: int = 0, **constants: Any) -> Worst:
+        found: dict[bytes, float] = {}
+
+        def margin_at(point: Array) -> float:
+            """The margin, computed once where several points stand for the same arguments."""
+            arguments = self.domain.arguments(point)
+            key = pickle.dumps(arguments)
+            if key not in found:
+                found[key] = self.margin(arguments, **constants)
+            return found[key]
+
         return worst_case(
-            lambda point: self.margin_at(point, **constants),
+            margin_at,
             self.domain.size,
             evaluations=evaluations,
             seed=seed,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from flint import arb, ctx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.paper_checks.machinery.certification import PRECISION, certify, monotone
@@ -52,7 +52,6 @@ def test_an_open_answer_tells_where_and_the_budget_is_kept():
     assert len(calls) <= 300 + 3 * 300
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 2**20))
 def test_answers_agree_with_a_dense_grid(seed):
     """Random polynomials in two variables with a random threshold: no answer contradicts 2601 values."""
@@ -151,7 +150,6 @@ def test_monotone_functions_are_enclosed_by_their_ends():
     np.testing.assert_array_equal(ratio(np.ones(2), np.ones(2)), [0.5, 0.5])
 
 
-@settings(max_examples=100)
 @given(st.floats(0.1, 10), st.floats(0, 0.09), st.floats(-1, 1))
 def test_monotone_enclosures_contain_every_value(centre, radius, share):
     falling = monotone(-1)(lambda x: 1 / (1 + x * x))
