@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def test_an_interrupted_run_ends_with_the_model_of_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bit for bit, with the state of Adam, from the same order, key and nonces."""
-    monkeypatch.setattr(torch_run, "batches", lambda *given: batches(*given, rng=0))
+    monkeypatch.setattr(torch_run, "batches", partial(batches, rng=0))
     found = []
     for stop in (12, 7):
         place = tmp_path / str(stop)
