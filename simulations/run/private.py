@@ -360,7 +360,8 @@ class PrivateRun(Guarded):
                 f"total must have a norm of at most {largest:.6g}, as the sum of {count} clipped gradients has, got "
                 f"{norm:.6g}"
             )
-        error = largest * UNITS[values.dtype.name] / step_scale(self._program, self.scale, self.position)
+        unit = UNITS["float32" if values.dtype == np.float32 else "float64"]
+        error = largest * unit / step_scale(self._program, self.scale, self.position)
         if error > _COARSEST:
             raise ValueError(
                 f"total must be of a type that is precise beside the noise, got {values.dtype}, whose rounding errors "

@@ -21,7 +21,7 @@ BLOCK = 1024
 
 
 def filled(size: int, key: int = 5, number: int = 0, first: int = 0, dtype: type = np.float64) -> np.ndarray:
-    values = np.full(size, np.nan, dtype)
+    values: np.ndarray = np.full(size, np.nan, dtype)
     fill(values, np.uint64(key), np.uint64(number), first)
     return values
 
