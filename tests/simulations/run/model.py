@@ -186,7 +186,7 @@ class Search:
         folder = state.folders[actor.folder]
         journal = folder.journal
         parts = (journal, folder.mark[0], state.outside[0])
-        checked = parts[1:2] if self.mutant == "no outside mark" else parts[1:]
+        checked: tuple[Journal | None, ...] = parts[1:2] if self.mutant == "no outside mark" else parts[1:]
         if self.mutant == "marks not read":
             checked = ()
         if any(m is None or journal[: len(m)] != m or len(m) < len(journal) - 1 for m in checked):

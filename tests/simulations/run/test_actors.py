@@ -118,7 +118,7 @@ class Actors(RuleBasedStateMachine):
     @rule()
     def copied(self) -> None:
         self.folders.append(self.base / "second")
-        shutil.copytree(*self.folders)
+        shutil.copytree(self.folders[0], self.folders[1])
 
     def teardown(self) -> None:
         for actor in range(2):

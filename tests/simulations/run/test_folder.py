@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -91,7 +91,8 @@ def dies(run: PrivateRun) -> None:
 
 
 def trained(path: Path, steps: int = STEPS, **options: Any) -> Shown:
-    model, shown = Model(), []
+    model = Model()
+    shown: Shown = []
     run = opened(path, model, **options)
     train(run, model, shown, steps)
     dies(run)
@@ -123,7 +124,9 @@ def killed_at(number: int, part: float = 0.0) -> Iterator[list[int]]:
         return call
 
     names = ("write", "fsync", "replace", "ftruncate", "rename", "unlink")
-    with mock.patch.multiple(os, **{name: wrapped(getattr(os, name), name) for name in names}):
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(mock.patch.object(os, name, wrapped(getattr(os, name), name)))
         yield count
 
 
@@ -138,15 +141,16 @@ def test_a_kill_at_every_write(keeps: bool, part: float, tmp_path: Path) -> None
     """
     with known_key():
         whole = Model()
-        with opened(tmp_path / "whole", whole, keep_releases=keeps) as run:
-            train(run, whole, [])
+        with opened(tmp_path / "whole", whole, keep_releases=keeps) as uninterrupted:
+            train(uninterrupted, whole, [])
         number = 0
         while True:
             path = tmp_path / str(number)
             options: dict[str, Any] = {"keep_releases": keeps, "marks": tmp_path / f"marks {number}"}
-            model, shown = Model(), []
+            model = Model()
+            shown: Shown = []
             with killed_at(number, part) as count:
-                run = None
+                run: PrivateRun | None = None
                 try:
                     run = opened(path, model, **options)
                     train(run, model, shown)
@@ -196,7 +200,8 @@ def test_the_command_twice_and_three_times(path: Path) -> None:
 
 
 def test_a_clean_end_frees_steps_that_were_noted_ahead_and_loses_nothing(path: Path) -> None:
-    model, shown = Model(), []
+    model = Model()
+    shown: Shown = []
     for steps in (2, 2, 2):
         with opened(path, model, ahead=4) as run:
             assert run.skipped == 0
@@ -486,8 +491,7 @@ def test_an_open_run_is_not_copied(copied: Any, path: Path) -> None:
 def test_many_threads_make_one_noise_for_each_batch(where: str, path: Path) -> None:
     """Each batch has one noise; a step that no thread gets is made by none."""
     epochs = Participation.fixed_epochs(60, epochs=2)
-    folder = {"folder": path} if where == "folder" else {}
-    run = PrivateRun(BUDGET, epochs, NOISE, 3, **folder)
+    run = PrivateRun(BUDGET, epochs, NOISE, 3, folder=path if where == "folder" else None)
     shown: Shown = []
     errors: list[str] = []
     start = threading.Barrier(4)
