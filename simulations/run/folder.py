@@ -73,6 +73,11 @@ class Folder(Record):
     ------
     ValueError, TypeError
         An argument is out of its range.
+
+    Examples
+    --------
+    >>> Folder("digits", ahead=8).path.name
+    'digits'
     """
 
     path: str | os.PathLike[str]
