@@ -47,11 +47,15 @@ def write_whole(
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)  # of a killed process; its mode may be another one
     try:
-        with os.fdopen(os.open(new, _CREATED, 0o600 if secret else 0o666), "wb") as file:
-            parts = [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor = os.open(new, _CREATED, 0o600 if secret else 0o666)
+        try:
+            for part in [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data:
+                rest = memoryview(part)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         os.replace(new, path)
     except BaseException:
         with suppress(OSError):

@@ -30,7 +30,7 @@ BUDGET = Budget(epsilon=5.0, delta=1e-5)
 def through_opacus(gradients_of: Any, budget: Budget = BUDGET) -> np.ndarray:
     """Gradients of examples become those of a model of one parameter, and an optimizer step what is released."""
     size = gradients_of[0].shape[1]
-    run = PrivateRun(budget, EPOCHS, NOISE, size, batches=ORDER, key=bytes(range(32)))
+    run = PrivateRun(budget, EPOCHS, NOISE, size, batches=ORDER)
     model = torch.nn.Parameter(torch.zeros(size))
     optimizer = optimizer_class()(torch.optim.SGD([model], lr=1.0), run)
     released = []
