@@ -14,10 +14,10 @@ import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 
 from corrnoise import __version__
 from corrnoise.commands import audit, check, design, federate, figures, report, simulate
+from corrnoise.commands.options import did_you_mean
 
 COMMANDS = {
     "figures": figures,
@@ -45,15 +45,14 @@ def _parser() -> ArgumentParser:
             name, help=command.SUMMARY, description=command.SUMMARY, epilog=f"example: {command.EXAMPLE}"
         )
         command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+        options = [option for action in subparser._actions for option in action.option_strings]
+        subparser.set_defaults(run=command.run, options=options)
     return parser
 
 
 def _unknown(word: str) -> str:
     """The message about a command that does not exist."""
-    near = get_close_matches(word, COMMANDS, n=1)
-    question = f"; did you mean {near[0]!r}?" if near else ""
-    return f"COMMAND must be one of {', '.join(COMMANDS)}, got {word!r}{question}"
+    return f"COMMAND must be one of {', '.join(COMMANDS)}, got {word!r}{did_you_mean(word, COMMANDS)}"
 
 
 class _Terminated(KeyboardInterrupt):
@@ -93,7 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if not words[0].startswith("-") and words[0] not in COMMANDS:
             parser.error(_unknown(words[0]))
-        arguments = parser.parse_args(words)
+        arguments, rest = parser.parse_known_args(words)
+        if rest:
+            near = did_you_mean(rest[0].partition("=")[0], arguments.options)
+            parser.error(f"unrecognized arguments: {' '.join(rest)}{near}")
         with _ended_by_termination():
             status: int = arguments.run(arguments)
             sys.stdout.flush()

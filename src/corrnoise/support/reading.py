@@ -21,7 +21,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
-from typing import Any
+from typing import Any, BinaryIO
 from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
@@ -31,6 +31,7 @@ MOST_BYTES = 2**26  #: of a file
 LARGE = 2**31 - 1  #: bytes of a file of states or data of large models, the most that a plain zip archive holds
 MOST_MEMBERS = 4096  #: of an archive
 MOST_COMMAS = 10**6  #: of a JSON text, so that no list is longer
+DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")  #: of arrays, by name
 
 _DEPTH, _DIGITS = 32, 400
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[\[{]|[\]}]', re.DOTALL)  # strings, also without an end; brackets
@@ -55,16 +56,23 @@ def guarded(name: str | os.PathLike[str]) -> Iterator[None]:
 
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     """The bytes of a regular file of at most ``most``; ValueError for any other, without waiting for a pipe."""
+    with opened(path, most) as (file, size):
+        data = file.read(size + 1)
+        if len(data) != size:
+            raise ValueError(f"it had {size} bytes and then {len(data)}")
+        return data
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str], most: int) -> Iterator[tuple[BinaryIO, int]]:
+    """A regular file of at most ``most`` bytes and its size; a block that reads it is ``guarded``."""
     with guarded(path), open(path, "rb", opener=_without_waiting) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is no regular file")
         if found.st_size > most:
             raise ValueError(f"it has {found.st_size} bytes, more than {most}")
-        data = file.read(found.st_size + 1)
-        if len(data) != found.st_size:
-            raise ValueError(f"it had {found.st_size} bytes and then {len(data)}")
-        return data
+        yield file, found.st_size
 
 
 def _without_waiting(path: str, flags: int) -> int:
@@ -154,3 +162,18 @@ def array(data: bytes) -> NDArray[Any]:
     if dtype.kind == "b" and data[start:].strip(b"\0\1"):
         raise ValueError("its booleans are other bytes than 0 and 1")
     return np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if header[2] == "True" else "C")
+
+
+def array_here(file: BinaryIO, dtype: Any, shape: Any, most: int) -> NDArray[Any]:
+    """The array whose bytes stand at the place of a file, of at most ``most``, in the order of C."""
+    if dtype not in DTYPES or not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"it has no array of a plain type and shape, got {dtype!r:.80} and {shape!r:.80}")
+    if (size := math.prod(shape) * np.dtype(dtype).itemsize) > most:
+        raise ValueError(f"its shape {shape!r:.80} of {dtype} needs {size} bytes, more than it has")
+    found = np.empty(shape, dtype)
+    flat = found.reshape(-1).view(np.uint8)
+    if file.readinto(flat.data) != size:  # type: ignore[attr-defined]
+        raise ValueError("it ends within an array")
+    if dtype == "|b1" and (flat > 1).any():
+        raise ValueError("its booleans are other bytes than 0 and 1")
+    return found.astype(found.dtype.newbyteorder("="), copy=False)

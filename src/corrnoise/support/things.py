@@ -22,7 +22,6 @@ Kinds = Mapping[str, type[Any]]
 
 _KIND = "$kind"
 _OWN = ("array", "float", "tuple")  # values of ``$kind`` that are no records
-_DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
 _INFINITE = ("inf", "-inf")
 
 
@@ -109,8 +108,8 @@ class Things:
 
     def _described_array(self, value: NDArray[Any]) -> dict[str, Any]:
         dtype = value.dtype.newbyteorder("<")
-        if dtype.str not in _DTYPES:
-            raise TypeError(f"arrays must be of the types {', '.join(_DTYPES)}, got {value.dtype!r}")
+        if dtype.str not in reading.DTYPES:
+            raise TypeError(f"arrays must be of the types {', '.join(reading.DTYPES)}, got {value.dtype!r}")
         array = _without_nan(np.asarray(value, dtype, order="C"))
         if self.members is None:
             _check_length(array.size)
@@ -173,8 +172,8 @@ def _numbers(array: NDArray[Any]) -> list[Any]:
 
 def _from_numbers(dtype: Any, shape: Any, values: Any) -> NDArray[Any]:
     """The opposite of ``_numbers``: numbers that the type does not hold are refused."""
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(_DTYPES)}, got {dtype!r:.80}")
+    if dtype not in reading.DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(reading.DTYPES)}, got {dtype!r:.80}")
     if not isinstance(shape, list) or len(shape) > 4 or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"shape must be a list of at most four integers >= 0, got {shape!r:.80}")
     if not isinstance(values, list) or len(values) != math.prod(shape):
