@@ -109,7 +109,7 @@ def _check_server(state: ServerState) -> None:
 
 
 def _check_generator(described: Mapping[str, Any]) -> None:
-    made = np.random.PCG64(0)
+    made: Any = np.random.PCG64(0)
     made.state = described
     if made.state != described:
         raise ValueError(f"generators must hold states of PCG64, got {described!r:.80}")

@@ -34,7 +34,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
-from corrnoise.simulations.run.journal import Journal
+from corrnoise.simulations.run.journal import MOST_AHEAD, Journal
 from corrnoise.support.files import sync_folder, write_whole
 from corrnoise.support.reading import DTYPES, array_here, guarded, json_value, opened, read_bytes
 from corrnoise.theory.numerics import checks
@@ -58,7 +58,7 @@ class Folder(Record):
     path
         The folder, of one run alone; made if it does not exist.
     ahead
-        How many steps one record of the journal covers; a crash skips at most so many steps.
+        How many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps.
     checkpoint_every
         Steps between two checkpoints; None for an epoch, or a tenth of a run without epochs.
     keep_releases
@@ -92,7 +92,7 @@ class Folder(Record):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike):
             raise TypeError(f"folder must be a path, a Folder or None, got {type(self.path).__name__}")
-        ahead = checks.integer("ahead", self.ahead, 1)
+        ahead = checks.integer("ahead", self.ahead, 1, largest=MOST_AHEAD)
         if self.checkpoint_every is not None:
             checks.integer("checkpoint_every", self.checkpoint_every, 1)
         if self.keep_releases is not None and checks.boolean("keep_releases", self.keep_releases) and ahead > 1:
@@ -324,7 +324,7 @@ class Home:
 
         def parts() -> Iterator[bytes | memoryview]:
             text = json.dumps({"head": head, "arrays": described}).encode() + b"\n"
-            for part in (text, *(array.reshape(-1).view(np.uint8).data for array in members.values())):
+            for part in (text, *(memoryview(array.reshape(-1).view(np.uint8)) for array in members.values())):
                 mac.update(part)
                 yield part
             yield mac.digest()

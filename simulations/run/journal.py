@@ -37,6 +37,7 @@ from corrnoise.support.serialise import digest
 
 _LINE = re.compile(r"([bcfm]) (0|[1-9]\d{0,17}) (0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{32})", re.ASCII)
 _MARK = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{8}) *\n", re.ASCII)
+MOST_AHEAD = 10**6  #: steps that one record covers
 _SLOT = 64  # bytes of a slot of a mark, which is written at once
 _BINARY = getattr(os, "O_BINARY", 0)  # on Windows
 _NO_NONCE = bytes(draws.NONCE_BYTES)
@@ -121,6 +122,8 @@ class Journal:
             if found is None:
                 raise ValueError(f"{self.path} is damaged: line {number + 1} is no record")
             note = Note(found[1], int(found[2]), int(found[3]), bytes.fromhex(found[4]))
+            if note.end - note.first > MOST_AHEAD:
+                raise ValueError(f"{self.path} is damaged: line {number + 1} begins {note.end - note.first} steps")
             self._links.append(self._link(note))
             self.notes.append(note)
             if self._links[-1].hex() != found[5]:

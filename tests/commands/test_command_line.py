@@ -78,7 +78,10 @@ def test_figures_are_listed(
         (("nonsense",), "COMMAND must be one of figures, check,"),
         (("desgin",), "got 'desgin'; did you mean 'design'?"),
         (("figures", "figure 9"), "there is no figure 'figure 9'; the figures are mean_estimation, linear_regression"),
+        (("figures", "linear_regresion"), "; did you mean 'linear_regression'?"),
         (("figures", "--output"), "expected one argument"),
+        (("simulate", "--stesp", "5"), "unrecognized arguments: --stesp 5; did you mean '--steps'?"),
+        (("simulate", "--sedes=5"), "unrecognized arguments: --sedes=5; did you mean '--seeds'?"),
         (
             ("simulate", "--noise", "tree"),
             "there is no noise 'tree'; it is dpsgd, nu-ftrl, nu-ftrl:NU or anti-pgd:DAMPING",

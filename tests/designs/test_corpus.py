@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable
@@ -14,14 +15,20 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 import pytest
 
+from corrnoise.designs.design import Design
+from corrnoise.designs.spectra import eigenvalues_from_file
 from corrnoise.designs.storage import load, save
+from corrnoise.simulations.noise_cancellation.storage import read_server, read_state, write_server, write_states
 from corrnoise.support import reading
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
 from tests.design_examples import BUDGET, made
+from tests.simulations.noise_cancellation.federations import federation, protocol
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 
@@ -141,13 +148,13 @@ _HOSTILE = [b"1e300", b"-1", b"0", b"1000000000000", b"null", b"[]", b"{}", b'"x
 
 
 def good_files(folder: Path) -> list[Path]:
-    """A design, mechanisms, programs and records, in both forms."""
+    """A design, mechanisms, programs and records, in both forms; spectra; states of a machine and of a server."""
     noise = PoleNoise([0.05], [0.2])
     epochs = Participation.fixed_epochs(48, epochs=4)
     scaled = ScaledNoise.normalised(noise, epochs)
     things = {
         "design.npz": made("once"),
-        "design.json": made("once"),
+        "design.json": made("once", Budget(epsilon=2.0, delta=1e-5, clip_norm=3.0)),
         "mechanism.json": NuFTRL(0.1),
         "scaled.npz": scaled,
         "program.npz": scaled.program(epochs),
@@ -157,15 +164,35 @@ def good_files(folder: Path) -> list[Path]:
     }
     for name, thing in things.items():
         save(thing, folder / name)
-    return [folder / name for name in things]
+    np.save(folder / "spectrum.npy", [1.0, 0.5, 0.25])
+    (folder / "spectrum.csv").write_text("eigenvalue\n1.0\n0.5\n# a comment\n0.25\n")
+    server, host = federation(protocol(noise=NuFTRL(0.3)))
+    for _ in range(4):
+        host.answer(server.requests())
+        server.finish_round()
+    write_states(folder, [host.machines[0].state])
+    write_server(folder, server.state())
+    names = [*things, "spectrum.npy", "spectrum.csv", "machine-0.npz", "server.npz"]
+    return [folder / name for name in names]
 
 
-def mutant(data: bytes, rng: np.random.Generator) -> bytes:
+def read(path: Path) -> Any:
+    """What the project makes of a file, by its name."""
+    if path.name.startswith("spectrum"):
+        return eigenvalues_from_file(path)
+    if path.name.startswith("machine"):
+        return read_state(path.parent, int(path.stem.partition("-")[2]))
+    return read_server(path.parent) if path.name.startswith("server") else load(path)
+
+
+def mutant(name: str, data: bytes, rng: np.random.Generator) -> bytes:
     """A file with one change: of any byte; or of the text or of an array, with all digests right."""
     how = rng.random()
     if how < 0.1:
         place = int(rng.integers(len(data)))
         return data[:place] if how < 0.05 else data[:place] + bytes([rng.integers(256)]) + data[place + 1 :]
+    if name.startswith("spectrum"):
+        return changed_bytes(data, rng) if name.endswith("npy") else changed_text(data, rng)
     if data.startswith(b"PK"):
         members = reading.archive(data)
         name = str(rng.choice(list(members)))
@@ -190,37 +217,83 @@ def changed_text(data: bytes, rng: np.random.Generator) -> bytes:
     return data[: one.start()] + bytes(new) + data[one.end() :]
 
 
+def claims(path: Path) -> dict[str, float]:
+    """The privacy figures that stand in a file, read without the project."""
+    data = path.read_bytes()
+    if data.startswith(b"PK"):
+        with ZipFile(BytesIO(data)) as members:
+            data = members.read("thing.json")
+    thing = json.loads(data)["thing"]
+    found: dict[str, float] = thing.get("stated", thing)
+    return {name: found[name] for name in ("rho", "epsilon", "sensitivity", "multiplier", "scale") if name in found}
+
+
+def recomputed(thing: Any) -> dict[str, float | None]:
+    """The privacy figures of a design, a program or a record, from its mechanism, promise and budget alone."""
+    if isinstance(thing, Design):
+        budget, described = thing.budget, thing.program().arguments()
+    else:
+        described = thing.arguments() if isinstance(thing, Program) else thing
+        budget = described.get("budget", BUDGET)
+    program = described["mechanism"].program(described["participation"], described["dtype"], described["form"])
+    return {
+        "rho": budget.gaussian_rho,
+        "epsilon": None if budget.delta is None else budget.epsilon_at(budget.delta),
+        "sensitivity": program.sensitivity,
+        "multiplier": budget.multiplier(program.sensitivity),
+        "scale": budget.scale(program.sensitivity),
+    }
+
+
+def check_claims(path: Path, thing: Any) -> int:
+    """How many claims of a file were compared; a false one fails."""
+    if not isinstance(thing, Design | Program | dict):
+        return 0
+    true = recomputed(thing)
+    stated = claims(path)
+    for name, value in stated.items():
+        assert value == (None if true[name] is None else pytest.approx(true[name], rel=2e-9)), (path, name)
+    return len(stated)
+
+
 def fuzzed(folder: Path, count: int, seed: int) -> dict[str, int]:
-    """How many mutants were refused and how many were read; any other exception fails, and so does a false claim."""
+    """How many mutants were refused and read, and claims compared; another exception or a false claim fails."""
     rng = np.random.default_rng(seed)
-    files = good_files(folder)
-    contents = [file.read_bytes() for file in files]
-    found = {"refused": 0, "read": 0, "other": 0}
-    for _ in range(count):
-        which = int(rng.integers(len(files)))
-        path = folder / f"mutant{files[which].suffix}"
-        path.write_bytes(mutant(contents[which], rng))
+    contents = {file.name: file.read_bytes() for file in good_files(folder)}
+    names = list(contents)
+    found = {"refused": 0, "not named": 0, "read": 0, "claims": 0}
+    hostile = folder / "mutants"
+    hostile.mkdir()
+    for number in range(count):
+        name = names[number % len(names)]
+        path = hostile / name
+        path.write_bytes(mutant(name, contents[name], rng))
         try:
-            thing: Any = load(path)
+            thing: Any = read(path)
         except ValueError as error:
-            found["refused" if " is damaged or foreign: " in str(error) else "other"] += 1
+            found["refused" if str(path) in str(error) else "not named"] += 1
         else:
             found["read"] += 1
-            if isinstance(thing, dict):  # what is returned was computed
-                program = thing["mechanism"].program(thing["participation"], thing["dtype"], thing["form"])
-                assert thing["multiplier"] == program.multiplier(thing["budget"])
+            found["claims"] += check_claims(path, thing)
     return found
 
 
+def test_good_files_are_read_and_their_claims_compared(tmp_path: Path) -> None:
+    files = good_files(tmp_path)
+    assert sum(check_claims(path, read(path)) for path in files) == 2 * 5 + 1 + 3 * 3
+
+
 def test_mutants_are_refused_or_true(tmp_path: Path) -> None:
-    found = fuzzed(tmp_path, 500, seed=1)
-    assert found["refused"] > 350
-    assert found["read"] > 10
-    assert found["other"] == 0
+    found = fuzzed(tmp_path, 1000, seed=1)
+    assert found["refused"] > 600
+    assert found["read"] > 50
+    assert found["claims"] > 50
+    assert found["not named"] == 0
 
 
 @pytest.mark.slow
 def test_many_mutants_are_refused_or_true(tmp_path: Path) -> None:
     found = fuzzed(tmp_path, 20_000, seed=2)
-    assert found["refused"] > 14_000
-    assert found["other"] == 0
+    assert found["refused"] > 12_000
+    assert found["claims"] > 1000
+    assert found["not named"] == 0

@@ -58,8 +58,6 @@ def run(arguments: Namespace) -> int:
     from corrnoise.figures.simulation import THOROUGH, SimulationRun
     from corrnoise.support.workers import leave_interrupts
 
-    if arguments.cluster is not None:
-        require_scheduler(arguments.cluster)  # before anything is computed
     if arguments.list:
         print(*aligned([(name, f"{(one := paper_figure(name)).source}: {one.title}") for name in NAMES]), sep="\n")
         return 0
@@ -77,6 +75,8 @@ def run(arguments: Namespace) -> int:
             f"--cluster must be left out for {', '.join(simulated_here)}, which this machine simulates: draw "
             f"{'it' if len(simulated_here) == 1 else 'them'} in a run of its own, or give --no-simulation"
         )
+    if arguments.cluster is not None:
+        require_scheduler(arguments.cluster)  # before anything is computed
     failures: list[str] = []
     for number, name in enumerate(names, start=1):
         figure = paper_figure(name)
@@ -99,7 +99,7 @@ def run(arguments: Namespace) -> int:
             after = _contents(Path(arguments.output), name)
             report = figure.report(data)
         for path in paths:
-            if before.get(path.name, after[path.name]) != after[path.name]:
+            if path.name in before and before[path.name] != after[path.name]:
                 print(f"corrnoise: replaced: {path}, which was different", file=sys.stderr)
         print(f"{name}: {figure.source}, {figure.title}\n", *paths, f"\n{report}\n", sep="\n")
     for failure in failures:

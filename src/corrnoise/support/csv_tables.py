@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from corrnoise.support.reading import LARGE, guarded, read_bytes
+from corrnoise.support.reading import guarded, read_bytes
 
 
 def table_text(columns: Sequence[str], rows: Iterable[Iterable[Any]], comments: Iterable[str] = ()) -> str:
@@ -24,6 +24,6 @@ def table_text(columns: Sequence[str], rows: Iterable[Iterable[Any]], comments: 
 def read_table(path: str | os.PathLike[str]) -> tuple[list[str], list[list[str]]]:
     """The columns and the rows of a file of ``table_text``, without the comments."""
     with guarded(path):
-        text = io.StringIO(read_bytes(path, LARGE).decode(), newline="")
+        text = io.StringIO(read_bytes(path).decode(), newline="")
         columns, *rows = csv.reader(line for line in text if not line.startswith("#"))
         return columns, rows
