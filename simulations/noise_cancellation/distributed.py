@@ -14,6 +14,7 @@ For equal seeds the result is that of ``simulate_federation``, bit by bit among 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +55,7 @@ def _connected(cluster: str | None, workers: int) -> Iterator[Any]:
         ) from error
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": _KILLS}),
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as local,
+        LocalCluster(workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL) as local,
         Client(local, set_as_default=False) as client,
     ):
         yield client
@@ -198,7 +199,7 @@ def _round(server: Server, homes: Sequence[Path], client: Any) -> None:
         if (asked := {index: request for index, request in requests.items() if index % len(homes) == group})
     ]
     try:
-        answered = client.gather(tasks)
+        answered = [task.result() for task in tasks]  # an interrupted ``gather`` would print a traceback
     except KilledWorker as error:
         raise OSError(f"round {server.round} has no answer, because too many workers died: {error}") from error
     replies = {index: reply for group in answered for index, reply in group.items()}

@@ -324,7 +324,8 @@ class Home:
 
         def parts() -> Iterator[bytes | memoryview]:
             text = json.dumps({"head": head, "arrays": described}).encode() + b"\n"
-            for part in (text, *(memoryview(array.reshape(-1).view(np.uint8)) for array in members.values())):
+            contents: list[Any] = [array.reshape(-1).view(np.uint8).data for array in members.values()]
+            for part in (text, *contents):
                 mac.update(part)
                 yield part
             yield mac.digest()

@@ -384,18 +384,27 @@ def test_simulate_refuses_in_one_line(
     assert not list(tmp_path.glob("new/*"))
 
 
-def test_an_interrupted_simulation_keeps_its_points(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("group", "sent", "status", "word"),
+    [
+        (True, signal.SIGINT, 130, "interrupted"),  # as a terminal does, the workers too
+        (False, signal.SIGTERM, 143, "terminated"),  # as a scheduler does
+    ],
+)
+def test_an_interrupted_simulation_keeps_its_points(
+    group: bool, sent: int, status: int, word: str, tmp_path: Path
+) -> None:
     arguments = ["simulate", "--steps", "20000", "--dimension", "8", "--seeds", "100", "--output", str(tmp_path)]
     command = [sys.executable, "-m", "corrnoise", *arguments, "--jobs", "2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("*.json")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, the workers too
+    (os.killpg if group else os.kill)(process.pid, sent)
     _, error = process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.returncode == status
     assert error == (
-        f"corrnoise: finished points are kept in {tmp_path}; the same command continues\ncorrnoise: interrupted\n"
+        f"corrnoise: finished points are kept in {tmp_path}; the same command continues\ncorrnoise: {word}\n"
     )
     finished = list(tmp_path.iterdir())
     assert 1 <= len(finished) < 200
