@@ -266,3 +266,34 @@ def test_nothing_is_allocated_for_a_shape_that_does_not_fit(monkeypatch: pytest.
     monkeypatch.setattr(np, "frombuffer", None)
     with pytest.raises(ValueError, match="does not fit"):
         array(data.replace(b"(10,), }" + b" " * 10, b"(999999999999,), }"))
+
+
+# -- arrays within files -----------------------------------------------------------------------------------------------
+
+
+@given(arrays.arrays(st.sampled_from(reading.DTYPES), arrays.array_shapes(min_dims=0, max_dims=5, min_side=0)))
+def test_arrays_within_files_come_back(value: Any) -> None:
+    data = value.tobytes()
+    found = reading.array_here(BytesIO(data + b"more"), value.dtype.newbyteorder("<").str, [*value.shape], len(data))
+    assert found.tobytes() == data
+    assert (found.shape, found.dtype) == (value.shape, value.dtype.newbyteorder("="))
+    found[...] = 0  # it is no view of what was read
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "shape", "sentence"),
+    [
+        (bytes(16), "<f8", [3], r"its shape \[3\] of <f8 needs 24 bytes, more than it has"),
+        (bytes(16), "<f8", [10**15], "more than it has"),
+        (bytes(8), "<f8", [2], "it ends within an array"),
+        (bytes(16), "|O", [2], "no array of a plain type and shape"),
+        (bytes(16), ["<f8"], [2], "no array of a plain type and shape"),
+        (bytes(16), "<f8", [-2], "no array of a plain type and shape"),
+        (bytes(16), "<f8", [2.0], "no array of a plain type and shape"),
+        (bytes(16), "<f8", 2, "no array of a plain type and shape"),
+        (b"\2", "|b1", [1], "its booleans are other bytes than 0 and 1"),
+    ],
+)
+def test_arrays_within_files_that_are_not_there(data: bytes, dtype: Any, shape: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        reading.array_here(BytesIO(data), dtype, shape, 16)
