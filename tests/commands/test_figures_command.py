@@ -106,7 +106,10 @@ def test_other_numbers_are_refused_before_anything_is_drawn(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cluster_is_refused_where_it_would_not_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_is_refused_where_it_would_not_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corrnoise.commands.figures.require_scheduler", lambda address: None)
     arguments = ["figures", "learning_curves", "--cluster", "tcp://127.0.0.1:1", "--output", str(tmp_path)]
     assert command_line.main(arguments) == 1
     error = capsys.readouterr().err

@@ -51,6 +51,8 @@ def run(arguments: Namespace) -> int:
     A figure that needs an extra which is not installed is an error where it was asked for by name, and left out with a
     remark where it was not.
     """
+    if arguments.cluster is not None:
+        require_scheduler(arguments.cluster)  # before large libraries are imported
     from joblib import parallel_config
 
     from corrnoise.figures import COMPANIONS, NAMES, paper_figure
@@ -75,8 +77,6 @@ def run(arguments: Namespace) -> int:
             f"--cluster must be left out for {', '.join(simulated_here)}, which this machine simulates: draw "
             f"{'it' if len(simulated_here) == 1 else 'them'} in a run of its own, or give --no-simulation"
         )
-    if arguments.cluster is not None:
-        require_scheduler(arguments.cluster)  # before anything is computed
     failures: list[str] = []
     for number, name in enumerate(names, start=1):
         figure = paper_figure(name)

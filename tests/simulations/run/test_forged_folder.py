@@ -49,7 +49,10 @@ def checkpoint(**arrays: Any) -> Callable[[Home], None]:
 
 
 def settings(text: str) -> Callable[[Home], None]:
-    return lambda home: (home.path / "settings.json").write_text(text) and None
+    def forge(home: Home) -> None:
+        (home.path / "settings.json").write_text(text)
+
+    return forge
 
 
 def pipe(home: Home) -> None:
