@@ -151,3 +151,34 @@ def test_solvers_define_no_noise() -> None:
     }
     assert "theory.mechanisms.product" in homes
     assert not [name for name in homes if name.startswith(("solvers.", "simulations.", "figures."))]
+
+
+#: What reads bytes or makes digests, and the modules that do it for all others.
+READERS = {
+    r"\bnp\.load\(|\bpickle\.loads?\(|\bloadtxt\(|\bgenfromtxt\(|\bfromfile\(|\bZipFile\(\w+\)": {"support.reading"},
+    r"\.read_bytes\(\)|\bjson\.loads?\(": {"support.reading", "simulations.noise_cancellation.machine"},
+    r"\bimport hashlib\b|\bfrom hashlib\b": {"support.serialise", "simulations.run.draws"},
+}
+
+
+def own_readers(modules: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Modules that read bytes from outside without the limits of ``support.reading``, or make digests of their own.
+
+    The papers and pages of this project are not from outside.
+    """
+    return [
+        (name, found[0])
+        for name, source in modules.items()
+        if not name.startswith("paper_checks.")
+        for pattern, homes in READERS.items()
+        if name not in homes and (found := re.search(pattern, source))
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["np.load(file)", "text = path.read_bytes()", "json.loads(text)", "import hashlib", "pickle.load(file)"]
+)
+def test_bytes_from_outside_have_one_reader(line: str) -> None:
+    modules = sources()
+    assert own_readers(modules) == []
+    assert own_readers(modules | {"figures.simulation": f"{modules['figures.simulation']}\n{line}\n"})

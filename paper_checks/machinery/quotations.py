@@ -11,7 +11,6 @@ blanks, brackets, bars, roots and the numbers of equations are left out, because
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import re
 import unicodedata
@@ -22,6 +21,7 @@ from importlib.resources import files
 
 from corrnoise.paper_checks.machinery.ledger import Claim
 from corrnoise.paper_checks.machinery.mathematics import symbol
+from corrnoise.support import serialise
 
 OMISSION = "…"
 _SIGNS = "=≠≤≥<>≪≫≲≳≈⪯⪰∝∈∞∇+−"
@@ -101,7 +101,7 @@ def parts(quotation: str) -> list[str]:
 
 def digest(quotation: str) -> str:
     """What identifies the characters of a quotation."""
-    return hashlib.sha256(OMISSION.join(parts(quotation)).encode()).hexdigest()[:12]
+    return serialise.digest(OMISSION.join(parts(quotation)).encode())[:12]
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------

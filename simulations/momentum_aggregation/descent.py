@@ -30,6 +30,8 @@ from corrnoise.theory.participation import Participation
 Orders = NDArray[np.int64]
 Step = Callable[[int, Array], Array]  #: w_{t+1} from t and w_t
 
+_ROUNDING = 1e-12  # by which a gradient may exceed its bound, relative to the bound
+
 
 class Trajectories(NamedTuple):
     """Iterates of all settings and repetitions.
@@ -70,14 +72,25 @@ def recorded_steps(steps: int, records: int) -> NDArray[np.int64]:
 
 
 def clipped_gradients(loss: SmoothLoss, points: Array, examples: Array, clip_norm: float) -> Array:
-    """Gradients at ``points``, each scaled down to the norm ``clip_norm`` if it is longer.
+    """Gradients at ``points``, each scaled down to the norm ``clip_norm`` if it is longer; ``inf`` for none.
 
     Clipping projects onto a ball, so that clipped gradients are as smooth as the others.
     """
     gradients = loss.gradients(points, examples)
     if clip_norm == math.inf:
         return gradients
-    return gradients * np.minimum(1.0, clip_norm / np.maximum(_norms(gradients), 1e-300))
+    return shortened(gradients, clip_norm, _ROUNDING if clip_norm >= loss.lipschitz else 0.0)
+
+
+def shortened(vectors: Array, longest: Array | float, rounding: float) -> Array:
+    """Vectors, scaled down to the norm ``longest`` if they are longer by more than rounding; 0 if they are not finite.
+
+    The others keep their bits.
+    """
+    norms = _norms(vectors)
+    finite = np.isfinite(norms)
+    factors = np.where(norms > longest * (1 + rounding), longest / np.maximum(norms, 1e-300), 1.0)
+    return np.where(finite, np.where(finite, vectors, 0.0) * factors, 0.0)
 
 
 def _norms(vectors: Array) -> Array:
@@ -186,6 +199,9 @@ class ReducedMomentum:
         γ, shape (settings, 1, 1).
     noise
         Noise of the nodes; None for none.
+    smoothness
+        L, on which the noise rests: gradients of an example that differ by more than L times the distance of their
+        points are moved together, which changes nothing for a loss that is as smooth as it says.  ``inf`` for none.
     """
 
     def __init__(
@@ -198,6 +214,7 @@ class ReducedMomentum:
         lengths: Array,
         noise: ReducedTrees | None = None,
         clip_norm: float = math.inf,
+        smoothness: float = math.inf,
     ) -> None:
         self.risk = risk
         self.orders = orders
@@ -206,6 +223,7 @@ class ReducedMomentum:
         self.lengths = lengths
         self.noise = noise
         self.clip_norm = clip_norm
+        self.smoothness = smoothness
         self.examples = len(risk.examples)
         shape = (max(len(gammas), len(lengths)), orders.shape[1], risk.loss.dimension)
         fits_into_memory("settings and repetitions", shape[:2], 24 * self.examples * math.prod(shape))
@@ -216,8 +234,18 @@ class ReducedMomentum:
         self.past, self.held, self.sums = (np.zeros((self.examples, *shape)) for _ in range(3))
 
     def _gradients(self, points: Array, t: int) -> Array:
-        rows = self.risk.examples[self.orders[t - 1]]
-        return clipped_gradients(self.risk.loss, points, rows, self.clip_norm) + self.risk.regulariser_gradients(points)
+        """Gradients of the example of step t, without the regulariser."""
+        return clipped_gradients(self.risk.loss, points, self.risk.examples[self.orders[t - 1]], self.clip_norm)
+
+    def _gradients_near(self, leaf: Array, points: Array, t: int) -> Array:
+        """The same, which differ from ``leaf``, those at u_q, by no more than the smoothness allows."""
+        gradients = self._gradients(points, t)
+        if self.smoothness == math.inf:
+            return gradients
+        difference = gradients - leaf
+        longest = self.smoothness * _norms(points - self.first) + _ROUNDING * self.clip_norm
+        allowed = shortened(difference, longest, _ROUNDING)
+        return np.where((allowed == difference).all(axis=-1, keepdims=True), gradients, leaf + allowed)
 
     def __call__(self, t: int, w: Array) -> Array:
         """w_{t+1}."""
@@ -226,22 +254,27 @@ class ReducedMomentum:
             self.first = w
         if self.noise is not None:
             self.noise.advance()
-        leaf = self._gradients(self.first, t)
-        self.remainders = (1 - self.alpha) * self.remainders + (self._gradients(w, t) - leaf)
-        total = self._sum(t, leaf) + self.remainders
+        part = self._gradients(self.first, t)
+        leaf = part + self.risk.regulariser_gradients(self.first)
+        now = self._gradients_near(part, w, t) + self.risk.regulariser_gradients(w)
+        self.remainders = (1 - self.alpha) * self.remainders + (now - leaf)
+        before = None
+        if t > self.examples:
+            before = self._gradients_near(part, self.previous, t) + self.risk.regulariser_gradients(self.previous)
+        total = self._sum(t, leaf, before) + self.remainders
         if self.noise is not None:
             total = total + self.noise.remainders()
         return w - self.lengths * direction(self.alpha * total)
 
-    def _sum(self, t: int, leaf: Array) -> Array:
-        """M_t."""
+    def _sum(self, t: int, leaf: Array, before: Array | None) -> Array:
+        """M_t, from G_t and, after the first epoch, ∇f(u_{q−1}; x_t)."""
         n = self.examples
         place = t % n  # what is kept here is of step t − N
         decay = power(self.alpha, n)
         if t < 2 * n:
             self.gradients = (1 - self.alpha) * self.gradients + leaf
-        if t > n:
-            change = leaf - (1 - self.gammas) * self._gradients(self.previous, t)
+        if before is not None:
+            change = leaf - (1 - self.gammas) * before
             self.running = (1 - self.alpha) * self.running + change
         noise = self.noise
         if t < n:

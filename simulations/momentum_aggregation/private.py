@@ -48,6 +48,8 @@ Budgets = Budget | Sequence[Budget] | NDArray[np.object_]  #: one for all settin
 def gradient_bound(loss: SmoothLoss, budget: Budget | None) -> tuple[float, float]:
     """The bound of the gradients of examples that a run uses, and the norm to which it clips (``inf``: not at all).
 
+    A private run clips also where the loss states a bound itself, so that its noise covers a loss that exceeds it.
+
     Parameters
     ----------
     loss
@@ -57,8 +59,8 @@ def gradient_bound(loss: SmoothLoss, budget: Budget | None) -> tuple[float, floa
     """
     if budget is None:
         return loss.lipschitz, math.inf
-    clip = budget.clip_norm
-    return min(clip, loss.lipschitz), clip if clip < loss.lipschitz else math.inf
+    bound = min(budget.clip_norm, loss.lipschitz)
+    return bound, bound
 
 
 def private_momentum(
@@ -85,9 +87,9 @@ def private_momentum(
     risk
         The mean loss of the private examples and its regulariser, which is data-independent.
     budget
-        Of the whole run.  Gradients of examples are clipped to its clip norm where the loss has no smaller bound.  A
-        sequence or array of budgets with one clip norm is broadcast with η; None for a run without noise, which is not
-        private.
+        Of the whole run.  Gradients of examples are clipped to its clip norm, or to the bound that the loss states
+        where that is smaller.  A sequence or array of budgets with one clip norm is broadcast with η; None for a run
+        without noise, which is not private.
     participation
         T steps in epochs of as many steps as there are examples, one example each: ``fixed_epochs`` for one random
         order in all epochs, ``reshuffled`` for a new one in each.
@@ -209,8 +211,9 @@ def private_reduced_momentum(
 ) -> Trajectories:
     """Algorithm 2 with smaller sensitivity, in the form in which it is private (Algorithm 2').
 
-    Three gradients a step, O(N d) memory.  The noise rests on the smoothness of the loss and on steps of length η.  In
-    reshuffled orders the run is as private, but its momentum has the defect of Lemma 17.
+    Three gradients a step, O(N d) memory.  The noise rests on the smoothness that the loss states, to which gradients
+    are held, and on steps of length η.  In reshuffled orders the run is as private, but its momentum has the defect of
+    Lemma 17.
 
     Parameters
     ----------
@@ -310,6 +313,7 @@ def _reduced_momentum(plan: _Plan, noise: ReducedTrees | None, name: str, progre
         lengths=plan.column("learning_rate"),
         noise=noise,
         clip_norm=plan.clip,
+        smoothness=math.inf if plan.budgets is None else plan.smoothness(),
     )
     return plan.run(step, name, progress)
 

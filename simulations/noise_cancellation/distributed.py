@@ -13,8 +13,8 @@ For equal seeds the result is that of ``simulate_federation``, bit by bit among 
 
 from __future__ import annotations
 
-import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,10 +28,12 @@ from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import FederatedResult, check_examples, result_of
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.simulations.noise_cancellation.storage import SERVER_FILE, read_server, read_state, write_server
-from corrnoise.support.serialise import plain
+from corrnoise.support.cluster import client_of, require_scheduler
+from corrnoise.support.files import sync_folder, unfinished_folder, write_whole
+from corrnoise.support.reading import json_value, read_bytes
+from corrnoise.support.serialise import digest, plain
 from corrnoise.theory.numerics import checks
 
-_PATIENCE = 60.0  # seconds for a scheduler and its first worker to answer
 _KILLS = 100  # workers that may die under one task before it counts as failed
 _MACHINES = "machines"
 _RECORD = "run.json"
@@ -40,6 +42,10 @@ _RECORD = "run.json"
 @contextmanager
 def _connected(cluster: str | None, workers: int) -> Iterator[Any]:
     """A Dask client, of the scheduler at an address or of processes on this machine."""
+    if cluster is not None:
+        with client_of(cluster) as client:
+            yield client
+        return
     try:
         import dask
         from distributed import Client, LocalCluster
@@ -47,24 +53,12 @@ def _connected(cluster: str | None, workers: int) -> Iterator[Any]:
         raise ImportError(
             "a distributed run needs Dask, which the extra brings: pip install 'corrnoise[cluster]'"
         ) from error
-    with dask.config.set({"distributed.scheduler.allowed-failures": _KILLS}):
-        if cluster is None:
-            with (
-                LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as local,
-                Client(local, set_as_default=False) as client,
-            ):
-                yield client
-            return
-        try:
-            client = Client(cluster, timeout=_PATIENCE, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise OSError(f"cluster must be the address of a Dask scheduler, none answers at {cluster!r}") from error
-        with client:
-            try:
-                client.wait_for_workers(1, timeout=_PATIENCE)
-            except OSError as error:
-                raise OSError(f"cluster must have workers, the scheduler at {cluster!r} has none") from error
-            yield client
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": _KILLS}),
+        LocalCluster(workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL) as local,
+        Client(local, set_as_default=False) as client,
+    ):
+        yield client
 
 
 # -- the folder of a run -----------------------------------------------------------------------------------------------
@@ -72,11 +66,8 @@ def _connected(cluster: str | None, workers: int) -> Iterator[Any]:
 
 def _fingerprint(protocol: Protocol, examples: Sequence[Examples], seed: int | None) -> str:
     """What tells one run from another: protocol, data and seed."""
-    state = hashlib.sha256(json.dumps([plain(protocol), seed], sort_keys=True).encode())
-    for features, targets in examples:
-        for array in (features, targets):
-            state.update(np.ascontiguousarray(array, dtype=float).tobytes())
-    return state.hexdigest()
+    arrays = [np.ascontiguousarray(one, dtype=float) for both in examples for one in both]
+    return digest([plain(protocol), seed, [digest(one.tobytes()) for one in arrays]])
 
 
 def _homes(folder: Path, count: int) -> list[Path]:
@@ -85,13 +76,14 @@ def _homes(folder: Path, count: int) -> list[Path]:
 
 def _prepare(folder: Path, protocol: Protocol, examples: Sequence[Examples], seed: int | None, count: int) -> None:
     """Make the folders of all groups; they appear together, when they are complete."""
-    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as staging:
-        for group, home in enumerate(_homes(Path(staging), count)):
+    with unfinished_folder(folder) as staging:
+        for group, home in enumerate(_homes(staging, count)):
             prepare_folder(home, protocol, {i: examples[i] for i in range(group, protocol.machines, count)}, seed=seed)
         record = {"fingerprint": _fingerprint(protocol, examples, seed), "groups": count}
-        Path(staging, _MACHINES, _RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
-        Path(staging, _MACHINES).chmod(0o700)
-        Path(staging, _MACHINES).rename(folder / _MACHINES)
+        write_whole(staging / _MACHINES / _RECORD, json.dumps(record) + "\n")
+        (staging / _MACHINES).chmod(0o700)
+        (staging / _MACHINES).rename(folder / _MACHINES)
+        sync_folder(folder)
 
 
 def _opened(
@@ -105,7 +97,7 @@ def _opened(
             raise ValueError(f"folder must have the machines of its run, got {folder} with {SERVER_FILE} alone")
         _prepare(folder, protocol, examples, seed, count)
     try:
-        record = json.loads((folder / _MACHINES / _RECORD).read_text(encoding="utf-8"))
+        record = json_value(read_bytes(folder / _MACHINES / _RECORD))
         fingerprint, count = str(record["fingerprint"]), int(record["groups"])
     except (KeyError, OSError, TypeError, ValueError) as error:
         raise ValueError(f"folder must be new or that of a run, got {folder} with other files") from error
@@ -181,6 +173,8 @@ def run_distributed(
     seed = None if seed is None else checks.seed("seed", seed)
     if cluster is not None and folder is None:
         raise ValueError(f"folder must be one that all workers of the cluster can see, got None with {cluster!r}")
+    if cluster is not None:
+        require_scheduler(cluster)  # before anything is written
     with TemporaryDirectory() as temporary:
         home = Path(temporary if folder is None else folder).resolve()
         homes, server = _opened(home, protocol, examples, seed, count)
@@ -205,7 +199,7 @@ def _round(server: Server, homes: Sequence[Path], client: Any) -> None:
         if (asked := {index: request for index, request in requests.items() if index % len(homes) == group})
     ]
     try:
-        answered = client.gather(tasks)
+        answered = [task.result() for task in tasks]  # an interrupted ``gather`` would print a traceback
     except KilledWorker as error:
         raise OSError(f"round {server.round} has no answer, because too many workers died: {error}") from error
     replies = {index: reply for group in answered for index, reply in group.items()}

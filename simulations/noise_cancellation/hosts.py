@@ -19,6 +19,7 @@ from corrnoise.simulations.noise_cancellation.machine import Machine
 from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol, Refusal, Request
 from corrnoise.simulations.noise_cancellation.storage import read_state, write_states
 from corrnoise.support.files import whole_files
+from corrnoise.support.reading import LARGE, archive, array, guarded, read_bytes
 from corrnoise.theory.numerics.checks import Array
 
 Examples = tuple[Array, Array]  # features and targets of one machine
@@ -51,8 +52,11 @@ class MachineHost:
 
 
 def _examples(folder: Path, machine: int) -> Examples:
-    with np.load(folder / f"examples-{machine}.npz", allow_pickle=False) as held:
-        return held["features"], held["targets"]
+    path = folder / f"examples-{machine}.npz"
+    data = read_bytes(path, LARGE)
+    with guarded(path):
+        members = archive(data)
+        return array(members["features.npy"]), array(members["targets.npy"])
 
 
 def prepare_folder(
@@ -72,7 +76,7 @@ def prepare_folder(
     if found := sorted(folder.glob("machine-*.npz")):
         raise ValueError(f"folder must have no states of machines, got {found[0]}")
     host = MachineHost(protocol, examples, seed=seed)
-    with whole_files(folder) as staging:
+    with whole_files(folder, secret=True) as staging:
         for index, (features, targets) in examples.items():
             np.savez(staging / f"examples-{index}.npz", features=features, targets=targets)
     write_states(folder, [machine.state for machine in host.machines.values()])

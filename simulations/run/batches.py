@@ -16,12 +16,11 @@ examples hold.
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corrnoise.simulations.random_numbers import Seed, generator
+from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Participation
@@ -122,10 +121,8 @@ class Batches(Record):
     @property
     def identity(self) -> str:
         """A name that two objects share only if they have the same batches: 32 hexadecimal digits."""
-        named = hashlib.blake2b(repr(self.participation).encode(), digest_size=16)
-        named.update(np.array([self.batch_size, *self.orders.shape], "<i8").tobytes())
-        named.update(self.orders.astype("<i8").tobytes())
-        return named.hexdigest()
+        orders = [*self.orders.shape, digest(self.orders.astype("<i8").tobytes())]
+        return digest([repr(self.participation), self.batch_size, *orders])[:32]
 
     def batch(self, step: int) -> NDArray[np.int64]:
         """The examples of a step.

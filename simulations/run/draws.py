@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from corrnoise.simulations.run.normals import fill
+from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics import checks
 
 KEY_BYTES = 32  #: of the key of a run
@@ -37,6 +38,11 @@ _LAST = 2**62  # coordinates and steps
 def fresh(size: int) -> bytes:
     """New bytes of the operating system: the one source of keys and nonces."""
     return secrets.token_bytes(size)
+
+
+def keyed(secret: bytes, size: int, data: bytes = b"") -> hashlib.blake2b:
+    """The keyed hash of data, which may be continued, of ``size`` bytes."""
+    return hashlib.blake2b(data, key=secret, digest_size=size, person=b"corrnoise")
 
 
 def derived(secret: bytes, purpose: bytes, *parts: bytes, size: int = 16) -> bytes:
@@ -54,14 +60,13 @@ def derived(secret: bytes, purpose: bytes, *parts: bytes, size: int = 16) -> byt
         Bytes of the hash, 1 to 64.
     """
     text = purpose + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-    return hashlib.blake2b(text, key=secret, digest_size=size, person=b"corrnoise").digest()
+    return keyed(secret, size, text).digest()
 
 
 def _seed(secret: bytes, step: int, draw: int, nonce: bytes) -> int:
     """The key of Philox, and above it the upper half of its counter."""
     place = step.to_bytes(8, "little") + draw.to_bytes(8, "little")
-    found = hashlib.blake2b(b"draws" + place + nonce, key=secret, digest_size=16, person=b"corrnoise").digest()
-    return int.from_bytes(found, "little")
+    return int.from_bytes(keyed(secret, 16, b"draws" + place + nonce).digest(), "little")
 
 
 def filler(secret: bytes, step: int, first: int, nonce: bytes = b"") -> Callable[[NDArray[Any]], None]:
@@ -136,4 +141,4 @@ def normals(
 def fingerprint() -> str:
     """A hash of sixteen draws under a public key: a run is continued only where it is that of its start."""
     values = normals(bytes(KEY_BYTES), 0, 0, 16)
-    return hashlib.blake2b(values.astype("<f8").tobytes(), digest_size=16).hexdigest()
+    return digest(values.astype("<f8").tobytes())[:32]

@@ -139,7 +139,11 @@ class Durable:
         position, arrays = self.home.read_checkpoint()
         free = journal.free
         if arrays:
-            noise.memory = arrays.pop("memory")
+            memory = arrays.pop("memory")
+            fresh = noise.memory
+            if (memory.shape, memory.dtype) != (fresh.shape, fresh.dtype):
+                raise ValueError(f"{self.home.path} is damaged: its checkpoint has {memory.dtype}{memory.shape}")
+            noise.memory = memory
             if self._carry is not None:
                 self._carry.load({name.removeprefix("carry "): value for name, value in arrays.items()})
         self._saved = position

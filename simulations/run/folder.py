@@ -26,8 +26,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY
-from hashlib import blake2b
-from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,8 +34,9 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
-from corrnoise.simulations.run.journal import Journal
-from corrnoise.support.files import sync_folder, write_private
+from corrnoise.simulations.run.journal import MOST_AHEAD, Journal
+from corrnoise.support.files import sync_folder, write_whole
+from corrnoise.support.reading import DTYPES, array_here, guarded, json_value, opened, read_bytes
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.records import Record, record
 
@@ -45,6 +44,8 @@ Arrays = Mapping[str, NDArray[Any]]
 
 _MAC = 32  # bytes at the end of a checkpoint and of a release
 _CHUNK = 2**22
+_MOST_BYTES = 2**38  # of a checkpoint, whose arrays are read one by one
+_MOST_HEAD = 2**20  # bytes before the arrays
 _PATIENCE = 10.0  # seconds for another process that makes a folder
 
 
@@ -57,7 +58,7 @@ class Folder(Record):
     path
         The folder, of one run alone; made if it does not exist.
     ahead
-        How many steps one record of the journal covers; a crash skips at most so many steps.
+        How many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps.
     checkpoint_every
         Steps between two checkpoints; None for an epoch, or a tenth of a run without epochs.
     keep_releases
@@ -91,7 +92,7 @@ class Folder(Record):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike):
             raise TypeError(f"folder must be a path, a Folder or None, got {type(self.path).__name__}")
-        ahead = checks.integer("ahead", self.ahead, 1)
+        ahead = checks.integer("ahead", self.ahead, 1, largest=MOST_AHEAD)
         if self.checkpoint_every is not None:
             checks.integer("checkpoint_every", self.checkpoint_every, 1)
         if self.keep_releases is not None and checks.boolean("keep_releases", self.keep_releases) and ahead > 1:
@@ -141,8 +142,9 @@ class Home:
         try:
             self._secret = self._read_key()
             self._lock(self._marks / f"{self.identity}.lock")
-            self._text = (self.path / "settings.json").read_bytes()
-            self.settings = json.loads(self._text)
+            self._text = read_bytes(self.path / "settings.json")
+            with guarded(self.path / "settings.json"):
+                self.settings = dict(json_value(self._text))
         except BaseException as error:
             self.close()
             if isinstance(error, FileNotFoundError):
@@ -173,7 +175,7 @@ class Home:
             raise PermissionError(
                 f"{path} must be readable by its owner alone (mode 0600), got mode {mode & 0o777:04o}"
             )
-        secret = path.read_bytes()
+        secret = read_bytes(path)
         if len(secret) != draws.KEY_BYTES:
             raise ValueError(f"{path} is damaged: a key has {draws.KEY_BYTES} bytes, got {len(secret)}")
         return secret
@@ -210,11 +212,11 @@ class Home:
                 leftover.unlink()
             own = {"settings.json": self._text, "key": self._secret, "journal": b"", "mark": mark, "lock": b""}
             for name, content in {**own, **files}.items():
-                write_private(self.path / name, [content])
+                write_whole(self.path / name, content, secret=True)
             if order is not None:
                 self._write("order", {}, {"order": order})
             self._write("checkpoint-0", {"position": 0, "records": 0, "link": mark.split()[1].decode()}, kept)
-            write_private(self._marks / self.identity, [mark])
+            write_whole(self._marks / self.identity, mark, secret=True)
             if place.exists():
                 place.rmdir()
             self.path.rename(place)
@@ -236,11 +238,11 @@ class Home:
 
     def file(self, name: str) -> bytes:
         """The content of a further file."""
-        return (self.path / name).read_bytes()
+        return read_bytes(self.path / name)
 
     def order(self) -> NDArray[Any]:
         """The order of the examples."""
-        return self._read(self.path / "order")[1]["order"]
+        return self._read(self.path / "order", "order")[1]["order"]
 
     def close(self) -> None:
         """Give the locks back."""
@@ -284,9 +286,10 @@ class Home:
         if not numbers:
             return 0, {}
         path = self.path / f"checkpoint-{numbers[-1]}"
-        head, arrays = self._read(path)
-        known = self.journal.link(head["records"])
-        if head["position"] != numbers[-1] or known is None or known.hex() != head["link"]:
+        head, arrays = self._read(path, "memory")
+        number = head.get("records")
+        known = self.journal.link(number) if isinstance(number, int) else None
+        if head.get("position") != numbers[-1] or known is None or known.hex() != head.get("link"):
             raise ValueError(f"{path} is not of this run, or of a part of it that the journal does not know")
         return head["position"], arrays
 
@@ -301,7 +304,7 @@ class Home:
         path = self.path / f"release-{step}"
         if not path.exists():
             return None
-        head, arrays = self._read(path)
+        head, arrays = self._read(path, "noisy")
         if head != {"step": step, "nonce": nonce.hex()}:
             raise ValueError(f"{path} is not the release of this step, as the journal knows it")
         return arrays["noisy"]
@@ -316,32 +319,39 @@ class Home:
     def _write(self, name: str, head: Mapping[str, Any], arrays: Arrays) -> None:
         """Write a head and arrays, and a keyed hash of all bytes and the name."""
         mac = self._hash(name)
+        members = {label: _little_endian(label, array) for label, array in arrays.items()}
+        described = {label: [array.dtype.str, list(array.shape)] for label, array in members.items()}
 
         def parts() -> Iterator[bytes | memoryview]:
-            text = json.dumps({"head": head, "arrays": list(arrays)}).encode() + b"\n"
-            mac.update(text)
-            yield text
-            for array in arrays.values():
-                member = BytesIO()
-                np.save(member, np.asarray(array), allow_pickle=False)
-                mac.update(member.getbuffer())
-                yield member.getbuffer()
+            text = json.dumps({"head": head, "arrays": described}).encode() + b"\n"
+            contents: list[Any] = [array.reshape(-1).view(np.uint8).data for array in members.values()]
+            for part in (text, *contents):
+                mac.update(part)
+                yield part
             yield mac.digest()
 
-        write_private(self.path / name, parts())
+        write_whole(self.path / name, parts(), secret=True)
 
     def _hash(self, name: str) -> Any:
         key = draws.derived(self._secret, b"file", name.partition("-")[0].encode(), size=_MAC)
-        return blake2b(key=key, digest_size=_MAC)
+        return draws.keyed(key, _MAC)
 
-    def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _read(self, path: Path, needed: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The head and the arrays of a file whose keyed hash is right; nothing is parsed before."""
-        with path.open("rb") as stream:
+        with opened(path, _MOST_BYTES) as (stream, size):
             if not self._is_whole(stream, path.name):
-                raise ValueError(f"{path} is damaged or foreign: its keyed hash is wrong")
+                raise ValueError("its keyed hash is wrong")
             stream.seek(0)
-            described = json.loads(stream.readline())
-            return described["head"], {name: np.load(stream, allow_pickle=False) for name in described["arrays"]}
+            text = stream.readline(_MOST_HEAD)
+            described = json_value(text)
+            rest = size - _MAC - len(text)
+            found = {}
+            for name, (dtype, shape) in described["arrays"].items():
+                found[name] = array_here(stream, dtype, shape, rest)
+                rest -= found[name].nbytes
+            if rest or needed not in found:
+                raise ValueError(f"it must have an array {needed!r}, and nothing that it does not name")
+            return dict(described["head"]), found
 
     def _is_whole(self, stream: BinaryIO, name: str) -> bool:
         mac = self._hash(name)
@@ -350,6 +360,15 @@ class Home:
             mac.update(chunk)
             rest -= len(chunk)
         return rest == 0 and hmac.compare_digest(stream.read(), mac.digest())
+
+
+def _little_endian(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """The array as it is written."""
+    found = np.asarray(array, order="C")
+    dtype = found.dtype.newbyteorder("<")
+    if dtype.str not in DTYPES:
+        raise TypeError(f"arrays that are kept must be of booleans, integers or floats, got {dtype} for {name!r}")
+    return found.astype(dtype, copy=False)
 
 
 def _locked(path: Path, patience: float, message: str) -> FileLock:

@@ -27,15 +27,17 @@ from __future__ import annotations
 
 import os
 import re
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 from corrnoise.simulations.run import draws
-from corrnoise.support.files import write_private
+from corrnoise.support.files import write_whole
+from corrnoise.support.reading import LARGE, read_bytes
+from corrnoise.support.serialise import digest
 
 _LINE = re.compile(r"([bcfm]) (0|[1-9]\d{0,17}) (0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{32})", re.ASCII)
 _MARK = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{8}) *\n", re.ASCII)
+MOST_AHEAD = 10**6  #: steps that one record covers
 _SLOT = 64  # bytes of a slot of a mark, which is written at once
 _BINARY = getattr(os, "O_BINARY", 0)  # on Windows
 _NO_NONCE = bytes(draws.NONCE_BYTES)
@@ -90,10 +92,9 @@ class Journal:
         self._secret = secret
         self.notes: list[Note] = []
         self._links = [draws.derived(secret, b"link", settings)]
+        content = read_bytes(path, LARGE)
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | _BINARY)
         try:
-            with open(self._file, "rb", closefd=False) as stream:
-                content = stream.read()
             whole = content.rpartition(b"\n")[0]
             self._size = len(whole) + 1 if whole else 0
             self._read(whole)
@@ -121,6 +122,8 @@ class Journal:
             if found is None:
                 raise ValueError(f"{self.path} is damaged: line {number + 1} is no record")
             note = Note(found[1], int(found[2]), int(found[3]), bytes.fromhex(found[4]))
+            if note.end - note.first > MOST_AHEAD:
+                raise ValueError(f"{self.path} is damaged: line {number + 1} begins {note.end - note.first} steps")
             self._links.append(self._link(note))
             self.notes.append(note)
             if self._links[-1].hex() != found[5]:
@@ -133,7 +136,7 @@ class Journal:
 
     def _number(self, mark: Path) -> int | None:
         """The number of records of a mark whose link is that of the journal; None for any other."""
-        text = mark.read_bytes().decode("latin-1")
+        text = read_bytes(mark).decode("latin-1")
         slots = [text[k : k + _SLOT] for k in (0, _SLOT)]
         whole = [
             (int(found[1]), found[2])
@@ -240,7 +243,7 @@ class Journal:
         slot = _slot(number, self._links[-1].hex())
         for mark in (self.path.with_name("mark"), self._outside):
             if not mark.exists():
-                write_private(mark, [2 * slot])
+                write_whole(mark, 2 * slot, secret=True)
                 continue
             file = os.open(mark, os.O_RDWR | _BINARY)
             try:
@@ -258,4 +261,4 @@ class Journal:
 def _slot(number: int, link: str) -> bytes:
     """A slot of a mark, with a checksum that tells one that was written in part."""
     text = f"{number} {link}"
-    return f"{text} {blake2b(text.encode(), digest_size=4).hexdigest()}".ljust(_SLOT - 1).encode() + b"\n"
+    return f"{text} {digest(text.encode())[:8]}".ljust(_SLOT - 1).encode() + b"\n"

@@ -26,6 +26,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
@@ -167,7 +168,9 @@ def shuffled_run(
 
 
 def _require_admissible_records(task: Task, run: ShuffledGradients, bound: float) -> None:
-    """Refuse records and regularisers that are not what the run states."""
+    """Refuse losses, records and regularisers that are not what the run states."""
+    if type(task.loss) is not LinearLoss:  # whose constants follow from its link, which is all that the kernels take
+        raise ValueError(f"loss must be a LinearLoss itself, got {type(task.loss).__name__}, which may state others")
     largest = task.largest_smoothness()
     if largest > run.smoothness * (1 + _ROUNDING):
         raise ValueError(f"smoothness must bound that of every record, {largest!r} here, got {run.smoothness!r}")

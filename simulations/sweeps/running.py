@@ -27,6 +27,7 @@ from typing import Any
 from corrnoise.simulations.quadratic import Simulation, rational_engine, simulate
 from corrnoise.simulations.sweeps.points import Point, grid
 from corrnoise.support.cache import keep, kept
+from corrnoise.support.cluster import client_of
 from corrnoise.support.progress import progress_line
 from corrnoise.support.serialise import by_name, rebuilt
 from corrnoise.support.version import __version__
@@ -37,8 +38,6 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 
 __all__ = ["Outcome", "Point", "grid", "simulate", "sweep"]
-
-_PATIENCE = 20.0  # seconds for a scheduler, and then for its first worker, to answer
 
 Result = tuple[int, Simulation | None, str | None, float]  # index of the point, simulation or error, seconds
 
@@ -167,21 +166,9 @@ def _in_processes(points: list[Point], jobs: int) -> Iterator[Result]:
 
 def _on_cluster(points: list[Point], address: str) -> Iterator[Result]:
     """Run the points on the workers of a Dask scheduler."""
-    try:
-        from distributed import Client, as_completed
-    except ImportError as error:
-        raise ImportError(
-            "a sweep over a cluster needs Dask, which the extra brings: pip install 'corrnoise[cluster]'"
-        ) from error
-    try:
-        client = Client(address, timeout=_PATIENCE, set_as_default=False)
-    except OSError as error:
-        raise OSError(f"cluster must be the address of a Dask scheduler, none answers at {address!r}") from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=_PATIENCE)
-        except OSError as error:
-            raise OSError(f"cluster must have workers, the scheduler at {address!r} has none") from error
+    with client_of(address) as client:
+        from distributed import as_completed
+
         futures = {client.submit(_run, *_task(index, point), pure=False): index for index, point in enumerate(points)}
         for future in as_completed(list(futures), loop=client.loop):
             try:

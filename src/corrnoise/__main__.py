@@ -2,19 +2,22 @@
 
 A command is a module: its ``SUMMARY``, an ``EXAMPLE``, ``add_arguments``, and ``run``, which returns the exit status.
 What a command needs is imported when it runs, so that help is immediate.  Exit status: 0 success, 1 an error (one line
-on stderr), 2 misuse, 130 interruption.
+on stderr), 2 misuse, 130 interruption, 143 termination by SIGTERM, which ends a command as an interruption does.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from corrnoise import __version__
 from corrnoise.commands import audit, check, design, federate, figures, report, simulate
+from corrnoise.commands.options import did_you_mean
 
 COMMANDS = {
     "figures": figures,
@@ -42,15 +45,41 @@ def _parser() -> ArgumentParser:
             name, help=command.SUMMARY, description=command.SUMMARY, epilog=f"example: {command.EXAMPLE}"
         )
         command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+        options = [option for action in subparser._actions for option in action.option_strings]
+        subparser.set_defaults(run=command.run, options=options)
     return parser
 
 
 def _unknown(word: str) -> str:
     """The message about a command that does not exist."""
-    near = get_close_matches(word, COMMANDS, n=1)
-    question = f"; did you mean {near[0]!r}?" if near else ""
-    return f"COMMAND must be one of {', '.join(COMMANDS)}, got {word!r}{question}"
+    return f"COMMAND must be one of {', '.join(COMMANDS)}, got {word!r}{did_you_mean(word, COMMANDS)}"
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, with which schedulers of clusters and containers end a process."""
+
+
+@contextmanager
+def _ended_by_termination() -> Iterator[None]:
+    """A block that SIGTERM ends by an exception, once, where nobody else has asked for the signal."""
+    ours = os.getpid()
+
+    def end(*_: object) -> None:
+        if os.getpid() == ours:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is left is cleaned up
+            raise _Terminated
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # in a process that was forked
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,11 +92,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if not words[0].startswith("-") and words[0] not in COMMANDS:
             parser.error(_unknown(words[0]))
-        arguments = parser.parse_args(words)
-        status: int = arguments.run(arguments)
-        sys.stdout.flush()
+        arguments, rest = parser.parse_known_args(words)
+        if rest:
+            near = did_you_mean(rest[0].partition("=")[0], arguments.options)
+            parser.error(f"unrecognized arguments: {' '.join(rest)}{near}")
+        with _ended_by_termination():
+            status: int = arguments.run(arguments)
+            sys.stdout.flush()
     except SystemExit as stop:  # argparse: help, version, misuse
         return int(stop.code or 0)
+    except _Terminated:
+        print("corrnoise: terminated", file=sys.stderr)
+        return 128 + signal.SIGTERM
     except KeyboardInterrupt:
         print("corrnoise: interrupted", file=sys.stderr)
         return 130

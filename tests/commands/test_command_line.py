@@ -78,7 +78,10 @@ def test_figures_are_listed(
         (("nonsense",), "COMMAND must be one of figures, check,"),
         (("desgin",), "got 'desgin'; did you mean 'design'?"),
         (("figures", "figure 9"), "there is no figure 'figure 9'; the figures are mean_estimation, linear_regression"),
+        (("figures", "linear_regresion"), "; did you mean 'linear_regression'?"),
         (("figures", "--output"), "expected one argument"),
+        (("simulate", "--stesp", "5"), "unrecognized arguments: --stesp 5; did you mean '--steps'?"),
+        (("simulate", "--sedes=5"), "unrecognized arguments: --sedes=5; did you mean '--seeds'?"),
         (
             ("simulate", "--noise", "tree"),
             "there is no noise 'tree'; it is dpsgd, nu-ftrl, nu-ftrl:NU or anti-pgd:DAMPING",
@@ -362,7 +365,7 @@ def test_simulate_warns_where_standard_errors_mean_nothing(tmp_path: Path, capsy
             "--steps must be at most 19531250000 for 4 chains in 128 dim",
         ),
         (("--dimension", "4", "100000000"), "--dimension must be at most 1000000, got 100000000"),
-        (("--cluster", "tcp://127.0.0.1:1"), "needs Dask, which the extra brings: pip install 'corrnoise[cluster]'"),
+        (("--cluster", "tcp://127.0.0.1:1"), "none answers at 'tcp://127.0.0.1:1'"),
     ],
 )
 def test_simulate_refuses_in_one_line(
@@ -381,21 +384,87 @@ def test_simulate_refuses_in_one_line(
     assert not list(tmp_path.glob("new/*"))
 
 
-def test_an_interrupted_simulation_keeps_its_points(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("group", "sent", "status", "word"),
+    [
+        (True, signal.SIGINT, 130, "interrupted"),  # as a terminal does, the workers too
+        (False, signal.SIGTERM, 143, "terminated"),  # as a scheduler does
+    ],
+)
+def test_an_interrupted_simulation_keeps_its_points(
+    group: bool, sent: int, status: int, word: str, tmp_path: Path
+) -> None:
     arguments = ["simulate", "--steps", "20000", "--dimension", "8", "--seeds", "100", "--output", str(tmp_path)]
     command = [sys.executable, "-m", "corrnoise", *arguments, "--jobs", "2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("*.json")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, the workers too
+    (os.killpg if group else os.kill)(process.pid, sent)
     _, error = process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.returncode == status
     assert error == (
-        f"corrnoise: finished points are kept in {tmp_path}; the same command continues\ncorrnoise: interrupted\n"
+        f"corrnoise: finished points are kept in {tmp_path}; the same command continues\ncorrnoise: {word}\n"
     )
     finished = list(tmp_path.iterdir())
     assert 1 <= len(finished) < 200
     assert all(path.suffix == ".json" for path in finished)
     for path in finished:
         assert unpacked(path.read_bytes())["result"]["simulation"]["mean"] > 0
+
+
+_STOPPED = """
+import contextlib, os, signal, sys, threading
+from corrnoise import __main__ as command_line
+from corrnoise.support.files import whole_files
+
+def run(arguments):
+    with whole_files(arguments.output) as staging:
+        (staging / "a").write_text("half")
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(60)
+
+command_line.figures.run = run
+if sys.argv[2:]:
+    command_line._ended_by_termination = contextlib.nullcontext
+sys.exit(command_line.main(["figures", "--output", sys.argv[1]]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows ends processes at once")
+@pytest.mark.parametrize("mutant", [(), ("unheard",)])
+def test_termination_ends_a_command_as_an_interrupt_does(mutant: tuple[str, ...], tmp_path: Path) -> None:
+    """No file is half written, and the status is that of the signal; if it is not heard, a folder is left."""
+    command = [sys.executable, "-c", _STOPPED, str(tmp_path), *mutant]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == (-signal.SIGTERM if mutant else 143)
+    assert result.stderr == ("" if mutant else "corrnoise: terminated\n")
+    assert len(list(tmp_path.iterdir())) == len(mutant)
+
+
+def test_termination_is_left_to_those_who_asked_for_it() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    heard = []
+    signal.signal(signal.SIGTERM, lambda *_: heard.append("mine"))
+    try:
+        with command_line._ended_by_termination():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == ["mine"]
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with pytest.raises(KeyboardInterrupt), command_line._ended_by_termination():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("command", ["simulate", "federate"])
+def test_a_cluster_that_is_not_there_is_named_before_anything_is_written(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [command, "--cluster", "127.0.0.1:1", "--output", str(tmp_path / "new")]
+    assert command_line.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert "cluster must be the address of a Dask scheduler, none answers at '127.0.0.1:1'" in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())

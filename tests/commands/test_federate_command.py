@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from corrnoise.simulations.noise_cancellation.storage import read_server
 from corrnoise.solvers.noise_cancellation import NOISES, named_noise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
+from tests.simulations.noise_cancellation.federations import Inline
 
 SMALL = ("federate", "--machines", "20", "--participants", "10", "--rounds", "12", "--seed", "5")
 
@@ -38,16 +38,6 @@ def simulated() -> Array:
         noise=named_noise("best share", 12),
     )
     return simulate_federation(protocol, data.training, seed=5).point
-
-
-class Inline:
-    """A Dask client that runs every task at once, in this process."""
-
-    def submit(self, function: Callable[..., Any], *arguments: Any, pure: bool) -> Any:
-        return function(*arguments)
-
-    def gather(self, tasks: Sequence[Any]) -> Sequence[Any]:
-        return tasks
 
 
 @pytest.fixture
@@ -118,6 +108,25 @@ def test_an_interrupted_run_says_how_to_go_on(
         assert main([*SMALL, "--output", str(tmp_path)]) == 130
     assert "the same command continues" in capsys.readouterr().err
     assert not (tmp_path / "result.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sent", "status", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")]
+)
+def test_a_run_that_is_told_to_stop_prints_no_traceback(sent: int, status: int, word: str, tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
+    command = [sys.executable, "-m", "corrnoise", "federate", "--rounds", "20000", "--output", str(tmp_path)]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 120
+    while ((state := read_server(tmp_path)) is None or state.round < 3) and time.monotonic() < until:
+        time.sleep(0.02)
+    driver.send_signal(sent)
+    _, error = driver.communicate(timeout=120)
+    assert driver.returncode == status
+    assert (
+        error == f"corrnoise: finished rounds are kept in {tmp_path}; the same command continues\ncorrnoise: {word}\n"
+    )
 
 
 @pytest.mark.slow

@@ -70,6 +70,7 @@ def test_options_reach_the_simulation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("corrnoise.figures.publication.publish", lambda *_: [])
+    monkeypatch.setattr("corrnoise.commands.figures.require_scheduler", lambda address: None)
     assert run(tmp_path, *options) == 0
     usual = SimulationRun(tmp_path / "simulations", jobs=-1)
     assert runs == [dataclasses.replace(usual, **settings)] != [usual]
@@ -88,6 +89,7 @@ def test_failures_are_named_and_the_rest_is_drawn(
     [
         (["--jobs", "0"], 2, "'0' is no number of processes, which is 1, 2, ... or -1 for one a core"),
         (["--seed", "-1"], 1, "seed must be an integer >= 0, got -1"),
+        (["--cluster", "127.0.0.1:1"], 1, "none answers at '127.0.0.1:1'"),
     ],
 )
 def test_other_numbers_are_refused_before_anything_is_drawn(
@@ -104,7 +106,10 @@ def test_other_numbers_are_refused_before_anything_is_drawn(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_cluster_is_refused_where_it_would_not_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_is_refused_where_it_would_not_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corrnoise.commands.figures.require_scheduler", lambda address: None)
     arguments = ["figures", "learning_curves", "--cluster", "tcp://127.0.0.1:1", "--output", str(tmp_path)]
     assert command_line.main(arguments) == 1
     error = capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_a_column_that_rises_is_named(tmp_path: Path) -> None:
         ("a.npy", "not numpy", "--x must be a file of numpy.save if it is called *.npy"),
         ("a.npy", "", "--x must be a file of numpy.save if it is called *.npy"),
         ("a.npy", np.ones((2, 2, 2)), "--x must hold a table of real numbers, got shape (2, 2, 2)"),
-        ("a.npy", np.array([["a"]]), "--x must hold a table of real numbers"),
+        ("a.npy", np.array([["a"]]), "--x must be a file of numpy.save if it is called *.npy"),
         ("a.npy", np.ones((0, 3)), "--x must hold a table of real numbers, got shape (0, 3)"),
     ],
 )

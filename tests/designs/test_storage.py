@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from corrnoise.designs import storage
 from corrnoise.designs.storage import KINDS, NAMES, load, save
 from corrnoise.support import serialise
+from corrnoise.theory.mechanisms.matrix import MatrixNoise
 from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
+from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.design_examples import BUDGET, CASES, EPOCHED, STEPS, made
@@ -85,17 +88,27 @@ def put(*keys: str, value: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("stated", "multiplier", value=lambda x: x * (1 - 1e-13)), "multiplier must be at least"),
-        (put("stated", "sensitivity", value=lambda x: x / 2), "sensitivity must be at least"),
-        (put("stated", "rho", value=0.1), "rho must be at least 0.5"),
-        (put("stated", "error", value=lambda x: x * 0.99), "error must be"),
-        (put("stated", "floor", value=None), "floor must be"),
-        (put("stated", "multiplier", value=None), "cannot be loaded"),
-        (lambda thing: thing.pop("stated"), "cannot be loaded: 'stated'"),
+        (
+            put("stated", "multiplier", value=lambda x: x * (1 - 2e-9)),
+            "multiplier is .* in it, and .* when it is computed",
+        ),
+        (
+            put("stated", "multiplier", value=lambda x: x * (1 + 2e-9)),
+            "multiplier is .* in it, and .* when it is computed",
+        ),
+        (put("stated", "scale", value=lambda x: x * 2), "scale is .* in it"),
+        (put("stated", "sensitivity", value=lambda x: x / 2), "sensitivity is .* in it"),
+        (put("stated", "rho", value=0.005), r"rho is 0\.005 in it, and 0\.5 when it is computed"),
+        (put("stated", "epsilon", value=1.0), r"epsilon is 1\.0 in it, and None when it is computed"),
+        (put("stated", "error", value=lambda x: x * 0.99), "error is .* in it"),
+        (put("stated", "floor", value=None), "floor is None in it"),
+        (put("stated", "multiplier", value=None), "multiplier is None in it"),
+        (put("stated", "multiplier", value="1"), "TypeError"),
+        (lambda thing: thing.pop("stated"), "is damaged or foreign: KeyError: 'stated'"),
         (lambda thing: thing["design"]._set(participation=Participation.single(STEPS)), "participation of the design"),
-        (lambda thing: thing["design"]._set(budget=Budget(0.25)), "multiplier must be at least"),
-        (lambda thing: thing["design"].optimum._set(mechanism=NuFTRL(0.1)), "sensitivity must be"),
-        (lambda thing: thing["design"].optimum._set(error=1.0), "error must be"),
+        (lambda thing: thing["design"]._set(budget=Budget(0.25)), r"rho is 0\.5 in it, and 0\.25"),
+        (lambda thing: thing["design"].optimum._set(mechanism=NuFTRL(0.1)), "sensitivity is .* in it"),
+        (lambda thing: thing["design"].optimum._set(error=1.0), r"error of the mechanism is 1\.0 in it"),
     ],
 )
 def test_claims_that_are_too_good_are_refused(change: Any, message: str, tmp_path: Path) -> None:
@@ -109,10 +122,13 @@ def test_claims_that_are_too_good_are_refused(change: Any, message: str, tmp_pat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("multiplier", value=lambda x: x * (1 - 1e-13)), "multiplier must be at least"),
-        (put("sensitivity", value=1.0), "sensitivity must be at least"),
-        (put("participation", value=Participation.min_sep(STEPS, 2)), "must be at least"),
-        (put("budget", value=Budget(0.5, adjacency="replace-one")), "multiplier must be at least"),
+        (put("multiplier", value=lambda x: x * (1 - 2e-9)), "multiplier is .* in it, and .* when it is computed"),
+        (put("scale", value=lambda x: x * 1.1), "scale is .* in it"),
+        (put("memory", value=7), "memory is 7 in it"),
+        (put("sensitivity", value=1.0), r"sensitivity is 1\.0 in it"),
+        (put("participation", value=Participation.min_sep(STEPS, 2)), "is .* in it"),
+        (put("budget", value=Budget(50.0)), "multiplier is .* in it"),
+        (put("budget", value=Budget(0.5, adjacency="replace-one")), "multiplier is .* in it"),
         (put("dtype", value="float16"), "dtype must be one of"),
         (lambda thing: thing.pop("mechanism"), "it holds no design, program or mechanism"),
     ],
@@ -128,8 +144,87 @@ def test_a_program_with_a_smaller_sensitivity_is_refused(tmp_path: Path) -> None
     program = made("usual").program()
     small = type(program)(**{**program.arguments(), "sensitivity": 1.0})
     save(small, tmp_path / "program.json")
-    with pytest.raises(ValueError, match="sensitivity must be at least"):
+    with pytest.raises(ValueError, match=r"sensitivity is 1\.0 in it"):
         load(tmp_path / "program.json")
+
+
+def test_alternatives_are_judged_too(tmp_path: Path) -> None:
+    save(made("usual"), tmp_path / "design.npz")
+    rewritten(tmp_path / "design.npz", lambda thing: thing["design"].alternatives[-1]._set(error=1.0))
+    with pytest.raises(ValueError, match=r"error of the mechanism is 1\.0 in it"):
+        load(tmp_path / "design.npz")
+
+
+def test_rho_beside_an_old_epsilon_is_refused_with_both(tmp_path: Path) -> None:
+    """The ρ that (ε, δ) give is computed; the mutant compares nothing and takes 100 times the budget."""
+    budget = Budget(epsilon=2.0, delta=1e-6)
+    rho = budget.gaussian_rho
+    path = tmp_path / "design.json"
+    save(made("once", budget), path)
+    rewritten(path, lambda thing: thing["design"]._set(budget=Budget(100 * rho)))
+    with pytest.raises(ValueError, match=rf"rho is {rho!r} in it, and {100 * rho!r} when it is computed"):
+        load(path)
+    assert serialise.load(path, KINDS)["design"].budget.gaussian_rho == 100 * rho
+    save(made("once", budget), path, overwrite=True)
+    rewritten(path, put("stated", "epsilon", value=0.02))
+    with pytest.raises(ValueError, match=r"epsilon is 0\.02 in it, and 2\.0"):
+        load(path)
+
+
+def nested(depth: int) -> Any:
+    noise: Any = NuFTRL(0.1)
+    for _ in range(depth - 1):
+        outer = ScaledNoise(NuFTRL(0.1), np.ones(3))
+        outer._set(noise=noise)
+        noise = outer
+    return noise
+
+
+@pytest.mark.parametrize(
+    ("thing", "message"),
+    [
+        (Participation.single(10**7 + 1), "steps must be at most 10000000 for Participation"),
+        (BinaryTree(10**6 + 1), "steps must be at most 1000000 for BinaryTree"),
+        (BinaryTree(10**18), "steps must be at most 1000000 for BinaryTree"),
+        ([NuFTRL(0.1)], "it holds no design, program or mechanism"),
+        ({"mechanism": 1}, "it holds no design, program or mechanism"),
+        ([[BinaryTree(10**7)]], "steps must be at most"),
+        (
+            {"mechanism": NuFTRL(0.1), "participation": Participation.min_sep(10**9, 3)},
+            "steps must be at most 10000000",
+        ),
+        (nested(4), "nested|noise must be"),
+    ],
+)
+def test_what_would_take_long_is_refused_before_it_is_judged(thing: Any, message: str, tmp_path: Path) -> None:
+    serialise.save(thing, tmp_path / "thing.npz", KINDS)
+    with pytest.raises(ValueError, match=f"thing.npz is damaged or foreign: .*({message})"):
+        load(tmp_path / "thing.npz")
+
+
+def test_limits_are_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants with ten times the limit let the same things pass."""
+    storage._require_small(nested(3))
+    storage._require_small(BinaryTree(10**6))
+    large = MatrixNoise(np.eye(5))
+    for kind, thing in ((BinaryTree, BinaryTree(10**6 + 1)), (object, Participation.single(10**7 + 1))):
+        with pytest.raises(ValueError, match="steps must be at most"):
+            storage._require_small(thing)
+        monkeypatch.setitem(storage.MOST_STEPS, kind, storage.MOST_STEPS[kind] * 10)
+        storage._require_small(thing)
+    monkeypatch.setitem(storage.MOST_STEPS, MatrixNoise, 4)
+    with pytest.raises(ValueError, match="steps must be at most 4 for MatrixNoise"):
+        storage._require_small({"a": [large]})
+    with pytest.raises(ValueError, match="nested at most 3 deep"):
+        storage._require_small(nested(4))
+    monkeypatch.setattr(storage, "_NESTED", 30)
+    storage._require_small(nested(4))
+
+
+def test_a_tree_of_many_steps_is_read(tmp_path: Path) -> None:
+    program = BinaryTree(10**4).program(Participation.fixed_epochs(10**4, epochs=10), "float64")
+    save(program.record(BUDGET), tmp_path / "tree.json")
+    assert load(tmp_path / "tree.json")["sensitivity"] == program.sensitivity
 
 
 def test_no_flipped_byte_makes_another_design(tmp_path: Path) -> None:
@@ -141,7 +236,7 @@ def test_no_flipped_byte_makes_another_design(tmp_path: Path) -> None:
         flipped = bytearray(data)
         flipped[position] ^= 1 << int(rng.integers(8))
         path.write_bytes(flipped)
-        with pytest.raises(ValueError, match="cannot be loaded"):
+        with pytest.raises(ValueError, match="is damaged or foreign: its digest is wrong"):
             load(path)
 
 
@@ -156,7 +251,7 @@ def test_names_and_folders_are_checked(tmp_path: Path) -> None:
         save(found, tmp_path / "design.json")
     with pytest.raises(NotADirectoryError, match="folder must be a folder"):
         save(found, _file(tmp_path))
-    with pytest.raises(TypeError, match="thing must be made of"):
+    with pytest.raises(TypeError, match="thing must be a design, or of a kind in"):
         save(object(), tmp_path / "thing.json")
 
 

@@ -4,13 +4,12 @@ import hashlib
 import json
 import math
 import re
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 import pytest
@@ -81,7 +80,7 @@ class Pair:
 
 
 TABLE = by_name(Pair, NuFTRL)
-DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")
+DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 
 
 def same(a: Any, b: Any) -> bool:
@@ -96,8 +95,8 @@ def same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
         return list(a) == list(b) and same([*a.values()], [*b.values()])
-    if isinstance(a, float | complex):
-        return np.complex128(a).tobytes() == np.complex128(b).tobytes()
+    if isinstance(a, float):
+        return np.float64(a).tobytes() == np.float64(b).tobytes()
     return bool(a == b)
 
 
@@ -108,11 +107,10 @@ leaves = (
     | st.integers()
     | st.integers(2**127, 2**128)
     | numbers
-    | st.complex_numbers(allow_nan=False)
     | st.text()
     | st.sampled_from(DTYPES).flatmap(
         lambda name: arrays.arrays(name, arrays.array_shapes(min_dims=0, max_side=3, min_side=0)).map(
-            lambda found: np.where(np.isnan(found), np.zeros_like(found), found) if found.dtype.kind in "fc" else found
+            lambda found: np.where(np.isnan(found), np.zeros_like(found), found) if found.dtype.kind == "f" else found
         )
     )
 )
@@ -139,8 +137,8 @@ def test_what_comes_back_is_the_same_bit_for_bit(thing, text_only):
 @pytest.mark.parametrize("size", [0, 4096, 4097])
 def test_arrays_of_every_type(name, size, tmp_path):
     rng = np.random.default_rng(size)
-    array = (rng.integers(0, 120, size) + (1j if "c" in name else 0)).astype(name)
-    if name[0] in "fc" and size:
+    array = rng.integers(0, 120, size).astype(name)
+    if name[0] == "f" and size:
         array[0] = -np.inf
         array[1] = 1 / 3
         array[2] = -0.0
@@ -148,14 +146,9 @@ def test_arrays_of_every_type(name, size, tmp_path):
     found = load(path)
     assert same(found, {"a": array, "b": array[:2]})
     assert found["a"].flags.writeable
-    with np.load(path, allow_pickle=False) as entries:  # NumPy reads the long ones
-        assert ("array-0" in entries.files) == (size > 4096)
-        assert size <= 4096 or same(entries["array-0"], array)
-    if size <= 4096:
-        assert same(load(save(array, tmp_path / "a.json")), array)
-    else:
-        with pytest.raises(ValueError, match=r"a\.json cannot be saved: its arrays .* takes a file '\.npz'"):
-            save(array, tmp_path / "a.json")
+    with np.load(path, allow_pickle=False) as entries:  # NumPy reads them
+        assert same(entries["array-0"], array)
+    assert same(load(save(array, tmp_path / "a.json")), array)
 
 
 def test_layouts_and_byte_orders_of_other_machines(tmp_path):
@@ -192,9 +185,9 @@ def nested(depth: int) -> list[Any]:
     ("thing", "error", "reason"),
     [
         (math.nan, ValueError, "a number is NaN"),
-        ([complex(0, math.nan)], ValueError, "a number is NaN"),
-        (np.array([0.0, math.nan]), ValueError, "an array holds NaN"),
-        (np.array([complex(math.nan, 1)] * 5000), ValueError, "an array holds NaN"),
+        (np.array([0.0, math.nan]), ValueError, "a number is NaN"),
+        (1j, TypeError, "thing must be made of numbers"),
+        (np.array([1j]), TypeError, "arrays must be of the types"),
         (nested(9), ValueError, "nested more than 8 levels deep"),
         (object(), TypeError, "thing must be made of numbers"),
         (np.array(["a"]), TypeError, "arrays must be of the types"),
@@ -203,8 +196,8 @@ def nested(depth: int) -> list[Any]:
         ({1: 2}, ValueError, "keys of mappings must be strings"),
         ({"$kind": "NuFTRL"}, ValueError, "keys of mappings must be strings"),
         (KINDS["DPSGD"](), TypeError, "thing must be made of"),
-        ([0] * (10**6 + 1), ValueError, "has 1000001 entries, more than 1000000"),
-        (np.zeros(10**6 + 1), ValueError, "has 1000001 entries, more than 1000000"),
+        ([0] * (10**6 + 1), ValueError, "a list has 1000001 items, more than 1000000"),
+        ([np.zeros(0)] * 4096, ValueError, "it has 4097 arrays, more than 4096"),
     ],
 )
 def test_what_is_not_saved(thing, error, reason):
@@ -213,15 +206,12 @@ def test_what_is_not_saved(thing, error, reason):
 
 
 def test_limits_can_be_moved(tmp_path):
-    array = np.zeros(10**6 + 1, np.int8)
-    path = save([array], tmp_path / "a.npz", most_entries=2 * 10**6)
-    with pytest.raises(ValueError, match=r"a\.npz cannot be loaded: an array or list has 1000001 entries"):
-        load(path)
-    assert same(load(path, most_entries=2 * 10**6), [array])
-    with pytest.raises(ValueError, match=r"a\.npz cannot be loaded: it has more than 1000 bytes"):
-        load(path, most_bytes=1000, most_entries=2 * 10**6)
+    array = np.zeros(1000, np.int8)
+    path = save([array], tmp_path / "a.npz")
+    with pytest.raises(ValueError, match=r"a\.npz is damaged or foreign: it has \d+ bytes, more than 1000"):
+        load(path, most_bytes=1000)
     with pytest.raises(ValueError, match=r"a\.npz cannot be saved: it takes \d+ bytes, more than 1000"):
-        save([array], path, most_bytes=1000, most_entries=2 * 10**6)
+        save([array], path, most_bytes=1000)
     with pytest.raises(ValueError, match=r"path must end with '\.json' or '\.npz'"):
         save([1], tmp_path / "a.txt")
     with pytest.raises(ValueError, match="kinds must have the names of their classes"):
@@ -234,18 +224,18 @@ def test_every_flipped_byte_and_every_truncation_is_refused(text_only):
     data = packed({"pair": Pair(3, NuFTRL(0.25)), "a": np.array([1.5, np.inf])}, TABLE, text_only=text_only)
     for k in range(len(data)):
         for other in {data[k] ^ 1, data[k] ^ 32, data[k] ^ 7, ord(" "), ord("\r")} - {data[k]}:
-            with pytest.raises(ValueError, match=r"state cannot be loaded: .*(foreign or damaged|digest)"):
+            with pytest.raises(ValueError, match=r"state is damaged or foreign: its digest is wrong"):
                 unpacked(data[:k] + bytes([other]) + data[k + 1 :], TABLE, name="state")
-        with pytest.raises(ValueError, match="cannot be loaded"):
+        with pytest.raises(ValueError, match="is damaged or foreign"):
             unpacked(data[:k], TABLE)
-    with pytest.raises(ValueError, match="cannot be loaded"):
+    with pytest.raises(ValueError, match="is damaged or foreign"):
         unpacked(data + b"\n", TABLE)
 
 
 def test_every_flipped_byte_of_a_member_is_refused():
     data = packed(np.arange(4097, dtype=np.uint8))
     for k in range(0, len(data), 3):
-        with pytest.raises(ValueError, match=r"digest is wrong|foreign or damaged"):
+        with pytest.raises(ValueError, match="digest is wrong"):
             unpacked(data[:k] + bytes([data[k] ^ 1]) + data[k + 1 :])
 
 
@@ -282,7 +272,7 @@ def test_forged_files_are_only_refused_for_their_reason():
     assert unpacked(archive([thing_json("[1, 2.5]")])) == [1, 2.5]
 
 
-LONG = '{"$kind": "array", "dtype": "<f8", "shape": [2], "member": "array-0.npy"}'
+LONG = '{"$kind": "array", "member": "array-0.npy"}'
 
 
 @pytest.mark.parametrize(
@@ -293,32 +283,40 @@ LONG = '{"$kind": "array", "dtype": "<f8", "shape": [2], "member": "array-0.npy"
         ('{"$kind": "NuFTRL", "mu": 1}', "TypeError: .*unexpected keyword argument 'mu'"),
         ('{"$kind": "NuFTRL", "nu": -1.0}', r"nu must lie in"),
         ('{"$kind": "Pair", "first": -1}', "first must be >= 0, got -1"),
-        ("[" * 100 + "]" * 100, "nested more than 8 levels deep"),
-        ("[" * 200_000 + "]" * 200_000, "RecursionError|nested more than 8 levels deep"),
-        ('{"a": 1, "b": 2, "a": 1}', "the key 'a' occurs twice"),
+        ("[" * 100 + "]" * 100, "nested more than 32 levels deep"),
+        ("[" * 20 + "]" * 20, "nested more than 8 levels deep"),
+        ("[" * 200_000 + "]" * 200_000, "nested more than 32 levels deep"),
+        ('{"a": 1, "b": 2, "a": 1}', "its JSON has a name twice"),
         ("NaN", "NaN is no number of JSON"),
         ("-Infinity", "-Infinity is no number of JSON"),
-        ("1e999", "a number is too large for a float"),
-        ("1" * 5000, "digits"),
+        ("1e999", "1e999 is too large for a float"),
+        ("1" * 5000, "a number of 400 digits"),
         ('{"$kind": "float", "value": "nan"}', "must be 'inf' or '-inf'"),
-        ('{"$kind": "float", "parts": [0.0, 1.0]}', "an object must have value beside its kind"),
-        ('{"$kind": "complex", "parts": [1, 2]}', "parts must be two floats"),
+        ('{"$kind": "float", "parts": [0.0, 1.0]}', "unexpected keyword argument 'parts'"),
+        ('{"$kind": "complex", "parts": [1, 2]}', "kind must be one of"),
+        ("0," * 10**6 + "0", "more than 1000000 commas"),
         ('{"$kind": "tuple", "items": "ab"}', "items must be a list"),
         ('{"$kind": "array", "dtype": "|O", "shape": [1], "values": [1]}', r"dtype must be one of"),
         ('{"$kind": "array", "dtype": "<f8", "shape": [2], "values": [1.0]}', "must be a list of 2 numbers"),
-        ('{"$kind": "array", "dtype": "<f8", "shape": [-1], "values": [1.0]}', "must be a list of integers >= 0"),
-        ('{"$kind": "array", "dtype": "<f8", "shape": [1000000000000], "values": []}', "has 1000000000000 entries"),
-        ('{"$kind": "array", "dtype": "<f8", "shape": [1], "values": ["nan"]}', "an array holds NaN"),
+        (
+            '{"$kind": "array", "dtype": "<f8", "shape": [-1], "values": [1.0]}',
+            "a list of at most four integers >= 0",
+        ),
+        (
+            '{"$kind": "array", "dtype": "<f8", "shape": [1000000000000], "values": []}',
+            "a list of 1000000000000 numbers",
+        ),
+        ('{"$kind": "array", "dtype": "<f8", "shape": [1], "values": ["nan"]}', "a number is NaN"),
         ('{"$kind": "array", "dtype": "<i8", "shape": [1], "values": [1.5]}', "must be numbers of type int64"),
         ('{"$kind": "array", "dtype": "|u1", "shape": [1], "values": [256]}', "OverflowError"),
         ('{"$kind": "array", "dtype": "<f4", "shape": [1], "values": [1e300]}', "must be numbers of type float32"),
-        ('{"$kind": "array", "dtype": "<f8", "shape": [1], "values": [1.0], "x": 1}', "an object must have dtype"),
-        (LONG, "no member 'array-0.npy'"),
+        ('{"$kind": "array", "dtype": "<f8", "shape": [1], "values": [1.0], "x": 1}', "unexpected keyword argument"),
     ],
 )
 def test_forged_texts_are_refused(thing, reason):
-    for data in (text(thing), archive([thing_json(thing)])):
-        with pytest.raises(ValueError, match=f"forged cannot be loaded: .*({reason})"):
+    archives = [] if "values" in thing else [archive([thing_json(thing)])]
+    for data in (text(thing), *archives):
+        with pytest.raises(ValueError, match=f"forged is damaged or foreign: .*({reason})"):
             unpacked(data, TABLE, name="forged")
 
 
@@ -326,13 +324,13 @@ def test_forged_texts_are_refused(thing, reason):
     ("changed", "reason"),
     [
         ({"format": '"corrnoise 2"'}, "its format must be 'corrnoise 1', got 'corrnoise 2'"),
-        ({"other": "1"}, "it is foreign"),
+        ({"other": "1"}, "it has no format, version and thing"),
     ],
 )
 def test_other_formats_are_refused(changed, reason):
     with pytest.raises(ValueError, match=reason):
         unpacked(text("1", **changed))
-    with pytest.raises(ValueError, match="it does not end with a digest"):
+    with pytest.raises(ValueError, match="its digest is wrong"):
         unpacked(json.dumps({"format": "corrnoise 1", "version": "0", "thing": 1}).encode())
 
 
@@ -342,18 +340,19 @@ PAIR = np.array([1.0, 2.0])
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
-        ([thing_json(LONG)], "no member 'array-0.npy'"),
-        ([thing_json(f"[{LONG}, {LONG}]"), ("array-0.npy", npy(PAIR))], "or names it twice"),
+        ([thing_json(LONG)], "no other one names, got 'array-0.npy'"),
+        ([thing_json(f"[{LONG}, {LONG}]"), ("array-0.npy", npy(PAIR))], "no other one names"),
         ([thing_json("1"), ("array-0.npy", npy(PAIR))], "members that nothing names: array-0.npy"),
-        ([thing_json("1"), thing_json("1")], "two of its members have the same name"),
-        ([("array-0.npy", npy(PAIR))], "it has no member 'thing.json'"),
-        ([thing_json(LONG), ("array-0.npy", npy(PAIR.astype(object)))], r"must have shape \(2,\) and type float64"),
-        ([thing_json(LONG), ("array-0.npy", npy(PAIR.astype("f4")))], r"must have shape \(2,\) and type float64"),
-        ([thing_json(LONG), ("array-0.npy", npy(np.zeros(3)))], r"must have shape \(2,\) and type float64"),
-        ([thing_json(LONG), ("array-0.npy", npy(PAIR)[:-1])], "must have 2 numbers, got 15 bytes"),
+        ([thing_json("1"), thing_json("1")], "plain names, each another one, got 'thing.json'"),
+        ([thing_json("1"), ("../a.npy", npy(PAIR))], "plain names, each another one, got '../a.npy'"),
+        ([("array-0.npy", npy(PAIR))], "it has no format, version and thing"),
+        ([thing_json(LONG), ("array-0.npy", npy(PAIR.astype(object)))], "its header is not that of a plain array"),
+        ([thing_json(LONG), ("array-0.npy", npy(PAIR.astype(complex)))], "its header is not that of a plain array"),
+        ([thing_json(LONG), ("array-0.npy", npy(PAIR)[:-1])], r"shape \(2,\) of float64 does not fit to 15 bytes"),
+        ([thing_json('{"$kind": "array", "dtype": "<f8"}')], "no other one names, got None"),
         ([thing_json(LONG), ("array-0.npy", npy(PAIR, version=(2, 0)))], "NumPy's format 1.0"),
-        ([thing_json(LONG), ("array-0.npy", b"nothing")], "array-0|magic"),
-        ([thing_json(LONG), ("array-0.npy", npy(np.array([1.0, math.nan])))], "an array holds NaN"),
+        ([thing_json(LONG), ("array-0.npy", b"nothing")], "NumPy's format 1.0"),
+        ([thing_json(LONG), ("array-0.npy", npy(np.array([1.0, math.nan])))], "a number is NaN"),
     ],
 )
 def test_forged_archives_are_refused(members, reason):
@@ -368,35 +367,8 @@ def test_forged_archives_are_refused(members, reason):
 
 def test_pickles_are_not_opened(tmp_path):
     np.savez(tmp_path / "a.npz", thing=np.array([object()]))
-    with pytest.raises(ValueError, match=r"a\.npz cannot be loaded: it is foreign or damaged"):
+    with pytest.raises(ValueError, match=r"a\.npz is damaged or foreign: its digest is wrong"):
         load(tmp_path / "a.npz")
-
-
-def test_sizes_are_checked_before_anything_is_unpacked(tmp_path, monkeypatch):
-    """A member of 128 MiB of zeros in 600 kB, and one that declares 2 GiB, with the right digest: neither is read."""
-
-    def fail(*_: object) -> None:
-        raise AssertionError("a member was read")
-
-    zeros = archive([("thing.json", bytes(2**27))], ZIP_DEFLATED)
-    declared = zeros[:-64].replace((2**27).to_bytes(4, "little"), (2**31).to_bytes(4, "little"))
-    monkeypatch.setattr(zipfile.ZipFile, "read", fail)
-    path = tmp_path / "bomb.npz"
-    for data, size in ((zeros, 2**27), (declared + hashlib.sha256(declared).hexdigest().encode(), 2**31)):
-        path.write_bytes(data)
-        assert path.stat().st_size < 2**20
-        with pytest.raises(ValueError, match=rf"bomb\.npz cannot be loaded: its members declare {size} bytes"):
-            load(path)
-        with pytest.raises(ValueError, match=r"its member 'thing\.json' is compressed"):
-            load(path, most_bytes=2**32)
-
-
-def test_a_member_does_not_give_more_than_it_declares():
-    """The declared size is cut from 2¹⁵ to 1 in both headers: the checksum of the zip does not fit any more."""
-    data = archive([thing_json("1"), ("array-0.npy", bytes(2**15))])[:-64]
-    data = data.replace((2**15).to_bytes(4, "little"), (1).to_bytes(4, "little"))
-    with pytest.raises(ValueError, match="BadZipFile"):
-        unpacked(data + hashlib.sha256(data).hexdigest().encode())
 
 
 @pytest.mark.parametrize("change", [lambda path: path.write_bytes(b""), lambda path: path.unlink()])

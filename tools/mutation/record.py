@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import csv
-import hashlib
 import importlib.util
 import inspect
 import io
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.machinery.ledger import Claim
+from corrnoise.support.serialise import digest
 
 #: What may become of a mutant.
 FATES = {
@@ -84,7 +84,7 @@ def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
             texts.append("")
         else:
             texts += [_formulas(found), _constants(found, vars(importlib.import_module(module)))]
-    return hashlib.sha256(" ".join(texts).encode()).hexdigest()[:16]
+    return digest(" ".join(texts).encode())[:16]
 
 
 def _formulas(tree: ast.stmt) -> str:

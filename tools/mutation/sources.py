@@ -9,12 +9,12 @@ is no error).
 from __future__ import annotations
 
 import ast
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from corrnoise.support.serialise import digest
 from tools.mutation.changes import FREEZING, changes
 
 _SILENT_CALLS = {
@@ -172,7 +172,7 @@ def sample(found: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
     The order is that of hashes, so that a change of one module leaves most of the sample as it was.
     """
 
-    def rank(mutant: Mutant) -> bytes:
-        return hashlib.sha256(f"{seed} {' '.join(mutant.key)} {mutant.text}".encode()).digest()
+    def rank(mutant: Mutant) -> str:
+        return digest(f"{seed} {' '.join(mutant.key)} {mutant.text}".encode())
 
     return in_turn(sorted(found, key=lambda mutant: mutant.kind), size, lambda same: same.sort(key=rank))

@@ -209,6 +209,11 @@ def _participation(arguments: Namespace, problem: Problem | None) -> tuple[Parti
     if arguments.order == "min-sep":
         apart = length if arguments.separation is None else checks.integer("separation", arguments.separation, 1)
         most = None if arguments.visits is None else checks.integer("visits", arguments.visits, 1)
+        if apart > steps:
+            raise ValueError(f"separation must be at most the {steps} steps of the run, got {apart}")
+        fit = -(-steps // apart)
+        if most is not None and most > fit:
+            notes += (f"Only {fit} of at most {most} visits fit into {steps} steps that are {apart} apart.",)
         return Participation.min_sep(steps, apart, most), notes
     if epochs == 1:
         return Participation.single(steps), notes

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corrnoise.commands.options import names_as_typed
+from corrnoise.support.cluster import require_scheduler
 from corrnoise.support.files import whole_files
 from corrnoise.support.progress import progress_line
 
@@ -91,6 +92,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run all rounds, or those that are left of a run that was stopped, and write what came of them."""
+    with names_as_typed(*NAMES):
+        if arguments.cluster is not None:
+            require_scheduler(arguments.cluster)  # before large libraries are imported
     from corrnoise.simulations.noise_cancellation.distributed import run_distributed
     from corrnoise.simulations.noise_cancellation.images import dealt_images
 

@@ -6,8 +6,9 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
-from corrnoise.commands.options import jobs
+from corrnoise.commands.options import did_you_mean, jobs
 from corrnoise.commands.tables import aligned
+from corrnoise.support.cluster import require_scheduler
 from corrnoise.support.progress import progress_line
 
 SUMMARY = "draw the papers' figures from exact formulas and simulations, as PDF, PNG and CSV"
@@ -18,7 +19,9 @@ def _figure_name(text: str) -> str:
     from corrnoise.figures import NAMES
 
     if text not in NAMES:
-        raise ArgumentTypeError(f"there is no figure {text!r}; the figures are {', '.join(NAMES)}")
+        raise ArgumentTypeError(
+            f"there is no figure {text!r}; the figures are {', '.join(NAMES)}{did_you_mean(text, NAMES)}"
+        )
     return text
 
 
@@ -48,6 +51,8 @@ def run(arguments: Namespace) -> int:
     A figure that needs an extra which is not installed is an error where it was asked for by name, and left out with a
     remark where it was not.
     """
+    if arguments.cluster is not None:
+        require_scheduler(arguments.cluster)  # before large libraries are imported
     from joblib import parallel_config
 
     from corrnoise.figures import COMPANIONS, NAMES, paper_figure
@@ -91,9 +96,10 @@ def run(arguments: Namespace) -> int:
                 data, failures = data + simulated, [*failures, *failed]
             before = _contents(Path(arguments.output), name)
             paths = publish(figure, arguments.output, data)
+            after = _contents(Path(arguments.output), name)
             report = figure.report(data)
         for path in paths:
-            if path.name in before and path.read_bytes() != before[path.name]:
+            if path.name in before and before[path.name] != after[path.name]:
                 print(f"corrnoise: replaced: {path}, which was different", file=sys.stderr)
         print(f"{name}: {figure.source}, {figure.title}\n", *paths, f"\n{report}\n", sep="\n")
     for failure in failures:
@@ -101,6 +107,9 @@ def run(arguments: Namespace) -> int:
     return 1 if failures else 0
 
 
-def _contents(folder: Path, name: str) -> dict[str, bytes]:
-    """What the files of a figure hold now, by name."""
-    return {path.name: path.read_bytes() for path in folder.glob(f"{name}.*") if path.is_file()}
+def _contents(folder: Path, name: str) -> dict[str, str]:
+    """The digests of the files of a figure that are there now, by name."""
+    from corrnoise.support.reading import read_bytes
+    from corrnoise.support.serialise import digest
+
+    return {path.name: digest(read_bytes(path)) for path in folder.glob(f"{name}.*") if path.is_file()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 
 def jobs(text: str) -> int:
@@ -13,6 +14,12 @@ def jobs(text: str) -> int:
     if not re.fullmatch(r"-1|[1-9]\d*", text):
         raise ArgumentTypeError(f"{text!r} is no number of processes, which is 1, 2, ... or -1 for one a core")
     return int(text)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message about a word that is not known: the one that is nearest, or nothing."""
+    near = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def option(name: str) -> str:

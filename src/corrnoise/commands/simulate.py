@@ -119,6 +119,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Sweep over the grid, write ``results.csv``, print the errors averaged over the seeds."""
+    if arguments.cluster is not None:
+        from corrnoise.support.cluster import require_scheduler
+
+        require_scheduler(arguments.cluster)  # before large libraries are imported
     from corrnoise.simulations.sweeps.running import grid, sweep
     from corrnoise.support.csv_tables import table_text
     from corrnoise.support.files import write_whole

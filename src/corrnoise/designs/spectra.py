@@ -7,11 +7,17 @@ messages count rows and columns from 1; the row is the line of the file.
 from __future__ import annotations
 
 import os
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import numpy as np
 
+from corrnoise.support import reading
+from corrnoise.support.reading import LARGE, read_bytes
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
@@ -20,6 +26,7 @@ NOT_COVERED = (
     " data, or release the spectrum privately."
 )
 _NUMBERS = "[-1e100, 1e100]"  # squares of these stay finite
+_MOST_TEXT = 2**28  # bytes of a table in text
 _FEWEST_ROWS = 8  # fewest rows of a column that numbers the rows; fewer may be in order by chance
 
 
@@ -54,9 +61,10 @@ def eigenvalues_from_file(path: str | os.PathLike[str], name: str = "path") -> S
 def numbers_from_file(path: str | os.PathLike[str], name: str = "path") -> Array:
     """Read positive numbers, one a line, as ``eigenvalues_from_file``."""
     table = read_table(path, name)
-    if 1 not in table.shape:
-        raise ValueError(f"{name} must hold one number a line, got shape {table.shape}")
-    return checks.reals(name, table.ravel(), "(0, 1e300]", ndim=1)
+    with _named(path):
+        if 1 not in table.shape:
+            raise ValueError(f"{name} must hold one number a line, got shape {table.shape}")
+        return checks.reals(name, table.ravel(), "(0, 1e300]", ndim=1)
 
 
 def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> Spectrum:
@@ -76,8 +84,10 @@ def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> Spe
     OSError
         It cannot be read.
     """
-    table = checks.reals(name, read_table(path, name), _NUMBERS)
-    notes = [NOT_COVERED, *_order_note(table, name)]
+    table = read_table(path, name)
+    with _named(path):
+        table = checks.reals(name, table, _NUMBERS)
+        notes = [NOT_COVERED, *_order_note(table, name)]
     singular = np.linalg.svd(table, compute_uv=False)
     kept = singular > singular.max() * max(table.shape) * np.finfo(float).eps
     if not kept.any():
@@ -85,6 +95,15 @@ def eigenvalues_of_data(path: str | os.PathLike[str], name: str = "path") -> Spe
     if (lost := table.shape[1] - int(kept.sum())) > 0:
         notes.append(f"{lost} of {table.shape[1]} eigenvalues are 0 and were left out: the loss is flat there.")
     return Spectrum(singular[kept] ** 2 / table.shape[0], tuple(notes))
+
+
+@contextmanager
+def _named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A block whose errors are about the numbers of a file, which they name."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error}, in {os.fspath(path)}") from error
 
 
 def _order_note(table: Array, name: str) -> list[str]:
@@ -127,45 +146,49 @@ def read_table(path: str | os.PathLike[str], name: str = "path") -> Array:
 
 def _from_numpy(file: Path, name: str) -> Array:
     try:
-        array: Array = np.atleast_1d(np.load(file, allow_pickle=False))
-    except (EOFError, ValueError) as error:
+        found: Array = np.atleast_1d(reading.array(read_bytes(file, LARGE)))
+    except ValueError as error:
         raise ValueError(f"{name} must be a file of numpy.save if it is called *.npy, got {file}: {error}") from error
-    return array[:, np.newaxis] if array.ndim == 1 else array
+    return found[:, np.newaxis] if found.ndim == 1 else found
 
 
 def _from_text(file: Path, name: str) -> Array:
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{name} must be text in UTF-8, or a file of numpy.save called *.npy, got {file}: {error}"
-        ) from error
-    if file.suffix.lower() == ".json" or text.lstrip()[:1] in ("{", "["):
+    data = read_bytes(file, _MOST_TEXT)
+    if file.suffix.lower() == ".json" or data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
         raise ValueError(
             f"{name} must be text or CSV with one row a line, or .npy, got JSON in {file}: write it as a table first,"
             " for example with numpy.savetxt"
         )
-    lines = [(number, line.partition("#")[0].strip()) for number, line in enumerate(text.splitlines(), start=1)]
-    lines = [(number, line) for number, line in lines if line]
-    comma = "," if any("," in line for _, line in lines) else None
-    if lines and all(map(_is_name, lines[0][1].split(comma))):
-        del lines[0]
-    if not lines:
-        raise ValueError(f"{name} must hold numbers, got none in {file}")
-    rows = [
-        [_number(cell, number, column, file, name) for column, cell in _cells(line, comma)] for number, line in lines
-    ]
-    for (number, _), row in zip(lines, rows, strict=True):
-        if len(row) != len(rows[0]):
+    try:
+        comma = "," if any("," in line for _, line in _lines(data)) else None
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name} must be text in UTF-8, or a file of numpy.save called *.npy, got {file}: {error}"
+        ) from error
+    lines = _lines(data)
+    numbers = array("d")  # no list, whose numbers are four times as large
+    first = columns = 0
+    for place, (number, line) in enumerate(lines):
+        cells = line.split(comma)
+        if place == 0 and all(map(_is_name, cells)):
+            continue
+        numbers.extend(_number(cell, number, column, file, name) for column, cell in enumerate(cells, start=1))
+        first, columns = (first, columns) if first else (number, len(cells))
+        if len(cells) != columns:
             raise ValueError(
-                f"{name} must hold a table, got {len(row)} columns in row {number} of {file} and {len(rows[0])} in row"
-                f" {lines[0][0]}"
+                f"{name} must hold a table, got {len(cells)} columns in row {number} of {file} and {columns} in row"
+                f" {first}"
             )
-    return np.array(rows)
+    if not numbers:
+        raise ValueError(f"{name} must hold numbers, got none in {file}")
+    return np.array(numbers).reshape(-1, columns)
 
 
-def _cells(line: str, comma: str | None) -> list[tuple[int, str]]:
-    return list(enumerate(line.split(comma), start=1))
+def _lines(data: bytes) -> Iterator[tuple[int, str]]:
+    """The numbers and the contents of the lines that are not empty, without comments."""
+    for number, line in enumerate(TextIOWrapper(BytesIO(data), "utf-8-sig"), start=1):
+        if line := line.partition("#")[0].strip():
+            yield number, line
 
 
 def _number(cell: str, row: int, column: int, file: Path, name: str) -> float:

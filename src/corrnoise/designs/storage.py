@@ -3,10 +3,12 @@
 A *design* has a folder with ``design.npz``, which ``load`` reads, with the report, pictures, and tables for other
 programs beside it; or a single file.  Everything else has a single file: a mechanism, a program, a budget, a
 participation, or the record of a program with what is claimed of it, ``program.record(budget)``.  The container is that
-of ``support.serialise``.
+of ``support.serialise``, whose digest shows damage, not truth.
 
-Beside a design a file states its multiplier, its sensitivity and its errors, for other programs.  ``load`` computes all
-of them from the mechanism.  It refuses a file that states less noise than is needed, or another error.
+So claims are computed, never copied.  Sensitivities, multipliers, scales, ρ, ε and errors that a file states must agree
+with those of its mechanism, promise and budget to 10⁻⁹, or it is refused with both numbers; what ``load`` returns has
+those that were computed.  What would take long is refused before: runs and matrices of more steps than ``MOST_STEPS``,
+and mechanisms nested more than three deep.  A floor is a search of its own, and stands as it was found.
 """
 
 from __future__ import annotations
@@ -26,8 +28,12 @@ from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import by_name
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.kinds import KINDS as NOISES
+from corrnoise.theory.mechanisms.matrix import BandedNoise, MatrixNoise
 from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.sensitivity import Sensitivity
+from corrnoise.theory.mechanisms.tree import BinaryTree
+from corrnoise.theory.numerics.records import Record
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
@@ -49,11 +55,13 @@ NAMES = (
     *("design.npz", "programs.json", "report.txt", "coefficients.csv", "poles.csv", "scales.csv"),
     *("comparison.pdf", "comparison.png", "comparison.csv", "memory.pdf", "memory.png", "memory.csv"),
 )
+#: Steps of a run whose noise a file may hold, by kind; all others are Toeplitz noise.
+MOST_STEPS = {MatrixNoise: 4096, BandedNoise: 4096, BinaryTree: 10**6, ScaledNoise: 10**6, object: 10**7}
+
 _MAIN = "design.npz"
 _ENDINGS = (".json", ".npz")
-_ROUNDING = 2.0**-48  # relative, by which a stated multiplier may be smaller than the one that is computed
-_SAME = 1e-9  # relative, by which a stated error may differ
-_CLAIMS = ("sensitivity", "multiplier", "scale")
+_SAME = 1e-9  # relative, by which a stated number may differ from the one that is computed
+_NESTED = 3  # mechanisms in each other
 
 
 # -- saving ------------------------------------------------------------------------------------------------------------
@@ -116,14 +124,25 @@ def save(
 
 
 def _with_claims(thing: Any) -> Any:
-    return {"design": thing, "stated": _stated(thing)} if isinstance(thing, Design) else thing
+    if isinstance(thing, Design):
+        return {"design": thing, "stated": _stated(thing)}
+    if type(thing) not in KINDS.values() and not (isinstance(thing, Mapping) and "mechanism" in thing):
+        raise TypeError(f"thing must be a design, or of a kind in {', '.join(KINDS)}, got {thing!r:.80}")
+    return thing
 
 
 def _stated(design: Design) -> dict[str, Any]:
     """What is claimed of a design."""
-    program = design.program()
-    claims = {name: program.record(design.budget)[name] for name in _CLAIMS}
-    return claims | {"rho": design.budget.gaussian_rho, "error": design.error, "floor": design.floor}
+    program, budget = design.program(), design.budget
+    return {
+        "rho": budget.gaussian_rho,
+        "epsilon": None if budget.delta is None else budget.epsilon_at(budget.delta),
+        "sensitivity": program.sensitivity,
+        "multiplier": program.multiplier(budget),
+        "scale": program.scale(budget),
+        "error": design.error,
+        "floor": design.floor,
+    }
 
 
 def _save_folder(
@@ -205,7 +224,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     TypeError
         ``path`` is not a path.
     ValueError
-        The file is foreign, damaged or too large, or states less noise than is needed, or another error.
+        The file is foreign, damaged or too large, or states a number that is another one when it is computed.
     OSError
         It cannot be read.
 
@@ -221,36 +240,50 @@ def load(path: str | os.PathLike[str]) -> Any:
     file = checked_path("path", path)
     if file.is_dir():
         file = file / _MAIN
-    thing = serialise.load(file, KINDS)
-    try:
-        return _checked(thing)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{os.fspath(file)} cannot be loaded: {error}") from error
+    return serialise.load(file, KINDS, check=_checked)
 
 
 def _checked(thing: Any) -> Any:
-    """The thing in a file, if what is stated of it holds."""
-    if isinstance(thing, Design):
-        raise ValueError("a design without what is stated of it")
-    if isinstance(thing, Program):
-        return _checked_program(thing)
-    if not isinstance(thing, Mapping):
-        return thing
-    if isinstance(design := thing.get("design"), Design):
-        _check_errors(design)
+    """The thing in a file, with its numbers computed again, if what is stated of it holds."""
+    _require_small(thing)
+    if isinstance(thing, Mapping) and isinstance(design := thing.get("design"), Design):
+        _compare(thing["stated"], {"rho": design.budget.gaussian_rho})
+        for one in (design.optimum, *design.alternatives):
+            _check_optimum(one, design)
         _compare(thing["stated"], _stated(design))
         return design
-    if isinstance(thing.get("mechanism"), Mechanism):
+    if isinstance(thing, Mapping) and isinstance(thing.get("mechanism"), Mechanism):
         again = _made_again(thing).record(thing["budget"])
-        _compare(thing, again)
+        _compare(thing, {name: again[name] for name in ("sensitivity", "multiplier", "scale", "memory")})
         return again
-    raise ValueError("it holds no design, program or mechanism")
+    if isinstance(thing, Program):
+        program = _made_again(thing.arguments())
+        _compare(thing.arguments(), {"sensitivity": program.sensitivity})
+        return program
+    if isinstance(thing, Optimum):
+        _check_optimum(thing)
+    if isinstance(thing, Design) or type(thing) not in KINDS.values():
+        raise ValueError("it holds no design, program or mechanism, or a design without what is stated of it")
+    return thing
 
 
-def _checked_program(program: Program) -> Program:
-    again = _made_again(program.arguments())
-    _compare({"sensitivity": program.sensitivity}, {"sensitivity": again.sensitivity})
-    return program
+def _require_small(thing: Any, nested: int = 0) -> None:
+    """Refuse what would take long to judge."""
+    if isinstance(thing, Mechanism):
+        nested += 1
+        if nested > _NESTED:
+            raise ValueError(f"mechanisms must be nested at most {_NESTED} deep")
+    if isinstance(thing, Mechanism | Participation) and thing.steps is not None:
+        most = MOST_STEPS.get(type(thing), MOST_STEPS[object])
+        if thing.steps > most:
+            raise ValueError(f"steps must be at most {most} for {type(thing).__name__} in a file, got {thing.steps}")
+    if isinstance(thing, Record):
+        thing = thing.arguments()
+    if isinstance(thing, Mapping):
+        thing = list(thing.values())
+    if isinstance(thing, list | tuple):
+        for one in thing:
+            _require_small(one, nested)
 
 
 def _made_again(described: Mapping[str, Any]) -> Program:
@@ -258,38 +291,26 @@ def _made_again(described: Mapping[str, Any]) -> Program:
 
 
 def _compare(stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Refuse claims that are too good: less noise, or a smaller ρ, than is found; or an error that differs."""
-    for name in _CLAIMS:
-        if name in found and not stated[name] >= found[name] * (1 - _ROUNDING):
-            raise ValueError(
-                f"{name} must be at least {found[name]!r} for its mechanism and promise, got {stated[name]!r}"
-            )
-    if "rho" in found and not stated["rho"] >= found["rho"] * (1 - _ROUNDING):
-        raise ValueError(f"rho must be at least {found['rho']!r}, got {stated['rho']!r}")
-    for name in ("error", "floor"):
-        if name in found and not _same(stated[name], found[name]):
-            raise ValueError(f"{name} must be {found[name]!r}, got {stated[name]!r}")
+    """Refuse stated numbers that are not those that are found."""
+    for name, value in found.items():
+        claimed = stated[name]
+        same = claimed is value if value is None or claimed is None else math.isclose(claimed, value, rel_tol=_SAME)
+        if not same:
+            raise ValueError(f"{name} is {claimed!r} in it, and {value!r} when it is computed")
 
 
-def _same(stated: float | None, found: float | None) -> bool:
-    if stated is None or found is None:
-        return stated is found
-    return math.isclose(stated, found, rel_tol=_SAME)
-
-
-def _check_errors(design: Design) -> None:
-    """Refuse an optimum whose sensitivity or error is not that of its mechanism."""
-    optimum = design.optimum
+def _check_optimum(optimum: Optimum, design: Design | None = None) -> None:
+    """Refuse an optimum whose sensitivity, or error for the objective of a design, is not that of its mechanism."""
     if optimum.measure == "stationary excess loss":
         return  # the error is computed from the mechanism whenever it is asked for
+    found = optimum.mechanism.bracket(optimum.participation)
+    _compare({"sensitivity": optimum.sensitivity.upper}, {"sensitivity": found.upper})
+    if design is None:
+        return
     batch = design.objective.batch_size if isinstance(design.objective, SGD) else 1
     judged = run_objective(_judged(design))
-    found = optimum.mechanism.bracket(optimum.participation)
-    if not math.isclose(found.upper, optimum.sensitivity.upper, rel_tol=_SAME):
-        raise ValueError(f"sensitivity must be {found.upper!r}, got {optimum.sensitivity.upper!r}")
     error = judged.error(found.upper**2 * judged.power_of(optimum.mechanism)) / batch
-    if not math.isclose(error, optimum.error, rel_tol=_SAME):
-        raise ValueError(f"error must be {error!r} for this mechanism, got {optimum.error!r}")
+    _compare({"error of the mechanism": optimum.error}, {"error of the mechanism": error})
 
 
 def _judged(design: Design) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import digest, load, plain, save
 
 
@@ -36,7 +37,8 @@ def keep(folder: Path, settings: Any, result: Any) -> None:
         The file cannot be written.
     """
     described = {"settings": plain(settings), "result": plain(result)}
-    save(described, kept_file(folder, settings))
+    with whole_files(folder) as staging:  # several processes may keep the same result
+        save(described, kept_file(staging, settings))
 
 
 def kept(folder: Path, settings: Any) -> Any:

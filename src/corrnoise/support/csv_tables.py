@@ -6,8 +6,9 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
+
+from corrnoise.support.reading import guarded, read_bytes
 
 
 def table_text(columns: Sequence[str], rows: Iterable[Iterable[Any]], comments: Iterable[str] = ()) -> str:
@@ -22,6 +23,7 @@ def table_text(columns: Sequence[str], rows: Iterable[Iterable[Any]], comments: 
 
 def read_table(path: str | os.PathLike[str]) -> tuple[list[str], list[list[str]]]:
     """The columns and the rows of a file of ``table_text``, without the comments."""
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        columns, *rows = csv.reader(line for line in file if not line.startswith("#"))
-    return columns, rows
+    with guarded(path):
+        text = io.StringIO(read_bytes(path).decode(), newline="")
+        columns, *rows = csv.reader(line for line in text if not line.startswith("#"))
+        return columns, rows

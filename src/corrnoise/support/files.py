@@ -1,35 +1,99 @@
-"""Atomic files: a file is written completely or not at all, also after an error, an interruption or a power failure."""
+"""Atomic files: a file is written completely or not at all, also after an error, an interruption or a power failure.
+
+``write_whole`` writes one file, which only one process may write at a time; ``whole_files`` writes several together,
+also beside other processes.  A process that is killed may leave ``<name>.new`` or a folder ``.unfinished-…`` behind,
+which nothing reads: the next ``write_whole`` of the name, or ``whole_files`` in the folder, removes it.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
-_BINARY = getattr(os, "O_BINARY", 0)  # on Windows
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ImportError:  # Windows, where a folder cannot be locked: what a killed process left stays there
+    flock = None  # type: ignore[assignment]
+
+_PREFIX = ".unfinished-"
+_CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+
+def write_whole(
+    path: str | os.PathLike[str], data: str | bytes | Iterable[bytes | memoryview], *, secret: bool = False
+) -> None:
+    """Write one file, whose bytes are on the disk when this returns.
+
+    Parameters
+    ----------
+    path
+        The file, in a folder that exists.  What is there is replaced at once.
+    data
+        Bytes, whole or in parts; or text, which is written in UTF-8 with unchanged line ends.
+    secret
+        Whether only the user may read the file, from its first byte on.
+
+    Raises
+    ------
+    OSError
+        The folder does not exist or cannot be written to, the disk is full, or a folder has this name.  What was there
+        stays, and nothing else.
+    """
+    path = Path(path)
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)  # of a killed process; its mode may be another one
+    try:
+        descriptor = os.open(new, _CREATED, 0o600 if secret else 0o666)
+        try:
+            for part in [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data:
+                rest = memoryview(part)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(new, path)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Bring the names of the files of a folder to the disk; on Windows this is not possible and nothing is done."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
-def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = ()) -> Iterator[Path]:
+def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = (), *, secret: bool = False) -> Iterator[Path]:
     """A temporary folder whose files are moved to ``folder`` at the end of the block, if it raises no exception.
 
     Files with the names ``stale`` that the block does not write are removed, because they belong to earlier contents.
-
-    An interrupt leaves nothing else in ``folder``.  A process that is killed leaves a folder ``.unfinished-…`` there,
-    which nothing reads.
+    If the files are ``secret``, then only the user may read them.  An interrupt leaves nothing else in ``folder``.
 
     Raises
     ------
     OSError
         ``folder`` does not exist or cannot be written to, or a folder has the name of a file.
     """
-    with _temporary_folder(folder) as staging:
+    with unfinished_folder(folder) as staging:
         yield staging
         files = sorted(staging.iterdir())
         for file in files:
             with file.open("rb+") as stream:
+                if secret:
+                    file.chmod(0o600)
                 os.fsync(stream.fileno())
         for file in files:
             if Path(folder, file.name).is_dir():
@@ -42,51 +106,52 @@ def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = ()) -> It
 
 
 @contextmanager
-def _temporary_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder inside another one that is removed at the end, also if the removal itself is interrupted."""
-    staging = TemporaryDirectory(prefix=".unfinished-", dir=folder)
-    try:
-        yield Path(staging.name)
-    finally:
-        try:
-            staging.cleanup()
-        except KeyboardInterrupt:
-            staging.cleanup()
-            raise
+def unfinished_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A new folder inside another one, which only the user may read and which is removed at the end.
 
-
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write one text file, in UTF-8, with unchanged line ends."""
-    path = Path(path)
-    with whole_files(path.parent) as staging:
-        (staging / path.name).write_text(text, encoding="utf-8", newline="")
-
-
-def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the names of the files in a folder durable, where the system can."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def write_private(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file that its owner alone may read, one part after the other, completely or not at all.
-
-    What a process that was killed left is overwritten by the next one, so that no secret stays.
+    It is locked while the block runs.  Others of its kind that nobody locks, of processes that were killed, are removed
+    before.
     """
-    path = Path(path)
-    unfinished = path.with_name(f"{path.name}.new")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
+    for other in Path(folder).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if (lock := _lock(other)) is not None:
+                shutil.rmtree(other, ignore_errors=True)
+                os.close(lock)
+    staging, lock = _new_folder(folder)
     try:
-        for part in parts:
-            rest = memoryview(part).cast("B")
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
+        yield staging
     finally:
+        try:
+            shutil.rmtree(staging, ignore_errors=True)
+        except KeyboardInterrupt:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+
+def _new_folder(folder: str | os.PathLike[str]) -> tuple[Path, int | None]:
+    """A new folder and its lock, None where folders cannot be locked."""
+    while True:
+        staging = Path(mkdtemp(prefix=_PREFIX, dir=folder))
+        with suppress(BlockingIOError, FileNotFoundError):  # another process took it for one of a killed process
+            return staging, _lock(staging)
+
+
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds the lock of a folder, None where it cannot be locked; BlockingIOError if it is held."""
+    if flock is None:
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        flock(descriptor, LOCK_EX | LOCK_NB)
+    except OSError as error:
         os.close(descriptor)
-    os.replace(unfinished, path)
-    sync_folder(path.parent)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None
+    if not os.fstat(descriptor).st_nlink:
+        os.close(descriptor)
+        raise FileNotFoundError(f"{folder} was removed")
+    return descriptor

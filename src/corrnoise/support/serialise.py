@@ -6,11 +6,11 @@
 ``save`` and ``load`` keep a *thing* in one file; ``packed`` and ``unpacked`` do the same with bytes in memory.
 
 Things
-    None, booleans, integers of any length, finite and infinite floats, complex numbers, strings; NumPy arrays of
-    booleans, integers, floats and complex numbers; lists, tuples, mappings with strings as keys; and records.  All of
-    these may be nested up to eight levels.  They come back with the same types and bits, except that NumPy scalars come
-    back as Python's numbers, mappings as dicts, and arrays contiguous, in the byte order of the machine.  NaN is
-    refused, in numbers and in arrays: it stands for a result that is missing, for which there is None.
+    None, booleans, integers, finite and infinite floats, strings; NumPy arrays of booleans, integers and floats; lists,
+    tuples, mappings with strings as keys; and records.  All of these may be nested up to eight levels.  They come back
+    with the same types and bits, except that NumPy scalars come back as Python's numbers, mappings as dicts, and arrays
+    contiguous, in the byte order of the machine.  NaN is refused, in numbers and in arrays: it stands for a result that
+    is missing, for which there is None.
 
 Records
     A record is an object with a method ``arguments()`` that returns the arguments which make it again, or a dataclass
@@ -26,22 +26,17 @@ Files
 
         {"$kind": "NuFTRL", "nu": 0.01}
         {"$kind": "array", "dtype": "<f8", "shape": [2], "values": [0.5, "inf"]}
-        {"$kind": "array", "dtype": "<c16", "shape": [9000], "member": "array-0.npy"}
+        {"$kind": "array", "member": "array-0.npy"}
         {"$kind": "tuple", "items": [0.5, 0.25]}
-        {"$kind": "complex", "parts": [0.0, 1.0]}
         {"$kind": "float", "value": "-inf"}
 
-    The numbers of an array stand in the order of C, a complex one as two.
-
-    In ``.npz``, a zip archive without compression, the text is the member ``thing.json``, and each array of more than
-    ``LONGEST_IN_TEXT`` numbers is a member that NumPy reads.  ``.json`` holds no such array.
+    In ``.json`` the numbers of an array stand in the text, in the order of C.  In ``.npz``, a zip archive without
+    compression, the text is the member ``thing.json``, and each array is a member that NumPy reads.
 
 Safety
-    The SHA-256 of all bytes before it stands at the end of a file: in the last line of ``.json``, in the comment of
-    ``.npz``.  It detects damage, not forgery: whoever can write a file can write its checksum.  So nothing is unpickled
-    or decompressed, and sizes are limited before anything is parsed: the bytes of the file and of the members that it
-    declares, the numbers of each array and the items of each list, and the depth.  The same limits hold when a thing is
-    saved.  Files are written completely or not at all.
+    The digest of all bytes before it stands at the end of a file: in the last line of ``.json``, in the comment of
+    ``.npz``.  It detects damage, not forgery: whoever can write a file can write its digest.  So bytes are read by
+    ``support.reading``, with its limits.  Files are written completely or not at all.
 
 Every refusal is a ``ValueError`` that names the file and the reason; things that cannot be saved because of their type
 are a ``TypeError``.
@@ -58,26 +53,25 @@ import hashlib
 import json
 import math
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corrnoise.support.files import whole_files
-from corrnoise.support.things import LONGEST_IN_TEXT, MOST_ENTRIES, Kinds, Reader, Writer, member_name
+from corrnoise.support import reading
+from corrnoise.support.files import write_whole
+from corrnoise.support.reading import MOST_BYTES
+from corrnoise.support.things import Kinds, Things, checked_kinds
 from corrnoise.support.version import __version__
 
 FORMAT = "corrnoise 1"
-MOST_BYTES = 2**26  #: of a file, and of all members of an archive
 
 _TEXT = "thing.json"
-_TAIL = re.compile(rb'\n "digest": "([0-9a-f]{64})"\n\}\n\Z')
-_ZIP = b"PK"
+_IN_TEXT = '\n "digest": "{}"\n}}\n'  # in place of the last brace
+_IN_ARCHIVE = "{}"  # in place of a comment
 
 
 # -- plain data --------------------------------------------------------------------------------------------------------
@@ -138,8 +132,10 @@ def rebuilt(described: Mapping[str, Any], kinds: Kinds) -> Any:
 
 
 def digest(described: Any) -> str:
-    """SHA-256 of data in JSON types, 64 hexadecimal digits, which does not depend on the order of keys."""
-    return hashlib.sha256(json.dumps(described, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """SHA-256 of bytes, or of data in JSON types without regard to the order of keys: 64 hexadecimal digits."""
+    if not isinstance(described, bytes):
+        described = json.dumps(described, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(described).hexdigest()
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -151,36 +147,17 @@ def save(
     kinds: Kinds | None = None,
     *,
     most_bytes: int = MOST_BYTES,
-    most_entries: int = MOST_ENTRIES,
+    secret: bool = False,
 ) -> Path:
-    """Write a thing to one file, completely or not at all, and return its path.
+    """Write a thing to one file, ``.json`` or ``.npz``, of at most ``most_bytes``, and return its path.
 
-    Parameters
-    ----------
-    thing
-        See the module.
-    path
-        A name that ends with ``.json`` or ``.npz``.
-    kinds
-        The classes of records by name; None for none.
-    most_bytes, most_entries
-        Largest size of the file in bytes, and of each array and list.  ``load`` must be given the same.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The thing cannot be saved.
-    OSError
-        The file cannot be written.
+    Only the user may read it if it is ``secret``.  ValueError or TypeError say why a thing cannot be saved.
     """
     path = Path(path)
     if path.suffix not in (".json", ".npz"):
         raise ValueError(f"path must end with '.json' or '.npz', got {str(path)!r}")
-    data = packed(
-        thing, kinds, text_only=path.suffix == ".json", most_bytes=most_bytes, most_entries=most_entries, name=str(path)
-    )
-    with whole_files(path.parent) as staging:
-        (staging / path.name).write_bytes(data)
+    text_only = path.suffix == ".json"
+    write_whole(path, packed(thing, kinds, text_only=text_only, most_bytes=most_bytes, name=str(path)), secret=secret)
     return path
 
 
@@ -189,25 +166,10 @@ def load(
     kinds: Kinds | None = None,
     *,
     most_bytes: int = MOST_BYTES,
-    most_entries: int = MOST_ENTRIES,
+    check: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Return the thing in a file of ``save``.
-
-    Parameters
-    ----------
-    path, kinds, most_bytes, most_entries
-        As for ``save``.
-
-    Raises
-    ------
-    ValueError
-        The file is foreign, damaged or too large, or holds something that ``kinds`` lacks or refuses.
-    OSError
-        It cannot be read.
-    """
-    with open(path, "rb") as file:
-        data = file.read(most_bytes + 1)  # more is refused by ``unpacked``
-    return unpacked(data, kinds, most_bytes=most_bytes, most_entries=most_entries, name=os.fspath(path))
+    """Return the thing in a file of ``save``, or what ``check`` makes of it; ValueError if any of it is wrong."""
+    return unpacked(reading.read_bytes(path, most_bytes), kinds, name=os.fspath(path), check=check)
 
 
 def packed(
@@ -216,20 +178,18 @@ def packed(
     *,
     text_only: bool = False,
     most_bytes: int = MOST_BYTES,
-    most_entries: int = MOST_ENTRIES,
     name: str = "thing",
 ) -> bytes:
     """The bytes of a file of ``save``: those of ``.json`` if they are ``text_only``, or else those of ``.npz``.
 
     ``name`` says in errors what was to be saved.
     """
-    writer = Writer(dict(kinds or {}), most_entries)
+    members: dict[str, bytes] | None = None if text_only else {}
     try:
-        described = {"format": FORMAT, "version": __version__, "thing": writer.described(thing)}
-        if text_only and writer.members:
-            raise ValueError(f"its arrays have more than {LONGEST_IN_TEXT} numbers, which takes a file '.npz'")
-        text = json.dumps(described, indent=1, allow_nan=False).encode()
-        data = _text_file(text) if text_only else _archive(text, writer.members)
+        described = Things(checked_kinds(kinds), members).described(thing)
+        text = json.dumps({"format": FORMAT, "version": __version__, "thing": described}, indent=1, allow_nan=False)
+        reading.check_json(text.encode())
+        data = _text(text) if members is None else _archive({_TEXT: text.encode()} | members)
         if len(data) > most_bytes:
             raise ValueError(f"it takes {len(data)} bytes, more than {most_bytes}")
     except ValueError as error:
@@ -241,106 +201,49 @@ def unpacked(
     data: bytes,
     kinds: Kinds | None = None,
     *,
-    most_bytes: int = MOST_BYTES,
-    most_entries: int = MOST_ENTRIES,
     name: str = "data",
+    check: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """The thing in the bytes of ``packed``, of either form; ``name`` says in errors where they come from.
-
-    Raises
-    ------
-    ValueError
-        As of ``load``.
-    """
-    try:
-        if len(data) > most_bytes:
-            raise ValueError(f"it has more than {most_bytes} bytes")
-        members = _members(data, most_bytes) if data.startswith(_ZIP) else {_TEXT: _checked_text(data)}
-        described = json.loads(
-            members.pop(_TEXT).decode(), object_pairs_hook=_without_duplicates, parse_constant=_no_constant
-        )
-        reader = Reader(dict(kinds or {}), most_entries, members)
-        thing = reader.made(_thing_of(described))
+    """The thing in the bytes of ``packed``, of either form; ``name`` says in errors where they come from."""
+    with reading.guarded(name):
+        members: dict[str, bytes] | None = None
+        if data.startswith(b"PK"):
+            _check_digest(data, _IN_ARCHIVE)
+            members = reading.archive(data)
+            text = members.pop(_TEXT, b"null")
+        else:
+            text = _check_digest(data, _IN_TEXT).removesuffix(b",") + b"\n}"
+        described = reading.json_value(text)
+        if not isinstance(described, dict) or set(described) != {"format", "version", "thing"}:
+            raise ValueError("it has no format, version and thing")
+        if described["format"] != FORMAT:
+            raise ValueError(f"its format must be {FORMAT!r}, got {described['format']!r:.80}")
+        thing = Things(checked_kinds(kinds), members).made(described["thing"])
         if members:
             raise ValueError(f"it has members that nothing names: {', '.join(members)}")
-        return thing
-    except Exception as error:
-        reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-        raise ValueError(f"{name} cannot be loaded: {reason}") from error
+        return thing if check is None else check(thing)
 
 
-# -- bytes -------------------------------------------------------------------------------------------------------------
+def _text(text: str) -> bytes:
+    head = text.removesuffix("\n}").encode() + b","
+    return head + _IN_TEXT.format(digest(head)).encode()
 
 
-def _text_file(text: bytes) -> bytes:
-    head = text.removesuffix(b"\n}") + b","
-    return head + f'\n "digest": "{hashlib.sha256(head).hexdigest()}"\n}}\n'.encode()
-
-
-def _checked_text(data: bytes) -> bytes:
-    """The text without its digest, which must be right."""
-    tail = _TAIL.search(data, max(0, len(data) - 100))
-    if tail is None:
-        raise ValueError("it is foreign or damaged: it does not end with a digest")
-    head = data[: tail.start()]
-    _check_digest(head, tail[1])
-    return head.removesuffix(b",") + b"\n}"
-
-
-def _archive(text: bytes, arrays: list[NDArray[Any]]) -> bytes:
+def _archive(members: Mapping[str, bytes]) -> bytes:
+    if len(members) > reading.MOST_MEMBERS:
+        raise ValueError(f"it has {len(members)} arrays, more than {reading.MOST_MEMBERS}")
     file = BytesIO()
     with ZipFile(file, "w", ZIP_STORED) as archive:  # members without a date, so that equal things have equal bytes
-        archive.writestr(ZipInfo(_TEXT), text)
-        for number, array in enumerate(arrays):
-            member = BytesIO()
-            np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-            archive.writestr(ZipInfo(member_name(number)), member.getvalue())
+        for name, data in members.items():
+            archive.writestr(ZipInfo(name), data)
         archive.comment = b"0" * 64
     data = file.getvalue()[:-64]
-    return data + hashlib.sha256(data).hexdigest().encode()
+    return data + _IN_ARCHIVE.format(digest(data)).encode()
 
 
-def _members(data: bytes, most_bytes: int) -> dict[str, bytes]:
-    """The members of an archive, after all checks that do not need their content."""
-    _check_digest(data[:-64], data[-64:])
-    with ZipFile(BytesIO(data)) as archive:
-        entries = archive.infolist()
-        declared = sum(entry.file_size for entry in entries)
-        if declared > most_bytes:
-            raise ValueError(f"its members declare {declared} bytes, more than {most_bytes}")
-        for entry in entries:
-            if entry.compress_type != ZIP_STORED:
-                raise ValueError(f"its member {entry.filename!r} is compressed")
-        members = {entry.filename: archive.read(entry) for entry in entries}
-    if len(members) < len(entries):
-        raise ValueError("two of its members have the same name")
-    if _TEXT not in members:
-        raise ValueError(f"it has no member {_TEXT!r}")
-    return members
-
-
-def _check_digest(data: bytes, stated: bytes) -> None:
-    if hashlib.sha256(data).hexdigest().encode() != stated:
-        raise ValueError("it is foreign or damaged: its digest is wrong")
-
-
-def _thing_of(described: Any) -> Any:
-    """The description of the thing in that of a file."""
-    if not isinstance(described, dict) or set(described) != {"format", "version", "thing"}:
-        raise ValueError("it is foreign: it has no format, version and thing")
-    if described["format"] != FORMAT:
-        raise ValueError(f"its format must be {FORMAT!r}, got {described['format']!r:.80}")
-    return described["thing"]
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the key {name!r:.80} occurs twice")
-        found[name] = value
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+def _check_digest(data: bytes, form: str) -> bytes:
+    """The bytes before the digest, which ends the data in this form and must be right."""
+    end = len(form.format("0" * 64))
+    if data[-end:] != form.format(digest(data[:-end])).encode():
+        raise ValueError("its digest is wrong")
+    return data[:-end]

@@ -14,81 +14,66 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_ENTRIES = 10**6  #: of an array or a list
+from corrnoise.support import reading
+
 MOST_DEPTH = 8  #: of lists, tuples, mappings and records in each other
-LONGEST_IN_TEXT = 4096  #: numbers of an array that is written as text
 
 Kinds = Mapping[str, type[Any]]
 
 _KIND = "$kind"
-_OWN = ("array", "complex", "float", "tuple")  # values of ``$kind`` that are no records
-_DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16")
+_OWN = ("array", "float", "tuple")  # values of ``$kind`` that are no records
+_INFINITE = ("inf", "-inf")
 
 
-def member_name(number: int) -> str:
-    """The name of the member of an archive that holds a long array."""
-    return f"array-{number}.npy"
+def checked_kinds(kinds: Kinds | None) -> Kinds:
+    """The classes of records by name, which must be their own names and none of those of other things."""
+    for name, kind in (kinds or {}).items():
+        if name in _OWN or name != kind.__name__:
+            raise ValueError(f"kinds must have the names of their classes, got {name!r} for {kind.__name__}")
+    return kinds or {}
 
 
-def _arguments(value: Any) -> dict[str, Any]:
+def _arguments(value: Any) -> Mapping[str, Any]:
     """The arguments that make a record again."""
     if callable(arguments := getattr(value, "arguments", None)):
-        return dict(arguments())
+        found: Mapping[str, Any] = arguments()
+        return found
     if is_dataclass(value):
         return {one.name: getattr(value, one.name) for one in fields(value) if one.init}
     raise TypeError(f"kinds must have a method arguments() or be dataclasses, got {type(value).__name__}")
 
 
-def _checked_kinds(kinds: Kinds) -> None:
-    for name, kind in kinds.items():
-        if name in _OWN or name != kind.__name__:
-            raise ValueError(f"kinds must have the names of their classes, got {name!r} for {kind.__name__}")
-
-
-def _check_depth(depth: int) -> None:
-    if depth > MOST_DEPTH:
+def _shallow(depth: int) -> int:
+    if depth >= MOST_DEPTH:
         raise ValueError(f"it is nested more than {MOST_DEPTH} levels deep")
+    return depth + 1
 
 
-def _check_size(size: int, most: int) -> None:
-    if size > most:
-        raise ValueError(f"an array or list has {size} entries, more than {most}")
+def _check_length(length: int) -> None:
+    if length > reading.MOST_COMMAS:
+        raise ValueError(f"a list has {length} items, more than {reading.MOST_COMMAS}")
 
 
-def _numbers(array: NDArray[Any]) -> list[Any]:
-    """The numbers of an array in its order, complex ones as two; infinite ones are strings."""
-    flat = array.reshape(-1)
-    if array.dtype.kind == "c":
-        flat = flat.view(flat.real.dtype)
-    return [repr(v) if isinstance(v, float) and not math.isfinite(v) else v for v in flat.tolist()]
-
-
-def _without_nan(array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype.kind in "fc" and np.isnan(array).any():
-        raise ValueError("an array holds NaN")
-    return array
+def _without_nan(value: Any) -> Any:
+    if np.isnan(value).any():
+        raise ValueError("a number is NaN")
+    return value
 
 
 @dataclass
-class Writer:
-    """Describes things in JSON types.
+class Things:
+    """Things of ``kinds`` as JSON types, ``described``, and things made of these, ``made``, which trusts nothing.
 
     Attributes
     ----------
     kinds
         The classes of records by name.
-    most_entries
-        Of an array or a list.
     members
-        The long arrays, which a description only names.
+        The files of NumPy that hold the arrays, which a description only names; None where it holds them itself.
     """
 
     kinds: Kinds
-    most_entries: int
-    members: list[NDArray[Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        _checked_kinds(self.kinds)
+    members: dict[str, bytes] | None = field(default_factory=dict)
 
     def described(self, value: Any, depth: int = 0) -> Any:
         """Describe ``value``, which stands so deep in the whole thing."""
@@ -97,163 +82,104 @@ class Writer:
         if value is None or isinstance(value, bool | int | str):
             return value
         if isinstance(value, float):
-            return self._float(float(value))
-        if isinstance(value, complex):
-            return {_KIND: "complex", "parts": [self._float(value.real), self._float(value.imag)]}
+            return value if math.isfinite(_without_nan(value)) else {_KIND: "float", "value": repr(value)}
         if isinstance(value, np.ndarray):
-            return self._array(value)
-        _check_depth(depth + 1)
+            return {_KIND: "array"} | self._described_array(value)
+        depth = _shallow(depth)
         name = type(value).__name__
         if self.kinds.get(name) is type(value):
-            return {_KIND: name} | self._mapping(_arguments(value), depth + 1)
-        if type(value) is list:
-            return self._items(value, depth + 1)
-        if type(value) is tuple:
-            return {_KIND: "tuple", "items": self._items(value, depth + 1)}
+            return {_KIND: name} | self._described_items(_arguments(value), depth)
         if isinstance(value, Mapping):
-            return self._mapping(value, depth + 1)
+            return self._described_items(value, depth)
+        if isinstance(value, list | tuple):
+            _check_length(len(value))
+        if type(value) is list:
+            return [self.described(one, depth) for one in value]
+        if type(value) is tuple:
+            return {_KIND: "tuple", "items": [self.described(one, depth) for one in value]}
         allowed = ", ".join(["numbers", "strings", "arrays", "lists", "tuples", "mappings", *self.kinds])
         raise TypeError(f"thing must be made of {allowed}, got {value!r:.80}")
 
-    def _float(self, value: float) -> Any:
-        if math.isnan(value):
-            raise ValueError("a number is NaN")
-        return value if math.isfinite(value) else {_KIND: "float", "value": repr(value)}
-
-    def _items(self, values: Any, depth: int) -> list[Any]:
-        _check_size(len(values), self.most_entries)
-        return [self.described(v, depth) for v in values]
-
-    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        _check_size(len(value), self.most_entries)
+    def _described_items(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         for key in value:
             if not isinstance(key, str) or key == _KIND:
                 raise ValueError(f"keys of mappings must be strings other than {_KIND!r}, got {key!r:.80}")
-        return {key: self.described(v, depth) for key, v in value.items()}
+        return {key: self.described(one, depth) for key, one in value.items()}
 
-    def _array(self, value: NDArray[Any]) -> dict[str, Any]:
+    def _described_array(self, value: NDArray[Any]) -> dict[str, Any]:
         dtype = value.dtype.newbyteorder("<")
-        if dtype.str not in _DTYPES:
-            raise TypeError(f"arrays must be of the types {', '.join(_DTYPES)}, got {value.dtype!r}")
-        _check_size(value.size, self.most_entries)
+        if dtype.str not in reading.DTYPES:
+            raise TypeError(f"arrays must be of the types {', '.join(reading.DTYPES)}, got {value.dtype!r}")
         array = _without_nan(np.asarray(value, dtype, order="C"))
-        described = {_KIND: "array", "dtype": dtype.str, "shape": list(array.shape)}
-        if array.size <= LONGEST_IN_TEXT:
-            return described | {"values": _numbers(array)}
-        self.members.append(array)
-        return described | {"member": member_name(len(self.members) - 1)}
-
-
-@dataclass
-class Reader:
-    """Makes things from the descriptions of a ``Writer``; nothing in these is trusted.
-
-    Attributes
-    ----------
-    kinds, most_entries
-        As of ``Writer``.
-    members
-        The long arrays that were not read yet, as NumPy's files.
-    """
-
-    kinds: Kinds
-    most_entries: int
-    members: dict[str, bytes]
-
-    def __post_init__(self) -> None:
-        _checked_kinds(self.kinds)
+        if self.members is None:
+            _check_length(array.size)
+            return {"dtype": dtype.str, "shape": list(array.shape), "values": _numbers(array)}
+        file = BytesIO()
+        np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+        name = f"array-{len(self.members)}.npy"
+        self.members[name] = file.getvalue()
+        return {"member": name}
 
     def made(self, described: Any, depth: int = 0) -> Any:
         """Make what ``described`` describes."""
-        if isinstance(described, float) and not math.isfinite(described):
-            raise ValueError("a number is too large for a float")
-        if not isinstance(described, dict | list):
-            return described
         if isinstance(described, list):
-            _check_depth(depth + 1)
-            return self._items(described, depth + 1)
-        kind = described.get(_KIND)
-        own = {key: v for key, v in described.items() if key != _KIND}
+            depth = _shallow(depth)
+            return [self.made(one, depth) for one in described]
+        if not isinstance(described, dict):
+            return described
+        own = dict(described)
+        kind = own.pop(_KIND, None)
         if kind == "array":
-            return self._array(own)
+            return _without_nan(self._made_array(**own))
         if kind == "float":
-            return self._float(own)
-        if kind == "complex":
-            return self._complex(own)
-        _check_depth(depth + 1)
+            return _made_float(**own)
         if kind == "tuple":
-            (items,) = self._values(own, "items")
-            return tuple(self._items(items, depth + 1))
-        made = {key: self.made(v, depth + 1) for key, v in own.items()}
+            return tuple(self.made(_only_list(**own), depth))
+        depth = _shallow(depth)
+        made = {key: self.made(one, depth) for key, one in own.items()}
         if _KIND not in described:
             return made
         if not isinstance(kind, str) or kind not in self.kinds:
             raise ValueError(f"kind must be one of {', '.join(self.kinds) or 'none'}, got {kind!r:.80}")
         return self.kinds[kind](**made)
 
-    def _values(self, own: dict[str, Any], *names: str) -> list[Any]:
-        if set(own) != set(names):
-            raise ValueError(f"an object must have {', '.join(names)} beside its kind, got {', '.join(own)}")
-        return [own[name] for name in names]
-
-    def _items(self, described: Any, depth: int) -> list[Any]:
-        if not isinstance(described, list):
-            raise ValueError(f"items must be a list, got {described!r:.80}")
-        _check_size(len(described), self.most_entries)
-        return [self.made(one, depth) for one in described]
-
-    def _float(self, own: dict[str, Any]) -> float:
-        (text,) = self._values(own, "value")
-        if text not in ("inf", "-inf"):
-            raise ValueError(f"a float must be 'inf' or '-inf' as a string, got {text!r:.80}")
-        return float(text)
-
-    def _complex(self, own: dict[str, Any]) -> complex:
-        (parts,) = self._values(own, "parts")
-        real, imaginary = (self.made(part, MOST_DEPTH) for part in parts)
-        if type(real) is not float or type(imaginary) is not float:
-            raise ValueError(f"parts must be two floats, got {parts!r:.80}")
-        return complex(real, imaginary)
-
-    def _array(self, own: dict[str, Any]) -> NDArray[Any]:
-        form = "member" if "member" in own else "values"
-        name, shape, content = self._values(own, "dtype", "shape", form)
-        if name not in _DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(_DTYPES)}, got {name!r:.80}")
-        if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError(f"shape must be a list of integers >= 0, got {shape!r:.80}")
-        _check_size(size := math.prod(shape), self.most_entries)
-        dtype = np.dtype(name)
-        if form == "member":
-            found = self._from_member(content, dtype, tuple(shape))
-        else:
-            found = _from_numbers(content, dtype, size).reshape(shape)
-        return _without_nan(found).astype(dtype.newbyteorder("="))  # a copy, which may be written to
-
-    def _from_member(self, name: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        if name not in self.members:
-            raise ValueError(f"it has no member {name!r:.80}, or names it twice")
-        data = self.members.pop(name)
-        file = BytesIO(data)
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError(f"{name} must be an array of NumPy's format 1.0")
-        found, in_columns, held = np.lib.format.read_array_header_1_0(file)
-        if (found, in_columns, held) != (shape, False, dtype):
-            raise ValueError(f"{name} must have shape {shape} and type {dtype}, got {found} and {held}")
-        start = file.tell()
-        if len(data) - start != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"{name} must have {math.prod(shape)} numbers, got {len(data) - start} bytes")
-        return np.frombuffer(data, dtype, offset=start).reshape(shape)
+    def _made_array(self, **own: Any) -> NDArray[Any]:
+        if self.members is None:
+            return _from_numbers(**own)
+        name = own.pop("member", None)
+        if own or not isinstance(name, str) or name not in self.members:
+            raise ValueError(f"an array must name a member that no other one names, got {name!r:.80}")
+        found = reading.array(self.members.pop(name))
+        return found.astype(found.dtype.newbyteorder("="))  # a copy, which may be written to
 
 
-def _from_numbers(numbers: Any, dtype: np.dtype[Any], size: int) -> NDArray[Any]:
+def _made_float(value: Any) -> float:
+    if value not in _INFINITE:
+        raise ValueError(f"a float must be 'inf' or '-inf' as a string, got {value!r:.80}")
+    return float(value)
+
+
+def _only_list(items: Any) -> list[Any]:
+    if not isinstance(items, list):
+        raise ValueError(f"items must be a list, got {items!r:.80}")
+    return items
+
+
+def _numbers(array: NDArray[Any]) -> list[Any]:
+    """The numbers of an array in the order of C; infinite ones are strings."""
+    return [repr(v) if isinstance(v, float) and not math.isfinite(v) else v for v in array.ravel().tolist()]
+
+
+def _from_numbers(dtype: Any, shape: Any, values: Any) -> NDArray[Any]:
     """The opposite of ``_numbers``: numbers that the type does not hold are refused."""
-    count = size * (2 if dtype.kind == "c" else 1)
-    if not isinstance(numbers, list) or len(numbers) != count:
-        raise ValueError(f"values must be a list of {count} numbers, got {numbers!r:.80}")
+    if dtype not in reading.DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(reading.DTYPES)}, got {dtype!r:.80}")
+    if not isinstance(shape, list) or len(shape) > 4 or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"shape must be a list of at most four integers >= 0, got {shape!r:.80}")
+    if not isinstance(values, list) or len(values) != math.prod(shape):
+        raise ValueError(f"values must be a list of {math.prod(shape)} numbers, got {values!r:.80}")
     with np.errstate(over="ignore"):
-        real = np.array(numbers, dtype=np.dtype(f"<f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype)
-    found = real.reshape(-1).view(dtype)
-    if _numbers(found) != numbers:
-        raise ValueError(f"values must be numbers of type {dtype}, got {numbers!r:.80}")
-    return found
+        found = np.array(values, dtype=np.dtype(dtype).newbyteorder("="))
+    if found.ndim != 1 or _numbers(found) != values:
+        raise ValueError(f"values must be numbers of type {found.dtype}, got {values!r:.80}")
+    return found.reshape(shape)

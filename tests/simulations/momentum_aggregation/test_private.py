@@ -64,7 +64,7 @@ def test_tree_noise_is_that_of_the_run(loops, order, clip, bound):
     private_momentum(risk(), budgets, who, **RUN | {"alpha": 0.03})
     expected = [node_std(Budget(**{**one.arguments(), "clip_norm": bound}), who, alpha=0.03) for one in budgets]
     assert loops[0]["scales"].ravel().tolist() == pytest.approx([std / 0.03 * 0.03 for std in expected], rel=1e-14)
-    assert loops[0]["clip_norm"] == (0.1 if clip == 0.1 else math.inf)
+    assert loops[0]["clip_norm"] == bound
 
 
 @ORDERS
@@ -285,3 +285,107 @@ def test_more_than_fits_into_memory_is_refused():
     change = {"gamma": 0.5, "learning_rate": np.full(10**5, 0.1), "repetitions": 10**5}
     with pytest.raises(ValueError, match=r"settings and repetitions must be smaller, got \(100000, 100000\)"):
         private_reduced_momentum(risk(), None, Participation.fixed_epochs(2, period=N), **RUN | change)
+
+
+# -- losses that do not keep what they state ---------------------------------------------------------------------------
+
+
+class Liar(MarginLoss):
+    """A loss with gradients and changes of gradients that are longer than it states, or not finite."""
+
+    factor = 25.0
+
+    def gradients(self, points, examples):
+        turned = np.sin(1e6 * points) * np.linalg.norm(examples, axis=-1, keepdims=True)
+        found = self.factor * (super().gradients(points, examples) + turned)
+        return np.where(examples[..., :1] > 0.9, math.nan, found)
+
+    def mean_gradients(self, points, examples):
+        return self.factor * super().mean_gradients(points, examples)
+
+
+LIAR = EmpiricalRisk(Liar("sigmoid", 3, 1.0), risk().examples, 0.02)
+HONEST = LIAR.loss
+
+
+@pytest.fixture
+def leaves(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
+    """The largest norms of what the noise of Algorithm 2 covers: gradients, and changes a unit of distance."""
+    found: dict[str, list[float]] = {"gradients": [], "changes": []}
+    real, near = ReducedMomentum._gradients, ReducedMomentum._gradients_near
+
+    def gradients(self, points, t):
+        norms = np.linalg.norm(real(self, points, t), axis=-1)
+        found["gradients"].append(norms.max())
+        return real(self, points, t)
+
+    def gradients_near(self, leaf, points, t):
+        moved = near(self, leaf, points, t)
+        distance = np.linalg.norm(points - self.first, axis=-1)
+        slack = 1e-12 * self.clip_norm
+        found["changes"].append(float((np.linalg.norm(moved - leaf, axis=-1) - HONEST.smoothness * distance).max()))
+        assert found["changes"][-1] <= slack + 1e-12 * distance.max() + 1e-15
+        return moved
+
+    monkeypatch.setattr(ReducedMomentum, "_gradients", gradients)
+    monkeypatch.setattr(ReducedMomentum, "_gradients_near", gradients_near)
+    return found
+
+
+def test_a_loss_that_lies_stays_within_the_sensitivity_of_algorithm_2(leaves, monkeypatch):
+    """Its leaves G, D and r are no longer than the noise accounts for; without the guard they are."""
+    change = RUN | {"gamma": 0.3, "learning_rate": 1e-3}
+    found = private_reduced_momentum(LIAR, BUDGET, EPOCHS, **change)
+    assert np.isfinite(found.points).all()
+    assert 0.25 * 0.99 < max(leaves["gradients"]) <= 0.25 * (1 + 1e-11)
+    assert len(leaves["changes"]) > 4 * N
+    mutant = ReducedMomentum(
+        LIAR, np.zeros((2, 1), int), alpha=0.1, gammas=np.zeros((1, 1, 1)), lengths=np.ones((1, 1, 1)), clip_norm=0.25
+    )
+    with pytest.raises(AssertionError):
+        mutant._gradients_near(np.zeros((1, 1, 3)), np.full((1, 1, 3), 0.01), 1)
+
+
+@pytest.mark.parametrize("clip", [0.1, 1.0])
+def test_gradients_of_a_loss_that_lies_are_clipped_at_what_it_states(clip, monkeypatch):
+    """In Algorithm 1 and in both baselines; the mutant clips at the norm of the budget alone."""
+    bound = min(clip, 0.25)
+    budget = Budget(0.5, clip_norm=clip)
+    seen = []
+    real = private.momentum_step.__globals__["clipped_gradients"]
+
+    def spy(*arguments: Any) -> Any:
+        seen.append(real(*arguments))
+        return seen[-1]
+
+    monkeypatch.setitem(private.momentum_step.__globals__, "clipped_gradients", spy)
+    monkeypatch.setattr(baselines, "clipped_gradients", spy)
+    private_momentum(LIAR, budget, EPOCHS, **RUN)
+    assert len(seen) == 4 * N
+    private_gradient_descent(LIAR, budget, steps=2, learning_rate=0.1, rng=1)
+    assert len(seen) == 4 * N + 2 * N
+    longest = max(float(np.linalg.norm(each, axis=-1).max()) for each in seen)
+    assert bound * 0.99 < longest <= bound * (1 + 1e-11)
+    mutant = real(HONEST, np.full(3, 0.3), LIAR.examples, max(clip, 1.0))
+    assert np.linalg.norm(mutant, axis=-1).max() > 0.9
+
+
+@pytest.mark.parametrize("start", [None, [0.4, -1.0, 2.0]])
+def test_losses_that_do_not_lie_are_not_changed(start, monkeypatch):
+    """Bit for bit, also where the bounds are attained: at 0, with examples of the largest norm."""
+    run = RUN | {"start": start, "repetitions": 2}
+    guarded = [
+        private_momentum(risk(), BUDGET, EPOCHS, **run),
+        private_reduced_momentum(risk(), BUDGET, EPOCHS, **run | {"gamma": 0.3}),
+        private_gradient_descent(risk(), BUDGET, steps=4, learning_rate=0.1, start=start, rng=1),
+    ]
+    real = private.gradient_bound
+    for module in (private, baselines):
+        monkeypatch.setattr(module, "gradient_bound", lambda loss, budget: (real(loss, budget)[0], math.inf))
+    free = [
+        private_momentum(risk(), BUDGET, EPOCHS, **run),
+        private_reduced_momentum(risk(), BUDGET, EPOCHS, **run | {"gamma": 0.3}),
+        private_gradient_descent(risk(), BUDGET, steps=4, learning_rate=0.1, start=start, rng=1),
+    ]
+    for one, other in zip(guarded, free, strict=True):
+        assert one.points.tobytes() == other.points.tobytes()

@@ -15,7 +15,7 @@ from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.simulations.noise_cancellation.server import Server
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise
-from tests.simulations.noise_cancellation.federations import budget, examples, protocol
+from tests.simulations.noise_cancellation.federations import Inline, budget, examples, protocol
 
 
 def test_folders_answer_as_one_process_does_and_again_after_a_failure(tmp_path):
@@ -66,16 +66,6 @@ def test_a_machine_in_a_folder_that_has_refused_goes_on_refusing(tmp_path):
 
 
 # -- the driver --------------------------------------------------------------------------------------------------------
-
-
-class Inline:
-    """A Dask client that runs every task at once, in this process."""
-
-    def submit(self, function, *arguments, pure):
-        return function(*arguments)
-
-    def gather(self, tasks):
-        return tasks
 
 
 @pytest.fixture
@@ -156,7 +146,7 @@ def test_folders_of_other_runs_are_refused(tmp_path, inline):
         run_distributed(chosen, examples(4, 12, seed=9), seed=3, folder=tmp_path)
     server = (tmp_path / "server.npz").read_bytes()
     (tmp_path / "server.npz").write_bytes(server[:100])
-    with pytest.raises(ValueError, match=r"server\.npz cannot be loaded: it is foreign or damaged"):
+    with pytest.raises(ValueError, match=r"server\.npz is damaged or foreign: its digest is wrong"):
         run_distributed(chosen, data, seed=3, folder=tmp_path)
     (tmp_path / "server.npz").unlink()
     with pytest.raises(ValueError, match="to begin again would use examples again"):

@@ -230,7 +230,7 @@ def test_states_of_others_are_refused():
 
 def test_a_damaged_file_is_refused(tmp_path):
     (tmp_path / "machine-0.npz").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"machine-0\.npz cannot be loaded: it is foreign or damaged"):
+    with pytest.raises(ValueError, match=r"machine-0\.npz is damaged or foreign: its digest is wrong"):
         read_state(tmp_path, 0)
 
 

@@ -37,6 +37,13 @@ MEAN, LOGISTIC, RIDGE = LinearLoss("mean", D), LinearLoss("logistic", D), Linear
 LOSSES = [MEAN, LOGISTIC, RIDGE, LinearLoss("mean", D, scale=0.7), LinearLoss("logistic", D, scale=0.7)]
 
 
+class Smoother(LinearLoss):
+    """A loss that says it is smoother than it is."""
+
+    def smoothness_of(self, features):
+        return super().smoothness_of(features) / 1e6
+
+
 def task(loss=RIDGE, regulariser=REGULARISERS[1]):
     return Task(loss, regulariser, FEATURES, TARGETS, PUBLIC, PUBLIC_TARGETS)
 
@@ -201,6 +208,11 @@ def test_a_run_without_clipping_clips_nothing():
 @pytest.mark.parametrize(
     ("facts", "t", "message"),
     [
+        (
+            {"smoothness": 0.01},
+            task(Smoother("squares", D, scale=2.0)),
+            "loss must be a LinearLoss itself",
+        ),
         ({"smoothness": 1.0}, task(), r"smoothness must bound that of every record, .* here, got 1\.0"),
         ({"clipping": "none"}, task(), "clipping must not be 'none' for squares, whose gradients have no bound"),
         ({"clipping": "none"}, task(LOGISTIC), r"clip_norm must be at least .*, by the longest private features"),

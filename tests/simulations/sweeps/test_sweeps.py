@@ -294,10 +294,10 @@ def _moved(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:100]), "it is foreign or damaged"),
+        (lambda path: path.write_bytes(path.read_bytes()[:100]), "its digest is wrong"),
         (lambda path: path.write_text(path.read_text().replace('"seed": 3', '"seed": 4')), "its digest is wrong"),
         (_moved, "keeps the result of other settings"),
-        (lambda path: path.write_text(""), "it is foreign or damaged"),
+        (lambda path: path.write_text(""), "its digest is wrong"),
         (lambda path: cache.keep(path.parent, point().description(), {}), "KeyError: 'simulation'"),
         (lambda path: cache.keep(path.parent, point().description(), []), "TypeError: list indices"),
     ],
@@ -447,14 +447,13 @@ def test_a_cluster_gives_the_same_results(start: Callable[..., str], tmp_path: P
 
 def test_a_cluster_without_workers_is_refused(start: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     address = start(0)
-    monkeypatch.setattr(sweeps, "_PATIENCE", 5.0)
+    monkeypatch.setattr("corrnoise.support.cluster.PATIENCE", 5.0)
     with pytest.raises(OSError, match=f"cluster must have workers, the scheduler at '{address}' has none"):
         sweep([point()], cluster=address)
 
 
-def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_does_not_answer_is_named() -> None:
     pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
-    monkeypatch.setattr(sweeps, "_PATIENCE", 0.5)
     with pytest.raises(OSError, match="none answers at 'tcp://127"):
         sweep([point()], cluster="tcp://127.0.0.1:1")
 
