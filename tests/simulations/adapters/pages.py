@@ -6,6 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from corrnoise.simulations.run import engines
+from corrnoise.theory.mechanisms.product import NuFTRL
+
 _PAGE = Path(__file__).parents[3] / "docs/training.md"
 
 
@@ -16,8 +21,12 @@ def script(heading: str) -> str:
     return str(block)
 
 
-def ran(heading: str) -> dict[str, Any]:
-    """The names after the example under a heading has run."""
+def ran(heading: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The names after the example under a heading has run in a folder, with noise that is not searched for."""
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
+    monkeypatch.setenv("LOCALAPPDATA", str(place / "state"))
+    monkeypatch.setattr(engines, "best_buffers", lambda *given: NuFTRL(0.021))
     names: dict[str, Any] = {}
     exec(compile(script(heading), heading, "exec"), names)
     return names
