@@ -90,14 +90,15 @@ def in_words(thing: Any) -> str:
 
 
 def simple(values: Mapping[str, Any]) -> str:
-    """Those of some named values that are numbers, strings or tuples of them, as one string.
+    """Those of some named values that are numbers, strings or tuples of them, as one string, without private names.
 
     Parameters
     ----------
     values
         Values by their names.
     """
-    return ", ".join(f"{name}={_value(value)}" for name, value in sorted(values.items()) if _is_simple(value))
+    shown = {name: value for name, value in sorted(values.items()) if _is_simple(value) and not name.startswith("_")}
+    return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
 
 def _is_simple(value: Any) -> bool:

@@ -153,7 +153,9 @@ def parts(model: Any, optimizer: Any, carry: Mapping[str, Any] | None) -> dict[s
     own = {"model": model, "optimizer": optimizer}
     more = {} if carry is None else dict(carry)
     for name, each in more.items():
-        if name in own or not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+        if name in (*own, "torch", "generators") or not (
+            hasattr(each, "state_dict") and hasattr(each, "load_state_dict")
+        ):
             raise ValueError(f"carry must be objects with state_dict and load_state_dict by their names, got {name!r}")
     return {**{name: State(each) for name, each in (own | more).items()}, "torch": TorchGenerators()}
 

@@ -1,6 +1,6 @@
 """The example of a library on the page on training, in processes that are killed at random writes.
 
-    python killed.py HEADING FOLDER SEED
+    python killed.py HEADING FOLDER SEED KILLS EPOCHS
 
 Each start is a fork of this process, which has imported the library.  Key, nonces and order are functions of the step,
 so that runs in two folders draw the same noise.  A JSON object is printed: the number of writes to the disk (fsync) of
@@ -36,7 +36,6 @@ from corrnoise.theory.privacy import Budget
 from tests.simulations.adapters.pages import script
 
 LIBRARIES = {"PyTorch": ["torch"], "Opacus": ["torch", "opacus", "opacus.grad_sample"], "JAX": ["jax", "optax"]}
-EPOCHS = 2
 
 
 def flat(names: dict[str, Any]) -> bytes:
@@ -52,7 +51,7 @@ def in_step(journal: Journal, first: int, end: int, begin: Any = Journal.begin) 
         return bytes(begin(journal, first, end))
 
 
-def command(heading: str, place: Path, last: int | None) -> dict[str, Any]:
+def command(text: str, place: Path, last: int | None) -> dict[str, Any]:
     """The example in a folder; the process is killed at the write with the number ``last``."""
     os.chdir(place)
     writes = 0
@@ -69,18 +68,18 @@ def command(heading: str, place: Path, last: int | None) -> dict[str, Any]:
     names: dict[str, Any] = {}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(script(heading).replace("epochs=20", f"epochs={EPOCHS}"), heading, "exec"), names)
+        exec(compile(text, "the page", "exec"), names)
     return {"writes": writes, "printed": printed.getvalue(), "digest": hashlib.sha256(flat(names)).hexdigest()}
 
 
-def start(heading: str, place: Path, last: int | None = None) -> dict[str, Any]:
+def start(text: str, place: Path, last: int | None = None) -> dict[str, Any]:
     """The same in a process of its own."""
     place.mkdir(exist_ok=True)
     out = place / "found.json"
     out.unlink(missing_ok=True)
     if not (child := os.fork()):
         try:
-            out.write_text(json.dumps(command(heading, place, last)))
+            out.write_text(json.dumps(command(text, place, last)))
         finally:
             os._exit(not out.exists())
     _, status = os.waitpid(child, 0)
@@ -89,8 +88,10 @@ def start(heading: str, place: Path, last: int | None = None) -> dict[str, Any]:
     return dict(json.loads(out.read_text()))
 
 
-def main(heading: str, folder: Path, seed: int) -> None:
+def main(heading: str, folder: Path, seed: int, kills: int, epochs: int) -> None:
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / "compiled")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     for name in LIBRARIES[heading]:
         import_module(name)
     import_module("sklearn.datasets").load_digits()
@@ -104,12 +105,13 @@ def main(heading: str, folder: Path, seed: int) -> None:
     training.batches = partial(batches, rng=0)
     draws.fresh = lambda size: bytes(range(size))  # type: ignore[assignment]
     Journal.begin = in_step  # type: ignore[method-assign]
-    whole = start(heading, folder / "whole")
+    text = script(heading).replace("epochs=20", f"epochs={epochs}")
+    whole = start(text, folder / "whole")
     chosen = random.Random(seed)
     broken = folder / "broken"
-    starts = [start(heading, broken, chosen.randrange(1, whole["writes"])) for _ in range(2)]
-    print(json.dumps([whole, *starts, start(heading, broken), start(heading, broken)]))
+    starts = [start(text, broken, chosen.randrange(1, whole["writes"])) for _ in range(kills)]
+    print(json.dumps([whole, *starts, start(text, broken), start(text, broken)]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))
