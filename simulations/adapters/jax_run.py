@@ -1,4 +1,4 @@
-"""A private run of parameters of JAX, an optimizer of optax and the data, which a restart continues (the extra ``jax``).
+"""A private run of parameters of JAX, an optimizer and the data, which a restart continues (the extra ``jax``).
 
     run = make_private(parameters, optax.sgd(2.0), (images, digits), loss=loss,
                        budget=budget, batch_size=71, epochs=20, folder="digits")

@@ -91,18 +91,22 @@ class Examples:
         """A digest of all tensors of a ``TensorDataset``, and of some items of any other data set."""
         if isinstance(self._dataset, extra_module("torch.utils.data", "torch").TensorDataset):
             return of_arrays(self._dataset.tensors)
-        with _same_draws():
-            return of_examples(type(self._dataset).__qualname__, self._dataset.__getitem__, len(self._dataset))
+        with _generators_kept():
+            return of_examples(type(self._dataset).__qualname__, self._read, len(self._dataset))
+
+    def _read(self, number: int) -> Any:
+        """An item, for which all generators stand where they always do."""
+        extra_module("torch", "torch").manual_seed(number)
+        random.seed(number)
+        np.random.seed(number)  # noqa: NPY002  # of the user's code
+        return self._dataset[number]
 
 
 @contextmanager
-def _same_draws() -> Iterator[None]:
-    """A block whose draws are the same in each process, and that leaves the generators as they were."""
+def _generators_kept() -> Iterator[None]:
+    """A block after which the generators are where they were."""
     everything = Parts({"host": HostGenerators(), "torch": TorchGenerators()})
     before = everything.save()
-    extra_module("torch", "torch").manual_seed(0)
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002  # of the user's code
     try:
         yield
     finally:

@@ -4,7 +4,7 @@
 
 Each start is a fork of this process, which has imported the library.  Key, nonces and order are functions of the step,
 so that runs in two folders draw the same noise.  A JSON object is printed: the number of writes to the disk (fsync) of
-a run that is left alone, and for each start what it printed and a digest of the parameters, or the signal that ended it.
+a run that is left alone, and for each start what it printed and a digest of the parameters, or the signal of its end.
 """
 
 from __future__ import annotations

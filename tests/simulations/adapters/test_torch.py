@@ -55,11 +55,9 @@ def network() -> Any:
     return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
 
 
-def with_opacus(
-    mechanism: Any = NOISE, rate: float = 0.3, order: int | None = 0, **options: Any
-) -> tuple[Any, Any, Any]:
+def with_opacus(mechanism: Any = NOISE, order: int | None = 0, **options: Any) -> tuple[Any, Any, Any]:
     model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
     chosen: dict[str, Any] = {"loss": torch.nn.functional.cross_entropy, "budget": BUDGET, "epochs": 5} | options
     with known_key(), mock.patch.object(training, "batches", partial(batches, rng=order)):
         return make_private(model, optimizer, data(), batch_size=BATCH, mechanism=mechanism, **chosen)
@@ -267,7 +265,7 @@ def test_the_same_command_goes_on_and_a_crash_loses_nothing(mechanism: Any, tmp_
     again, _, loader = with_opacus(mechanism, order=None, folder=tmp_path / "run")
     assert list(loader) == []
     np.testing.assert_array_equal(flat(again).numpy(), flat(wrapped).numpy())
-    with pytest.raises(ValueError, match="loss was '[^']*cross_entropy', is '[^']*multi_margin_loss'"):
+    with pytest.raises(ValueError, match=r"loss was '[^']*cross_entropy', is '[^']*multi_margin_loss'"):
         with_opacus(mechanism, folder=tmp_path / "run", loss=torch.nn.functional.multi_margin_loss)
 
 
@@ -275,7 +273,7 @@ def test_the_loss_says_how_it_adds_up() -> None:
     found = []
     for reduction in ("mean", "sum"):
         loss = torch.nn.CrossEntropyLoss(reduction=reduction)
-        model, optimizer, loader = with_opacus(loss=loss)
+        model, _, loader = with_opacus(loss=loss)
         inputs, targets = next(iter(loader))
         loss(model(inputs), targets).backward()
         found.append(next(model.parameters()).grad_sample.numpy())
@@ -569,7 +567,7 @@ torch.save(flat(model), file + str(rank))
 
 for last, begun in ((7, 0), (20, 4)):
     model, optimizer, loader = with_opacus(folder=Folder(file + " run", marks=file + " marks") if rank == 0 else file)
-    assert optimizer.run.position == 0 if rank else begun
+    assert optimizer.run.position == (0 if rank else begun)
     for inputs, targets in loader:
         step(model, optimizer, inputs, targets)
         if optimizer.run.position == last:

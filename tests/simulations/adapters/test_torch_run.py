@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from functools import partial
 from pathlib import Path
@@ -161,7 +162,10 @@ def test_a_gradient_leaves_the_model_and_another_batch_is_refused() -> None:
             {"loss": torch.nn.functional.multi_margin_loss},
             "loss was '[^']*cross_entropy', is '[^']*multi_margin_loss'$",
         ),
-        ({"loss": torch.nn.CrossEntropyLoss(label_smoothing=0.1)}, r"is 'CrossEntropyLoss\(.*label_smoothing=0.1"),
+        (
+            {"loss": torch.nn.CrossEntropyLoss(label_smoothing=0.1)},
+            r"Loss\(.*label_smoothing=0.1, reduction='mean'",
+        ),
         ({"carry": {"more": torch.nn.Linear(1, 1)}}, "carried was '', is 'more: Linear'$"),
         ({"carry": {"more": 1}}, "carry must be objects with state_dict"),
         ({"carry": {"model": torch.nn.Linear(1, 1)}}, "carry must be objects with state_dict"),
@@ -187,7 +191,7 @@ def test_a_name_stands_for_the_data(tmp_path: Path) -> None:
 
     command(None, folder=named("digits 3")).close()
     command(None, folder=named("digits 3"), data=(data()[0] + 1, data()[1])).close()
-    with pytest.raises(ValueError, match="began: data was 'digits 3', is 'digits 4'$"):
+    with pytest.raises(ValueError, match=r"began: data was 'digits 3', is 'digits 4'$"):
         command(None, folder=named("digits 4"))
     with pytest.raises(ValueError, match="data was 'digits 3', is 'float32"):
         command(None, folder=named(None))
@@ -208,7 +212,7 @@ def test_another_optimizer_another_model_or_another_version_is_refused(
     with pytest.raises(ValueError, match=r"parameter 0.weight was 'float32 \(4, 6\)', is 'float32 \(3, 6\)'"):
         command(tmp_path, model=wider, optimizer=torch.optim.SGD(wider.parameters(), lr=0.5))
     monkeypatch.setattr(durable, "__version__", "77.0")
-    with pytest.raises(ValueError, match="version was '.*', is '77.0'"):
+    with pytest.raises(ValueError, match=r"version was '.*', is '77.0'"):
         command(tmp_path, **with_rate(0.5))
 
 
@@ -251,7 +255,7 @@ def test_data_sets_that_draw_are_compared_and_go_on(tmp_path: Path) -> None:
     assert torch.equal(torch.rand(2), expected)
     assert own["data"] == "Noisy: float32 (6,), int64 ()"
     command(tmp_path, data=Noisy()).close()
-    with pytest.raises(ValueError, match="began: data digest differs$"):
+    with pytest.raises(ValueError, match=r"began: data digest differs$"):
         command(tmp_path, data=Noisy(1e-3))
 
 
@@ -306,14 +310,14 @@ def test_coarse_gradients_of_examples_are_clipped_in_single_precision(model: Any
     inputs = torch.randn(1, 6, generator=torch.Generator().manual_seed(0)).expand(500, 6) * 50
     targets = torch.zeros(500, dtype=torch.int64)
     sums = []
-    for count in (499, 500):
+    for count in range(480, 501):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             each = torch_loop.example_gradients(model, loss, inputs[:count], targets[:count])
             total = torch_loop.clipped_sum(list(each.values()), 0.1)
         assert {part.dtype for part in total} == {torch.float32}
         sums.append(torch.cat([part.reshape(-1) for part in total]).double())
-    assert float((sums[1] - sums[0]).norm()) <= 0.1
-    assert float((sums[1].bfloat16() - sums[0].bfloat16()).norm()) > 0.15 or float(sums[1].norm()) < 1
+    assert max(float((more - less).norm()) for less, more in itertools.pairwise(sums)) <= 0.1
+    assert max(float((more.bfloat16() - less.bfloat16()).norm()) for less, more in itertools.pairwise(sums)) > 0.11
 
 
 @pytest.mark.parametrize("layer", [0, 2])
