@@ -64,7 +64,7 @@ def command(text: str, place: Path, last: int | None) -> dict[str, Any]:
             os.kill(os.getpid(), signal.SIGKILL)
         fsync(file)
 
-    os.fsync = counted
+    mock.patch.object(os, "fsync", counted).start()
     names: dict[str, Any] = {}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -101,10 +101,10 @@ def main(heading: str, folder: Path, seed: int, kills: int, epochs: int) -> None
     with PrivateRun(Budget(1.0), Participation.single(2), noise, 2410) as run:  # its kernels are compiled
         for _ in run:
             run.add_noise(np.zeros(2410, np.float32))
-    engines.best_buffers = lambda *given: noise  # type: ignore[assignment,return-value]
-    training.batches = partial(batches, rng=0)
-    draws.fresh = lambda size: bytes(range(size))  # type: ignore[assignment]
-    Journal.begin = in_step  # type: ignore[method-assign]
+    mock.patch.object(engines, "best_buffers", lambda *given: noise).start()
+    mock.patch.object(training, "batches", partial(batches, rng=0)).start()
+    mock.patch.object(draws, "fresh", lambda size: bytes(range(size))).start()
+    mock.patch.object(Journal, "begin", in_step).start()
     text = script(heading).replace("epochs=20", f"epochs={epochs}")
     whole = start(text, folder / "whole")
     chosen = random.Random(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_functions_have_a_name_and_a_text() -> None:
 
 
 def text_of(text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(identity.inspect, "getsource", lambda own: text)
+    monkeypatch.setattr(inspect, "getsource", lambda own: text)
     return of_function("loss", loss_function)["loss digest"]
 
 

@@ -66,7 +66,7 @@ def test_an_interrupted_run_ends_with_the_parameters_of_one_that_was_not(
         optax.adam(0.05, mu_dtype=jnp.bfloat16),
         optax.chain(optax.add_noise(0.1, 0.5, key=jax.random.key(1)), optax.sgd(0.1)),
     ):
-        found = []
+        found: list[np.ndarray] = []
         for stop in (12, 7):
             place = tmp_path / f"{stop} {len(found)} {id(optimizer)}"
             with counted():

@@ -274,7 +274,7 @@ def test_a_data_set_trains_the_same_model(monkeypatch: pytest.MonkeyPatch) -> No
 # -- hidden half precision ---------------------------------------------------------------------------------------------
 
 
-class Frozen(torch.nn.Module):
+class Frozen(torch.nn.Module):  # type: ignore[name-defined]
     """A frozen layer of half precision inside of a model of single precision."""
 
     def __init__(self) -> None:
