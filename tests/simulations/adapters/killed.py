@@ -101,7 +101,7 @@ def main(heading: str, folder: Path, seed: int, kills: int, epochs: int) -> None
     with PrivateRun(Budget(1.0), Participation.single(2), noise, 2410) as run:  # its kernels are compiled
         for _ in run:
             run.add_noise(np.zeros(2410, np.float32))
-    mock.patch.object(engines, "best_buffers", lambda *given: noise).start()
+    mock.patch.object(engines, "best_buffers", return_value=noise).start()
     mock.patch.object(training, "batches", partial(batches, rng=0)).start()
     mock.patch.object(draws, "fresh", lambda size: bytes(range(size))).start()
     mock.patch.object(Journal, "begin", in_step).start()

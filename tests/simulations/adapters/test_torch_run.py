@@ -307,13 +307,15 @@ def coarse(outputs: Any, targets: Any) -> Any:
 )
 def test_coarse_gradients_of_examples_are_clipped_in_single_precision(model: Any, loss: Any, autocast: bool) -> None:
     """The sum moves by at most the clip norm with one of 500 examples; rounded to bfloat16 it would move by more."""
+    for each in model.parameters():
+        each.data.fill_(0.0 if each.requires_grad else 0.3)
     inputs = torch.randn(1, 6, generator=torch.Generator().manual_seed(0)).expand(500, 6) * 50
     targets = torch.zeros(500, dtype=torch.int64)
     sums = []
     for count in range(480, 501):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            each = torch_loop.example_gradients(model, loss, inputs[:count], targets[:count])
-            total = torch_loop.clipped_sum(list(each.values()), 0.1)
+            found = torch_loop.example_gradients(model, loss, inputs[:count], targets[:count])
+            total = torch_loop.clipped_sum(list(found.values()), 0.1)
         assert {part.dtype for part in total} == {torch.float32}
         sums.append(torch.cat([part.reshape(-1) for part in total]).double())
     assert max(float((more - less).norm()) for less, more in itertools.pairwise(sums)) <= 0.1
