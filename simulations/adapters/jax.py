@@ -10,7 +10,9 @@
     A ``StreamingMatrix`` for the privatizer of jax-privacy, which needs the multiplier of the program, a secret key and
     ``dtype=jax.numpy.float32``.  Without the last, the noise of a bfloat16 model has 8 bits.
 
-All form the noise from the sum of the clipped gradients of a step.  Memory is float32, whatever the model has.
+All form the noise from the sum of the clipped gradients of a step.  Memory is float32, whatever the model has.  Norms
+and sums are formed without products of matrices, so that ``jax_default_matmul_precision`` changes the gradients of
+examples, and not the clipping.  ``jax_run`` has runs that keep parameters, optimizer and data, too.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corrnoise.simulations.adapters.due import batches_of, due
+from corrnoise.simulations.adapters.training import batches_of, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.engines import streaming
 from corrnoise.simulations.run.private import PrivateRun
@@ -68,7 +70,7 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
     """
     jax = extra_module("jax", "jax")
     leaves, tree = jax.tree.flatten(parameters)
-    _check_types("parameters", leaves)
+    check_parameters(leaves)
     if (found := sum(leaf.size for leaf in leaves)) != run.size:
         raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
     batches = batches_of(run)
@@ -84,6 +86,24 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
         for leaf, part in zip(leaves, parts, strict=True)
     ]
     return jax.tree.unflatten(tree, noisy)
+
+
+def check_parameters(leaves: list[Any]) -> None:
+    """Refuse parameters that are not float32 or float64, and those of float64 where JAX computes with 32 bits.
+
+    Parameters
+    ----------
+    leaves
+        Arrays.
+
+    Raises
+    ------
+    ValueError
+        One of them is of another type than the sums of gradients would have.
+    """
+    _check_types("parameters", leaves)
+    if not extra_module("jax", "jax").config.jax_enable_x64 and any(str(leaf.dtype) == "float64" for leaf in leaves):
+        raise ValueError("parameters must be of float32 unless jax_enable_x64 is set, got float64")
 
 
 def _check_types(name: str, leaves: list[Any]) -> None:

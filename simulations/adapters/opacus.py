@@ -1,11 +1,10 @@
 """Correlated noise in Opacus, which gives the gradients of the examples (the extra ``torch``).
 
-    budget = cn.Budget(epsilon=5.0, delta=1e-5, clip_norm=1.0)
-    epochs = cn.Participation.fixed_epochs(400, epochs=20)
-    model, optimizer, loader = private(model, optimizer, dataset, budget, epochs, NuFTRL(0.02), batch_size=64)
-    for inputs, targets in loader:  # the steps of all epochs
+    model, optimizer, loader = make_private(model, optimizer, (inputs, targets), loss=torch.nn.functional.cross_entropy,
+                                            budget=budget, batch_size=71, epochs=20, folder="digits")
+    for x, y in loader:  # the steps to come
         optimizer.zero_grad()
-        loss(model(inputs), targets).backward()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
 
 ``optimizer`` is a ``DPOptimizer`` of Opacus that adds the noise of a ``PrivateRun`` once to each logical batch, also
@@ -19,23 +18,24 @@ parameters of half precision, Opacus's own generator and secure mode, per-layer 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from corrnoise.simulations.adapters.due import batches_of, due
+from corrnoise.simulations.adapters import torch_state
 from corrnoise.simulations.adapters.torch import (
     MARGIN,
     add_noise,
-    check_optimizer,
     check_parameters,
     check_types,
     clipped_sum,
     trainable_size,
 )
+from corrnoise.simulations.adapters.training import DataRun, Parts, batches_of, due, source
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.random_numbers import Seed
-from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.batches import Batches
+from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.participation import Participation
@@ -192,19 +192,19 @@ def optimizer_class(*, distributed: bool = False) -> type[Any]:
 class RunSampler:
     """The batches of the steps to come, for the argument ``batch_sampler`` of a ``DataLoader``.
 
+    In a job of several processes each takes a share of a batch.
+
     Parameters
     ----------
     run
         The private run.
-    distributed
-        Whether each process of ``torch.distributed`` takes a share of each batch.
     workers
         Whether workers of a loader fetch batches ahead of their steps.  Then ``RunLoader`` hands them out.
     """
 
-    def __init__(self, run: PrivateRun, *, distributed: bool = False, workers: bool = False) -> None:
+    def __init__(self, run: PrivateRun, *, workers: bool = False) -> None:
         self.run = run
-        self._group = extra_module("torch.distributed", "torch") if distributed else None
+        self._group = _group()
         self._workers = workers
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -247,6 +247,12 @@ class RunLoader:
         return len(self.run)
 
 
+def _group() -> Any:
+    """The module ``torch.distributed`` in a job of several processes, and None elsewhere."""
+    group = extra_module("torch.distributed", "torch")
+    return group if group.is_available() and group.is_initialized() and group.get_world_size() > 1 else None
+
+
 def _from_first(group: Any, value: Any) -> Any:
     """The value that the first process has."""
     values = [value]
@@ -254,77 +260,108 @@ def _from_first(group: Any, value: Any) -> Any:
     return values[0]
 
 
-def private(
-    module: Any,
+def make_private(
+    model: Any,
     optimizer: Any,
-    dataset: Any,
-    budget: Budget,
-    participation: Participation,
-    mechanism: Mechanism,
+    data: Any,
     *,
+    loss: Callable[..., Any],
+    budget: Budget,
     batch_size: int,
-    rng: Seed = None,
-    loss_reduction: str = "mean",
-    distributed: bool = False,
+    epochs: int | Participation,
+    mechanism: Mechanism | None = None,
+    folder: str | os.PathLike[str] | Folder | None = None,
+    carry: Mapping[str, Any] | None = None,
     workers: int = 0,
-    **options: Any,
 ) -> tuple[Any, Any, Any]:
-    """A model, an optimizer and a loader for private training with correlated noise.
+    """A private run with Opacus, which the same command goes on with after a crash: model, optimizer and loader.
+
+    The n examples have one random order for all epochs.  An epoch has floor(n/B) batches, so that the last n mod B
+    examples of the order are left out (``optimizer.run.batches.left_out``).
 
     Parameters
     ----------
-    module
-        The model, a ``torch.nn.Module`` that Opacus's ``ModuleValidator`` accepts.
+    model
+        A ``torch.nn.Module`` that Opacus's ``ModuleValidator`` accepts, with trained parameters of float32 or float64.
     optimizer
-        An optimizer of PyTorch over its trained parameters.
-    dataset
-        A data set with a length and items by number.
-    budget, participation, mechanism
-        As for ``PrivateRun``.
-    batch_size, rng
-        As for ``batches``: the size of a batch, and the generator of the order.
-    loss_reduction
-        ``"mean"`` or ``"sum"``, that of the loss function.
-    distributed
-        Whether the processes of ``torch.distributed`` share each batch.  All call this function with the same
-        arguments; the first one makes the noise, and saves and keeps its state.
+        An optimizer of PyTorch over exactly its trained parameters.
+    data
+        A tuple of tensors with the n examples along the first axis, or a ``Dataset`` with a length and items by number.
+    loss
+        The loss function of the loop, which a restart compares.  One with an attribute or a keyword ``reduction`` has
+        this reduction, ``"mean"`` or ``"sum"``; any other is a mean over the batch.
+    budget, batch_size, epochs, mechanism, folder, carry
+        As for ``corrnoise.torch.make_private``.
     workers
         How many processes of the loader read the data ahead; 0 for none.
-    options
-        Of ``PrivateRun``: ``folder``, ``carry``, ``dtype``, ``threads``.
 
     Returns
     -------
-    The wrapped model, the optimizer with ``run`` and ``epsilon(delta)``, and a loader of all epochs.
+    The wrapped model, the optimizer with ``run`` and ``epsilon(delta)``, and a loader of the steps to come.  Model and
+    optimizer are those of the last checkpoint, and of the end once the run is finished.
 
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range, or the optimizer has other parameters than those of the model that are trained.
+        An argument is out of its range, or the folder is that of a run with other settings, data, model, optimizer or
+        loss, or of another version of this package.
+    BlockingIOError
+        Another run uses the folder.
+
+    Notes
+    -----
+    In a job of several processes (``torch.distributed`` is initialised) all call this function with the same arguments,
+    and share each batch.  The first process makes the noise and has the folder; the others begin with its model and
+    optimizer, and their generators are not kept.  Those of workers are not kept either.
     """
-    extra_module("opacus.validators", "torch").ModuleValidator.validate(module, strict=True)
-    wrapper = extra_module("opacus.grad_sample", "torch").GradSampleModule
-    data = extra_module("torch.utils.data", "torch")
-    if isinstance(dataset, data.IterableDataset):
-        raise TypeError("dataset must have items by number, got an IterableDataset, whose order is its own")
-    check_optimizer(module, optimizer)
-    if distributed and options.get("carry") is not None:
-        raise ValueError("carry must be None in a distributed run, whose processes have a model each")
-    group = extra_module("torch.distributed", "torch") if distributed else None
+    extra_module("opacus.validators", "torch").ModuleValidator.validate(model, strict=True)
+    torch_state.check_model(model, optimizer)
+    own, dataset = torch_state.dataset_of(data)
+    group = _group()
     first = group is None or group.get_rank() == 0  # which makes the noise
-    arguments = (budget, participation, mechanism, trainable_size(module))
-    run: Any = None
-    if first:
-        run = PrivateRun(*arguments, batches=batches(participation, len(dataset), batch_size, rng), **options)
+    parts = torch_state.parts(model, optimizer, carry)
+
+    def run_of(order: Batches) -> DataRun:
+        return DataRun(
+            loss,
+            own,
+            parts,
+            torch_state.about(model, optimizer, carry),
+            trainable_size(model),
+            budget=budget,
+            mechanism=mechanism,
+            order=order,
+            folder=folder if first else None,
+        )
+
+    run: Any = run_of(source(epochs, len(own), batch_size)) if first else None
     if group is not None:
-        order = _from_first(group, run.batches if first else None)
-        module = extra_module("opacus.distributed", "torch").DifferentiallyPrivateDistributedDataParallel(module)
+        states = Parts({name: parts[name] for name in parts if name != "torch"})
+        order, kept = _from_first(group, (run.batches, states.save()) if first else None)
         if not first:
-            run = PrivateRun(*arguments, batches=order, **{**options, "folder": None})
-    model = wrapper(module, loss_reduction=loss_reduction)
-    model.forbid_grad_accumulation()
-    sampler = RunSampler(run, distributed=distributed, workers=workers > 0)
-    loader = data.DataLoader(dataset, batch_sampler=sampler, num_workers=workers)
-    if workers:
-        loader = RunLoader(loader, run)
-    return model, optimizer_class(distributed=distributed)(optimizer, run, loss_reduction=loss_reduction), loader
+            states.load(kept)
+            run = run_of(order)
+        model = extra_module("opacus.distributed", "torch").DifferentiallyPrivateDistributedDataParallel(model)
+    reduction = _reduction(loss)
+    wrapped = extra_module("opacus.grad_sample", "torch").GradSampleModule(model, loss_reduction=reduction)
+    wrapped.forbid_grad_accumulation()
+    library = extra_module("torch.utils.data", "torch")
+    loader = library.DataLoader(
+        dataset,
+        batch_sampler=RunSampler(run, workers=workers > 0),
+        num_workers=workers,
+        generator=extra_module("torch", "torch").Generator(),  # so that a loop draws nothing from that of the run
+    )
+    return (
+        wrapped,
+        optimizer_class(distributed=group is not None)(optimizer, run, loss_reduction=reduction),
+        RunLoader(loader, run) if workers else loader,
+    )
+
+
+def _reduction(loss: Any) -> str:
+    """How a loss function adds up the losses of examples."""
+    found = str(getattr(loss, "reduction", getattr(loss, "keywords", {}).get("reduction", "mean")))
+    if found not in ("mean", "sum"):
+        raise ValueError(f"loss must have the reduction 'mean' or 'sum', got {found!r}")
+    return found

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from corrnoise.simulations.adapters.due import batches_of, due
+from corrnoise.simulations.adapters.training import batches_of, due
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.numerics import checks
@@ -93,7 +93,7 @@ def clipped_sum(samples: Sequence[Any], clip_norm: float) -> list[Any]:
         PyTorch is set to multiply matrices in a shorter type than float32, which no margin covers.
     """
     torch = extra_module("torch", "torch")
-    _check_products()
+    check_products()
     checks.real("clip_norm", clip_norm, f"[{_LEAST}, inf)")
     with _without_autocast(samples):
         exact = [each if each.dtype == torch.float64 else each.float() for each in samples]
@@ -122,7 +122,7 @@ def check_types(name: str, tensors: Sequence[Any]) -> None:
         raise ValueError(f"{name} must be of float32 or float64, got {short[0]}")
 
 
-def _check_products() -> None:
+def check_products() -> None:
     """Refuse settings with which a product of float32 matrices has fewer bits than float32."""
     torch = extra_module("torch", "torch")
     try:

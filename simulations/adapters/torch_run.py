@@ -11,78 +11,38 @@ The same command begins the run, goes on with it after a crash, and loads the tr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from io import BytesIO
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from corrnoise.simulations.adapters.torch import (
-    check_layers,
-    check_optimizer,
-    check_types,
-    private_gradient,
-    trainable_size,
-)
-from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.adapters import torch_state
+from corrnoise.simulations.adapters.torch import private_gradient, trainable_size
+from corrnoise.simulations.adapters.training import DataRun, source
 from corrnoise.simulations.run.folder import Folder
-from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 
-class _ModelAndOptimizer:
-    """What a checkpoint holds besides the noise: the two states, each as the bytes of ``torch.save``."""
-
-    def __init__(self, model: Any, optimizer: Any) -> None:
-        self._parts = {"model": model, "optimizer": optimizer}
-
-    def save(self) -> dict[str, NDArray[Any]]:
-        torch = extra_module("torch", "torch")
-        found = {}
-        for name, part in self._parts.items():
-            file = BytesIO()
-            torch.save(part.state_dict(), file)
-            found[name] = np.frombuffer(file.getvalue(), np.uint8)
-        return found
-
-    def load(self, arrays: dict[str, NDArray[Any]], /) -> None:
-        torch = extra_module("torch", "torch")
-        for name, part in self._parts.items():
-            file = BytesIO(arrays[name].tobytes())
-            part.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
-
-
-class TorchRun(PrivateRun):
+class TorchRun(DataRun):
     """A ``PrivateRun`` that has a model, an optimizer and the data; ``make_private`` makes it.
 
     Parameters
     ----------
-    model, optimizer, data, loss
+    model, optimizer, loss
         As for ``make_private``.
     arguments, options
-        Of ``PrivateRun``, without ``carry``.
+        Of ``DataRun``, without the loss.
     """
 
     def __init__(
-        self,
-        model: Any,
-        optimizer: Any,
-        data: tuple[Any, Any],
-        loss: Callable[..., Any],
-        *arguments: Any,
-        **options: Any,
+        self, model: Any, optimizer: Any, loss: Callable[[Any, Any], Any], *arguments: Any, **options: Any
     ) -> None:
         self.model = model
         self.optimizer = optimizer
-        self._data = data
-        self._loss = loss
-        carry = None if options.get("folder") is None else _ModelAndOptimizer(model, optimizer)
-        super().__init__(*arguments, carry=carry, **options)
+        self.loss = loss
+        super().__init__(loss, *arguments, **options)
 
     def gradient(self, batch: ArrayLike) -> None:
         """Set the gradients of the model to the mean of the clipped gradients of a batch, with the noise of its step.
@@ -95,17 +55,12 @@ class TorchRun(PrivateRun):
         Raises
         ------
         ValueError
-            The batch is not that of the step, or a layer mixes examples.
+            The batch is not that of the step, a layer mixes examples, or a sum would be of half precision.
         RuntimeError
             No batch was handed out for this step, or the run is over.
         """
-        rows = np.asarray(batch)
-        assert self.batches is not None
-        if self.position < self.batches.steps and not np.array_equal(rows, self.batches.batch(self.position)):
-            raise ValueError(f"batch must be the one that the run has handed out for step {self.position}")
-        inputs, targets = self._data
-        chosen = extra_module("torch", "torch").as_tensor(rows)
-        private_gradient(self, self.model, self._loss, inputs[chosen], targets[chosen])
+        inputs, targets = (each.to(next(self.model.parameters()).device) for each in self.rows(batch))
+        private_gradient(self, self.model, self.loss, inputs, targets)
 
     def step(self, batch: ArrayLike) -> None:
         """Set the gradients as ``gradient`` does, and take a step of the optimizer.
@@ -122,14 +77,15 @@ class TorchRun(PrivateRun):
 def make_private(
     model: Any,
     optimizer: Any,
-    data: tuple[Any, Any],
+    data: Any,
     *,
     loss: Callable[[Any, Any], Any],
     budget: Budget,
     batch_size: int,
-    epochs: int,
+    epochs: int | Participation,
     mechanism: Mechanism | None = None,
     folder: str | os.PathLike[str] | Folder | None = None,
+    carry: Mapping[str, Any] | None = None,
 ) -> TorchRun:
     """A private run that trains a model, and that the same command goes on with after a crash.
 
@@ -143,7 +99,8 @@ def make_private(
     optimizer
         An optimizer of PyTorch over exactly its trained parameters.
     data
-        Inputs and targets, tensors with the n examples along the first axis.
+        Inputs and targets: a tuple of two tensors with the n examples along the first axis, or a ``Dataset`` with a
+        length and items by number.
     loss
         A function of outputs and targets that returns a number, such as ``torch.nn.functional.cross_entropy``.
     budget
@@ -151,12 +108,14 @@ def make_private(
     batch_size
         B, 1 <= B <= n.
     epochs
-        How often an example takes part, at least 1.
+        How often an example takes part, at least 1; or a participation, for other orders.
     mechanism
         The noise; None for the best noise of two buffers for the running sums, which the folder keeps.
     folder
-        Where the run is kept, a path or a ``Folder``.  Checkpoints hold the state of the model and of the optimizer.
-        None for a run that ends with the process.
+        Where the run is kept, a path or a ``Folder``.  None for a run that ends with the process.
+    carry
+        What checkpoints hold besides the model, the optimizer and the generators: objects with ``state_dict`` and
+        ``load_state_dict`` by their names, such as a scheduler of learning rates.
 
     Returns
     -------
@@ -166,24 +125,30 @@ def make_private(
     Raises
     ------
     ValueError, TypeError
-        An argument is out of its range, or the folder is that of a run with other settings.
+        An argument is out of its range, or the folder is that of a run with other settings, data, model, optimizer or
+        loss, or of another version of this package.
     BlockingIOError
         Another run uses the folder.
 
     Notes
     -----
-    Generators of PyTorch are not kept: after a crash, dropout draws other numbers.
+    Checkpoints hold the generators of PyTorch (CPU and CUDA), NumPy and Python, so that dropout and random changes of
+    the examples go on as without the crash.  Generators that the caller has made are not among them.
     """
-    if not isinstance(data, tuple) or len(data) != 2 or len(data[0]) != len(data[1]):
-        raise ValueError("data must be a tuple of inputs and targets of the same number of examples")
-    check_optimizer(model, optimizer)
-    check_types("parameters", [each for each in model.parameters() if each.requires_grad])
-    check_layers(model)
-    examples = len(data[0])
-    size = checks.integer("batch_size", batch_size, 1, largest=examples)
-    times = checks.integer("epochs", epochs, 1)
-    who = Participation.fixed_epochs(examples // size * times, epochs=times)
-    order = batches(who, examples, size)
+    torch_state.check_model(model, optimizer)
+    own, _ = torch_state.dataset_of(data)
+    if isinstance(data, tuple) and len(data) != 2:
+        raise ValueError(f"data must be a tuple of inputs and targets, got {len(data)} tensors")
     return TorchRun(
-        model, optimizer, data, loss, budget, who, mechanism, trainable_size(model), batches=order, folder=folder
+        model,
+        optimizer,
+        loss,
+        own,
+        torch_state.parts(model, optimizer, carry),
+        torch_state.about(model, optimizer, carry),
+        trainable_size(model),
+        budget=budget,
+        mechanism=mechanism,
+        order=source(epochs, len(own), batch_size),
+        folder=folder,
     )

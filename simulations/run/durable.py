@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from corrnoise.simulations.run.engines import TOLERANCE, streaming
 from corrnoise.simulations.run.folder import Arrays, Folder, Home, check_agreement
 from corrnoise.simulations.run.noise import ModelNoise
 from corrnoise.support.serialise import digest, packed, plain, unpacked
+from corrnoise.support.version import __version__
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.kinds import KINDS
 from corrnoise.theory.mechanisms.program import Program
@@ -38,7 +40,7 @@ class Durable:
 
     Parameters
     ----------
-    folder, carry, budget, participation, size
+    folder, carry, budget, participation, size, settings
         As for ``PrivateRun``.
 
     Attributes
@@ -50,7 +52,13 @@ class Durable:
     """
 
     def __init__(
-        self, folder: Folder, carry: Carry | None, budget: Budget, participation: Participation, size: int
+        self,
+        folder: Folder,
+        carry: Carry | None,
+        budget: Budget,
+        participation: Participation,
+        size: int,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._carry = carry
         self._participation = participation
@@ -65,7 +73,9 @@ class Durable:
             self.home.close()
             raise
         self._settings: dict[str, Any] = {
+            **({} if settings is None else settings),
             "format": _FORMAT,
+            "version": __version__,
             **{name: plain(value) for name, value in budget.arguments().items()},
             "participation": repr(participation),
             "size": size,

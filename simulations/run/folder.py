@@ -69,6 +69,9 @@ class Folder(Record):
         ``%LOCALAPPDATA%\corrnoise``.
     moved
         True states that the folder comes from another machine, and that the run does not go on there.
+    data
+        A name of the data, which a restart compares in place of what the data hold; None for a digest, where the run
+        has its data.
 
     Raises
     ------
@@ -88,6 +91,7 @@ class Folder(Record):
     keep_releases: bool | None = None
     marks: str | os.PathLike[str] | None = None
     moved: bool = False
+    data: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike):
@@ -98,6 +102,8 @@ class Folder(Record):
         if self.keep_releases is not None and checks.boolean("keep_releases", self.keep_releases) and ahead > 1:
             raise ValueError(f"ahead must be 1 where releases are kept, got {ahead}")
         checks.boolean("moved", self.moved)
+        if self.data is not None and not isinstance(self.data, str):
+            raise TypeError(f"data must be a name or None, got {type(self.data).__name__}")
         marks = _state_folder() if self.marks is None else Path(self.marks)
         self._set(path=Path(self.path).absolute(), marks=marks.absolute())
         if self.marks.is_relative_to(self.path):  # type: ignore[union-attr]  # a path by now
@@ -381,7 +387,7 @@ def _locked(path: Path, patience: float, message: str) -> FileLock:
 
 
 def check_agreement(stored: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Refuse settings that are not those with which a run began, and list each difference.
+    """Refuse settings that are not those with which a run began, and list each difference; digests are not shown.
 
     Parameters
     ----------
@@ -391,7 +397,9 @@ def check_agreement(stored: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         Those of the command, or a part of them.
     """
     found = [
-        f"{name} was {stored.get(name)!r}, is {value!r}" for name, value in own.items() if stored.get(name) != value
+        f"{name} differs" if name.endswith("digest") else f"{name} was {stored.get(name)!r}, is {value!r}"
+        for name, value in own.items()
+        if stored.get(name) != value
     ]
     if found:
         raise ValueError(f"the settings must be those with which the run began: {'; '.join(found)}")

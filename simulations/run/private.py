@@ -32,7 +32,7 @@ any         any             another process, a copy                          ref
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -84,6 +84,9 @@ class PrivateRun(Guarded):
     carry
         What checkpoints hold besides the noise, usually the model and its optimizer: ``save()`` returns arrays by
         their names, and ``load(arrays)`` goes on from them.  It is called between two steps.
+    settings
+        What else the command must say again to go on with the run, such as signs of its data: values of JSON types by
+        their names.  A message shows two that differ, but not those whose name ends with "digest".
     dtype
         ``"float32"`` or ``"float64"`` for the memory of the noise; None for the shorter that is proved to do.
     threads
@@ -120,6 +123,7 @@ class PrivateRun(Guarded):
         batches: Batches | None = None,
         folder: str | os.PathLike[str] | Folder | None = None,
         carry: Carry | None = None,
+        settings: Mapping[str, Any] | None = None,
         dtype: Dtype | None = None,
         threads: int | None = None,
     ) -> None:
@@ -141,7 +145,7 @@ class PrivateRun(Guarded):
         where = folder if folder is None or isinstance(folder, Folder) else Folder(folder)
         if where is None and carry is not None:
             raise ValueError("folder must be given where there is something to carry")
-        self._durable = None if where is None else Durable(where, carry, self._budget, promised, self._size)
+        self._durable = None if where is None else Durable(where, carry, self._budget, promised, self._size, settings)
         try:
             self._open(promised, asked, dtype, threads)
         except BaseException:

@@ -1,5 +1,6 @@
-"""Private training in JAX: gradients with the noise of a run, a transformation of optax, matrices of jax-privacy."""
+"""Private training in JAX: crash-safe runs, private gradients, and the noise for optax and jax-privacy."""
 
 from corrnoise.simulations.adapters.jax import correlated_noise, noise_of_program, noising_matrix, private_gradient
+from corrnoise.simulations.adapters.jax_run import JaxRun, make_private
 
-__all__ = ["correlated_noise", "noise_of_program", "noising_matrix", "private_gradient"]
+__all__ = ["JaxRun", "correlated_noise", "make_private", "noise_of_program", "noising_matrix", "private_gradient"]

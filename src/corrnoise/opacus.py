@@ -1,5 +1,5 @@
-"""Private training with Opacus: its clipping and its loop, with the batches and the noise of a run."""
+"""Private training with Opacus: its clipping and its loop, with the batches and the noise of a crash-safe run."""
 
-from corrnoise.simulations.adapters.opacus import CorrelatedNoise, RunLoader, optimizer_class, private
+from corrnoise.simulations.adapters.opacus import CorrelatedNoise, RunLoader, make_private, optimizer_class
 
-__all__ = ["CorrelatedNoise", "RunLoader", "optimizer_class", "private"]
+__all__ = ["CorrelatedNoise", "RunLoader", "make_private", "optimizer_class"]

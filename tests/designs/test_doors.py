@@ -178,7 +178,8 @@ def test_the_doors_to_torch() -> None:
     assert (run.size, run.program, run.budget) == (8, made.program(), made.budget)
     pytest.importorskip("opacus")
     data = torch.utils.data.TensorDataset(torch.zeros(8, 3), torch.zeros(8, 2))
-    optimizer = made.for_opacus(model, torch.optim.SGD(model.parameters(), 0.1), data, batch_size=2)[1]
+    descent = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = made.for_opacus(model, descent, data, loss=torch.nn.functional.mse_loss, batch_size=2)[1]
     assert optimizer.run.program == made.program()
     assert optimizer.noise_multiplier == made.program().multiplier(made.budget)
 

@@ -348,29 +348,30 @@ class Design(Record):
         return self.run(trainable_size(model), **options)
 
     def for_opacus(
-        self, model: Any, optimizer: Any, dataset: Any, *, batch_size: int, **options: Any
+        self, model: Any, optimizer: Any, data: Any, *, loss: Any, batch_size: int, **options: Any
     ) -> tuple[Any, Any, Any]:
         """Model, optimizer and loader of Opacus with this noise.
 
         Parameters
         ----------
-        model, optimizer, dataset
-            A ``torch.nn.Module``, an optimizer of PyTorch over its parameters, and a data set.
+        model, optimizer, data, loss
+            As for ``corrnoise.opacus.make_private``.
         batch_size
             Examples a step.
         options
-            As for ``corrnoise.opacus.private``.
+            ``folder``, ``carry`` and ``workers``, as for ``corrnoise.opacus.make_private``.
         """
-        from corrnoise.simulations.adapters.opacus import private
+        from corrnoise.simulations.adapters.opacus import make_private
 
-        return private(
+        return make_private(
             model,
             optimizer,
-            dataset,
-            self.budget,
-            self.participation,
-            self.mechanism,
+            data,
+            loss=loss,
+            budget=self.budget,
             batch_size=batch_size,
+            epochs=self.participation,
+            mechanism=self.mechanism,
             **options,
         )
 

@@ -23,7 +23,6 @@ from corrnoise.theory.mechanisms.scaled import ScaledNoise
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from tests.simulations.adapters.pages import ran
 from tests.simulations.run.sources import known_key
 
 jax = pytest.importorskip("jax")
@@ -239,11 +238,3 @@ def test_what_the_run_does_not_cover_is_refused() -> None:
         with pytest.raises(ValueError, match=message):
             private_gradient(private, loss, parameters, inputs[chosen], targets[chosen])
     assert private.position == 0
-
-
-def test_the_page_trains_a_model() -> None:
-    """Its accuracy is 0.88 ± 0.02; an untrained model has 0.1."""
-    pytest.importorskip("sklearn")
-    names = ran("JAX")
-    assert names["run"].position == 400
-    assert names["accuracy"] > 0.7

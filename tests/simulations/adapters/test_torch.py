@@ -6,19 +6,21 @@ Skipped where they are not installed (``pip install '.[torch]'``).
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from corrnoise.simulations.adapters import torch as torch_loop
-from corrnoise.simulations.adapters.opacus import optimizer_class, private
+from corrnoise.simulations.adapters import training
+from corrnoise.simulations.adapters.opacus import make_private, optimizer_class
 from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, trainable_size
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
@@ -27,7 +29,6 @@ from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from tests.simulations.adapters.pages import ran
 from tests.simulations.run.sources import known_key
 
 torch = pytest.importorskip("torch")
@@ -54,12 +55,12 @@ def network() -> Any:
     return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
 
 
-def with_opacus(mechanism: Any = NOISE, rate: float = 0.3, **options: Any) -> tuple[Any, Any, Any]:
+def with_opacus(mechanism: Any = NOISE, order: int | None = 0, **options: Any) -> tuple[Any, Any, Any]:
     model = network()
-    settings = {"batch_size": BATCH, "rng": 0, **options}
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.5)
-    with known_key():
-        return private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, mechanism, **settings)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
+    chosen: dict[str, Any] = {"loss": torch.nn.functional.cross_entropy, "budget": BUDGET, "epochs": 5} | options
+    with known_key(), mock.patch.object(training, "batches", partial(batches, rng=order)):
+        return make_private(model, optimizer, data(), batch_size=BATCH, mechanism=mechanism, **chosen)
 
 
 def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
@@ -246,35 +247,13 @@ def test_physical_batches_get_noise_once_for_each_logical_one() -> None:
     np.testing.assert_allclose(found[0], found[1], atol=2e-6)
 
 
-class Carried:
-    """A model and its optimizer in checkpoints."""
-
-    def __init__(self, model: Any, optimizer: Any) -> None:
-        self.parts = {"model": model, "optimizer": optimizer}
-
-    def save(self) -> dict[str, np.ndarray]:
-        found = {}
-        for name, part in self.parts.items():
-            file = io.BytesIO()
-            torch.save(part.state_dict(), file)
-            found[name] = np.frombuffer(file.getvalue(), np.uint8)
-        return found
-
-    def load(self, arrays: dict[str, np.ndarray]) -> None:
-        for name, part in self.parts.items():
-            part.load_state_dict(torch.load(io.BytesIO(arrays[name].tobytes()), weights_only=True))
-
-
 @pytest.mark.parametrize("mechanism", [NOISE, DPSGD(), BinaryTree(20)], ids=repr)
 def test_the_same_command_goes_on_and_a_crash_loses_nothing(mechanism: Any, tmp_path: Path) -> None:
     """The order is drawn once, and the noisy sums of the steps after the last checkpoint are kept."""
     for last in (6, 9, 100):
-        model = network()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
-        options: Any = {"batch_size": BATCH, "folder": tmp_path / "run", "carry": Carried(model, optimizer)}
-        whole = torch.utils.data.TensorDataset(*data())
-        wrapped, wrapper, loader = private(model, optimizer, whole, BUDGET, EPOCHS, mechanism, **options)
+        wrapped, wrapper, loader = with_opacus(mechanism, order=None, folder=tmp_path / "run")
         assert wrapper.run.position == {6: 0, 9: 4, 100: 8}[last]
+        assert len(loader) == 20 - wrapper.run.position
         assert wrapper.run.skipped == 0
         for inputs, targets in loader:
             step(wrapped, wrapper, inputs, targets)
@@ -283,6 +262,25 @@ def test_the_same_command_goes_on_and_a_crash_loses_nothing(mechanism: Any, tmp_
                 break
     assert wrapper.run.position == 20
     assert KEYS.isdisjoint(wrapper.state_dict())
+    again, _, loader = with_opacus(mechanism, order=None, folder=tmp_path / "run")
+    assert list(loader) == []
+    np.testing.assert_array_equal(flat(again).numpy(), flat(wrapped).numpy())
+    with pytest.raises(ValueError, match=r"loss was '[^']*cross_entropy', is '[^']*multi_margin_loss'"):
+        with_opacus(mechanism, folder=tmp_path / "run", loss=torch.nn.functional.multi_margin_loss)
+
+
+def test_the_loss_says_how_it_adds_up() -> None:
+    found = []
+    for reduction in ("mean", "sum"):
+        loss = torch.nn.CrossEntropyLoss(reduction=reduction)
+        model, _, loader = with_opacus(loss=loss)
+        inputs, targets = next(iter(loader))
+        loss(model(inputs), targets).backward()
+        found.append(next(model.parameters()).grad_sample.numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-6)
+    assert with_opacus(loss=partial(torch.nn.functional.cross_entropy, reduction="sum"))[0].loss_reduction == "sum"
+    with pytest.raises(ValueError, match="loss must have the reduction 'mean' or 'sum', got 'none'"):
+        with_opacus(loss=torch.nn.CrossEntropyLoss(reduction="none"))
 
 
 KEYS = {"corrnoise", "key", "memory"}
@@ -531,10 +529,13 @@ def test_bad_data_sets_and_optimizers_are_refused() -> None:
 
     model = network()
     optimizer = torch.optim.SGD(model[0].parameters(), lr=1.0)
-    with pytest.raises(TypeError, match="IterableDataset"):
-        private(model, optimizer, Endless(), BUDGET, EPOCHS, NOISE, batch_size=BATCH)
+    chosen: Any = {"loss": None, "budget": BUDGET, "batch_size": BATCH, "epochs": 5, "mechanism": NOISE}
     with pytest.raises(ValueError, match="exactly the parameters of the model"):
-        private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, NOISE, batch_size=BATCH)
+        make_private(model, optimizer, data(), **chosen)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    for wrong in (Endless(), [1, 2]):
+        with pytest.raises(TypeError, match=f"Dataset with items by number, got {type(wrong).__name__}"):
+            make_private(model, optimizer, wrong, **chosen)
 
 
 def test_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,10 +548,11 @@ DISTRIBUTED = """
 import sys
 import torch
 torch.set_num_threads(1)
+from corrnoise.simulations.run.folder import Folder
 from tests.simulations.adapters.test_torch import flat, step, with_opacus
 file, rank = sys.argv[1], int(sys.argv[2])
 torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
-model, optimizer, loader = with_opacus(distributed=True, rng=0 if rank == 0 else 99)
+model, optimizer, loader = with_opacus(order=0 if rank == 0 else 99)
 for inputs, targets in loader:
     assert len(inputs) == 6
     step(model, optimizer, inputs, targets)
@@ -562,6 +564,18 @@ except RuntimeError as error:
 else:
     raise AssertionError("noise after the last step")
 torch.save(flat(model), file + str(rank))
+
+for last, begun in ((7, 0), (20, 4)):
+    model, optimizer, loader = with_opacus(folder=Folder(file + " run", marks=file + " marks") if rank == 0 else file)
+    assert optimizer.run.position == (0 if rank else begun)
+    for inputs, targets in loader:
+        step(model, optimizer, inputs, targets)
+        if optimizer.run.position == last:
+            if rank == 0:
+                optimizer.run._durable.home.close()  # the processes die
+            break
+assert optimizer.run.position == 20
+torch.save(flat(model), file + f" resumed {rank}")
 torch.distributed.destroy_process_group()
 """
 
@@ -574,11 +588,6 @@ def test_two_processes_make_the_model_of_one_and_noise_once(tmp_path: Path) -> N
     for rank in range(2):
         found = torch.load(f"{tmp_path}/meet{rank}", weights_only=True)
         np.testing.assert_allclose(found.numpy(), flat(model).numpy(), atol=5e-6)
-
-
-def test_the_page_trains_a_model() -> None:
-    """Its accuracy is 0.88 ± 0.02; an untrained model has 0.1."""
-    pytest.importorskip("sklearn")
-    names = ran("Opacus")
-    assert names["optimizer"].run.position == 400
-    assert names["accuracy"] > 0.7
+    one, two = (torch.load(f"{tmp_path}/meet resumed {rank}", weights_only=True).numpy() for rank in range(2))
+    np.testing.assert_array_equal(one, two)
+    assert np.any(one != flat(model).numpy())

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-import time
+import itertools
+import random
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from corrnoise.simulations.adapters import torch_run
+from corrnoise.simulations.adapters import torch as torch_loop
+from corrnoise.simulations.adapters import torch_state, training
 from corrnoise.simulations.adapters.torch_run import TorchRun, make_private
+from corrnoise.simulations.run import durable
 from corrnoise.simulations.run.batches import batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from tests.simulations.adapters.pages import script
 from tests.simulations.run.sources import counted
 
 torch = pytest.importorskip("torch")
@@ -39,7 +37,7 @@ def data() -> tuple[Any, Any]:
 
 def command(place: Path | None, **options: Any) -> TorchRun:
     torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Dropout(), torch.nn.Linear(4, 3))
     settings: dict[str, Any] = {
         "optimizer": torch.optim.Adam(model.parameters(), lr=0.05),
         "data": data(),
@@ -59,8 +57,8 @@ def flat(run: TorchRun) -> np.ndarray:
 def test_an_interrupted_run_ends_with_the_model_of_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bit for bit, with the state of Adam, from the same order, key and nonces."""
-    monkeypatch.setattr(torch_run, "batches", partial(batches, rng=0))
+    """Bit for bit, with the state of Adam and of dropout, from the same order, key and nonces."""
+    monkeypatch.setattr(training, "batches", partial(batches, rng=0))
     found = []
     for stop in (12, 7):
         place = tmp_path / str(stop)
@@ -82,6 +80,27 @@ def test_an_interrupted_run_ends_with_the_model_of_one_that_was_not(
         np.testing.assert_array_equal(flat(again), flat(run))
         found.append(flat(run))
     np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_without_the_generators_dropout_would_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_state.TorchGenerators, "load", lambda self, arrays: None)
+    with pytest.raises(AssertionError, match="Arrays are not equal"):
+        test_an_interrupted_run_ends_with_the_model_of_one_that_was_not(tmp_path, monkeypatch)
+
+
+def test_the_generators_of_all_gpus_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = [torch.tensor([number], dtype=torch.uint8) for number in range(3)]
+    found = {}
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
+    kept = torch_state.TorchGenerators().save()
+    assert set(kept) == {"cpu", "cuda 0", "cuda 1", "cuda 2"}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)  # one is gone
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, number: found.update({number: int(state)}))
+    first = torch.rand(3)
+    torch_state.TorchGenerators().load(kept)
+    assert found == {0: 0, 1: 1}
+    assert torch.equal(torch.rand(3), first)
 
 
 def test_the_order_is_drawn_once(tmp_path: Path) -> None:
@@ -131,12 +150,25 @@ def test_a_gradient_leaves_the_model_and_another_batch_is_refused() -> None:
     ("change", "message"),
     [
         ({"data": (torch.zeros(3, 6), torch.zeros(2))}, "data must be a tuple"),
-        ({"data": [torch.zeros(3, 6), torch.zeros(3)]}, "data must be a tuple"),
+        ({"data": (torch.zeros(50, 6), torch.zeros(50), torch.zeros(50))}, "tuple of inputs and targets, got 3"),
         ({"batch_size": 51}, "batch_size must"),
         ({"epochs": 0}, "epochs must"),
         ({"model": torch.nn.Linear(6, 3)}, "exactly the parameters of the model"),
         ({"budget": Budget(rho=0.4)}, "rho was 0.5, is 0.4"),
         ({"batch_size": 25}, "batch size was 12, is 25"),
+        ({"data": (data()[0] + 1e-6, data()[1])}, "began: data digest differs$"),
+        ({"data": (data()[0].double(), data()[1])}, r"data was 'float32 \(50, 6\), int64.*is 'float64"),
+        (
+            {"loss": torch.nn.functional.multi_margin_loss},
+            "loss was '[^']*cross_entropy', is '[^']*multi_margin_loss'$",
+        ),
+        (
+            {"loss": torch.nn.CrossEntropyLoss(label_smoothing=0.1)},
+            r"Loss\(.*label_smoothing=0.1, reduction='mean'",
+        ),
+        ({"carry": {"more": torch.nn.Linear(1, 1)}}, "carried was '', is 'more: Linear'$"),
+        ({"carry": {"more": 1}}, "carry must be objects with state_dict"),
+        ({"carry": {"model": torch.nn.Linear(1, 1)}}, "carry must be objects with state_dict"),
     ],
 )
 def test_what_the_run_does_not_cover_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -153,35 +185,157 @@ def test_models_of_half_precision_are_refused_before_there_is_a_folder(tmp_path:
     assert not (tmp_path / "run").exists()
 
 
-def test_the_script_of_the_page_is_killed_and_goes_on(tmp_path: Path) -> None:
-    """Its accuracy is about 0.88; an untrained model has 0.1.  The third start trains nothing."""
-    pytest.importorskip("sklearn")
-    (tmp_path / "train.py").write_text("import torch\ntorch.set_num_threads(1)\n" + script("PyTorch"))
-    root = Path(__file__).parents[3]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)]),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "LOCALAPPDATA": str(tmp_path / "state"),
-    }
-    start = [sys.executable, "train.py"]
-    journal = tmp_path / "digits/journal"
-    with subprocess.Popen(start, cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as first:
-        until = time.monotonic() + 300
-        while not journal.exists() or journal.read_bytes().count(b"\n") < 50:
-            assert first.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        first.kill()
-    begun = journal.read_bytes().count(b"\n")
-    assert 50 <= begun < 400
+def test_a_name_stands_for_the_data(tmp_path: Path) -> None:
+    def named(name: str | None) -> Folder:
+        return Folder(tmp_path / "run", marks=tmp_path / "marks", data=name)
+
+    command(None, folder=named("digits 3")).close()
+    command(None, folder=named("digits 3"), data=(data()[0] + 1, data()[1])).close()
+    with pytest.raises(ValueError, match=r"began: data was 'digits 3', is 'digits 4'$"):
+        command(None, folder=named("digits 4"))
+    with pytest.raises(ValueError, match="data was 'digits 3', is 'float32"):
+        command(None, folder=named(None))
+
+
+def with_rate(rate: float) -> dict[str, Any]:
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+    return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=rate)}
+
+
+def test_another_optimizer_another_model_or_another_version_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(tmp_path, **with_rate(0.5)).close()
+    with pytest.raises(ValueError, match=r"optimizer was 'SGD\(.*lr=0.5.*', is 'SGD\(.*lr=0.25"):
+        command(tmp_path, **with_rate(0.25))
+    wider = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Linear(3, 5, bias=False), torch.nn.Linear(1, 7, False))
+    with pytest.raises(ValueError, match=r"parameter 0.weight was 'float32 \(4, 6\)', is 'float32 \(3, 6\)'"):
+        command(tmp_path, model=wider, optimizer=torch.optim.SGD(wider.parameters(), lr=0.5))
+    monkeypatch.setattr(durable, "__version__", "77.0")
+    with pytest.raises(ValueError, match=r"version was '.*', is '77.0'"):
+        command(tmp_path, **with_rate(0.5))
+
+
+def test_a_schedule_of_learning_rates_goes_on(tmp_path: Path) -> None:
+    rates = []
+    for stop in (5, 12):
+        chosen = with_rate(0.5)
+        schedule = torch.optim.lr_scheduler.MultiStepLR(chosen["optimizer"], [3, 8], 0.5)
+        run = command(tmp_path, **chosen, carry={"schedule": schedule})
+        for batch in run:
+            run.step(batch)
+            schedule.step()
+            rates.append(schedule.get_last_lr()[0])
+            if run.position == stop:
+                break
+        run.close()
+    assert rates == [0.5] * 2 + [0.25] * 5 + [0.125] * 5
+
+
+class Noisy(torch.utils.data.Dataset):  # type: ignore[name-defined]
+    """Inputs that are changed at random each time that they are read."""
+
+    def __init__(self, shift: float = 0.0) -> None:
+        self.shift = shift
+
+    def __len__(self) -> int:
+        return EXAMPLES
+
+    def __getitem__(self, number: int) -> Any:
+        inputs, targets = data()
+        return inputs[number] + torch.rand(6) + np.random.rand() + random.random() + self.shift, targets[number]  # noqa: NPY002
+
+
+def test_data_sets_that_draw_are_compared_and_go_on(tmp_path: Path) -> None:
+    command(tmp_path, data=Noisy()).close()
+    torch.manual_seed(5)
+    expected = torch.rand(2)
+    torch.manual_seed(5)
+    own = torch_state.Examples(Noisy()).identity()
+    assert torch.equal(torch.rand(2), expected)
+    assert own["data"] == "Noisy: float32 (6,), int64 ()"
+    command(tmp_path, data=Noisy()).close()
+    with pytest.raises(ValueError, match=r"began: data digest differs$"):
+        command(tmp_path, data=Noisy(1e-3))
+
+
+def test_a_data_set_trains_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "batches", partial(batches, rng=0))
     found = []
-    for _ in range(2):
-        ended = subprocess.run(
-            start, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=True
-        )
-        to_come, accuracy = re.findall(r"(\d+) steps to come\n(0\.\d\d), The noisy sums of all 400", ended.stdout)[0]
-        found.append((int(to_come), float(accuracy)))
-    assert 400 - begun <= found[0][0] <= 400 - begun + 20 + 1  # from the last checkpoint on, once an epoch
-    assert found[0][1] > 0.7
-    assert found[1] == (0, found[0][1])
+    for given in (data(), torch.utils.data.TensorDataset(*data())):
+        with counted():
+            run = command(None, data=given)
+        for batch in run:
+            run.step(batch)
+        found.append(flat(run))
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+# -- hidden half precision ---------------------------------------------------------------------------------------------
+
+
+class Frozen(torch.nn.Module):  # type: ignore[name-defined]
+    """A frozen layer of half precision inside of a model of single precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = torch.nn.Linear(6, 6).bfloat16().requires_grad_(requires_grad=False)
+        self.trained = torch.nn.Linear(6, 3)
+
+    def forward(self, inputs: Any) -> Any:
+        return self.trained(self.frozen(inputs.bfloat16()).float())
+
+
+def under_autocast(outputs: Any, targets: Any) -> Any:
+    with torch.autocast("cpu", torch.bfloat16):
+        return torch.nn.functional.cross_entropy(outputs @ torch.eye(3), targets)
+
+
+def coarse(outputs: Any, targets: Any) -> Any:
+    return torch.nn.functional.cross_entropy(outputs.bfloat16(), targets)
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "autocast"),
+    [
+        (Frozen(), torch.nn.functional.cross_entropy, False),
+        (torch.nn.Linear(6, 3), under_autocast, False),
+        (torch.nn.Linear(6, 3), coarse, False),
+        (torch.nn.Linear(6, 3), torch.nn.functional.cross_entropy, True),
+    ],
+    ids=["frozen layer", "loss under autocast", "loss of half precision", "loop under autocast"],
+)
+def test_coarse_gradients_of_examples_are_clipped_in_single_precision(model: Any, loss: Any, autocast: bool) -> None:
+    """The sum moves by at most the clip norm with one of 500 examples; rounded to bfloat16 it would move by more."""
+    for each in model.parameters():
+        each.data.fill_(0.0 if each.requires_grad else 0.3)
+    inputs = torch.randn(1, 6, generator=torch.Generator().manual_seed(0)).expand(500, 6) * 50
+    targets = torch.zeros(500, dtype=torch.int64)
+    sums = []
+    for count in range(480, 501):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            found = torch_loop.example_gradients(model, loss, inputs[:count], targets[:count])
+            total = torch_loop.clipped_sum(list(found.values()), 0.1)
+        assert {part.dtype for part in total} == {torch.float32}
+        sums.append(torch.cat([part.reshape(-1) for part in total]).double())
+    assert max(float((more - less).norm()) for less, more in itertools.pairwise(sums)) <= 0.1
+    assert max(float((more.bfloat16() - less.bfloat16()).norm()) for less, more in itertools.pairwise(sums)) > 0.11
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_a_single_layer_of_half_precision_is_refused(layer: int, tmp_path: Path) -> None:
+    chosen = with_rate(0.1)
+    chosen["model"][layer].half()
+    with pytest.raises(ValueError, match=r"parameters must be of float32 or float64, got torch\.float16"):
+        command(tmp_path, **chosen)
+    assert not (tmp_path / "run").exists()
+
+
+def test_shorter_products_are_refused_before_there_is_a_folder(tmp_path: Path) -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(ValueError, match="must be 'highest'"):
+            command(tmp_path)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert not (tmp_path / "run").exists()

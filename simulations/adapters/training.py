@@ -1,0 +1,211 @@
+"""A private run that has its data, whichever library makes the gradients.
+
+A library has four things of its own: the state that a checkpoint holds (``parts``), the words in which model and
+optimizer are compared at a restart (``about``), the sum of the clipped gradients of a batch, and the step of its
+optimizer.  The rest is here: one order of the examples, the rows of a batch, the folder, the settings with which a run
+goes on, and the generators of NumPy and Python, which a checkpoint holds, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from corrnoise.simulations.adapters.identity import of_arrays, of_function
+from corrnoise.simulations.run.batches import Batches, batches
+from corrnoise.simulations.run.durable import Carry
+from corrnoise.simulations.run.folder import Folder
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.theory.mechanisms.base import Mechanism
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+
+
+class Data(Protocol):
+    """Examples by their numbers."""
+
+    def __len__(self) -> int:
+        """The number of examples."""
+
+    def rows(self, batch: NDArray[np.int64]) -> tuple[Any, ...]:
+        """The parts of some examples, each an array with the examples along the first axis."""
+
+    def identity(self) -> dict[str, Any]:
+        """What a restart compares, of JSON types."""
+
+
+class Arrays:
+    """Data in arrays of NumPy, JAX or PyTorch.
+
+    Parameters
+    ----------
+    arrays
+        One or more arrays with the examples along the first axis.
+    """
+
+    def __init__(self, arrays: tuple[Any, ...]) -> None:
+        if not isinstance(arrays, tuple) or not arrays or len({len(each) for each in arrays}) != 1:
+            raise ValueError("data must be a tuple of arrays with the same number of examples, such as inputs, targets")
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self._arrays[0])
+
+    def rows(self, batch: NDArray[np.int64]) -> tuple[Any, ...]:
+        """The rows of each array."""
+        return tuple(each[batch] for each in self._arrays)
+
+    def identity(self) -> dict[str, Any]:
+        """Types, shapes, and a digest of all numbers."""
+        return of_arrays(self._arrays)
+
+
+def source(epochs: int | Participation, examples: int, batch_size: int) -> Batches:
+    """The batches of a run over some data, of which a participation promises the order.
+
+    Parameters
+    ----------
+    epochs
+        How often each example takes part, in one random order for all epochs of floor(n/B) batches; or a participation.
+    examples, batch_size
+        As for ``batches``.
+    """
+    size = checks.integer("batch_size", batch_size, 1, largest=examples)
+    if isinstance(epochs, Participation):
+        return batches(epochs, examples, size)
+    times = checks.integer("epochs", epochs, 1)
+    return batches(Participation.fixed_epochs(examples // size * times, epochs=times), examples, size)
+
+
+class HostGenerators:
+    """The generators of NumPy and Python that functions without a generator of their own draw from, in checkpoints."""
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """Their states, as the bytes of JSON."""
+        state = np.random.get_state(legacy=False)  # noqa: NPY002  # of the user's code
+        assert isinstance(state, dict)
+        return {
+            "numpy": _text(state | {"state": {name: _plain(value) for name, value in state["state"].items()}}),
+            "python": _text(random.getstate()),
+        }
+
+    def load(self, arrays: dict[str, NDArray[Any]], /) -> None:
+        """Go on from the states that were saved."""
+        state = json.loads(arrays["numpy"].tobytes())
+        if "key" in state["state"]:
+            state["state"]["key"] = np.array(state["state"]["key"], np.uint32)
+        np.random.set_state(state)  # noqa: NPY002
+        version, words, normal = json.loads(arrays["python"].tobytes())
+        random.setstate((version, tuple(words), normal))
+
+
+def _text(value: Any) -> NDArray[np.uint8]:
+    """A value of JSON types as an array."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+class Parts:
+    """Several things in one checkpoint.
+
+    Parameters
+    ----------
+    parts
+        The things by their names.
+    """
+
+    def __init__(self, parts: Mapping[str, Carry]) -> None:
+        self._parts = parts
+
+    def save(self) -> dict[str, NDArray[Any]]:
+        """The arrays of all parts."""
+        return {f"{part}/{name}": kept for part, each in self._parts.items() for name, kept in each.save().items()}
+
+    def load(self, arrays: dict[str, NDArray[Any]], /) -> None:
+        """Go on from what was saved."""
+        for part, each in self._parts.items():
+            own = {name: kept for name, kept in arrays.items() if name.startswith(f"{part}/")}
+            each.load({name.removeprefix(f"{part}/"): kept for name, kept in own.items()})
+
+
+class DataRun(PrivateRun):
+    """A ``PrivateRun`` that has its data; libraries derive theirs from it.
+
+    Parameters
+    ----------
+    loss
+        The loss function, whose name and text a restart compares.
+    data
+        The examples.
+    parts
+        What checkpoints hold of the library, by names.
+    about
+        What a restart compares of the library, of JSON types.
+    size, budget, mechanism, folder
+        As for ``PrivateRun``.
+    order
+        The batches, from ``source``.
+    """
+
+    def __init__(
+        self,
+        loss: Any,
+        data: Data,
+        parts: Mapping[str, Carry],
+        about: Mapping[str, Any],
+        size: int,
+        *,
+        budget: Budget,
+        mechanism: Mechanism | None,
+        order: Batches,
+        folder: str | os.PathLike[str] | Folder | None,
+    ) -> None:
+        self.data = data
+        self._parts = Parts({**parts, "generators": HostGenerators()})
+        carry = settings = None
+        if folder is not None:
+            folder = folder if isinstance(folder, Folder) else Folder(folder)
+            named = data.identity() if folder.data is None else {"data": folder.data}
+            settings = {**about, **named, **of_function("loss", loss)}
+            carry = self._parts
+        who = order.participation
+        super().__init__(budget, who, mechanism, size, batches=order, folder=folder, carry=carry, settings=settings)
+
+    def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
+        """The examples of the batch that was handed out last; ``ValueError`` for another batch.
+
+        Parameters
+        ----------
+        batch
+            The numbers of the examples.
+        """
+        chosen = np.asarray(batch)
+        order = batches_of(self)
+        if self.position < order.steps and not np.array_equal(chosen, order.batch(self.position)):
+            raise ValueError(f"batch must be the one that the run has handed out for step {self.position}")
+        return self.data.rows(chosen)
+
+
+def batches_of(run: PrivateRun) -> Batches:
+    """The batches of a run; ``ValueError`` for one that has none."""
+    if run.batches is None:
+        raise ValueError("run must have batches here, got one without")
+    return run.batches
+
+
+def due(run: PrivateRun) -> int:
+    """The number of examples of the batch whose noise comes next; ``RuntimeError`` after the last step."""
+    order = batches_of(run)
+    if run.position == order.steps:
+        raise RuntimeError(f"the run has made its {run.steps} steps: a further step is not covered by its noise")
+    return order.batch(run.position).size

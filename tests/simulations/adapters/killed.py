@@ -1,0 +1,117 @@
+"""The example of a library on the page on training, in processes that are killed at random writes.
+
+    python killed.py HEADING FOLDER SEED KILLS EPOCHS
+
+Each start is a fork of this process, which has imported the library.  Key, nonces and order are functions of the step,
+so that runs in two folders draw the same noise.  A JSON object is printed: the number of writes to the disk (fsync) of
+a run that is left alone, and for each start what it printed and a digest of the parameters, or the signal of its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import random
+import signal
+import sys
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from corrnoise.simulations.adapters import training
+from corrnoise.simulations.run import draws, engines
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.journal import Journal
+from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.theory.mechanisms.product import NuFTRL
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.pages import script
+
+LIBRARIES = {"PyTorch": ["torch"], "Opacus": ["torch", "opacus", "opacus.grad_sample"], "JAX": ["jax", "optax"]}
+
+
+def flat(names: dict[str, Any]) -> bytes:
+    """The trained parameters."""
+    if "model" in names:
+        return b"".join(each.detach().numpy().tobytes() for each in names["model"].parameters())
+    return b"".join(np.asarray(each).tobytes() for each in names["run"].parameters.values())
+
+
+def in_step(journal: Journal, first: int, end: int, begin: Any = Journal.begin) -> bytes:
+    """Begin a step with a nonce that is its number."""
+    with mock.patch.object(draws, "fresh", lambda size: first.to_bytes(size, "big")):
+        return bytes(begin(journal, first, end))
+
+
+def command(text: str, place: Path, last: int | None) -> dict[str, Any]:
+    """The example in a folder; the process is killed at the write with the number ``last``."""
+    os.chdir(place)
+    writes = 0
+    fsync = os.fsync
+
+    def counted(file: int) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        fsync(file)
+
+    mock.patch.object(os, "fsync", counted).start()
+    names: dict[str, Any] = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(text, "the page", "exec"), names)
+    return {"writes": writes, "printed": printed.getvalue(), "digest": hashlib.sha256(flat(names)).hexdigest()}
+
+
+def start(text: str, place: Path, last: int | None = None) -> dict[str, Any]:
+    """The same in a process of its own."""
+    place.mkdir(exist_ok=True)
+    out = place / "found.json"
+    out.unlink(missing_ok=True)
+    if not (child := os.fork()):
+        try:
+            out.write_text(json.dumps(command(text, place, last)))
+        finally:
+            os._exit(not out.exists())
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return {"signal": os.WTERMSIG(status)}
+    return dict(json.loads(out.read_text()))
+
+
+def main(heading: str, folder: Path, seed: int, kills: int, epochs: int) -> None:
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / "compiled")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    for name in LIBRARIES[heading]:
+        import_module(name)
+    import_module("sklearn.datasets").load_digits()
+    if heading != "JAX":
+        import_module("torch").set_num_threads(1)
+    noise = NuFTRL(0.05)
+    with PrivateRun(Budget(1.0), Participation.single(2), noise, 2410) as run:  # its kernels are compiled
+        for _ in run:
+            run.add_noise(np.zeros(2410, np.float32))
+    mock.patch.object(engines, "best_buffers", return_value=noise).start()
+    mock.patch.object(training, "batches", partial(batches, rng=0)).start()
+    mock.patch.object(draws, "fresh", lambda size: bytes(range(size))).start()
+    mock.patch.object(Journal, "begin", in_step).start()
+    text = script(heading).replace("epochs=20", f"epochs={epochs}")
+    whole = start(text, folder / "whole")
+    chosen = random.Random(seed)
+    broken = folder / "broken"
+    starts = [start(text, broken, chosen.randrange(1, whole["writes"])) for _ in range(kills)]
+    print(json.dumps([whole, *starts, start(text, broken), start(text, broken)]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))
