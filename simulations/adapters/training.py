@@ -22,6 +22,7 @@ from corrnoise.simulations.run.batches import Batches, batches
 from corrnoise.simulations.run.durable import Carry
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
+from corrnoise.support.reading import json_value
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.participation import Participation
@@ -98,11 +99,11 @@ class HostGenerators:
 
     def load(self, arrays: dict[str, NDArray[Any]], /) -> None:
         """Go on from the states that were saved."""
-        state = json.loads(arrays["numpy"].tobytes())
+        state = json_value(arrays["numpy"].tobytes())
         if "key" in state["state"]:
             state["state"]["key"] = np.array(state["state"]["key"], np.uint32)
         np.random.set_state(state)  # noqa: NPY002
-        version, words, normal = json.loads(arrays["python"].tobytes())
+        version, words, normal = json_value(arrays["python"].tobytes())
         random.setstate((version, tuple(words), normal))
 
 
