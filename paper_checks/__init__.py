@@ -37,13 +37,11 @@ def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Listed
 
     Parameters
     ----------
-    paper
-        ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
+    paper : ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
         ``"noise-cancellation"``, ``"momentum-aggregation"`` or ``"2210.06328"``, ``"corrnoise"`` for the results of
-        this project; None for all of them.
-    name
-        The claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
-        None for all of them.
+        this project; None for all of them
+    name : the claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
+        None for all of them
 
     Returns
     -------

@@ -31,14 +31,10 @@ class DataSet:
 
     Attributes
     ----------
-    source
-        The words that name it.
-    read
-        The function that reads it; it takes the folder for what is fetched.
-    downloaded
-        Whether the records are fetched.
-    stand_in
-        The bundled data set that takes its place without a connection; empty if it is bundled, or if none does.
+    source : the words that name it
+    read : the function that reads it; it takes the folder for what is fetched
+    downloaded : whether the records are fetched
+    stand_in : the bundled data set that takes its place without a connection; empty if it is bundled, or if none does
     """
 
     source: str
@@ -98,12 +94,9 @@ def load(name: str, *, download: bool = False, cache: str | None = None) -> Tabl
 
     Parameters
     ----------
-    name
-        One of ``DATA_SETS``.
-    download
-        Whether records may be fetched from OpenML.
-    cache
-        Folder for what is fetched; None for that of scikit-learn.
+    name : one of ``DATA_SETS``
+    download : whether records may be fetched from OpenML
+    cache : folder for what is fetched; None for that of scikit-learn
 
     Raises
     ------

@@ -14,9 +14,8 @@ def generator(rng: object) -> np.random.Generator:
 
     Parameters
     ----------
-    rng
-        An integer >= 0 or a ``SeedSequence``, which fix the numbers; a ``Generator``, which is used as it is, not
-        copied; or None, for a seed from the operating system.
+    rng : an integer >= 0 or a ``SeedSequence``, which fix the numbers; a ``Generator``, which is used as it is, not
+        copied; or None, for a seed from the operating system
 
     Raises
     ------

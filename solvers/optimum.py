@@ -53,19 +53,17 @@ class Optimum(Record):
     mechanism : the noise; ``mechanism.program(participation)`` runs it
     participation : who takes part when, as it was promised
     family : the name of the family, one of those of ``optimise``
-    sensitivity
-        What is known of the zero-out sensitivity under the participation: a bracket, whose upper end enters the error.
+    sensitivity : what is known of the zero-out sensitivity under the participation: a bracket, whose upper end enters
+        the error
     error : for a workload the root mean squared error for noise of the standard deviation γ (ρ = ½, clip norm 1)
         For learning what privacy adds to F − F* at ρ = 1 and clip norm 1, and for the stationary optimum all of F − F*.
-    measure
-        The meaning of ``error`` in words: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary excess
-        loss"``.
-    floor
-        No correlated noise without sampling is below this error under the participation; None where it is not computed.
+    measure : the meaning of ``error`` in words: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary
+        excess loss"``
+    floor : no correlated noise without sampling is below this error under the participation; None where it is not
+        computed
     rigorous : whether the floor includes the rounding errors of its computation
-    certificate
-        Two bounds of the optimum of a set of strategies, where the search has such a proof, otherwise the reason why
-        there is none, in words.
+    certificate : two bounds of the optimum of a set of strategies, where the search has such a proof, otherwise the
+        reason why there is none, in words
     alternatives : the other mechanisms that were compared, with the same floor
 
     Examples

@@ -196,9 +196,8 @@ class SGD(Record):
     momentum : 0 <= μ < 1
     weight_decay : ω >= 0, at most 1 over the largest learning rate
     learning_rates : η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step
-    cool_down
-        Share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly; None for
-        no such schedule.  It is in place of ``learning_rates``.
+    cool_down : share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly;
+        None for no such schedule.  It is in place of ``learning_rates``.
     batch_size : m >= 1: examples a step, over which gradients are averaged
 
     Examples

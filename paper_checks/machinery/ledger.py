@@ -76,31 +76,20 @@ class Outcome:
 
     Attributes
     ----------
-    claim
-        The claim that was checked.
-    verdict
-        One of ``VERDICTS``, found by this check, or ``"error"`` if the check could not be carried out.
-    agrees
-        The verdict is the recorded one, every mutant was rejected, and the evidence is of the recorded strength.
-    reason
-        Why it does not agree, or empty.
-    margin, worst
-        The smallest margin found and the arguments there (for an identity minus the largest relative difference).  A
-        search ends at the first violation, so a margin below minus the tolerance need not be the smallest.
-    tried, accepted
-        The numbers of points evaluated, and of those that lie in the domain.
-    certificate
-        The answer of ball arithmetic, if the evidence is ``certified``.
-    sharp
-        The value of the constant in question at which the worst case found is an equality; None if there is none.
-    interval
-        The interval that holds the sharp constant: one end is ``sharp``, the other the constant that is proved.
-    counterexample
-        The recomputed counterexample to the printed statement; None if the statement is true.
-    mutants
-        Each mutant and whether it was rejected.
-    seconds
-        Wall time.
+    claim : the claim that was checked
+    verdict : one of ``VERDICTS``, found by this check, or ``"error"`` if the check could not be carried out
+    agrees : the verdict is the recorded one, every mutant was rejected, and the evidence is of the recorded strength
+    reason : why it does not agree, or empty
+    margin, worst : the smallest margin found and the arguments there (for an identity minus the largest relative
+        difference).  A search ends at the first violation, so a margin below minus the tolerance need not be the
+        smallest.
+    tried, accepted : the numbers of points evaluated, and of those that lie in the domain
+    certificate : the answer of ball arithmetic, if the evidence is ``certified``
+    sharp : the value of the constant in question at which the worst case found is an equality; None if there is none
+    interval : the interval that holds the sharp constant: one end is ``sharp``, the other the constant that is proved
+    counterexample : the recomputed counterexample to the printed statement; None if the statement is true
+    mutants : each mutant and whether it was rejected
+    seconds : wall time
     """
 
     claim: Claim

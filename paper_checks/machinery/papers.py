@@ -71,16 +71,11 @@ class ListedClaim(Named):
 
     Attributes
     ----------
-    paper, source
-        The short name of the paper, and its reference.
-    number, part
-        The number of the statement, and the part in parentheses.
-    module
-        The module that holds the claim.
-    recorded
-        The verdict as recorded, one of ``VERDICTS``.
-    evidence
-        One of ``EVIDENCE``.
+    paper, source : the short name of the paper, and its reference
+    number, part : the number of the statement, and the part in parentheses
+    module : the module that holds the claim
+    recorded : the verdict as recorded, one of ``VERDICTS``
+    evidence : one of ``EVIDENCE``
     """
 
     paper: str

@@ -55,12 +55,9 @@ def private_gradient_descent(
 
     Parameters
     ----------
-    risk, budget, learning_rate, start, repetitions, records, rng
-        As for ``private.private_momentum``.
-    steps
-        T >= 1, each of which reads all examples.
-    normalised
-        Whether steps have length η.
+    risk, budget, learning_rate, start, repetitions, records, rng : as for ``private.private_momentum``
+    steps : T >= 1, each of which reads all examples
+    normalised : whether steps have length η
     """
     run = _run(risk, budget, learning_rate, start, repetitions)
     t = checks.integer("steps", steps, 1)
@@ -143,12 +140,10 @@ def poisson_noise_multiplier(
 
     Parameters
     ----------
-    budget
-        ε > 0 and 0 < δ < 1, zero-out adjacency.
-    participation
-        Of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a step.
-    accountant
-        ``"divergences"`` or ``"loss distributions"``.
+    budget : ε > 0 and 0 < δ < 1, zero-out adjacency
+    participation : of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a
+        step
+    accountant : ``"divergences"`` or ``"loss distributions"``
 
     Raises
     ------
@@ -207,13 +202,10 @@ def private_sgd(
 
     Parameters
     ----------
-    risk, learning_rate, start, repetitions, records, rng
-        As for ``private.private_momentum``.
-    budget, participation
-        As for ``poisson_noise_multiplier``, which gives z; an array of budgets is broadcast with η, and None is a run
-        without noise.
-    normalised
-        As for ``private_gradient_descent``.
+    risk, learning_rate, start, repetitions, records, rng : as for ``private.private_momentum``
+    budget, participation : as for ``poisson_noise_multiplier``, which gives z; an array of budgets is broadcast with η,
+        and None is a run without noise
+    normalised : as for ``private_gradient_descent``
     """
     t, q = _sampled(participation)
     run = _run(risk, budget, learning_rate, start, repetitions)

@@ -36,10 +36,8 @@ def examples(name: str, *, download: bool = False, cache: str | None = None) -> 
 
     Parameters
     ----------
-    name
-        One of ``LABELS``.
-    download, cache
-        As for ``datasets.load``, with its errors.
+    name : one of ``LABELS``
+    download, cache : as for ``datasets.load``, with its errors
 
     Raises
     ------
@@ -69,15 +67,11 @@ def momentum_risk(
 
     Parameters
     ----------
-    name, download, cache
-        As for ``examples``.
-    link
-        ``"sigmoid"``, ``"logistic"`` or ``"squares"``.
-    hidden
-        Number of hidden units of a network; None for a linear classifier.
-    regularisation
-        λ >= 0 of the pseudo-Huber regulariser, which keeps minima from running off to infinity.  A network has a
-        stationary point at 0, which attracts runs if λ is as large as the default: take a tenth of it.
+    name, download, cache : as for ``examples``
+    link : ``"sigmoid"``, ``"logistic"`` or ``"squares"``
+    hidden : number of hidden units of a network; None for a linear classifier
+    regularisation : λ >= 0 of the pseudo-Huber regulariser, which keeps minima from running off to infinity.  A network
+        has a stationary point at 0, which attracts runs if λ is as large as the default: take a tenth of it.
 
     Examples
     --------

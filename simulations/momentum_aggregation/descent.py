@@ -36,10 +36,8 @@ class Trajectories(NamedTuple):
 
     Attributes
     ----------
-    steps
-        t of the recorded iterates w_t: spread evenly over 1, …, T, and last T + 1; shape (records + 1,).
-    points
-        These iterates, shape (records + 1, …, repetitions, d), with the shape of the settings between.
+    steps : t of the recorded iterates w_t: spread evenly over 1, …, T, and last T + 1; shape (records + 1,)
+    points : these iterates, shape (records + 1, …, repetitions, d), with the shape of the settings between
     """
 
     steps: NDArray[np.int64]
@@ -137,20 +135,13 @@ def momentum_step(
 
     Parameters
     ----------
-    risk
-        F and its examples.
-    orders
-        The example of each step, shape (steps, repetitions).
-    alpha
-        m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t), m_0 = 0.
-    lengths
-        η, shape (settings, 1, 1).
-    noise
-        The noise n_t of the momentum, shape (repetitions, d) each; None for none.
-    scales
-        m̂_t = m_t + scale × n_t, shape (settings, 1, 1).
-    clip_norm
-        Norm to which gradients of examples are clipped; ``inf`` for none.
+    risk : F and its examples
+    orders : the example of each step, shape (steps, repetitions)
+    alpha : m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t), m_0 = 0
+    lengths : η, shape (settings, 1, 1)
+    noise : the noise n_t of the momentum, shape (repetitions, d) each; None for none
+    scales : m̂_t = m_t + scale × n_t, shape (settings, 1, 1)
+    clip_norm : norm to which gradients of examples are clipped; ``inf`` for none
     """
     momentum: Array | float = 0.0
 
@@ -180,12 +171,9 @@ class ReducedMomentum:
 
     Parameters
     ----------
-    risk, orders, alpha, lengths, clip_norm
-        As for ``momentum_step``; at least two examples.
-    gammas
-        γ, shape (settings, 1, 1).
-    noise
-        Noise of the nodes; None for none.
+    risk, orders, alpha, lengths, clip_norm : as for ``momentum_step``; at least two examples
+    gammas : γ, shape (settings, 1, 1)
+    noise : noise of the nodes; None for none
     """
 
     def __init__(

@@ -51,16 +51,11 @@ class Candidate(Record):
 
     Parameters
     ----------
-    algorithm
-        One of ``ALGORITHMS``.
-    passes
-        Epochs; for DP-GD the number of steps, each of which reads all examples.
-    alpha
-        α N for momentum, the sampling rate for DP-SGD, and not used by DP-GD.
-    paths
-        Path lengths η T that are tried.
-    gammas
-        Values of γ that are tried, for Algorithm 2.
+    algorithm : one of ``ALGORITHMS``
+    passes : epochs; for DP-GD the number of steps, each of which reads all examples
+    alpha : α N for momentum, the sampling rate for DP-SGD, and not used by DP-GD
+    paths : path lengths η T that are tried
+    gammas : values of γ that are tried, for Algorithm 2
     """
 
     algorithm: str
@@ -108,16 +103,11 @@ def gradient_norms(
 
     Parameters
     ----------
-    risk
-        F with its examples.
-    candidate
-        What runs.
-    epsilons, delta
-        The guarantees, zero-out adjacency.
-    repetitions, seed
-        Runs of each setting, and what determines their orders and noise.
-    start
-        As for ``private.private_momentum``.
+    risk : F with its examples
+    candidate : what runs
+    epsilons, delta : the guarantees, zero-out adjacency
+    repetitions, seed : runs of each setting, and what determines their orders and noise
+    start : as for ``private.private_momentum``
 
     Returns
     -------
@@ -189,8 +179,7 @@ def tuned(norms: Array) -> tuple[NDArray[np.intp], Array]:
 
     Parameters
     ----------
-    norms
-        Of all candidates, shape (budgets, settings, 2, repetitions) with at least two repetitions.
+    norms : of all candidates, shape (budgets, settings, 2, repetitions) with at least two repetitions
 
     Returns
     -------

@@ -41,22 +41,15 @@ class MachineState:
 
     Attributes
     ----------
-    run, machine
-        Whose state it is.
-    secret
-        What all noise of the machine is drawn from.
-    segment
-        The number of examples used or skipped before the noise of this segment began.
-    participations
-        Of this segment.
-    asked, last_round
-        How many rounds the machine had been asked for, and the last one that it answered.
-    noise
-        What the next noise needs, at unit scale: ``messages.vectors`` says how many vectors, shape (vectors, d).
-    outbox
-        Messages that the server has not acknowledged.
-    own_round, own_point, own_sum
-        Of the algorithm ``"delayed"``: the round and query point of the last participation, and q_{t,i}.
+    run, machine : whose state it is
+    secret : what all noise of the machine is drawn from
+    segment : the number of examples used or skipped before the noise of this segment began
+    participations : of this segment
+    asked, last_round : how many rounds the machine had been asked for, and the last one that it answered
+    noise : what the next noise needs, at unit scale: ``messages.vectors`` says how many vectors, shape (vectors, d)
+    outbox : messages that the server has not acknowledged
+    own_round, own_point, own_sum : of the algorithm ``"delayed"``: the round and query point of the last participation,
+        and q_{t,i}
     """
 
     run: str
@@ -83,16 +76,11 @@ class Machine(Guarded):
 
     Parameters
     ----------
-    protocol
-        The public parameters.
-    index
-        The number of the machine, 0 <= index < M.
-    features, targets
-        Its data, shapes (n, k) and (n,); machines may have different n.
-    seed
-        The secret of the machine, an integer >= 0 or a sequence of such; None draws one from the operating system.
-    state
-        Where to continue; None for the beginning.  Use ``restored`` for a state that may be outdated.
+    protocol : the public parameters
+    index : the number of the machine, 0 <= index < M
+    features, targets : its data, shapes (n, k) and (n,); machines may have different n
+    seed : the secret of the machine, an integer >= 0 or a sequence of such; None draws one from the operating system
+    state : where to continue; None for the beginning.  Use ``restored`` for a state that may be outdated.
     """
 
     def __init__(
@@ -131,15 +119,11 @@ class Machine(Guarded):
 
         Parameters
         ----------
-        state
-            The last state that was saved; None if it is lost.
-        asked
-            For how many rounds the server has asked this machine so far: it must not be too small.
-        unanswered
-            True if the server has no answer to the last of these requests and will repeat it.  A state from before that
-            request is then up to date: it gives the same answer, with the same example and the same noise.
-        protocol, index, features, targets, seed
-            As of the machine that was lost, with all of its data.
+        state : the last state that was saved; None if it is lost
+        asked : for how many rounds the server has asked this machine so far: it must not be too small
+        unanswered : true if the server has no answer to the last of these requests and will repeat it.  A state from
+            before that request is then up to date: it gives the same answer, with the same example and the same noise.
+        protocol, index, features, targets, seed : as of the machine that was lost, with all of its data
 
         Raises
         ------

@@ -47,16 +47,11 @@ class Request:
 
     Attributes
     ----------
-    run
-        The name of the run.
-    round
-        t >= 1.
-    current, previous
-        x_t and x_{t−1}, shape (d,).
-    asked
-        How many rounds the server has asked this machine for, this one included.
-    acknowledged
-        The number of the last message that the server has received from the machine, 0 for none.
+    run : the name of the run
+    round : t >= 1
+    current, previous : x_t and x_{t−1}, shape (d,)
+    asked : how many rounds the server has asked this machine for, this one included
+    acknowledged : the number of the last message that the server has received from the machine, 0 for none
     """
 
     run: str
@@ -73,14 +68,10 @@ class Message:
 
     Attributes
     ----------
-    run, machine
-        The name of the run, and the number of the machine in it, from 0.
-    number
-        The place of the example in the machine's data, from 1: increasing over the messages of a machine.
-    round
-        The round for which it was made.
-    correction
-        s̃ = s + noise, shape (d,).
+    run, machine : the name of the run, and the number of the machine in it, from 0
+    number : the place of the example in the machine's data, from 1: increasing over the messages of a machine
+    round : the round for which it was made
+    correction : s̃ = s + noise, shape (d,)
     """
 
     run: str
@@ -105,31 +96,20 @@ class Protocol(Record):
 
     Parameters
     ----------
-    run
-        A name, by which messages and states of other runs are refused.
-    loss
-        The loss, with the bound of the features.
-    diameter
-        D of the ball about 0 in which w_t and x_t stay, in (0, 1e50].
-    machines, participants, rounds
-        M >= m >= 1 and T >= 1.
-    learning_rate
-        η in (0, 1e100].
-    budget
-        Of every machine, for replace-one adjacency; its clip norm is for the guard ``"norm"``.  None for no privacy.
-    algorithm
-        One of ``ALGORITHMS``.
-    noise
-        Of each machine, or of the server; None for no noise and no privacy.
-    cap
-        N, after which a machine refuses; None for T.
-    guard
-        ``"centred"``, or ``"norm"``, which needs a budget.
-    scale
-        σ of the noise; None for the least that the budget allows.  A smaller one is refused.
-    schedule
-        The m machines of each of the T rounds, numbered from 0, each machine in at least one of them.  It is public, so
-        it must not depend on the data.  None for uniform draws by the server.
+    run : a name, by which messages and states of other runs are refused
+    loss : the loss, with the bound of the features
+    diameter : D of the ball about 0 in which w_t and x_t stay, in (0, 1e50]
+    machines, participants, rounds : M >= m >= 1 and T >= 1
+    learning_rate : η in (0, 1e100]
+    budget : of every machine, for replace-one adjacency; its clip norm is for the guard ``"norm"``.  None for no
+        privacy.
+    algorithm : one of ``ALGORITHMS``
+    noise : of each machine, or of the server; None for no noise and no privacy
+    cap : N, after which a machine refuses; None for T
+    guard : ``"centred"``, or ``"norm"``, which needs a budget
+    scale : σ of the noise; None for the least that the budget allows.  A smaller one is refused.
+    schedule : the m machines of each of the T rounds, numbered from 0, each machine in at least one of them.  It is
+        public, so it must not depend on the data.  None for uniform draws by the server.
     """
 
     run: str

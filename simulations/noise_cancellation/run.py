@@ -21,14 +21,10 @@ class FederatedResult:
 
     Attributes
     ----------
-    point
-        x_T, shape (d,); the average of the iterates of projected SGD.
-    refusals
-        How often a machine was asked that takes part no more.
-    participations
-        Messages of each machine that the server has received, shape (M,).
-    measured
-        What ``measure`` returned after each round, empty without it.
+    point : x_T, shape (d,); the average of the iterates of projected SGD
+    refusals : how often a machine was asked that takes part no more
+    participations : messages of each machine that the server has received, shape (M,)
+    measured : what ``measure`` returned after each round, empty without it
     """
 
     point: Array
@@ -42,10 +38,8 @@ def split_examples(features: Array, targets: Array, machines: int) -> list[Examp
 
     Parameters
     ----------
-    features, targets
-        Shapes (n, k) and (n,), n >= M.
-    machines
-        M >= 1.
+    features, targets : shapes (n, k) and (n,), n >= M
+    machines : M >= 1
     """
     machines = checks.integer("machines", machines, 1)
     if len(targets) < machines:
@@ -85,20 +79,14 @@ def simulate_federation(
 
     Parameters
     ----------
-    protocol
-        The public parameters.
-    examples
-        Features and targets of each machine; machines may have different numbers of them.
-    seed
-        Of the schedule and of all noise, an integer >= 0.  A simulation: a run whose noise has a known seed is not
+    protocol : the public parameters
+    examples : features and targets of each machine; machines may have different numbers of them
+    seed : of the schedule and of all noise, an integer >= 0.  A simulation: a run whose noise has a known seed is not
         private.
-    start
-        x_1, in the ball; None for 0.
-    measure
-        A function of the server, called after each round.
-    lost
-        Whether the message of a machine in a round, ``lost(round, machine)``, is lost on the way to the server; None
-        for never.
+    start : x_1, in the ball; None for 0
+    measure : a function of the server, called after each round
+    lost : whether the message of a machine in a round, ``lost(round, machine)``, is lost on the way to the server; None
+        for never
 
     Returns
     -------

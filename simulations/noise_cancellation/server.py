@@ -41,12 +41,9 @@ class Server:
 
     Parameters
     ----------
-    protocol
-        The public parameters.
-    seed
-        Of the schedule, and of the noise of a trusted server; None for one of the operating system.
-    start
-        x_1 = w_1 in the ball, shape (d,); None for 0.
+    protocol : the public parameters
+    seed : of the schedule, and of the noise of a trusted server; None for one of the operating system
+    start : x_1 = w_1 in the ball, shape (d,); None for 0
     """
 
     def __init__(self, protocol: Protocol, *, seed: int | Sequence[int] | None, start: Array | None = None) -> None:

@@ -54,8 +54,7 @@ def cifar_10(cache: str | None = None) -> Images:
 
     Parameters
     ----------
-    cache
-        Folder for what is fetched; None for that of scikit-learn.
+    cache : folder for what is fetched; None for that of scikit-learn
 
     Raises
     ------
@@ -71,11 +70,9 @@ def paper_network(seed: int, *, side: int = 32) -> Any:
 
     Parameters
     ----------
-    seed
-        Of the initial weights: normal of variance 1/inputs in convolutions, uniform after Glorot in dense layers;
-        biases are 0.
-    side
-        Height and width of the images, a multiple of 8.
+    seed : of the initial weights: normal of variance 1/inputs in convolutions, uniform after Glorot in dense layers;
+        biases are 0
+    side : height and width of the images, a multiple of 8
 
     Returns
     -------
@@ -114,16 +111,11 @@ def scores(
 
     Parameters
     ----------
-    experiment
-        The numbers of examples, of batches and epochs; the first ``training`` images are for training.
-    runs
-        They share the order and the initial weights.
-    seed
-        Of both.
-    images
-        Where the images come from.
-    device
-        That of PyTorch; None for a GPU if there is one.
+    experiment : the numbers of examples, of batches and epochs; the first ``training`` images are for training
+    runs : they share the order and the initial weights
+    seed : of both
+    images : where the images come from
+    device : that of PyTorch; None for a GPU if there is one
     """
     torch = extra_module("torch", "torch")
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")

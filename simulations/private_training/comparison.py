@@ -80,14 +80,10 @@ class Experiment(Record):
 
     Parameters
     ----------
-    name
-        ``"digits"``, ``"breast cancer"`` or ``"diabetes"``, as scikit-learn carries them, or ``"CIFAR-10"``.
-    network
-        As for ``Network``; its sizes are those of the data.  None for the convolutional network of the paper.
-    training
-        n, the number of examples to train with; the rest is for testing.
-    batch_size, epochs
-        B and k; an epoch has n // B steps.
+    name : ``"digits"``, ``"breast cancer"`` or ``"diabetes"``, as scikit-learn carries them, or ``"CIFAR-10"``
+    network : as for ``Network``; its sizes are those of the data.  None for the convolutional network of the paper.
+    training : n, the number of examples to train with; the rest is for testing
+    batch_size, epochs : B and k; an epoch has n // B steps
     """
 
     name: str
@@ -196,12 +192,9 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
 
     Parameters
     ----------
-    experiment
-        One of ``EXPERIMENTS``, with a small network.
-    runs
-        They share all that is random.
-    seed
-        Of the split, the order, the initial parameters and the noise.
+    experiment : one of ``EXPERIMENTS``, with a small network
+    runs : they share all that is random
+    seed : of the split, the order, the initial parameters and the noise
     """
     network = experiment.network
     if network is None:
@@ -267,12 +260,9 @@ def paired_interval(differences: Array, *, level: float = 0.95, resamples: int =
 
     Parameters
     ----------
-    differences
-        One for each seed, shape (n,).
-    level
-        Confidence in (0, 1).
-    resamples
-        How often the seeds are drawn anew.
+    differences : one for each seed, shape (n,)
+    level : confidence in (0, 1)
+    resamples : how often the seeds are drawn anew
     """
     drawn = np.random.default_rng(0).integers(differences.size, size=(resamples, differences.size))
     low, high = np.quantile(differences[drawn].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])

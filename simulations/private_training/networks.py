@@ -27,11 +27,9 @@ class Network(Record):
 
     Parameters
     ----------
-    sizes
-        Numbers of units, inputs first and outputs last: (64, 32, 10) has one hidden layer, (64, 10) none.
-    task
-        ``"classification"``: cross entropy of softmax, a target is a vector of probabilities.  ``"regression"``: half
-        the squared error.
+    sizes : numbers of units, inputs first and outputs last: (64, 32, 10) has one hidden layer, (64, 10) none
+    task : ``"classification"``: cross entropy of softmax, a target is a vector of probabilities.  ``"regression"``:
+        half the squared error.
     """
 
     sizes: tuple[int, ...]
@@ -80,10 +78,8 @@ class Network(Record):
 
         Parameters
         ----------
-        parameters
-            Shape (runs, P).
-        inputs
-            Shape (examples, inputs).
+        parameters : shape (runs, P)
+        inputs : shape (examples, inputs)
         """
         return self._activations(self._layers(parameters), inputs)[-1]
 
@@ -92,12 +88,9 @@ class Network(Record):
 
         Parameters
         ----------
-        parameters
-            Shape (runs, P).
-        inputs, targets
-            Shapes (examples, inputs) and (examples, outputs).
-        clip_norm
-            G > 0; ``inf`` does not clip.  A gradient that is not finite counts as 0.
+        parameters : shape (runs, P)
+        inputs, targets : shapes (examples, inputs) and (examples, outputs)
+        clip_norm : G > 0; ``inf`` does not clip.  A gradient that is not finite counts as 0.
         """
         layers = self._layers(parameters)
         activations = self._activations(layers, inputs)
@@ -134,8 +127,7 @@ class Network(Record):
 
         Parameters
         ----------
-        parameters, inputs, targets
-            As for ``clipped_sum``.
+        parameters, inputs, targets : as for ``clipped_sum``
         """
         outputs = self.outputs(parameters, inputs)
         if self.task == "classification":
@@ -169,24 +161,16 @@ def trained(
 
     Parameters
     ----------
-    network, inputs, targets
-        The network, and the data, shapes (n, inputs) and (n, outputs).
-    batches
-        The examples of each of the T steps, numbers below n.
-    start
-        Initial parameters of all runs, shape (P,).
-    noise
-        Correlated noise of unit scale of K kinds, shape (K, T, P).
-    kinds
-        Which of them each run adds, shape (R,).
-    scales, learning_rates, momenta
-        Shape (R,): the standard deviation of the independent noise behind ``noise``, η > 0, and momentum in [0, 1).
-    schedule
-        Factors of the learning rate, shape (T,).
-    batch_size
-        By which sums are divided.
-    clip_norm
-        As for ``Network.clipped_sum``.
+    network, inputs, targets : the network, and the data, shapes (n, inputs) and (n, outputs)
+    batches : the examples of each of the T steps, numbers below n
+    start : initial parameters of all runs, shape (P,)
+    noise : correlated noise of unit scale of K kinds, shape (K, T, P)
+    kinds : which of them each run adds, shape (R,)
+    scales, learning_rates, momenta : shape (R,): the standard deviation of the independent noise behind ``noise``, η >
+        0, and momentum in [0, 1)
+    schedule : factors of the learning rate, shape (T,)
+    batch_size : by which sums are divided
+    clip_norm : as for ``Network.clipped_sum``
     """
     column = np.asarray(scales, dtype=np.float32)[:, np.newaxis]
     rates = np.asarray(learning_rates, dtype=np.float32)[:, np.newaxis] / np.float32(batch_size)

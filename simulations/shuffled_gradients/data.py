@@ -37,17 +37,12 @@ class Split:
 
     Attributes
     ----------
-    data
-        Its name in ``datasets.DATA_SETS``.
-    loss, regulariser
-        Those of the experiment.
-    parts
-        The function that splits the table; it takes the rotation too if there is one.
-    feature_norm
-        A bound of the features of admissible private records.  It is part of the problem, not of the data: longer
-        ones are scaled down to it.
-    rotation
-        The scale s of public features turned by I + s N(0, 1); None where nothing is turned.
+    data : its name in ``datasets.DATA_SETS``
+    loss, regulariser : those of the experiment
+    parts : the function that splits the table; it takes the rotation too if there is one
+    feature_norm : a bound of the features of admissible private records.  It is part of the problem, not of the data:
+        longer ones are scaled down to it.
+    rotation : the scale s of public features turned by I + s N(0, 1); None where nothing is turned
     """
 
     data: str
@@ -184,12 +179,9 @@ def task(name: str, *, download: bool = False, cache: str | None = None, rotatio
 
     Parameters
     ----------
-    name
-        Its name; stand-ins are called so.
-    download, cache
-        As for ``datasets.load``, with its errors.
-    rotation
-        Scale of the rotation of public features, for the data sets that have one; None for that of the data set.
+    name : its name; stand-ins are called so
+    download, cache : as for ``datasets.load``, with its errors
+    rotation : scale of the rotation of public features, for the data sets that have one; None for that of the data set
 
     Raises
     ------

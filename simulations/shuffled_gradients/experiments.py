@@ -151,30 +151,19 @@ def experiment(
 
     Parameters
     ----------
-    task
-        Losses and records; as many public records as private ones.
-    algorithm
-        One of ``ALGORITHMS``.
-    budget
-        ε and δ of a run at a fixed learning rate; its clip norm is G.
-    smoothness
-        An upper bound of the smoothness of every admissible record, private or public, > 0; see ``ShuffledGradients``.
-        The private records must not decide it.
-    private_share
-        p, the share of private steps, for the algorithms that use both kinds.
-    epochs, order
-        K, and the order of the private records, one of ``ORDERS``.
-    accounting
-        ``"published"`` or ``"sharp"``.
-    learning_rates
-        Learning rates > 0; those above 2/smoothness are left out.
-    public_learning_rates
-        Learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of ``learning_rates``; None for
-        the same.
-    runs, seed
-        Number of runs, and the seed of the first; the others follow.
-    jobs
-        Processes.
+    task : losses and records; as many public records as private ones
+    algorithm : one of ``ALGORITHMS``
+    budget : ε and δ of a run at a fixed learning rate; its clip norm is G
+    smoothness : an upper bound of the smoothness of every admissible record, private or public, > 0; see
+        ``ShuffledGradients``.  The private records must not decide it.
+    private_share : p, the share of private steps, for the algorithms that use both kinds
+    epochs, order : K, and the order of the private records, one of ``ORDERS``
+    accounting : ``"published"`` or ``"sharp"``
+    learning_rates : learning rates > 0; those above 2/smoothness are left out
+    public_learning_rates : learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of
+        ``learning_rates``; None for the same
+    runs, seed : number of runs, and the seed of the first; the others follow
+    jobs : processes
 
     Raises
     ------

@@ -103,11 +103,9 @@ class SimulatedRun(Record):
 
     Parameters
     ----------
-    iterates
-        x at the starts of the epochs and at the end, shape (K + 1, d): for study only, unless they are released.
-    released
-        What the accountants of the run cover: the last iterate, shape (d,), or the iterates of all epochs, shape
-        (K + 1, d).
+    iterates : x at the starts of the epochs and at the end, shape (K + 1, d): for study only, unless they are released
+    released : what the accountants of the run cover: the last iterate, shape (d,), or the iterates of all epochs, shape
+        (K + 1, d)
     """
 
     iterates: Array
@@ -128,16 +126,12 @@ def shuffled_run(
 
     Parameters
     ----------
-    task
-        Losses, regulariser and records; as many private ones as the run has samples.
-    run
-        The run, with the facts on which its privacy rests.
-    noise_multiplier
-        z >= 0; None for ``run.noise_multiplier()``, which keeps to the budget.  With 0 nothing is private.
-    start
-        x_1, shape (d,); zero if None.  It must not depend on private records.
-    rng
-        As ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
+    task : losses, regulariser and records; as many private ones as the run has samples
+    run : the run, with the facts on which its privacy rests
+    noise_multiplier : z >= 0; None for ``run.noise_multiplier()``, which keeps to the budget.  With 0 nothing is
+        private.
+    start : x_1, shape (d,); zero if None.  It must not depend on private records.
+    rng : as ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
 
     Raises
     ------
@@ -208,24 +202,16 @@ def trajectory(
 
     Parameters
     ----------
-    task
-        Losses, regulariser and records; as many private ones as the schedule has steps an epoch.
-    schedule
-        Which steps are private, and where noise is added.
-    participation
-        ``fixed_epochs`` (incremental gradients in the order of the records), the same with ``secret=True`` (one
-        permutation), or ``reshuffled``, which None stands for.
-    learning_rate, public_learning_rate
-        η of private and of public steps, > 0; the same if None.  The proximal step of an epoch uses that of its last
-        step.
-    noise_std
-        σ >= 0, of the noise added to gradients.
-    clipped_to
-        Norm to which gradients are clipped, ``inf`` for none.
-    start
-        x_1, shape (d,); zero if None.
-    rng
-        As ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
+    task : losses, regulariser and records; as many private ones as the schedule has steps an epoch
+    schedule : which steps are private, and where noise is added
+    participation : ``fixed_epochs`` (incremental gradients in the order of the records), the same with ``secret=True``
+        (one permutation), or ``reshuffled``, which None stands for
+    learning_rate, public_learning_rate : η of private and of public steps, > 0; the same if None.  The proximal step of
+        an epoch uses that of its last step.
+    noise_std : σ >= 0, of the noise added to gradients
+    clipped_to : norm to which gradients are clipped, ``inf`` for none
+    start : x_1, shape (d,); zero if None
+    rng : as ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
 
     Returns
     -------

@@ -51,15 +51,11 @@ class Point(Record):
 
     Parameters
     ----------
-    problem, noise
-        As for ``simulate``.
-    seed
-        Integer >= 0.
-    options
-        Keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults
-        ``budget``, ``clip``, ``inputs``, ``burn_in``.
-    label
-        A name for people; no part of the key.
+    problem, noise : as for ``simulate``
+    seed : integer >= 0
+    options : keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults
+        ``budget``, ``clip``, ``inputs``, ``burn_in``
+    label : a name for people; no part of the key
     """
 
     problem: QuadraticProblem
@@ -111,13 +107,10 @@ def grid(
 
     Parameters
     ----------
-    problems, noises
-        One, several, or a dictionary whose keys become labels.  In place of a noise stands also a function of the
-        problem that returns it, such as ``lambda problem: NuFTRL(problem.rates.min())``.
-    seeds
-        Integers >= 0.
-    options
-        As for ``Point``.
+    problems, noises : one, several, or a dictionary whose keys become labels.  In place of a noise stands also a
+        function of the problem that returns it, such as ``lambda problem: NuFTRL(problem.rates.min())``.
+    seeds : integers >= 0
+    options : as for ``Point``
     """
     seeds = list(seeds)
 

@@ -52,14 +52,10 @@ class Outcome:
 
     Attributes
     ----------
-    point
-        The point.
-    simulation
-        Its result; None if it failed.
-    error
-        What went wrong, with the name of the point; None if nothing did.
-    seconds
-        How long it took when it was computed.
+    point : the point
+    simulation : its result; None if it failed
+    error : what went wrong, with the name of the point; None if nothing did
+    seconds : how long it took when it was computed
     """
 
     point: Point
@@ -212,19 +208,14 @@ def sweep(
 
     Parameters
     ----------
-    points
-        For example from ``grid``.
-    directory
-        Where finished points are kept, one file each, and found again; made where it is missing.  None: nowhere.
-        A point that failed is tried again by the next sweep, and so is one whose file is damaged or holds something
-        else, with a ``RuntimeWarning``.
-    jobs
-        Number of worker processes of this machine, each with one thread; −1 for one a core, 1 for none but this one.
-    cluster
-        Address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, whose workers take the place of ``jobs``.  They
-        need the same version of this package, and use one thread a point: start them with ``--nthreads 1``.
-    progress
-        Show progress on standard error; None for: if it is a terminal.
+    points : for example from ``grid``
+    directory : where finished points are kept, one file each, and found again; made where it is missing.  None:
+        nowhere.  A point that failed is tried again by the next sweep, and so is one whose file is damaged or holds
+        something else, with a ``RuntimeWarning``.
+    jobs : number of worker processes of this machine, each with one thread; −1 for one a core, 1 for none but this one
+    cluster : address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, whose workers take the place of ``jobs``.
+        They need the same version of this package, and use one thread a point: start them with ``--nthreads 1``.
+    progress : show progress on standard error; None for: if it is a terminal
 
     Raises
     ------

@@ -161,9 +161,8 @@ def single_participation_bounds(
         ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse
         (``MomentumSGD``), take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096
         steps.
-    objective
-        ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest squared error
-        of a row, whose optimum is γ_2(A).
+    objective : ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest
+        squared error of a row, whose optimum is γ_2(A)
     tolerance : the iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more
     max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
     """

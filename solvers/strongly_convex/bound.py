@@ -127,9 +127,8 @@ def strongly_convex_bound(
         ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), and by some per cent for spectra with narrow lines in between.
         ``"socp"``: the value of the paper's cone program, which is not certified; see
         ``StronglyConvexCertificate.value``.
-    frequencies, lags
-        For ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π are among them,
-        and the largest lag, below half of it.
+    frequencies, lags : for ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π
+        are among them, and the largest lag, below half of it
     criterion : ``"distance"`` bounds L ‖θ − θ*‖²/2, as the paper does
         ``"objective"`` bounds F − F* directly and is up to some hundred times tighter at large condition numbers.
 

@@ -164,9 +164,8 @@ def theorem_6_upper_bound(
     examples, dimension, epsilon, delta : as for ``theorem_6_steps``, δ <= e^{−ε}; ``examples`` >= 2
     lipschitz, smoothness : G and L, >= 0
     initial_error : R >= 0
-    published
-        Whether to return the bound as printed, which is false: on a ramp in one dimension with N = 10⁵, ε = 1 and
-        δ = 1e-5 it is 0.651, and the truth is 1.
+    published : whether to return the bound as printed, which is false: on a ramp in one dimension with N = 10⁵, ε = 1
+        and δ = 1e-5 it is 0.651, and the truth is 1
     """
     n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     epsilon = checks.real("epsilon", epsilon, "(0, inf)")

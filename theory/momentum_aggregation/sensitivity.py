@@ -81,9 +81,8 @@ def squared_weights(participation: Participation, alpha: float, nodes: Nodes = A
 
     Parameters
     ----------
-    participation
-        T steps, and epochs of N steps each: the same order in every epoch (``fixed_epochs``), any order in each
-        (``reshuffled``), or ``single``.
+    participation : T steps, and epochs of N steps each: the same order in every epoch (``fixed_epochs``), any order in
+        each (``reshuffled``), or ``single``
     alpha : momentum parameter, 0 < α <= 1
     nodes : which nodes are released
     """

@@ -373,9 +373,8 @@ class LinearRegression(QuadraticProblem):
     eigenvalues : λ_j > 0 of H, shape (d,), in any order
     learning_rate : η > 0
     residual_std : standard deviation of ξ, which is independent of x, >= 0
-    kurtosis
-        k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3 for
-        Gaussian inputs, 1 for signs, 1.8 for uniform ones.
+    kurtosis : k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3
+        for Gaussian inputs, 1 for signs, 1.8 for uniform ones
     batch_size : m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum
 
     Examples

@@ -71,14 +71,14 @@ class ConvergenceConstants(Record):
     smoothness, largest_smoothness : L_k and L*_k > 0, a scalar or shape (K,); L_k <= L*_k
     private_smoothness : mean smoothness L of the private losses; None for the largest L_k
     end_noise : noise on the last step of an epoch only
-    total_dissimilarity
-        C_k = n ‖∇H_k‖ >= 0, a scalar or shape (K,), H_k the mean difference of private and public losses of epoch k.
+    total_dissimilarity : c_k = n ‖∇H_k‖ >= 0, a scalar or shape (K,), H_k the mean difference of private and public
+        losses of epoch k
     partial_dissimilarity : D_k = (1/n) Σ_{n_k < i < n} C_i² >= 0, a scalar or shape (K,)
     beta : 0 < β <= μ_ψ − (smoothness of H_k); not needed, and 0, where there is no dissimilarity
     diameter : δ > 0 of a set to which ψ confines x, which makes β unnecessary; None for none
         The total dissimilarities then are suprema over that set.
-    regulariser
-        ``"smooth"``, ``"lasso"`` or ``"projection"``: which published theorem is meant; the corrected one is for all.
+    regulariser : ``"smooth"``, ``"lasso"`` or ``"projection"``: which published theorem is meant; the corrected one is
+        for all
     size : B >= 0 of Assumption G.1, which the published theorem for ``"lasso"`` uses
     """
 

@@ -88,9 +88,8 @@ class ShuffledGradients(Record):
     budget : what may be spent
         Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in one record, which a
         gradient of zero or another one replaces.  Its clip norm is G.
-    participation
-        n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``, secret where
-        the permutations are uniform and nobody knows them.
+    participation : n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``,
+        secret where the permutations are uniform and nobody knows them
     learning_rate : η > 0 of private steps
     public_learning_rate : η > 0 of public steps; None for ``learning_rate``
         The noise of a public step shrinks with it.

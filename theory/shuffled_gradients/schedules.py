@@ -40,9 +40,8 @@ class Schedule(Record):
     samples : n >= 1, steps an epoch
     private : n_k in {0, …, n} for each epoch, shape (K,): its first n_k steps use private records
         Noise is added in the epochs that have any.
-    placement
-        Where in such an epoch: ``"every"`` step (as published), the ``"private"`` steps, the ``"tail"`` from the last
-        private step on, or the ``"end"``, the last step only.
+    placement : where in such an epoch: ``"every"`` step (as published), the ``"private"`` steps, the ``"tail"`` from
+        the last private step on, or the ``"end"``, the last step only
     """
 
     samples: int

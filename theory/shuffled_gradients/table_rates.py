@@ -104,11 +104,10 @@ def bound_coefficients(
     Parameters
     ----------
     algorithm, samples, epochs, private_share : as for ``table_amplification``
-    dimension, epsilon, delta
-        d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by ``published_rho``.
-    accounting
-        ``"whole-run"`` or ``"per-epoch"``, both with the corrected noise term, or ``"published"``: epochs composed,
-        with the published noise term (not for noise at the end, which is not in the paper).
+    dimension, epsilon, delta : d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by
+        ``published_rho``
+    accounting : ``"whole-run"`` or ``"per-epoch"``, both with the corrected noise term, or ``"published"``: epochs
+        composed, with the published noise term (not for noise at the end, which is not in the paper)
     distance, lipschitz, smoothness, deviation : R, G, L and s in [1e-30, 1e30]
     """
     _require_accounting(algorithm, accounting)
