@@ -27,19 +27,12 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class DataSet:
-    """A source of records.
+    """A source of records."""
 
-    Attributes
-    ----------
-    source : the words that name it
-    read : the function that reads it; it takes the folder for what is fetched
-    downloaded : whether the records are fetched
-    stand_in : the bundled data set that takes its place without a connection; empty if it is bundled, or if none does
-    """
-
-    source: str
-    read: Callable[[str | None], Table]
-    downloaded: bool = False
+    source: str  #: the words that name it
+    read: Callable[[str | None], Table]  #: the function that reads it; it takes the folder for what is fetched
+    downloaded: bool = False  #: whether the records are fetched
+    #: the bundled data set that takes its place without a connection; empty if it is bundled, or if none does
     stand_in: str = ""
 
 

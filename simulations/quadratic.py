@@ -56,25 +56,18 @@ _BATCHES = 256
 
 @record
 class Simulation(Record):
-    """What a simulation found.
+    """What a simulation found."""
 
-    Attributes
-    ----------
-    mean, standard_error : of F − F*, the plain estimator.  1.96 standard errors make a 95 % interval even where there
-        are few independent stretches to estimate them from; they are ``inf`` where there is only one.
-    estimators : mean and standard error of each estimator by name; with clipping only of ``"plain"``
-    effective_sample_size : number of independent draws of F(θ) that would give the plain standard error
-    clipped_fraction : share of the gradients that were clipped; 0 without clipping
-    noise : the rational noise that was run
-    burn_in, steps, chains : steps a chain before and after recording began, and the number of chains
-    """
-
+    #: of F − F*, the plain estimator.  1.96 standard errors make a 95 % interval even where there are few independent
+    #: stretches to estimate them from; they are ``inf`` where there is only one.
     mean: float
     standard_error: float
+    #: mean and standard error of each estimator by name; with clipping only of ``"plain"``
     estimators: dict[str, tuple[float, float]]
-    effective_sample_size: float
-    clipped_fraction: float
-    noise: ToeplitzNoise
+    effective_sample_size: float  #: number of independent draws of F(θ) that would give the plain standard error
+    clipped_fraction: float  #: share of the gradients that were clipped; 0 without clipping
+    noise: ToeplitzNoise  #: the rational noise that was run
+    #: steps a chain before and after recording began, and the number of chains
     burn_in: int
     steps: int
     chains: int

@@ -19,17 +19,11 @@ ALGORITHMS: tuple[Algorithm, ...] = ("Algorithm 1", "Algorithm 2")
 
 @record
 class BestBound(Record):
-    """A bound of E ‖∇F(ŵ)‖ and the parameters that attain it.
+    """A bound of E ‖∇F(ŵ)‖ and the parameters that attain it."""
 
-    Parameters
-    ----------
-    value : the bound, which holds for these parameters whether they are the best or not
-    log2_epochs : the number of epochs is 2 to this power
-    alpha, learning_rate, gamma : α, η and γ; γ = 1 for Algorithm 1, which has none
-    """
-
-    value: float
-    log2_epochs: int
+    value: float  #: the bound, which holds for these parameters whether they are the best or not
+    log2_epochs: int  #: the number of epochs is 2 to this power
+    #: α, η and γ; γ = 1 for Algorithm 1, which has none
     alpha: float
     learning_rate: float
     gamma: float = 1.0

@@ -18,25 +18,16 @@ Measure = Literal["root mean squared error", "excess loss", "stationary excess l
 
 @record
 class Certificate(Record):
-    """Two bounds of the least error of a set of strategies, at sensitivity 1 and unit noise.
+    """Two bounds of the least error of a set of strategies, at sensitivity 1 and unit noise."""
 
-    Parameters
-    ----------
-    value : the error of the strategy that was found, an upper bound of the optimum
-    lower_bound : no strategy of the set has a smaller error
-    rigorous : whether ``lower_bound`` includes the rounding errors of its computation
-        If not, it is a float64 value of the proved formula.
-    iterations : evaluations of the dual problem
-    strategies : the set in words
-    arrays : the point that was found, in the words of the module that made the certificate
-    """
-
-    value: float
-    lower_bound: float
+    value: float  #: the error of the strategy that was found, an upper bound of the optimum
+    lower_bound: float  #: no strategy of the set has a smaller error
+    #: whether ``lower_bound`` includes the rounding errors of its computation If not, it is a float64 value of the
+    #: proved formula
     rigorous: bool
-    iterations: int
-    strategies: str = "strategies of any form"
-    arrays: tuple[Array, ...] = ()
+    iterations: int  #: evaluations of the dual problem
+    strategies: str = "strategies of any form"  #: the set in words
+    arrays: tuple[Array, ...] = ()  #: the point that was found, in the words of the module that made the certificate
 
     @property
     def gap(self) -> float:

@@ -97,14 +97,9 @@ class RecursiveWorkload(Workload):
 
 @record
 class PrefixSums(RecursiveWorkload):
-    """Sums of all gradients so far, A_ts = 1 for s <= t: SGD with a constant learning rate.
+    """Sums of all gradients so far, A_ts = 1 for s <= t: SGD with a constant learning rate."""
 
-    Parameters
-    ----------
-    steps : n >= 1
-    """
-
-    steps: int
+    steps: int  #: n >= 1
 
     def __post_init__(self) -> None:
         self._set(steps=checks.integer("steps", self.steps, 1))
@@ -139,20 +134,13 @@ class MomentumSGD(RecursiveWorkload):
 
     A⁻¹ has three bands: (A⁻¹)_tt = 1/η_t, (A⁻¹)_{t,t−1} = −(1 − η_t ω)/η_t − μ/η_{t−1} and
     (A⁻¹)_{t,t−2} = μ (1 − η_{t−1} ω)/η_{t−1}.
-
-    Parameters
-    ----------
-    steps : n >= 1
-    momentum : 0 <= μ < 1
-    weight_decay : ω >= 0 with η_t ω <= 1 for all t
-    learning_rates : η_t > 0, shape (steps,); None for 1 in every step
     """
 
-    steps: int
+    steps: int  #: n >= 1
     _: KW_ONLY
-    momentum: float
-    weight_decay: float = 0.0
-    learning_rates: ArrayLike | None = None
+    momentum: float  #: 0 <= μ < 1
+    weight_decay: float = 0.0  #: ω >= 0 with η_t ω <= 1 for all t
+    learning_rates: ArrayLike | None = None  #: η_t > 0, shape (steps,); None for 1 in every step
 
     def __post_init__(self) -> None:
         steps = checks.integer("steps", self.steps, 1)
@@ -274,17 +262,11 @@ def _sgd_in_words(momentum: float, weight_decay: float, learning_rates: Any, sch
 
 @record
 class MomentumAverage(RecursiveWorkload):
-    """The momentum m_t = (1 − α) m_{t−1} + α g_t with m_0 = 0, A_ts = α (1 − α)^{t−s} for s <= t.
+    """The momentum m_t = (1 − α) m_{t−1} + α g_t with m_0 = 0, A_ts = α (1 − α)^{t−s} for s <= t."""
 
-    Parameters
-    ----------
-    steps : n >= 1
-    alpha : 0 < α <= 1
-    """
-
-    steps: int
+    steps: int  #: n >= 1
     _: KW_ONLY
-    alpha: float
+    alpha: float  #: 0 < α <= 1
 
     def __post_init__(self) -> None:
         self._set(steps=checks.integer("steps", self.steps, 1), alpha=checks.real("alpha", self.alpha, "(0, 1]"))

@@ -32,16 +32,11 @@ Step = Callable[[int, Array], Array]  #: w_{t+1} from t and w_t
 
 
 class Trajectories(NamedTuple):
-    """Iterates of all settings and repetitions.
+    """Iterates of all settings and repetitions."""
 
-    Attributes
-    ----------
-    steps : t of the recorded iterates w_t: spread evenly over 1, …, T, and last T + 1; shape (records + 1,)
-    points : these iterates, shape (records + 1, …, repetitions, d), with the shape of the settings between
-    """
-
+    #: t of the recorded iterates w_t: spread evenly over 1, …, T, and last T + 1; shape (records + 1,)
     steps: NDArray[np.int64]
-    points: Array
+    points: Array  #: these iterates, shape (records + 1, …, repetitions, d), with the shape of the settings between
 
     def gradient_norms(self, risk: EmpiricalRisk) -> Array:
         """‖∇F(w_t)‖, shape (records + 1, …, repetitions).

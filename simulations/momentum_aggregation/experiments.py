@@ -47,22 +47,13 @@ JUDGED = ("last iterate", "random iterate")
 
 @record
 class Candidate(Record):
-    """An algorithm with the parameters that need a run of their own.
+    """An algorithm with the parameters that need a run of their own."""
 
-    Parameters
-    ----------
-    algorithm : one of ``ALGORITHMS``
-    passes : epochs; for DP-GD the number of steps, each of which reads all examples
-    alpha : α N for momentum, the sampling rate for DP-SGD, and not used by DP-GD
-    paths : path lengths η T that are tried
-    gammas : values of γ that are tried, for Algorithm 2
-    """
-
-    algorithm: str
-    passes: int
-    alpha: float
-    paths: tuple[float, ...]
-    gammas: tuple[float, ...] = (0.0,)
+    algorithm: str  #: one of ``ALGORITHMS``
+    passes: int  #: epochs; for DP-GD the number of steps, each of which reads all examples
+    alpha: float  #: α N for momentum, the sampling rate for DP-SGD, and not used by DP-GD
+    paths: tuple[float, ...]  #: path lengths η T that are tried
+    gammas: tuple[float, ...] = (0.0,)  #: values of γ that are tried, for Algorithm 2
 
     def __post_init__(self) -> None:
         checks.choice("algorithm", self.algorithm, ALGORITHMS)

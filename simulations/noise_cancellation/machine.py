@@ -37,30 +37,21 @@ from corrnoise.theory.numerics.checks import Array
 
 @dataclass(frozen=True, eq=False)
 class MachineState:
-    """All that a machine must keep, secret, between its participations; arrays and messages are never changed.
+    """All that a machine must keep, secret, between its participations; arrays and messages are never changed."""
 
-    Attributes
-    ----------
-    run, machine : whose state it is
-    secret : what all noise of the machine is drawn from
-    segment : the number of examples used or skipped before the noise of this segment began
-    participations : of this segment
-    asked, last_round : how many rounds the machine had been asked for, and the last one that it answered
-    noise : what the next noise needs, at unit scale: ``messages.vectors`` says how many vectors, shape (vectors, d)
-    outbox : messages that the server has not acknowledged
-    own_round, own_point, own_sum : of the algorithm ``"delayed"``: the round and query point of the last participation,
-        and q_{t,i}
-    """
-
+    #: whose state it is
     run: str
     machine: int
-    secret: str
-    segment: int
-    participations: int
+    secret: str  #: what all noise of the machine is drawn from
+    segment: int  #: the number of examples used or skipped before the noise of this segment began
+    participations: int  #: of this segment
+    #: how many rounds the machine had been asked for, and the last one that it answered
     asked: int
     last_round: int
+    #: what the next noise needs, at unit scale: ``messages.vectors`` says how many vectors, shape (vectors, d)
     noise: Array
-    outbox: tuple[Message, ...] = ()
+    outbox: tuple[Message, ...] = ()  #: messages that the server has not acknowledged
+    #: of the algorithm ``"delayed"``: the round and query point of the last participation, and q_{t,i}
     own_round: int = 0
     own_point: Array | None = None
     own_sum: Array | None = None

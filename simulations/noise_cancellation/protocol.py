@@ -43,42 +43,27 @@ GUARDS = ("centred", "norm")
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What the server sends to a machine in a round.
+    """What the server sends to a machine in a round."""
 
-    Attributes
-    ----------
-    run : the name of the run
-    round : t >= 1
-    current, previous : x_t and x_{t−1}, shape (d,)
-    asked : how many rounds the server has asked this machine for, this one included
-    acknowledged : the number of the last message that the server has received from the machine, 0 for none
-    """
-
-    run: str
-    round: int
+    run: str  #: the name of the run
+    round: int  #: t >= 1
+    #: x_t and x_{t−1}, shape (d,)
     current: Array
     previous: Array
-    asked: int
-    acknowledged: int
+    asked: int  #: how many rounds the server has asked this machine for, this one included
+    acknowledged: int  #: the number of the last message that the server has received from the machine, 0 for none
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What leaves a machine: the noisy correction of one participation.
+    """What leaves a machine: the noisy correction of one participation."""
 
-    Attributes
-    ----------
-    run, machine : the name of the run, and the number of the machine in it, from 0
-    number : the place of the example in the machine's data, from 1: increasing over the messages of a machine
-    round : the round for which it was made
-    correction : s̃ = s + noise, shape (d,)
-    """
-
+    #: the name of the run, and the number of the machine in it, from 0
     run: str
     machine: int
-    number: int
-    round: int
-    correction: Array
+    number: int  #: the place of the example in the machine's data, from 1: increasing over the messages of a machine
+    round: int  #: the round for which it was made
+    correction: Array  #: s̃ = s + noise, shape (d,)
 
 
 @dataclass(frozen=True)

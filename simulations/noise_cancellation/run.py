@@ -17,20 +17,12 @@ from corrnoise.theory.numerics.checks import Array
 
 @dataclass(frozen=True, eq=False)
 class FederatedResult:
-    """What came of a run.
+    """What came of a run."""
 
-    Attributes
-    ----------
-    point : x_T, shape (d,); the average of the iterates of projected SGD
-    refusals : how often a machine was asked that takes part no more
-    participations : messages of each machine that the server has received, shape (M,)
-    measured : what ``measure`` returned after each round, empty without it
-    """
-
-    point: Array
-    refusals: int
-    participations: NDArray[np.int64]
-    measured: tuple[float, ...]
+    point: Array  #: x_T, shape (d,); the average of the iterates of projected SGD
+    refusals: int  #: how often a machine was asked that takes part no more
+    participations: NDArray[np.int64]  #: messages of each machine that the server has received, shape (M,)
+    measured: tuple[float, ...]  #: what ``measure`` returned after each round, empty without it
 
 
 def split_examples(features: Array, targets: Array, machines: int) -> list[Examples]:

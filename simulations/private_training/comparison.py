@@ -76,19 +76,13 @@ STREAMED = ("independent noise", "online tree", "square root", "ν-DP-FTRL", "da
 
 @record
 class Experiment(Record):
-    """Data, a network, and a plan of epochs.
+    """Data, a network, and a plan of epochs."""
 
-    Parameters
-    ----------
-    name : ``"digits"``, ``"breast cancer"`` or ``"diabetes"``, as scikit-learn carries them, or ``"CIFAR-10"``
-    network : as for ``Network``; its sizes are those of the data.  None for the convolutional network of the paper.
-    training : n, the number of examples to train with; the rest is for testing
-    batch_size, epochs : B and k; an epoch has n // B steps
-    """
-
-    name: str
+    name: str  #: ``"digits"``, ``"breast cancer"`` or ``"diabetes"``, as scikit-learn carries them, or ``"CIFAR-10"``
+    #: as for ``Network``; its sizes are those of the data.  None for the convolutional network of the paper.
     network: Network | None
-    training: int
+    training: int  #: n, the number of examples to train with; the rest is for testing
+    #: B and k; an epoch has n // B steps
     batch_size: int
     epochs: int
 

@@ -23,16 +23,12 @@ _MARGIN = 1e-6  # below the clip norm, for rounding in float32
 
 @record
 class Network(Record):
-    """Dense layers with tanh between them, and the loss at the end.
+    """Dense layers with tanh between them, and the loss at the end."""
 
-    Parameters
-    ----------
-    sizes : numbers of units, inputs first and outputs last: (64, 32, 10) has one hidden layer, (64, 10) none
-    task : ``"classification"``: cross entropy of softmax, a target is a vector of probabilities.  ``"regression"``:
-        half the squared error.
-    """
-
+    #: numbers of units, inputs first and outputs last: (64, 32, 10) has one hidden layer, (64, 10) none
     sizes: tuple[int, ...]
+    #: ``"classification"``: cross entropy of softmax, a target is a vector of probabilities.  ``"regression"``: half
+    #: the squared error.
     task: Task = "classification"
 
     def __post_init__(self) -> None:

@@ -99,16 +99,12 @@ def _epoch(  # type: ignore[no-untyped-def]
 
 @record
 class SimulatedRun(Record):
-    """What one run computes and what it releases.
+    """What one run computes and what it releases."""
 
-    Parameters
-    ----------
-    iterates : x at the starts of the epochs and at the end, shape (K + 1, d): for study only, unless they are released
-    released : what the accountants of the run cover: the last iterate, shape (d,), or the iterates of all epochs, shape
-        (K + 1, d)
-    """
-
+    #: x at the starts of the epochs and at the end, shape (K + 1, d): for study only, unless they are released
     iterates: Array
+    #: what the accountants of the run cover: the last iterate, shape (d,), or the iterates of all epochs, shape (K + 1,
+    #: d)
     released: Array
 
 

@@ -47,22 +47,16 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 @record
 class Point(Record):
-    """One simulation of a sweep.
+    """One simulation of a sweep."""
 
-    Parameters
-    ----------
-    problem, noise : as for ``simulate``
-    seed : integer >= 0
-    options : keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults
-        ``budget``, ``clip``, ``inputs``, ``burn_in``
-    label : a name for people; no part of the key
-    """
-
+    #: as for ``simulate``
     problem: QuadraticProblem
     noise: ToeplitzNoise
-    seed: int
+    seed: int  #: integer >= 0
+    #: keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults ``budget``,
+    #: ``clip``, ``inputs``, ``burn_in``
     options: Mapping[str, Any]
-    label: str = ""
+    label: str = ""  #: a name for people; no part of the key
 
     def __post_init__(self) -> None:
         checked_quadratic(self.problem)

@@ -48,20 +48,12 @@ Result = tuple[int, Simulation | None, str | None, float]  # index of the point,
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a point.
+    """What became of a point."""
 
-    Attributes
-    ----------
-    point : the point
-    simulation : its result; None if it failed
-    error : what went wrong, with the name of the point; None if nothing did
-    seconds : how long it took when it was computed
-    """
-
-    point: Point
-    simulation: Simulation | None
-    error: str | None
-    seconds: float
+    point: Point  #: the point
+    simulation: Simulation | None  #: its result; None if it failed
+    error: str | None  #: what went wrong, with the name of the point; None if nothing did
+    seconds: float  #: how long it took when it was computed
 
 
 def _store(directory: Path, outcome: Outcome) -> None:

@@ -170,21 +170,13 @@ def theorem_d13_upper_bound(
 
 @record
 class FiniteRun(Record):
-    """A run of T steps that clips some gradient with probability p at most.
+    """A run of T steps that clips some gradient with probability p at most."""
 
-    Parameters
-    ----------
-    problem : linear regression
-    steps : T >= 1
-    failure_probability : 0 < p < 1
-    initial_offset : θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
-    budget : ρ and adjacency; its clip norm G sets the noise in ``theorem_d4_bounds`` and nothing else
-    """
-
-    problem: LinearRegression
-    steps: int
-    failure_probability: float
-    initial_offset: float | Array
+    problem: LinearRegression  #: linear regression
+    steps: int  #: T >= 1
+    failure_probability: float  #: 0 < p < 1
+    initial_offset: float | Array  #: θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
+    #: ρ and adjacency; its clip norm G sets the noise in ``theorem_d4_bounds`` and nothing else
     budget: Budget = UNIT_BUDGET
 
     def __post_init__(self) -> None:

@@ -41,22 +41,13 @@ _HEIGHT = 59  #: of prefixes whose variance counts: for α above the least one l
 
 @record
 class BoundedTask(Record):
-    """What a bound is about: F has N = 2^k examples, and every loss is G-Lipschitz and L-smooth.
+    """What a bound is about: F has N = 2^k examples, and every loss is G-Lipschitz and L-smooth."""
 
-    Parameters
-    ----------
-    log2_examples : k, an integer from 1 to 40
-    dimension : d >= 1
-    budget : of a run; its clip norm is G
-    smoothness : L > 0
-    initial_error : R > 0, at least F(w_1) − inf F
-    """
-
-    log2_examples: int
-    dimension: int
-    budget: Budget
-    smoothness: float = 1.0
-    initial_error: float = 1.0
+    log2_examples: int  #: k, an integer from 1 to 40
+    dimension: int  #: d >= 1
+    budget: Budget  #: of a run; its clip norm is G
+    smoothness: float = 1.0  #: L > 0
+    initial_error: float = 1.0  #: R > 0, at least F(w_1) − inf F
 
     def __post_init__(self) -> None:
         checks.instance("budget", self.budget, Budget)

@@ -40,18 +40,11 @@ _ROUNDING = 1e-11  #: relative error of a sum of weights, with room to spare
 
 @record
 class Nodes(Record):
-    """Which nodes are released.
+    """Which nodes are released."""
 
-    Parameters
-    ----------
-    largest : largest size of a node; None for no limit
-    first : nodes start at this step or later
-    last : nodes end at this step or earlier; None for the end of the run
-    """
-
-    largest: int | None = None
-    first: int = 1
-    last: int | None = None
+    largest: int | None = None  #: largest size of a node; None for no limit
+    first: int = 1  #: nodes start at this step or later
+    last: int | None = None  #: nodes end at this step or earlier; None for the end of the run
 
     def __post_init__(self) -> None:
         if self.largest is not None:

@@ -67,21 +67,14 @@ def sampling_variance(
 
 @record
 class Bound(Record):
-    """A bound of the excess loss by its sources, which ``total`` adds up.
+    """A bound of the excess loss by its sources, which ``total`` adds up."""
 
-    Attributes
-    ----------
-    optimisation, sampling, noise : what the distance and the gradient at the optimum, the samples and the noise
-        contribute
-    learning_rate : the η that it is for
-    factor : Φ or Φ' of the coupling, 1 where there is none
-    """
-
+    #: what the distance and the gradient at the optimum, the samples and the noise contribute
     optimisation: float
     sampling: float
     noise: float
-    learning_rate: float
-    factor: float = 1.0
+    learning_rate: float  #: the η that it is for
+    factor: float = 1.0  #: Φ or Φ' of the coupling, 1 where there is none
 
     @property
     def total(self) -> float:

@@ -34,13 +34,9 @@ from corrnoise.theory.numerics.records import Record, record
 
 @record
 class QuadraticExcess(Record):
-    """An excess loss by its sources, which ``total`` adds up.
+    """An excess loss by its sources, which ``total`` adds up."""
 
-    Attributes
-    ----------
-    start, sampling, noise : what the distance of the first point, the samples and the noise contribute
-    """
-
+    #: what the distance of the first point, the samples and the noise contribute
     start: float
     sampling: float
     noise: float
@@ -53,18 +49,11 @@ class QuadraticExcess(Record):
 
 @record
 class QuadraticRun(Record):
-    """T rounds of the algorithm at the learning rate η on quadratic losses of curvature h, without projection.
+    """T rounds of the algorithm at the learning rate η on quadratic losses of curvature h, without projection."""
 
-    Parameters
-    ----------
-    rounds : T >= 1
-    learning_rate : η in (0, 1e100]
-    curvature : h in [0, 1e100], with η h T² <= 1e6
-    """
-
-    rounds: int
-    learning_rate: float
-    curvature: float
+    rounds: int  #: T >= 1
+    learning_rate: float  #: η in (0, 1e100]
+    curvature: float  #: h in [0, 1e100], with η h T² <= 1e6
 
     def __post_init__(self) -> None:
         self._set(

@@ -34,18 +34,11 @@ _SIZES = "(0, 1e100]"
 
 @record
 class LossClass(Record):
-    """Losses that are G-Lipschitz and L-smooth on a convex set of diameter D.
+    """Losses that are G-Lipschitz and L-smooth on a convex set of diameter D."""
 
-    Parameters
-    ----------
-    lipschitz : G, the largest norm of a gradient, in (0, 1e100]
-    smoothness : L, the Lipschitz constant of the gradients, in (0, 1e100]
-    diameter : D, the diameter of the set, in (0, 1e100]
-    """
-
-    lipschitz: float
-    smoothness: float
-    diameter: float
+    lipschitz: float  #: G, the largest norm of a gradient, in (0, 1e100]
+    smoothness: float  #: L, the Lipschitz constant of the gradients, in (0, 1e100]
+    diameter: float  #: D, the diameter of the set, in (0, 1e100]
 
     def __post_init__(self) -> None:
         self._set(
