@@ -12,7 +12,6 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
 from corrnoise.simulations.shuffled_gradients.experiments import LEARNING_RATES
-from corrnoise.solvers.shuffled_gradients import best_learning_rate
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients import schedules, table_rates
@@ -233,7 +232,7 @@ def table_5(
     )
     energy = dimension * 2 * total / published_rho(1.0, 1e-6) / (samples if algorithm == "Noise at the end" else 1)
     least = 2 * math.sqrt(2 * (1 + math.log(epochs)) * energy / (samples * epochs))
-    tuned = best_learning_rate(
+    tuned = table_rates.bound_coefficients(
         algorithm,
         samples=samples,
         dimension=dimension,
@@ -241,7 +240,7 @@ def table_5(
         epochs=epochs,
         private_share=private_share,
         accounting=accounting,
-    )
+    ).best()
     return factor * least, tuned.excess_risk_upper_bound
 
 
