@@ -22,8 +22,8 @@ class Certificate(Record):
 
     value: float  #: the error of the strategy that was found, an upper bound of the optimum
     lower_bound: float  #: no strategy of the set has a smaller error
-    #: whether ``lower_bound`` includes the rounding errors of its computation If not, it is a float64 value of the
-    #: proved formula
+    #: whether ``lower_bound`` includes the rounding errors of its computation.  If not, it is a float64 value of the
+    #: proved formula.
     rigorous: bool
     iterations: int  #: evaluations of the dual problem
     strategies: str = "strategies of any form"  #: the set in words

@@ -53,23 +53,23 @@ _MOST_ADDITIONS = 4
 class StronglyConvexCertificate(Record):
     """An upper bound of the error and the evidence for it."""
 
-    #: the bound ``"fast"``: ``upper_bound``.  ``"socp"``: the optimum of the discretised problem on its own uniform
+    #: the bound.  ``"fast"``: ``upper_bound``.  ``"socp"``: the optimum of the discretised problem on its own uniform
     #: grid, as the cone solver found it, with γ_∞² by the same quadrature.  It tends to the bound as the grid gets
     #: finer, and is not a bound itself.
     value: float
-    #: certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier`` It is the
-    #: mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  It is ``inf`` if nothing is proved.
-    #: The proof assumes the theorem, IEEE arithmetic, elementary functions correct to 4 units in the last place, and
-    #: the error bound that ``noise`` gives for its γ_∞.
+    #: certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``.  It is
+    #: the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  It is ``inf`` if nothing is
+    #: proved.  The proof assumes the theorem, IEEE arithmetic, elementary functions correct to 4 units in the last
+    #: place, and the error bound that ``noise`` gives for its γ_∞.
     upper_bound: float
     multiplier: Multiplier | None  #: Λ; None if the bound is ``inf``
     #: a positive lower bound of the slack at all frequencies, not only at nodes; −inf if none is proved
     least_slack: float
-    #: proved bound of the error of Gauss's rule, in the units of the bound It follows from bounds of drive and gain on
-    #: discs of complex frequencies around the panels
+    #: proved bound of the error of Gauss's rule, in the units of the bound.  It follows from bounds of drive and gain
+    #: on discs of complex frequencies around the panels.
     quadrature_error: float
     rounding_error: float  #: proved bound of all rounding errors, in the units of the bound
-    #: upper bound of the relative gap between the value of the discretised problem and its minimum ``"fast"``: from
+    #: upper bound of the relative gap between the value of the discretised problem and its minimum.  ``"fast"``: from
     #: convexity, over multipliers with the same kernels and no larger sum of coefficients.  ``"socp"``: from the
     #: residuals of the cone solver, to first order.
     suboptimality: float

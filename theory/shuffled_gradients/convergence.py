@@ -79,8 +79,8 @@ class ConvergenceConstants(Record):
     total_dissimilarity: ArrayLike = 0.0
     partial_dissimilarity: ArrayLike = 0.0  #: D_k = (1/n) Σ_{n_k < i < n} C_i² >= 0, a scalar or shape (K,)
     beta: float = 0.0  #: 0 < β <= μ_ψ − (smoothness of H_k); not needed, and 0, where there is no dissimilarity
-    #: δ > 0 of a set to which ψ confines x, which makes β unnecessary; None for none The total dissimilarities then are
-    #: suprema over that set
+    #: δ > 0 of a set to which ψ confines x, which makes β unnecessary; None for none.  The total dissimilarities then
+    #: are suprema over that set.
     diameter: float | None = None
     #: ``"smooth"``, ``"lasso"`` or ``"projection"``: which published theorem is meant; the corrected one is for all
     regulariser: RegulariserKind = "smooth"

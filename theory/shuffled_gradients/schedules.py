@@ -36,8 +36,8 @@ class Schedule(Record):
     """Private steps and noise of a run."""
 
     samples: int  #: n >= 1, steps an epoch
-    #: n_k in {0, …, n} for each epoch, shape (K,): its first n_k steps use private records Noise is added in the epochs
-    #: that have any
+    #: n_k in {0, …, n} for each epoch, shape (K,): its first n_k steps use private records.  Noise is added in the
+    #: epochs that have any.
     private: NDArray[np.int64]
     #: where in such an epoch: ``"every"`` step (as published), the ``"private"`` steps, the ``"tail"`` from the last
     #: private step on, or the ``"end"``, the last step only

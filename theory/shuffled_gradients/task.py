@@ -67,7 +67,7 @@ class Task(Record):
     #: f and ψ; the objective is G(x) = (1/n) Σ f(x; private record) + ψ(x)
     loss: LinearLoss
     regulariser: Regulariser
-    #: private records, shapes (n, d) and (n,) with n, d >= 1 Targets of logistic losses are −1 and 1
+    #: private records, shapes (n, d) and (n,) with n, d >= 1.  Targets of logistic losses are −1 and 1.
     features: Array
     targets: Array
     #: public records, shapes (m, d) and (m,); m may be 0
