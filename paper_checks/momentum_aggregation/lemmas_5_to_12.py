@@ -2,6 +2,7 @@
 
 import math
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -16,6 +17,7 @@ from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect
 from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
 from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 
 ROUNDING = 1e-12  #: absolute, where both sides of Lemma 5 may be 0
 
@@ -254,19 +256,9 @@ def lemma_7(
             for reverse in (0, 2)
         ]
         noise = max(noise, alpha * float(np.abs(defects).mean()))
-    bound = bounds.reduced_noise_upper_bound(
-        steps=examples * epochs,
-        examples=examples,
-        alpha=alpha,
-        learning_rate=gamma / examples,
-        lipschitz=1.0,
-        smoothness=smoothness,
-        dimension=1,
-        epsilon=epsilon,
-        delta=math.exp(-log),
-        published=True,
-    )
-    return noise, factor * bound
+    task = bounds.BoundedTask(examples, 1, Budget(epsilon=epsilon, delta=math.exp(-log)), smoothness)
+    run: dict[str, Any] = {"steps": examples * epochs, "alpha": alpha, "learning_rate": gamma / examples}
+    return noise, factor * task.lemma_7(**run, published=True)
 
 
 @PAPER.inequality(
