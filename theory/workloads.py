@@ -102,7 +102,7 @@ class PrefixSums(RecursiveWorkload):
     steps: int  #: n >= 1
 
     def __post_init__(self) -> None:
-        self._set(steps=checks.integer("steps", self.steps, 1))
+        self._check(steps=1)
 
     def apply(self, values: ArrayLike) -> Array:
         return np.asarray(np.cumsum(self._columns("values", values, self.steps), axis=0))
@@ -148,12 +148,8 @@ class MomentumSGD(RecursiveWorkload):
         if self.learning_rates is not None:
             rates = checks.shaped("learning_rates", self.learning_rates, (steps,), "(0, 1e100]")
         largest = 1.0 if rates is None else float(rates.max())
-        self._set(
-            steps=steps,
-            momentum=checks.real("momentum", self.momentum, "[0, 1)"),
-            weight_decay=checks.real("weight_decay", self.weight_decay, f"[0, {1 / largest!r}]"),
-            learning_rates=rates,
-        )
+        self._check(momentum="[0, 1)", weight_decay=f"[0, {1 / largest!r}]")
+        self._set(steps=steps, learning_rates=rates)
 
     def in_words(self) -> str:
         return _sgd_in_words(self.momentum, self.weight_decay, self.learning_rates)
@@ -211,13 +207,8 @@ class SGD(Record):
                 raise ValueError("learning_rates must not come with cool_down, which is a schedule too")
             rates = checks.reals("learning_rates", rates, "(0, 1e100]", ndim=1)
         largest = 1.0 if rates is None else float(rates.max())
-        self._set(
-            momentum=checks.real("momentum", self.momentum, "[0, 1)"),
-            weight_decay=checks.real("weight_decay", self.weight_decay, f"[0, {1 / largest!r}]"),
-            learning_rates=rates,
-            cool_down=None if self.cool_down is None else checks.real("cool_down", self.cool_down, "(0, 1]"),
-            batch_size=checks.integer("batch_size", self.batch_size, 1),
-        )
+        self._check(momentum="[0, 1)", weight_decay=f"[0, {1 / largest!r}]", batch_size=1, cool_down="(0, 1]")
+        self._set(learning_rates=rates)
 
     def learning_rates_of(self, steps: int) -> Array | None:
         """The learning rates of all steps of a run, shape (steps,); None for a constant one.
@@ -269,7 +260,7 @@ class MomentumAverage(RecursiveWorkload):
     alpha: float  #: 0 < α <= 1
 
     def __post_init__(self) -> None:
-        self._set(steps=checks.integer("steps", self.steps, 1), alpha=checks.real("alpha", self.alpha, "(0, 1]"))
+        self._check(steps=1, alpha="(0, 1]")
 
     def inverse_bands(self) -> Array:
         bands = np.array([np.full(self.steps, 1 / self.alpha), np.full(self.steps, 1 - 1 / self.alpha)])

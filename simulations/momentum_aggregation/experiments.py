@@ -56,8 +56,7 @@ class Candidate(Record):
     gammas: tuple[float, ...] = (0.0,)  #: values of γ that are tried, for Algorithm 2
 
     def __post_init__(self) -> None:
-        checks.choice("algorithm", self.algorithm, ALGORITHMS)
-        checks.integer("passes", self.passes, 1)
+        self._check(algorithm=ALGORITHMS, passes=1)
 
 
 def candidates(algorithm: str, *, thorough: bool = False) -> list[Candidate]:

@@ -115,23 +115,16 @@ class Protocol(Record):
     _radii: Array = field(init=False)
 
     def __post_init__(self) -> None:
-        checks.instance("loss", self.loss, LinearLoss)
+        self._check(loss=LinearLoss)
         if self.noise is not None:
             checks.instance("noise", self.noise, Mechanism)  # type: ignore[type-abstract]
         if self.budget is not None:
             of_machine(self.budget)
-        checks.choice("algorithm", self.algorithm, ALGORITHMS)
-        checks.choice("guard", self.guard, GUARDS)
+        self._check(algorithm=ALGORITHMS, guard=GUARDS)
         if not isinstance(self.run, str) or not self.run:
             raise TypeError(f"run must be a non-empty string, got {self.run!r}")
-        self._set(
-            diameter=checks.real("diameter", self.diameter, "(0, 1e50]"),
-            machines=checks.integer("machines", self.machines, 1),
-            participants=checks.integer("participants", self.participants, 1),
-            rounds=checks.integer("rounds", self.rounds, 1),
-            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, 1e100]"),
-            cap=self.rounds if self.cap is None else checks.integer("cap", self.cap, 1),
-        )
+        self._check(diameter="(0, 1e50]", machines=1, participants=1, rounds=1, learning_rate="(0, 1e100]")
+        self._set(cap=self.rounds if self.cap is None else checks.integer("cap", self.cap, 1))
         if self.participants > self.machines:
             raise ValueError(f"participants must be at most machines, got {self.participants} of {self.machines}")
         if self.guard == "norm" and self.budget is None:

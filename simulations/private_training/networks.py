@@ -34,10 +34,8 @@ class Network(Record):
     def __post_init__(self) -> None:
         if len(self.sizes) < 2:
             raise ValueError(f"sizes must have inputs and outputs at least, got {self.sizes!r}")
-        self._set(
-            sizes=tuple(checks.integer("sizes", size, 1) for size in self.sizes),
-            task=checks.choice("task", self.task, ("classification", "regression")),
-        )
+        self._check(task=("classification", "regression"))
+        self._set(sizes=tuple(checks.integer("sizes", size, 1) for size in self.sizes))
 
     @property
     def parameters(self) -> int:

@@ -185,11 +185,10 @@ class FiniteRun(Record):
         single_examples(self.problem)
         size = self.problem.eigenvalues.size
         offset = checks.scalar_or_vector("initial_offset", self.initial_offset, "(-inf, inf)", size)
+        self._check(failure_probability="(0, 1)", budget=Budget)
         self._set(
             steps=checks.integer("steps", self.steps, 1, largest=10**300),  # the bounds hold far beyond runs
-            failure_probability=checks.real("failure_probability", self.failure_probability, "(0, 1)"),
             initial_offset=offset if offset.ndim else float(offset),
-            budget=checks.instance("budget", self.budget, Budget),
         )
 
     # -- derived quantities --------------------------------------------------------------------------------------------

@@ -101,13 +101,8 @@ class BoundedTask(Record):
     initial_error: float = 1.0  #: R > 0, at least F(w_1) − inf F
 
     def __post_init__(self) -> None:
-        checks.instance("budget", self.budget, Budget)
-        self._set(
-            examples=checks.integer("examples", self.examples, 2, largest=_MOST_EXAMPLES),
-            dimension=checks.integer("dimension", self.dimension, 1),
-            smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"),
-            initial_error=checks.real("initial_error", self.initial_error, "(0, inf)"),
-        )
+        self._check(budget=Budget, dimension=1, smoothness="(0, inf)", initial_error="(0, inf)")
+        self._set(examples=checks.integer("examples", self.examples, 2, largest=_MOST_EXAMPLES))
 
     @property
     def lipschitz(self) -> float:

@@ -49,7 +49,7 @@ class Nodes(Record):
     def __post_init__(self) -> None:
         if self.largest is not None:
             checks.integer("largest", self.largest, 1)
-        checks.integer("first", self.first, 1)
+        self._check(first=1)
         if self.last is not None:
             checks.integer("last", self.last, 0)
 

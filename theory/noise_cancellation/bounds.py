@@ -118,13 +118,7 @@ class FederatedRun(Record):
 
     def __post_init__(self) -> None:
         of_machine(self.budget)
-        checks.instance("family", self.family, LossClass)
-        self._set(
-            machines=checks.integer("machines", self.machines, 1),
-            participants=checks.integer("participants", self.participants, 1),
-            rounds=checks.integer("rounds", self.rounds, 1),
-            dimension=checks.integer("dimension", self.dimension, 1),
-        )
+        self._check(family=LossClass, machines=1, participants=1, rounds=1, dimension=1)
         if self.participants > self.machines:
             raise ValueError(f"participants must be at most machines, got {self.participants} of {self.machines}")
         if (self.deviation is None) != (self.heterogeneity is None):

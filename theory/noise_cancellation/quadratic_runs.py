@@ -56,11 +56,7 @@ class QuadraticRun(Record):
     curvature: float  #: h in [0, 1e100], with η h T² <= 1e6
 
     def __post_init__(self) -> None:
-        self._set(
-            rounds=checks.integer("rounds", self.rounds, 1),
-            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, 1e100]"),
-            curvature=checks.real("curvature", self.curvature, "[0, 1e100]"),
-        )
+        self._check(rounds=1, learning_rate="(0, 1e100]", curvature="[0, 1e100]")
         if not self.learning_rate * self.curvature * self.rounds**2 <= 1e6:
             raise ValueError(
                 f"learning_rate must be at most 1e6/(curvature rounds²) = {1e6 / self.curvature / self.rounds**2!r}, "

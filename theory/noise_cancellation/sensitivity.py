@@ -41,11 +41,7 @@ class LossClass(Record):
     diameter: float  #: D, the diameter of the set, in (0, 1e100]
 
     def __post_init__(self) -> None:
-        self._set(
-            lipschitz=checks.real("lipschitz", self.lipschitz, _SIZES),
-            smoothness=checks.real("smoothness", self.smoothness, _SIZES),
-            diameter=checks.real("diameter", self.diameter, _SIZES),
-        )
+        self._check(lipschitz=_SIZES, smoothness=_SIZES, diameter=_SIZES)
 
     @classmethod
     def of(cls, loss: LinearLoss, diameter: float) -> LossClass:

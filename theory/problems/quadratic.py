@@ -339,11 +339,7 @@ class MeanEstimation(QuadraticProblem):
     batch_size: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._set(
-            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
-            sample_std=checks.real("sample_std", self.sample_std, _STD),
-            batch_size=checks.integer("batch_size", self.batch_size, 1),
-        )
+        self._check(learning_rate="(0, inf)", sample_std=_STD, batch_size=1)
         _checked_rates(self.eigenvalues, self.learning_rate)
 
     @property

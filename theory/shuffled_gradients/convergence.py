@@ -87,22 +87,9 @@ class ConvergenceConstants(Record):
     size: float = 0.0  #: B >= 0 of Assumption G.1, which the published theorem for ``"lasso"`` uses
 
     def __post_init__(self) -> None:
-        self._set(
-            samples=checks.integer("samples", self.samples, 1),
-            epochs=checks.integer("epochs", self.epochs, 1),
-            dimension=checks.integer("dimension", self.dimension, 1),
-            learning_rate=checks.real("learning_rate", self.learning_rate, _POSITIVE),
-            distance=checks.real("distance", self.distance, _NONNEGATIVE),
-            deviation=checks.real("deviation", self.deviation, _NONNEGATIVE),
-            end_noise=checks.boolean("end_noise", self.end_noise),
-            beta=checks.real("beta", self.beta, _NONNEGATIVE),
-            regulariser=checks.choice("regulariser", self.regulariser, REGULARISERS),
-            size=checks.real("size", self.size, _NONNEGATIVE),
-        )
-        if self.diameter is not None:
-            self._set(diameter=checks.real("diameter", self.diameter, _POSITIVE))
-        if self.private_smoothness is not None:
-            self._set(private_smoothness=checks.real("private_smoothness", self.private_smoothness, _POSITIVE))
+        self._check(samples=1, epochs=1, dimension=1, end_noise=bool, regulariser=REGULARISERS)
+        self._check(learning_rate=_POSITIVE, diameter=_POSITIVE, private_smoothness=_POSITIVE)
+        self._check(distance=_NONNEGATIVE, deviation=_NONNEGATIVE, beta=_NONNEGATIVE, size=_NONNEGATIVE)
         for name in ("noise", "total_dissimilarity", "partial_dissimilarity", "smoothness", "largest_smoothness"):
             interval = _POSITIVE if "smoothness" in name else _NONNEGATIVE
             self._set(**{name: checks.scalar_or_vector(name, getattr(self, name), interval, self.epochs)})

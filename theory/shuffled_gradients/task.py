@@ -30,8 +30,7 @@ class Regulariser(Record):
     strength: float = 1.0  #: λ > 0 (ignored by ``"none"``)
 
     def __post_init__(self) -> None:
-        checks.choice("name", self.name, ("none", "ridge", "lasso", "ball"))
-        self._set(strength=checks.real("strength", self.strength, "(0, inf)"))
+        self._check(name=("none", "ridge", "lasso", "ball"), strength="(0, inf)")
 
     def value(self, x: Array) -> float:
         """ψ(x), for x of shape (d,)."""
@@ -76,7 +75,7 @@ class Task(Record):
 
     def __post_init__(self) -> None:
         checks.choice("link of the loss", checks.instance("loss", self.loss, LinearLoss).link, TASK_LINKS)
-        checks.instance("regulariser", self.regulariser, Regulariser)
+        self._check(regulariser=Regulariser)
         for names in (("features", "targets"), ("public_features", "public_targets")):
             a, y = self.loss.checked_examples(getattr(self, names[0]), getattr(self, names[1]), names)
             a = np.ascontiguousarray(a)
