@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import load, standardised
 from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
-from corrnoise.simulations.private_training.networks import Floats, Network, Task, trained
+from corrnoise.simulations.private_training.networks import Floats, Network, Runs, Task, trained
 from corrnoise.simulations.run.batches import batches
 from corrnoise.solvers.families.toeplitz import damped_root, nu_ftrl
 from corrnoise.solvers.objectives import RunObjective, run_objective
@@ -211,21 +211,16 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
         for first in range(0, len(chosen), _AT_ONCE):
             part = chosen[first : first + _AT_ONCE]
             public = runs[part[0]].method == PUBLIC
-            last = trained(
-                network,
-                features[train],
-                targets[train],
-                taken,
-                start=start,
-                noise=noise,
-                kinds=np.array(kinds[first : first + _AT_ONCE]),
+            settings = Runs(
+                np.array(kinds[first : first + _AT_ONCE]),
                 scales=np.array([CLIP_NORM * noise_multiplier(experiment, *runs[i][:2]) for i in part]),
                 learning_rates=np.array([runs[i].learning_rate for i in part]),
                 momenta=np.array([runs[i].momentum for i in part]),
-                schedule=schedule,
-                batch_size=size,
-                clip_norm=math.inf if public else CLIP_NORM,
             )
+            clip = math.inf if public else CLIP_NORM
+            plan: dict[str, Any] = {"schedule": schedule, "batch_size": size, "clip_norm": clip}
+            data = features[train], targets[train]
+            last = trained(network, *data, taken, settings, start=start, noise=noise, **plan)
             found[part] = network.score(last, features[test], targets[test])
 
     order = batches(experiment.participation, n, experiment.batch_size, for_order)

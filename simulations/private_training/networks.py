@@ -8,7 +8,7 @@ share data, batches, initial parameters and independent draws; they differ in le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,19 +131,25 @@ class Network(Record):
         return np.asarray(np.maximum(np.nan_to_num(found, nan=-1.0), -1.0))
 
 
+class Runs(NamedTuple):
+    """What R runs differ in, shape (R,) each."""
+
+    kinds: NDArray[Any]  #: which kind of correlated noise is added
+    scales: NDArray[Any]  #: the standard deviation of the independent noise behind it
+    learning_rates: NDArray[Any]  #: η > 0
+    momenta: NDArray[Any]  #: in [0, 1)
+
+
 @np.errstate(over="ignore", invalid="ignore")  # too large learning rates diverge
 def trained(
     network: Network,
     inputs: Floats,
     targets: Floats,
     batches: Sequence[NDArray[Any]],
+    runs: Runs,
     *,
     start: Floats,
     noise: Floats,
-    kinds: NDArray[Any],
-    scales: NDArray[Any],
-    learning_rates: NDArray[Any],
-    momenta: NDArray[Any],
     schedule: NDArray[Any],
     batch_size: float,
     clip_norm: float,
@@ -157,23 +163,21 @@ def trained(
     ----------
     network, inputs, targets : the network, and the data, shapes (n, inputs) and (n, outputs)
     batches : the examples of each of the T steps, numbers below n
+    runs : what the R runs differ in
     start : initial parameters of all runs, shape (P,)
     noise : correlated noise of unit scale of K kinds, shape (K, T, P)
-    kinds : which of them each run adds, shape (R,)
-    scales, learning_rates, momenta : shape (R,): the standard deviation of the independent noise behind ``noise``, η >
-        0, and momentum in [0, 1)
     schedule : factors of the learning rate, shape (T,)
     batch_size : by which sums are divided
     clip_norm : as for ``Network.clipped_sum``
     """
-    column = np.asarray(scales, dtype=np.float32)[:, np.newaxis]
-    rates = np.asarray(learning_rates, dtype=np.float32)[:, np.newaxis] / np.float32(batch_size)
-    kept = np.asarray(momenta, dtype=np.float32)[:, np.newaxis]
+    column = np.asarray(runs.scales, dtype=np.float32)[:, np.newaxis]
+    rates = np.asarray(runs.learning_rates, dtype=np.float32)[:, np.newaxis] / np.float32(batch_size)
+    kept = np.asarray(runs.momenta, dtype=np.float32)[:, np.newaxis]
     parameters = np.tile(start, (len(column), 1))
     velocity = np.zeros_like(parameters)
     factors = np.asarray(schedule, dtype=np.float32)
     for batch, drawn, factor in zip(batches, noise.transpose(1, 0, 2), factors, strict=True):
         gradient = network.clipped_sum(parameters, inputs[batch], targets[batch], clip_norm)
-        velocity = kept * velocity + gradient + column * drawn[kinds]
+        velocity = kept * velocity + gradient + column * drawn[runs.kinds]
         parameters -= rates * factor * velocity
     return parameters

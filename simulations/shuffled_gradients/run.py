@@ -74,21 +74,19 @@ def _gradient(loss, x, row, target, clip, gradient):  # type: ignore[no-untyped-
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _epoch(  # type: ignore[no-untyped-def]
-    rng, loss, x, order, private, rows, targets, public_rows, public_targets, rate, public_rate, clip, sigma, noisy
-):
-    """One epoch of steps on x, in place."""
+def _epoch(rng, loss, x, order, private, records, public_records, rates, clip, sigma, noisy):  # type: ignore[no-untyped-def]
+    """One epoch of steps on x, in place; records are features and targets, and rates those of both kinds of steps."""
     d = x.size
     gradient = np.empty(d)
     for i in range(order.size):
         if i < private:
             record = order[i]
-            step = rate
-            _gradient(loss, x, rows[record], targets[record], clip, gradient)
+            step = rates[0]
+            _gradient(loss, x, records[0][record], records[1][record], clip, gradient)
         else:
             record = i - private
-            step = public_rate
-            _gradient(loss, x, public_rows[record], public_targets[record], clip, gradient)
+            step = rates[1]
+            _gradient(loss, x, public_records[0][record], public_records[1][record], clip, gradient)
         if noisy[i]:
             for j in range(d):
                 x[j] -= step * (gradient[j] + sigma * rng.standard_normal())
@@ -240,12 +238,9 @@ def trajectory(
             x,
             permutation,
             count,
-            task.features,
-            task.targets,
-            task.public_features,
-            task.public_targets,
-            eta,
-            public,
+            (task.features, task.targets),
+            (task.public_features, task.public_targets),
+            (eta, public),
             clip,
             sigma,
             schedule.noisy_steps(count) if sigma > 0 else np.zeros(n, dtype=bool),
