@@ -35,6 +35,9 @@ def papers() -> tuple[Paper, ...]:
 def claims(paper: str | None = None, *, name: str | None = None) -> tuple[ListedClaim, ...]:
     """The claims of one paper, or of all, in the order of the papers.
 
+    Raises ``ValueError`` where there is no such paper or claim.  Raises ``TypeError`` where ``paper`` or ``name`` is
+    not a string.
+
     Parameters
     ----------
     paper : ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
@@ -47,13 +50,6 @@ def claims(paper: str | None = None, *, name: str | None = None) -> tuple[Listed
     -------
     The claims as they are listed, with their names, recorded verdicts and evidence, at once.  A claim is imported when
     it is asked for anything else, as its statement ``claim.printed``; ``claim.check()`` computes.
-
-    Raises
-    ------
-    ValueError
-        There is no such paper or claim.
-    TypeError
-        ``paper`` or ``name`` is not a string.
 
     Examples
     --------

@@ -85,20 +85,15 @@ DATA_SETS = {
 def load(name: str, *, download: bool = False, cache: str | None = None) -> Table:
     """The records of a data set.
 
+    Raises ``ValueError`` where the name is unknown, or the data set needs a download that was not allowed.  Raises
+    ``OSError`` where OpenML cannot be reached.  Raises ``ImportError`` where scikit-learn is not installed (extra
+    ``data``).
+
     Parameters
     ----------
     name : one of ``DATA_SETS``
     download : whether records may be fetched from OpenML
     cache : folder for what is fetched; None for that of scikit-learn
-
-    Raises
-    ------
-    ValueError
-        The name is unknown, or the data set needs a download that was not allowed.
-    OSError
-        OpenML cannot be reached.
-    ImportError
-        scikit-learn is not installed (extra ``data``).
 
     Examples
     --------

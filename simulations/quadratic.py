@@ -249,6 +249,9 @@ def simulate(
 ) -> Simulation:
     """Simulate the stationary error of Noisy-FTRL (``clip=False``) or DP-FTRL (``clip=True``).
 
+    Raises ``ValueError`` where the second moments diverge (``problem.instability() >= 1``) without clipping, or γ_∞ is
+    infinite.
+
     Parameters
     ----------
     problem : ``MeanEstimation`` or ``LinearRegression``
@@ -264,11 +267,6 @@ def simulate(
     threads : number of threads; None for all cores
     progress : show progress on standard error; None for: if it is a terminal
     budget : ρ, clip norm G and adjacency
-
-    Raises
-    ------
-    ValueError
-        The second moments diverge (``problem.instability() >= 1``) without clipping, or γ_∞ is infinite.
 
     Warns
     -----

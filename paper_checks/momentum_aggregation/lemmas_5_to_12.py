@@ -116,11 +116,10 @@ def lemma_11(
     lipschitz: float,
     slopes: Array,
     curvature: float,
-    alpha: float,
-    learning_rate: float,
     step: int,
     published: bool = False,
     factor: float = 1.0,
+    **rates: float,
 ) -> Sides:
     r"""Exact for two or three examples with a new random order in every epoch, by enumeration; the slopes are in units of G.
 
@@ -128,16 +127,9 @@ def lemma_11(
     bound for all t up to 160.  With $m_1 = \nabla f(w_1, x)$ it is false too, for gradients ±G and $\alpha < \frac{1}{4}$.  For one order in
     all epochs and L > 0 there is no proof.  The last term of Theorem 6 pays for what is missing here.
     """
-    bound = bounds.momentum_error_upper_bound(
-        step,
-        examples=examples,
-        alpha=alpha,
-        learning_rate=learning_rate,
-        lipschitz=lipschitz,
-        smoothness=abs(curvature),
-        published=published,
-    )
-    error = fresh_order_error(lipschitz * slopes[:examples], lipschitz, curvature, alpha, learning_rate, step)
+    losses: dict[str, Any] = {"examples": examples, "lipschitz": lipschitz, "smoothness": abs(curvature)}
+    bound = bounds.momentum_error_upper_bound(step, **losses, **rates, published=published)
+    error = fresh_order_error(lipschitz * slopes[:examples], lipschitz, curvature, step=step, **rates)
     return error, factor * bound
 
 

@@ -137,6 +137,7 @@ def poisson_noise_multiplier(
 
     That of Rényi divergences is 5 to 9 per cent larger than that of numerical privacy loss distributions, which take a
     hundred times longer.
+    Raises ``ImportError`` where dp-accounting is not installed (extra ``amplification``).
 
     Parameters
     ----------
@@ -144,11 +145,6 @@ def poisson_noise_multiplier(
     participation : of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a
         step
     accountant : ``"divergences"`` or ``"loss distributions"``
-
-    Raises
-    ------
-    ImportError
-        dp-accounting is not installed (extra ``amplification``).
     """
     epsilon = checks.real("epsilon", checks.instance("budget", budget, Budget).epsilon, "(0, inf)")
     delta = checks.real("delta", budget.delta, "(0, 1)")

@@ -91,6 +91,8 @@ def gradient_norms(
 ) -> Array:
     """‖∇F‖ of all runs of a candidate.
 
+    Raises ``ImportError`` where DP-SGD lacks dp-accounting (extra ``amplification``).
+
     Parameters
     ----------
     risk : F with its examples
@@ -103,11 +105,6 @@ def gradient_norms(
     -------
     Shape (budgets, settings, 2, repetitions): of the last iterate, and on average over the run.  A setting is a pair of
     γ and path length, γ slowest.
-
-    Raises
-    ------
-    ImportError
-        DP-SGD needs dp-accounting (extra ``amplification``).
     """
     budgets = checks.reals("epsilons", epsilons, "(0, inf)", ndim=1)
     together = _budgets_together(risk, candidate, repetitions)

@@ -108,6 +108,9 @@ class Machine(Guarded):
     ) -> Machine:
         """A machine that starts again, from its last state or, where that is lost or outdated, with a new segment.
 
+        Raises ``ValueError`` where the state is of another run or machine, or it has answered more requests than
+        ``asked``.
+
         Parameters
         ----------
         state : the last state that was saved; None if it is lost
@@ -115,11 +118,6 @@ class Machine(Guarded):
         unanswered : true if the server has no answer to the last of these requests and will repeat it.  A state from
             before that request is then up to date: it gives the same answer, with the same example and the same noise.
         protocol, index, features, targets, seed : as of the machine that was lost, with all of its data
-
-        Raises
-        ------
-        ValueError
-            The state is of another run or machine, or it has answered more requests than ``asked``.
         """
         asked = checks.integer("asked", asked, 0)
         machine = cls(protocol, index, features, targets, seed=seed)
@@ -185,11 +183,8 @@ class Machine(Guarded):
         """All messages that the server has not acknowledged, the one of this round the last; or a refusal.
 
         The state of the machine has changed when this returns: save it before the messages leave.
-
-        Raises
-        ------
-        ValueError
-            The request is of another run, or of a round before the last one that was answered or after the run.
+        Raises ``ValueError`` where the request is of another run, or of a round before the last one that was answered
+        or after the run.
         """
         with self._alone():
             return self._reply(request)

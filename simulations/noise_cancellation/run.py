@@ -69,6 +69,8 @@ def simulate_federation(
 ) -> FederatedResult:
     """Run a protocol on data.
 
+    Raises ``ValueError`` where a machine has no example, or an example is beyond the bounds of the loss.
+
     Parameters
     ----------
     protocol : the public parameters
@@ -83,11 +85,6 @@ def simulate_federation(
     Returns
     -------
     FederatedResult
-
-    Raises
-    ------
-    ValueError
-        A machine has no example, or an example is beyond the bounds of the loss.
     """
     check_examples(protocol, examples)
     server = Server(protocol, seed=[checks.seed("seed", seed), 0], start=start)

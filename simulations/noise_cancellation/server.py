@@ -138,10 +138,8 @@ class Server:
     def receive(self, reply: tuple[Message, ...] | Refusal) -> None:
         """Take what a machine sent: new messages into the sum of this round, those that were seen before not at all.
 
-        Raises
-        ------
-        ValueError
-            A message is of another run, from a machine that was not asked, or for a round that is yet to come.
+        Raises ``ValueError`` where a message is of another run, from a machine that was not asked, or for a round that
+        is yet to come.
         """
         if isinstance(reply, Refusal):
             self.refused += 1

@@ -52,14 +52,11 @@ class Images(NamedTuple):
 def cifar_10(cache: str | None = None) -> Images:
     """The 60 000 images of CIFAR-10, from OpenML.
 
+    Raises ``ImportError`` or ``OSError`` where scikit-learn is not installed, or OpenML cannot be reached.
+
     Parameters
     ----------
     cache : folder for what is fetched; None for that of scikit-learn
-
-    Raises
-    ------
-    ImportError, OSError
-        scikit-learn is not installed, or OpenML cannot be reached.
     """
     pixels, classes, _ = load("CIFAR-10", download=True, cache=cache)
     return Images((pixels / 127.5 - 1).astype(np.float32).reshape(-1, 3, 32, 32), classes.astype(np.int64))

@@ -177,16 +177,13 @@ BUNDLED = tuple(name for name, split in SPLITS.items() if not split.downloaded)
 def task(name: str, *, download: bool = False, cache: str | None = None, rotation: float | None = None) -> Task:
     """The task of a data set, one of ``SPLITS``.
 
+    Raises ``ValueError`` where the name is unknown, or nothing of the data set is rotated.
+
     Parameters
     ----------
     name : its name; stand-ins are called so
     download, cache : as for ``datasets.load``, with its errors
     rotation : scale of the rotation of public features, for the data sets that have one; None for that of the data set
-
-    Raises
-    ------
-    ValueError
-        The name is unknown, or nothing of the data set is rotated.
     """
     entry = SPLITS[checks.choice("name", name, tuple(SPLITS))]
     arguments: list[Any] = []

@@ -161,6 +161,9 @@ def experiment(
 ) -> Experiment:
     """Run one algorithm at every learning rate and keep the best.
 
+    Raises ``ValueError`` where no learning rate is left, a record is less smooth than stated, or an argument is out of
+    its range.
+
     Parameters
     ----------
     task : losses and records; as many public records as private ones
@@ -175,11 +178,6 @@ def experiment(
         ``learning_rates``; None for the same ones, which the setting pairs or crosses
     runs, seed : number of runs, and the seed of the first; the others follow
     jobs : processes
-
-    Raises
-    ------
-    ValueError
-        No learning rate is left, a record is less smooth than stated, or an argument is out of its range.
     """
     from joblib import Parallel, delayed
 

@@ -117,6 +117,8 @@ def shuffled_run(
     """Simulate a run with noise N(0, (z G)² I) added to gradients that are clipped to the norm G of the budget.
 
     For a run without clipping G bounds the gradients of all admissible records, and nothing is clipped.
+    Raises ``ValueError`` where a record is not as the run states (smoothness, strong convexity, gradients without
+    clipping), the regulariser is less convex than stated, or no accountant covers the run.
 
     Parameters
     ----------
@@ -126,12 +128,6 @@ def shuffled_run(
         private.
     start : x_1, shape (d,); zero if None.  It must not depend on private records.
     rng : as ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
-
-    Raises
-    ------
-    ValueError
-        A record is not as the run states (smoothness, strong convexity, gradients without clipping), the regulariser is
-        less convex than stated, or no accountant covers the run.
     """
     checks.instance("task", task, Task).require_records(checks.instance("run", run, ShuffledGradients).schedule)
     given = run.noise_multiplier() if noise_multiplier is None else noise_multiplier

@@ -198,6 +198,9 @@ def sweep(
 ) -> list[Outcome]:
     """Simulate ``points``, each different one once, and return what became of them in their order.
 
+    Raises ``ImportError`` where ``cluster`` is given and Dask is not installed (``corrnoise[cluster]``).  Raises
+    ``OSError`` where the scheduler does not answer or has no workers, or ``directory`` cannot be written to.
+
     Parameters
     ----------
     points : for example from ``grid``
@@ -208,13 +211,6 @@ def sweep(
     cluster : address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, whose workers take the place of ``jobs``.
         They need the same version of this package, and use one thread a point: start them with ``--nthreads 1``.
     progress : show progress on standard error; None for: if it is a terminal
-
-    Raises
-    ------
-    ImportError
-        ``cluster`` is given and Dask is not installed (``corrnoise[cluster]``).
-    OSError
-        The scheduler does not answer or has no workers, or ``directory`` cannot be written to.
 
     Warns
     -----
