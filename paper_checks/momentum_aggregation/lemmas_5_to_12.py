@@ -119,7 +119,7 @@ def lemma_11(
     step: int,
     published: bool = False,
     factor: float = 1.0,
-    **rates: float,
+    **rates: Any,
 ) -> Sides:
     r"""Exact for two or three examples with a new random order in every epoch, by enumeration; the slopes are in units of G.
 

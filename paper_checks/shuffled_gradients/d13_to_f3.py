@@ -340,7 +340,7 @@ def corollary_f1(
     noise[first : first + noisy] = sigma
     run = _only_noise(epochs=epochs, noise=noise, **case)
     smoothness = case["smoothness"]
-    later = {"ridge": convexity, "quiet_epochs": epochs - first - noisy}
+    later: dict[str, Any] = {"ridge": convexity, "quiet_epochs": epochs - first - noisy}
     variance = sigma**2 * noise_variance(run.samples, noisy, run.learning_rate, smoothness, **later)
     exact = run.dimension / 2 * (smoothness + convexity) * variance
     return exact, factor * run.corollary_upper_bound(printed=printed).total

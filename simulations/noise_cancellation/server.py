@@ -6,8 +6,9 @@ replacement, independently of the data, which is what makes the rounds of partic
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,10 @@ class ServerState:
     received: NDArray[np.int64]
     refused: int
     generators: tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+#: The fields of a state that a server has too.
+_KEPT = tuple(field.name for field in fields(ServerState) if field.name not in ("run", "generators"))
 
 
 class Server:
@@ -63,23 +68,14 @@ class Server:
         self.received = np.zeros(protocol.machines, dtype=np.int64)
         self.refused = 0
         self._sum = np.zeros(d)
-        self._average = np.zeros(d)
+        self.average = np.zeros(d)
 
     def state(self) -> ServerState:
         """A copy of all that the server must keep; taken between two rounds."""
         return ServerState(
             run=self.protocol.run,
-            round=self.round,
-            current=self.current.copy(),
-            previous=self.previous.copy(),
-            iterate=self.iterate.copy(),
-            estimate=self.estimate.copy(),
-            average=self._average.copy(),
-            asked=self.asked.copy(),
-            acknowledged=self.acknowledged.copy(),
-            received=self.received.copy(),
-            refused=self.refused,
             generators=(self._rng.bit_generator.state, self._noise_rng.bit_generator.state),
+            **{name: copy.copy(getattr(self, name)) for name in _KEPT},
         )
 
     @classmethod
@@ -98,12 +94,8 @@ class Server:
                 raise ValueError(f"state must be of {name} {ours!r}, got a state of {name} {theirs!r}")
         server = cls(protocol, seed=0)
         server._rng.bit_generator.state, server._noise_rng.bit_generator.state = state.generators
-        server.round, server.refused = state.round, state.refused
-        server.current, server.previous = state.current.copy(), state.previous.copy()
-        server.iterate, server.estimate = state.iterate.copy(), state.estimate.copy()
-        server.asked, server.acknowledged = state.asked.copy(), state.acknowledged.copy()
-        server.received = state.received.copy()
-        server._average = state.average.copy()
+        for name in _KEPT:
+            setattr(server, name, copy.copy(getattr(state, name)))
         return server
 
     # -- one round -----------------------------------------------------------------------------------------------------
@@ -174,7 +166,7 @@ class Server:
             return  # the output is x_T
         self.previous = self.current
         if protocol.algorithm == "gradients":
-            self._average += (self.current - self._average) / t
+            self.average += (self.current - self.average) / t
             self.current = self.iterate
         else:
             self.current = self.current + 2 / (t + 2) * (self.iterate - self.current)
@@ -182,4 +174,4 @@ class Server:
     @property
     def output(self) -> Array:
         """x_T, or the average of all iterates of projected SGD."""
-        return self._average if self.protocol.algorithm == "gradients" else self.current
+        return self.average if self.protocol.algorithm == "gradients" else self.current

@@ -33,24 +33,16 @@ Parts = tuple[Array, Array, Array, Array]  # private features and targets, publi
 
 @dataclass(frozen=True)
 class Split:
-    """A data set of an experiment: the records that it is made of, and how they are split.
+    """A data set of an experiment: the records that it is made of, and how they are split."""
 
-    Attributes
-    ----------
-    data : its name in ``datasets.DATA_SETS``
-    loss, regulariser : those of the experiment
-    parts : the function that splits the table; it takes the rotation too if there is one
-    feature_norm : a bound of the features of admissible private records.  It is part of the problem, not of the data:
-        longer ones are scaled down to it.
-    rotation : the scale s of public features turned by I + s N(0, 1); None where nothing is turned
-    """
-
-    data: str
+    data: str  #: its name in ``datasets.DATA_SETS``
     link: LinearLink
     regulariser: Regulariser
-    parts: Callable[..., Parts]
+    parts: Callable[..., Parts]  #: splits the table; it takes the rotation too if there is one
+    #: A bound of the features of admissible private records, part of the problem, not of the data: longer ones are
+    #: scaled down to it.
     feature_norm: float
-    rotation: float | None = None
+    rotation: float | None = None  #: the scale s of public features turned by I + s N(0, 1); None: nothing is turned
 
     @property
     def downloaded(self) -> bool:

@@ -247,7 +247,7 @@ def test_the_grid_of_learning_rates_is_that_of_the_paper():
         ({"budget": budget(0.0)}, ValueError, r"epsilon must lie in \(0, inf\), got 0\.0"),
         ({"budget": 1.0}, TypeError, "budget must be a Budget"),
         (
-            {"setting": Setting(accounting="nonsense")},
+            {"setting": Setting(accounting="nonsense")},  # type: ignore[arg-type]
             ValueError,
             "accounting must be one of 'published', 'sharp', got 'nonsense'",
         ),
