@@ -81,10 +81,6 @@ def simulate_federation(
     measure : a function of the server, called after each round
     lost : whether the message of a machine in a round, ``lost(round, machine)``, is lost on the way to the server; None
         for never
-
-    Returns
-    -------
-    FederatedResult
     """
     check_examples(protocol, examples)
     server = Server(protocol, seed=[checks.seed("seed", seed), 0], start=start)
