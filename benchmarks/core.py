@@ -99,22 +99,14 @@ class Setting:
 
         Parameters
         ----------
-        case
-            A description of the case, such as its size.
-        ours, other
-            The two sides; both are called once before anything is timed.
-        item
-            The unit of ``Side.items``.
-        tolerance
-            Largest difference at which the sides agree.
-        where
-            The part (an index) of our result that the other side computes.
-        exact
-            An index into that part, and the exact values there.
-        in_norm
-            Differences are of the 2-norm, not of single entries.
-        turns
-            How often each side is timed; None for 7 times, or once in the quick setting.
+        case : a description of the case, such as its size
+        ours, other : the two sides; both are called once before anything is timed
+        item : the unit of ``Side.items``
+        tolerance : largest difference at which the sides agree
+        where : the part (an index) of our result that the other side computes
+        exact : an index into that part, and the exact values there
+        in_norm : differences are of the 2-norm, not of single entries
+        turns : how often each side is timed; None for 7 times, or once in the quick setting
         """
         result = np.asarray(ours.run())[where]
         other_result = np.asarray(other.run())

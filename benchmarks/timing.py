@@ -19,13 +19,10 @@ class Side:
 
     Parameters
     ----------
-    name
-        Name in the table.
-    run
-        The call, without arguments.
-    items
-        Number of items (values, steps) by which the time of one call is divided.  If the time per item grows with the
-        size of the problem, a smaller run counts for fewer items than it returns, and ``name`` says so.
+    name : name in the table
+    run : the call, without arguments
+    items : number of items (values, steps) by which the time of one call is divided.  If the time per item grows with
+        the size of the problem, a smaller run counts for fewer items than it returns, and ``name`` says so.
     """
 
     name: str

@@ -35,27 +35,21 @@ def papers() -> tuple[Paper, ...]:
 def claims(paper: str | None = None, *, name: str | None = None) -> tuple[ListedClaim, ...]:
     """The claims of one paper, or of all, in the order of the papers.
 
+    Raises ``ValueError`` where there is no such paper or claim.  Raises ``TypeError`` where ``paper`` or ``name`` is
+    not a string.
+
     Parameters
     ----------
-    paper
-        ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
+    paper : ``"correlated-noise"`` or ``"2310.06771"``, ``"shuffled-gradients"`` or ``"2502.03652"``,
         ``"noise-cancellation"``, ``"momentum-aggregation"`` or ``"2210.06328"``, ``"corrnoise"`` for the results of
-        this project; None for all of them.
-    name
-        The claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
-        None for all of them.
+        this project; None for all of them
+    name : the claims whose names begin like this, as on the command line: ``"Lemma C.21"``, ``"eq. 5"``, ``"Thm 2.1"``;
+        None for all of them
 
     Returns
     -------
     The claims as they are listed, with their names, recorded verdicts and evidence, at once.  A claim is imported when
     it is asked for anything else, as its statement ``claim.printed``; ``claim.check()`` computes.
-
-    Raises
-    ------
-    ValueError
-        There is no such paper or claim.
-    TypeError
-        ``paper`` or ``name`` is not a string.
 
     Examples
     --------

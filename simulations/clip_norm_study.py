@@ -127,17 +127,12 @@ def unclipped_clip_norm(
 
     Parameters
     ----------
-    run
-        Linear regression with Gaussian inputs, known: a clip norm fitted to private data would not be private.  The
+    run : linear regression with Gaussian inputs, known: a clip norm fitted to private data would not be private.  The
         clip norm of its budget plays no part.
-    noise
-        Correlated noise, with the σ² of its γ_T; its rational approximation is run.
-    chains
-        Number of runs, at least log(1 − confidence)/log(1 − p).
-    rng
-        int, ``SeedSequence``, ``Generator`` or None.
-    confidence
-        Probability with which each of the two statements is true, in (0, 1).
+    noise : correlated noise, with the σ² of its γ_T; its rational approximation is run
+    chains : number of runs, at least log(1 − confidence)/log(1 − p)
+    rng : int, ``SeedSequence``, ``Generator`` or None
+    confidence : probability with which each of the two statements is true, in (0, 1)
     """
     p, chains = run.failure_probability, checks.integer("chains", chains, 1)
     alpha = 1 - checks.real("confidence", confidence, "(0, 1)")
@@ -192,12 +187,9 @@ def clipping_study(
 
     Parameters
     ----------
-    run, noise, rng
-        As for ``unclipped_clip_norm``; the failure probability and the clip norm of ``run`` play no part.
-    clip_norms
-        G > 0, shape (K,); all see the same random numbers.
-    chains
-        Number of runs, at least 2.
+    run, noise, rng : as for ``unclipped_clip_norm``; the failure probability and the clip norm of ``run`` play no part
+    clip_norms : G > 0, shape (K,); all see the same random numbers
+    chains : number of runs, at least 2
     """
     problem = run.problem
     limits, chains = checks.reals("clip_norms", clip_norms, "(0, inf)", ndim=1), checks.integer("chains", chains, 2)

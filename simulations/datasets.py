@@ -27,23 +27,12 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class DataSet:
-    """A source of records.
+    """A source of records."""
 
-    Attributes
-    ----------
-    source
-        The words that name it.
-    read
-        The function that reads it; it takes the folder for what is fetched.
-    downloaded
-        Whether the records are fetched.
-    stand_in
-        The bundled data set that takes its place without a connection; empty if it is bundled, or if none does.
-    """
-
-    source: str
-    read: Callable[[str | None], Table]
-    downloaded: bool = False
+    source: str  #: the words that name it
+    read: Callable[[str | None], Table]  #: the function that reads it; it takes the folder for what is fetched
+    downloaded: bool = False  #: whether the records are fetched
+    #: the bundled data set that takes its place without a connection; empty if it is bundled, or if none does
     stand_in: str = ""
 
 
@@ -96,23 +85,15 @@ DATA_SETS = {
 def load(name: str, *, download: bool = False, cache: str | None = None) -> Table:
     """The records of a data set.
 
+    Raises ``ValueError`` where the name is unknown, or the data set needs a download that was not allowed.  Raises
+    ``OSError`` where OpenML cannot be reached.  Raises ``ImportError`` where scikit-learn is not installed (extra
+    ``data``).
+
     Parameters
     ----------
-    name
-        One of ``DATA_SETS``.
-    download
-        Whether records may be fetched from OpenML.
-    cache
-        Folder for what is fetched; None for that of scikit-learn.
-
-    Raises
-    ------
-    ValueError
-        The name is unknown, or the data set needs a download that was not allowed.
-    OSError
-        OpenML cannot be reached.
-    ImportError
-        scikit-learn is not installed (extra ``data``).
+    name : one of ``DATA_SETS``
+    download : whether records may be fetched from OpenML
+    cache : folder for what is fetched; None for that of scikit-learn
 
     Examples
     --------

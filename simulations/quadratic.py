@@ -56,31 +56,18 @@ _BATCHES = 256
 
 @record
 class Simulation(Record):
-    """What a simulation found.
+    """What a simulation found."""
 
-    Attributes
-    ----------
-    mean, standard_error
-        Of F − F*, the plain estimator.  1.96 standard errors make a 95 % interval even where there are few independent
-        stretches to estimate them from; they are ``inf`` where there is only one.
-    estimators
-        Mean and standard error of each estimator by name; with clipping only of ``"plain"``.
-    effective_sample_size
-        Number of independent draws of F(θ) that would give the plain standard error.
-    clipped_fraction
-        Share of the gradients that were clipped; 0 without clipping.
-    noise
-        The rational noise that was run.
-    burn_in, steps, chains
-        Steps a chain before and after recording began, and the number of chains.
-    """
-
+    #: of F − F*, the plain estimator.  1.96 standard errors make a 95 % interval even where there are few independent
+    #: stretches to estimate them from; they are ``inf`` where there is only one.
     mean: float
     standard_error: float
+    #: mean and standard error of each estimator by name; with clipping only of ``"plain"``
     estimators: dict[str, tuple[float, float]]
-    effective_sample_size: float
-    clipped_fraction: float
-    noise: ToeplitzNoise
+    effective_sample_size: float  #: number of independent draws of F(θ) that would give the plain standard error
+    clipped_fraction: float  #: share of the gradients that were clipped; 0 without clipping
+    noise: ToeplitzNoise  #: the rational noise that was run
+    #: steps a chain before and after recording began, and the number of chains
     burn_in: int
     steps: int
     chains: int
@@ -262,37 +249,24 @@ def simulate(
 ) -> Simulation:
     """Simulate the stationary error of Noisy-FTRL (``clip=False``) or DP-FTRL (``clip=True``).
 
+    Raises ``ValueError`` where the second moments diverge (``problem.instability() >= 1``) without clipping, or γ_∞ is
+    infinite.
+
     Parameters
     ----------
-    problem
-        ``MeanEstimation`` or ``LinearRegression``.
-    noise
-        Correlated noise, with the σ² of its γ_∞ within ``budget``.
-    steps
-        Recorded steps a chain.
-    chains
-        Number of independent chains.
-    rng
-        int, ``SeedSequence``, ``Generator`` or None.  With the same one the result is the same for any ``threads``.
-    clip
-        Clip gradients to the clip norm of ``budget``, as privacy demands.  Any learning rate will do.
-    inputs
-        ``"gaussian"``, ``"uniform"``, ``"signs"`` (Rademacher) or ``"student-t"``, with the kurtosis of the problem (3,
-        1.8, 1, or more than 3, which sets the degrees of freedom).  Ignored for ``MeanEstimation``.
-    burn_in
-        Steps a chain before recording; None for 6 relaxation times 2/ε of the second moments and of the noise, after
-        which exp(−12) of the start is left; hard clipping may slow relaxation down.
-    threads
-        Number of threads; None for all cores.
-    progress
-        Show progress on standard error; None for: if it is a terminal.
-    budget
-        ρ, clip norm G and adjacency.
-
-    Raises
-    ------
-    ValueError
-        The second moments diverge (``problem.instability() >= 1``) without clipping, or γ_∞ is infinite.
+    problem : ``MeanEstimation`` or ``LinearRegression``
+    noise : correlated noise, with the σ² of its γ_∞ within ``budget``
+    steps : recorded steps a chain
+    chains : number of independent chains
+    rng : int, ``SeedSequence``, ``Generator`` or None.  With the same one the result is the same for any ``threads``.
+    clip : clip gradients to the clip norm of ``budget``, as privacy demands.  Any learning rate will do.
+    inputs : ``"gaussian"``, ``"uniform"``, ``"signs"`` (Rademacher) or ``"student-t"``, with the kurtosis of the
+        problem (3, 1.8, 1, or more than 3, which sets the degrees of freedom).  Ignored for ``MeanEstimation``.
+    burn_in : steps a chain before recording; None for 6 relaxation times 2/ε of the second moments and of the noise,
+        after which exp(−12) of the start is left; hard clipping may slow relaxation down
+    threads : number of threads; None for all cores
+    progress : show progress on standard error; None for: if it is a terminal
+    budget : ρ, clip norm G and adjacency
 
     Warns
     -----

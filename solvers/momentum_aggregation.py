@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import minimize
 
-from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
+from corrnoise.theory.momentum_aggregation.run_bounds import DyadicTask
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
@@ -19,24 +19,18 @@ ALGORITHMS: tuple[Algorithm, ...] = ("Algorithm 1", "Algorithm 2")
 
 @record
 class BestBound(Record):
-    """A bound of E ‖∇F(ŵ)‖ and the parameters that attain it.
+    """A bound of E ‖∇F(ŵ)‖ and the parameters that attain it."""
 
-    Parameters
-    ----------
-    value : the bound, which holds for these parameters whether they are the best or not
-    log2_epochs : the number of epochs is 2 to this power
-    alpha, learning_rate, gamma : α, η and γ; γ = 1 for Algorithm 1, which has none
-    """
-
-    value: float
-    log2_epochs: int
+    value: float  #: the bound, which holds for these parameters whether they are the best or not
+    log2_epochs: int  #: the number of epochs is 2 to this power
+    #: α, η and γ; γ = 1 for Algorithm 1, which has none
     alpha: float
     learning_rate: float
     gamma: float = 1.0
 
 
 def best_momentum_bounds(
-    task: BoundedTask, algorithm: Algorithm, *, most_log2_epochs: int = 10
+    task: DyadicTask, algorithm: Algorithm, *, most_log2_epochs: int = 10
 ) -> tuple[BestBound, ...]:
     """Minimise the bound of ``run_bounds`` over α, η and γ for each number of epochs 1, 2, 4, ….
 
@@ -49,7 +43,7 @@ def best_momentum_bounds(
     algorithm : ``"Algorithm 1"`` or ``"Algorithm 2"``
     most_log2_epochs : largest j, >= 0
     """
-    checks.instance("task", task, BoundedTask)
+    checks.instance("task", task, DyadicTask)
     checks.choice("algorithm", algorithm, ALGORITHMS)
     start = np.array([math.log(task.examples), 0.5 * math.log(task.examples), 0.0][: 2 + (algorithm == "Algorithm 2")])
     found = []
@@ -60,7 +54,7 @@ def best_momentum_bounds(
     return tuple(found)
 
 
-def _at(task: BoundedTask, algorithm: Algorithm, log2_epochs: int, start: Array) -> tuple[BestBound, Array]:
+def _at(task: DyadicTask, algorithm: Algorithm, log2_epochs: int, start: Array) -> tuple[BestBound, Array]:
     """A local minimum for a number of epochs, and its place: −log α, −log η and −log(γ/(1 − γ))."""
 
     def parameters(x: Array) -> dict[str, float]:

@@ -37,18 +37,11 @@ OBJECTIVES = ("mean_variance", "regret_energy")
 
 @record
 class CertifiedNoise(Record):
-    """A noise, its objective at equal privacy, and a lower bound of that of every noise.
+    """A noise, its objective at equal privacy, and a lower bound of that of every noise."""
 
-    Attributes
-    ----------
-    noise : the noise
-    value : ``mean_variance(noise, n)`` or ``regret_energy(noise, n)``
-    lower_bound : no Gaussian noise that does not depend on the data has less, whatever its memory; rigorous
-    """
-
-    noise: Mechanism
-    value: float
-    lower_bound: float
+    noise: Mechanism  #: the noise
+    value: float  #: ``mean_variance(noise, n)`` or ``regret_energy(noise, n)``
+    lower_bound: float  #: no Gaussian noise that does not depend on the data has less, whatever its memory; rigorous
 
 
 def objective_value(noise: Mechanism, participations: int, objective: Objective) -> float:

@@ -214,9 +214,8 @@ def run_objective(what: Workload | LearningObjective, kind: Objective = "mean") 
     Parameters
     ----------
     what : a workload; or the objective of learning
-    kind
-        ``"mean"`` of the squared errors over the rows of a workload, or ``"max"``, the largest one, for Toeplitz
-        workloads only.
+    kind : ``"mean"`` of the squared errors over the rows of a workload, or ``"max"``, the largest one, for Toeplitz
+        workloads only
     """
     checks.choice("kind", kind, ("mean", "max"))
     if isinstance(what, LearningObjective) and kind == "mean":

@@ -298,17 +298,15 @@ def optimise(
 
     Parameters
     ----------
-    objective
-        ``SGD`` (None: with its defaults, prefix sums) or any workload, whose root mean squared error is judged; the
-        objective of learning; or a problem.  A problem with a finite ``participation`` stands for what privacy adds to
-        F − F* in the mean over the second half of the run; without one, for the stationary optimum.  ``StronglyConvex``
-        has the noise with the least bound.  A workload that is neither learning nor Toeplitz has at most 4096 steps.
-        ``run_objective(workload, "max")`` stands for the largest error of a step.
+    objective : ``SGD`` (None: with its defaults, prefix sums) or any workload, whose root mean squared error is judged;
+        the objective of learning; or a problem.  A problem with a finite ``participation`` stands for what privacy adds
+        to F − F* in the mean over the second half of the run; without one, for the stationary optimum.
+        ``StronglyConvex`` has the noise with the least bound.  A workload that is neither learning nor Toeplitz has at
+        most 4096 steps.  ``run_objective(workload, "max")`` stands for the largest error of a step.
     participation : who takes part when
         The mechanisms are chosen and judged under this promise; for a random order under the worst one, as only an
         accountant may use its secret.  None, or a run of any length, for problems only.
-    memory
-        How many arrays of the size of the gradient a run may keep, >= 0; ``inf`` for any number, 0 for independent
+    memory : how many arrays of the size of the gradient a run may keep, >= 0; ``inf`` for any number, 0 for independent
         noise.  None for at most 16, and the fewest within 1 percent of the best of these.  With a ``family`` it is the
         memory of the member that is made, if there is one.
     family : one of the table below; None to compare them

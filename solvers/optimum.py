@@ -18,25 +18,16 @@ Measure = Literal["root mean squared error", "excess loss", "stationary excess l
 
 @record
 class Certificate(Record):
-    """Two bounds of the least error of a set of strategies, at sensitivity 1 and unit noise.
+    """Two bounds of the least error of a set of strategies, at sensitivity 1 and unit noise."""
 
-    Parameters
-    ----------
-    value : the error of the strategy that was found, an upper bound of the optimum
-    lower_bound : no strategy of the set has a smaller error
-    rigorous : whether ``lower_bound`` includes the rounding errors of its computation
-        If not, it is a float64 value of the proved formula.
-    iterations : evaluations of the dual problem
-    strategies : the set in words
-    arrays : the point that was found, in the words of the module that made the certificate
-    """
-
-    value: float
-    lower_bound: float
+    value: float  #: the error of the strategy that was found, an upper bound of the optimum
+    lower_bound: float  #: no strategy of the set has a smaller error
+    #: whether ``lower_bound`` includes the rounding errors of its computation.  If not, it is a float64 value of the
+    #: proved formula.
     rigorous: bool
-    iterations: int
-    strategies: str = "strategies of any form"
-    arrays: tuple[Array, ...] = ()
+    iterations: int  #: evaluations of the dual problem
+    strategies: str = "strategies of any form"  #: the set in words
+    arrays: tuple[Array, ...] = ()  #: the point that was found, in the words of the module that made the certificate
 
     @property
     def gap(self) -> float:
@@ -53,19 +44,17 @@ class Optimum(Record):
     mechanism : the noise; ``mechanism.program(participation)`` runs it
     participation : who takes part when, as it was promised
     family : the name of the family, one of those of ``optimise``
-    sensitivity
-        What is known of the zero-out sensitivity under the participation: a bracket, whose upper end enters the error.
+    sensitivity : what is known of the zero-out sensitivity under the participation: a bracket, whose upper end enters
+        the error
     error : for a workload the root mean squared error for noise of the standard deviation γ (ρ = ½, clip norm 1)
         For learning what privacy adds to F − F* at ρ = 1 and clip norm 1, and for the stationary optimum all of F − F*.
-    measure
-        The meaning of ``error`` in words: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary excess
-        loss"``.
-    floor
-        No correlated noise without sampling is below this error under the participation; None where it is not computed.
+    measure : the meaning of ``error`` in words: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary
+        excess loss"``
+    floor : no correlated noise without sampling is below this error under the participation; None where it is not
+        computed
     rigorous : whether the floor includes the rounding errors of its computation
-    certificate
-        Two bounds of the optimum of a set of strategies, where the search has such a proof, otherwise the reason why
-        there is none, in words.
+    certificate : two bounds of the optimum of a set of strategies, where the search has such a proof, otherwise the
+        reason why there is none, in words
     alternatives : the other mechanisms that were compared, with the same floor
 
     Examples

@@ -106,10 +106,9 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
 
     Parameters
     ----------
-    power
-        |B|² on any scale, as a function of an array of frequencies in (0, π), in radians a step, that returns positive
-        numbers in the same shape.  It must be accurate near 0 to a relative error of about 1e-14, so it should be
-        written in terms of sin²(ω/2), never of 1 − cos ω.  If it is ``noise.power_spectrum`` of ``ProductNoise``
+    power : |B|² on any scale, as a function of an array of frequencies in (0, π), in radians a step, that returns
+        positive numbers in the same shape.  It must be accurate near 0 to a relative error of about 1e-14, so it should
+        be written in terms of sin²(ω/2), never of 1 − cos ω.  If it is ``noise.power_spectrum`` of ``ProductNoise``
         (``NuFTRL``, …) or ``CepstralNoise``, the result is that noise.
 
     Examples

@@ -88,8 +88,8 @@ def stationary_nu(
     budget : ρ, clip norm G and adjacency
         The optimum of a quadratic problem does not depend on them or on the residual variance.  The optimum of a bound
         depends on them if there is gradient noise.
-    participation
-        The run whose γ sets the variance of the noise; by default any length, γ_∞, which is the only one for bounds.
+    participation : the run whose γ sets the variance of the noise; by default any length, γ_∞, which is the only one
+        for bounds
     criterion : criterion of the bound, ``"distance"`` or ``"objective"``
     """
     if isinstance(problem, StronglyConvex):

@@ -31,20 +31,12 @@ _MOST_PATTERNS = 100_000
 
 @record
 class WorstCase(Record):
-    """The data that move a run most.
+    """The data that move a run most."""
 
-    Attributes
-    ----------
-    value : the sensitivity that ``pattern`` and ``gradients`` attain
-    upper : an upper bound of the sensitivity, rounding included
-    pattern : steps in which the example takes part, shape (m,)
-    gradients : its gradients, unit vectors, shape (m, dimension)
-    """
-
-    value: float
-    upper: float
-    pattern: Indices
-    gradients: Array
+    value: float  #: the sensitivity that ``pattern`` and ``gradients`` attain
+    upper: float  #: an upper bound of the sensitivity, rounding included
+    pattern: Indices  #: steps in which the example takes part, shape (m,)
+    gradients: Array  #: its gradients, unit vectors, shape (m, dimension)
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")

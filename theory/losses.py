@@ -104,10 +104,11 @@ class LinearLoss(Record):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.choice("link", self.link, LINEAR_LINKS)
+        self._check(link=LINEAR_LINKS)
         _check_bound(self, unbounded=True)
         classes = checks.integer("classes", self.classes, 2 if self.link == "softmax" else 1)
-        self._set(classes=classes, scale=checks.real("scale", self.scale, "(0, 1e50]"))
+        self._check(scale="(0, 1e50]")
+        self._set(classes=classes)
         if self.target_bound != math.inf:
             self._set(target_bound=checks.real("target_bound", self.target_bound, "[0, 1e50]"))
         if self.link != "softmax" and self.classes != 1:
@@ -266,7 +267,7 @@ class MarginLoss(SmoothLoss):
     feature_norm: float
 
     def __post_init__(self) -> None:
-        checks.choice("link", self.link, MARGIN_LINKS)
+        self._check(link=MARGIN_LINKS)
         _check_bound(self)
 
     @property
@@ -324,9 +325,9 @@ class TwoLayerNetwork(SmoothLoss):
     hidden: int
 
     def __post_init__(self) -> None:
-        checks.choice("link", self.link, MARGIN_LINKS[:2])
+        self._check(link=MARGIN_LINKS[:2])
         _check_bound(self)
-        self._set(hidden=checks.integer("hidden", self.hidden, 1))
+        self._check(hidden=1)
 
     @property
     def dimension(self) -> int:
@@ -412,11 +413,8 @@ class EmpiricalRisk(Record):
     regularisation: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.instance("loss", self.loss, SmoothLoss)  # type: ignore[type-abstract]
-        self._set(
-            examples=self.loss.checked_examples(self.examples),
-            regularisation=checks.real("regularisation", self.regularisation, "[0, inf)"),
-        )
+        self._check(loss=SmoothLoss, regularisation="[0, inf)")
+        self._set(examples=self.loss.checked_examples(self.examples))
 
     @property
     def lipschitz(self) -> float:

@@ -97,17 +97,12 @@ class RecursiveWorkload(Workload):
 
 @record
 class PrefixSums(RecursiveWorkload):
-    """Sums of all gradients so far, A_ts = 1 for s <= t: SGD with a constant learning rate.
+    """Sums of all gradients so far, A_ts = 1 for s <= t: SGD with a constant learning rate."""
 
-    Parameters
-    ----------
-    steps : n >= 1
-    """
-
-    steps: int
+    steps: int  #: n >= 1
 
     def __post_init__(self) -> None:
-        self._set(steps=checks.integer("steps", self.steps, 1))
+        self._check(steps=1)
 
     def apply(self, values: ArrayLike) -> Array:
         return np.asarray(np.cumsum(self._columns("values", values, self.steps), axis=0))
@@ -139,20 +134,13 @@ class MomentumSGD(RecursiveWorkload):
 
     A⁻¹ has three bands: (A⁻¹)_tt = 1/η_t, (A⁻¹)_{t,t−1} = −(1 − η_t ω)/η_t − μ/η_{t−1} and
     (A⁻¹)_{t,t−2} = μ (1 − η_{t−1} ω)/η_{t−1}.
-
-    Parameters
-    ----------
-    steps : n >= 1
-    momentum : 0 <= μ < 1
-    weight_decay : ω >= 0 with η_t ω <= 1 for all t
-    learning_rates : η_t > 0, shape (steps,); None for 1 in every step
     """
 
-    steps: int
+    steps: int  #: n >= 1
     _: KW_ONLY
-    momentum: float
-    weight_decay: float = 0.0
-    learning_rates: ArrayLike | None = None
+    momentum: float  #: 0 <= μ < 1
+    weight_decay: float = 0.0  #: ω >= 0 with η_t ω <= 1 for all t
+    learning_rates: ArrayLike | None = None  #: η_t > 0, shape (steps,); None for 1 in every step
 
     def __post_init__(self) -> None:
         steps = checks.integer("steps", self.steps, 1)
@@ -160,12 +148,8 @@ class MomentumSGD(RecursiveWorkload):
         if self.learning_rates is not None:
             rates = checks.shaped("learning_rates", self.learning_rates, (steps,), "(0, 1e100]")
         largest = 1.0 if rates is None else float(rates.max())
-        self._set(
-            steps=steps,
-            momentum=checks.real("momentum", self.momentum, "[0, 1)"),
-            weight_decay=checks.real("weight_decay", self.weight_decay, f"[0, {1 / largest!r}]"),
-            learning_rates=rates,
-        )
+        self._check(momentum="[0, 1)", weight_decay=f"[0, {1 / largest!r}]")
+        self._set(steps=steps, learning_rates=rates)
 
     def in_words(self) -> str:
         return _sgd_in_words(self.momentum, self.weight_decay, self.learning_rates)
@@ -196,9 +180,8 @@ class SGD(Record):
     momentum : 0 <= μ < 1
     weight_decay : ω >= 0, at most 1 over the largest learning rate
     learning_rates : η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step
-    cool_down
-        Share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly; None for
-        no such schedule.  It is in place of ``learning_rates``.
+    cool_down : share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly;
+        None for no such schedule.  It is in place of ``learning_rates``.
     batch_size : m >= 1: examples a step, over which gradients are averaged
 
     Examples
@@ -224,13 +207,8 @@ class SGD(Record):
                 raise ValueError("learning_rates must not come with cool_down, which is a schedule too")
             rates = checks.reals("learning_rates", rates, "(0, 1e100]", ndim=1)
         largest = 1.0 if rates is None else float(rates.max())
-        self._set(
-            momentum=checks.real("momentum", self.momentum, "[0, 1)"),
-            weight_decay=checks.real("weight_decay", self.weight_decay, f"[0, {1 / largest!r}]"),
-            learning_rates=rates,
-            cool_down=None if self.cool_down is None else checks.real("cool_down", self.cool_down, "(0, 1]"),
-            batch_size=checks.integer("batch_size", self.batch_size, 1),
-        )
+        self._check(momentum="[0, 1)", weight_decay=f"[0, {1 / largest!r}]", batch_size=1, cool_down="(0, 1]")
+        self._set(learning_rates=rates)
 
     def learning_rates_of(self, steps: int) -> Array | None:
         """The learning rates of all steps of a run, shape (steps,); None for a constant one.
@@ -275,20 +253,14 @@ def _sgd_in_words(momentum: float, weight_decay: float, learning_rates: Any, sch
 
 @record
 class MomentumAverage(RecursiveWorkload):
-    """The momentum m_t = (1 − α) m_{t−1} + α g_t with m_0 = 0, A_ts = α (1 − α)^{t−s} for s <= t.
+    """The momentum m_t = (1 − α) m_{t−1} + α g_t with m_0 = 0, A_ts = α (1 − α)^{t−s} for s <= t."""
 
-    Parameters
-    ----------
-    steps : n >= 1
-    alpha : 0 < α <= 1
-    """
-
-    steps: int
+    steps: int  #: n >= 1
     _: KW_ONLY
-    alpha: float
+    alpha: float  #: 0 < α <= 1
 
     def __post_init__(self) -> None:
-        self._set(steps=checks.integer("steps", self.steps, 1), alpha=checks.real("alpha", self.alpha, "(0, 1]"))
+        self._check(steps=1, alpha="(0, 1]")
 
     def inverse_bands(self) -> Array:
         bands = np.array([np.full(self.steps, 1 / self.alpha), np.full(self.steps, 1 - 1 / self.alpha)])

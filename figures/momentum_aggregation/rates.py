@@ -19,8 +19,8 @@ import numpy as np
 from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.figures.simulation import in_processes
 from corrnoise.solvers.momentum_aggregation import ALGORITHMS, BestBound, best_momentum_bounds
-from corrnoise.theory.momentum_aggregation.bounds import theorem_6_upper_bound, theorem_9_upper_bound
-from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
+from corrnoise.theory.momentum_aggregation.bounds import BoundedTask
+from corrnoise.theory.momentum_aggregation.run_bounds import DyadicTask
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
 
@@ -31,28 +31,19 @@ BUDGET = Budget(epsilon=EPSILON, delta=DELTA, adjacency="replace-one")
 OWN, BEST = "own parameters", "best parameters"
 EPOCHS = {f"2^{j} epochs": j for j in (4, 10, 20)}
 LARGEST = 1e25  #: N of the first panel
-THEOREMS: dict[str, Callable[..., float]] = {"Algorithm 1": theorem_6_upper_bound, "Algorithm 2": theorem_9_upper_bound}
+THEOREMS: dict[str, Callable[..., float]] = {"Algorithm 1": BoundedTask.theorem_6, "Algorithm 2": BoundedTask.theorem_9}
 COLOURS = {"Algorithm 1": "C1", "Algorithm 2": "C5"}
 LINES: dict[str, Any] = {"published": ":", "corrected": "-", "2^4 epochs": ":", "2^10 epochs": "--", "2^20 epochs": "-"}
 
 
 def theorem(algorithm: str, examples: float, *, published: bool) -> float:
     """The bound of Theorem 6 or 9 for G = L = R = 1."""
-    return THEOREMS[algorithm](
-        examples=round(examples),
-        dimension=DIMENSION,
-        epsilon=EPSILON,
-        delta=DELTA,
-        lipschitz=1.0,
-        smoothness=1.0,
-        initial_error=1.0,
-        published=published,
-    )
+    return THEOREMS[algorithm](BoundedTask(round(examples), DIMENSION, BUDGET), published=published)
 
 
 def best(algorithm: str, log2_examples: int, most_log2_epochs: int) -> tuple[BestBound, ...]:
     """The best bounds for each number of epochs."""
-    task = BoundedTask(log2_examples, dimension=DIMENSION, budget=BUDGET)
+    task = DyadicTask(2**log2_examples, DIMENSION, BUDGET)
     return best_momentum_bounds(task, algorithm, most_log2_epochs=most_log2_epochs)  # type: ignore[arg-type]
 
 

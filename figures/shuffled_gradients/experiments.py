@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,8 @@ from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
     LEARNING_RATES,
-    Accounting,
     Experiment,
+    Setting,
     experiment,
 )
 from corrnoise.theory.privacy import Budget
@@ -49,16 +48,6 @@ LOOKS: dict[str, dict[str, Any]] = {
     "Public only": {"color": "C2", "linestyle": ":"},
     "Noise at the end": {"color": "black", "linestyle": (0, (5, 1))},
 }
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What one figure varies."""
-
-    order: str = "reshuffled"
-    private_share: float = 0.5
-    accounting: Accounting = "published"
-    two_rates: bool = False  #: whether public epochs have a learning rate of their own
 
 
 def panel(name: str, epsilon: float) -> str:
@@ -91,12 +80,9 @@ def data(
             Budget(epsilon=epsilon, delta=DELTA, clip_norm=CLIP_NORM, adjacency="replace-one"),
             smoothness=SPLITS[name].smoothness(records),
             epochs=epochs,
+            setting=setting,
             learning_rates=learning_rates,
-            public_learning_rates=learning_rates if setting.two_rates else None,
             runs=runs,
-            private_share=setting.private_share,
-            order=setting.order,
-            accounting=setting.accounting,
         )
 
     found = in_processes(one, points, jobs)

@@ -198,25 +198,26 @@ def equation_84(
 )
 def equation_87(
     eigenvalues: Array,
-    share: float,
-    kurtosis: float,
     steps: int,
     residual_std: float,
     offset: float,
     start: str,
-    clip_norm: float,
-    rho: float,
     constant: float = 0.5,
     speed: float = 1.0,
     published: bool = False,
+    *,
+    clip_norm: float,
+    rho: float,
+    **inputs: float,
 ) -> Sides:
     """The printed right side does not scale with ‖θ_0 − θ*‖ where ρ is large (G ~ ‖θ_0 − θ*‖ is divided by ρ), so no constant makes it true.
 
     Checked with the exact curves of the unclipped run and ν = ημ, that of the start, that of the residuals and that of the privacy noise
     each, with the constants 1, ½ and 0.058.
     """
-    silent = regression(eigenvalues, share, kurtosis)
-    problem = regression(eigenvalues, share, kurtosis, residual_std)
+    silent = regression(eigenvalues, **inputs)
+    problem = regression(eigenvalues, **inputs, residual_std=residual_std)
+    spent = Budget(rho, clip_norm=clip_norm)
     nu = float(problem.rates.min())
     noise = NuFTRL(nu)
     eta = problem.learning_rate
@@ -226,13 +227,13 @@ def equation_87(
     residuals = constant * eta * residual_std**2 * r2
     private = 0.116 * constant * eta**2 * r2 * clip_norm**2 / rho * math.log(8 / nu) ** 2
     if published:
-        curve = problem.learning_curve(noise, steps, initial_offset=place, budget=Budget(rho, clip_norm=clip_norm))
+        curve = problem.learning_curve(noise, steps, initial_offset=place, budget=spent)
         return curve[-1], constant * transient + residuals + private
     begun = silent.learning_curve(noise, steps, initial_offset=place, budget=Budget(1e30, clip_norm=1e-30))
     ends = [
         begun[-1],
         problem.learning_curve(noise, steps, budget=NO_PRIVACY)[-1],
-        silent.learning_curve(noise, steps, budget=Budget(rho, clip_norm=clip_norm))[-1],
+        silent.learning_curve(noise, steps, budget=spent)[-1],
     ]
     return np.array(ends), np.array([transient * begun[0], residuals, private])
 

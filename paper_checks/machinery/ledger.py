@@ -72,51 +72,29 @@ class Counterexample:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes
-    ----------
-    claim
-        The claim that was checked.
-    verdict
-        One of ``VERDICTS``, found by this check, or ``"error"`` if the check could not be carried out.
-    agrees
-        The verdict is the recorded one, every mutant was rejected, and the evidence is of the recorded strength.
-    reason
-        Why it does not agree, or empty.
-    margin, worst
-        The smallest margin found and the arguments there (for an identity minus the largest relative difference).  A
-        search ends at the first violation, so a margin below minus the tolerance need not be the smallest.
-    tried, accepted
-        The numbers of points evaluated, and of those that lie in the domain.
-    certificate
-        The answer of ball arithmetic, if the evidence is ``certified``.
-    sharp
-        The value of the constant in question at which the worst case found is an equality; None if there is none.
-    interval
-        The interval that holds the sharp constant: one end is ``sharp``, the other the constant that is proved.
-    counterexample
-        The recomputed counterexample to the printed statement; None if the statement is true.
-    mutants
-        Each mutant and whether it was rejected.
-    seconds
-        Wall time.
-    """
-
-    claim: Claim
-    verdict: str
+    claim: Claim  #: the claim that was checked
+    verdict: str  #: one of ``VERDICTS``, found by this check, or ``"error"`` if the check could not be carried out
+    #: the verdict is the recorded one, every mutant was rejected, and the evidence is of the recorded strength
     agrees: bool
-    reason: str
+    reason: str  #: why it does not agree, or empty
+    #: the smallest margin found and the arguments there (for an identity minus the largest relative difference).  A
+    #: search ends at the first violation, so a margin below minus the tolerance need not be the smallest.
     margin: float = math.nan
     worst: Mapping[str, Any] = field(default_factory=dict)
+    #: the numbers of points evaluated, and of those that lie in the domain
     tried: int = 0
     accepted: int = 0
-    certificate: Certificate | None = None
+    certificate: Certificate | None = None  #: the answer of ball arithmetic, if the evidence is ``certified``
+    #: the value of the constant in question at which the worst case found is an equality; None if there is none
     sharp: float | None = None
+    #: the interval that holds the sharp constant: one end is ``sharp``, the other the constant that is proved
     interval: Interval | None = None
+    #: the recomputed counterexample to the printed statement; None if the statement is true
     counterexample: Counterexample | None = None
-    mutants: tuple[tuple[str, bool], ...] = ()
-    seconds: float = 0.0
+    mutants: tuple[tuple[str, bool], ...] = ()  #: each mutant and whether it was rejected
+    seconds: float = 0.0  #: wall time
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,29 +67,17 @@ def numbered(kind: str, *labels: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ListedClaim(Named):
-    """A claim as it is listed; ``claim``, ``check()`` and every field of ``Claim`` that is not listed import its module.
+    """A claim as it is listed; ``claim``, ``check()`` and every field of ``Claim`` that is not listed import its module."""
 
-    Attributes
-    ----------
-    paper, source
-        The short name of the paper, and its reference.
-    number, part
-        The number of the statement, and the part in parentheses.
-    module
-        The module that holds the claim.
-    recorded
-        The verdict as recorded, one of ``VERDICTS``.
-    evidence
-        One of ``EVIDENCE``.
-    """
-
+    #: the short name of the paper, and its reference
     paper: str
     source: str
+    #: the number of the statement, and the part in parentheses
     number: str
     part: str
-    module: str
-    recorded: str
-    evidence: Evidence
+    module: str  #: the module that holds the claim
+    recorded: str  #: the verdict as recorded, one of ``VERDICTS``
+    evidence: Evidence  #: one of ``EVIDENCE``
     holder: Paper = field(repr=False, compare=False)
 
     @property

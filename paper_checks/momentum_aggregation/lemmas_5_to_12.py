@@ -2,6 +2,7 @@
 
 import math
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -16,6 +17,7 @@ from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect
 from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
 from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.privacy import Budget
 
 ROUNDING = 1e-12  #: absolute, where both sides of Lemma 5 may be 0
 
@@ -114,11 +116,10 @@ def lemma_11(
     lipschitz: float,
     slopes: Array,
     curvature: float,
-    alpha: float,
-    learning_rate: float,
     step: int,
     published: bool = False,
     factor: float = 1.0,
+    **rates: Any,
 ) -> Sides:
     r"""Exact for two or three examples with a new random order in every epoch, by enumeration; the slopes are in units of G.
 
@@ -126,16 +127,9 @@ def lemma_11(
     bound for all t up to 160.  With $m_1 = \nabla f(w_1, x)$ it is false too, for gradients ±G and $\alpha < \frac{1}{4}$.  For one order in
     all epochs and L > 0 there is no proof.  The last term of Theorem 6 pays for what is missing here.
     """
-    bound = bounds.momentum_error_upper_bound(
-        step,
-        examples=examples,
-        alpha=alpha,
-        learning_rate=learning_rate,
-        lipschitz=lipschitz,
-        smoothness=abs(curvature),
-        published=published,
-    )
-    error = fresh_order_error(lipschitz * slopes[:examples], lipschitz, curvature, alpha, learning_rate, step)
+    losses: dict[str, Any] = {"examples": examples, "lipschitz": lipschitz, "smoothness": abs(curvature)}
+    bound = bounds.momentum_error_upper_bound(step, **losses, **rates, published=published)
+    error = fresh_order_error(lipschitz * slopes[:examples], lipschitz, curvature, step=step, **rates)
     return error, factor * bound
 
 
@@ -254,19 +248,9 @@ def lemma_7(
             for reverse in (0, 2)
         ]
         noise = max(noise, alpha * float(np.abs(defects).mean()))
-    bound = bounds.reduced_noise_upper_bound(
-        steps=examples * epochs,
-        examples=examples,
-        alpha=alpha,
-        learning_rate=gamma / examples,
-        lipschitz=1.0,
-        smoothness=smoothness,
-        dimension=1,
-        epsilon=epsilon,
-        delta=math.exp(-log),
-        published=True,
-    )
-    return noise, factor * bound
+    task = bounds.BoundedTask(examples, 1, Budget(epsilon=epsilon, delta=math.exp(-log)), smoothness)
+    run: dict[str, Any] = {"steps": examples * epochs, "alpha": alpha, "learning_rate": gamma / examples}
+    return noise, factor * task.lemma_7(**run, published=True)
 
 
 @PAPER.inequality(

@@ -1,13 +1,13 @@
 """Theorems 6 and 9: gradient norms after T steps."""
 
 import math
-from typing import Any
 
 from corrnoise.paper_checks.machinery.domains import integers, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
-from corrnoise.theory.momentum_aggregation import bounds
+from corrnoise.theory.momentum_aggregation.bounds import BoundedTask
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
+from corrnoise.theory.privacy import Budget
 
 GRADIENTS = "docs/momentum-aggregation.md#gradient-norms"
 
@@ -19,6 +19,11 @@ SETTINGS = {
     "smoothness": log_scale(1e-4, 1e4),
     "initial_error": log_scale(1e-4, 1e4),
 }
+
+
+def budget(epsilon: float, excess: float) -> Budget:
+    """ε and l = ``excess`` ε, and G = 1."""
+    return Budget(epsilon=epsilon, delta=math.exp(-excess * epsilon))
 
 
 def momentum_error(examples: int, steps: float, smoothness: float) -> float:
@@ -79,9 +84,8 @@ def theorem_6(
     The R-term lacks $\sqrt{\log_2 T} l^{1/4}$, and 12G has to be 48G with the constants of the proof.  The last term, 6GN/T, pays for
     the initial error that Lemma 11 lacks.  The rate up to logarithms is right.
     """
-    delta = math.exp(-excess * epsilon)
-    run: dict[str, Any] = {"examples": examples, "dimension": dimension, "epsilon": epsilon, "delta": delta}
-    steps = bounds.theorem_6_steps(**run)
+    task = BoundedTask(examples, dimension, budget(epsilon, excess), smoothness, initial_error)
+    steps = task.theorem_6_steps()
     if published:
         length = math.sqrt(steps / examples) * (1 - 1e-12)
         on_ramp = smoothness * length <= 10 and initial_error >= length + 1 / (2 * smoothness)
@@ -93,10 +97,7 @@ def theorem_6(
         noise = 8 / examples * math.sqrt(excess / epsilon * dimension * count * math.log2(steps + 1))
         error = momentum_error(examples, steps, smoothness) + noise
         truth = gradient_norm(examples, steps, smoothness, initial_error, error)
-    bound = bounds.theorem_6_upper_bound(
-        **run, lipschitz=1.0, smoothness=smoothness, initial_error=initial_error, published=published
-    )
-    return truth, factor * bound
+    return truth, factor * task.theorem_6(published=published)
 
 
 @PAPER.inequality(
@@ -126,23 +127,12 @@ def theorem_9(
     better constants of Lemmas 5 and 11 pay for both: $2(\frac{1}{\sqrt{2}} + 2.19) = 5.8$ is below the printed 6.  The bound is below G from
     N = 8.8e8 on for d = 1, ε = 1, δ = 1e-5, G = L = R = 1.
     """
-    log = excess * epsilon
-    steps = bounds.theorem_9_steps(examples=examples, dimension=dimension, epsilon=epsilon)
-    if steps < examples or log < 1:
+    task = BoundedTask(examples, dimension, budget(epsilon, excess), smoothness, initial_error)
+    steps = task.theorem_9_steps()
+    if steps < examples or excess * epsilon < 1:
         return math.nan, math.nan
     length = 1 / math.sqrt(examples * steps)
-    noise = bounds.reduced_noise_upper_bound(
-        steps=math.ceil(steps),
-        examples=examples,
-        alpha=1 / examples,
-        learning_rate=length,
-        lipschitz=1.0,
-        smoothness=smoothness,
-        dimension=dimension,
-        epsilon=epsilon,
-        delta=math.exp(-log),
-        published=True,
-    )
+    noise = task.lemma_7(steps=math.ceil(steps), alpha=1 / examples, learning_rate=length, published=True)
     defect = defect_bound(
         examples=examples,
         alpha=1 / examples,
@@ -152,14 +142,4 @@ def theorem_9(
         learning_rate=length,
     )
     error = momentum_error(examples, steps, smoothness) + noise + defect / math.sqrt(examples)
-    bound = bounds.theorem_9_upper_bound(
-        examples=examples,
-        dimension=dimension,
-        epsilon=epsilon,
-        delta=math.exp(-log),
-        lipschitz=1.0,
-        smoothness=smoothness,
-        initial_error=initial_error,
-        published=True,
-    )
-    return gradient_norm(examples, steps, smoothness, initial_error, error), factor * bound
+    return gradient_norm(examples, steps, smoothness, initial_error, error), factor * task.theorem_9(published=True)

@@ -178,8 +178,6 @@ RUNS = {
 def theorem_52_bound(
     participants: int,
     ratio: float,
-    rounds: int,
-    dimension: int,
     rho: float,
     smoothness: float,
     deviation: float,
@@ -188,6 +186,7 @@ def theorem_52_bound(
     diameter: float,
     at_optimum: float,
     factor: float = 1.0,
+    **size: int,
 ) -> Sides:
     r"""$\Phi \le 2$ up to M/m = 6.09 (T = 100), 10.8 (T = 1000), 22.2 (T = 10 000); beyond, the corrected bound has
     $\min(\Phi, M/m)$, and another noise has no such factor.
@@ -201,12 +200,12 @@ def theorem_52_bound(
         LossClass(lipschitz, smoothness, diameter),
         machines,
         participants,
-        rounds,
-        dimension,
-        deviation * lipschitz,
-        heterogeneity * lipschitz,
-        at_optimum * lipschitz,
+        deviation=deviation * lipschitz,
+        heterogeneity=heterogeneity * lipschitz,
+        optimum_gradient=at_optimum * lipschitz,
+        **size,
     )
+    rounds = run.rounds
     rate = run.published_learning_rate()
     p = run.probability
     if machines > participants * rounds or (p < 0.5 and growing_noise_factor(rounds, p, rate * smoothness) > 2):

@@ -189,24 +189,15 @@ AFFINE: dict[str, Any] = {
     evaluations=192,
 )
 def lemma_42_variance(
-    slopes: Array,
-    offsets: Array,
-    participants: int,
-    size: float,
-    diameter: float,
-    alike: str,
-    rounds: int,
-    before: float,
-    target: float,
-    bends: bool,
-    factor: float = 1.0,
+    participants: int, rounds: int, before: float, target: float, bends: bool, factor: float = 1.0, **losses: Any
 ) -> Sides:
     r"""Attained without curvature, and with any as $t \to \infty$.
 
     Three machines of two examples on [0, D], the step from any $x_{t-1}$ = ``before`` towards any $w_t$ = ``target``.  The
     losses are quadratic, or with ``bends`` only between $x_{t-1}$ and $x_t$ and linear elsewhere: then σ is that at $x_t$.
     """
-    slope, at_last = affine_losses(slopes, offsets, size, diameter, alike)
+    slope, at_last = affine_losses(**losses)
+    diameter = losses["diameter"]
     last = before + 2 / (rounds + 1) * (target - before)
     low, high = (min(before, last), max(before, last)) if bends else (0.0, diameter)
     s = at_last + (rounds - 1) * slope * (last - before)
@@ -216,7 +207,7 @@ def lemma_42_variance(
     sigma += 2 * math.sqrt(slope.var(axis=1).max()) * diameter
     xi += 2 * math.sqrt(slope.mean(axis=1).var()) * diameter
     bound = sampling_variance(sigma, xi, machines=3, participants=participants)
-    if bound < _NO_VARIANCE * size**2:
+    if bound < _NO_VARIANCE * losses["size"] ** 2:
         return math.nan, math.nan
     return enumerated_variance(s, participants), factor * bound
 
@@ -229,26 +220,16 @@ def lemma_42_variance(
     mutants=[{"factor": 0.5}],
     evaluations=192,
 )
-def lemma_43(
-    slopes: Array,
-    offsets: Array,
-    participants: int,
-    size: float,
-    diameter: float,
-    alike: str,
-    steps: Array,
-    steep: float,
-    factor: float = 1.0,
-) -> Sides:
+def lemma_43(slopes: Array, participants: int, steps: Array, steep: float, factor: float = 1.0, **losses: Any) -> Sides:
     r"""By (15) and Lemma A.2 the variance of $\varepsilon_t$ is the sum of those of $s_\tau$; attained without curvature.
 
     Quadratic losses on [0, D], three machines of two examples, four rounds of any path.  Of $2 \sigma_L D$ in
     $\tilde{\sigma}$ machines that are all alike need 0.29 $\sigma_L D$ in four rounds, and 0.44 in thirty.
     """
-    h, b = affine_losses(steep * slopes, offsets, size, diameter, alike)
-    variance, sigma, xi = affine_case(h, b, steps, participants, diameter)
+    h, b = affine_losses(steep * slopes, **losses)
+    variance, sigma, xi = affine_case(h, b, steps, participants, losses["diameter"])
     bound = sampling_variance(sigma, xi, machines=3, participants=participants)
-    if bound < _NO_VARIANCE * size**2:
+    if bound < _NO_VARIANCE * losses["size"] ** 2:
         return math.nan, math.nan
     return variance.sum(), factor * steps.size * bound
 

@@ -322,16 +322,13 @@ def corollary_41(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
 )
 def corollary_f1(
     kind: str,
-    samples: int,
-    dimension: int,
     epochs: int,
     part: float,
-    smoothness: float,
     convexity: float,
-    rate: float,
     sigma: float,
     printed: bool = False,
     factor: float = 1.0,
+    **case: Any,
 ) -> Sides:
     """Public records equal to the private ones, losses L ‖x‖²/2, ψ = (μ/2) ‖x‖², x_1 = x* = 0, η at most its limit.
 
@@ -341,12 +338,11 @@ def corollary_f1(
     first = 0 if kind != "public first" else epochs - noisy
     noise = np.zeros(epochs)
     noise[first : first + noisy] = sigma
-    run = _only_noise(samples, dimension, epochs, smoothness, rate, noise)
-    quiet = epochs - first - noisy
-    variance = sigma**2 * noise_variance(
-        samples, noisy, run.learning_rate, smoothness, ridge=convexity, quiet_epochs=quiet
-    )
-    exact = dimension / 2 * (smoothness + convexity) * variance
+    run = _only_noise(epochs=epochs, noise=noise, **case)
+    smoothness = case["smoothness"]
+    later: dict[str, Any] = {"ridge": convexity, "quiet_epochs": epochs - first - noisy}
+    variance = sigma**2 * noise_variance(run.samples, noisy, run.learning_rate, smoothness, **later)
+    exact = run.dimension / 2 * (smoothness + convexity) * variance
     return exact, factor * run.corollary_upper_bound(printed=printed).total
 
 

@@ -85,22 +85,20 @@ def public_schedule(kind: str, samples: int, epochs: int, part: float) -> Schedu
     evaluations=256,
 )
 def theorem_d14_with_public_records(
-    kind: str,
-    epochs: int,
     private: Array,
     public: Array,
-    part: float,
     share: float,
     sigma: float,
     convexity: float,
     dissimilarity: float = 1.0,
     factor: float = 1.0,
+    **plan: Any,
 ) -> Sides:
     """With the noise term as corrected.  Mean estimation with ψ = (μ/2) x² in a given order, so that β = μ.
 
     Where the last epoch alone uses public records and μ is large, exact/bound tends to 1/2.
     """
-    schedule = public_schedule(kind, private.size, epochs, part)
+    schedule = public_schedule(samples=private.size, **plan)
     best, constants = public_constants(private, public, Regulariser("ridge", convexity), schedule, share, sigma)
     targets = np.array([[*private[:count], *public[: private.size - count]] for count in schedule.private.tolist()])
     noise = sigma * np.array([schedule.noisy_steps(count) for count in schedule.private.tolist()])

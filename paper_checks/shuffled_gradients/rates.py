@@ -8,8 +8,7 @@ from scipy.optimize import minimize_scalar
 from corrnoise.paper_checks.machinery.domains import integers, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
-from corrnoise.solvers.shuffled_gradients import best_learning_rate
-from corrnoise.theory.shuffled_gradients.table_rates import leading_rate
+from corrnoise.theory.shuffled_gradients.table_rates import bound_coefficients, leading_rate
 
 
 @PAPER.identity(
@@ -59,9 +58,9 @@ def appendix_e3(epochs: float, samples: int, dimension: int, constant: float = 1
     most = max(constant * samples / dimension, 2.0)
 
     def bound(epochs: float) -> float:
-        run = best_learning_rate(
+        run = bound_coefficients(
             "DP-ShuffleG", samples=samples, dimension=dimension, epsilon=1.0, epochs=epochs, accounting="published"
-        )
+        ).best()
         return run.excess_risk_upper_bound
 
     return min(bound(k) for k in np.geomspace(2, most, 30)), bound(epochs)
@@ -89,9 +88,11 @@ def comparison(samples: int, dimension: int, epsilon: float, constant: float = 1
     DP-SGD.  (R = G = L = s = 1, δ = 1e-6; found by search.)  That many epochs nobody runs.
     """
     epochs = max(samples, (samples * epsilon / math.sqrt(dimension)) ** 1.5)
-    value = best_learning_rate(
-        "DP-ShuffleG", samples=samples, dimension=dimension, epsilon=epsilon, epochs=epochs
-    ).excess_risk_upper_bound
+    value = (
+        bound_coefficients("DP-ShuffleG", samples=samples, dimension=dimension, epsilon=epsilon, epochs=epochs)
+        .best()
+        .excess_risk_upper_bound
+    )
     return leading_rate(
         "DP-ShuffleG", samples=samples, dimension=dimension, epsilon=epsilon, accounting="published"
     ), constant * value

@@ -56,12 +56,9 @@ def private_gradient_descent(
 
     Parameters
     ----------
-    risk, budget, learning_rate, start, repetitions, records, rng
-        As for ``private.private_momentum``.
-    steps
-        T >= 1, each of which reads all examples.
-    normalised
-        Whether steps have length η.
+    risk, budget, learning_rate, start, repetitions, records, rng : as for ``private.private_momentum``
+    steps : T >= 1, each of which reads all examples
+    normalised : whether steps have length η
     """
     run = _run(risk, budget, learning_rate, start, repetitions)
     t = checks.integer("steps", steps, 1)
@@ -142,20 +139,14 @@ def poisson_noise_multiplier(
 
     That of Rényi divergences is 5 to 9 per cent larger than that of numerical privacy loss distributions, which take a
     hundred times longer.
+    Raises ``ImportError`` where dp-accounting is not installed (extra ``amplification``).
 
     Parameters
     ----------
-    budget
-        ε > 0 and 0 < δ < 1, zero-out adjacency.
-    participation
-        Of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a step.
-    accountant
-        ``"divergences"`` or ``"loss distributions"``.
-
-    Raises
-    ------
-    ImportError
-        dp-accounting is not installed (extra ``amplification``).
+    budget : ε > 0 and 0 < δ < 1, zero-out adjacency
+    participation : of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a
+        step
+    accountant : ``"divergences"`` or ``"loss distributions"``
     """
     epsilon = checks.real("epsilon", checks.instance("budget", budget, Budget).epsilon, "(0, inf)")
     delta = checks.real("delta", budget.delta, "(0, 1)")
@@ -209,13 +200,10 @@ def private_sgd(
 
     Parameters
     ----------
-    risk, learning_rate, start, repetitions, records, rng
-        As for ``private.private_momentum``.
-    budget, participation
-        As for ``poisson_noise_multiplier``, which gives z; an array of budgets is broadcast with η, and None is a run
-        without noise.
-    normalised
-        As for ``private_gradient_descent``.
+    risk, learning_rate, start, repetitions, records, rng : as for ``private.private_momentum``
+    budget, participation : as for ``poisson_noise_multiplier``, which gives z; an array of budgets is broadcast with η,
+        and None is a run without noise
+    normalised : as for ``private_gradient_descent``
     """
     t, q = _sampled(participation)
     run = _run(risk, budget, learning_rate, start, repetitions)

@@ -34,17 +34,12 @@ BUNDLED = tuple(name for name in LABELS if not DATA_SETS[name].downloaded)
 def examples(name: str, *, download: bool = False, cache: str | None = None) -> Array:
     """The examples a = y x of a data set, shape (N, features), each of norm 1.
 
+    Raises ``ValueError`` where the name is unknown, or all labels are equal.
+
     Parameters
     ----------
-    name
-        One of ``LABELS``.
-    download, cache
-        As for ``datasets.load``, with its errors.
-
-    Raises
-    ------
-    ValueError
-        The name is unknown, or all labels are equal.
+    name : one of ``LABELS``
+    download, cache : as for ``datasets.load``, with its errors
     """
     checks.choice("name", name, tuple(LABELS))
     features, targets, _ = load(name, download=download, cache=cache)
@@ -69,15 +64,11 @@ def momentum_risk(
 
     Parameters
     ----------
-    name, download, cache
-        As for ``examples``.
-    link
-        ``"sigmoid"``, ``"logistic"`` or ``"squares"``.
-    hidden
-        Number of hidden units of a network; None for a linear classifier.
-    regularisation
-        λ >= 0 of the pseudo-Huber regulariser, which keeps minima from running off to infinity.  A network has a
-        stationary point at 0, which attracts runs if λ is as large as the default: take a tenth of it.
+    name, download, cache : as for ``examples``
+    link : ``"sigmoid"``, ``"logistic"`` or ``"squares"``
+    hidden : number of hidden units of a network; None for a linear classifier
+    regularisation : λ >= 0 of the pseudo-Huber regulariser, which keeps minima from running off to infinity.  A network
+        has a stationary point at 0, which attracts runs if λ is as large as the default: take a tenth of it.
 
     Examples
     --------

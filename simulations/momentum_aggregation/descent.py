@@ -34,18 +34,11 @@ _ROUNDING = 1e-12  # by which a gradient may exceed its bound, relative to the b
 
 
 class Trajectories(NamedTuple):
-    """Iterates of all settings and repetitions.
+    """Iterates of all settings and repetitions."""
 
-    Attributes
-    ----------
-    steps
-        t of the recorded iterates w_t: spread evenly over 1, …, T, and last T + 1; shape (records + 1,).
-    points
-        These iterates, shape (records + 1, …, repetitions, d), with the shape of the settings between.
-    """
-
+    #: t of the recorded iterates w_t: spread evenly over 1, …, T, and last T + 1; shape (records + 1,)
     steps: NDArray[np.int64]
-    points: Array
+    points: Array  #: these iterates, shape (records + 1, …, repetitions, d), with the shape of the settings between
 
     def gradient_norms(self, risk: EmpiricalRisk) -> Array:
         """‖∇F(w_t)‖, shape (records + 1, …, repetitions).
@@ -114,10 +107,7 @@ def run_steps(
 ) -> Trajectories:
     """Iterate w_{t+1} = step(t, w_t) from w_1 = ``start`` and record.
 
-    Raises
-    ------
-    FloatingPointError
-        An iterate is no longer finite.
+    Raises ``FloatingPointError`` where an iterate is no longer finite.
     """
     times = recorded_steps(steps, records)
     points = np.empty((len(times), *start.shape))
@@ -150,20 +140,13 @@ def momentum_step(
 
     Parameters
     ----------
-    risk
-        F and its examples.
-    orders
-        The example of each step, shape (steps, repetitions).
-    alpha
-        m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t), m_0 = 0.
-    lengths
-        η, shape (settings, 1, 1).
-    noise
-        The noise n_t of the momentum, shape (repetitions, d) each; None for none.
-    scales
-        m̂_t = m_t + scale × n_t, shape (settings, 1, 1).
-    clip_norm
-        Norm to which gradients of examples are clipped; ``inf`` for none.
+    risk : F and its examples
+    orders : the example of each step, shape (steps, repetitions)
+    alpha : m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t), m_0 = 0
+    lengths : η, shape (settings, 1, 1)
+    noise : the noise n_t of the momentum, shape (repetitions, d) each; None for none
+    scales : m̂_t = m_t + scale × n_t, shape (settings, 1, 1)
+    clip_norm : norm to which gradients of examples are clipped; ``inf`` for none
     """
     momentum: Array | float = 0.0
 
@@ -193,15 +176,11 @@ class ReducedMomentum:
 
     Parameters
     ----------
-    risk, orders, alpha, lengths, clip_norm
-        As for ``momentum_step``; at least two examples.
-    gammas
-        γ, shape (settings, 1, 1).
-    noise
-        Noise of the nodes; None for none.
-    smoothness
-        L, on which the noise rests: gradients of an example that differ by more than L times the distance of their
-        points are moved together, which changes nothing for a loss that is as smooth as it says.  ``inf`` for none.
+    risk, orders, alpha, lengths, clip_norm : as for ``momentum_step``; at least two examples
+    gammas : γ, shape (settings, 1, 1)
+    noise : noise of the nodes; None for none
+    smoothness : L, on which the noise rests: gradients of an example that differ by more than L times the distance of
+        their points are moved together, which changes nothing for a loss that is as smooth as it says.  ``inf`` for none.
     """
 
     def __init__(

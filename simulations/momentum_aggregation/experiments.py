@@ -47,31 +47,16 @@ JUDGED = ("last iterate", "random iterate")
 
 @record
 class Candidate(Record):
-    """An algorithm with the parameters that need a run of their own.
+    """An algorithm with the parameters that need a run of their own."""
 
-    Parameters
-    ----------
-    algorithm
-        One of ``ALGORITHMS``.
-    passes
-        Epochs; for DP-GD the number of steps, each of which reads all examples.
-    alpha
-        α N for momentum, the sampling rate for DP-SGD, and not used by DP-GD.
-    paths
-        Path lengths η T that are tried.
-    gammas
-        Values of γ that are tried, for Algorithm 2.
-    """
-
-    algorithm: str
-    passes: int
-    alpha: float
-    paths: tuple[float, ...]
-    gammas: tuple[float, ...] = (0.0,)
+    algorithm: str  #: one of ``ALGORITHMS``
+    passes: int  #: epochs; for DP-GD the number of steps, each of which reads all examples
+    alpha: float  #: α N for momentum, the sampling rate for DP-SGD, and not used by DP-GD
+    paths: tuple[float, ...]  #: path lengths η T that are tried
+    gammas: tuple[float, ...] = (0.0,)  #: values of γ that are tried, for Algorithm 2
 
     def __post_init__(self) -> None:
-        checks.choice("algorithm", self.algorithm, ALGORITHMS)
-        checks.integer("passes", self.passes, 1)
+        self._check(algorithm=ALGORITHMS, passes=1)
 
 
 def candidates(algorithm: str, *, thorough: bool = False) -> list[Candidate]:
@@ -106,28 +91,20 @@ def gradient_norms(
 ) -> Array:
     """‖∇F‖ of all runs of a candidate.
 
+    Raises ``ImportError`` where DP-SGD lacks dp-accounting (extra ``amplification``).
+
     Parameters
     ----------
-    risk
-        F with its examples.
-    candidate
-        What runs.
-    epsilons, delta
-        The guarantees, zero-out adjacency.
-    repetitions, seed
-        Runs of each setting, and what determines their orders and noise.
-    start
-        As for ``private.private_momentum``.
+    risk : F with its examples
+    candidate : what runs
+    epsilons, delta : the guarantees, zero-out adjacency
+    repetitions, seed : runs of each setting, and what determines their orders and noise
+    start : as for ``private.private_momentum``
 
     Returns
     -------
     Shape (budgets, settings, 2, repetitions): of the last iterate, and on average over the run.  A setting is a pair of
     γ and path length, γ slowest.
-
-    Raises
-    ------
-    ImportError
-        DP-SGD needs dp-accounting (extra ``amplification``).
     """
     budgets = checks.reals("epsilons", epsilons, "(0, inf)", ndim=1)
     together = _budgets_together(risk, candidate, repetitions)
@@ -189,8 +166,7 @@ def tuned(norms: Array) -> tuple[NDArray[np.intp], Array]:
 
     Parameters
     ----------
-    norms
-        Of all candidates, shape (budgets, settings, 2, repetitions) with at least two repetitions.
+    norms : of all candidates, shape (budgets, settings, 2, repetitions) with at least two repetitions
 
     Returns
     -------

@@ -52,10 +52,8 @@ def gradient_bound(loss: SmoothLoss, budget: Budget | None) -> tuple[float, floa
 
     Parameters
     ----------
-    loss
-        The loss of an example.
-    budget
-        Its clip norm counts; None for a run without noise, which does not clip.
+    loss : the loss of an example
+    budget : its clip norm counts; None for a run without noise, which does not clip
     """
     if budget is None:
         return loss.lipschitz, math.inf
@@ -81,44 +79,31 @@ def private_momentum(
 
     The run keeps to the budget.  The noise is added to the gradients, and the momentum is what it shows.
     ``NuFTRL(alpha)`` is the square root of the momentum, close to the optimum.
+    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range, or the mechanism or participation is
+    for another run.
 
     Parameters
     ----------
-    risk
-        The mean loss of the private examples and its regulariser, which is data-independent.
-    budget
-        Of the whole run.  Gradients of examples are clipped to its clip norm, or to the bound that the loss states
-        where that is smaller.  A sequence or array of budgets with one clip norm is broadcast with η; None for a run
-        without noise, which is not private.
-    participation
-        T steps in epochs of as many steps as there are examples, one example each: ``fixed_epochs`` for one random
-        order in all epochs, ``reshuffled`` for a new one in each.
-    alpha
-        The momentum is m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t) from m_0 = 0, 0 < α <= 1.
-    learning_rate
-        η > 0, the length of every step: a number or an array.
-    mechanism
-        The noise; None for ``BinaryTree(T, decoder="binary", decay=alpha)``, as published.
-    start
-        w_1, shape (d,), or (repetitions, d); None for 0.  It must not depend on the examples.
-    repetitions
-        Independent runs of each setting, >= 1.
-    records
-        Number of iterates that are recorded, besides the last.
-    rng
-        Of orders and noise.
-    progress
-        Show progress on standard error; None for: if it is a terminal.
+    risk : the mean loss of the private examples and its regulariser, which is data-independent
+    budget : of the whole run.  Gradients of examples are clipped to its clip norm, or to the bound that the loss states
+        where that is smaller.
+        A sequence or array of budgets with one clip norm is broadcast with η; None for a run without noise, which is
+        not private.
+    participation : T steps in epochs of as many steps as there are examples, one example each: ``fixed_epochs`` for one
+        random order in all epochs, ``reshuffled`` for a new one in each
+    alpha : the momentum is m_t = (1 − α) m_{t−1} + α ∇f(w_t; x_t) from m_0 = 0, 0 < α <= 1
+    learning_rate : η > 0, the length of every step: a number or an array
+    mechanism : the noise; None for ``BinaryTree(T, decoder="binary", decay=alpha)``, as published
+    start : w_1, shape (d,), or (repetitions, d); None for 0.  It must not depend on the examples.
+    repetitions : independent runs of each setting, >= 1
+    records : number of iterates that are recorded, besides the last
+    rng : of orders and noise
+    progress : show progress on standard error; None for: if it is a terminal
 
     Returns
     -------
     Trajectories
         Recorded steps, and points of shape (records + 1, …, repetitions, d) with the broadcast shape of η and budgets.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is out of its range, or the mechanism or participation is for another run.
 
     Examples
     --------
@@ -156,17 +141,13 @@ def published_momentum(
 ) -> Trajectories:
     """Algorithm 1 with its published noise, which is (ε, δ)-private; refused where that is not sound.
 
+    Raises ``ValueError`` where the number of examples does not divide T, α is below 1/N, δ > e^{−ε}, or the height is
+    too small.
+
     Parameters
     ----------
-    risk, participation, alpha, learning_rate, start, repetitions, records, rng, progress
-        As for ``private_momentum``.
-    budget, height
-        As for ``calibration.published_node_std``; an array of budgets is broadcast with η.
-
-    Raises
-    ------
-    ValueError
-        The number of examples does not divide T, α is below 1/N, δ > e^{−ε}, or the height is too small.
+    risk, participation, alpha, learning_rate, start, repetitions, records, rng, progress : as for ``private_momentum``
+    budget, height : as for ``calibration.published_node_std``; an array of budgets is broadcast with η
     """
     plan = _plan(risk, budget, participation, alpha, start, repetitions, records, rng, learning_rate=learning_rate)
     stds = plan.each(
@@ -214,18 +195,13 @@ def private_reduced_momentum(
     Three gradients a step, O(N d) memory.  The noise rests on the smoothness that the loss states, to which gradients
     are held, and on steps of length η.  In reshuffled orders the run is as private, but its momentum has the defect of
     Lemma 17.
+    Raises ``ValueError`` where there is one example only, γ = 1, or the loss has no finite smoothness.
 
     Parameters
     ----------
-    risk, budget, participation, alpha, learning_rate, start, repetitions, records, rng, progress
-        As for ``private_momentum``; at least two examples, and a loss with a finite smoothness.
-    gamma
-        0 <= γ < 1, a number or an array that is broadcast with η and the budgets.
-
-    Raises
-    ------
-    ValueError
-        There is one example only, γ = 1, or the loss has no finite smoothness.
+    risk, budget, participation, alpha, learning_rate, start, repetitions, records, rng, progress : as for
+        ``private_momentum``; at least two examples, and a loss with a finite smoothness
+    gamma : 0 <= γ < 1, a number or an array that is broadcast with η and the budgets
 
     Examples
     --------
@@ -268,17 +244,13 @@ def published_reduced_momentum(
 ) -> Trajectories:
     """Algorithm 2 with its published noise and L restored, which is (ε, δ)-private; refused where that is not sound.
 
+    Raises ``ValueError`` where ``published_reduced_noise`` does.
+
     Parameters
     ----------
-    risk, participation, alpha, gamma, learning_rate, start, repetitions, records, rng, progress
-        As for ``private_reduced_momentum``; γ may be 1 here.
-    budget
-        As for ``published_reduced_noise``; an array of budgets is broadcast with η and γ.
-
-    Raises
-    ------
-    ValueError
-        What ``published_reduced_noise`` refuses.
+    risk, participation, alpha, gamma, learning_rate, start, repetitions, records, rng, progress : as for
+        ``private_reduced_momentum``; γ may be 1 here
+    budget : as for ``published_reduced_noise``; an array of budgets is broadcast with η and γ
     """
     settings = {"learning_rate": learning_rate, "gamma": checks.reals("gamma", gamma, "[0, 1]")}
     plan = _plan(risk, budget, participation, alpha, start, repetitions, records, rng, **settings)
@@ -424,10 +396,8 @@ def broadcast_settings(budget: Budgets | None, **settings: ArrayLike) -> tuple[l
 
     Parameters
     ----------
-    budget
-        One, or a sequence or array of budgets with one clip norm; None for none.
-    **settings
-        Learning rates, which are positive, and others, which are checked already.
+    budget : one, or a sequence or array of budgets with one clip norm; None for none
+    **settings : learning rates, which are positive, and others, which are checked already
     """
     rates = checks.reals("learning_rate", settings.pop("learning_rate"), "(0, inf)")
     given = np.array(budget, dtype=object)

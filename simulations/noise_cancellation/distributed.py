@@ -135,37 +135,27 @@ def run_distributed(
 ) -> FederatedResult:
     """Run a protocol on data, with the machines in other processes, or go on with such a run.
 
+    Raises ``ValueError`` where the folder is that of another run, or the data are refused as by
+    ``simulate_federation``.  Raises ``OSError`` where the scheduler does not answer or has no workers, or too many
+    workers died; finished rounds are kept.
+
     Parameters
     ----------
-    protocol, examples
-        As in ``simulate_federation``.
-    seed
-        Of the schedule and of all noise, an integer >= 0, which makes the run a simulation: who knows it can take the
-        noise off.  None draws both from the operating system.
-    folder
-        Where the groups keep their data and states and the server its own, visible to all workers: a new one, or that
-        of the same run, which goes on after its last finished round.  None for a temporary folder of this machine.
-    cluster
-        The address of a Dask scheduler; None starts ``workers`` processes on this machine.
-    workers
-        Processes to start, >= 1.
-    groups
-        Groups of machines, each one task a round, >= 1; None for as many as ``workers``.  A run that goes on keeps
+    protocol, examples : as in ``simulate_federation``
+    seed : of the schedule and of all noise, an integer >= 0, which makes the run a simulation: who knows it can take
+        the noise off.  None draws both from the operating system.
+    folder : where the groups keep their data and states and the server its own, visible to all workers: a new one, or
+        that of the same run, which goes on after its last finished round.  None for a temporary folder of this machine.
+    cluster : the address of a Dask scheduler; None starts ``workers`` processes on this machine
+    workers : processes to start, >= 1
+    groups : groups of machines, each one task a round, >= 1; None for as many as ``workers``.  A run that goes on keeps
         those that it has.
-    after_round
-        Called with the server and the Dask client after each round.
+    after_round : called with the server and the Dask client after each round
 
     Returns
     -------
     FederatedResult
         Equal to that of ``simulate_federation`` with the same seed.
-
-    Raises
-    ------
-    ValueError
-        The folder is that of another run, or the data are refused as by ``simulate_federation``.
-    OSError
-        The scheduler does not answer or has no workers, or too many workers died; finished rounds are kept.
     """
     check_examples(protocol, examples)
     workers = checks.integer("workers", workers, 1)

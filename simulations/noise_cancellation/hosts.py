@@ -31,12 +31,9 @@ class MachineHost:
 
     Parameters
     ----------
-    protocol
-        The public parameters.
-    examples
-        The features and targets of each machine, by its number.
-    seed
-        What all machines draw their noise from; None draws it from the operating system.
+    protocol : the public parameters
+    examples : the features and targets of each machine, by its number
+    seed : what all machines draw their noise from; None draws it from the operating system
     """
 
     def __init__(self, protocol: Protocol, examples: Mapping[int, Examples], *, seed: int | None) -> None:
@@ -65,11 +62,7 @@ def prepare_folder(
     """Write the examples and the first states of a group of machines to ``folder``, which is made.
 
     Parameters are those of ``MachineHost``.
-
-    Raises
-    ------
-    ValueError
-        The folder has states already: to begin again would repeat noise.
+    Raises ``ValueError`` where the folder has states already: to begin again would repeat noise.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -49,14 +49,10 @@ class Images:
 
         Parameters
         ----------
-        budget
-            Of every machine, with the norm to which it clips; ``CLIP_NORM`` is a good one.
-        participants
-            As in ``Protocol``.
-        rounds
-            T; None for a single pass.
-        changes
-            Other fields of ``Protocol``, in place of those that are chosen here.
+        budget : of every machine, with the norm to which it clips; ``CLIP_NORM`` is a good one
+        participants : as in ``Protocol``
+        rounds : T; None for a single pass
+        changes : other fields of ``Protocol``, in place of those that are chosen here
         """
         rounds = max(1, self.examples // participants) if rounds is None else rounds
         fields: dict[str, Any] = {
@@ -79,14 +75,11 @@ def dealt_images(name: str, machines: int, *, download: bool = False, cache: str
 
     Parameters
     ----------
-    name
-        ``"digits"``, 1077 images to train on and 360 each to tune and to test on, in one random order; or
-        ``"mnist"``, its 60 000 training images to train on, and half of its 10 000 test images each to tune and to
-        test on.
-    machines
-        M, among which the images to train on are dealt out.
-    download, cache
-        As for ``datasets.load``, with its errors.
+    name : ``"digits"``, 1077 images to train on and 360 each to tune and to test on, in one random order; or
+        ``"mnist"``, its 60 000 training images to train on, and half of its 10 000 test images each to tune and to test
+        on
+    machines : M, among which the images to train on are dealt out
+    download, cache : as for ``datasets.load``, with its errors
     """
     source, white, training, tuning = _IMAGES[checks.choice("name", name, tuple(_IMAGES))]
     pixels, labels, _ = load(source, download=download, cache=cache)

@@ -37,37 +37,21 @@ from corrnoise.theory.numerics.checks import Array
 
 @dataclass(frozen=True, eq=False)
 class MachineState:
-    """All that a machine must keep, secret, between its participations; arrays and messages are never changed.
+    """All that a machine must keep, secret, between its participations; arrays and messages are never changed."""
 
-    Attributes
-    ----------
-    run, machine
-        Whose state it is.
-    secret
-        What all noise of the machine is drawn from.
-    segment
-        The number of examples used or skipped before the noise of this segment began.
-    participations
-        Of this segment.
-    asked, last_round
-        How many rounds the machine had been asked for, and the last one that it answered.
-    noise
-        What the next noise needs, at unit scale: ``messages.vectors`` says how many vectors, shape (vectors, d).
-    outbox
-        Messages that the server has not acknowledged.
-    own_round, own_point, own_sum
-        Of the algorithm ``"delayed"``: the round and query point of the last participation, and q_{t,i}.
-    """
-
+    #: whose state it is
     run: str
     machine: int
-    secret: str
-    segment: int
-    participations: int
+    secret: str  #: what all noise of the machine is drawn from
+    segment: int  #: the number of examples used or skipped before the noise of this segment began
+    participations: int  #: of this segment
+    #: how many rounds the machine had been asked for, and the last one that it answered
     asked: int
     last_round: int
+    #: what the next noise needs, at unit scale: ``messages.vectors`` says how many vectors, shape (vectors, d)
     noise: Array
-    outbox: tuple[Message, ...] = ()
+    outbox: tuple[Message, ...] = ()  #: messages that the server has not acknowledged
+    #: of the algorithm ``"delayed"``: the round and query point of the last participation, and q_{t,i}
     own_round: int = 0
     own_point: Array | None = None
     own_sum: Array | None = None
@@ -83,16 +67,11 @@ class Machine(Guarded):
 
     Parameters
     ----------
-    protocol
-        The public parameters.
-    index
-        The number of the machine, 0 <= index < M.
-    features, targets
-        Its data, shapes (n, k) and (n,); machines may have different n.
-    seed
-        The secret of the machine, an integer >= 0 or a sequence of such; None draws one from the operating system.
-    state
-        Where to continue; None for the beginning.  Use ``restored`` for a state that may be outdated.
+    protocol : the public parameters
+    index : the number of the machine, 0 <= index < M
+    features, targets : its data, shapes (n, k) and (n,); machines may have different n
+    seed : the secret of the machine, an integer >= 0 or a sequence of such; None draws one from the operating system
+    state : where to continue; None for the beginning.  Use ``restored`` for a state that may be outdated.
     """
 
     def __init__(
@@ -129,22 +108,16 @@ class Machine(Guarded):
     ) -> Machine:
         """A machine that starts again, from its last state or, where that is lost or outdated, with a new segment.
 
+        Raises ``ValueError`` where the state is of another run or machine, or it has answered more requests than
+        ``asked``.
+
         Parameters
         ----------
-        state
-            The last state that was saved; None if it is lost.
-        asked
-            For how many rounds the server has asked this machine so far: it must not be too small.
-        unanswered
-            True if the server has no answer to the last of these requests and will repeat it.  A state from before that
-            request is then up to date: it gives the same answer, with the same example and the same noise.
-        protocol, index, features, targets, seed
-            As of the machine that was lost, with all of its data.
-
-        Raises
-        ------
-        ValueError
-            The state is of another run or machine, or it has answered more requests than ``asked``.
+        state : the last state that was saved; None if it is lost
+        asked : for how many rounds the server has asked this machine so far: it must not be too small
+        unanswered : true if the server has no answer to the last of these requests and will repeat it.  A state from
+            before that request is then up to date: it gives the same answer, with the same example and the same noise.
+        protocol, index, features, targets, seed : as of the machine that was lost, with all of its data
         """
         asked = checks.integer("asked", asked, 0)
         machine = cls(protocol, index, features, targets, seed=seed)
@@ -210,11 +183,8 @@ class Machine(Guarded):
         """All messages that the server has not acknowledged, the one of this round the last; or a refusal.
 
         The state of the machine has changed when this returns: save it before the messages leave.
-
-        Raises
-        ------
-        ValueError
-            The request is of another run, or of a round before the last one that was answered or after the run.
+        Raises ``ValueError`` where the request is of another run, or of a round before the last one that was answered
+        or after the run.
         """
         with self._alone():
             return self._reply(request)

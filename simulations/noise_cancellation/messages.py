@@ -23,10 +23,8 @@ def start(noise: Mechanism, dimension: int) -> Array:
 
     Parameters
     ----------
-    noise
-        At unit scale.
-    dimension
-        d >= 1.
+    noise : at unit scale
+    dimension : d >= 1
     """
     return np.zeros((vectors(noise, 0), dimension))
 
@@ -36,10 +34,8 @@ def vectors(noise: Mechanism, participations: int) -> int:
 
     Parameters
     ----------
-    noise
-        At unit scale.
-    participations
-        k >= 0.
+    noise : at unit scale
+    participations : k >= 0
     """
     plain = noise.noise if isinstance(noise, ScaledNoise) else noise
     if isinstance(plain, BinaryTree):
@@ -59,14 +55,10 @@ def step(noise: Mechanism, kept: Array, fresh: Array, participation: int) -> tup
 
     Parameters
     ----------
-    noise
-        At unit scale.
-    kept
-        What it kept, shape (vectors, d); of ``start`` before the first message.
-    fresh
-        z_k, independent standard normal numbers, shape (d,).
-    participation
-        k >= 1, of this message.
+    noise : at unit scale
+    kept : what it kept, shape (vectors, d); of ``start`` before the first message
+    fresh : z_k, independent standard normal numbers, shape (d,)
+    participation : k >= 1, of this message
 
     Returns
     -------

@@ -43,51 +43,27 @@ GUARDS = ("centred", "norm")
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What the server sends to a machine in a round.
+    """What the server sends to a machine in a round."""
 
-    Attributes
-    ----------
-    run
-        The name of the run.
-    round
-        t >= 1.
-    current, previous
-        x_t and x_{t−1}, shape (d,).
-    asked
-        How many rounds the server has asked this machine for, this one included.
-    acknowledged
-        The number of the last message that the server has received from the machine, 0 for none.
-    """
-
-    run: str
-    round: int
+    run: str  #: the name of the run
+    round: int  #: t >= 1
+    #: x_t and x_{t−1}, shape (d,)
     current: Array
     previous: Array
-    asked: int
-    acknowledged: int
+    asked: int  #: how many rounds the server has asked this machine for, this one included
+    acknowledged: int  #: the number of the last message that the server has received from the machine, 0 for none
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What leaves a machine: the noisy correction of one participation.
+    """What leaves a machine: the noisy correction of one participation."""
 
-    Attributes
-    ----------
-    run, machine
-        The name of the run, and the number of the machine in it, from 0.
-    number
-        The place of the example in the machine's data, from 1: increasing over the messages of a machine.
-    round
-        The round for which it was made.
-    correction
-        s̃ = s + noise, shape (d,).
-    """
-
+    #: the name of the run, and the number of the machine in it, from 0
     run: str
     machine: int
-    number: int
-    round: int
-    correction: Array
+    number: int  #: the place of the example in the machine's data, from 1: increasing over the messages of a machine
+    round: int  #: the round for which it was made
+    correction: Array  #: s̃ = s + noise, shape (d,)
 
 
 @dataclass(frozen=True)
@@ -105,31 +81,20 @@ class Protocol(Record):
 
     Parameters
     ----------
-    run
-        A name, by which messages and states of other runs are refused.
-    loss
-        The loss, with the bound of the features.
-    diameter
-        D of the ball about 0 in which w_t and x_t stay, in (0, 1e50].
-    machines, participants, rounds
-        M >= m >= 1 and T >= 1.
-    learning_rate
-        η in (0, 1e100].
-    budget
-        Of every machine, for replace-one adjacency; its clip norm is for the guard ``"norm"``.  None for no privacy.
-    algorithm
-        One of ``ALGORITHMS``.
-    noise
-        Of each machine, or of the server; None for no noise and no privacy.
-    cap
-        N, after which a machine refuses; None for T.
-    guard
-        ``"centred"``, or ``"norm"``, which needs a budget.
-    scale
-        σ of the noise; None for the least that the budget allows.  A smaller one is refused.
-    schedule
-        The m machines of each of the T rounds, numbered from 0, each machine in at least one of them.  It is public, so
-        it must not depend on the data.  None for uniform draws by the server.
+    run : a name, by which messages and states of other runs are refused
+    loss : the loss, with the bound of the features
+    diameter : D of the ball about 0 in which w_t and x_t stay, in (0, 1e50]
+    machines, participants, rounds : M >= m >= 1 and T >= 1
+    learning_rate : η in (0, 1e100]
+    budget : of every machine, for replace-one adjacency; its clip norm is for the guard ``"norm"``.  None for no
+        privacy.
+    algorithm : one of ``ALGORITHMS``
+    noise : of each machine, or of the server; None for no noise and no privacy
+    cap : N, after which a machine refuses; None for T
+    guard : ``"centred"``, or ``"norm"``, which needs a budget
+    scale : σ of the noise; None for the least that the budget allows.  A smaller one is refused.
+    schedule : the m machines of each of the T rounds, numbered from 0, each machine in at least one of them.  It is
+        public, so it must not depend on the data.  None for uniform draws by the server.
     """
 
     run: str
@@ -150,23 +115,16 @@ class Protocol(Record):
     _radii: Array = field(init=False)
 
     def __post_init__(self) -> None:
-        checks.instance("loss", self.loss, LinearLoss)
+        self._check(loss=LinearLoss)
         if self.noise is not None:
             checks.instance("noise", self.noise, Mechanism)  # type: ignore[type-abstract]
         if self.budget is not None:
             of_machine(self.budget)
-        checks.choice("algorithm", self.algorithm, ALGORITHMS)
-        checks.choice("guard", self.guard, GUARDS)
+        self._check(algorithm=ALGORITHMS, guard=GUARDS)
         if not isinstance(self.run, str) or not self.run:
             raise TypeError(f"run must be a non-empty string, got {self.run!r}")
-        self._set(
-            diameter=checks.real("diameter", self.diameter, "(0, 1e50]"),
-            machines=checks.integer("machines", self.machines, 1),
-            participants=checks.integer("participants", self.participants, 1),
-            rounds=checks.integer("rounds", self.rounds, 1),
-            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, 1e100]"),
-            cap=self.rounds if self.cap is None else checks.integer("cap", self.cap, 1),
-        )
+        self._check(diameter="(0, 1e50]", machines=1, participants=1, rounds=1, learning_rate="(0, 1e100]")
+        self._set(cap=self.rounds if self.cap is None else checks.integer("cap", self.cap, 1))
         if self.participants > self.machines:
             raise ValueError(f"participants must be at most machines, got {self.participants} of {self.machines}")
         if self.guard == "norm" and self.budget is None:

@@ -17,24 +17,12 @@ from corrnoise.theory.numerics.checks import Array
 
 @dataclass(frozen=True, eq=False)
 class FederatedResult:
-    """What came of a run.
+    """What came of a run."""
 
-    Attributes
-    ----------
-    point
-        x_T, shape (d,); the average of the iterates of projected SGD.
-    refusals
-        How often a machine was asked that takes part no more.
-    participations
-        Messages of each machine that the server has received, shape (M,).
-    measured
-        What ``measure`` returned after each round, empty without it.
-    """
-
-    point: Array
-    refusals: int
-    participations: NDArray[np.int64]
-    measured: tuple[float, ...]
+    point: Array  #: x_T, shape (d,); the average of the iterates of projected SGD
+    refusals: int  #: how often a machine was asked that takes part no more
+    participations: NDArray[np.int64]  #: messages of each machine that the server has received, shape (M,)
+    measured: tuple[float, ...]  #: what ``measure`` returned after each round, empty without it
 
 
 def split_examples(features: Array, targets: Array, machines: int) -> list[Examples]:
@@ -42,10 +30,8 @@ def split_examples(features: Array, targets: Array, machines: int) -> list[Examp
 
     Parameters
     ----------
-    features, targets
-        Shapes (n, k) and (n,), n >= M.
-    machines
-        M >= 1.
+    features, targets : shapes (n, k) and (n,), n >= M
+    machines : M >= 1
     """
     machines = checks.integer("machines", machines, 1)
     if len(targets) < machines:
@@ -83,31 +69,18 @@ def simulate_federation(
 ) -> FederatedResult:
     """Run a protocol on data.
 
+    Raises ``ValueError`` where a machine has no example, or an example is beyond the bounds of the loss.
+
     Parameters
     ----------
-    protocol
-        The public parameters.
-    examples
-        Features and targets of each machine; machines may have different numbers of them.
-    seed
-        Of the schedule and of all noise, an integer >= 0.  A simulation: a run whose noise has a known seed is not
+    protocol : the public parameters
+    examples : features and targets of each machine; machines may have different numbers of them
+    seed : of the schedule and of all noise, an integer >= 0.  A simulation: a run whose noise has a known seed is not
         private.
-    start
-        x_1, in the ball; None for 0.
-    measure
-        A function of the server, called after each round.
-    lost
-        Whether the message of a machine in a round, ``lost(round, machine)``, is lost on the way to the server; None
-        for never.
-
-    Returns
-    -------
-    FederatedResult
-
-    Raises
-    ------
-    ValueError
-        A machine has no example, or an example is beyond the bounds of the loss.
+    start : x_1, in the ball; None for 0
+    measure : a function of the server, called after each round
+    lost : whether the message of a machine in a round, ``lost(round, machine)``, is lost on the way to the server; None
+        for never
     """
     check_examples(protocol, examples)
     server = Server(protocol, seed=[checks.seed("seed", seed), 0], start=start)

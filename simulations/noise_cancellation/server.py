@@ -6,8 +6,9 @@ replacement, independently of the data, which is what makes the rounds of partic
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -36,17 +37,18 @@ class ServerState:
     generators: tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
+#: The fields of a state that a server has too.
+_KEPT = tuple(field.name for field in fields(ServerState) if field.name not in ("run", "generators"))
+
+
 class Server:
     """The server of a run, between the rounds t = 1, …, T.
 
     Parameters
     ----------
-    protocol
-        The public parameters.
-    seed
-        Of the schedule, and of the noise of a trusted server; None for one of the operating system.
-    start
-        x_1 = w_1 in the ball, shape (d,); None for 0.
+    protocol : the public parameters
+    seed : of the schedule, and of the noise of a trusted server; None for one of the operating system
+    start : x_1 = w_1 in the ball, shape (d,); None for 0
     """
 
     def __init__(self, protocol: Protocol, *, seed: int | Sequence[int] | None, start: Array | None = None) -> None:
@@ -66,23 +68,14 @@ class Server:
         self.received = np.zeros(protocol.machines, dtype=np.int64)
         self.refused = 0
         self._sum = np.zeros(d)
-        self._average = np.zeros(d)
+        self.average = np.zeros(d)
 
     def state(self) -> ServerState:
         """A copy of all that the server must keep; taken between two rounds."""
         return ServerState(
             run=self.protocol.run,
-            round=self.round,
-            current=self.current.copy(),
-            previous=self.previous.copy(),
-            iterate=self.iterate.copy(),
-            estimate=self.estimate.copy(),
-            average=self._average.copy(),
-            asked=self.asked.copy(),
-            acknowledged=self.acknowledged.copy(),
-            received=self.received.copy(),
-            refused=self.refused,
             generators=(self._rng.bit_generator.state, self._noise_rng.bit_generator.state),
+            **{name: copy.copy(getattr(self, name)) for name in _KEPT},
         )
 
     @classmethod
@@ -101,12 +94,8 @@ class Server:
                 raise ValueError(f"state must be of {name} {ours!r}, got a state of {name} {theirs!r}")
         server = cls(protocol, seed=0)
         server._rng.bit_generator.state, server._noise_rng.bit_generator.state = state.generators
-        server.round, server.refused = state.round, state.refused
-        server.current, server.previous = state.current.copy(), state.previous.copy()
-        server.iterate, server.estimate = state.iterate.copy(), state.estimate.copy()
-        server.asked, server.acknowledged = state.asked.copy(), state.acknowledged.copy()
-        server.received = state.received.copy()
-        server._average = state.average.copy()
+        for name in _KEPT:
+            setattr(server, name, copy.copy(getattr(state, name)))
         return server
 
     # -- one round -----------------------------------------------------------------------------------------------------
@@ -141,10 +130,8 @@ class Server:
     def receive(self, reply: tuple[Message, ...] | Refusal) -> None:
         """Take what a machine sent: new messages into the sum of this round, those that were seen before not at all.
 
-        Raises
-        ------
-        ValueError
-            A message is of another run, from a machine that was not asked, or for a round that is yet to come.
+        Raises ``ValueError`` where a message is of another run, from a machine that was not asked, or for a round that
+        is yet to come.
         """
         if isinstance(reply, Refusal):
             self.refused += 1
@@ -179,7 +166,7 @@ class Server:
             return  # the output is x_T
         self.previous = self.current
         if protocol.algorithm == "gradients":
-            self._average += (self.current - self._average) / t
+            self.average += (self.current - self.average) / t
             self.current = self.iterate
         else:
             self.current = self.current + 2 / (t + 2) * (self.iterate - self.current)
@@ -187,4 +174,4 @@ class Server:
     @property
     def output(self) -> Array:
         """x_T, or the average of all iterates of projected SGD."""
-        return self._average if self.protocol.algorithm == "gradients" else self.current
+        return self.average if self.protocol.algorithm == "gradients" else self.current

@@ -118,10 +118,7 @@ def _check_generator(described: Mapping[str, Any]) -> None:
 def read_state(folder: str | Path, machine: int) -> MachineState | None:
     """The state of a machine as it was written last; None where there is none.
 
-    Raises
-    ------
-    ValueError
-        The file is damaged.
+    Raises ``ValueError`` where the file is damaged.
     """
     return _read(Path(folder, _name(machine)), MachineState)
 
@@ -134,9 +131,6 @@ def write_server(folder: str | Path, state: ServerState) -> None:
 def read_server(folder: str | Path) -> ServerState | None:
     """The state of a server as it was written last; None where there is none.
 
-    Raises
-    ------
-    ValueError
-        The file is damaged.
+    Raises ``ValueError`` where the file is damaged.
     """
     return _read(Path(folder, SERVER_FILE), ServerState)

@@ -52,15 +52,11 @@ class Images(NamedTuple):
 def cifar_10(cache: str | None = None) -> Images:
     """The 60 000 images of CIFAR-10, from OpenML.
 
+    Raises ``ImportError`` or ``OSError`` where scikit-learn is not installed, or OpenML cannot be reached.
+
     Parameters
     ----------
-    cache
-        Folder for what is fetched; None for that of scikit-learn.
-
-    Raises
-    ------
-    ImportError, OSError
-        scikit-learn is not installed, or OpenML cannot be reached.
+    cache : folder for what is fetched; None for that of scikit-learn
     """
     pixels, classes, _ = load("CIFAR-10", download=True, cache=cache)
     return Images((pixels / 127.5 - 1).astype(np.float32).reshape(-1, 3, 32, 32), classes.astype(np.int64))
@@ -71,11 +67,9 @@ def paper_network(seed: int, *, side: int = 32) -> Any:
 
     Parameters
     ----------
-    seed
-        Of the initial weights: normal of variance 1/inputs in convolutions, uniform after Glorot in dense layers;
-        biases are 0.
-    side
-        Height and width of the images, a multiple of 8.
+    seed : of the initial weights: normal of variance 1/inputs in convolutions, uniform after Glorot in dense layers;
+        biases are 0
+    side : height and width of the images, a multiple of 8
 
     Returns
     -------
@@ -114,16 +108,11 @@ def scores(
 
     Parameters
     ----------
-    experiment
-        The numbers of examples, of batches and epochs; the first ``training`` images are for training.
-    runs
-        They share the order and the initial weights.
-    seed
-        Of both.
-    images
-        Where the images come from.
-    device
-        That of PyTorch; None for a GPU if there is one.
+    experiment : the numbers of examples, of batches and epochs; the first ``training`` images are for training
+    runs : they share the order and the initial weights
+    seed : of both
+    images : where the images come from
+    device : that of PyTorch; None for a GPU if there is one
     """
     torch = extra_module("torch", "torch")
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")

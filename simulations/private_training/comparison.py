@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import load, standardised
 from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
-from corrnoise.simulations.private_training.networks import Floats, Network, Task, trained
+from corrnoise.simulations.private_training.networks import Floats, Network, Runs, Task, trained
 from corrnoise.simulations.run.batches import batches
 from corrnoise.solvers.families.toeplitz import damped_root, nu_ftrl
 from corrnoise.solvers.objectives import RunObjective, run_objective
@@ -76,23 +76,13 @@ STREAMED = ("independent noise", "online tree", "square root", "ν-DP-FTRL", "da
 
 @record
 class Experiment(Record):
-    """Data, a network, and a plan of epochs.
+    """Data, a network, and a plan of epochs."""
 
-    Parameters
-    ----------
-    name
-        ``"digits"``, ``"breast cancer"`` or ``"diabetes"``, as scikit-learn carries them, or ``"CIFAR-10"``.
-    network
-        As for ``Network``; its sizes are those of the data.  None for the convolutional network of the paper.
-    training
-        n, the number of examples to train with; the rest is for testing.
-    batch_size, epochs
-        B and k; an epoch has n // B steps.
-    """
-
-    name: str
+    name: str  #: ``"digits"``, ``"breast cancer"`` or ``"diabetes"``, as scikit-learn carries them, or ``"CIFAR-10"``
+    #: as for ``Network``; its sizes are those of the data.  None for the convolutional network of the paper.
     network: Network | None
-    training: int
+    training: int  #: n, the number of examples to train with; the rest is for testing
+    #: B and k; an epoch has n // B steps
     batch_size: int
     epochs: int
 
@@ -196,12 +186,9 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
 
     Parameters
     ----------
-    experiment
-        One of ``EXPERIMENTS``, with a small network.
-    runs
-        They share all that is random.
-    seed
-        Of the split, the order, the initial parameters and the noise.
+    experiment : one of ``EXPERIMENTS``, with a small network
+    runs : they share all that is random
+    seed : of the split, the order, the initial parameters and the noise
     """
     network = experiment.network
     if network is None:
@@ -224,21 +211,16 @@ def scores(experiment: Experiment, runs: Sequence[Run], seed: Sequence[int]) -> 
         for first in range(0, len(chosen), _AT_ONCE):
             part = chosen[first : first + _AT_ONCE]
             public = runs[part[0]].method == PUBLIC
-            last = trained(
-                network,
-                features[train],
-                targets[train],
-                taken,
-                start=start,
-                noise=noise,
-                kinds=np.array(kinds[first : first + _AT_ONCE]),
+            settings = Runs(
+                np.array(kinds[first : first + _AT_ONCE]),
                 scales=np.array([CLIP_NORM * noise_multiplier(experiment, *runs[i][:2]) for i in part]),
                 learning_rates=np.array([runs[i].learning_rate for i in part]),
                 momenta=np.array([runs[i].momentum for i in part]),
-                schedule=schedule,
-                batch_size=size,
-                clip_norm=math.inf if public else CLIP_NORM,
             )
+            clip = math.inf if public else CLIP_NORM
+            plan: dict[str, Any] = {"schedule": schedule, "batch_size": size, "clip_norm": clip}
+            data = features[train], targets[train]
+            last = trained(network, *data, taken, settings, start=start, noise=noise, **plan)
             found[part] = network.score(last, features[test], targets[test])
 
     order = batches(experiment.participation, n, experiment.batch_size, for_order)
@@ -267,12 +249,9 @@ def paired_interval(differences: Array, *, level: float = 0.95, resamples: int =
 
     Parameters
     ----------
-    differences
-        One for each seed, shape (n,).
-    level
-        Confidence in (0, 1).
-    resamples
-        How often the seeds are drawn anew.
+    differences : one for each seed, shape (n,)
+    level : confidence in (0, 1)
+    resamples : how often the seeds are drawn anew
     """
     drawn = np.random.default_rng(0).integers(differences.size, size=(resamples, differences.size))
     low, high = np.quantile(differences[drawn].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])

@@ -8,7 +8,7 @@ share data, batches, initial parameters and independent draws; they differ in le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,27 +23,19 @@ _MARGIN = 1e-6  # below the clip norm, for rounding in float32
 
 @record
 class Network(Record):
-    """Dense layers with tanh between them, and the loss at the end.
+    """Dense layers with tanh between them, and the loss at the end."""
 
-    Parameters
-    ----------
-    sizes
-        Numbers of units, inputs first and outputs last: (64, 32, 10) has one hidden layer, (64, 10) none.
-    task
-        ``"classification"``: cross entropy of softmax, a target is a vector of probabilities.  ``"regression"``: half
-        the squared error.
-    """
-
+    #: numbers of units, inputs first and outputs last: (64, 32, 10) has one hidden layer, (64, 10) none
     sizes: tuple[int, ...]
+    #: ``"classification"``: cross entropy of softmax, a target is a vector of probabilities.  ``"regression"``: half
+    #: the squared error.
     task: Task = "classification"
 
     def __post_init__(self) -> None:
         if len(self.sizes) < 2:
             raise ValueError(f"sizes must have inputs and outputs at least, got {self.sizes!r}")
-        self._set(
-            sizes=tuple(checks.integer("sizes", size, 1) for size in self.sizes),
-            task=checks.choice("task", self.task, ("classification", "regression")),
-        )
+        self._check(task=("classification", "regression"))
+        self._set(sizes=tuple(checks.integer("sizes", size, 1) for size in self.sizes))
 
     @property
     def parameters(self) -> int:
@@ -80,10 +72,8 @@ class Network(Record):
 
         Parameters
         ----------
-        parameters
-            Shape (runs, P).
-        inputs
-            Shape (examples, inputs).
+        parameters : shape (runs, P)
+        inputs : shape (examples, inputs)
         """
         return self._activations(self._layers(parameters), inputs)[-1]
 
@@ -92,12 +82,9 @@ class Network(Record):
 
         Parameters
         ----------
-        parameters
-            Shape (runs, P).
-        inputs, targets
-            Shapes (examples, inputs) and (examples, outputs).
-        clip_norm
-            G > 0; ``inf`` does not clip.  A gradient that is not finite counts as 0.
+        parameters : shape (runs, P)
+        inputs, targets : shapes (examples, inputs) and (examples, outputs)
+        clip_norm : G > 0; ``inf`` does not clip.  A gradient that is not finite counts as 0.
         """
         layers = self._layers(parameters)
         activations = self._activations(layers, inputs)
@@ -134,8 +121,7 @@ class Network(Record):
 
         Parameters
         ----------
-        parameters, inputs, targets
-            As for ``clipped_sum``.
+        parameters, inputs, targets : as for ``clipped_sum``
         """
         outputs = self.outputs(parameters, inputs)
         if self.task == "classification":
@@ -145,19 +131,25 @@ class Network(Record):
         return np.asarray(np.maximum(np.nan_to_num(found, nan=-1.0), -1.0))
 
 
+class Runs(NamedTuple):
+    """What R runs differ in, shape (R,) each."""
+
+    kinds: NDArray[Any]  #: which kind of correlated noise is added
+    scales: NDArray[Any]  #: the standard deviation of the independent noise behind it
+    learning_rates: NDArray[Any]  #: η > 0
+    momenta: NDArray[Any]  #: in [0, 1)
+
+
 @np.errstate(over="ignore", invalid="ignore")  # too large learning rates diverge
 def trained(
     network: Network,
     inputs: Floats,
     targets: Floats,
     batches: Sequence[NDArray[Any]],
+    runs: Runs,
     *,
     start: Floats,
     noise: Floats,
-    kinds: NDArray[Any],
-    scales: NDArray[Any],
-    learning_rates: NDArray[Any],
-    momenta: NDArray[Any],
     schedule: NDArray[Any],
     batch_size: float,
     clip_norm: float,
@@ -169,33 +161,23 @@ def trained(
 
     Parameters
     ----------
-    network, inputs, targets
-        The network, and the data, shapes (n, inputs) and (n, outputs).
-    batches
-        The examples of each of the T steps, numbers below n.
-    start
-        Initial parameters of all runs, shape (P,).
-    noise
-        Correlated noise of unit scale of K kinds, shape (K, T, P).
-    kinds
-        Which of them each run adds, shape (R,).
-    scales, learning_rates, momenta
-        Shape (R,): the standard deviation of the independent noise behind ``noise``, η > 0, and momentum in [0, 1).
-    schedule
-        Factors of the learning rate, shape (T,).
-    batch_size
-        By which sums are divided.
-    clip_norm
-        As for ``Network.clipped_sum``.
+    network, inputs, targets : the network, and the data, shapes (n, inputs) and (n, outputs)
+    batches : the examples of each of the T steps, numbers below n
+    runs : what the R runs differ in
+    start : initial parameters of all runs, shape (P,)
+    noise : correlated noise of unit scale of K kinds, shape (K, T, P)
+    schedule : factors of the learning rate, shape (T,)
+    batch_size : by which sums are divided
+    clip_norm : as for ``Network.clipped_sum``
     """
-    column = np.asarray(scales, dtype=np.float32)[:, np.newaxis]
-    rates = np.asarray(learning_rates, dtype=np.float32)[:, np.newaxis] / np.float32(batch_size)
-    kept = np.asarray(momenta, dtype=np.float32)[:, np.newaxis]
+    column = np.asarray(runs.scales, dtype=np.float32)[:, np.newaxis]
+    rates = np.asarray(runs.learning_rates, dtype=np.float32)[:, np.newaxis] / np.float32(batch_size)
+    kept = np.asarray(runs.momenta, dtype=np.float32)[:, np.newaxis]
     parameters = np.tile(start, (len(column), 1))
     velocity = np.zeros_like(parameters)
     factors = np.asarray(schedule, dtype=np.float32)
     for batch, drawn, factor in zip(batches, noise.transpose(1, 0, 2), factors, strict=True):
         gradient = network.clipped_sum(parameters, inputs[batch], targets[batch], clip_norm)
-        velocity = kept * velocity + gradient + column * drawn[kinds]
+        velocity = kept * velocity + gradient + column * drawn[runs.kinds]
         parameters -= rates * factor * velocity
     return parameters

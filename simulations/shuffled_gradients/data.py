@@ -33,29 +33,16 @@ Parts = tuple[Array, Array, Array, Array]  # private features and targets, publi
 
 @dataclass(frozen=True)
 class Split:
-    """A data set of an experiment: the records that it is made of, and how they are split.
+    """A data set of an experiment: the records that it is made of, and how they are split."""
 
-    Attributes
-    ----------
-    data
-        Its name in ``datasets.DATA_SETS``.
-    loss, regulariser
-        Those of the experiment.
-    parts
-        The function that splits the table; it takes the rotation too if there is one.
-    feature_norm
-        A bound of the features of admissible private records.  It is part of the problem, not of the data: longer
-        ones are scaled down to it.
-    rotation
-        The scale s of public features turned by I + s N(0, 1); None where nothing is turned.
-    """
-
-    data: str
+    data: str  #: its name in ``datasets.DATA_SETS``
     link: LinearLink
     regulariser: Regulariser
-    parts: Callable[..., Parts]
+    parts: Callable[..., Parts]  #: splits the table; it takes the rotation too if there is one
+    #: A bound of the features of admissible private records, part of the problem, not of the data: longer ones are
+    #: scaled down to it.
     feature_norm: float
-    rotation: float | None = None
+    rotation: float | None = None  #: the scale s of public features turned by I + s N(0, 1); None: nothing is turned
 
     @property
     def downloaded(self) -> bool:
@@ -182,19 +169,13 @@ BUNDLED = tuple(name for name, split in SPLITS.items() if not split.downloaded)
 def task(name: str, *, download: bool = False, cache: str | None = None, rotation: float | None = None) -> Task:
     """The task of a data set, one of ``SPLITS``.
 
+    Raises ``ValueError`` where the name is unknown, or nothing of the data set is rotated.
+
     Parameters
     ----------
-    name
-        Its name; stand-ins are called so.
-    download, cache
-        As for ``datasets.load``, with its errors.
-    rotation
-        Scale of the rotation of public features, for the data sets that have one; None for that of the data set.
-
-    Raises
-    ------
-    ValueError
-        The name is unknown, or nothing of the data set is rotated.
+    name : its name; stand-ins are called so
+    download, cache : as for ``datasets.load``, with its errors
+    rotation : scale of the rotation of public features, for the data sets that have one; None for that of the data set
     """
     entry = SPLITS[checks.choice("name", name, tuple(SPLITS))]
     arguments: list[Any] = []

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -81,6 +82,19 @@ class Experiment(Record):
     std: Array
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What experiments vary beside the algorithm, its budget and the data."""
+
+    order: str = "reshuffled"  #: of the private records, one of ``ORDERS``
+    private_share: float = 0.5  #: p, the share of private steps, for the algorithms that use both kinds
+    accounting: Accounting = "published"  #: or ``"sharp"``
+    two_rates: bool = False  #: whether public epochs of Priv-Pub and Pub-Priv have a learning rate of their own
+
+
+USUAL = Setting()
+
+
 def private_run(
     budget: Budget,
     schedule: Schedule,
@@ -137,10 +151,8 @@ def experiment(
     budget: Budget,
     *,
     smoothness: float,
-    private_share: float = 0.5,
+    setting: Setting = USUAL,
     epochs: int = 50,
-    order: str = "reshuffled",
-    accounting: Accounting = "published",
     learning_rates: Sequence[float] = LEARNING_RATES,
     public_learning_rates: Sequence[float] | None = None,
     runs: int = 10,
@@ -149,56 +161,45 @@ def experiment(
 ) -> Experiment:
     """Run one algorithm at every learning rate and keep the best.
 
+    Raises ``ValueError`` where no learning rate is left, a record is less smooth than stated, or an argument is out of
+    its range.
+
     Parameters
     ----------
-    task
-        Losses and records; as many public records as private ones.
-    algorithm
-        One of ``ALGORITHMS``.
-    budget
-        ε and δ of a run at a fixed learning rate; its clip norm is G.
-    smoothness
-        An upper bound of the smoothness of every admissible record, private or public, > 0; see ``ShuffledGradients``.
-        The private records must not decide it.
-    private_share
-        p, the share of private steps, for the algorithms that use both kinds.
-    epochs, order
-        K, and the order of the private records, one of ``ORDERS``.
-    accounting
-        ``"published"`` or ``"sharp"``.
-    learning_rates
-        Learning rates > 0; those above 2/smoothness are left out.
-    public_learning_rates
-        Learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of ``learning_rates``; None for
-        the same.
-    runs, seed
-        Number of runs, and the seed of the first; the others follow.
-    jobs
-        Processes.
-
-    Raises
-    ------
-    ValueError
-        No learning rate is left, a record is less smooth than stated, or an argument is out of its range.
+    task : losses and records; as many public records as private ones
+    algorithm : one of ``ALGORITHMS``
+    budget : ε and δ of a run at a fixed learning rate; its clip norm is G
+    smoothness : an upper bound of the smoothness of every admissible record, private or public, > 0; see
+        ``ShuffledGradients``.  The private records must not decide it.
+    setting : order, share of private steps, and accounting
+    epochs : K
+    learning_rates : learning rates > 0; those above 2/smoothness are left out
+    public_learning_rates : learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of
+        ``learning_rates``; None for the same ones, which the setting pairs or crosses
+    runs, seed : number of runs, and the seed of the first; the others follow
+    jobs : processes
     """
     from joblib import Parallel, delayed
 
     name = checks.choice("algorithm", algorithm, tuple(ALGORITHMS))
     n = len(checks.instance("task", task, Task).features)
-    share = checks.real("private_share", private_share, "(0, 1]")
+    share = checks.real("private_share", setting.private_share, "(0, 1]")
     schedule = ALGORITHMS[name](n, checks.integer("epochs", epochs, 1), share)
     bound = checks.real("smoothness", smoothness, "(0, inf)")
     private = _admitted("learning_rates", learning_rates, 2 / bound)
     tried = [(rate, rate) for rate in private]
-    if public_learning_rates is not None and name in TWO_PHASES:
-        public = _admitted("public_learning_rates", public_learning_rates, 2 / bound)
+    if (setting.two_rates or public_learning_rates is not None) and name in TWO_PHASES:
+        given = learning_rates if public_learning_rates is None else public_learning_rates
+        public = _admitted("public_learning_rates", given, 2 / bound)
         tried = [(rate, other) for rate in private for other in public]
     candidates = [
-        private_run(budget, schedule, learning_rate=rate, public_learning_rate=other, smoothness=bound, order=order)
+        private_run(
+            budget, schedule, learning_rate=rate, public_learning_rate=other, smoothness=bound, order=setting.order
+        )
         for rate, other in tried
     ]
     # The noise does not depend on the rates: no epoch of two phases holds both kinds of records.
-    multiplier = noise_multiplier(candidates[0], accounting)
+    multiplier = noise_multiplier(candidates[0], setting.accounting)
     if multiplier * budget.clip_norm == math.inf:
         raise ValueError(f"budget must be large enough for some finite noise, got {budget!r}")
     _, least = empirical_risk_minimiser(task)

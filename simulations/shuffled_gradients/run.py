@@ -75,21 +75,19 @@ def _gradient(loss, x, row, target, clip, gradient):  # type: ignore[no-untyped-
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _epoch(  # type: ignore[no-untyped-def]
-    rng, loss, x, order, private, rows, targets, public_rows, public_targets, rate, public_rate, clip, sigma, noisy
-):
-    """One epoch of steps on x, in place."""
+def _epoch(rng, loss, x, order, private, records, public_records, rates, clip, sigma, noisy):  # type: ignore[no-untyped-def]
+    """One epoch of steps on x, in place; records are features and targets, and rates those of both kinds of steps."""
     d = x.size
     gradient = np.empty(d)
     for i in range(order.size):
         if i < private:
             record = order[i]
-            step = rate
-            _gradient(loss, x, rows[record], targets[record], clip, gradient)
+            step = rates[0]
+            _gradient(loss, x, records[0][record], records[1][record], clip, gradient)
         else:
             record = i - private
-            step = public_rate
-            _gradient(loss, x, public_rows[record], public_targets[record], clip, gradient)
+            step = rates[1]
+            _gradient(loss, x, public_records[0][record], public_records[1][record], clip, gradient)
         if noisy[i]:
             for j in range(d):
                 x[j] -= step * (gradient[j] + sigma * rng.standard_normal())
@@ -100,18 +98,12 @@ def _epoch(  # type: ignore[no-untyped-def]
 
 @record
 class SimulatedRun(Record):
-    """What one run computes and what it releases.
+    """What one run computes and what it releases."""
 
-    Parameters
-    ----------
-    iterates
-        x at the starts of the epochs and at the end, shape (K + 1, d): for study only, unless they are released.
-    released
-        What the accountants of the run cover: the last iterate, shape (d,), or the iterates of all epochs, shape
-        (K + 1, d).
-    """
-
+    #: x at the starts of the epochs and at the end, shape (K + 1, d): for study only, unless they are released
     iterates: Array
+    #: what the accountants of the run cover: the last iterate, shape (d,), or the iterates of all epochs, shape (K + 1,
+    #: d)
     released: Array
 
 
@@ -126,25 +118,17 @@ def shuffled_run(
     """Simulate a run with noise N(0, (z G)² I) added to gradients that are clipped to the norm G of the budget.
 
     For a run without clipping G bounds the gradients of all admissible records, and nothing is clipped.
+    Raises ``ValueError`` where a record is not as the run states (smoothness, strong convexity, gradients without
+    clipping), the regulariser is less convex than stated, or no accountant covers the run.
 
     Parameters
     ----------
-    task
-        Losses, regulariser and records; as many private ones as the run has samples.
-    run
-        The run, with the facts on which its privacy rests.
-    noise_multiplier
-        z >= 0; None for ``run.noise_multiplier()``, which keeps to the budget.  With 0 nothing is private.
-    start
-        x_1, shape (d,); zero if None.  It must not depend on private records.
-    rng
-        As ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
-
-    Raises
-    ------
-    ValueError
-        A record is not as the run states (smoothness, strong convexity, gradients without clipping), the regulariser is
-        less convex than stated, or no accountant covers the run.
+    task : losses, regulariser and records; as many private ones as the run has samples
+    run : the run, with the facts on which its privacy rests
+    noise_multiplier : z >= 0; None for ``run.noise_multiplier()``, which keeps to the budget.  With 0 nothing is
+        private.
+    start : x_1, shape (d,); zero if None.  It must not depend on private records.
+    rng : as ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
     """
     checks.instance("task", task, Task).require_records(checks.instance("run", run, ShuffledGradients).schedule)
     given = run.noise_multiplier() if noise_multiplier is None else noise_multiplier
@@ -211,24 +195,16 @@ def trajectory(
 
     Parameters
     ----------
-    task
-        Losses, regulariser and records; as many private ones as the schedule has steps an epoch.
-    schedule
-        Which steps are private, and where noise is added.
-    participation
-        ``fixed_epochs`` (incremental gradients in the order of the records), the same with ``secret=True`` (one
-        permutation), or ``reshuffled``, which None stands for.
-    learning_rate, public_learning_rate
-        η of private and of public steps, > 0; the same if None.  The proximal step of an epoch uses that of its last
-        step.
-    noise_std
-        σ >= 0, of the noise added to gradients.
-    clipped_to
-        Norm to which gradients are clipped, ``inf`` for none.
-    start
-        x_1, shape (d,); zero if None.
-    rng
-        As ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
+    task : losses, regulariser and records; as many private ones as the schedule has steps an epoch
+    schedule : which steps are private, and where noise is added
+    participation : ``fixed_epochs`` (incremental gradients in the order of the records), the same with ``secret=True``
+        (one permutation), or ``reshuffled``, which None stands for
+    learning_rate, public_learning_rate : η of private and of public steps, > 0; the same if None.  The proximal step of
+        an epoch uses that of its last step.
+    noise_std : σ >= 0, of the noise added to gradients
+    clipped_to : norm to which gradients are clipped, ``inf`` for none
+    start : x_1, shape (d,); zero if None
+    rng : as ``numpy.random.default_rng`` takes it.  A permutation is drawn before the noise of its epoch.
 
     Returns
     -------
@@ -261,12 +237,9 @@ def trajectory(
             x,
             permutation,
             count,
-            task.features,
-            task.targets,
-            task.public_features,
-            task.public_targets,
-            eta,
-            public,
+            (task.features, task.targets),
+            (task.public_features, task.public_targets),
+            (eta, public),
             clip,
             sigma,
             schedule.noisy_steps(count) if sigma > 0 else np.zeros(n, dtype=bool),

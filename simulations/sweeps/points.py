@@ -47,26 +47,16 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 @record
 class Point(Record):
-    """One simulation of a sweep.
+    """One simulation of a sweep."""
 
-    Parameters
-    ----------
-    problem, noise
-        As for ``simulate``.
-    seed
-        Integer >= 0.
-    options
-        Keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults
-        ``budget``, ``clip``, ``inputs``, ``burn_in``.
-    label
-        A name for people; no part of the key.
-    """
-
+    #: as for ``simulate``
     problem: QuadraticProblem
     noise: ToeplitzNoise
-    seed: int
+    seed: int  #: integer >= 0
+    #: keyword arguments for ``simulate``: ``steps`` and ``chains``, and where they differ from its defaults ``budget``,
+    #: ``clip``, ``inputs``, ``burn_in``
     options: Mapping[str, Any]
-    label: str = ""
+    label: str = ""  #: a name for people; no part of the key
 
     def __post_init__(self) -> None:
         checked_quadratic(self.problem)
@@ -111,13 +101,10 @@ def grid(
 
     Parameters
     ----------
-    problems, noises
-        One, several, or a dictionary whose keys become labels.  In place of a noise stands also a function of the
-        problem that returns it, such as ``lambda problem: NuFTRL(problem.rates.min())``.
-    seeds
-        Integers >= 0.
-    options
-        As for ``Point``.
+    problems, noises : one, several, or a dictionary whose keys become labels.  In place of a noise stands also a
+        function of the problem that returns it, such as ``lambda problem: NuFTRL(problem.rates.min())``.
+    seeds : integers >= 0
+    options : as for ``Point``
     """
     seeds = list(seeds)
 

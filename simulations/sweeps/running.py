@@ -47,24 +47,12 @@ Result = tuple[int, Simulation | None, str | None, float]  # index of the point,
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a point.
+    """What became of a point."""
 
-    Attributes
-    ----------
-    point
-        The point.
-    simulation
-        Its result; None if it failed.
-    error
-        What went wrong, with the name of the point; None if nothing did.
-    seconds
-        How long it took when it was computed.
-    """
-
-    point: Point
-    simulation: Simulation | None
-    error: str | None
-    seconds: float
+    point: Point  #: the point
+    simulation: Simulation | None  #: its result; None if it failed
+    error: str | None  #: what went wrong, with the name of the point; None if nothing did
+    seconds: float  #: how long it took when it was computed
 
 
 def _store(directory: Path, outcome: Outcome) -> None:
@@ -197,28 +185,19 @@ def sweep(
 ) -> list[Outcome]:
     """Simulate ``points``, each different one once, and return what became of them in their order.
 
+    Raises ``ImportError`` where ``cluster`` is given and Dask is not installed (``corrnoise[cluster]``).  Raises
+    ``OSError`` where the scheduler does not answer or has no workers, or ``directory`` cannot be written to.
+
     Parameters
     ----------
-    points
-        For example from ``grid``.
-    directory
-        Where finished points are kept, one file each, and found again; made where it is missing.  None: nowhere.
-        A point that failed is tried again by the next sweep, and so is one whose file is damaged or holds something
-        else, with a ``RuntimeWarning``.
-    jobs
-        Number of worker processes of this machine, each with one thread; −1 for one a core, 1 for none but this one.
-    cluster
-        Address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, whose workers take the place of ``jobs``.  They
-        need the same version of this package, and use one thread a point: start them with ``--nthreads 1``.
-    progress
-        Show progress on standard error; None for: if it is a terminal.
-
-    Raises
-    ------
-    ImportError
-        ``cluster`` is given and Dask is not installed (``corrnoise[cluster]``).
-    OSError
-        The scheduler does not answer or has no workers, or ``directory`` cannot be written to.
+    points : for example from ``grid``
+    directory : where finished points are kept, one file each, and found again; made where it is missing.  None:
+        nowhere.  A point that failed is tried again by the next sweep, and so is one whose file is damaged or holds
+        something else, with a ``RuntimeWarning``.
+    jobs : number of worker processes of this machine, each with one thread; −1 for one a core, 1 for none but this one
+    cluster : address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, whose workers take the place of ``jobs``.
+        They need the same version of this package, and use one thread a point: start them with ``--nthreads 1``.
+    progress : show progress on standard error; None for: if it is a terminal
 
     Warns
     -----

@@ -208,8 +208,11 @@ def fixed_epochs_bounds(
     )
 
 
-def fixed_epochs_gram(workload: Workload, participation: Participation, certificate: Certificate) -> Array:
-    """X = CᵀC, scaled so that the largest Σ|X_ij| of a class is 1, shape (steps, steps).
+def fixed_epochs_strategy(workload: Workload, participation: Participation, certificate: Certificate) -> MatrixNoise:
+    """The noise of the strategy C with CᵀC = X, scaled so that the largest Σ|X_ij| of a class is 1.
+
+    Its sensitivity is 1 up to rounding, for fixed epochs only: under min-sep participation it is larger, as it will
+    say.
 
     Parameters
     ----------
@@ -224,16 +227,7 @@ def fixed_epochs_gram(workload: Workload, participation: Participation, certific
     gram = half @ half.T
     classes = [place[place < n] for place in places]
     largest = max(np.abs(gram[np.ix_(steps, steps)]).sum() for steps in classes)
-    return np.asarray(gram / largest)
-
-
-def fixed_epochs_strategy(workload: Workload, participation: Participation, certificate: Certificate) -> MatrixNoise:
-    """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
-
-    It is for fixed epochs only: under min-sep participation its sensitivity is larger, as it will say.
-    Arguments as for ``fixed_epochs_gram``.
-    """
-    return MatrixNoise(causal_strategy(fixed_epochs_gram(workload, participation, certificate)))
+    return MatrixNoise(causal_strategy(gram / largest))
 
 
 def _lower_bound(matrix: Array, factors: _Factors, places: Places) -> float:

@@ -161,9 +161,8 @@ def single_participation_bounds(
         ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse
         (``MomentumSGD``), take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096
         steps.
-    objective
-        ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest squared error
-        of a row, whose optimum is γ_2(A).
+    objective : ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest
+        squared error of a row, whose optimum is γ_2(A)
     tolerance : the iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more
     max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
     """
@@ -216,8 +215,8 @@ def single_participation_bounds(
     )
 
 
-def single_participation_gram(workload: Workload, certificate: Certificate) -> Array:
-    """X = CᵀC of the strategy V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, scaled to max X_ii = 1, shape (steps, steps).
+def single_participation_strategy(workload: Workload, certificate: Certificate) -> MatrixNoise:
+    """The noise of the strategy C with CᵀC = V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, scaled to sensitivity 1 up to rounding.
 
     Parameters
     ----------
@@ -233,15 +232,7 @@ def single_participation_gram(workload: Workload, certificate: Certificate) -> A
         root = (right.T * values) @ right
     gram = root / np.sqrt(np.outer(v, v))
     assert gram.shape == (n, n)
-    return np.asarray(gram / np.diagonal(gram).max())
-
-
-def single_participation_strategy(workload: Workload, certificate: Certificate) -> MatrixNoise:
-    """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
-
-    Arguments as for ``single_participation_gram``.
-    """
-    return MatrixNoise(causal_strategy(single_participation_gram(workload, certificate)))
+    return MatrixNoise(causal_strategy(gram / np.diagonal(gram).max()))
 
 
 def _normalised(logarithms: Array) -> Array:

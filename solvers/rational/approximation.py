@@ -255,14 +255,12 @@ def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
 
     Parameters
     ----------
-    noise
-        A ``ProductNoise`` (``NuFTRL``, ``AntiPGD``, optimal noise, …) with exponents of at most 80 in modulus, without
-        a pole on the unit circle and without a fractional zero within 1e-60 of it; a ``CepstralNoise``; or a
-        ``FiniteNoise``, which has all its poles at 0 and is returned unchanged.
-    tolerance
-        Bound of the relative error of the limiting sensitivity and of the averaged variances b(x) at all rates x from
-        the smallest of the a_k and 2 − a_k up to 1; in [1e-12, 1).  The power spectrum at a single frequency, and b(x)
-        at other rates, have errors of about sqrt(tolerance).
+    noise : a ``ProductNoise`` (``NuFTRL``, ``AntiPGD``, optimal noise, …) with exponents of at most 80 in modulus,
+        without a pole on the unit circle and without a fractional zero within 1e-60 of it; a ``CepstralNoise``; or a
+        ``FiniteNoise``, which has all its poles at 0 and is returned unchanged
+    tolerance : bound of the relative error of the limiting sensitivity and of the averaged variances b(x) at all rates
+        x from the smallest of the a_k and 2 − a_k up to 1; in [1e-12, 1).  The power spectrum at a single frequency,
+        and b(x) at other rates, have errors of about sqrt(tolerance).
 
     Examples
     --------

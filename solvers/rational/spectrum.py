@@ -133,9 +133,9 @@ def reduced_noise(noise: CepstralNoise, tolerance: float) -> PoleNoise | FiniteN
     Parameters
     ----------
     noise : ``CepstralNoise``
-    tolerance
-        Bound of the relative error of the limiting sensitivity and of the averaged variances b(x) at all rates x from
-        the narrowest feature of |B|² at ω = 0 or π, estimated from the decay of the cepstrum, up to 1; in [1e-12, 1).
+    tolerance : bound of the relative error of the limiting sensitivity and of the averaged variances b(x) at all rates
+        x from the narrowest feature of |B|² at ω = 0 or π, estimated from the decay of the cepstrum, up to 1; in
+        [1e-12, 1)
     """
     if not isinstance(noise, CepstralNoise):
         raise TypeError(f"noise must be CepstralNoise, got {noise!r}")

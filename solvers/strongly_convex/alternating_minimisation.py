@@ -78,24 +78,15 @@ class _Run:
 
 @record
 class MinimisedBound(Record):
-    """The noise that minimises the strongly convex bound.
+    """The noise that minimises the strongly convex bound."""
 
-    Parameters
-    ----------
-    noise : minimum-phase noise with β_0 = 1
-    bound : ``strongly_convex_bound`` of this noise, by ``"fast"``: a certified upper bound
-    history : the value after each round, on the search grid, from the start with the least limit; not certified
-    limits : the last value from each start
-    converged : the last round lowered the value by less than 1e-9 of it, and all starts agree to 1e-6
-    reason : why the search ended, in words
-    """
-
-    noise: ToeplitzNoise
-    bound: float
+    noise: ToeplitzNoise  #: minimum-phase noise with β_0 = 1
+    bound: float  #: ``strongly_convex_bound`` of this noise, by ``"fast"``: a certified upper bound
+    #: the value after each round, on the search grid, from the start with the least limit; not certified
     history: tuple[float, ...]
-    limits: tuple[float, ...]
-    converged: bool
-    reason: str
+    limits: tuple[float, ...]  #: the last value from each start
+    converged: bool  #: the last round lowered the value by less than 1e-9 of it, and all starts agree to 1e-6
+    reason: str  #: why the search ended, in words
 
 
 def minimise_strongly_convex_bound(

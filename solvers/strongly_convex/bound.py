@@ -51,36 +51,29 @@ _MOST_ADDITIONS = 4
 
 @record
 class StronglyConvexCertificate(Record):
-    """An upper bound of the error and the evidence for it.
+    """An upper bound of the error and the evidence for it."""
 
-    Parameters
-    ----------
-    value : the bound
-        ``"fast"``: ``upper_bound``.  ``"socp"``: the optimum of the discretised problem on its own uniform grid, as the
-        cone solver found it, with γ_∞² by the same quadrature.  It tends to the bound as the grid gets finer, and is
-        not a bound itself.
-    upper_bound : certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``
-        It is the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  It is ``inf`` if nothing is
-        proved.  The proof assumes the theorem, IEEE arithmetic, elementary functions correct to 4 units in the last
-        place, and the error bound that ``noise`` gives for its γ_∞.
-    multiplier : Λ; None if the bound is ``inf``
-    least_slack : a positive lower bound of the slack at all frequencies, not only at nodes; −inf if none is proved
-    quadrature_error : proved bound of the error of Gauss's rule, in the units of the bound
-        It follows from bounds of drive and gain on discs of complex frequencies around the panels.
-    rounding_error : proved bound of all rounding errors, in the units of the bound
-    suboptimality : upper bound of the relative gap between the value of the discretised problem and its minimum
-        ``"fast"``: from convexity, over multipliers with the same kernels and no larger sum of coefficients.
-        ``"socp"``: from the residuals of the cone solver, to first order.
-    method, criterion : the arguments of the call
-    """
-
+    #: the bound.  ``"fast"``: ``upper_bound``.  ``"socp"``: the optimum of the discretised problem on its own uniform
+    #: grid, as the cone solver found it, with γ_∞² by the same quadrature.  It tends to the bound as the grid gets
+    #: finer, and is not a bound itself.
     value: float
+    #: certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``.  It is
+    #: the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  It is ``inf`` if nothing is
+    #: proved.  The proof assumes the theorem, IEEE arithmetic, elementary functions correct to 4 units in the last
+    #: place, and the error bound that ``noise`` gives for its γ_∞.
     upper_bound: float
-    multiplier: Multiplier | None
+    multiplier: Multiplier | None  #: Λ; None if the bound is ``inf``
+    #: a positive lower bound of the slack at all frequencies, not only at nodes; −inf if none is proved
     least_slack: float
+    #: proved bound of the error of Gauss's rule, in the units of the bound.  It follows from bounds of drive and gain
+    #: on discs of complex frequencies around the panels.
     quadrature_error: float
-    rounding_error: float
+    rounding_error: float  #: proved bound of all rounding errors, in the units of the bound
+    #: upper bound of the relative gap between the value of the discretised problem and its minimum.  ``"fast"``: from
+    #: convexity, over multipliers with the same kernels and no larger sum of coefficients.  ``"socp"``: from the
+    #: residuals of the cone solver, to first order.
     suboptimality: float
+    #: the arguments of the call
     method: Method
     criterion: Criterion
 
@@ -127,9 +120,8 @@ def strongly_convex_bound(
         ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), and by some per cent for spectra with narrow lines in between.
         ``"socp"``: the value of the paper's cone program, which is not certified; see
         ``StronglyConvexCertificate.value``.
-    frequencies, lags
-        For ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π are among them,
-        and the largest lag, below half of it.
+    frequencies, lags : for ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π
+        are among them, and the largest lag, below half of it
     criterion : ``"distance"`` bounds L ‖θ − θ*‖²/2, as the paper does
         ``"objective"`` bounds F − F* directly and is up to some hundred times tighter at large condition numbers.
 

@@ -51,9 +51,8 @@ class MultiplierProgram:
     criterion : ``"distance"`` or ``"objective"``
     kernels : the lag distributions that, with a constant, make up the multiplier
     frequencies, quadrature : nodes in [0, π] and the weights that average over them, shape (n,)
-    clearance
-        The constant exceeds the least one that gives positive slack at frequency 0 by at least this relative amount.
-        If slow tails would replace the constant, it sets the width of the narrow peak of the gain at 0.
+    clearance : the constant exceeds the least one that gives positive slack at frequency 0 by at least this relative
+        amount.  If slow tails would replace the constant, it sets the width of the narrow peak of the gain at 0.
     """
 
     def __init__(

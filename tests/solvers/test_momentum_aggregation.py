@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from corrnoise.solvers.momentum_aggregation import best_momentum_bounds
-from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
+from corrnoise.theory.momentum_aggregation.run_bounds import DyadicTask
 from corrnoise.theory.privacy import Budget
 
-TASK = BoundedTask(14, dimension=31, budget=Budget(0.04, adjacency="replace-one"))
+TASK = DyadicTask(2**14, dimension=31, budget=Budget(0.04, adjacency="replace-one"))
 
 
 @pytest.mark.parametrize("algorithm", ["Algorithm 1", "Algorithm 2"])

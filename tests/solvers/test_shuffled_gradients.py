@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from corrnoise.solvers.shuffled_gradients import best_epochs, best_learning_rate
+from corrnoise.solvers.shuffled_gradients import best_epochs
+from corrnoise.theory.shuffled_gradients.table_rates import bound_coefficients
 
 SLOPES = {
     ("DP-ShuffleG", "per-epoch"): -0.5,
@@ -17,11 +18,13 @@ SLOPES = {
 }
 
 
+def coefficients(algorithm, samples, accounting="whole-run"):
+    run = {"dimension": 10, "epsilon": 1.0, "private_share": 0.5, "accounting": accounting}
+    return lambda epochs: bound_coefficients(algorithm, samples=samples, epochs=epochs, **run)
+
+
 def bound(algorithm, samples, epochs, accounting="whole-run"):
-    settings = {"private_share": 0.5, "accounting": accounting}
-    return best_learning_rate(
-        algorithm, samples=samples, dimension=10, epsilon=1.0, epochs=epochs, **settings
-    ).excess_risk_upper_bound
+    return coefficients(algorithm, samples, accounting)(epochs).best().excess_risk_upper_bound
 
 
 @pytest.mark.parametrize(("algorithm", "accounting"), SLOPES)
@@ -29,7 +32,7 @@ def test_the_bound_at_the_best_number_of_epochs_has_the_slope_of_the_rate(algori
     """In n from 1e6 to 1e7, up to the logarithms, which take 0.02 to 0.04 off."""
     least = []
     for n in (10**6, 10**7):
-        epochs = best_epochs(algorithm, samples=n, dimension=10, epsilon=1.0, private_share=0.5, accounting=accounting)
+        epochs = best_epochs(coefficients(algorithm, n, accounting))
         least.append(bound(algorithm, n, epochs, accounting))
         for other in (epochs / 2, epochs * 0.99, epochs * 1.01, epochs * 2):
             assert bound(algorithm, n, other, accounting) >= least[-1]
@@ -39,13 +42,13 @@ def test_the_bound_at_the_best_number_of_epochs_has_the_slope_of_the_rate(algori
 def test_interleaving_saves_epochs_rather_than_risk():
     """With amplification over the whole run both reach √d/(nε); interleaving after fewer epochs."""
     names = ("DP-ShuffleG", "Interleaved")
-    alone, mixed = (best_epochs(name, samples=10_000, dimension=10, epsilon=1.0, private_share=0.5) for name in names)
+    alone, mixed = (best_epochs(coefficients(name, 10_000)) for name in names)
     assert alone > 4 * mixed
     assert 0.5 < bound(names[1], 10_000, mixed) / bound(names[0], 10_000, alone) < 2
 
 
 def test_the_published_bound_has_no_best_number_of_epochs():
-    with pytest.raises(ArithmeticError, match="accounting 'published' has no best number of epochs"):
-        best_epochs("DP-ShuffleG", samples=100, dimension=1000, epsilon=1.0, accounting="published")
+    with pytest.raises(ArithmeticError, match="bound must have a best number of epochs"):
+        best_epochs(coefficients("DP-ShuffleG", 100, "published"))
     with pytest.raises(ValueError, match="accounting must be 'per-epoch' or 'whole-run' for noise at the end"):
-        best_epochs("Noise at the end", samples=100, dimension=1000, epsilon=1.0, accounting="published")
+        best_epochs(coefficients("Noise at the end", 100, "published"))

@@ -170,21 +170,13 @@ def theorem_d13_upper_bound(
 
 @record
 class FiniteRun(Record):
-    """A run of T steps that clips some gradient with probability p at most.
+    """A run of T steps that clips some gradient with probability p at most."""
 
-    Parameters
-    ----------
-    problem : linear regression
-    steps : T >= 1
-    failure_probability : 0 < p < 1
-    initial_offset : θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
-    budget : ρ and adjacency; its clip norm G sets the noise in ``theorem_d4_bounds`` and nothing else
-    """
-
-    problem: LinearRegression
-    steps: int
-    failure_probability: float
-    initial_offset: float | Array
+    problem: LinearRegression  #: linear regression
+    steps: int  #: T >= 1
+    failure_probability: float  #: 0 < p < 1
+    initial_offset: float | Array  #: θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
+    #: ρ and adjacency; its clip norm G sets the noise in ``theorem_d4_bounds`` and nothing else
     budget: Budget = UNIT_BUDGET
 
     def __post_init__(self) -> None:
@@ -193,11 +185,10 @@ class FiniteRun(Record):
         single_examples(self.problem)
         size = self.problem.eigenvalues.size
         offset = checks.scalar_or_vector("initial_offset", self.initial_offset, "(-inf, inf)", size)
+        self._check(failure_probability="(0, 1)", budget=Budget)
         self._set(
             steps=checks.integer("steps", self.steps, 1, largest=10**300),  # the bounds hold far beyond runs
-            failure_probability=checks.real("failure_probability", self.failure_probability, "(0, 1)"),
             initial_offset=offset if offset.ndim else float(offset),
-            budget=checks.instance("budget", self.budget, Budget),
         )
 
     # -- derived quantities --------------------------------------------------------------------------------------------

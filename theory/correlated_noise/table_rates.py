@@ -173,19 +173,13 @@ def squared_sensitivity_expansion(noise: ToeplitzNoise, steps: int) -> float:
 
 @dataclass(frozen=True)
 class DecayRates:
-    """A row of Table 4.
+    """A row of Table 4."""
 
-    Parameters
-    ----------
-    effective_dimension : rate of Tr H/‖H‖₂
-    noisy_sgd, noisy_ftrl : rates of the stationary error due to privacy of Noisy-SGD and of ν-Noisy-FTRL with ν = ημ
-    ratio : the rate of Noisy-FTRL's over Noisy-SGD's error
-    """
-
-    effective_dimension: float
+    effective_dimension: float  #: rate of Tr H/‖H‖₂
+    #: rates of the stationary error due to privacy of Noisy-SGD and of ν-Noisy-FTRL with ν = ημ
     noisy_sgd: float
     noisy_ftrl: float
-    ratio: float
+    ratio: float  #: the rate of Noisy-FTRL's over Noisy-SGD's error
 
 
 def decay_rates(

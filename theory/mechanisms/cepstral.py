@@ -49,15 +49,10 @@ class CepstralNoise(ToeplitzNoise):
     absolute errors, of 1e-15 times the largest value of |B|^{±1}.  With a != 0 they take O(N × steps).  What a release
     rests on (``program``, ``sensitivity_upper_bound``) carries a bound of the error made.
     ``ArithmeticError`` where |log B| exceeds 300, or exp(Σ c_n ζⁿ) is not resolved by four million frequencies.
-
-    Parameters
-    ----------
-    cepstrum : c_1, …, c_N, shape (N,); zero afterwards.  N = 0 is independent noise.
-    warp : −1 < a < 1.  At 0, the default, ζ = z.
     """
 
-    cepstrum: Array
-    warp: float
+    cepstrum: Array  #: c_1, …, c_N, shape (N,); zero afterwards.  N = 0 is independent noise.
+    warp: float  #: −1 < a < 1.  At 0, the default, ζ = z.
 
     def __init__(self, cepstrum: ArrayLike, warp: float = 0.0) -> None:
         c = checks.frozen(np.trim_zeros(checks.vector("cepstrum", cepstrum), "b") + 0.0)  # −0 is 0

@@ -92,17 +92,12 @@ class BufferNoise(PoleNoise):
 
     The gaps are correct to rounding, because these zeros are isolated exactly.  The recurrence of the form
     ``"buffers"`` is y = z − Σ_i ω_i x_i, then x_i ← θ_i x_i + y.
-
-    Parameters
-    ----------
-    buf_decay : θ in [−1, 1], shape (P,); they are sorted in descending order
-    output_scale : ω, shape (P,)
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"buffers": DTYPES, **ProductNoise.FORMS}
 
-    buf_decay: Array
-    output_scale: Array
+    buf_decay: Array  #: θ in [−1, 1], shape (P,); they are sorted in descending order
+    output_scale: Array  #: ω, shape (P,)
 
     def __init__(self, buf_decay: ArrayLike, output_scale: ArrayLike) -> None:
         decay = checks.vector("buf_decay", buf_decay, "[-1, 1]")

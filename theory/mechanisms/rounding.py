@@ -228,9 +228,8 @@ def convolution_sensitivity(
     Parameters
     ----------
     stored : the coefficients, numbers of ``dtype``, shape (p,): those that the program multiplies with the noise
-    once, exact
-        Upper bounds of the sensitivity of this noise in exact arithmetic: for one participation, and for
-        ``participation``.
+    once, exact : upper bounds of the sensitivity of this noise in exact arithmetic: for one participation, and for
+        ``participation``
     participation : who takes part when, also in a run of any length
     by : ``"sums"``: each entry is a sum of products, in any order
         ``"transforms"``: fast Fourier transforms over all steps, with an error of at most 32 u log2(2T) ‖β‖₁ ‖z‖₂.
@@ -280,11 +279,10 @@ def scaled_sensitivity(
     Parameters
     ----------
     exact : an upper bound of the sensitivity of the scaled noise in exact arithmetic
-    program, plain
-        The covered sensitivity of the Toeplitz program, and a lower bound of that of its noise in exact arithmetic,
-        both for single participation in the steps of the run.
-    additive
-        Whether the program perturbs the strategy, as cascades, buffers and recurrences do; a convolution does not.
+    program, plain : the covered sensitivity of the Toeplitz program, and a lower bound of that of its noise in exact
+        arithmetic, both for single participation in the steps of the run
+    additive : whether the program perturbs the strategy, as cascades, buffers and recurrences do; a convolution does
+        not
     step_scales, draw_scales : d and g, numbers of ``dtype``, shape (n,) each, or None
     dtype : type in which the program multiplies by the scales
     """

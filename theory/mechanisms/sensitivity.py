@@ -40,20 +40,12 @@ _NEGLIGIBLE = 1e-6  # a rounding error up to which a closed bracket means that t
 
 @record
 class Sensitivity(Record):
-    """What is known of a sensitivity.
+    """What is known of a sensitivity."""
 
-    Attributes
-    ----------
-    value : attained by a pattern and unit gradients, up to the relative error ``rounding``
-    upper : upper bound of the sensitivity, rounding included
-    rounding : relative error of ``value``
-    exact : whether ``value`` is the sensitivity up to rounding
-    """
-
-    value: float
-    upper: float
-    rounding: float
-    exact: bool
+    value: float  #: attained by a pattern and unit gradients, up to the relative error ``rounding``
+    upper: float  #: upper bound of the sensitivity, rounding included
+    rounding: float  #: relative error of ``value``
+    exact: bool  #: whether ``value`` is the sensitivity up to rounding
 
     @property
     def lower(self) -> float:

@@ -117,17 +117,11 @@ class ReducedNoise(Record):
     """Standard deviations of the noise in the nodes of the three trees of Algorithm 2.
 
     A tree that is never read has an infinite standard deviation: its nodes must not be released.
-
-    Parameters
-    ----------
-    gradients : of the gradients at the starts of epochs, in the first two epochs
-    combined : of (1 − γ) D + γ G, in later epochs
-    remainders : of the remainders r
     """
 
-    gradients: float
-    combined: float
-    remainders: float
+    gradients: float  #: of the gradients at the starts of epochs, in the first two epochs
+    combined: float  #: of (1 − γ) D + γ G, in later epochs
+    remainders: float  #: of the remainders r
 
 
 def reduced_noise(

@@ -22,20 +22,15 @@ from corrnoise.theory.privacy import ADJACENCIES, Budget, gaussian_epsilon
 
 @record
 class PublishedReducedNoise(Record):
-    """Standard deviations of the noise in the nodes of Algorithm 2, and the privacy of their release.
+    """Standard deviations of the noise in the nodes of Algorithm 2, and the privacy of their release."""
 
-    Parameters
-    ----------
-    early, late : of G, in nodes that end by step 2N and in others
-    differences, remainders : of D and of r
-    rho : upper bound of the ρ that the release of all nodes spends (zCDP), for the adjacency of the budget
-    """
-
+    #: of G, in nodes that end by step 2N and in others
     early: float
     late: float
+    #: of D and of r
     differences: float
     remainders: float
-    rho: float
+    rho: float  #: upper bound of the ρ that the release of all nodes spends (zCDP), for the adjacency of the budget
 
 
 def published_reduced_noise(

@@ -109,9 +109,8 @@ def lemma_17_defect(changes: Array, steps: int, *, examples: int, alpha: float, 
 
     Parameters
     ----------
-    changes
-        The leaves δ_t = ∇f(u_{q_t − 1}, x_t) − ∇f(u_{q_t − 1}, x_{t−N}), shape (T, …); those of the first epoch are
-        not read.  All are 0 if the order is the same in every epoch.
+    changes : the leaves δ_t = ∇f(u_{q_t − 1}, x_t) − ∇f(u_{q_t − 1}, x_{t−N}), shape (T, …); those of the first epoch
+        are not read.  All are 0 if the order is the same in every epoch.
     steps, examples, alpha, gamma : as for ``lemma_17``
     """
     steps = checks.integer("steps", steps, 1)

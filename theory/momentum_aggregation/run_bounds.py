@@ -27,55 +27,34 @@ from __future__ import annotations
 import math
 
 from corrnoise.theory.mechanisms.tree_orders import power
-from corrnoise.theory.momentum_aggregation.bounds import descent_upper_bound, momentum_error_upper_bound
+from corrnoise.theory.momentum_aggregation.bounds import (
+    BoundedTask,
+    descent_upper_bound,
+    momentum_error_upper_bound,
+)
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
 from corrnoise.theory.momentum_aggregation.trees import largest_decoder_variance
 from corrnoise.theory.numerics import checks
-from corrnoise.theory.numerics.records import Record, record
-from corrnoise.theory.privacy import Budget
+from corrnoise.theory.numerics.records import record
 
-_LARGEST = 40  #: of log2 N
+_MOST = 2**40  #: examples
 _LEAST = 2.0**-50  #: of α
 _HEIGHT = 59  #: of prefixes whose variance counts: for α above the least one longer nodes add less than e^{−1000}
 
 
 @record
-class BoundedTask(Record):
-    """What a bound is about: F has N = 2^k examples, and every loss is G-Lipschitz and L-smooth.
-
-    Parameters
-    ----------
-    log2_examples : k, an integer from 1 to 40
-    dimension : d >= 1
-    budget : of a run; its clip norm is G
-    smoothness : L > 0
-    initial_error : R > 0, at least F(w_1) − inf F
-    """
-
-    log2_examples: int
-    dimension: int
-    budget: Budget
-    smoothness: float = 1.0
-    initial_error: float = 1.0
+class DyadicTask(BoundedTask):
+    """A task of N = 2^k examples, 1 <= k <= 40."""
 
     def __post_init__(self) -> None:
-        checks.instance("budget", self.budget, Budget)
-        self._set(
-            log2_examples=checks.integer("log2_examples", self.log2_examples, 1, largest=_LARGEST),
-            dimension=checks.integer("dimension", self.dimension, 1),
-            smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"),
-            initial_error=checks.real("initial_error", self.initial_error, "(0, inf)"),
-        )
+        super().__post_init__()
+        if self.examples.bit_count() != 1 or self.examples > _MOST:
+            raise ValueError(f"examples must be a power of two of at most 2^40, got {self.examples}")
 
     @property
-    def examples(self) -> int:
-        """N."""
-        return 1 << self.log2_examples
-
-    @property
-    def lipschitz(self) -> float:
-        """G."""
-        return self.budget.clip_norm
+    def log2_examples(self) -> int:
+        """K."""
+        return self.examples.bit_length() - 1
 
     def _forgotten(self, alpha: float) -> float:
         """1 − a."""

@@ -40,23 +40,16 @@ _ROUNDING = 1e-11  #: relative error of a sum of weights, with room to spare
 
 @record
 class Nodes(Record):
-    """Which nodes are released.
+    """Which nodes are released."""
 
-    Parameters
-    ----------
-    largest : largest size of a node; None for no limit
-    first : nodes start at this step or later
-    last : nodes end at this step or earlier; None for the end of the run
-    """
-
-    largest: int | None = None
-    first: int = 1
-    last: int | None = None
+    largest: int | None = None  #: largest size of a node; None for no limit
+    first: int = 1  #: nodes start at this step or later
+    last: int | None = None  #: nodes end at this step or earlier; None for the end of the run
 
     def __post_init__(self) -> None:
         if self.largest is not None:
             checks.integer("largest", self.largest, 1)
-        checks.integer("first", self.first, 1)
+        self._check(first=1)
         if self.last is not None:
             checks.integer("last", self.last, 0)
 
@@ -81,9 +74,8 @@ def squared_weights(participation: Participation, alpha: float, nodes: Nodes = A
 
     Parameters
     ----------
-    participation
-        T steps, and epochs of N steps each: the same order in every epoch (``fixed_epochs``), any order in each
-        (``reshuffled``), or ``single``.
+    participation : T steps, and epochs of N steps each: the same order in every epoch (``fixed_epochs``), any order in
+        each (``reshuffled``), or ``single``
     alpha : momentum parameter, 0 < α <= 1
     nodes : which nodes are released
     """

@@ -67,21 +67,14 @@ def sampling_variance(
 
 @record
 class Bound(Record):
-    """A bound of the excess loss by its sources, which ``total`` adds up.
+    """A bound of the excess loss by its sources, which ``total`` adds up."""
 
-    Attributes
-    ----------
-    optimisation, sampling, noise
-        What the distance and the gradient at the optimum, the samples and the noise contribute.
-    learning_rate : the η that it is for
-    factor : Φ or Φ' of the coupling, 1 where there is none
-    """
-
+    #: what the distance and the gradient at the optimum, the samples and the noise contribute
     optimisation: float
     sampling: float
     noise: float
-    learning_rate: float
-    factor: float = 1.0
+    learning_rate: float  #: the η that it is for
+    factor: float = 1.0  #: Φ or Φ' of the coupling, 1 where there is none
 
     @property
     def total(self) -> float:
@@ -99,9 +92,9 @@ class FederatedRun(Record):
         The paper's ρ is sqrt(2 ρ) of zero-concentrated differential privacy.
     family : G, L and D
     machines, participants, rounds, dimension : M >= m >= 1, T >= 1 and d >= 1
-    deviation, heterogeneity
-        σ̃ = σ + 2σ_L D and ξ̃ = ξ + 2ξ_L D, >= 0; None for the worst case, in which sqrt(σ̃² + ξ̃²) is 2S as printed and
-        G + LD as corrected (the variance of s_t about its mean over examples and machines is at most R_t²).
+    deviation, heterogeneity : σ̃ = σ + 2σ_L D and ξ̃ = ξ + 2ξ_L D, >= 0; None for the worst case, in which sqrt(σ̃² +
+        ξ̃²) is 2S as printed and G + LD as corrected (the variance of s_t about its mean over examples and machines is
+        at most R_t²)
     optimum_gradient : G* = ‖∇f(x*)‖ in [0, G]; None for G
 
     Examples
@@ -125,13 +118,7 @@ class FederatedRun(Record):
 
     def __post_init__(self) -> None:
         of_machine(self.budget)
-        checks.instance("family", self.family, LossClass)
-        self._set(
-            machines=checks.integer("machines", self.machines, 1),
-            participants=checks.integer("participants", self.participants, 1),
-            rounds=checks.integer("rounds", self.rounds, 1),
-            dimension=checks.integer("dimension", self.dimension, 1),
-        )
+        self._check(family=LossClass, machines=1, participants=1, rounds=1, dimension=1)
         if self.participants > self.machines:
             raise ValueError(f"participants must be at most machines, got {self.participants} of {self.machines}")
         if (self.deviation is None) != (self.heterogeneity is None):
@@ -279,19 +266,16 @@ class FederatedRun(Record):
 
         Parameters
         ----------
-        noise
-            The noise of each machine: ``cancelling_noise(T, growth=1)`` is the published one and gets the published
-            scale (with S, or R of convex losses), any other noise is calibrated to ``cap`` participations.
+        noise : the noise of each machine: ``cancelling_noise(T, growth=1)`` is the published one and gets the published
+            scale (with S, or R of convex losses), any other noise is calibrated to ``cap`` participations
         losses : ``"convex"`` or ``"smooth"``: which sensitivity the noise is for
             The bound itself is for convex losses.
         cap : the number of participations after which a machine refuses; None for T
             Refusals cost G D times their probability.
-        learning_rate
-            η in (0, 1/(4LT)]; None for the best of a few: the largest ones, and those that minimise the bound with the
-            factor Φ held fixed.
-        method
-            ``"coupling"``, for ``cancelling_noise`` with share 1 and growth 0 or 1, or ``"cauchy-schwarz"``, for any
-            noise.
+        learning_rate : η in (0, 1/(4LT)]; None for the best of a few: the largest ones, and those that minimise the
+            bound with the factor Φ held fixed
+        method : ``"coupling"``, for ``cancelling_noise`` with share 1 and growth 0 or 1, or ``"cauchy-schwarz"``, for
+            any noise
         """
         most = self._smooth_rate(4)
         rates = [] if learning_rate is None else [checks.real("learning_rate", learning_rate, f"(0, {most!r}]")]

@@ -34,13 +34,9 @@ from corrnoise.theory.numerics.records import Record, record
 
 @record
 class QuadraticExcess(Record):
-    """An excess loss by its sources, which ``total`` adds up.
+    """An excess loss by its sources, which ``total`` adds up."""
 
-    Attributes
-    ----------
-    start, sampling, noise : what the distance of the first point, the samples and the noise contribute
-    """
-
+    #: what the distance of the first point, the samples and the noise contribute
     start: float
     sampling: float
     noise: float
@@ -53,25 +49,14 @@ class QuadraticExcess(Record):
 
 @record
 class QuadraticRun(Record):
-    """T rounds of the algorithm at the learning rate η on quadratic losses of curvature h, without projection.
+    """T rounds of the algorithm at the learning rate η on quadratic losses of curvature h, without projection."""
 
-    Parameters
-    ----------
-    rounds : T >= 1
-    learning_rate : η in (0, 1e100]
-    curvature : h in [0, 1e100], with η h T² <= 1e6
-    """
-
-    rounds: int
-    learning_rate: float
-    curvature: float
+    rounds: int  #: T >= 1
+    learning_rate: float  #: η in (0, 1e100]
+    curvature: float  #: h in [0, 1e100], with η h T² <= 1e6
 
     def __post_init__(self) -> None:
-        self._set(
-            rounds=checks.integer("rounds", self.rounds, 1),
-            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, 1e100]"),
-            curvature=checks.real("curvature", self.curvature, "[0, 1e100]"),
-        )
+        self._check(rounds=1, learning_rate="(0, 1e100]", curvature="[0, 1e100]")
         if not self.learning_rate * self.curvature * self.rounds**2 <= 1e6:
             raise ValueError(
                 f"learning_rate must be at most 1e6/(curvature rounds²) = {1e6 / self.curvature / self.rounds**2!r}, "

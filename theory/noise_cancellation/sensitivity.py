@@ -34,25 +34,14 @@ _SIZES = "(0, 1e100]"
 
 @record
 class LossClass(Record):
-    """Losses that are G-Lipschitz and L-smooth on a convex set of diameter D.
+    """Losses that are G-Lipschitz and L-smooth on a convex set of diameter D."""
 
-    Parameters
-    ----------
-    lipschitz : G, the largest norm of a gradient, in (0, 1e100]
-    smoothness : L, the Lipschitz constant of the gradients, in (0, 1e100]
-    diameter : D, the diameter of the set, in (0, 1e100]
-    """
-
-    lipschitz: float
-    smoothness: float
-    diameter: float
+    lipschitz: float  #: G, the largest norm of a gradient, in (0, 1e100]
+    smoothness: float  #: L, the Lipschitz constant of the gradients, in (0, 1e100]
+    diameter: float  #: D, the diameter of the set, in (0, 1e100]
 
     def __post_init__(self) -> None:
-        self._set(
-            lipschitz=checks.real("lipschitz", self.lipschitz, _SIZES),
-            smoothness=checks.real("smoothness", self.smoothness, _SIZES),
-            diameter=checks.real("diameter", self.diameter, _SIZES),
-        )
+        self._check(lipschitz=_SIZES, smoothness=_SIZES, diameter=_SIZES)
 
     @classmethod
     def of(cls, loss: LinearLoss, diameter: float) -> LossClass:

@@ -54,9 +54,8 @@ def circle_mean(
 
     Parameters
     ----------
-    weighted_sum
-        Called as ``weighted_sum(c, s, w)`` with vectors of nodes c = cos(ω/2), s = sin(ω/2) (both accurate down
-        to their smallest values) and weights; returns Σ w f, a number or an array of them.
+    weighted_sum : called as ``weighted_sum(c, s, w)`` with vectors of nodes c = cos(ω/2), s = sin(ω/2) (both accurate
+        down to their smallest values) and weights; returns Σ w f, a number or an array of them
     near_zero, near_pi : the widths of the narrowest features at ω = 0 and ω = π, at least 1e-300
         Where tan(ω/2) is well below ``near_zero``, f is proportional to a power of sin(ω/2); the same holds at π with
         cos(ω/2) and ``near_pi``.

@@ -9,6 +9,8 @@ from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
+from corrnoise.theory.numerics import checks
+
 Kind = TypeVar("Kind", bound="Record")
 
 
@@ -54,6 +56,25 @@ class Record:
         with np.printoptions(threshold=8, edgeitems=3, floatmode="unique", linewidth=10**6):
             arguments = ", ".join(f"{name}={shown(value)}" for name, value in self.arguments().items())
         return f"{type(self).__name__}({arguments})"
+
+    def _check(self, **ranges: int | str | tuple[str, ...] | type) -> None:
+        """Check fields while the record is being made; fields whose default is None may be None.
+
+        A range is the least integer, an interval of real numbers, a tuple of choices, ``bool``, or another class.
+        """
+        for name, allowed in ranges.items():
+            value = getattr(self, name)
+            if value is None and getattr(type(self), name, 0) is None:
+                continue
+            if isinstance(allowed, int):
+                value = checks.integer(name, value, allowed)
+            elif isinstance(allowed, str):
+                value = checks.real(name, value, allowed)
+            elif isinstance(allowed, tuple):
+                value = checks.choice(name, value, allowed)
+            else:
+                value = checks.boolean(name, value) if allowed is bool else checks.instance(name, value, allowed)
+            self._set(**{name: value})
 
     def _set(self, **values: Any) -> None:
         """Set fields of a frozen record while it is being made."""

@@ -46,9 +46,8 @@ class LearningObjective(Record):
     ----------
     problem : ``MeanEstimation`` or ``LinearRegression``
     steps : T >= 1
-    weights
-        ϖ_s >= 0 of the errors after the steps s = 1, …, T, shape (steps,), not all 0; or ``"last"`` for the last one,
-        or ``"second half"`` for the mean over s > T/2.
+    weights : ϖ_s >= 0 of the errors after the steps s = 1, …, T, shape (steps,), not all 0; or ``"last"`` for the last
+        one, or ``"second half"`` for the mean over s > T/2
     batch_size : m >= 1: examples a step; None for that of the problem
 
     Examples

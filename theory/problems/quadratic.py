@@ -339,11 +339,7 @@ class MeanEstimation(QuadraticProblem):
     batch_size: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        self._set(
-            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
-            sample_std=checks.real("sample_std", self.sample_std, _STD),
-            batch_size=checks.integer("batch_size", self.batch_size, 1),
-        )
+        self._check(learning_rate="(0, inf)", sample_std=_STD, batch_size=1)
         _checked_rates(self.eigenvalues, self.learning_rate)
 
     @property
@@ -373,9 +369,8 @@ class LinearRegression(QuadraticProblem):
     eigenvalues : λ_j > 0 of H, shape (d,), in any order
     learning_rate : η > 0
     residual_std : standard deviation of ξ, which is independent of x, >= 0
-    kurtosis
-        k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3 for
-        Gaussian inputs, 1 for signs, 1.8 for uniform ones.
+    kurtosis : k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3
+        for Gaussian inputs, 1 for signs, 1.8 for uniform ones
     batch_size : m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum
 
     Examples

@@ -76,16 +76,11 @@ class Accountant(Record):
     """A mixture of Gaussian mechanisms: budgets ρ_m = 2 A_m/z² with probabilities p_m, z the noise multiplier σ/G.
 
     Adjacency is replace-one; for zero-out adjacency z/2 takes the place of z.
-
-    Parameters
-    ----------
-    sums : amplification sums A_m >= 0, shape (M,); ``inf`` where no noise follows
-    probabilities : p_m in [0, 1], shape (M,), with sum 1 up to rounding
-    compositions : number >= 1 of times the mixture is composed with itself (fresh permutations of composed epochs)
     """
 
-    sums: Array
-    probabilities: Array
+    sums: Array  #: amplification sums A_m >= 0, shape (M,); ``inf`` where no noise follows
+    probabilities: Array  #: p_m in [0, 1], shape (M,), with sum 1 up to rounding
+    #: number >= 1 of times the mixture is composed with itself (fresh permutations of composed epochs)
     compositions: int = 1
 
     def __init__(self, sums: ArrayLike, probabilities: ArrayLike, compositions: int = 1) -> None:

@@ -59,65 +59,37 @@ class Bound(Record):
 
 @record
 class ConvergenceConstants(Record):
-    """The constants of a run that the bounds need; ``task_constants.convergence_constants`` finds those of a task.
-
-    Parameters
-    ----------
-    samples, epochs, dimension : n, K, d >= 1
-    learning_rate : η > 0
-    distance : R = ‖x_1 − x*‖ >= 0
-    deviation : s >= 0, root mean squared gradient of the private losses at x*
-    noise : σ_k >= 0, a scalar or shape (K,)
-    smoothness, largest_smoothness : L_k and L*_k > 0, a scalar or shape (K,); L_k <= L*_k
-    private_smoothness : mean smoothness L of the private losses; None for the largest L_k
-    end_noise : noise on the last step of an epoch only
-    total_dissimilarity
-        C_k = n ‖∇H_k‖ >= 0, a scalar or shape (K,), H_k the mean difference of private and public losses of epoch k.
-    partial_dissimilarity : D_k = (1/n) Σ_{n_k < i < n} C_i² >= 0, a scalar or shape (K,)
-    beta : 0 < β <= μ_ψ − (smoothness of H_k); not needed, and 0, where there is no dissimilarity
-    diameter : δ > 0 of a set to which ψ confines x, which makes β unnecessary; None for none
-        The total dissimilarities then are suprema over that set.
-    regulariser
-        ``"smooth"``, ``"lasso"`` or ``"projection"``: which published theorem is meant; the corrected one is for all.
-    size : B >= 0 of Assumption G.1, which the published theorem for ``"lasso"`` uses
-    """
+    """The constants of a run that the bounds need; ``task_constants.convergence_constants`` finds those of a task."""
 
     _: KW_ONLY
+    #: n, K, d >= 1
     samples: int
     epochs: int
     dimension: int
-    learning_rate: float
-    distance: float
-    deviation: float
-    noise: ArrayLike
+    learning_rate: float  #: η > 0
+    distance: float  #: R = ‖x_1 − x*‖ >= 0
+    deviation: float  #: s >= 0, root mean squared gradient of the private losses at x*
+    noise: ArrayLike  #: σ_k >= 0, a scalar or shape (K,)
+    #: L_k and L*_k > 0, a scalar or shape (K,); L_k <= L*_k
     smoothness: ArrayLike
     largest_smoothness: ArrayLike
-    private_smoothness: float | None = None
-    end_noise: bool = False
+    private_smoothness: float | None = None  #: mean smoothness L of the private losses; None for the largest L_k
+    end_noise: bool = False  #: noise on the last step of an epoch only
+    #: c_k = n ‖∇H_k‖ >= 0, a scalar or shape (K,), H_k the mean difference of private and public losses of epoch k
     total_dissimilarity: ArrayLike = 0.0
-    partial_dissimilarity: ArrayLike = 0.0
-    beta: float = 0.0
+    partial_dissimilarity: ArrayLike = 0.0  #: D_k = (1/n) Σ_{n_k < i < n} C_i² >= 0, a scalar or shape (K,)
+    beta: float = 0.0  #: 0 < β <= μ_ψ − (smoothness of H_k); not needed, and 0, where there is no dissimilarity
+    #: δ > 0 of a set to which ψ confines x, which makes β unnecessary; None for none.  The total dissimilarities then
+    #: are suprema over that set.
     diameter: float | None = None
+    #: ``"smooth"``, ``"lasso"`` or ``"projection"``: which published theorem is meant; the corrected one is for all
     regulariser: RegulariserKind = "smooth"
-    size: float = 0.0
+    size: float = 0.0  #: B >= 0 of Assumption G.1, which the published theorem for ``"lasso"`` uses
 
     def __post_init__(self) -> None:
-        self._set(
-            samples=checks.integer("samples", self.samples, 1),
-            epochs=checks.integer("epochs", self.epochs, 1),
-            dimension=checks.integer("dimension", self.dimension, 1),
-            learning_rate=checks.real("learning_rate", self.learning_rate, _POSITIVE),
-            distance=checks.real("distance", self.distance, _NONNEGATIVE),
-            deviation=checks.real("deviation", self.deviation, _NONNEGATIVE),
-            end_noise=checks.boolean("end_noise", self.end_noise),
-            beta=checks.real("beta", self.beta, _NONNEGATIVE),
-            regulariser=checks.choice("regulariser", self.regulariser, REGULARISERS),
-            size=checks.real("size", self.size, _NONNEGATIVE),
-        )
-        if self.diameter is not None:
-            self._set(diameter=checks.real("diameter", self.diameter, _POSITIVE))
-        if self.private_smoothness is not None:
-            self._set(private_smoothness=checks.real("private_smoothness", self.private_smoothness, _POSITIVE))
+        self._check(samples=1, epochs=1, dimension=1, end_noise=bool, regulariser=REGULARISERS)
+        self._check(learning_rate=_POSITIVE, diameter=_POSITIVE, private_smoothness=_POSITIVE)
+        self._check(distance=_NONNEGATIVE, deviation=_NONNEGATIVE, beta=_NONNEGATIVE, size=_NONNEGATIVE)
         for name in ("noise", "total_dissimilarity", "partial_dissimilarity", "smoothness", "largest_smoothness"):
             interval = _POSITIVE if "smoothness" in name else _NONNEGATIVE
             self._set(**{name: checks.scalar_or_vector(name, getattr(self, name), interval, self.epochs)})

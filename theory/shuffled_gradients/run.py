@@ -88,9 +88,8 @@ class ShuffledGradients(Record):
     budget : what may be spent
         Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in one record, which a
         gradient of zero or another one replaces.  Its clip norm is G.
-    participation
-        n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``, secret where
-        the permutations are uniform and nobody knows them.
+    participation : n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``,
+        secret where the permutations are uniform and nobody knows them
     learning_rate : η > 0 of private steps
     public_learning_rate : η > 0 of public steps; None for ``learning_rate``
         The noise of a public step shrinks with it.
@@ -139,7 +138,7 @@ class ShuffledGradients(Record):
     placement: Placement = "every"
 
     def __post_init__(self) -> None:
-        checks.instance("budget", self.budget, Budget)
+        self._check(budget=Budget)
         who = checks.instance("participation", self.participation, Participation)
         if who.kind not in _SECRET_ORDERS.values() or not who.saturated or who.length % who.period:
             raise ValueError(f"participation must be in whole epochs, fixed or reshuffled, got {who!r}")
@@ -149,17 +148,10 @@ class ShuffledGradients(Record):
             raise ValueError(f"private must have shape (epochs,) = ({self.epochs},), got {schedule.private.shape}")
         if not (isinstance(self.smoothness, float) and self.smoothness == math.inf):
             self._set(smoothness=checks.real("smoothness", self.smoothness, "(0, inf)"))
-        if self.public_learning_rate is not None:
-            self._set(public_learning_rate=checks.real("public_learning_rate", self.public_learning_rate, "(0, inf)"))
-        self._set(
-            learning_rate=checks.real("learning_rate", self.learning_rate, "(0, inf)"),
-            strong_convexity=checks.real("strong_convexity", self.strong_convexity, "[0, inf)"),
-            clipping=checks.choice("clipping", self.clipping, CLIPPING),
-            convex=checks.boolean("convex", self.convex),
-            released=checks.choice("released", self.released, RELEASED),
-            regulariser_convexity=checks.real("regulariser_convexity", self.regulariser_convexity, "[0, inf)"),
-            private=schedule.private,
-        )
+        self._check(learning_rate="(0, inf)", public_learning_rate="(0, inf)", convex=bool)
+        self._check(clipping=CLIPPING, released=RELEASED)
+        self._check(strong_convexity="[0, inf)", regulariser_convexity="[0, inf)")
+        self._set(private=schedule.private)
         if self.strong_convexity > self.smoothness:
             raise ValueError(
                 f"strong_convexity must be at most smoothness = {self.smoothness!r}, got {self.strong_convexity!r}"

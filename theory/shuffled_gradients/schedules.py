@@ -33,20 +33,14 @@ ORDERS: dict[str, Callable[[int, int], Participation]] = {
 
 @record
 class Schedule(Record):
-    """Private steps and noise of a run.
+    """Private steps and noise of a run."""
 
-    Parameters
-    ----------
-    samples : n >= 1, steps an epoch
-    private : n_k in {0, …, n} for each epoch, shape (K,): its first n_k steps use private records
-        Noise is added in the epochs that have any.
-    placement
-        Where in such an epoch: ``"every"`` step (as published), the ``"private"`` steps, the ``"tail"`` from the last
-        private step on, or the ``"end"``, the last step only.
-    """
-
-    samples: int
+    samples: int  #: n >= 1, steps an epoch
+    #: n_k in {0, …, n} for each epoch, shape (K,): its first n_k steps use private records.  Noise is added in the
+    #: epochs that have any.
     private: NDArray[np.int64]
+    #: where in such an epoch: ``"every"`` step (as published), the ``"private"`` steps, the ``"tail"`` from the last
+    #: private step on, or the ``"end"``, the last step only
     placement: Placement = "every"
 
     def __init__(self, samples: int, private: ArrayLike, placement: Placement = "every") -> None:

@@ -71,6 +71,13 @@ def _require_accounting(algorithm: str, accounting: str) -> None:
         raise ValueError("accounting must be 'per-epoch' or 'whole-run' for noise at the end, got 'published'")
 
 
+class BestLearningRate(NamedTuple):
+    """A learning rate, and a bound of the excess risk at it."""
+
+    learning_rate: float
+    excess_risk_upper_bound: float
+
+
 class BoundCoefficients(NamedTuple):
     """A bound a/η + bη + cη² of the excess risk, for learning rates η in (0, ``largest``]."""
 
@@ -79,9 +86,29 @@ class BoundCoefficients(NamedTuple):
     c: float
     largest: float
 
-    def at(self, learning_rate: float) -> float:
-        """The bound at a learning rate."""
-        return self.a / learning_rate + self.b * learning_rate + self.c * learning_rate**2
+    def best(self) -> BestLearningRate:
+        """The learning rate with the smallest bound: the root of 2cη³ + bη² = a, by Newton's method from above."""
+        a, b, c, largest = self
+        eta = a ** (1 / 3) / (2 * c) ** (1 / 3)
+        for _ in range(200):
+            step = ((2 * c * eta + b) * eta * eta - a) / ((6 * c * eta + 2 * b) * eta)
+            eta -= step
+            if step <= 1e-15 * eta:
+                break
+        eta = min(eta, largest)
+        return BestLearningRate(eta, a / eta + b * eta + c * eta**2)
+
+
+class Constants(NamedTuple):
+    """R, G, L and s of losses and start, in [1e-30, 1e30]."""
+
+    distance: float = 1.0
+    lipschitz: float = 1.0
+    smoothness: float = 1.0
+    deviation: float = 1.0
+
+
+UNIT_CONSTANTS = Constants()
 
 
 def bound_coefficients(
@@ -94,30 +121,23 @@ def bound_coefficients(
     delta: float = 1e-6,
     private_share: float = 1.0,
     accounting: TableAccounting = "whole-run",
-    distance: float = 1.0,
-    lipschitz: float = 1.0,
-    smoothness: float = 1.0,
-    deviation: float = 1.0,
+    constants: Constants = UNIT_CONSTANTS,
 ) -> BoundCoefficients:
     """The excess risk bound of an algorithm at equal privacy, without dissimilarity, as a function of η.
 
     Parameters
     ----------
     algorithm, samples, epochs, private_share : as for ``table_amplification``
-    dimension, epsilon, delta
-        d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by ``published_rho``.
-    accounting
-        ``"whole-run"`` or ``"per-epoch"``, both with the corrected noise term, or ``"published"``: epochs composed,
-        with the published noise term (not for noise at the end, which is not in the paper).
-    distance, lipschitz, smoothness, deviation : R, G, L and s in [1e-30, 1e30]
+    dimension, epsilon, delta : d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by
+        ``published_rho``
+    accounting : ``"whole-run"`` or ``"per-epoch"``, both with the corrected noise term, or ``"published"``: epochs
+        composed, with the published noise term (not for noise at the end, which is not in the paper)
+    constants : R, G, L and s
     """
     _require_accounting(algorithm, accounting)
     n, d = checks.integer("samples", samples, 1), checks.integer("dimension", dimension, 1)
     eps = checks.real("epsilon", epsilon, _POSITIVE)
-    radius = checks.real("distance", distance, _POSITIVE)
-    g = checks.real("lipschitz", lipschitz, _POSITIVE)
-    smooth = checks.real("smoothness", smoothness, _POSITIVE)
-    s = checks.real("deviation", deviation, _POSITIVE)
+    radius, g, smooth, s = (checks.real(name, value, _POSITIVE) for name, value in constants._asdict().items())
     total = table_amplification(
         algorithm, samples=n, epochs=epochs, private_share=private_share, whole_run=accounting == "whole-run"
     )

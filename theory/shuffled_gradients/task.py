@@ -24,20 +24,13 @@ TASK_LINKS: tuple[LinearLink, ...] = ("mean", "squares", "logistic")  #: of the 
 
 @record
 class Regulariser(Record):
-    """ψ: ``"none"``, ``"ridge"`` (λ/2) ‖x‖², ``"lasso"`` λ ‖x‖₁, or ``"ball"``, the indicator of ‖x‖ <= λ.
+    """ψ: ``"none"``, ``"ridge"`` (λ/2) ‖x‖², ``"lasso"`` λ ‖x‖₁, or ``"ball"``, the indicator of ‖x‖ <= λ."""
 
-    Parameters
-    ----------
-    name : which
-    strength : λ > 0 (ignored by ``"none"``)
-    """
-
-    name: str
-    strength: float = 1.0
+    name: str  #: which
+    strength: float = 1.0  #: λ > 0 (ignored by ``"none"``)
 
     def __post_init__(self) -> None:
-        checks.choice("name", self.name, ("none", "ridge", "lasso", "ball"))
-        self._set(strength=checks.real("strength", self.strength, "(0, inf)"))
+        self._check(name=("none", "ridge", "lasso", "ball"), strength="(0, inf)")
 
     def value(self, x: Array) -> float:
         """ψ(x), for x of shape (d,)."""
@@ -68,26 +61,21 @@ class Regulariser(Record):
 
 @record
 class Task(Record):
-    """Empirical risk minimisation on private records with public ones at hand.
+    """Empirical risk minimisation on private records with public ones at hand."""
 
-    Parameters
-    ----------
-    loss, regulariser : f and ψ; the objective is G(x) = (1/n) Σ f(x; private record) + ψ(x)
-    features, targets : private records, shapes (n, d) and (n,) with n, d >= 1
-        Targets of logistic losses are −1 and 1.
-    public_features, public_targets : public records, shapes (m, d) and (m,); m may be 0
-    """
-
+    #: f and ψ; the objective is G(x) = (1/n) Σ f(x; private record) + ψ(x)
     loss: LinearLoss
     regulariser: Regulariser
+    #: private records, shapes (n, d) and (n,) with n, d >= 1.  Targets of logistic losses are −1 and 1.
     features: Array
     targets: Array
+    #: public records, shapes (m, d) and (m,); m may be 0
     public_features: Array
     public_targets: Array
 
     def __post_init__(self) -> None:
         checks.choice("link of the loss", checks.instance("loss", self.loss, LinearLoss).link, TASK_LINKS)
-        checks.instance("regulariser", self.regulariser, Regulariser)
+        self._check(regulariser=Regulariser)
         for names in (("features", "targets"), ("public_features", "public_targets")):
             a, y = self.loss.checked_examples(getattr(self, names[0]), getattr(self, names[1]), names)
             a = np.ascontiguousarray(a)

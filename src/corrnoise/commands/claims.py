@@ -67,10 +67,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def selected(arguments: Namespace) -> tuple[ListedClaim, ...]:
     """The selected claims; remarks on names that mean many claims go to standard error.
 
-    Raises
-    ------
-    ValueError
-        No claim is selected.
+    Raises ``ValueError`` where no claim is selected.
     """
     from corrnoise.paper_checks import papers
     from corrnoise.paper_checks.machinery.selection import select

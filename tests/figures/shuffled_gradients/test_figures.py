@@ -11,9 +11,9 @@ from corrnoise.figures.publication import Data, Series
 from corrnoise.figures.shuffled_gradients import counterexample as shuffled_counterexample
 from corrnoise.figures.shuffled_gradients import experiments as shuffled_experiments
 from corrnoise.figures.shuffled_gradients import privacy as shuffled_privacy
-from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, Setting, panel
+from corrnoise.figures.shuffled_gradients.experiments import EPSILONS, LOOKS, panel
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
-from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, experiment
+from corrnoise.simulations.shuffled_gradients.experiments import ALGORITHMS, Setting, experiment
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
 from corrnoise.theory.shuffled_gradients.task import Task

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from corrnoise.simulations.private_training.networks import Network, trained
+from corrnoise.simulations.private_training.networks import Network, Runs, trained
 
 RNG = np.random.default_rng(1)
 
@@ -108,12 +108,12 @@ def test_a_run_is_momentum_with_noise_on_the_sum():
         inputs,
         targets,
         batches,
+        Runs(**settings),
         start=start,
         noise=noise,
         schedule=schedule,
         batch_size=2,
         clip_norm=0.5,
-        **settings,
     )
     for r in range(3):
         kind, scale, rate, momentum = (settings[name][r] for name in settings)

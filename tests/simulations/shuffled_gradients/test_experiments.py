@@ -13,6 +13,7 @@ from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
     LEARNING_RATES,
     TWO_PHASES,
+    Setting,
     experiment,
     noise_multiplier,
     private_epochs,
@@ -146,7 +147,13 @@ def test_a_rotation_is_a_parameter_of_the_sets_that_have_one(monkeypatch):
 def test_two_phases_may_have_learning_rates_of_their_own(algorithm):
     """The grid of both is swept; with the same one on the diagonal alone nothing changes."""
     t = task("diabetes by sex (stand-in)")
-    settings = {"budget": budget(5.0), "smoothness": 98.0, "epochs": 6, "runs": 2, "accounting": "sharp"}
+    settings = {
+        "budget": budget(5.0),
+        "smoothness": 98.0,
+        "epochs": 6,
+        "runs": 2,
+        "setting": Setting(accounting="sharp"),
+    }
     rates, public = (1e-3, 1e-4, 1e-5), (1e-2, 1e-3, 1e-4)
     shared = experiment(t, algorithm, learning_rates=rates, **settings)
     assert shared.learning_rate == shared.public_learning_rate
@@ -239,9 +246,13 @@ def test_the_grid_of_learning_rates_is_that_of_the_paper():
         ({"algorithm": "SGD"}, ValueError, "algorithm must be one of"),
         ({"budget": budget(0.0)}, ValueError, r"epsilon must lie in \(0, inf\), got 0\.0"),
         ({"budget": 1.0}, TypeError, "budget must be a Budget"),
-        ({"accounting": "nonsense"}, ValueError, "accounting must be one of 'published', 'sharp', got 'nonsense'"),
-        ({"order": "sorted"}, ValueError, "order must be one of"),
-        ({"private_share": 0.0}, ValueError, r"private_share must lie in \(0, 1\], got 0\.0"),
+        (
+            {"setting": Setting(accounting="nonsense")},  # type: ignore[arg-type]
+            ValueError,
+            "accounting must be one of 'published', 'sharp', got 'nonsense'",
+        ),
+        ({"setting": Setting(order="sorted")}, ValueError, "order must be one of"),
+        ({"setting": Setting(private_share=0.0)}, ValueError, r"private_share must lie in \(0, 1\], got 0\.0"),
         ({"epochs": 0}, ValueError, "epochs must be an integer >= 1, got 0"),
         ({"runs": 0}, ValueError, "runs must be an integer >= 1, got 0"),
         ({"seed": -1}, ValueError, "seed must be an integer >= 0, got -1"),

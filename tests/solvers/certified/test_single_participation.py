@@ -15,7 +15,6 @@ from corrnoise.solvers.certified.single_participation import (
     _Banded,
     _roots_of_matrix,
     single_participation_bounds,
-    single_participation_gram,
     single_participation_strategy,
 )
 from corrnoise.solvers.objectives import workload_of_weights
@@ -220,7 +219,7 @@ def test_workload_is_checked():
     with pytest.raises(TypeError, match="workload"):
         single_participation_bounds(3)
     with pytest.raises(ValueError, match="at most 4096"):
-        single_participation_gram(PrefixSums(5000), single_participation_bounds(PrefixSums(5000), max_iterations=1))
+        single_participation_strategy(PrefixSums(5000), single_participation_bounds(PrefixSums(5000), max_iterations=1))
 
 
 def test_mechanisms_agree_on_error_and_sensitivity():

@@ -8,43 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.theory.momentum_aggregation.bounds import (
-    descent_upper_bound,
-    momentum_error_upper_bound,
-    reduced_noise_upper_bound,
-    theorem_6_steps,
-    theorem_6_upper_bound,
-    theorem_9_steps,
-    theorem_9_upper_bound,
-)
+from corrnoise.theory.momentum_aggregation.bounds import BoundedTask, descent_upper_bound, momentum_error_upper_bound
+from corrnoise.theory.privacy import Budget
 
-KNOWN: dict[str, Any] = {
-    "examples": 10**5,
-    "dimension": 31,
-    "epsilon": 1.0,
-    "delta": 1e-5,
-    "lipschitz": 1.0,
-    "smoothness": 1.0,
-    "initial_error": 1.0,
-}
+BUDGET = Budget(epsilon=1.0, delta=1e-5)
+KNOWN = BoundedTask(10**5, 31, BUDGET)
 
 
 def test_known_values():
-    assert theorem_6_steps(examples=10**5, dimension=31, epsilon=1.0, delta=1e-5) == pytest.approx(2.17184e7, rel=1e-5)
-    assert theorem_9_steps(examples=10**5, dimension=31, epsilon=1.0) == pytest.approx(4.70355e10, rel=1e-5)
-    assert theorem_6_upper_bound(**KNOWN, published=True) == pytest.approx(1.62201371, rel=1e-8)
-    assert theorem_9_upper_bound(**KNOWN, published=True) == pytest.approx(702.01382, rel=1e-7)
-    assert theorem_9_upper_bound(**KNOWN) > theorem_9_upper_bound(**KNOWN, published=True)
+    assert KNOWN.theorem_6_steps() == pytest.approx(2.17184e7, rel=1e-5)
+    assert KNOWN.theorem_9_steps() == pytest.approx(4.70355e10, rel=1e-5)
+    assert KNOWN.theorem_6(published=True) == pytest.approx(1.62201371, rel=1e-8)
+    assert KNOWN.theorem_9(published=True) == pytest.approx(702.01382, rel=1e-7)
+    assert KNOWN.theorem_9() > KNOWN.theorem_9(published=True)
 
 
 def test_theorem_6_as_printed_is_false_on_a_ramp():
     """F has slope −1 on a ramp longer than all steps together, so that the gradient norm is 1 whatever the noise."""
     n = 10**5
-    length = math.sqrt(theorem_6_steps(examples=n, dimension=1, epsilon=1.0, delta=1e-5) / n)
+    length = math.sqrt(BoundedTask(n, 1, BUDGET).theorem_6_steps() / n)
     smooth = 10 / length
-    run = {**KNOWN, "dimension": 1, "smoothness": smooth, "initial_error": length + 1 / (2 * smooth)}
-    assert theorem_6_upper_bound(**run, published=True) == pytest.approx(0.65132763, rel=1e-7)
-    assert theorem_6_upper_bound(**run) > 1
+    run = BoundedTask(n, 1, BUDGET, smooth, initial_error=length + 1 / (2 * smooth))
+    assert run.theorem_6(published=True) == pytest.approx(0.65132763, rel=1e-7)
+    assert run.theorem_6() > 1
 
 
 def test_lemma_11_as_printed_is_false_for_small_steps():
@@ -105,21 +91,21 @@ def test_descent_on_a_quadratic():
 
 
 def test_noise_bounds():
-    run = {key: KNOWN[key] for key in ("examples", "dimension", "epsilon", "delta", "lipschitz", "smoothness")}
-    run |= {"steps": 10**7, "alpha": 1e-5, "learning_rate": 1e-6}
-    assert reduced_noise_upper_bound(**run) < reduced_noise_upper_bound(**run, published=True)
+    run: dict[str, Any] = {"steps": 10**7, "alpha": 1e-5, "learning_rate": 1e-6}
+    assert KNOWN.lemma_7(**run) < KNOWN.lemma_7(**run, published=True)
     run["steps"] = 1
-    assert reduced_noise_upper_bound(**run, published=True) == 0.0  # the printed bound; the noise is not 0
-    with pytest.raises(ValueError, match=f"steps must be an integer >= {KNOWN['examples']}, got 1"):
-        reduced_noise_upper_bound(**run)
+    assert KNOWN.lemma_7(**run, published=True) == 0.0  # the printed bound; the noise is not 0
+    with pytest.raises(ValueError, match=f"steps must be an integer >= {KNOWN.examples}, got 1"):
+        KNOWN.lemma_7(**run)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: theorem_6_upper_bound(**KNOWN | {"epsilon": 20.0}), r"delta must lie in \(0, exp\(-epsilon\)\]"),
-        (lambda: theorem_9_upper_bound(**KNOWN | {"examples": 2, "epsilon": 1e-3}), "examples must be so large"),
-        (lambda: theorem_6_steps(examples=0, dimension=1, epsilon=1.0, delta=0.1), "examples must be an integer >= 1"),
+        (lambda: BoundedTask(10**5, 31, Budget(epsilon=20.0, delta=1e-5)).theorem_6(), r"delta must lie in \(0, exp\("),
+        (lambda: BoundedTask(2, 31, Budget(epsilon=1e-3, delta=1e-5)).theorem_9(), "examples must be so large"),
+        (lambda: BoundedTask(10**5, 31, Budget(1.0)).theorem_6_steps(), "budget must be given by epsilon and delta"),
+        (lambda: BoundedTask(0, 1, BUDGET), "examples must be an integer >= 2"),
     ],
 )
 def test_bad_input(call, message):

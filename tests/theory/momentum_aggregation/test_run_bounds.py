@@ -14,7 +14,7 @@ from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.bounds import descent_upper_bound, momentum_error_upper_bound
 from corrnoise.theory.momentum_aggregation.calibration import mean_variances, node_std, reduced_noise
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
-from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
+from corrnoise.theory.momentum_aggregation.run_bounds import DyadicTask
 from corrnoise.theory.momentum_aggregation.trees import decoder_variance
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
@@ -23,7 +23,7 @@ from tests.strategies import log_uniform
 
 @given(k=st.integers(1, 5), j=st.integers(0, 5), alpha=log_uniform(1e-4, 1.0))
 def test_the_bound_of_the_weights_of_prefixes(k, j, alpha):
-    task = BoundedTask(k, 3, Budget(0.1))
+    task = DyadicTask(2**k, 3, Budget(0.1))
     steps = 2 ** (j + k)
     tree = BinaryTree(steps, decoder="binary", decay=alpha)
     exact = tree.sensitivity(Participation.reshuffled(steps, period=2**k)) ** 2
@@ -37,7 +37,7 @@ def test_bounds_are_those_of_the_lemmas_with_the_exact_noise(k, j, alpha):
     constants = {"lipschitz": 0.7, "smoothness": 1.3}
     budget = Budget(0.4, clip_norm=0.7, adjacency="replace-one")
     who = Participation.reshuffled(steps, period=n)
-    task = BoundedTask(k, 5, budget, smoothness=1.3, initial_error=0.9)
+    task = DyadicTask(2**k, 5, budget, smoothness=1.3, initial_error=0.9)
     length = 0.3 / n
     drift = sum(
         momentum_error_upper_bound(t, examples=n, alpha=alpha, learning_rate=length, **constants)
@@ -72,7 +72,7 @@ def test_runs_are_below_their_bounds():
     risk = EmpiricalRisk(MarginLoss("sigmoid", 2, 1.0), rows)
     budget = Budget(rho, clip_norm=0.25, adjacency="replace-one")
     who = Participation.reshuffled(2 ** (k + j), period=2**k)
-    task = BoundedTask(k, 2, budget, smoothness=risk.loss.smoothness, initial_error=0.5)
+    task = DyadicTask(2**k, 2, budget, smoothness=risk.loss.smoothness, initial_error=0.5)
     run: dict[str, Any] = {"alpha": 0.1, "learning_rate": 0.01, "repetitions": 40, "records": who.length, "rng": 1}
     shared = {"log2_epochs": j, "alpha": 0.1, "learning_rate": 0.01}
     first = private_momentum(risk, budget, who, **run).gradient_norms(risk)[:-1].mean()
@@ -84,20 +84,21 @@ def test_runs_are_below_their_bounds():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"log2_examples": 0}, "log2_examples must be an integer >= 1, got 0"),
-        ({"log2_examples": 41}, r"log2_examples must be an integer in \[1, 40\]"),
+        ({"examples": 1}, "examples must be an integer >= 2, got 1"),
+        ({"examples": 2**41}, r"examples must be a power of two of at most 2\^40"),
+        ({"examples": 48}, "examples must be a power of two"),
         ({"budget": 1.0}, "budget must be a Budget"),
         ({"initial_error": 0.0}, r"initial_error must lie in \(0, inf\)"),
     ],
 )
 def test_bad_tasks(change, message):
-    good: dict[str, Any] = {"log2_examples": 5, "dimension": 2, "budget": Budget(1.0)}
+    good: dict[str, Any] = {"examples": 32, "dimension": 2, "budget": Budget(1.0)}
     with pytest.raises((TypeError, ValueError), match=message):
-        BoundedTask(**good | change)
+        DyadicTask(**good | change)
 
 
 def test_bad_parameters():
-    task = BoundedTask(5, 2, Budget(1.0))
+    task = DyadicTask(32, 2, Budget(1.0))
     good: dict[str, Any] = {"log2_epochs": 3, "alpha": 0.1, "learning_rate": 0.1}
     for change, message in (
         ({"alpha": 0.0}, "alpha must lie in"),

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from corrnoise.solvers.shuffled_gradients import best_learning_rate
 from corrnoise.theory.shuffled_gradients.accountants import published_rho
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.schedules import (
@@ -20,6 +19,8 @@ from corrnoise.theory.shuffled_gradients.schedules import (
 from corrnoise.theory.shuffled_gradients.table_rates import (
     TABLE_ACCOUNTING,
     TABLE_ALGORITHMS,
+    Constants,
+    bound_coefficients,
     leading_rate,
     table_amplification,
 )
@@ -58,9 +59,9 @@ settings = (
 def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon, epochs, accounting, constants):
     """Against Corollary E.1 of a run with the same constants R, G, L and s, at its learning rate and beside it."""
     assume((algorithm, accounting) != ("Noise at the end", "published"))
-    share, named = 0.5, dict(zip(("distance", "lipschitz", "smoothness", "deviation"), constants, strict=True))
+    share = 0.5
     radius, g, smooth, s = constants
-    eta, value = best_learning_rate(
+    eta, value = bound_coefficients(
         algorithm,
         samples=n,
         dimension=d,
@@ -68,8 +69,8 @@ def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon,
         epochs=epochs,
         private_share=share,
         accounting=accounting,
-        **named,
-    )
+        constants=Constants(*constants),
+    ).best()
     rho = published_rho(epsilon, 1e-6)
     total = table_amplification(
         algorithm, samples=n, epochs=epochs, private_share=share, whole_run=accounting == "whole-run"
@@ -103,19 +104,16 @@ def test_the_tuned_bound_is_the_least_of_the_corollary(algorithm, n, d, epsilon,
 @pytest.mark.parametrize("accounting", TABLE_ACCOUNTING)
 @pytest.mark.parametrize("epochs", [1.0, 1e100])
 def test_best_learning_rates_at_the_ends_of_their_domain(accounting, epochs):
-    for epsilon, distance, lipschitz, smoothness, deviation in product([1e-30, 1e30], repeat=5):
-        run = best_learning_rate(
+    for epsilon, *constants in product([1e-30, 1e30], repeat=5):
+        run = bound_coefficients(
             "DP-ShuffleG",
             samples=10,
             dimension=3,
             epsilon=epsilon,
             epochs=epochs,
             accounting=accounting,
-            distance=distance,
-            lipschitz=lipschitz,
-            smoothness=smoothness,
-            deviation=deviation,
-        )
+            constants=Constants(*constants),
+        ).best()
         assert np.isfinite(run).all()
         assert min(run) > 0
 
@@ -126,9 +124,9 @@ def test_the_bound_follows_its_leading_rate(algorithm, accounting):
     """For K so large that only the noise is left, up to the logarithms of K and δ; ratios over n and d are exact."""
 
     def scaled(n, d):
-        run = best_learning_rate(
+        run = bound_coefficients(
             algorithm, samples=n, dimension=d, epsilon=1.0, epochs=1e40, private_share=0.5, accounting=accounting
-        )
+        ).best()
         return run.excess_risk_upper_bound / leading_rate(
             algorithm, samples=n, dimension=d, epsilon=1.0, private_share=0.5, accounting=accounting
         )
@@ -143,9 +141,13 @@ def test_the_published_bound_falls_below_the_lower_bound():
     """n = 100, d = 1000, ε = 1: 17.3, 0.262 and 7.05e-4 at K = 1e2, 1e8 and 1e16."""
 
     def bound(epochs, accounting):
-        return best_learning_rate(
-            "DP-ShuffleG", samples=100, dimension=1000, epsilon=1.0, epochs=epochs, accounting=accounting
-        ).excess_risk_upper_bound
+        return (
+            bound_coefficients(
+                "DP-ShuffleG", samples=100, dimension=1000, epsilon=1.0, epochs=epochs, accounting=accounting
+            )
+            .best()
+            .excess_risk_upper_bound
+        )
 
     values = [bound(epochs, "published") for epochs in (1e2, 1e8, 1e16)]
     assert values == pytest.approx([17.3226, 0.262123, 7.05351e-4], rel=1e-5)
@@ -158,9 +160,11 @@ def least_constant(n, d, epsilon):
     """That of √d/(nε) sqrt((1 + log K) log(1/δ)), with amplification over K = max(n, (nε/√d)^{3/2}) epochs."""
     ratio = math.sqrt(d) / (n * epsilon)
     epochs = max(n, ratio**-1.5)
-    bound = best_learning_rate(
-        "DP-ShuffleG", samples=n, dimension=d, epsilon=epsilon, epochs=epochs
-    ).excess_risk_upper_bound
+    bound = (
+        bound_coefficients("DP-ShuffleG", samples=n, dimension=d, epsilon=epsilon, epochs=epochs)
+        .best()
+        .excess_risk_upper_bound
+    )
     return bound / (ratio * math.sqrt((1 + math.log(epochs)) * math.log(1e6)))
 
 
@@ -205,17 +209,17 @@ def test_leading_rates():
         ({"epsilon": 0.0}, r"epsilon must lie in \[1e-30, 1e30\]"),
         ({"delta": 1.0}, r"delta must lie in \(0, 1\)"),
         ({"private_share": 0.0}, r"private_share must lie in \(0, 1\]"),
-        ({"distance": -1.0}, r"distance must lie in \[1e-30, 1e30\]"),
+        ({"constants": Constants(distance=-1.0)}, r"distance must lie in \[1e-30, 1e30\]"),
         ({"algorithm": "Noise at the end", "accounting": "published"}, "noise at the end, got 'published'"),
     ],
 )
 def test_bad_input(change, message):
     arguments = {"algorithm": "DP-ShuffleG", "samples": 10, "dimension": 3, "epsilon": 1.0, "epochs": 10.0}
     with pytest.raises(ValueError, match=message):
-        best_learning_rate(**{**arguments, **change})
+        bound_coefficients(**{**arguments, **change})
     with pytest.raises(ValueError, match="noise at the end, got 'published'"):
         leading_rate("Noise at the end", samples=10, dimension=3, epsilon=1.0, accounting="published")
-    assert np.isfinite(best_learning_rate(**arguments)).all()
+    assert np.isfinite(bound_coefficients(**arguments).best()).all()
 
 
 @pytest.mark.parametrize("algorithm", ["Priv-Pub", "Pub-Priv"])
