@@ -1,0 +1,345 @@
+"""Tests of noise: is it there, is it new, and does it have the claimed size, correlation and shape?
+
+The noise of ``runs`` runs of T steps is seen in n *idle* coordinates, in units of the claimed standard deviation of the
+independent noise.  ``raw`` has the shape (runs, T, n) and, as claimed, columns N(0, K).  ``white`` is L⁻¹ raw with
+L Lᵀ = K; as claimed all its entries are independent and N(0, 1).  ``centred`` is ``white`` less the mean over the
+coordinates of each run and step, which removes a constant offset and one degree of freedom.
+
+All p-values are exact or too large for every number of coordinates.  Three rules keep causes apart:
+
+* a test for noise that is absent or used again counts only where the statistic is near 0 compared with ``size``, the
+  mean square of the noise, so that noise of another size or correlation does not set it off;
+* tests of correlations are divided by an independent estimate of the size, so that noise of another size does not;
+* the mean is tested by Hotelling's statistic, so that noise of another covariance does not.
+
+*Bartlett.*  For T rows and N >= T columns of independent standard normal numbers, the Cholesky factor L of W Wᵀ has
+independent entries, N(0, 1) below the diagonal and L_tt² ~ χ² of N − t degrees of freedom.  Hence sums over the
+subdiagonals are independent, and divided by the root mean square of the diagonal they have Student's distribution.
+The rows are cut into windows of at most N/2 steps, whose factors are independent.
+
+References
+----------
+M. S. Bartlett, Proc. R. Soc. Edinburgh 53, 1933.
+P. Massart, Ann. Probab. 18, 1990 (the constant of the Kolmogorov–Smirnov bound).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from scipy.special import betainc, chdtr, chdtrc, fdtrc, log_ndtr, ndtr, stdtr
+
+from corrnoise.theory.auditing.evidence import Evidence, evidence
+from corrnoise.theory.numerics.checks import Array
+
+_NEAR_ZERO = 1e-6  # of the mean square: noise that is absent, up to rounding in float32
+_USED_AGAIN = 0.1  # of the mean square of the difference of two steps
+_FINEST = 2.0**-20  # of the standard deviation: atoms that noise may have
+_BLOCK = 1024  # columns compared at once
+_TINY = 1e-300
+
+
+def centred(white: Array) -> Array:
+    """The noise less its mean over the coordinates of each run and step."""
+    return white - white.mean(axis=2, keepdims=True)
+
+
+# -- noise that is absent ----------------------------------------------------------------------------------------------
+
+
+def no_noise(white: Array) -> Evidence:
+    """Σ W²/N of all noise, if it is near 0."""
+    mean = float(np.mean(white**2))
+    return evidence(mean, chdtr(white.size, white.size * mean) if mean < _NEAR_ZERO else 1.0)
+
+
+def least_coordinate(energies: Array, freedom: Array, size: float, *, absent: bool) -> Evidence:
+    """The smallest sum of squares of a coordinate, for its degrees of freedom; if ``absent``, only near 0."""
+    chances = chdtr(freedom, energies)
+    if absent:
+        chances = np.where(energies < _NEAR_ZERO * freedom * size, chances, 1.0)
+    least = int(np.argmin(chances))
+    share = energies[least] / max(freedom[least], 1)
+    return evidence(share, chances[least], f"coordinate {least}").among(energies.size)
+
+
+def step_without_noise(raw: Array, covariance: Array) -> Evidence:
+    """The smallest Σ_j (R_tj − mean)²/K_tt of a step, if it is near 0."""
+    runs, steps, idle = raw.shape
+    energies = (centred(raw) ** 2).sum(axis=2) / np.diag(covariance)
+    run, step = np.unravel_index(int(np.argmin(energies)), energies.shape)
+    least = float(energies[run, step])
+    near = least < _NEAR_ZERO * float(energies.mean())
+    return evidence(least / (idle - 1), chdtr(idle - 1, least) if near else 1.0, _at(step)).among(runs * steps)
+
+
+def _at(step: object) -> str:
+    return f"step {int(step) + 1}"  # type: ignore[call-overload]
+
+
+# -- noise that is used again ------------------------------------------------------------------------------------------
+
+
+def _blocks(columns: Array) -> Iterator[tuple[int, Array]]:
+    """Inner products of columns with all later ones, a block of rows of the Gram matrix at a time."""
+    for first in range(0, columns.shape[1], _BLOCK):
+        yield first, columns[:, first : first + _BLOCK].T @ columns[:, first:]
+
+
+def _upper(products: Array, value: float) -> Array:
+    """The products of different columns; others are replaced by ``value``."""
+    products[np.tril_indices(products.shape[0], 0, products.shape[1])] = value
+    return products
+
+
+def shared_noise(columns: Array, size: float) -> Evidence:
+    """The smallest |c_i − c_j|²/2 of two columns of white noise, shape (D, d), if it is near 0."""
+    length, count = columns.shape
+    if length == 0:
+        return evidence(1.0, 1.0)
+    squares = (columns**2).sum(axis=0)
+    least = math.inf
+    where = ""
+    for first, products in _blocks(columns):
+        rows = squares[first : first + products.shape[0]]
+        distances = _upper((rows[:, np.newaxis] + squares[first:]) / 2 - products, math.inf)
+        if distances.size and (found := float(distances.min())) < least:
+            i, j = np.unravel_index(int(np.argmin(distances)), distances.shape)
+            least = max(found, 0.0)
+            where = f"coordinates {first + int(i)} and {first + int(j)}"
+    p = chdtr(length, least) if least < _NEAR_ZERO * length * size else 1.0
+    return evidence(least / length, p, where).among(count * (count - 1) // 2)
+
+
+def largest_cosine(columns: Array) -> Evidence:
+    """The largest cosine of two columns; its square has the distribution Beta(1/2, (D − 1)/2)."""
+    length, count = columns.shape
+    if length < 2:
+        return evidence(0.0, 1.0)
+    unit = columns / np.maximum(np.linalg.norm(columns, axis=0), _TINY)
+    largest = max(float(np.abs(_upper(products, 0.0)).max()) for _, products in _blocks(unit))
+    return cosine(largest, length).among(count * (count - 1) // 2)
+
+
+def cosine(value: float, length: int) -> Evidence:
+    """A cosine with a random direction in ``length`` dimensions, two-sided."""
+    return evidence(value, betainc((length - 1) / 2, 0.5, max(0.0, 1 - value**2)))
+
+
+def repeated_step(raw: Array, covariance: Array) -> Evidence:
+    """The smallest |R_s − R_t|²/(K_ss + K_tt − 2 K_st), if it is below a tenth of the mean square."""
+    runs, steps, idle = raw.shape
+    if steps < 2:
+        return evidence(1.0, 1.0)
+    products = np.tensordot(raw, raw, axes=([0, 2], [0, 2]))
+    variances = np.diag(covariance)
+    size = float(np.mean(np.diag(products) / variances))
+    differences = np.add.outer(np.diag(products), np.diag(products)) - 2 * products
+    claimed = np.add.outer(variances, variances) - 2 * covariance
+    ratios = _upper(np.maximum(differences, 0.0) / np.maximum(claimed, _TINY), math.inf)
+    i, j = np.unravel_index(int(np.argmin(ratios)), ratios.shape)
+    least = float(ratios[i, j])
+    p = chdtr(runs * idle, least) if least < _USED_AGAIN * size else 1.0
+    where = f"steps {int(i) + 1} and {int(j) + 1}"
+    return evidence(least / (runs * idle), p, where).among(steps * (steps - 1) // 2)
+
+
+def repeated_runs(centre: Array) -> tuple[Evidence, Evidence]:
+    """The largest cosine of the noise of two runs: if it exceeds ½, and anyhow."""
+    runs, steps, idle = centre.shape
+    flat = centre.reshape(runs, -1)
+    unit = flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), _TINY)
+    products = _upper(unit @ unit.T, 0.0)
+    i, j = np.unravel_index(int(np.argmax(np.abs(products))), products.shape)
+    value = float(products[i, j])
+    found = cosine(value, steps * (idle - 1))._replace(where=f"runs {int(i) + 1} and {int(j) + 1}")
+    found = found.among(runs * (runs - 1) // 2)
+    return (found if value > 0.5 else found._replace(p=1.0)), found
+
+
+def equal_values(released: Array, width: float) -> Evidence:
+    """The number of pairs of equal values within a step, shape (runs, T, n), by Cantelli's inequality.
+
+    Noise whose atoms are no wider than w = max(``width``, 2⁻²⁰) of its standard deviation has pairs of equal values
+    with probability Σ p² <= w ∫φ² = w/(2 sqrt(π)), and triples with Σ p³ <= w² ∫φ³ = w²/(2π sqrt(3)).
+    """
+    runs, steps, idle = released.shape
+    found = 0
+    for row in released.reshape(-1, idle):
+        _, counts = np.unique(row, return_counts=True)
+        found += int((counts * (counts - 1)).sum()) // 2
+    w = max(width, _FINEST)
+    mean = runs * steps * idle * (idle - 1) / 2 * w / (2 * math.sqrt(math.pi))
+    variance = mean + runs * steps * float(idle) ** 3 * w**2 / (2 * math.pi * math.sqrt(3))
+    return evidence(found, variance / (variance + (found - mean) ** 2) if found > mean else 1.0)
+
+
+# -- size and mean -----------------------------------------------------------------------------------------------------
+
+
+def total_variance(centre: Array) -> tuple[Evidence, Evidence]:
+    """Mean square of all noise: is it too small, is it too large?"""
+    runs, steps, idle = centre.shape
+    freedom = runs * steps * (idle - 1)
+    energy = float((centre**2).sum())
+    return evidence(energy / freedom, chdtr(freedom, energy)), evidence(energy / freedom, chdtrc(freedom, energy))
+
+
+def least_step(raw: Array, covariance: Array) -> Evidence:
+    """The smallest Σ (R_t − mean)²/K_tt of a step over all runs."""
+    runs, steps, idle = raw.shape
+    freedom = runs * (idle - 1)
+    energies = (centred(raw) ** 2).sum(axis=(0, 2)) / np.diag(covariance)
+    step = int(np.argmin(energies))
+    return evidence(energies[step] / freedom, chdtr(freedom, energies[step]), _at(step)).among(steps)
+
+
+def step_sizes(centre: Array) -> Evidence:
+    """The most extreme share of a step in the sum of squares of white noise: a Beta distribution, two-sided."""
+    runs, steps, idle = centre.shape
+    if steps < 2:
+        return evidence(1.0, 1.0)
+    half = runs * (idle - 1) / 2
+    energies = (centre**2).sum(axis=(0, 2))
+    shares = energies / max(float(energies.sum()), _TINY)
+    below = betainc(half, (steps - 1) * half, shares)
+    above = betainc((steps - 1) * half, half, 1 - shares)
+    chances = np.minimum(below, above)
+    step = int(np.argmin(chances))
+    return evidence(shares[step] * steps, chances[step], _at(step)).among(2 * steps)
+
+
+# -- correlation -------------------------------------------------------------------------------------------------------
+
+
+def bartlett(centre: Array) -> list[Array]:
+    """Cholesky factors of the Gram matrices of windows of steps."""
+    runs, steps, idle = centre.shape
+    width = max(1, min(steps, runs * (idle - 1) // 2))
+    found = []
+    for first in range(0, steps, width):
+        window = centre[:, first : first + width]
+        try:
+            found.append(np.linalg.cholesky(np.tensordot(window, window, axes=([0, 2], [0, 2]))))
+        except np.linalg.LinAlgError:
+            found.append(np.full((window.shape[1], window.shape[1]), math.nan))
+    return found
+
+
+def correlations(factors: Sequence[Array], freedom: int, lags: Iterable[int]) -> tuple[Evidence, ...]:
+    """Four tests of the factors: each of the lags, all lags together, all pairs of steps together, the largest pair.
+
+    Parameters
+    ----------
+    factors
+        What ``bartlett`` returns.
+    freedom
+        N, the degrees of freedom of a row.
+    lags
+        Distances of steps that are tested one by one.
+    """
+    left = sum(freedom - t for factor in factors for t in range(len(factor)))
+    size = math.sqrt(sum(float((np.diag(factor) ** 2).sum()) for factor in factors) / left)
+    longest = len(factors[0]) - 1
+    if longest < 1:
+        return (evidence(0.0, 1.0),) * 4
+    sums = np.zeros(longest)
+    for factor in factors:
+        for lag in range(1, len(factor)):
+            sums[lag - 1] += np.trace(factor, -lag)
+    counts = np.array([sum(max(0, len(factor) - lag) for factor in factors) for lag in range(1, longest + 1)])
+    scores = sums / np.sqrt(counts) / size
+    below = np.concatenate([factor[np.tril_indices(len(factor), -1)] for factor in factors]) / size
+    chosen = [lag for lag in sorted(set(lags)) if 1 <= lag <= longest]
+    farthest = max(chosen, key=lambda lag: abs(float(scores[lag - 1])))
+    each = _student(float(scores[farthest - 1]), left)._replace(where=f"steps {farthest} apart")
+    together = float(np.mean(scores**2))
+    pairs = float(np.mean(below**2))
+    return (
+        each.among(len(chosen)),
+        evidence(together, fdtrc(longest, left, together)),
+        evidence(pairs, fdtrc(below.size, left, pairs)),
+        _student(float(np.abs(below).max()), left).among(below.size),
+    )
+
+
+def _student(value: float, freedom: int) -> Evidence:
+    """A number with Student's distribution, two-sided."""
+    return evidence(value, 2 * stdtr(freedom, -abs(value)))
+
+
+def offset(white: Array, factors: Sequence[Array], drift: Array) -> Evidence:
+    """The mean of the noise of a step over all coordinates and runs, by Hotelling's T² of each window.
+
+    Parameters
+    ----------
+    white
+        The noise, not centred.
+    factors
+        What ``bartlett`` returns.
+    drift
+        Largest means that the release may have, in white noise, shape (T, …): columns of which each may be there with
+        a factor in [−1, 1].
+    """
+    runs, steps, idle = white.shape
+    freedom = runs * (idle - 1)
+    means = white.mean(axis=(0, 2))
+    chances = []
+    values = []
+    first = 0
+    for factor in factors:
+        width = len(factor)
+        scaled = np.linalg.solve(factor, np.column_stack([means[first : first + width], drift[first : first + width]]))
+        norms = np.linalg.norm(scaled, axis=0) * math.sqrt(runs * idle)
+        square = max(0.0, float(norms[0] - norms[1:].sum())) ** 2
+        ratio = square * (freedom - width + 1) / width
+        chances.append(evidence(ratio, fdtrc(width, freedom - width + 1, ratio)).p)
+        values.append(ratio)
+        first += width
+    return evidence(max(values), min(chances)).among(len(factors))
+
+
+def neighbours(columns: Array) -> Evidence:
+    """Correlation of each coordinate with the one before it, shape (D, n).
+
+    Given the earlier columns, ⟨c_j, c_{j−1}⟩/|c_{j−1}| is N(0, 1) and independent of what is left of c_j, whose square
+    has D − 1 degrees of freedom.  So the sum of the one over the root of the sum of the other is Student's.
+    """
+    length, count = columns.shape
+    if length < 2:
+        return evidence(0.0, 1.0)
+    norms = np.linalg.norm(columns[:, :-1], axis=0)
+    products = (columns[:, 1:] * columns[:, :-1]).sum(axis=0) / np.maximum(norms, _TINY)
+    left = float((columns[:, 1:] ** 2).sum() - (products**2).sum())
+    freedom = (count - 1) * (length - 1)
+    score = float(products.sum()) / math.sqrt(count - 1) / math.sqrt(max(left / freedom, _TINY))
+    return _student(score, freedom)
+
+
+# -- shape -------------------------------------------------------------------------------------------------------------
+
+
+def normal_shape(white: Array, drift: float) -> Evidence:
+    """The distance of Kolmogorov and Smirnov from N(0, 1), with Massart's bound; means of at most ``drift`` pass."""
+    values = ndtr(np.sort(white, axis=None))
+    ranks = np.arange(white.size + 1) / white.size
+    distance = float(max((ranks[1:] - values).max(), (values - ranks[:-1]).max()))
+    least = max(0.0, distance - drift / math.sqrt(2 * math.pi))
+    return evidence(distance, min(1.0, 2 * math.exp(-2 * white.size * least**2)))
+
+
+def largest_value(white: Array, drift: float) -> Evidence:
+    """The largest absolute value of N: 1 − (2Φ(a) − 1)^N; means of at most ``drift`` pass."""
+    value = float(np.abs(white).max())
+    tail = 2 * math.exp(float(log_ndtr(-max(0.0, value - drift))))
+    return evidence(value, -math.expm1(white.size * math.log1p(-tail)) if tail < 1 else 1.0)
+
+
+def greatest_coordinate(columns: Array) -> Evidence:
+    """The largest sum of squares of a coordinate, shape (D, n)."""
+    length, count = columns.shape
+    energies = (columns**2).sum(axis=0)
+    most = int(np.argmax(energies))
+    return evidence(energies[most] / length, chdtrc(length, energies[most]), f"coordinate {most}").among(count)
