@@ -480,7 +480,8 @@ class _Whitening:
     def __init__(self, plan: _Plan, present: NDArray[np.intp]) -> None:
         noising = plan.program.mechanism.noising_matrix(plan.who.length)[present]
         whole = noising.shape[0] == noising.shape[1] and not np.triu(noising, 1).any()
-        self.factor = noising if whole else np.linalg.qr(noising.T, mode="r").T
+        factor = noising if whole else np.linalg.qr(noising.T, mode="r").T
+        self.matrix = solve_triangular(factor, np.eye(present.size), lower=True)
         self.covariance = noising @ noising.T
         self.present = present
         self._distance = plan.distance
@@ -494,7 +495,7 @@ class _Whitening:
 
     def __call__(self, releases: Array) -> Array:
         """White releases of raw ones, shape (steps, …)."""
-        return np.asarray(solve_triangular(self.factor, releases, lower=True))
+        return np.asarray(self.matrix @ releases)
 
     def of(self, pattern: NDArray[np.intp]) -> Array:
         """The white gradients of a canary with another pattern."""
@@ -526,8 +527,9 @@ def _evidence(
         scores = filters.matched(seen_white, quiet, found, lower)
         filters.learned(seen_white, quiet, found, lower)
         if lone is not None:
-            found["lone pairs"] = seen.separation(lone.inside, lone.outside, lone.noise, plan.mu)
-            lower.append(seen.separation_lower_bound(lone.inside, lone.outside, lone.noise, level / len(TESTS)))
+            noise = seen.spread(lone.idle)
+            found["lone pairs"] = seen.separation(lone.inside, lone.outside, noise, plan.mu)
+            lower.append(seen.separation_lower_bound(lone.inside, lone.outside, noise, level / len(TESTS)))
         found |= _about_gradients(plan, whitening, seen_white, coins)
     return found, max(lower), scores
 
@@ -553,7 +555,7 @@ def _about_noise(
     if steps == 1:
         energies, freedom = energies[canaries:], freedom[canaries:]
     yield (
-        "noise of a coordinate, near 0",
+        "noise of a coordinate, below a tenth",
         idle_noise.least_coordinate(energies, freedom, mean_square, absent=True),
     )
     across = _coordinates_of(direction)
@@ -699,11 +701,11 @@ def _bounds(
 
 @record
 class _Lone(Record):
-    """Scores of lone pairs with and without the canary, and the spread of idle scores under the same filters."""
+    """Scores of lone pairs with and without the canary, and idle scores under the same filters, (groups, each)."""
 
     inside: Array
     outside: Array
-    noise: seen.Spread
+    idle: Array
     runs: int
 
 
@@ -727,7 +729,7 @@ def _lone_scores(loop: Any, plan: _Plan, size: int, level: float, random: np.ran
         level=level / len(TESTS),
     )
     runs = min(2 * -(-needed // pairs), _MOST_LONE_RUNS)
-    units = signals / np.linalg.norm(signals, axis=1, keepdims=True)
+    filters = signals / np.linalg.norm(signals, axis=1, keepdims=True) @ whitening.matrix / plan.scale
     coins = _coins(runs, pairs, random)
     scores = np.empty((runs, pairs))
     idle = np.empty((runs, pairs, each))
@@ -738,11 +740,11 @@ def _lone_scores(loop: Any, plan: _Plan, size: int, level: float, random: np.ran
                 found = _step_by_step(loop, gradients, gradients, (), Path(folder) / "run")
         else:
             found = _whole(loop, gradients, run)
-        white = whitening(np.array([found[step] for step in range(plan.who.length)]) / plan.scale)
-        scores[run] = np.einsum("pt,tp->p", units, white[:, :pairs])
-        quiet = white[:, pairs : pairs * (1 + each)].reshape(-1, pairs, each)
-        idle[run] = np.einsum("pt,tpk->pk", units, quiet)
-    return _Lone(scores[coins], scores[~coins], seen.spread(idle.reshape(-1, each)), runs)
+        releases = np.array([found[step] for step in range(plan.who.length)])
+        scores[run] = np.einsum("pt,tp->p", filters, releases[:, :pairs])
+        quiet = releases[:, pairs : pairs * (1 + each)].reshape(-1, pairs, each)
+        idle[run] = np.einsum("pt,tpk->pk", filters, quiet)
+    return _Lone(scores[coins], scores[~coins], idle.reshape(-1, each), runs)
 
 
 def _disjoint_patterns(who: Participation) -> list[NDArray[np.intp]]:

@@ -33,14 +33,13 @@ _STEPS = "the gradients of an example come at other steps, or are longer or shor
 
 TESTS: Mapping[str, Row] = {
     "noise of all coordinates, near 0": Row("the loop adds no noise", True),
-    "noise of a coordinate, near 0": Row("a coordinate gets no noise", True),
+    "noise of a coordinate, below a tenth": Row("a coordinate gets no noise, or almost none", True),
     "difference of two coordinates, near 0": Row("two coordinates get the same noise", True),
     "noise of a step, near 0": Row("a step gets no noise", True),
     "difference of two steps, near 0": Row("the noise of a step is used again at another step", True),
     "cosine of two runs, above 1/2": Row("the noise of a run is used again in another run", True),
     "pairs of equal values": Row("the noise has too few bits", True),
     "variance, below": Row("the noise is smaller than claimed", True),
-    "variance of a coordinate, below": Row("a coordinate gets less noise than claimed", True),
     "canaries, matched filter": Row(_SEEN, True),
     "canaries, learned filter": Row(_SEEN, True),
     "canaries, largest score": Row(_SEEN, True),
@@ -58,6 +57,7 @@ TESTS: Mapping[str, Row] = {
     "neighbouring coordinates": Row("the noise of different coordinates is correlated", False),
     "cosine of two coordinates": Row("the noise of different coordinates is correlated", False),
     "cosine of two runs": Row("the noise of different runs is correlated", False),
+    "variance of a coordinate, below": Row("a coordinate gets less noise than claimed", False),
     "variance of a coordinate, above": Row("a coordinate gets more noise than claimed", False),
     "trace of absent canaries": Row("examples that do not take part leave a trace", False),
     "gradients of canaries": Row(_STEPS, False),

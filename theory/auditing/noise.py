@@ -36,6 +36,7 @@ from corrnoise.theory.numerics.checks import Array
 
 _NEAR_ZERO = 1e-6  # of the mean square: noise that is absent, up to rounding in float32
 _USED_AGAIN = 0.1  # of the mean square of the difference of two steps
+_ALMOST_NONE = 0.1  # of the mean square: noise of a coordinate that heavy tails or another correlation do not explain
 _FINEST = 2.0**-20  # of the standard deviation: atoms that noise may have
 _BLOCK = 1024  # columns compared at once
 _TINY = 1e-300
@@ -56,10 +57,10 @@ def no_noise(white: Array) -> Evidence:
 
 
 def least_coordinate(energies: Array, freedom: Array, size: float, *, absent: bool) -> Evidence:
-    """The smallest sum of squares of a coordinate, for its degrees of freedom; if ``absent``, only near 0."""
+    """The smallest mean square of a coordinate, for its degrees of freedom; if ``absent``, only below a tenth."""
     chances = chdtr(freedom, energies)
     if absent:
-        chances = np.where(energies < _NEAR_ZERO * freedom * size, chances, 1.0)
+        chances = np.where(energies < _ALMOST_NONE * freedom * size, chances, 1.0)
     least = int(np.argmin(chances))
     share = energies[least] / max(freedom[least], 1)
     return evidence(share, chances[least], f"coordinate {least}").among(energies.size)
@@ -95,22 +96,29 @@ def _upper(products: Array, value: float) -> Array:
 
 
 def shared_noise(columns: Array, size: float) -> Evidence:
-    """The smallest |c_i − c_j|²/2 of two columns of white noise, shape (D, d), if it is near 0."""
+    """The smallest |c_i − c_j|²/(2D) of two columns of white noise, shape (D, d), if it is near 0.
+
+    Columns that are near each other are near in the row in which they are sorted.
+    """
     length, count = columns.shape
     if length == 0:
         return evidence(1.0, 1.0)
-    squares = (columns**2).sum(axis=0)
-    least = math.inf
-    where = ""
-    for first, products in _blocks(columns):
-        rows = squares[first : first + products.shape[0]]
-        distances = _upper((rows[:, np.newaxis] + squares[first:]) / 2 - products, math.inf)
-        if distances.size and (found := float(distances.min())) < least:
-            i, j = np.unravel_index(int(np.argmin(distances)), distances.shape)
-            least = max(found, 0.0)
-            where = f"coordinates {first + int(i)} and {first + int(j)}"
-    p = chdtr(length, least) if least < _NEAR_ZERO * length * size else 1.0
-    return evidence(least / length, p, where).among(count * (count - 1) // 2)
+    widest = columns[int(np.argmax(columns.std(axis=1)))]
+    order = np.argsort(widest, kind="stable")
+    row = widest[order]
+    most = 2 * _NEAR_ZERO * length * size
+    for apart in range(1, count):
+        near = np.flatnonzero((row[apart:] - row[:-apart]) ** 2 <= most)
+        if not near.size:
+            break
+        one, other = order[near], order[near + apart]
+        squares = ((columns[:, one] - columns[:, other]) ** 2).sum(axis=0)
+        least = int(np.argmin(squares))
+        if squares[least] < most:  # some pair, not the nearest of all: the p-value is then too large
+            where = f"coordinates {min(one[least], other[least])} and {max(one[least], other[least])}"
+            found = evidence(squares[least] / (2 * length), chdtr(length, squares[least] / 2), where)
+            return found.among(count * (count - 1) // 2)
+    return evidence(1.0, 1.0)
 
 
 def largest_cosine(columns: Array) -> Evidence:
