@@ -18,10 +18,10 @@ from corrnoise.theory.auditing.evidence import Evidence
 from corrnoise.theory.auditing.findings import TESTS, Audit, judged
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.matrix import BandedNoise
-from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import Budget
+from corrnoise.theory.privacy import Adjacency, Budget
 from tests.broken_loops import (
     BROKEN,
     BUDGET,
@@ -39,12 +39,13 @@ from tests.broken_loops import (
     clipped,
     matrix,
     sums,
+    times,
 )
 
 FEW: dict[str, Any] = {"canaries": 100, "idle": 200}
 BANDS = np.array([np.ones(STEPS), np.append(np.full(STEPS - 1, 0.4), 0.0)])
 NOISES = (NOISE, DPSGD(), FiniteNoise([1.0, -0.5]), BandedNoise(BANDS), BinaryTree(STEPS))
-ADJACENCIES = ("zero-out", "replace-one")
+ADJACENCIES: tuple[Adjacency, ...] = ("zero-out", "replace-one")
 
 
 def named(found: Audit) -> str:
@@ -112,12 +113,8 @@ def test_other_noise_that_is_as_claimed_passes(noise: Any, adjacency: Any) -> No
 def test_replace_one(norm: float, cause: str) -> None:
     budget = Budget(epsilon=5.0, delta=1e-5, adjacency="replace-one")
     scale = PROGRAM.scale(budget)
-    loop = Loop(5, lambda batches: sums(batches, norm), lambda rng, size: scale / SCALE * matrix(0.02) @ draws(rng, size))
+    loop = Loop(5, lambda batches: sums(batches, norm), times(scale / SCALE))
     assert named(audit(loop, (budget, PROGRAM), rng=3)) == cause
-
-
-def draws(rng: np.random.Generator, size: int) -> np.ndarray:
-    return rng.standard_normal((STEPS, size))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +239,7 @@ def test_wrong_arguments(options: dict[str, Any], message: str) -> None:
 
 
 def test_what_is_no_loop_and_no_claim() -> None:
-    with pytest.raises(TypeError, match="loop must be a function .* or a class with the methods begin"):
+    with pytest.raises(TypeError, match=r"loop must be a function .* or a class with the methods begin"):
         audit(None, CLAIM)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="loop must be a function"):
         audit(dict, CLAIM)  # type: ignore[arg-type]
@@ -260,30 +257,30 @@ class Durable:
 
     after = "skip"
     seed = 0
+    first: tuple[np.ndarray, dict[int, np.ndarray]]
 
     def begin(self, folder: Path) -> int:
         self.folder = folder
         type(self).seed += 1
         crashed = folder.exists()
         self.position = int(folder.read_text()) if crashed else 0
-        self.key = self.seed
         if crashed and self.after in ("same noise", "other noise"):
             self.position -= 1
         if crashed and self.after in ("skip", "memory without the skipped"):
             self.position += 1
-        draws = np.random.default_rng(self.key).standard_normal((STEPS, 1400))
+        draws = np.random.default_rng(self.seed).standard_normal((STEPS, 800))
         self.noise = SCALE * matrix(0.02) @ draws
         if self.position and self.after == "memory lost":
             left = STEPS - self.position
             self.noise[self.position :] = SCALE * matrix(0.02)[:left, :left] @ draws[self.position :]
         if not crashed:
-            type(self).first = self.key, draws, {}
+            type(self).first = draws, {}
         else:
             self._go_on(draws)
         return self.position
 
     def _go_on(self, draws: np.ndarray) -> None:
-        key, earlier, self.kept = type(self).first
+        earlier = type(self).first[0]
         if self.after == "memory lost":
             return
         cut = self.position + (self.after == "kept")
@@ -296,7 +293,7 @@ class Durable:
         self.noise = SCALE * matrix(0.02) @ both
 
     def step(self, gradients: np.ndarray) -> np.ndarray:
-        kept = type(self).first[2]
+        kept = type(self).first[1]
         if self.after == "kept" and self.position in kept:
             release = kept[self.position]
         else:
@@ -325,10 +322,9 @@ class Durable:
 )
 def test_a_crash_and_a_restart(after: str, verdict: str, cause: str) -> None:
     loop = type("Loop", (Durable,), {"after": after, "seed": 3})
-    found = audit(loop, CLAIM, restarts=(12,), canaries=200, idle=1000, rng=1)
+    found = audit(loop, CLAIM, restarts=(12,), canaries=100, idle=700, rng=1)
     assert (found.verdict, named(found) if "step" not in cause[:8] else found.cause) == (verdict, cause)
     assert found.skipped == (after in ("skip", "memory without the skipped"))
-    assert audit(loop, CLAIM, canaries=200, idle=300, rng=1).verdict == "nothing found"
 
 
 def test_begin_must_name_the_next_step() -> None:
@@ -360,7 +356,7 @@ def alarms(number: int, level: float) -> int:
 
 
 def test_false_alarms_are_rare() -> None:
-    assert alarms(20, 1e-3) <= 1
+    assert alarms(10, 1e-3) == 0
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import bdtr, chdtrc, ndtr
-from scipy.stats import ncx2, nct
+from scipy.stats import nct, ncx2
 
 from corrnoise.theory.auditing.epsilon import largest_refuted
 from corrnoise.theory.auditing.evidence import Evidence, evidence
@@ -51,7 +51,7 @@ def _score(difference: float, size: float, effective: float) -> float:
 
 
 def effective_number(inside: int, outside: int) -> float:
-    """e = n₁ n₀/(n₁ + n₀)."""
+    """E = n₁ n₀/(n₁ + n₀)."""
     return inside * outside / (inside + outside) if inside and outside else 0.0
 
 

@@ -226,11 +226,11 @@ def bartlett(centre: Array) -> list[Array]:
     """Cholesky factors of the Gram matrices of windows of steps."""
     runs, steps, idle = centre.shape
     width = max(1, min(steps, runs * (idle - 1) // 2))
-    found = []
+    found: list[Array] = []
     for first in range(0, steps, width):
         window = centre[:, first : first + width]
         try:
-            found.append(np.linalg.cholesky(np.tensordot(window, window, axes=([0, 2], [0, 2]))))
+            found.append(np.asarray(np.linalg.cholesky(np.tensordot(window, window, axes=([0, 2], [0, 2])))))
         except np.linalg.LinAlgError:
             found.append(np.full((window.shape[1], window.shape[1]), math.nan))
     return found
@@ -291,7 +291,7 @@ def offset(white: Array, factors: Sequence[Array], drift: Array) -> Evidence:
         Largest means that the release may have, in white noise, shape (T, …): columns of which each may be there with
         a factor in [−1, 1].
     """
-    runs, steps, idle = white.shape
+    runs, _, idle = white.shape
     freedom = runs * (idle - 1)
     means = white.mean(axis=(0, 2))
     chances = []

@@ -70,7 +70,17 @@ def test_p_values_are_uniform_or_larger():
 def test_noise_of_another_size_is_no_other_correlation():
     """Without the estimate of the size, correlations of louder noise are refuted: the mutant of the scale."""
     louder = p_values(change=lambda white: 3 * white)
-    for name in ("each lag", "all lags", "all pairs", "largest pair", "offset", "neighbours", "runs", "cosine", "shares"):
+    for name in (
+        "each lag",
+        "all lags",
+        "all pairs",
+        "largest pair",
+        "offset",
+        "neighbours",
+        "runs",
+        "cosine",
+        "shares",
+    ):
         assert kstest(louder[name], "uniform", alternative="greater").pvalue > 1e-4, name
     assert louder["above"].max() < 1e-9
 
@@ -107,7 +117,15 @@ def test_windows_for_more_steps_than_coordinates():
         white = rng.standard_normal((1, 50, 21))
         factors = noise.bartlett(noise.centred(white))
         assert [len(factor) for factor in factors] == [10] * 5
-        values.append([one.p for one in (*noise.correlations(factors, 20, range(1, 30)), noise.offset(white, factors, np.zeros((50, 0))))])
+        values.append(
+            [
+                one.p
+                for one in (
+                    *noise.correlations(factors, 20, range(1, 30)),
+                    noise.offset(white, factors, np.zeros((50, 0))),
+                )
+            ]
+        )
     for p in np.array(values).T:
         assert kstest(p, "uniform", alternative="greater").pvalue > 1e-4
     smooth = np.cumsum(rng.standard_normal((1, 50, 21)), axis=1)
