@@ -221,6 +221,6 @@ BROKEN: dict[str, tuple[dict[str, Any], str, bool]] = {
     "noise x 1.1": ({"drawn": times(1.1)}, LARGE, False),
     "an offset": ({"total": lambda batches: sums(batches) + 0.5}, MEAN, False),
     "a trace of the absent": ({"total": _of_absent}, TRACE, False),
-    "step 13 with three quarters": ({"drawn": changed(lambda m: m[12].__imul__(0.75))}, CORRELATED, False),
+    "step 13 with more": ({"drawn": changed(lambda m: m[12].__imul__(1.25))}, CORRELATED, False),
     "a coordinate with less": ({"drawn": changed(lambda m: m[:, -7].__imul__(0.42))}, LESS, False),
 }

@@ -33,11 +33,11 @@ _STEPS = "the gradients of an example come at other steps, or are longer or shor
 
 TESTS: Mapping[str, Row] = {
     "noise of all coordinates, near 0": Row("the loop adds no noise", True),
-    "noise of a coordinate, below a tenth": Row("a coordinate gets no noise, or almost none", True),
     "difference of two coordinates, near 0": Row("two coordinates get the same noise", True),
     "noise of a step, near 0": Row("a step gets no noise", True),
     "difference of two steps, near 0": Row("the noise of a step is used again at another step", True),
     "cosine of two runs, above 1/2": Row("the noise of a run is used again in another run", True),
+    "noise of a coordinate, below a tenth": Row("a coordinate gets no noise, or almost none", True),
     "pairs of equal values": Row("the noise has too few bits", True),
     "variance, below": Row("the noise is smaller than claimed", True),
     "canaries, matched filter": Row(_SEEN, True),

@@ -98,16 +98,18 @@ def _upper(products: Array, value: float) -> Array:
 def shared_noise(columns: Array, size: float) -> Evidence:
     """The smallest |c_i − c_j|²/(2D) of two columns of white noise, shape (D, d), if it is near 0.
 
-    Columns that are near each other are near in the row in which they are sorted.
+    Columns that are near each other are near in the row in which they are sorted.  Columns that are near 0 themselves
+    are left out.
     """
     length, count = columns.shape
     if length == 0:
         return evidence(1.0, 1.0)
     widest = columns[int(np.argmax(columns.std(axis=1)))]
     order = np.argsort(widest, kind="stable")
+    order = order[(columns[:, order] ** 2).sum(axis=0) > _NEAR_ZERO * length * size]
     row = widest[order]
     most = 2 * _NEAR_ZERO * length * size
-    for apart in range(1, count):
+    for apart in range(1, order.size):
         near = np.flatnonzero((row[apart:] - row[:-apart]) ** 2 <= most)
         if not near.size:
             break
