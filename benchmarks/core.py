@@ -114,7 +114,7 @@ class Setting:
         in_norm
             Differences are of the 2-norm, not of single entries.
         turns
-            How often each side is timed; None for 7 times, or 3 times in the quick setting.
+            How often each side is timed; None for 7 times, or once in the quick setting.
         """
         result = np.asarray(ours.run())[where]
         other_result = np.asarray(other.run())
@@ -123,7 +123,7 @@ class Setting:
             sample, values = exact
             error = relative_difference(result[sample], values, in_norm=in_norm)
             other_error = relative_difference(other_result[sample], values, in_norm=in_norm)
-        timing = measure(ours, other, turns=turns or self.pick(7, 3), shortest=self.pick(0.05, 0.002))
+        timing = measure(ours, other, turns=turns or self.pick(7, 1), shortest=self.pick(0.05, 0.002))
         return Row(
             case=case,
             ours=ours.name,

@@ -76,12 +76,14 @@ def simulator(setting: Setting) -> Iterator[Row]:
 def control_variates(setting: Setting) -> Iterator[Row]:
     """CPU time to one and the same standard error (relative 1): the estimator delta against the plain one."""
     steps = setting.pick(100_000, 20_000)
+    burn_in = setting.pick(None, 4_000)
     for name, noise in _noises():
         exact = _PROBLEM.stationary_error(noise)
 
         @cache
         def simulated(noise: ToeplitzNoise = noise) -> dict[str, tuple[float, float]]:
-            return simulate(_PROBLEM, noise, steps=steps, chains=4, rng=2, threads=1, progress=False).estimators
+            settings = {"steps": steps, "chains": 4, "burn_in": burn_in, "rng": 2, "threads": 1, "progress": False}
+            return simulate(_PROBLEM, noise, **settings).estimators  # type: ignore[arg-type]
 
         def run(name: str, fresh=simulated.__wrapped__) -> float:  # type: ignore[no-untyped-def]
             return float(fresh()[name][0])

@@ -12,7 +12,7 @@ from benchmarks.core import Row, Setting, benchmark
 from benchmarks.timing import Side
 from corrnoise.simulations.adapters.opacus import optimizer_class
 from corrnoise.simulations.run.batches import batches
-from corrnoise.simulations.run.keys import Draws, RunKey
+from corrnoise.simulations.run.draws import filler
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
@@ -32,10 +32,11 @@ def _run(mechanism: ToeplitzNoise, size: int) -> PrivateRun:
 
 def _noise(run: PrivateRun) -> Callable[[], float]:
     """The noise of one more step; its root mean square in units of the independent noise."""
+    nothing = np.zeros(run.size, np.float32)
 
     def step() -> float:
         run.next_batch()
-        return float(np.sqrt(np.mean(np.square(run.noise())))) / run.scale
+        return float(np.sqrt(np.mean(np.square(run.add_noise(nothing))))) / run.scale
 
     return step
 
@@ -47,7 +48,7 @@ def training_noise(setting: Setting) -> Iterator[Row]:
     With PyTorch the other sides are its own independent noise, and a whole step of Opacus with independent noise.
     """
     size = setting.pick(10**6, 10**4)
-    draw = Draws(RunKey(bytes(32))).normals(0, 0)
+    draw = filler(bytes(32), 0, 0)
     values = np.empty(size, np.float32)
 
     def floor() -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from corrnoise.figures.publication import PaperFigure
 
-#: The module of every figure, in the order of the papers; the module's ``FIGURES`` holds it by its name.
+#: The module of every figure, in the order of the papers: its ``FIGURE``, or in its ``FIGURES`` by name.
 _HOMES = {
     "mean_estimation": "correlated_noise.mean_estimation",
     "linear_regression": "correlated_noise.linear_regression",
@@ -60,5 +60,6 @@ def paper_figure(name: str) -> PaperFigure:
     """Return the figure called ``name``; its module is imported now."""
     if name not in NAMES:
         raise ValueError(f"name must be one of {', '.join(NAMES)}, got {name!r}")
-    figure: PaperFigure = import_module(f"corrnoise.figures.{_HOMES[name]}").FIGURES[name]
+    module = import_module(f"corrnoise.figures.{_HOMES[name]}")
+    figure: PaperFigure = module.FIGURES[name] if hasattr(module, "FIGURES") else module.FIGURE
     return figure

@@ -13,27 +13,35 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from corrnoise.figures.series import Data, Series, SimulatedSeries, read_csv, series_text
 from corrnoise.support.files import whole_files
 from corrnoise.support.version import __version__
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
     from corrnoise.figures.simulation import Simulated, SimulationRun
+else:
+    Axes = Drawing = Any  # importing them takes a second
 
 __all__ = [
     "PAGE_WIDTH",
     "STYLE",
+    "Axes",
     "Data",
+    "Drawing",
     "PaperFigure",
     "Series",
     "SimulatedSeries",
     "csv_text",
+    "legend_below",
     "publish",
     "read_csv",
+    "subplots",
+    "subplots_with_residuals",
     "svg_text",
     "write_figure",
 ]
@@ -44,69 +52,48 @@ PAGE_WIDTH = 6.75  #: inches, for three panels side by side
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure of a paper, or one that goes on from there, drawn from formulas.
+    """A figure of a paper, or one that goes on from there, drawn from formulas."""
 
-    Parameters
-    ----------
-    name
-        Its name here, which its files bear.
-    source
-        Where it stands.
-    title
-        What it shows.
-    panels
-        For each panel what x and y are, with units.
-    parameters
-        The settings, a line each.
-    data
-        Computes the records that are drawn.
-    draw
-        Draws them.
-    report
-        What the paper states beside these records, where the two differ, and why.
-    simulate
-        Simulates what the records state exactly; None if nothing of it is random.
-    on_cluster
-        Whether the simulation can run on the workers of a cluster.
-    on_original_data
-        The same figure on the paper's own data, which it fetches; None unless it is drawn on stand-ins.
-    """
+    name: str  #: its name here, which its files bear
+    source: str  #: where it stands
+    title: str  #: what it shows
+    panels: Mapping[str, str]  #: for each panel what x and y are, with units
+    parameters: Sequence[str]  #: the settings, a line each
+    data: Callable[[], Data]  #: computes the records that are drawn
+    draw: Callable[[Data], Drawing]  #: draws them
+    report: Callable[[Data], str]  #: what the paper states beside these records, where the two differ, and why
+    simulate: Callable[[SimulationRun], Simulated] | None = None  #: what the records state exactly, if it is random
+    on_cluster: bool = False  #: whether the simulation can run on the workers of a cluster
+    on_original_data: Callable[[], PaperFigure] | None = None  #: on the paper's data, fetched, if this is on stand-ins
 
-    name: str
-    source: str
-    title: str
-    panels: Mapping[str, str]
-    parameters: Sequence[str]
-    data: Callable[[], Data]
-    draw: Callable[[Data], Figure]
-    report: Callable[[Data], str]
-    simulate: Callable[[SimulationRun], Simulated] | None = None
-    on_cluster: bool = False
-    on_original_data: Callable[[], PaperFigure] | None = None
+
+def subplots(height: float, rows: int = 1, columns: int = 1, *, width: float = PAGE_WIDTH, **options: Any) -> Any:
+    """A drawing of so many inches, and its panels as ``matplotlib.figure.Figure.subplots`` returns them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def subplots_with_residuals(height: float, columns: int, *, residuals: bool, sharex: Any) -> Any:
+    """As ``subplots``: a row of panels, and below it a lower one for ``residuals``."""
+    rows = 2 if residuals else 1
+    options = {"sharex": sharex, "sharey": "row", "squeeze": False, "height_ratios": [3, 1][:rows]}
+    return subplots(3.9 if residuals else height, rows, columns, **options)
+
+
+def legend_below(figure: Drawing, axes: Axes, columns: int | None = None) -> None:
+    """The legend of one panel for all, below them; in two rows if ``columns`` is None."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels) // 2)
 
 
 def publish(figure: PaperFigure, directory: str | os.PathLike[str], data: Data | None = None) -> list[Path]:
-    """Draw ``figure`` and write PDF, PNG and CSV to ``directory``, which is made where it is missing.
+    """Draw ``figure`` and write PDF, PNG and CSV to ``directory``, which is made where it is missing; return the paths.
 
-    All three are complete before the first takes its name, so an error or an interruption leaves what was there.
-
-    Parameters
-    ----------
-    figure
-        What to draw.
-    directory
-        Where to.
-    data
-        Its records; None for ``figure.data()``, without simulations.
-
-    Returns
-    -------
-    The paths of the files.
-
-    Raises
-    ------
-    OSError
-        The directory cannot be made or written to.
+    All three are complete before the first takes its name, so an error or an interruption leaves what was there.  An
+    ``OSError`` says that the directory cannot be made or written to.  ``data`` are the records; None for
+    ``figure.data()``, without simulations.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

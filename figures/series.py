@@ -20,25 +20,13 @@ _SIMULATED_COLUMNS = ["standard_error", "exact", "z"]  # written if something wa
 
 @record
 class Series(Record):
-    """One curve, or one set of points, of one panel.
+    """One curve, or one set of points, of one panel."""
 
-    Parameters
-    ----------
-    panel
-        Which panel of the figure.
-    method
-        What is shown: an algorithm, or the parameter that tells the curves of a panel apart.
-    kind
-        What sort of statement y is, such as ``"exact"``, ``"lower bound"`` or ``"rate"``.
-    x, y
-        Finite numbers, shape (n,); units are stated by ``PaperFigure.panels``.
-    """
-
-    panel: str
-    method: str
-    kind: str
-    x: Array
-    y: Array
+    panel: str  #: which panel of the figure
+    method: str  #: what is shown: an algorithm, or the parameter that tells the curves of a panel apart
+    kind: str  #: what sort of statement y is, such as ``"exact"``, ``"lower bound"`` or ``"rate"``
+    x: Array  #: finite numbers, shape (n,); units are stated by ``PaperFigure.panels``
+    y: Array  #: the same
 
     def __post_init__(self) -> None:
         self._set(x=checks.reals("x", self.x, ndim=1), y=checks.reals("y", self.y, ndim=1))
@@ -47,18 +35,10 @@ class Series(Record):
 
 @record
 class SimulatedSeries(Series):
-    """Points whose y was simulated and is known exactly as well.
+    """Points whose y was simulated and is known exactly as well."""
 
-    Parameters
-    ----------
-    standard_error
-        Of y, > 0, shape (n,).
-    exact
-        The expectation of y, shape (n,).
-    """
-
-    standard_error: Array
-    exact: Array
+    standard_error: Array  #: of y, > 0, shape (n,)
+    exact: Array  #: the expectation of y, shape (n,)
 
     def __post_init__(self) -> None:
         super().__post_init__()

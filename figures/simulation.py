@@ -7,7 +7,7 @@ goes on from there.  The results depend on the seed, the effort and the number o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,34 +30,15 @@ FALSE_ALARM = 0.01  #: probability that the markers of a correct simulation exce
 
 @dataclass(frozen=True)
 class SimulationRun:
-    """How a figure is simulated.
+    """How a figure is simulated."""
 
-    Parameters
-    ----------
-    directory
-        Folder that keeps finished points; None to keep nothing.
-    seed
-        An integer >= 0.
-    effort
-        Multiplies the number of recorded steps, > 0.
-    repeats
-        Number of independent repetitions, >= 1.
-    jobs
-        Number of points that run at a time, >= 1; −1 for one a core.
-    cluster
-        Address of the Dask scheduler of a cluster that simulates stationary errors instead (learning curves are
-        simulated here).
-    progress
-        Show progress on standard error; None for: if it is a terminal.
-    """
-
-    directory: Path | None = None
-    seed: int = 0
-    effort: float = 1.0
-    repeats: int = 1
-    jobs: int = 1
-    cluster: str | None = None
-    progress: bool | None = None
+    directory: Path | None = None  #: folder that keeps finished points; None to keep nothing
+    seed: int = 0  #: >= 0
+    effort: float = 1.0  #: multiplies the number of recorded steps, > 0
+    repeats: int = 1  #: number of independent repetitions, >= 1
+    jobs: int = 1  #: number of points that run at a time, >= 1; −1 for one a core
+    cluster: str | None = None  #: address of the Dask scheduler of a cluster that simulates stationary errors instead
+    progress: bool | None = None  #: whether to show progress on standard error; None: if it is a terminal
 
     def __post_init__(self) -> None:
         checks.seed("seed", self.seed)
@@ -82,6 +63,21 @@ class Simulated(NamedTuple):
     failures: tuple[str, ...]
 
 
+def in_processes(work: Callable[..., Item], cases: Iterable[tuple[Any, ...]], jobs: int | None) -> list[Item]:
+    """What ``work`` returns for each case, by so many processes; None: as ``joblib.parallel_config`` says, or one."""
+    from joblib import Parallel, delayed
+
+    return list(Parallel(n_jobs=jobs)(delayed(work)(*case) for case in cases))
+
+
+def as_finished(work: Callable[..., Item], cases: Sequence[tuple[Any, ...]], run: SimulationRun) -> Iterator[Item]:
+    """What ``work`` returns for each case, in their order, by the processes of ``run``; how many have come is shown."""
+    from joblib import Parallel, delayed
+
+    results = Parallel(n_jobs=run.jobs, return_as="generator")(delayed(work)(*case) for case in cases)
+    return counted(results, len(cases), run.progress)
+
+
 def counted(results: Iterable[Item], total: int, progress: bool | None) -> Iterator[Item]:
     """Pass ``results`` on, and show on standard error how many of ``total`` have come."""
     with progress_line(progress) as show:
@@ -93,19 +89,9 @@ def counted(results: Iterable[Item], total: int, progress: bool | None) -> Itera
 def kept(directory: Path | None, described: Any, compute: Callable[[], Array]) -> Array:
     """The vector that ``compute`` returns for the settings ``described``, from ``directory`` if it is there.
 
-    Parameters
-    ----------
-    directory
-        Where the vector is kept, made where it is missing; None: nowhere.
-    described
-        All that determines it: numbers, strings, lists, and records of the theory.
-    compute
-        Called if there is no file of these settings and this version, or a damaged one.
-
-    Raises
-    ------
-    OSError
-        The directory cannot be made or written to.
+    It is kept there (None: nowhere); the directory is made where it is missing, or an ``OSError`` says why not.  The
+    settings are all that determines the vector: numbers, strings, lists, and records of the theory.  It is computed
+    if there is no file of these settings and this version, or a damaged one.
     """
     if directory is None:
         return compute()

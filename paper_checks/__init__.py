@@ -6,8 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from corrnoise.paper_checks.machinery.listing import ListedClaim
-    from corrnoise.paper_checks.machinery.papers import Paper
+    from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 
 #: Every paper in the ledger: its short name and its package, which declares ``PAPER`` in ``paper.py``.
 _PACKAGES = {

@@ -18,19 +18,14 @@ def smallest_minimum(
 ) -> tuple[float, float]:
     """The place and the value of the smallest minimum that is found.
 
-    Parameters
-    ----------
-    function
-        A function with positive values.
-    points, values
-        A grid in ascending order, and the values of the function there; both of shape (n,).
-    width
-        Width of the interval that is left around a minimum at the end.
-
-    Notes
-    -----
     Each local minimum of ``values`` that is at most 3 times the least value is searched between its two neighbours.  A
     minimum that lies between two neighbouring points and shows at neither of them is missed.
+
+    Parameters
+    ----------
+    function : a function with positive values
+    points, values : a grid in ascending order, and the values of the function there; both of shape (n,)
+    width : width of the interval that is left around a minimum at the end
     """
     best = int(np.argmin(values))
     place = float(points[best])

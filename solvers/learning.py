@@ -39,10 +39,8 @@ def learning_floor(of: LearningObjective, participation: Participation) -> tuple
 
     Parameters
     ----------
-    of
-        The error of a run of at most 4096 steps on a quadratic problem.
-    participation
-        Of the run.
+    of : the error of a run of at most 4096 steps on a quadratic problem
+    participation : of the run
     """
     epochs = in_fixed_epochs(participation)
     found = fixed_epochs_bounds(workload_of_weights(of.weight_matrix()), epochs, tolerance=_FLOOR_TOLERANCE)
@@ -63,8 +61,7 @@ def stationary_optimum(problem: QuadraticProblem) -> Optimum:
 
     Parameters
     ----------
-    problem
-        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate.
+    problem : ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate
     """
     noise = rational(optimal_noise(problem), TOLERANCE)
     return Optimum(
@@ -86,12 +83,9 @@ def strongly_convex_optimum(
 
     Parameters
     ----------
-    problem
-        The class of losses.
-    participation
-        Of the run; None for a run of any length.  The bound is for an endless run, whatever it is.
-    budget
-        ρ, clip norm and adjacency, on which the noise depends where the gradients have noise of their own.
+    problem : the class of losses
+    participation : of the run; None for a run of any length.  The bound is for an endless run, whatever it is.
+    budget : ρ, clip norm and adjacency, on which the noise depends where the gradients have noise of their own
     """
     who = ANY_LENGTH if participation is None else checks.instance("participation", participation, Participation)
     found = minimise_strongly_convex_bound(problem, budget=budget, criterion="objective")

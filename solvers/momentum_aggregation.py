@@ -23,12 +23,9 @@ class BestBound(Record):
 
     Parameters
     ----------
-    value
-        The bound, which holds for these parameters whether they are the best or not.
-    log2_epochs
-        The number of epochs is 2 to this power.
-    alpha, learning_rate, gamma
-        α, η and γ; γ = 1 for Algorithm 1, which has none.
+    value : the bound, which holds for these parameters whether they are the best or not
+    log2_epochs : the number of epochs is 2 to this power
+    alpha, learning_rate, gamma : α, η and γ; γ = 1 for Algorithm 1, which has none
     """
 
     value: float
@@ -48,25 +45,9 @@ def best_momentum_bounds(
 
     Parameters
     ----------
-    task
-        What is to be learnt.
-    algorithm
-        ``"Algorithm 1"`` or ``"Algorithm 2"``.
-    most_log2_epochs
-        Largest j, >= 0.
-
-    Returns
-    -------
-    A bound for each j.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.privacy import Budget
-    >>> task = BoundedTask(20, dimension=31, budget=Budget(0.04, adjacency="replace-one"))
-    >>> for name in ALGORITHMS:
-    ...     print(round(min(bound.value for bound in best_momentum_bounds(task, name)), 2))
-    0.2
-    0.18
+    task : what is to be learnt
+    algorithm : ``"Algorithm 1"`` or ``"Algorithm 2"``
+    most_log2_epochs : largest j, >= 0
     """
     checks.instance("task", task, BoundedTask)
     checks.choice("algorithm", algorithm, ALGORITHMS)

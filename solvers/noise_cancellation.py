@@ -41,12 +41,9 @@ class CertifiedNoise(Record):
 
     Attributes
     ----------
-    noise
-        The noise.
-    value
-        ``mean_variance(noise, n)`` or ``regret_energy(noise, n)``.
-    lower_bound
-        No Gaussian noise that does not depend on the data has less, whatever its memory; rigorous.
+    noise : the noise
+    value : ``mean_variance(noise, n)`` or ``regret_energy(noise, n)``
+    lower_bound : no Gaussian noise that does not depend on the data has less, whatever its memory; rigorous
     """
 
     noise: Mechanism
@@ -66,18 +63,9 @@ def optimal_machine_noise(participations: int, objective: Objective, *, toleranc
 
     Parameters
     ----------
-    participations
-        n in [1, 4096].  Matrices of n × n are made; for the regret energy in every iteration.
-    objective
-        ``"mean_variance"`` or ``"regret_energy"``.
-    tolerance
-        Relative gap between value and lower bound at which the search ends, in [1e-15, 1].
-
-    Examples
-    --------
-    >>> best = optimal_machine_noise(10, "mean_variance")
-    >>> round(best.value, 5), best.value / best.lower_bound - 1 < 1e-6
-    (2.42158, True)
+    participations : n in [1, 4096].  Matrices of n × n are made; for the regret energy in every iteration.
+    objective : ``"mean_variance"`` or ``"regret_energy"``
+    tolerance : relative gap between value and lower bound at which the search ends, in [1e-15, 1]
     """
     n = checks.integer("participations", participations, 1)
     mean = checks.choice("objective", objective, OBJECTIVES) == "mean_variance"
@@ -92,23 +80,7 @@ def optimal_machine_noise(participations: int, objective: Objective, *, toleranc
 def best_cancelling_noise(participations: int, objective: Objective) -> Mechanism:
     """The best share of its last noise for a machine to take back: one vector of memory, as published.
 
-    Parameters
-    ----------
-    participations
-        n >= 1.
-    objective
-        ``"mean_variance"`` or ``"regret_energy"``.
-
-    Notes
-    -----
-    The minimum over the share to a relative error of 1e-6 in its logarithm.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_parameters
-    >>> noise = best_cancelling_noise(100, "mean_variance")
-    >>> round(cancelling_parameters(noise)[0], 2), round(mean_variance(noise, 100), 1)
-    (0.09, 10.0)
+    The logarithm of the share has a relative error of 1e-6.
     """
     n = checks.integer("participations", participations, 1)
 
@@ -124,25 +96,14 @@ def best_cancelling_noise(participations: int, objective: Objective) -> Mechanis
 def best_buffered_noise(participations: int, objective: Objective, *, buffers: int = 2) -> PoleNoise:
     """Noise of few zeros and poles, of which a machine keeps one vector each, with a small ``objective``.
 
-    Parameters
-    ----------
-    participations
-        n >= 1.
-    objective
-        ``"mean_variance"`` or ``"regret_energy"``.
-    buffers
-        The most vectors, 1 to 4; fewer where more do not help.
-
-    Notes
-    -----
     For the mean variance these are the buffers of ``best_buffers``.  For the regret energy a local search starts
     from them.  ``optimal_machine_noise`` bounds what is left to gain.
 
-    Examples
-    --------
-    >>> noise = best_buffered_noise(100, "mean_variance", buffers=2)
-    >>> noise.memory(100), round(mean_variance(noise, 100), 2)
-    (2, 5.39)
+    Parameters
+    ----------
+    participations : n >= 1
+    objective : ``"mean_variance"`` or ``"regret_energy"``
+    buffers : the most vectors, 1 to 4; fewer where more do not help
     """
     n = checks.integer("participations", participations, 1)
     count = checks.integer("buffers", buffers, 1, largest=4)
@@ -178,11 +139,5 @@ NOISES: dict[str, Callable[[int], Mechanism]] = {
 
 
 def named_noise(name: str, participations: int) -> Mechanism:
-    """One of ``NOISES``, made for so many participations of a machine.
-
-    Examples
-    --------
-    >>> named_noise("published", 10).noise
-    AntiPGD(damping=0.0)
-    """
+    """One of ``NOISES``, made for so many participations of a machine."""
     return NOISES[checks.choice("name", name, tuple(NOISES))](checks.integer("participations", participations, 1))

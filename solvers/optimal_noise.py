@@ -18,11 +18,9 @@ If no rate exceeds 1, then 1/B is a mixture of poles in [0, 1) with positive wei
 so β_t < 0 for all t >= 1: the noise of one step is subtracted in parts in all later steps.  For a single rate x this is
 ν-DP-FTRL with ν = x.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 (mean estimation); Theorem C.18 minimises a lower bound in the
-same way, with 1 in place of (2 − x_j) g_j.
-T. Kaluza, Über die Koeffizienten reziproker Potenzreihen, 1928 (signs of the reciprocal of a log-convex series).
+Sources: Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 (mean estimation); Theorem C.18 minimises a lower bound in
+the same way, with 1 in place of (2 − x_j) g_j; T. Kaluza, Über die Koeffizienten reziproker Potenzreihen, 1928 (signs
+of the reciprocal of a log-convex series).
 """
 
 from __future__ import annotations
@@ -42,25 +40,17 @@ _MOST_RATES = 500
 def optimal_noise(problem: object, *, budget: Budget = UNIT_BUDGET) -> ToeplitzNoise:
     """The noise with the smallest stationary error.
 
-    Parameters
-    ----------
-    problem
-        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate; or ``StronglyConvex``.  The error of the
-        latter is only bounded, so the result is the noise of ``minimise_strongly_convex_bound``.
-    budget
-        ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them.
-
-    Returns
-    -------
-    For a quadratic problem with d distinct rates x = η λ, ``NuFTRL`` if d = 1 and otherwise ``ProductNoise`` with
+    For a quadratic problem with d distinct rates x = η λ, it is ``NuFTRL`` if d = 1 and otherwise ``ProductNoise`` with
     2d − 1 factors.  The gaps have relative errors of about 1e-15, and the stationary error is ``problem.optimal_error``
     to rounding.  If there are more than 500 distinct rates, the rates between two powers of 2 are replaced by 12 rates
     with weights that give the same h̃ to rounding.
+    Raises ``ValueError`` where the learning rate is unstable: every noise has an infinite error.
 
-    Raises
-    ------
-    ValueError
-        The learning rate is unstable: every noise has an infinite error.
+    Parameters
+    ----------
+    problem : ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate; or ``StronglyConvex``
+        The error of the latter is only bounded, so the result is the noise of ``minimise_strongly_convex_bound``.
+    budget : ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them.
 
     Examples
     --------

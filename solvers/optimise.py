@@ -267,39 +267,11 @@ def optimise(
 ) -> Optimum:
     """The best correlated noise for a run, and how much better any other can be.
 
-    Parameters
-    ----------
-    objective
-        ``SGD`` (None: with its defaults, prefix sums) or any workload, whose root mean squared error is judged; the
-        objective of learning; or a problem.  A problem with a finite ``participation`` stands for what privacy adds to
-        F − F* in the mean over the second half of the run; without one, for the stationary optimum.  ``StronglyConvex``
-        has the noise with the least bound.  A workload that is neither learning nor Toeplitz has at most 4096 steps.
-        ``run_objective(workload, "max")`` stands for the largest error of a step.
-    participation
-        Who takes part when.  The mechanisms are chosen and judged under this promise; for a random order under the
-        worst one, as only an accountant may use its secret.  None, or a run of any length, for problems only.
-    memory
-        How many arrays of the size of the gradient a run may keep, >= 0; ``inf`` for any number, 0 for independent
-        noise.  None for at most 16, and the fewest within 1 percent of the best of these.  With a ``family`` it is the
-        memory of the member that is made, if there is one.
-    family
-        One of the table below; None to compare them.
-    progress
-        Called with a line of text before every longer part.
+    The optimum's ``mechanism.program(participation)`` runs.  Its alternatives are all other mechanisms that were
+    compared.
+    Raises ``ValueError`` where the participation does not fit to the objective, the run is too long for the objective,
+    or no member of the family keeps as little memory.
 
-    Returns
-    -------
-    Optimum
-        Its ``mechanism.program(participation)`` runs.  Its alternatives are all other mechanisms that were compared.
-
-    Raises
-    ------
-    ValueError
-        The participation does not fit to the objective, the run is too long for the objective, or no member of the
-        family keeps as little memory.
-
-    Notes
-    -----
     ================================  =====================================================  ==================  ======
     family                            noise                                                  memory              asked
     ================================  =====================================================  ==================  ======
@@ -323,6 +295,24 @@ def optimise(
 
     Families that are asked for "only" are not compared.  The Toeplitz ones have the members ``"…, unit columns"`` and
     ``"…, epoch weights"``, with a factor for each step; those of buffers and best Toeplitz are compared.
+
+    Parameters
+    ----------
+    objective
+        ``SGD`` (None: with its defaults, prefix sums) or any workload, whose root mean squared error is judged; the
+        objective of learning; or a problem.  A problem with a finite ``participation`` stands for what privacy adds to
+        F − F* in the mean over the second half of the run; without one, for the stationary optimum.  ``StronglyConvex``
+        has the noise with the least bound.  A workload that is neither learning nor Toeplitz has at most 4096 steps.
+        ``run_objective(workload, "max")`` stands for the largest error of a step.
+    participation : who takes part when
+        The mechanisms are chosen and judged under this promise; for a random order under the worst one, as only an
+        accountant may use its secret.  None, or a run of any length, for problems only.
+    memory
+        How many arrays of the size of the gradient a run may keep, >= 0; ``inf`` for any number, 0 for independent
+        noise.  None for at most 16, and the fewest within 1 percent of the best of these.  With a ``family`` it is the
+        memory of the member that is made, if there is one.
+    family : one of the table below; None to compare them
+    progress : called with a line of text before every longer part
 
     Examples
     --------

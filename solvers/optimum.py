@@ -22,19 +22,13 @@ class Certificate(Record):
 
     Parameters
     ----------
-    value
-        The error of the strategy that was found, an upper bound of the optimum.
-    lower_bound
-        No strategy of the set has a smaller error.
-    rigorous
-        Whether ``lower_bound`` includes the rounding errors of its computation.  If not, it is a float64 value of the
-        proved formula.
-    iterations
-        Evaluations of the dual problem.
-    strategies
-        The set in words.
-    arrays
-        The point that was found, in the words of the module that made the certificate.
+    value : the error of the strategy that was found, an upper bound of the optimum
+    lower_bound : no strategy of the set has a smaller error
+    rigorous : whether ``lower_bound`` includes the rounding errors of its computation
+        If not, it is a float64 value of the proved formula.
+    iterations : evaluations of the dual problem
+    strategies : the set in words
+    arrays : the point that was found, in the words of the module that made the certificate
     """
 
     value: float
@@ -56,29 +50,23 @@ class Optimum(Record):
 
     Parameters
     ----------
-    mechanism
-        The noise; ``mechanism.program(participation)`` runs it.
-    participation
-        Who takes part when, as it was promised.
-    family
-        The name of the family, one of those of ``optimise``.
+    mechanism : the noise; ``mechanism.program(participation)`` runs it
+    participation : who takes part when, as it was promised
+    family : the name of the family, one of those of ``optimise``
     sensitivity
         What is known of the zero-out sensitivity under the participation: a bracket, whose upper end enters the error.
-    error
-        For a workload the root mean squared error for noise of the standard deviation γ (ρ = ½, clip norm 1).  For
-        learning what privacy adds to F − F* at ρ = 1 and clip norm 1, and for the stationary optimum all of F − F*.
+    error : for a workload the root mean squared error for noise of the standard deviation γ (ρ = ½, clip norm 1)
+        For learning what privacy adds to F − F* at ρ = 1 and clip norm 1, and for the stationary optimum all of F − F*.
     measure
         The meaning of ``error`` in words: ``"root mean squared error"``, ``"excess loss"`` or ``"stationary excess
         loss"``.
     floor
         No correlated noise without sampling is below this error under the participation; None where it is not computed.
-    rigorous
-        Whether the floor includes the rounding errors of its computation.
+    rigorous : whether the floor includes the rounding errors of its computation
     certificate
         Two bounds of the optimum of a set of strategies, where the search has such a proof, otherwise the reason why
         there is none, in words.
-    alternatives
-        The other mechanisms that were compared, with the same floor.
+    alternatives : the other mechanisms that were compared, with the same floor
 
     Examples
     --------
@@ -120,8 +108,7 @@ class Optimum(Record):
 
         Parameters
         ----------
-        budget
-            What the run may spend, on what gradients.
+        budget : what the run may spend, on what gradients
         """
         return self._at(budget, self.error)
 
@@ -130,8 +117,7 @@ class Optimum(Record):
 
         Parameters
         ----------
-        budget
-            What the run may spend, on what gradients.
+        budget : what the run may spend, on what gradients
         """
         return None if self.floor is None else self._at(budget, self.floor)
 

@@ -42,11 +42,7 @@ def best_learning_rate(
 ) -> BestLearningRate:
     """The learning rate with the smallest bound of those that the bound admits, without dissimilarity.
 
-    Parameters
-    ----------
-    algorithm, samples, dimension, epochs, epsilon, delta, private_share, accounting, distance, lipschitz, smoothness,
-    deviation
-        As for ``corrnoise.theory.shuffled_gradients.table_rates.bound_coefficients``.
+    Arguments as for ``corrnoise.theory.shuffled_gradients.table_rates.bound_coefficients``.
     """
     bound = bound_coefficients(
         algorithm,
@@ -87,17 +83,9 @@ def best_epochs(
     private_share: float = 1.0,
     accounting: TableAccounting = "whole-run",
 ) -> float:
-    """The K in [2, 1e16], a real number, at which the bound of ``best_learning_rate`` is smallest.
+    """The K in [2, 1e16], a real number, at which the bound of ``best_learning_rate`` is smallest, R = G = L = s = 1.
 
-    Parameters
-    ----------
-    algorithm, samples, dimension, epsilon, delta, private_share, accounting
-        As for ``best_learning_rate``, with R = G = L = s = 1.
-
-    Raises
-    ------
-    ArithmeticError
-        The bound falls for ever, as the published one does.
+    Raises ``ArithmeticError`` where the bound falls for ever, as the published one does.
     """
     checks.integer("samples", samples, 1)
 

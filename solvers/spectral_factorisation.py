@@ -7,11 +7,9 @@ features of widths from δ to 1 become at least sqrt(δ) wide, and 36/sqrt(δ) c
 1 − |a| = 2^{−j} are tried on growing grids, until the cepstrum falls below rounding.  Small grids try all warps, large
 grids those in which log |B|² is smoothest.
 
-References
-----------
-N. Wiener, Extrapolation, Interpolation and Smoothing of Stationary Time Series, 1949.
-A. Oppenheim and R. Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase).
-Choquette-Choo et al., arXiv 2310.06771: Section 3 (noise from its power spectrum).
+Sources: N. Wiener, Extrapolation, Interpolation and Smoothing of Stationary Time Series, 1949; A. Oppenheim and R.
+Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase); Choquette-Choo et al., arXiv 2310.06771: Section 3
+(noise from its power spectrum).
 """
 
 from __future__ import annotations
@@ -95,6 +93,17 @@ def _deviation(noise: CepstralNoise, checked: Array) -> float:
 def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
     """Return the causal, minimum-phase noise with β_0 = 1 whose |B(ω)|² is proportional to ``power``.
 
+    Returns ``CepstralNoise``.  Its |B|² is ``power`` divided by exp of the mean of log ``power``, because β_0 = 1 fixes
+    the scale.  The relative error is 1e-10 at all frequencies, for features that are at least 1e-6 wide at ω = 0, 1e-5
+    at ω = π, and 3e-4 between.  (Frequencies in float64 do not resolve narrower features at π.).
+    Raises ``ValueError`` where a value of ``power`` is not positive and finite, or has a wrong shape.
+    Raises ``ArithmeticError`` where no cepstrum converges on a quarter of a million frequencies.  The reason may be
+    narrower features, narrow features at both ends, a zero or pole on the unit circle (as for ν-DP-FTRL with ν = 0),
+    jumps, or rounding errors.
+
+    The spectrum is known only at the frequencies at which ``power`` is called.  A line much narrower than 3e-4 between
+    these frequencies goes unnoticed and is missing in the result.
+
     Parameters
     ----------
     power
@@ -102,26 +111,6 @@ def noise_from_power_spectrum(power: PowerSpectrum) -> ToeplitzNoise:
         numbers in the same shape.  It must be accurate near 0 to a relative error of about 1e-14, so it should be
         written in terms of sin²(ω/2), never of 1 − cos ω.  If it is ``noise.power_spectrum`` of ``ProductNoise``
         (``NuFTRL``, …) or ``CepstralNoise``, the result is that noise.
-
-    Returns
-    -------
-    ``CepstralNoise``.  Its |B|² is ``power`` divided by exp of the mean of log ``power``, because β_0 = 1 fixes the
-    scale.  The relative error is 1e-10 at all frequencies, for features that are at least 1e-6 wide at ω = 0, 1e-5 at
-    ω = π, and 3e-4 between.  (Frequencies in float64 do not resolve narrower features at π.)
-
-    Raises
-    ------
-    ValueError
-        A value of ``power`` is not positive and finite, or has a wrong shape.
-    ArithmeticError
-        No cepstrum converges on a quarter of a million frequencies.  The reason may be narrower features, narrow
-        features at both ends, a zero or pole on the unit circle (as for ν-DP-FTRL with ν = 0), jumps, or rounding
-        errors.
-
-    Notes
-    -----
-    The spectrum is known only at the frequencies at which ``power`` is called.  A line much narrower than 3e-4 between
-    these frequencies goes unnoticed and is missing in the result.
 
     Examples
     --------

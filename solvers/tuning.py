@@ -16,10 +16,8 @@ The search computes one learning curve for every learning rate that it tries.  F
 shorter sums: eigenvalues between two powers of 2 are replaced by a Gauss rule of 12 nodes with weights, and noise with
 many factors by noise with few poles.  The error that is returned is exact.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorem 2.2 (ν-DP-FTRL), Proposition C.24 (anti-PGD), Theorem D.13 (finite
-time).
+Source: Choquette-Choo et al., arXiv 2310.06771: Theorem 2.2 (ν-DP-FTRL), Proposition C.24 (anti-PGD), Theorem D.13
+(finite time).
 """
 
 from __future__ import annotations
@@ -77,29 +75,22 @@ def stationary_nu(
 ) -> float:
     """The ν in (0, 2) with which ν-DP-FTRL has the smallest stationary error, or the smallest bound of it.
 
+    It lies between the smallest and the largest rate x = η λ.  A logarithmic grid is searched first, so the function
+    may have several minima.  Relative accuracy (error, ν): quadratic problems 1e-12 and 1e-6; bounds about 1e-4 and
+    1e-2. Usually ν is larger than the ν <= η μ that Theorem 2.2 assumes: 4.2 times for 128 eigenvalues 1/k and η =
+    0.02.
+    Raises ``ValueError`` where the learning rate is unstable: every noise has an infinite error.
+
     Parameters
     ----------
-    problem
-        ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound``.  The learning
-        rate must be stable.
-    budget
-        ρ, clip norm G and adjacency.  The optimum of a quadratic problem does not depend on them or on the residual
-        variance.  The optimum of a bound depends on them if there is gradient noise.
+    problem : ``MeanEstimation`` or ``LinearRegression``; or ``StronglyConvex``, for ``strongly_convex_bound``
+        The learning rate must be stable.
+    budget : ρ, clip norm G and adjacency
+        The optimum of a quadratic problem does not depend on them or on the residual variance.  The optimum of a bound
+        depends on them if there is gradient noise.
     participation
         The run whose γ sets the variance of the noise; by default any length, γ_∞, which is the only one for bounds.
-    criterion
-        Criterion of the bound, ``"distance"`` or ``"objective"``.
-
-    Returns
-    -------
-    ν between the smallest and the largest rate x = η λ.  A logarithmic grid is searched first, so the function may have
-    several minima.  Relative accuracy (error, ν): quadratic problems 1e-12 and 1e-6; bounds about 1e-4 and 1e-2.
-    Usually ν is larger than the ν <= η μ that Theorem 2.2 assumes: 4.2 times for 128 eigenvalues 1/k and η = 0.02.
-
-    Raises
-    ------
-    ValueError
-        The learning rate is unstable: every noise has an infinite error.
+    criterion : criterion of the bound, ``"distance"`` or ``"objective"``
     """
     if isinstance(problem, StronglyConvex):
         if participation != ANY_LENGTH:
@@ -144,17 +135,13 @@ def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spaci
 def stationary_noise(problem: QuadraticProblem, *, participation: Participation = ANY_LENGTH) -> ToeplitzNoise:
     """Noise with a small stationary error for a participation, whatever the budget.
 
+    For any length this is ``optimal_noise``, which nothing beats.  For a number of steps it is the better of
+    ``optimal_noise`` and ν-DP-FTRL at its ``stationary_nu`` for them.
+
     Parameters
     ----------
-    problem
-        ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate.
-    participation
-        The run whose γ sets the variance of the noise; by default any length, γ_∞.
-
-    Returns
-    -------
-    For any length ``optimal_noise``, which nothing beats.  For a number of steps, the better of ``optimal_noise`` and
-    ν-DP-FTRL at its ``stationary_nu`` for them.
+    problem : ``MeanEstimation`` or ``LinearRegression`` with a stable learning rate
+    participation : the run whose γ sets the variance of the noise; by default any length, γ_∞
     """
     optimal = optimal_noise(problem)
     if participation == ANY_LENGTH:
@@ -169,13 +156,8 @@ def stationary_damping(problem: QuadraticProblem) -> float:
     It is 2/(1 + sqrt(2 D/S − 1)) with D = Σ g_j and S = Σ g_j x_j, which is about sqrt(2 S/D) if that is small.  The
     formula is exact: at damping a, γ_∞² Σ g_j b_j = (D a² + 2 (1 − a) S)/(a (2 − a)).
 
-    Raises
-    ------
-    ValueError
-        The learning rate is unstable: every noise has an infinite error.
+    Raises ``ValueError`` where the learning rate is unstable: every noise has an infinite error.
 
-    Notes
-    -----
     Proposition C.24 of arXiv 2310.06771 takes 1/sqrt(d) for η of about 1/Tr H.
     """
     check_stable(checked_quadratic(problem))
@@ -227,19 +209,17 @@ def best_learning_rate(
 ) -> TunedRun:
     """The learning rate with the smallest expected error at the end of a run.
 
+    Raises ``ValueError`` where ``initial_offset`` is 0, or so small that no learning rate decreases the error by more
+    than rounding.
+
     Parameters
     ----------
-    problem
-        ``MeanEstimation`` or ``LinearRegression``; its own learning rate is not used.
-    participation
-        The run of T steps, and how often one example takes part in it; its γ sets the variance of the noise.
-    noise
-        Correlated noise, or a function that returns it for the problem at a stable learning rate.
-    initial_offset
-        θ_0 − θ* in the eigenbasis, a scalar or shape (d,), not all 0.  For a run that starts at the minimum the best
-        learning rate would be 0.
-    budget
-        ρ, clip norm G and adjacency.
+    problem : ``MeanEstimation`` or ``LinearRegression``; its own learning rate is not used
+    participation : the run of T steps, and how often one example takes part in it; its γ sets the variance of the noise
+    noise : correlated noise, or a function that returns it for the problem at a stable learning rate
+    initial_offset : θ_0 − θ* in the eigenbasis, a scalar or shape (d,), not all 0
+        For a run that starts at the minimum the best learning rate would be 0.
+    budget : ρ, clip norm G and adjacency
 
     Returns
     -------
@@ -249,11 +229,6 @@ def best_learning_rate(
     Learning rates are searched on a logarithmic grid first, about sixty of them, from 0.9975 of the stability limit
     downwards.  The mean of the iterates implies E F(θ_T) − F* >= (1 − 2 T η λ_max) (F(θ_0) − F*).  The grid ends where
     this excludes all smaller learning rates.
-
-    Raises
-    ------
-    ValueError
-        ``initial_offset`` is 0, or so small that no learning rate decreases the error by more than rounding.
     """
     checked_quadratic(problem)
     steps = checks.instance("participation", participation, Participation).length

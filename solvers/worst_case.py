@@ -35,14 +35,10 @@ class WorstCase(Record):
 
     Attributes
     ----------
-    value
-        The sensitivity that ``pattern`` and ``gradients`` attain.
-    upper
-        An upper bound of the sensitivity, rounding included.
-    pattern
-        Steps in which the example takes part, shape (m,).
-    gradients
-        Its gradients, unit vectors, shape (m, dimension).
+    value : the sensitivity that ``pattern`` and ``gradients`` attain
+    upper : an upper bound of the sensitivity, rounding included
+    pattern : steps in which the example takes part, shape (m,)
+    gradients : its gradients, unit vectors, shape (m, dimension)
     """
 
     value: float
@@ -85,10 +81,7 @@ def _start(size: int, dimension: int, number: int) -> Array:
 def worst_gradients(block: ArrayLike) -> tuple[float, float, Array]:
     """The maximum of <X, R> over correlation matrices R: a value, an upper bound, and unit rows G with R = G Gᵀ.
 
-    Parameters
-    ----------
-    block
-        X, shape (k, k), symmetric.
+    The symmetric X has the shape (k, k).
     """
     given = checks.reals("block", block)
     matrix = checks.symmetric("block", given, given.shape[0] if given.ndim else 0)
@@ -116,23 +109,12 @@ def worst_gradients(block: ArrayLike) -> tuple[float, float, Array]:
 def worst_case(strategy: ArrayLike, participation: Participation) -> WorstCase:
     """The largest change that one example can make to C g, by looking at every pattern.
 
+    Raises ``ValueError`` where there are more patterns.
+
     Parameters
     ----------
-    strategy
-        C, shape (rows, participation.steps).
-    participation
-        Who takes part when; at most 100 000 maximal patterns.
-
-    Raises
-    ------
-    ValueError
-        There are more patterns.
-
-    Examples
-    --------
-    >>> found = worst_case([[1, 0, 0], [-0.5, 1, 0], [-0.35, -0.5, 1]], Participation.min_sep(3, 1))
-    >>> round(found.value**2, 9), found.upper - found.value < 1e-9
-    (4.852747253, True)
+    strategy : C, shape (rows, participation.steps)
+    participation : who takes part when; at most 100 000 maximal patterns
     """
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.steps or matrix.shape[0] == 0:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
     [
         pytest.param(("ruff", "check", "--quiet", "."), id="lint"),
         pytest.param(("ruff", "format", "--check", "--quiet", "."), id="format"),
-        pytest.param(("mypy",), id="types"),
+        pytest.param(("mypy",), id="types", marks=pytest.mark.slow),
     ],
 )
 def test_static(command: tuple[str, ...]) -> None:

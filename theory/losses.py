@@ -88,18 +88,12 @@ class LinearLoss(Record):
 
     Parameters
     ----------
-    link
-        One of ``LINEAR_LINKS``.  A mean ignores its targets; those of the softmax are classes 0, 1, ….
-    features
-        Entries of a, >= 1.
-    feature_norm
-        The largest ‖a‖, in (0, 1e50] or ``inf``; examples beyond it are refused.
-    target_bound
-        The largest |y| of squares, in [0, 1e50] or ``inf``.
-    classes
-        Of the softmax, >= 2; 1 for the others.  A point has ``dimension`` = ``classes`` × ``features`` entries.
-    scale
-        c, in (0, 1e50]; 2 makes (⟨x, a⟩ − y)² of squares.
+    link : one of ``LINEAR_LINKS``.  A mean ignores its targets; those of the softmax are classes 0, 1, ….
+    features : entries of a, >= 1
+    feature_norm : the largest ‖a‖, in (0, 1e50] or ``inf``; examples beyond it are refused
+    target_bound : the largest |y| of squares, in [0, 1e50] or ``inf``
+    classes : of the softmax, >= 2; 1 for the others.  A point has ``dimension`` = ``classes`` × ``features`` entries.
+    scale : c, in (0, 1e50]; 2 makes (⟨x, a⟩ − y)² of squares
     """
 
     link: LinearLink
@@ -230,42 +224,18 @@ class SmoothLoss(Record, ABC):
 
     @abstractmethod
     def gradients(self, points: Array, examples: Array) -> Array:
-        """Gradients, shape (…, d).
-
-        Parameters
-        ----------
-        points, examples
-            w, shape (…, d), and a, shape (…, features), which are broadcast.
-        """
+        """Gradients, shape (…, d), at points, shape (…, d), of examples, shape (…, features); both are broadcast."""
 
     @abstractmethod
     def mean_gradients(self, points: Array, examples: Array) -> Array:
-        """Mean gradients of all examples at each point, shape (…, d).
-
-        Parameters
-        ----------
-        points, examples
-            w, shape (…, d), and a_1, …, a_n, shape (n, features).
-        """
+        """Mean gradients of all examples, shape (n, features), at each point, shape (…, d)."""
 
     @abstractmethod
     def mean_values(self, points: Array, examples: Array) -> Array:
-        """Mean losses of all examples at each point, shape (…).
-
-        Parameters
-        ----------
-        points, examples
-            w, shape (…, d), and a_1, …, a_n, shape (n, features).
-        """
+        """Mean losses, shape (…), of all examples, shape (n, features), at each point, shape (…, d)."""
 
     def checked_examples(self, examples: object) -> Array:
-        """Return examples of this loss, or refuse them.
-
-        Parameters
-        ----------
-        examples
-            Shape (n, features), of norms at most ``feature_norm``.
-        """
+        """Return examples of this loss, shape (n, features), of norms at most ``feature_norm``, or refuse them."""
         rows = checks.reals("examples", examples)
         if rows.ndim != 2 or rows.shape[1] != self.features or not len(rows):
             raise ValueError(f"examples must have shape (n, {self.features}) with n >= 1, got {rows.shape}")
@@ -279,12 +249,10 @@ class MarginLoss(SmoothLoss):
 
     Parameters
     ----------
-    link
-        ``"sigmoid"``, ``"logistic"`` or ``"squares"``.
-    features
-        Entries of an example, >= 1.
-    feature_norm
-        b, the largest ‖a‖, in (0, 1e50].  It is part of the problem and must not be taken from private examples.
+    link : ``"sigmoid"``, ``"logistic"`` or ``"squares"``
+    features : entries of an example, >= 1
+    feature_norm : b, the largest ‖a‖, in (0, 1e50]
+        It is part of the problem and must not be taken from private examples.
 
     Examples
     --------
@@ -340,10 +308,8 @@ class TwoLayerNetwork(SmoothLoss):
 
     Parameters
     ----------
-    link, features, feature_norm
-        As for ``MarginLoss``, without squares.
-    hidden
-        h >= 1.  A point holds v_1, W_1, v_2, W_2, …: h × (features + 1) entries.
+    link, features, feature_norm : as for ``MarginLoss``, without squares
+    hidden : h >= 1.  A point holds v_1, W_1, v_2, W_2, …: h × (features + 1) entries.
 
     Examples
     --------
@@ -430,12 +396,9 @@ class EmpiricalRisk(Record):
 
     Parameters
     ----------
-    loss
-        f, with its constants.
-    examples
-        a_1, …, a_N, shape (N, features), of norms at most ``loss.feature_norm``.
-    regularisation
-        λ >= 0.
+    loss : f, with its constants
+    examples : a_1, …, a_N, shape (N, features), of norms at most ``loss.feature_norm``
+    regularisation : λ >= 0
 
     Examples
     --------
@@ -466,34 +429,16 @@ class EmpiricalRisk(Record):
         return self.loss.smoothness + self.regularisation
 
     def regulariser_gradients(self, points: Array) -> Array:
-        """Gradients of the regulariser, the shape of the points.
-
-        Parameters
-        ----------
-        points
-            w, shape (…, d).
-        """
+        """Gradients of the regulariser at points of shape (…, d), same shape."""
         squares = np.einsum("...d,...d->...", points, points)[..., np.newaxis]
         return np.asarray(self.regularisation * points / np.sqrt(1 + squares))
 
     def gradients(self, points: Array) -> Array:
-        """∇F, the shape of the points.
-
-        Parameters
-        ----------
-        points
-            w, shape (…, d).
-        """
+        """∇F at points of shape (…, d), same shape."""
         return self.loss.mean_gradients(points, self.examples) + self.regulariser_gradients(points)
 
     def values(self, points: Array) -> Array:
-        """F, shape (…).
-
-        Parameters
-        ----------
-        points
-            w, shape (…, d).
-        """
+        """F at points of shape (…, d), shape (…)."""
         squares = np.einsum("...d,...d->...", points, points)
         penalty = self.regularisation * squares / (1 + np.sqrt(1 + squares))
         return np.asarray(self.loss.mean_values(points, self.examples) + penalty)

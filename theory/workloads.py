@@ -9,10 +9,8 @@ the optimiser itself, which has no length and gives the workload of each.
 A workload of a run that can be undone, from iterates back to gradients, has a banded inverse, and everything about it
 takes O(n).
 
-References
-----------
-Denisov et al., arXiv 2202.08312 (workloads of training).
-Kalinin and Lampert, arXiv 2405.13763 (momentum and weight decay).
+Sources: Denisov et al., arXiv 2202.08312 (workloads of training); Kalinin and Lampert, arXiv 2405.13763 (momentum and
+weight decay).
 """
 
 from __future__ import annotations
@@ -36,23 +34,11 @@ class Workload(Record, ABC):
 
     @abstractmethod
     def apply(self, values: ArrayLike) -> Array:
-        """A x, for x of shape (steps, …); shape (rows, …).
-
-        Parameters
-        ----------
-        values
-            x, shape (steps, …).
-        """
+        """A x, shape (rows, …), for x of shape (steps, …)."""
 
     @abstractmethod
     def apply_transposed(self, values: ArrayLike) -> Array:
-        """Aᵀ y, for y of shape (rows, …); shape (steps, …).
-
-        Parameters
-        ----------
-        values
-            y, shape (rows, …).
-        """
+        """Aᵀ y, shape (steps, …), for y of shape (rows, …)."""
 
     def matrix(self) -> Array:
         """A as an array, shape (rows, steps)."""
@@ -115,15 +101,7 @@ class PrefixSums(RecursiveWorkload):
 
     Parameters
     ----------
-    steps
-        n >= 1.
-
-    Examples
-    --------
-    >>> PrefixSums(3).matrix()
-    array([[1., 0., 0.],
-           [1., 1., 0.],
-           [1., 1., 1.]])
+    steps : n >= 1
     """
 
     steps: int
@@ -157,33 +135,17 @@ class MomentumSGD(RecursiveWorkload):
 
         m_t = μ m_{t−1} + g_t,    θ_{t+1} = (1 − η_t ω) θ_t − η_t m_t.
 
-    Parameters
-    ----------
-    steps
-        n >= 1.
-    momentum
-        0 <= μ < 1.
-    weight_decay
-        ω >= 0 with η_t ω <= 1 for all t.
-    learning_rates
-        η_t > 0, shape (steps,); None for 1 in every step.
+    Raises ``ValueError`` where a learning rate of 0 makes A singular: the step shows nothing of the gradient.
 
-    Raises
-    ------
-    ValueError
-        A learning rate of 0 makes A singular: the step shows nothing of the gradient.
-
-    Notes
-    -----
     A⁻¹ has three bands: (A⁻¹)_tt = 1/η_t, (A⁻¹)_{t,t−1} = −(1 − η_t ω)/η_t − μ/η_{t−1} and
     (A⁻¹)_{t,t−2} = μ (1 − η_{t−1} ω)/η_{t−1}.
 
-    Examples
-    --------
-    >>> MomentumSGD(3, momentum=0.5).matrix()
-    array([[1.  , 0.  , 0.  ],
-           [1.5 , 1.  , 0.  ],
-           [1.75, 1.5 , 1.  ]])
+    Parameters
+    ----------
+    steps : n >= 1
+    momentum : 0 <= μ < 1
+    weight_decay : ω >= 0 with η_t ω <= 1 for all t
+    learning_rates : η_t > 0, shape (steps,); None for 1 in every step
     """
 
     steps: int
@@ -231,17 +193,13 @@ class SGD(Record):
 
     Parameters
     ----------
-    momentum
-        0 <= μ < 1.
-    weight_decay
-        ω >= 0, at most 1 over the largest learning rate.
-    learning_rates
-        η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step.
+    momentum : 0 <= μ < 1
+    weight_decay : ω >= 0, at most 1 over the largest learning rate
+    learning_rates : η_t > 0 of all steps, a vector, which then is for runs of as many steps; None for 1 in every step
     cool_down
         Share in (0, 1] of the run, at its end, over which the learning rate falls from 1 towards 0, linearly; None for
         no such schedule.  It is in place of ``learning_rates``.
-    batch_size
-        m >= 1: examples a step, over which gradients are averaged.
+    batch_size : m >= 1: examples a step, over which gradients are averaged
 
     Examples
     --------
@@ -279,8 +237,7 @@ class SGD(Record):
 
         Parameters
         ----------
-        steps
-            n >= 1.
+        steps : n >= 1
         """
         n = checks.integer("steps", steps, 1)
         if self.cool_down is not None:
@@ -292,8 +249,7 @@ class SGD(Record):
 
         Parameters
         ----------
-        steps
-            n >= 1.
+        steps : n >= 1
         """
         rates = self.learning_rates_of(steps)
         if self.momentum == 0 and self.weight_decay == 0 and rates is None:
@@ -323,17 +279,8 @@ class MomentumAverage(RecursiveWorkload):
 
     Parameters
     ----------
-    steps
-        n >= 1.
-    alpha
-        0 < α <= 1.
-
-    Examples
-    --------
-    >>> MomentumAverage(3, alpha=0.5).matrix()
-    array([[0.5  , 0.   , 0.   ],
-           [0.25 , 0.5  , 0.   ],
-           [0.125, 0.25 , 0.5  ]])
+    steps : n >= 1
+    alpha : 0 < α <= 1
     """
 
     steps: int
@@ -358,15 +305,7 @@ class MatrixWorkload(Workload):
 
     Parameters
     ----------
-    matrix
-        A, shape (rows, steps), finite.
-
-    Examples
-    --------
-    >>> MatrixWorkload([[1.0, 1.0, 1.0]]).gram()
-    array([[1., 1., 1.],
-           [1., 1., 1.],
-           [1., 1., 1.]])
+    matrix : A, shape (rows, steps), finite
     """
 
     entries: Array

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from corrnoise.paper_checks import papers
-from corrnoise.paper_checks.machinery.listing import FILE, written
+from corrnoise.paper_checks.machinery.papers import FILE, written
 from corrnoise.support.files import write_whole
 
 

@@ -24,13 +24,22 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.figures.correlated_noise.linear_regression import DIMENSION, FTRL, NOISES, SGD, problem
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, SimulatedSeries
+from corrnoise.figures.publication import (
+    Axes,
+    Data,
+    Drawing,
+    PaperFigure,
+    Series,
+    SimulatedSeries,
+    legend_below,
+    subplots_with_residuals,
+)
 from corrnoise.figures.simulation import Simulated, SimulationRun, agreement, counted, kept
 from corrnoise.simulations.sweeps.running import told
 from corrnoise.theory.correlated_noise.finite_time import theorem_d11_upper_bound
@@ -40,10 +49,6 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 STEPS = 100_000  #: T, for which the noise of all runs is made
 ONCE = Participation.single(STEPS)
@@ -77,7 +82,8 @@ def data(points: int = 160) -> Data:
 
 # -- simulation --------------------------------------------------------------------------------------------------------
 
-RUNS, CHAINS = 32, 2  #: independent simulations of a curve, and chains of each
+RUNS = 32  #: independent simulations of a curve
+CHAINS = 2  #: of each
 SIMULATED_STEPS = 10_000
 BLOCKS_A_DECADE = 5
 _APPROXIMATION = 1e-8  # of the noise by a rational one
@@ -187,15 +193,10 @@ def crossing(data: Data, panel: str) -> float:
     return float(curves[FTRL].x[behind[-1] + 1 if behind.size else 0])
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the two learning rates side by side; below them the residuals, if anything was simulated."""
-    from matplotlib.figure import Figure
-
     simulated = [s for s in data if isinstance(s, SimulatedSeries)]
-    figure = Figure(figsize=(PAGE_WIDTH, 3.9 if simulated else 2.9), layout="constrained")
-    rows = figure.subplots(
-        2 if simulated else 1, 2, sharex=True, sharey="row", squeeze=False, height_ratios=[3, 1][: 1 + bool(simulated)]
-    )
+    figure, rows = subplots_with_residuals(2.9, 2, residuals=bool(simulated), sharex=True)
     panels = dict(zip(PANELS, rows[0], strict=True))
     for (method, kind), style in STYLES.items():
         for s in data:
@@ -220,8 +221,7 @@ def draw(data: Data) -> Figure:
         rows[1, 0].set(ylabel="Residual /\nst. error", ylim=(-4.8, 4.8), yticks=[-4, -2, 0, 2, 4])
         for axes in rows[1]:
             axes.axhline(0, color="black", linewidth=0.5, zorder=1)
-    handles, names = rows[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(names) // 2)
+    legend_below(figure, rows[0, 0])
     return figure
 
 
@@ -273,5 +273,3 @@ FIGURE = PaperFigure(
     report=report,
     simulate=simulate,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

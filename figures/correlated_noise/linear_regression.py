@@ -27,21 +27,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series, SimulatedSeries
+from corrnoise.figures.publication import (
+    Axes,
+    Data,
+    Drawing,
+    PaperFigure,
+    Series,
+    SimulatedSeries,
+    subplots_with_residuals,
+)
 from corrnoise.figures.simulation import Simulated, SimulationRun, agreement
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.quadratic import LinearRegression, power_law
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DIMENSION = 128
 EXPONENT = 1.0
@@ -234,20 +238,16 @@ MARKERS: dict[str, dict[str, Any]] = {
 MARKER_LABELS = {"plain": "simulated", "delta": "simulated, control variate"}
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the three panels side by side, with the slopes of the exact curves.
 
     Simulated records become markers, and a second row of panels with their deviations and 95 % intervals.
     """
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
     simulated = [s for s in data if isinstance(s, SimulatedSeries)]
-    figure = Figure(figsize=(PAGE_WIDTH, 3.9 if simulated else 2.7), layout="constrained")
-    rows = figure.subplots(
-        2 if simulated else 1, 3, sharex="col", sharey="row", squeeze=False, height_ratios=[3, 1][: 1 + bool(simulated)]
-    )
+    figure, rows = subplots_with_residuals(2.7, 3, residuals=bool(simulated), sharex="col")
     panels = dict(zip(AXES, rows[0], strict=True))
     for (method, kind), style in STYLES.items():
         for s in data:
@@ -392,5 +392,3 @@ FIGURE = PaperFigure(
     simulate=simulate,
     on_cluster=True,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

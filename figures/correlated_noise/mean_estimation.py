@@ -16,18 +16,15 @@ Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 and Figure 1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.quadratic import MeanEstimation
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RATES_SHOWN = (1e-1, 1e-2, 1e-3, 1e-4)  #: η of the panels in time and frequency
 LAST_STEP = 100_000
@@ -71,18 +68,16 @@ def data(points: int = 160) -> Data:
     return tuple(series)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the three panels side by side."""
-    from matplotlib.figure import Figure
-
     dotted = {"color": "black", "linestyle": ":", "linewidth": 1.1, "zorder": 3}
     lines: dict[str, dict[str, Any]] = {"DP-FTRL / DP-SGD": {"color": "black"}}
     for i, (eta, line) in enumerate(zip(RATES_SHOWN, ["-", "--", "-.", (0, (3, 1, 1, 1, 1, 1))], strict=True)):
         label = rf"$\eta = 10^{{{round(np.log10(eta))}}}$"
         lines[f"eta = {eta:g}"] = {"color": f"C{i}", "linestyle": line, "label": label}
 
-    figure = Figure(figsize=(PAGE_WIDTH, 2.4), layout="constrained")
-    panels = dict(zip(("ratio", "coefficients", "spectrum"), figure.subplots(1, 3), strict=True))
+    figure, grid = subplots(2.4, 1, 3)
+    panels = dict(zip(("ratio", "coefficients", "spectrum"), grid, strict=True))
     for s in data:
         panels[s.panel].loglog(s.x, s.y, **(lines[s.method] if s.kind == "exact" else dotted))
 
@@ -140,5 +135,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

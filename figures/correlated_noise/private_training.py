@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.figures.simulation import Simulated, SimulationRun, counted, kept
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
+from corrnoise.figures.simulation import Simulated, SimulationRun, as_finished, kept
 from corrnoise.simulations.private_training.comparison import (
     CIFAR_10,
     CLIP_NORM,
@@ -40,9 +40,6 @@ from corrnoise.simulations.private_training.comparison import (
 )
 from corrnoise.simulations.sweeps.running import told
 from corrnoise.theory.numerics.checks import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHOWN = {**EXPERIMENTS, CIFAR_10.name: CIFAR_10}
 EPSILONS = (2.0, 5.0, 10.0)
@@ -70,10 +67,7 @@ def panel(name: str, what: str) -> str:
 
 
 def data(
-    names: Sequence[str] = tuple(EXPERIMENTS),
-    *,
-    methods: Sequence[str] = METHODS,
-    epsilons: Sequence[float] = EPSILONS,
+    names: Sequence[str] = tuple(EXPERIMENTS), *, methods: Sequence[str] = METHODS, epsilons: Sequence[float] = EPSILONS
 ) -> Data:
     """The errors of prefix sums; that of DP-SGD only where dp-accounting is installed."""
     x = np.array(epsilons)
@@ -166,12 +160,8 @@ def _scored(
     run: SimulationRun, experiment: Experiment, choices: Sequence[Run], seeds: Sequence[tuple[int, int, int]]
 ) -> Array:
     """The score of each choice for each seed, shape (seeds, choices)."""
-    from joblib import Parallel, delayed
-
-    results = Parallel(n_jobs=run.jobs, return_as="generator")(
-        delayed(_one)(experiment, tuple(choices), seed, run.directory) for seed in seeds
-    )
-    return np.array(list(counted(results, len(seeds), run.progress)))
+    cases = [(experiment, tuple(choices), seed, run.directory) for seed in seeds]
+    return np.array(list(as_finished(_one, cases, run)))
 
 
 def _one(experiment: Experiment, choices: tuple[Run, ...], seed: tuple[int, int, int], directory: Path | None) -> Array:
@@ -187,14 +177,11 @@ def _scores(experiment: Experiment) -> Callable[[Experiment, Sequence[Run], Sequ
     return cifar.scores
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """A row for each data set: scores, differences to DP-SGD, errors of prefix sums."""
-    from matplotlib.figure import Figure
-
     curves = {(s.panel, s.method, s.kind): s for s in data}
     names = [name for name in SHOWN if any(s.panel.startswith(f"{name},") for s in data)]
-    figure = Figure(figsize=(PAGE_WIDTH, 0.9 + 1.9 * len(names)), layout="constrained")
-    grid_of_axes = figure.subplots(len(names), 3, sharex=True, squeeze=False)
+    figure, grid_of_axes = subplots(0.9 + 1.9 * len(names), len(names), 3, sharex=True, squeeze=False)
     for row, name in zip(grid_of_axes, names, strict=True):
         task = SHOWN[name].task
         unit = 100 if task == "classification" else 1
@@ -316,4 +303,3 @@ def _figure(*, original: bool = False) -> PaperFigure:
 
 
 FIGURE = _figure()
-FIGURES = {FIGURE.name: FIGURE}

@@ -10,19 +10,17 @@ independent noise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.tuning import stationary_nu
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 STEPS = (1.0, 0.5, 0.1, 0.01)  #: η L
 CONDITION_NUMBERS = (1.0, 2.0, 5.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
@@ -52,11 +50,9 @@ def point(step: float, condition_number: float) -> dict[tuple[str, str], float]:
 
 
 def data(condition_numbers: tuple[float, ...] = CONDITION_NUMBERS, *, jobs: int | None = None) -> Data:
-    """All curves over the condition number, by so many processes (None: as ``joblib.parallel_config`` says, or one)."""
-    from joblib import Parallel, delayed
-
+    """All curves over the condition number, by so many processes; see ``in_processes``."""
     where = [(step, kappa) for step in STEPS for kappa in condition_numbers]
-    found = Parallel(n_jobs=jobs)(delayed(point)(*w) for w in reversed(where))[::-1]
+    found = in_processes(point, reversed(where), jobs)[::-1]
     x = np.array(condition_numbers)
     values = dict(zip(where, found, strict=True))
     return tuple(
@@ -66,13 +62,12 @@ def data(condition_numbers: tuple[float, ...] = CONDITION_NUMBERS, *, jobs: int 
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the four learning rates side by side."""
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    figure = Figure(figsize=(PAGE_WIDTH, 5.2), layout="constrained")
-    panels = dict(zip(PANELS, figure.subplots(2, 2, sharex=True).flat, strict=True))
+    figure, grid = subplots(5.2, 2, 2, sharex=True)
+    panels = dict(zip(PANELS, grid.flat, strict=True))
     for s in data:
         look = LOOKS[s.method]
         if s.kind in WIDTHS:
@@ -136,5 +131,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -8,23 +8,20 @@ k = 1000), relative to the certified bound of the fast solver, and the times tha
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
 from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound
 from corrnoise.solvers.strongly_convex.cone_program import compiled
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.problems.strongly_convex import StronglyConvex
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 CONDITION_NUMBERS = (10.0, 100.0, 1000.0)
 COUNTS = (200, 400, 700, 1000, 1400, 2000)
 LAGS = (2, 5, 10, 20, 50, 100)
-FEW_LAGS, MANY = 50, 1000
+FEW_LAGS = 50
+MANY = 1000
 REPEATS = 10  #: of the fast solver, to time it
 PANELS = ("frequencies", "lags", "time")
 
@@ -68,13 +65,12 @@ def data(counts: tuple[int, ...] = COUNTS, lags: tuple[int, ...] = LAGS, many: i
     return tuple(series)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the three panels side by side."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-    figure = Figure(figsize=(PAGE_WIDTH, 2.6), layout="constrained")
-    panels = dict(zip(PANELS, figure.subplots(1, 3), strict=True))
+    figure, grid = subplots(2.6, 1, 3)
+    panels = dict(zip(PANELS, grid, strict=True))
     markers = dict(zip((f"kappa = {kappa:g}" for kappa in CONDITION_NUMBERS), ("o", "s", "^"), strict=True))
     colours = {name: f"C{k}" for k, name in enumerate(markers)}
     for s in data:
@@ -92,8 +88,7 @@ def draw(data: Data) -> Figure:
         panels[name].xaxis.set_major_locator(FixedLocator(places))
         panels[name].xaxis.set_major_formatter(ScalarFormatter())
         panels[name].xaxis.set_minor_locator(NullLocator())
-    handles, labels = panels["time"].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    legend_below(figure, panels["time"], 3)
     return figure
 
 
@@ -131,5 +126,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Axes, Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.families import toeplitz
@@ -31,11 +31,8 @@ from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-STEPS, EPOCHS = 1024, 4
+STEPS = 1024
+EPOCHS = 4
 LONG_RUN = 100_000
 LARGEST_MATRIX = 4096  #: steps up to which mechanisms that are matrices are drawn
 FEW_COEFFICIENTS = (2, 3, 4, 8, 16, 32, 64)  #: of noise with few coefficients
@@ -72,15 +69,13 @@ NAMES = {"lambda-CGD": r"$\lambda$-CGD", "nu-DP-FTRL": r"$\nu$-DP-FTRL"}
 def participations(steps: int) -> dict[str, Participation]:
     """The promise of each panel."""
     separation = -(-steps // EPOCHS)
-    return {
-        "one epoch": Participation.single(steps),
-        "four epochs": Participation.min_sep(steps, separation, EPOCHS),
-    }
+    return {"one epoch": Participation.single(steps), "four epochs": Participation.min_sep(steps, separation, EPOCHS)}
 
 
 def mechanisms(who: Participation) -> Iterator[tuple[str, Mechanism]]:
     """Every mechanism with the name of its family; those of one family follow each other with growing memory."""
-    steps, sums = who.length, run_objective(PrefixSums(who.length))
+    steps = who.length
+    sums = run_objective(PrefixSums(who.length))
     most_bands = toeplitz.most_bands(who)
     few = [count for count in FEW_COEFFICIENTS if count < steps]
     bands = [count for count in (2**i for i in range(2, 20)) if count < most_bands] + [most_bands]
@@ -135,20 +130,10 @@ def panel(
     least: float,
     steps: int,
 ) -> Iterator[Series]:
-    """The points of one panel, and its floor.
+    """The points of the panel ``name``, and its floor, the ``least`` error.
 
-    Parameters
-    ----------
-    name
-        Of the panel.
-    found
-        ``candidates`` of its participation.
-    judge
-        The error of a mechanism at a sensitivity: an upper bound where that is one.
-    least
-        The floor.
-    steps
-        Of the run.
+    ``found`` are the ``candidates`` of its participation.  ``judge`` gives the error of a mechanism at a sensitivity,
+    which is an upper bound where that is one.
     """
     for (family, exact), group in groupby(found, key=lambda one: (one[0], one[2].exact)):
         points = [(float(mechanism.memory(steps)), judge(mechanism, known.upper)) for _, mechanism, known in group]
@@ -203,7 +188,7 @@ def draw_panel(ax: Axes, series: list[Series]) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def draw_legend(figure: Figure) -> None:
+def draw_legend(figure: Drawing) -> None:
     """One legend below all panels."""
     shown: dict[str, Any] = {}
     for ax in figure.axes:
@@ -213,12 +198,10 @@ def draw_legend(figure: Figure) -> None:
     figure.legend(list(shown.values()), names, loc="outside lower center", ncols=4)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the panels side by side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PAGE_WIDTH, 4.2), layout="constrained")
-    for letter, (name, least), ax in zip("ab", floors(data).items(), figure.subplots(1, 2), strict=True):
+    figure, grid = subplots(4.2, 1, 2)
+    for letter, (name, least), ax in zip("ab", floors(data).items(), grid, strict=True):
         draw_panel(ax, [s for s in data if s.panel == name])
         ax.set(title=f"({letter}) {name}, floor {least:.4f}", xlabel="Memory: arrays that a stream keeps")
         ax.set(ylabel="Error above the floor [%]")

@@ -12,12 +12,11 @@ The eigenvalues are 1/k, k <= 32, and the learning rate is 1/2 over Σ λ + 2 ma
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from corrnoise.figures.finite_runs.learning_memory import DIMENSION, objective, privacy_error
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
@@ -30,10 +29,9 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.workloads import PrefixSums, Workload
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-STEPS, EPOCHS, BUFFERS = 256, 4, 2
+STEPS = 256
+EPOCHS = 4
+BUFFERS = 2
 EXPONENT = 1.0
 BUDGET, NOISE, CURVE, BOTH = "budget", "noise", "curve", "prefix sums and learning"
 ANY_LEARNING, SCALED_LEARNING = "any strategy, for learning", "buffers with scales, for learning"
@@ -95,7 +93,8 @@ def floors(who: Participation, of: LearningObjective) -> tuple[float, float]:
 
 def data(steps: int = STEPS) -> Data:
     """The curves over the steps, and the two errors of each mechanism; ``steps`` is a multiple of four."""
-    who, of = Participation.fixed_epochs(steps, epochs=EPOCHS), objective(EXPONENT, steps)
+    who = Participation.fixed_epochs(steps, epochs=EPOCHS)
+    of = objective(EXPONENT, steps)
     found = mechanisms(who, of)
     series: list[Series] = []
     times = np.arange(1.0, steps + 1)
@@ -120,13 +119,12 @@ def _excess(data: Data) -> dict[str, tuple[float, float, float, float]]:
     return {name: (p, q, 100 * (p / x - 1), 100 * (math.sqrt(q / y) - 1)) for name, (p, q) in points.items()}
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Four panels with one legend."""
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(PAGE_WIDTH, 5.8), layout=ConstrainedLayoutEngine(w_pad=0.08))
-    grid = figure.subplots(2, 2)
+    figure, grid = subplots(5.8, 2, 2)
+    figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.08))
     labels = {
         BUDGET: "Part of the squared sensitivity",
         NOISE: "Standard deviation of the noise",
@@ -192,5 +190,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

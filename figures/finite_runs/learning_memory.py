@@ -11,22 +11,11 @@ The eigenvalues are λ_k = k^{−a}, k <= 32, and the learning rate is 1/2 over 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corrnoise.figures.finite_runs.error_memory import (
-    ANY_BANDS,
-    EPOCHS,
-    SCALED_BUFFERS,
-    candidates,
-    draw_legend,
-    draw_panel,
-    panel,
-    participations,
-    unbeaten,
-)
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.finite_runs import error_memory
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.certified.single_participation import single_participation_bounds
 from corrnoise.solvers.families.banded import best_bands
@@ -38,10 +27,8 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-STEPS, DIMENSION = 256, 32
+STEPS = 256
+DIMENSION = 32
 FEW_BUFFERS, FEW_BANDS = (1, 2, 4), (4, 16, 64)  #: of noise that is tuned for learning
 SPECTRA = {"flat": 0, "1/k": 1, "1/k^2": 2}  #: exponents a
 
@@ -63,15 +50,16 @@ def tuned(of: LearningObjective, who: Participation) -> Iterator[tuple[str, Mech
     workload = workload_of_weights(of.weight_matrix())
     n = who.length
     separation = n if who.once else who.period
-    apart, epochs = Participation.min_sep(n, separation), Participation.fixed_epochs(n, period=separation)
+    apart = Participation.min_sep(n, separation)
+    epochs = Participation.fixed_epochs(n, period=separation)
     for count in FEW_BUFFERS:
         buffers = scaled_buffers(run_objective(of), epochs, count)
         if buffers.memory(n) == count:
-            yield SCALED_BUFFERS, buffers, buffers.bracket(who)
+            yield error_memory.SCALED_BUFFERS, buffers, buffers.bracket(who)
     for bands in FEW_BANDS:
         if bands <= separation:
             banded, _ = best_bands(workload, apart, bands=bands, tolerance=1e-4)
-            yield ANY_BANDS, banded, banded.bracket(who)
+            yield error_memory.ANY_BANDS, banded, banded.bracket(who)
 
 
 def floor(of: LearningObjective, who: Participation) -> float:
@@ -86,33 +74,30 @@ def floor(of: LearningObjective, who: Participation) -> float:
 def data(steps: int = STEPS) -> Data:
     """The points of all panels."""
     series: list[Series] = []
-    for epochs, who in participations(steps).items():
-        found = candidates(who)
+    for epochs, who in error_memory.participations(steps).items():
+        found = error_memory.candidates(who)
         for name, exponent in SPECTRA.items():
             of = objective(exponent, steps)
 
             def judge(mechanism: Mechanism, sensitivity: float, of: LearningObjective = of) -> float:
                 return privacy_error(of, sensitivity**2 * of.power(mechanism))
 
-            series += panel(f"{name}, {epochs}", [*found, *tuned(of, who)], judge, floor(of, who), steps)
+            series += error_memory.panel(f"{name}, {epochs}", [*found, *tuned(of, who)], judge, floor(of, who), steps)
     return tuple(series)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """A row for one epoch, and one for four."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PAGE_WIDTH, 5.6), layout="constrained")
+    figure, grid = subplots(5.6, 2, 3)
     names = dict.fromkeys(s.panel for s in data)
-    grid = figure.subplots(2, 3)
     for letter, name, ax in zip("abcdef", names, grid.flat, strict=True):
-        draw_panel(ax, [s for s in data if s.panel == name])
+        error_memory.draw_panel(ax, [s for s in data if s.panel == name])
         ax.set_title(f"({letter}) {name}".replace("1/k^2", "$1/k^2$").replace("1/k,", "$1/k$,"))
     for ax in grid[1]:
         ax.set_xlabel("Memory: arrays kept")
     for ax in grid[:, 0]:
         ax.set_ylabel("Error above the floor [%]")
-    draw_legend(figure)
+    error_memory.draw_legend(figure)
     return figure
 
 
@@ -121,7 +106,7 @@ def report(data: Data) -> str:
     return "\n".join(
         [
             "Mechanisms that none with as little memory beats, by the error of learning:",
-            *unbeaten(data),
+            *error_memory.unbeaten(data),
             "",
             "- Buffers with scales and any few bands are tuned for learning, all other mechanisms for prefix sums.",
             "- Optimal for prefix sums is not optimal for learning: the order of mechanisms is another one.",
@@ -137,7 +122,7 @@ FIGURE = PaperFigure(
         f"{name}, {epochs}": f"x = memory in arrays of the size of the gradient; y = F - F* due to privacy, {what}"
         for epochs, what in (
             ("one epoch", "one participation"),
-            ("four epochs", f"{EPOCHS} participations at least n/{EPOCHS} steps apart"),
+            ("four epochs", f"{error_memory.EPOCHS} participations at least n/{error_memory.EPOCHS} steps apart"),
         )
         for name in SPECTRA
     },
@@ -151,5 +136,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -20,11 +20,11 @@ import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
 from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers
@@ -39,10 +39,9 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import PrefixSums
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-STEPS, EPOCHS, SIZE = 1024, 4, 4096
+STEPS = 1024
+EPOCHS = 4
+SIZE = 4096
 PANELS = {
     "generation": "seconds to find the noise and what a stream needs of it, the faster of two times",
     "step": "seconds a step, the draw of independent noise included",
@@ -193,7 +192,8 @@ def _exhaust(stream: Iterator[Array], steps: int) -> None:
 
 def measured(variant: Variant, who: Participation, size: int) -> dict[str, float]:
     """The entries of a row by panel."""
-    rng, n = np.random.default_rng(0), who.length
+    rng = np.random.default_rng(0)
+    n = who.length
     mechanism = variant.make(who)  # compiles what is not compiled yet
     generation = min(_seconds(lambda: variant.stream(variant.make(who), n, size, rng)) for _ in range(2))
     stream = variant.stream(mechanism, n, size, rng)
@@ -263,14 +263,11 @@ def _typeset(cell: str) -> str:
     return cell.replace("nu-DP", r"$\nu$-DP").replace(" us", " \N{MICRO SIGN}s")
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the table."""
-    from matplotlib.figure import Figure
-
     rows = table(data)
     height = 1 / (len(rows) + 3)
-    figure = Figure(figsize=(PAGE_WIDTH, 0.2 * (len(rows) + 3)), layout="constrained")
-    ax = figure.subplots()
+    figure, ax = subplots(0.2 * (len(rows) + 3))
     ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.set_axis_off()
 
@@ -337,5 +334,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

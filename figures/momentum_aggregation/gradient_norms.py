@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
-from corrnoise.figures.simulation import Simulated, SimulationRun, counted, kept
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
+from corrnoise.figures.simulation import Simulated, SimulationRun, as_finished, kept
 from corrnoise.simulations.momentum_aggregation.data import BUNDLED, REGULARISATION, momentum_risk
 from corrnoise.simulations.momentum_aggregation.experiments import (
     ALGORITHMS,
@@ -30,9 +30,6 @@ from corrnoise.simulations.momentum_aggregation.experiments import (
 )
 from corrnoise.simulations.sweeps.running import told
 from corrnoise.theory.numerics.checks import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5
@@ -86,8 +83,6 @@ def simulate(
 
     A candidate that fails is left out and reported.  DP-SGD is left out without dp-accounting, which is an extra.
     """
-    from joblib import Parallel, delayed
-
     count = repetitions * math.isqrt(run.repeats)
     points = [
         (name, candidate)
@@ -96,10 +91,8 @@ def simulate(
         for candidate in candidates(algorithm, thorough=run.effort >= 4)
     ]
     points.sort(key=lambda point: -_work(*point))  # long ones first
-    results = Parallel(n_jobs=run.jobs, return_as="generator")(
-        delayed(_norms)(name, candidate, count, run.seed, run.directory, download) for name, candidate in points
-    )
-    found = dict(zip(points, counted(results, len(points), run.progress), strict=True))
+    cases = [(*point, count, run.seed, run.directory, download) for point in points]
+    found = dict(zip(points, as_finished(_norms, cases, run), strict=True))
     series: list[Series] = []
     for name in names:
         judged = {}
@@ -163,15 +156,13 @@ def _series(name: str, algorithm: str, kind: str, values: Array) -> list[Series]
     return series
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Rows of panels for the data sets, columns for the last iterate and the mean over the run."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
     curves = {(s.panel, s.method, s.kind): s for s in data}
     names = list(dict.fromkeys(s.panel.rpartition(", ")[0] for s in data))
-    figure = Figure(figsize=(PAGE_WIDTH, 0.8 + 2.1 * len(names)), layout="constrained")
-    grid = figure.subplots(len(names), len(JUDGED), sharex=True, sharey="row", squeeze=False)
+    figure, grid = subplots(0.8 + 2.1 * len(names), len(names), len(JUDGED), sharex=True, sharey="row", squeeze=False)
     for row, name in zip(grid, names, strict=True):
         for axes, judged in zip(row, JUDGED, strict=True):
             where = panel(name, judged)
@@ -192,8 +183,7 @@ def draw(data: Data) -> Figure:
         axes.set(xlabel=r"$\varepsilon$", xticks=EPSILONS, xticklabels=[f"{e:g}" for e in EPSILONS])
         axes.xaxis.set_minor_formatter(NullFormatter())
     figure.align_ylabels(grid[:, 0])
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    legend_below(figure, grid[0, 0], 3)
     return figure
 
 
@@ -267,5 +257,3 @@ FIGURE = PaperFigure(
     report=report,
     simulate=simulate,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -11,11 +11,11 @@ keeps as many arrays as there are, the tree one for each level.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.families.buffers import best_buffers
 from corrnoise.solvers.families.toeplitz import best_toeplitz
@@ -28,9 +28,6 @@ from corrnoise.theory.momentum_aggregation.trees import decoder_variance, levels
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MomentumAverage
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EXAMPLES = 60
 EPOCHS = 8
@@ -92,10 +89,7 @@ def least_error(alpha: float, examples: int, epochs: int) -> float:
 
 
 def data(
-    examples: int = EXAMPLES,
-    epochs: int = EPOCHS,
-    fewer_epochs: int = FEWER_EPOCHS,
-    loads: tuple[float, ...] = LOADS,
+    examples: int = EXAMPLES, epochs: int = EPOCHS, fewer_epochs: int = FEWER_EPOCHS, loads: tuple[float, ...] = LOADS
 ) -> Data:
     """The curves of all panels."""
     alpha = 1 / examples
@@ -124,12 +118,10 @@ def data(
     return (*series, Series("ratio", FLOOR, "lower bound", x, np.ones(x.size)))
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the panels side by side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PAGE_WIDTH, 2.9), layout="constrained")
-    axes = dict(zip((*ORDERS, "ratio"), figure.subplots(1, 3), strict=True))
+    figure, grid = subplots(2.9, 1, 3)
+    axes = dict(zip((*ORDERS, "ratio"), grid, strict=True))
     for s in data:
         over_loads = s.panel == "ratio"
         marker = "." if over_loads and s.method != FLOOR else None
@@ -143,7 +135,7 @@ def draw(data: Data) -> Figure:
     axes["ratio"].set_yticks([1, 1.5, 2, 3, 4, 5], ["1", "1.5", "2", "3", "4", "5"])
     axes["ratio"].set_xticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
     axes["ratio"].minorticks_off()
-    figure.legend(*axes["ratio"].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below(figure, axes["ratio"], 4)
     return figure
 
 
@@ -189,5 +181,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.solvers.momentum_aggregation import ALGORITHMS, BestBound, best_momentum_bounds
 from corrnoise.theory.momentum_aggregation.bounds import theorem_6_upper_bound, theorem_9_upper_bound
 from corrnoise.theory.momentum_aggregation.run_bounds import BoundedTask
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DIMENSION = 31
 EPSILON = 1.0
@@ -33,18 +31,9 @@ BUDGET = Budget(epsilon=EPSILON, delta=DELTA, adjacency="replace-one")
 OWN, BEST = "own parameters", "best parameters"
 EPOCHS = {f"2^{j} epochs": j for j in (4, 10, 20)}
 LARGEST = 1e25  #: N of the first panel
-THEOREMS: dict[str, Callable[..., float]] = {
-    "Algorithm 1": theorem_6_upper_bound,
-    "Algorithm 2": theorem_9_upper_bound,
-}
+THEOREMS: dict[str, Callable[..., float]] = {"Algorithm 1": theorem_6_upper_bound, "Algorithm 2": theorem_9_upper_bound}
 COLOURS = {"Algorithm 1": "C1", "Algorithm 2": "C5"}
-LINES: dict[str, Any] = {
-    "published": ":",
-    "corrected": "-",
-    "2^4 epochs": ":",
-    "2^10 epochs": "--",
-    "2^20 epochs": "-",
-}
+LINES: dict[str, Any] = {"published": ":", "corrected": "-", "2^4 epochs": ":", "2^10 epochs": "--", "2^20 epochs": "-"}
 
 
 def theorem(algorithm: str, examples: float, *, published: bool) -> float:
@@ -68,9 +57,7 @@ def best(algorithm: str, log2_examples: int, most_log2_epochs: int) -> tuple[Bes
 
 
 def data(log2_examples: Sequence[int] = range(8, 31, 2), points: int = 61, jobs: int | None = None) -> Data:
-    """The bounds; the best ones by so many processes, None for as many as ``joblib.parallel_config`` says, or one."""
-    from joblib import Parallel, delayed
-
+    """The bounds; the best ones by so many processes; see ``in_processes``."""
     x = np.geomspace(1e3, LARGEST, points)
     series = [
         Series(OWN, algorithm, kind, x, np.array([theorem(algorithm, n, published=kind == "published") for n in x]))
@@ -79,7 +66,7 @@ def data(log2_examples: Sequence[int] = range(8, 31, 2), points: int = 61, jobs:
     ]
     most = max(EPOCHS.values())
     tasks = [(algorithm, k) for algorithm in ALGORITHMS for k in log2_examples]
-    found = Parallel(n_jobs=jobs)(delayed(best)(algorithm, k, most) for algorithm, k in tasks)
+    found = in_processes(best, [(algorithm, k, most) for algorithm, k in tasks], jobs)
     bounds = dict(zip(tasks, found, strict=True))
     n = np.exp2(np.array(log2_examples, dtype=float))
     for algorithm in ALGORITHMS:
@@ -102,14 +89,13 @@ def crossing(x: Array, first: Array, second: Array) -> float:
     return float(x[k] * (x[k + 1] / x[k]) ** share)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw both panels."""
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    figure = Figure(figsize=(PAGE_WIDTH, 3.1), layout="constrained")
+    figure, grid = subplots(3.1, 1, 2)
     for axes, panel, title in zip(
-        figure.subplots(1, 2), (OWN, BEST), ("(a)  parameters of the theorems", "(b)  best parameters"), strict=True
+        grid, (OWN, BEST), ("(a)  parameters of the theorems", "(b)  best parameters"), strict=True
     ):
         kinds = dict.fromkeys(s.kind for s in data if s.panel == panel)
         for s in data:
@@ -173,5 +159,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -11,19 +11,18 @@ Here on the digits that scikit-learn carries; ``PaperFigure.on_original_data`` f
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.simulations.noise_cancellation.images import Images, dealt_images
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.solvers.noise_cancellation import named_noise
 from corrnoise.theory.privacy import Budget
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MACHINES = 100
 BUDGETS = (4.0, 8.0, 12.0)
@@ -55,13 +54,7 @@ def settings(algorithm: str, rounds: int, uses: int) -> dict[str, Any]:
 
 
 def accuracies(
-    images: Images,
-    algorithm: str,
-    budget: float,
-    participants: int,
-    *,
-    tuning: tuple[int, ...],
-    seeds: tuple[int, ...],
+    images: Images, algorithm: str, budget: float, participants: int, *, tuning: tuple[int, ...], seeds: tuple[int, ...]
 ) -> tuple[float, float, float, float]:
     """``KINDS`` of an algorithm: over ``seeds``, tuned with the seeds ``tuning``."""
     plain = images.protocol(Budget(1.0, adjacency="replace-one"), participants=participants, noise=None)
@@ -92,18 +85,16 @@ def data(
 ) -> Data:
     """``KINDS`` of all algorithms, on the digits by default.
 
-    By so many processes; None: as ``joblib.parallel_config`` says, or one.
+    By so many processes; see ``in_processes``.
     """
-    from joblib import Parallel, delayed
-
     images = dealt_images("digits", MACHINES) if images is None else images
     panels = {
         "budget": [(budget, len(images.training) // 2) for budget in budgets],
         "participation": [(BUDGET, m) for m in participants],
     }
     cases = list(dict.fromkeys((name, *case) for name in LOOKS for held in panels.values() for case in held))
-    one = delayed(accuracies)
-    computed = Parallel(n_jobs=jobs)(one(images, *case, tuning=tuning, seeds=seeds) for case in cases)
+    one = partial(accuracies, images, tuning=tuning, seeds=seeds)
+    computed = in_processes(one, cases, jobs)
     found = dict(zip(cases, computed, strict=True))
     return tuple(
         Series(panel, name, kind, np.array(x, dtype=float), np.array([found[name, *case][k] for case in panels[panel]]))
@@ -113,12 +104,10 @@ def data(
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the panels side by side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PAGE_WIDTH, 2.9), layout="constrained")
-    axes = dict(zip(("budget", "participation"), figure.subplots(1, 2, sharey=True), strict=True))
+    figure, grid = subplots(2.9, 1, 2, sharey=True)
+    axes = dict(zip(("budget", "participation"), grid, strict=True))
     curves = {(s.panel, s.method, s.kind): s for s in data}
     for (panel, method, kind), s in curves.items():
         if kind == "mean test accuracy":
@@ -187,4 +176,3 @@ def _figure(*, original: bool = False) -> PaperFigure:
 
 
 FIGURE = _figure()
-FIGURES = {FIGURE.name: FIGURE}

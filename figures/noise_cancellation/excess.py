@@ -10,11 +10,12 @@ simulated runs, which project, are beside it.  Learning rates are those of the t
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.simulations.noise_cancellation.protocol import Protocol
 from corrnoise.simulations.noise_cancellation.run import simulate_federation
 from corrnoise.theory.losses import LinearLoss
@@ -24,9 +25,6 @@ from corrnoise.theory.noise_cancellation.privacy import published_scale
 from corrnoise.theory.noise_cancellation.quadratic_runs import cancelling_excess, trusted_excess
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.privacy import Budget
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LOSS = LinearLoss("squares", 1, 1.0, 1.0)
 DIAMETER = 2.0
@@ -98,9 +96,7 @@ def data(
     *,
     jobs: int | None = None,
 ) -> Data:
-    """All curves, by so many processes; None: as ``joblib.parallel_config`` says, or one."""
-    from joblib import Parallel, delayed
-
+    """All curves, by so many processes; see ``in_processes``."""
     points = [
         *(("rounds", float(t), replace(BASE, rounds=t)) for t in rounds),
         *(
@@ -110,7 +106,7 @@ def data(
         *(("ratio", float(ratio), replace(BASE, machines=BASE.participants * ratio)) for ratio in ratios),
     ]
     tasks = [(*point, method) for point in points for method in METHODS]
-    found = Parallel(n_jobs=jobs)(delayed(values)(run, method == METHODS[1], runs) for _, _, run, method in tasks)
+    found = in_processes(values, [(run, method == METHODS[1], runs) for _, _, run, method in tasks], jobs)
     curves: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for (panel, x, _, method), by_kind in zip(tasks, found, strict=True):
         for kind, y in by_kind.items():
@@ -118,13 +114,12 @@ def data(
     return tuple(Series(*key, *np.array(pairs).T) for key, pairs in curves.items())
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the panels side by side."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
-    figure = Figure(figsize=(PAGE_WIDTH, 3.0), layout="constrained")
-    axes = dict(zip(("rounds", "budget", "ratio"), figure.subplots(1, 3, sharey=True), strict=True))
+    figure, grid = subplots(3.0, 1, 3, sharey=True)
+    axes = dict(zip(("rounds", "budget", "ratio"), grid, strict=True))
     errors = {(s.panel, s.method): s.y for s in data if s.kind == "standard error"}
     for s in data:
         if s.kind in LOOKS:
@@ -135,8 +130,7 @@ def draw(data: Data) -> Figure:
         axes[panel].set(title=title, xlabel=label, xscale="log", yscale="log")
         axes[panel].xaxis.set_minor_formatter(NullFormatter())
     axes["rounds"].set_ylabel("Excess loss")
-    handles, labels = axes["ratio"].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    legend_below(figure, axes["ratio"], 3)
     return figure
 
 
@@ -183,5 +177,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -8,11 +8,11 @@ published, where it is proved and beyond, and the corrected bounds. All at equal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.solvers.noise_cancellation import NOISES, Objective, named_noise, objective_value, optimal_machine_noise
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -21,9 +21,6 @@ from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import calibrated_scale, published_scale
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.privacy import Budget
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FAMILY = LossClass(1.0, 1.0, 1.0)
 MACHINES = 100
@@ -113,12 +110,10 @@ def data(
     return (*server_panel(rounds), *machine_panels(counts), *bound_panel(ratios))
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the panels."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PAGE_WIDTH, 5.4), layout="constrained")
-    axes = dict(zip(("server", "variance", "machine", "bound"), figure.subplots(2, 2).flat, strict=True))
+    figure, grid = subplots(5.4, 2, 2)
+    axes = dict(zip(("server", "variance", "machine", "bound"), grid.flat, strict=True))
     for s in data:
         axes[s.panel].loglog(s.x, s.y, label=s.method, **LOOKS[s.method])
     axes["server"].set(title="(a)", xlabel="Round $t$", ylabel=r"Variance of the noise in $\tilde{q}_t$")
@@ -175,5 +170,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

@@ -8,16 +8,13 @@ for every K.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import PAGE_WIDTH, Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SAMPLES = 10
 DIMENSION = 50
@@ -61,17 +58,14 @@ def data(points: int = 60) -> Data:
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the three curves."""
-    from matplotlib.figure import Figure
-
     looks: dict[str, dict[str, Any]] = {
         "exact": {"color": "black", "linewidth": 2.0},
         "published bound": {"color": "C1", "linestyle": "--"},
         "corrected bound": {"color": "C0"},
     }
-    figure = Figure(figsize=(PAGE_WIDTH / 2, 2.8), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = subplots(2.8, width=PAGE_WIDTH / 2)
     for s in data:
         axes.loglog(s.x, s.y, label=s.method, **looks[s.method])
     axes.set(xlabel="Epochs $K$", ylabel=r"Excess risk $\mathbb{E}\,G(x) - G^*$")
@@ -105,5 +99,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

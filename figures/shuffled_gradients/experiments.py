@@ -16,11 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, legend_below, subplots
+from corrnoise.figures.simulation import in_processes
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
@@ -30,9 +31,6 @@ from corrnoise.simulations.shuffled_gradients.experiments import (
     experiment,
 )
 from corrnoise.theory.privacy import Budget
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EPSILONS = (1.0, 5.0, 10.0)
 DELTA = 1e-6
@@ -81,10 +79,8 @@ def data(
 ) -> Data:
     """Mean excess risks and bands of all algorithms on the data sets ``names``; the paper's own need ``download``.
 
-    By so many processes; None: as ``joblib.parallel_config`` says, or one.
+    By so many processes; see ``in_processes``.
     """
-    from joblib import Parallel, delayed
-
     points = [(name, epsilon, algorithm) for name in names for epsilon in EPSILONS for algorithm in ALGORITHMS]
 
     def one(name: str, epsilon: float, algorithm: str) -> Experiment:
@@ -103,7 +99,7 @@ def data(
             accounting=setting.accounting,
         )
 
-    found = Parallel(n_jobs=jobs)(delayed(one)(*point) for point in points)
+    found = in_processes(one, points, jobs)
     x = np.arange(epochs + 1.0)
     return tuple(
         Series(panel(name, epsilon), algorithm, kind, x, y)
@@ -112,15 +108,13 @@ def data(
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Rows of panels for the data sets, columns for ε."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
     curves = {(s.panel, s.method, s.kind): s for s in data}
     names = list(dict.fromkeys(s.panel.rpartition(_EPSILON)[0] for s in data))
-    figure = Figure(figsize=(PAGE_WIDTH, 0.6 + 1.9 * len(names)), layout="constrained")
-    grid = figure.subplots(len(names), len(EPSILONS), sharex=True, sharey="row", squeeze=False)
+    figure, grid = subplots(0.6 + 1.9 * len(names), len(names), len(EPSILONS), sharex=True, sharey="row", squeeze=False)
     for row, name in zip(grid, names, strict=True):
         least = math.inf
         for axes, epsilon in zip(row, EPSILONS, strict=True):
@@ -141,8 +135,7 @@ def draw(data: Data) -> Figure:
     for axes in grid[-1]:
         axes.set(xlabel="Epoch")
     figure.align_ylabels(grid[:, 0])
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6)
+    legend_below(figure, grid[0, 0], 6)
     return figure
 
 

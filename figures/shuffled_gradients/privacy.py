@@ -8,20 +8,17 @@ accountant.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corrnoise.figures.publication import PAGE_WIDTH, Data, PaperFigure, Series
+from corrnoise.figures.publication import Data, Drawing, PaperFigure, Series, subplots
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.shuffled_gradients.accountants import Conversion, Method
 from corrnoise.theory.shuffled_gradients.amplification import run_steps
 from corrnoise.theory.shuffled_gradients.exact_runs import linear_run_separation
 from corrnoise.theory.shuffled_gradients.run import ShuffledGradients
 from corrnoise.theory.shuffled_gradients.schedules import ORDERS, dp_shuffled
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SAMPLES = 1000
 EPOCHS = 50
@@ -85,12 +82,9 @@ def data(points: int = 13) -> Data:
     return tuple(series)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data) -> Drawing:
     """Draw the panels side by side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(PAGE_WIDTH, 2.9), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = subplots(2.9, 1, 2)
     exact = {f"eta = {eta:g}": look for eta, look in zip(LEARNING_RATES, ("-", ":"), strict=True)}
     for s in data:
         if s.panel == "multiplier":
@@ -143,5 +137,3 @@ FIGURE = PaperFigure(
     draw=draw,
     report=report,
 )
-
-FIGURES = {FIGURE.name: FIGURE}

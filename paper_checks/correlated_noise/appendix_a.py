@@ -54,8 +54,7 @@ def equation_13(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int
 
 
 @PAPER.identity(
-    "Section A.1",
-    part="(sensitivity)",
+    "Section A.1 (sensitivity)",
     printed=r"Under a neighborhood model that can change one row of $G$, it can be seen that the maximum sensitivity of this operation is $\max_t \|C_{:,t}\|_2^2$",
     reading="the operation is $C G + W$",
     corrected=r"$\max_t \|C_{:,t}\|_2$ times the clip norm, without the square",
@@ -78,8 +77,7 @@ def section_a1_sensitivity(
 
 
 @PAPER.identity(
-    "Section A.1",
-    part="(objective)",
+    "Section A.1 (objective)",
     printed=r"the objective from (3) used in previous work to find the matrix $B$ can equivalently be written as $\varphi(B) = \|\tilde B\|_F^2 = \|A B\|_F^2$",
     corrected=r"$\varphi(B) = d\, \sigma_{dp}^2 G^2 \|A B\|_F^2$ (in (3), with $\tilde g_\tau$ for $\tilde g_t$ under the sum)",
     domain={
@@ -90,13 +88,7 @@ def section_a1_sensitivity(
         "clip_norm": log_scale(0.1, 10),
     },
     as_printed={"exponent": 0},
-    counterexample={
-        "noise": FiniteNoise([1.0]),
-        "steps": 1,
-        "dimension": 2,
-        "multiplier": 1.0,
-        "clip_norm": 1.0,
-    },
+    counterexample={"noise": FiniteNoise([1.0]), "steps": 1, "dimension": 2, "multiplier": 1.0, "clip_norm": 1.0},
     mutants=[{"exponent": 2}],
     tolerance=1e-9,
     evaluations=128,
@@ -119,8 +111,7 @@ def section_a1_objective(
 
 
 @PAPER.inequality(
-    "Section A.2",
-    part="(zCDP)",
+    "Section A.2 (zCDP)",
     printed=r"Similarly, $\rho$-zCDP … in this setting requires that the Rényi $\alpha$-divergence between the distribution $P_0$ of $\theta_{0:T} | b = 0$ and the distribution $P_1$ of $\theta_{0:T} | b = 1$ are close: $D_\alpha(P_0 \| P_1) \le \rho \alpha$ for all $\alpha \in (0, \infty)$.",
     corrected=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
     domain={"epsilon": log_scale(1e-2, 5), "order": log_scale(1.001, 100)},
@@ -140,8 +131,7 @@ def section_a2_zcdp(epsilon: float, order: float, factor: float = 1.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Section A.2",
-    part="(approximate DP)",
+    "Section A.2 (approximate DP)",
     printed=r"$\rho$-zCDP in this setting implies $(\varepsilon_\delta, \delta)$-DP with $\varepsilon_\delta \le \inf_{\alpha > 1} \{\rho \alpha + \frac{1}{\alpha - 1} \log(\frac{1}{\alpha \delta}) + \log(1 - \alpha^{-1})\}$",
     domain={"rho": log_scale(1e-4, 100), "delta": log_scale(1e-15, 1e-2)},
     mutants=[{"last": 2.0}, {"first": 0.9}],
@@ -162,9 +152,6 @@ def section_a2_epsilon(rho: float, delta: float, first: float = 1.0, last: float
     return gaussian_epsilon(rho, delta), max(float(found), 0.0)
 
 
-# -- Appendix B --------------------------------------------------------------------------------------------------------
-
-
 @PAPER.identity(
     "Equation (17)",
     printed=r"We first calculate the input covariance is $\Sigma = E[x_t \otimes x_t] = (\sigma_{sgd}^2, 0; 0, G^2 \sigma_{dp}^2)$.",
@@ -183,12 +170,7 @@ def section_a2_epsilon(rho: float, delta: float, first: float = 1.0, last: float
     evaluations=64,
 )
 def equation_17(
-    rate: float,
-    noise: ToeplitzNoise,
-    sample_std: float,
-    clip_norm: float,
-    twice: bool = False,
-    weight: float = 1.0,
+    rate: float, noise: ToeplitzNoise, sample_std: float, clip_norm: float, twice: bool = False, weight: float = 1.0
 ) -> Sides:
     """E δ² = (1/2π) ∫ G Σ G* with the transfer function of (14) against the exact error, ρ = 1.  As printed the scales count twice.
 

@@ -32,7 +32,6 @@ HALF = LinearRegression([1.0], 0.01)
     printed=r"Suppose C.2 holds. … with some given weights $\beta \in \ell^2$ and noise variance $w_t \sim N(0, G^2 \gamma_\infty^2(\beta)/(2\rho) I)$. If the learning rate satisfies $\eta < 1/R^2$, we have $F_\infty(\beta) \le (1 + (1 - \sqrt{\eta R^2})^{-2}) \eta R^2 \sigma_{sgd}^2 + (1 + C_{kurt} (1 - \sqrt{\eta R^2})^{-2}) \frac{\eta G^2 \gamma_\infty^2(\beta)}{2 \rho} \langle \beta, T \beta \rangle$",
     transcription="square roots",
     proof=f"{SHORT}#theorem-c14",
-    evidence="proved",
     rests_on=["corrnoise: N1"],
     domain=ANY,
     sharp="factor",
@@ -60,7 +59,6 @@ def theorem_c14(
     printed=r"Consider the setting of Theorem C.14. If $B \in L^2$, i.e., $\int_{-\pi}^{\pi} |B(\omega)|^2 d\omega < \infty$, we have $F_\infty(B) \le (1 + (1 - \sqrt{\eta R^2})^{-2}) \eta R^2 \sigma_{sgd}^2 + (1 + C_{kurt} (1 - \sqrt{\eta R^2})^{-2}) \frac{\eta^2 G^2 \gamma_\infty^2(B)}{2 \pi \rho} \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega) d\omega$",
     transcription="square roots",
     proof=f"{SHORT}#theorem-c14",
-    evidence="proved",
     rests_on=["corrnoise: N1", "Lemma C.4"],
     domain={**FEW, "clip_norm": CLIP_NORMS},
     sharp="factor",
@@ -84,12 +82,10 @@ def theorem_c15(
 
 
 @PAPER.inequality(
-    "Theorem C.15",
-    part="(h)",
+    "Theorem C.15 (h)",
     printed=r"First note that $h(\omega) \le \sum_{j=1}^d \frac{\lambda_j}{1 + (1 - \eta\lambda_j)^2 - 2 (1 - \eta\lambda_j)} = \sum_{j=1}^d \frac{1}{\eta^2 \lambda_j} = \frac{\mathrm{Tr}[H^{-1}]}{\eta^2}$.",
     reading=r"with the lower bound $h(\omega) \ge \frac{1}{4} \mathrm{Tr}[H]$, which is ours",
     proof=f"{SHORT}#theorem-c15-h",
-    evidence="proved",
     domain={"problem": ANY_INPUTS, "omega": linear(0, math.pi)},
     mutants=[{"four": 3.999}, {"one": 0.999}],
     evaluations=256,
@@ -108,8 +104,7 @@ def spectrum_of_the_problem(problem: LinearRegression, omega: float, four: float
 
 
 @PAPER.identity(
-    "Remark C.16",
-    part="(Noisy-SGD)",
+    "Remark C.16 (Noisy-SGD)",
     printed=r"the contribution of eigenvalue $\lambda_j$ to the error is proportional to (ignoring problem-dependent constants) $\mathrm{Err}_j := \int_{-\pi}^{\pi} \frac{\lambda_j |B(\omega)|^2 d\omega}{|1 - \exp(i\omega) - \eta \lambda_j|^2}$. … For Noisy-SGD, we have that $B(\omega) = 1$, and the error $\mathrm{Err}_j = \Theta(1)$ evaluates to an absolute constant",
     corrected=r"$\frac{2 \pi}{\eta (2 - \eta \lambda_j)}$, constant in $\lambda_j$ up to a factor 2, not in $\eta$",
     domain={"problem": regressions(most=1)},
@@ -131,12 +126,10 @@ def remark_c16(
 
 
 @PAPER.inequality(
-    "Theorem C.18",
-    part="(one noise)",
+    "Theorem C.18 (one noise)",
     printed=r"If the learning rate satisfies $\eta < 1/R^2$, we have $F_\infty(\beta) \ge \frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H] + \frac{\eta^2 G^2 \gamma_\infty^2(B)}{4 \pi \rho} \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega) d\omega$",
     corrected=r"half of that, where $F(\theta) - F_* = \frac{1}{2} \|\theta - \theta_*\|_H^2$",
     proof=f"{SHORT}#theorem-c18",
-    evidence="proved",
     rests_on=["corrnoise: N1"],
     domain=ANY,
     sharp="factor",
@@ -171,18 +164,16 @@ def equation_47(problem: LinearRegression, noise: ToeplitzNoise, factor: float =
     over = spectral_mean(noise, -1)
     seen = float((averages_by_quadrature(noise, x) / (2 - x)).sum())  # (η/2π) ∫ |B|² h
     private = problem.learning_rate / 4 * over * seen
-    residual = problem.learning_rate / 4 * problem.residual_std**2 * float(problem.eigenvalues.sum())
+    residual = problem.learning_rate / 4 * problem.residual_std**2 * problem.trace
     silent = LinearRegression(problem.eigenvalues, problem.learning_rate)
     least = root * silent.lower_bound()
     return np.array([least, factor * (residual + private)]), np.array([private, problem.stationary_error(noise)])
 
 
 @PAPER.inequality(
-    "Theorem C.18",
-    part="(time domain)",
+    "Theorem C.18 (time domain)",
     printed=r"$\int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega \ge \frac{\pi}{\eta} \langle \beta, T \beta \rangle$",
     proof=f"{SHORT}#theorem-c18",
-    evidence="proved",
     domain=FEW,
     mutants=[{"factor": 1.001}, {"power": 0.9}],
     tolerance=1e-7,
@@ -199,12 +190,10 @@ def theorem_c18_time_domain(
 
 
 @PAPER.inequality(
-    "Theorem C.18",
-    part="(all noise)",
+    "Theorem C.18 (all noise)",
     printed=r"$\inf_\beta F_\infty(\beta) \ge \frac{1}{4} (2 \eta \sigma_{sgd}^2 + \frac{\eta^2 G^2}{2 \rho}) \mathrm{Tr}[H]$",
     corrected=r"$\frac{\eta}{4} \sigma_{sgd}^2 \mathrm{Tr}[H] + \frac{\eta^2 G^2}{4 \rho} \mathrm{Tr}[H]$",
     proof=f"{SHORT}#theorem-c18",
-    evidence="proved",
     rests_on=["corrnoise: N2"],
     domain={"problem": ANY_INPUTS, "clip_norm": CLIP_NORMS},
     as_printed={"published": True},
@@ -222,7 +211,7 @@ def theorem_c18_all_noise(
     """
     if published:
         return bounds.theorem_c18_universal_lower_bound(problem, printed=True), problem.optimal_error()
-    trace = float(problem.eigenvalues.sum())
+    trace = problem.trace
     eta = problem.learning_rate
     bound = (
         eta / 4 * problem.residual_std**2 * trace + eta**2 * clip_norm**2 / (4 * budget(clip_norm).gaussian_rho) * trace
@@ -231,8 +220,7 @@ def theorem_c18_all_noise(
 
 
 @PAPER.identity(
-    "Theorem C.18",
-    part="(minimiser)",
+    "Theorem C.18 (minimiser)",
     printed=r"where the infimum is attained by $\beta^\star$ whose DTFT $B^\star$ verifies $|B^\star(\omega)|^2 = 1/\sqrt{h(\omega)}$",
     corrected="That is the minimiser of the lower bound. $F_\\infty$ itself is minimised by $|B|^2 = \\tilde h^{-1/2}$ with the "
     "gains of the second moments in $\\tilde h$",

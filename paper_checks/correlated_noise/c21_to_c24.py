@@ -27,8 +27,7 @@ def modulus_integral(a: float, b: float, above: int = 1, below: int = 2) -> floa
 
 
 @PAPER.inequality(
-    "Lemma C.21",
-    part="(i)",
+    "Lemma C.21 (i)",
     printed=r"For all $a \in (0, 1)$, we have $I(a, a) \le 5 \log(8/a)$.",
     domain={"a": log_scale("1e-300", "1")},
     evidence="certified",
@@ -65,8 +64,7 @@ def equation_50(a: Any, two: str = "2", factor: str = "0.667") -> Sides:
 
 
 @PAPER.inequality(
-    "Lemma C.21",
-    part="(ii)",
+    "Lemma C.21 (ii)",
     printed=r"For all $a \le b \le 1/4$, we have $I(a, b) \le \frac{128}{49} \log(8/a) (1 + O(a))$.",
     domain={"depth_b": log_scale("3.46573590279972", DEEPEST), "depth_a": log_scale("depth_b", DEEPEST)},
     evidence="certified",
@@ -81,8 +79,7 @@ def lemma_c21_off_diagonal(depth_a: Any, depth_b: Any, constant: str = "2.612244
 
 
 @PAPER.inequality(
-    "Lemma C.21",
-    part="(ii, proof)",
+    "Lemma C.21 (ii, proof)",
     printed=r"From F.16, we have for $a, b \in (0, 1)$ that $I(a, b) = \frac{2 a^2}{b^2 (1 - a/2)} \Pi(\alpha^2, k)$ where $\alpha^2 = \frac{b^2 (1 - a) - a^2 (1 - b)}{b^2 (1 - a/2)^2}$ and $k = \sqrt{1 - a}/(1 - a/2)$. … to get $I(a, b) \le \frac{2 a^2}{b^2 (1 - a/2)} \frac{1}{1 - \alpha^2} \log \frac{4}{\sqrt{1 - k^2}} (1 + O(a)) = \frac{2 (1 - a/2)}{(1 - b/2)^2} \log(\frac{4}{a} (2 - a)) (1 + O(a)) \le \frac{128}{49} \log(8/a) (1 + O(a))$",
     reading=r"the statement is proved in another way, without $1 + O(a)$: by $|1 - a - e^{i\omega}| \le \frac{2 - a}{2 - b} |1 - b - e^{i\omega}|$",
     transcription="square roots and fraction bars",
@@ -104,14 +101,10 @@ def lemma_c21_proof(a: Any, least: str = "0.465") -> Sides:
     return m.number(least), -square * logarithm - (1 + a * square) * m.log1p(-a / 2) / a
 
 
-# -- Proposition C.22 to Proposition C.24 ------------------------------------------------------------------------------
-
-
 @PAPER.inequality(
     "Proposition C.22",
     printed=r"$F_\infty(\hat\beta_\nu) \le C \max\{1, C_{kurt}\} \eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(8/\nu) + \tilde O(\eta^3 R^2 \mu G^2 \rho^{-1})$",
     proof=f"{SHORT}#proposition-c22",
-    evidence="proved",
     rests_on=["corrnoise: N3, sharpened (error)"],
     constants={"constant": "existential"},
     domain={
@@ -178,7 +171,6 @@ def equation_51(
     "Equation (53)",
     printed=r"Let $\sigma^2 = G^2/(2\rho)$. From Theorems C.15 and C.18, we get that $F_\infty(\beta) = \Theta(\eta^2 \sigma^2 (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - \exp(i\omega)|^2}) (\sum_{j=1}^d \lambda_j \int_{-\pi}^{\pi} \frac{|1 - \nu - \exp(i\omega)|^2}{|1 - \eta\lambda_j - \exp(i\omega)|^2} d\omega))$",
     proof=f"{SHORT}#equation-20",
-    evidence="proved",
     rests_on=["Equation (20)"],
     constants={"low": "unspecified", "high": "unspecified"},
     domain={
@@ -199,8 +191,7 @@ def equation_53(problem: LinearRegression, nu: float, low: float = 1.0, high: fl
 
 
 @PAPER.identity(
-    "Equation (53)",
-    part="(integrals)",
+    "Equation (53) (integrals)",
     printed=r"we have $\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \nu - \exp(i\omega)|^2} = \frac{2\pi}{\nu (2 - \nu)} = \Theta(\frac{1}{\nu})$. … $\frac{1}{2\pi} \int_{-\pi}^{\pi} \frac{|1 - \nu - \exp(i\omega)|^2}{|1 - \eta\lambda_j - \exp(i\omega)|^2} d\omega = \frac{1 + (1 - \nu)^2}{\eta\lambda_j (2 - \eta\lambda_j)} - \frac{2 (1 - \nu) (1 - \eta\lambda_j)}{\eta\lambda_j (2 - \eta\lambda_j)} = \Theta(\frac{\nu^2}{\eta\lambda_j} + 1)$",
     domain={"nu": log_scale(1e-3, 1), "rate": log_scale(1e-3, 1)},
     mutants=[{"two": 2.001}],
@@ -232,8 +223,7 @@ def remark_c23(depth: Any, depth_nu: Any, constant: str = "3.0216") -> Sides:
 
 
 @PAPER.inequality(
-    "Proposition C.24",
-    part="(rate)",
+    "Proposition C.24 (rate)",
     printed=r"Consider the setting of Theorem C.15 with $\sigma_{sgd}^2 = 0$ and $\beta = (1, -(1 - \eta\lambda), 0, \ldots)$ for some $\lambda \in (0, 1/\eta]$. Then, we have, $F_\infty(\beta) = \Theta(\eta G^2 \rho^{-1} (\nu d + \frac{\eta \mathrm{Tr}[H]}{\nu}))$",
     reading=r"$\nu = \eta\lambda$",
     constants={"low": "unspecified", "high": "unspecified"},
@@ -256,8 +246,7 @@ def proposition_c24(
 
 
 @PAPER.inequality(
-    "Proposition C.24",
-    part="(dimension)",
+    "Proposition C.24 (dimension)",
     printed=r"Further, if the learning rate satisfies $\eta = c/\mathrm{Tr}[H]$ and we take $\beta = (1, -(1 - 1/\sqrt{d}), \ldots)$, we get $F_\infty(\beta) = \Theta((c^{1/2} + c^{-1/2}) \eta^{3/2} \sigma^2 \sqrt{d \mathrm{Tr}[H]})$",
     transcription="square roots, also that of 1/d",
     domain={"dimension": integers(1, 30_000, log=True), "decay": linear(0, 2), "share": log_scale(1e-3, 0.999)},

@@ -49,11 +49,9 @@ def component_variances(problem: LinearRegression, noise: ToeplitzNoise, count: 
 
 
 @PAPER.inequality(
-    "Property C.3",
-    part="(R²)",
+    "Property C.3 (R²)",
     printed=r"if $x \sim N(0, H)$, we have that Item (A3) holds with $R^2 \le 3 \mathrm{Tr}[H]$",
     proof=f"{SHORT}#property-c3",
-    evidence="proved",
     domain={"eigenvalues": spectra(multiplicity=10_000)},
     sharp="three",
     mutants=[{"three": 2.999}],
@@ -64,11 +62,9 @@ def property_c3(eigenvalues: Array, three: float = 3.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Property C.3",
-    part="(kurtosis)",
+    "Property C.3 (kurtosis)",
     printed=r"if $x \sim N(0, H)$, we have that Item (A3) holds with … $C_{kurt} \le 3$",
     proof=f"{SHORT}#property-c3",
-    evidence="proved",
     domain={"eigenvalues": vector(log_scale(1e-4, 1), 3), "weights": vector(log_scale(1e-6, 1), 3)},
     sharp="three",
     mutants=[{"three": 2.999}],
@@ -121,7 +117,6 @@ def equation_55(beta: Array, omega: float, sign: float = -1.0, two: float = 2.0)
     "Lemma C.4",
     printed=r"Consider $\beta \in \ell^2$ and its DTFT $B(\omega)$. If $0 < \eta < 1/\lambda_j$, we have $\frac{1}{2} \langle \beta, T_j \beta \rangle \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} \frac{|B(\omega)|^2 d\omega}{|1 - \eta \lambda_j - \exp(i\omega)|^2} \le \langle \beta, T_j \beta \rangle$",
     proof=f"{SHORT}#lemma-c4",
-    evidence="proved",
     domain={"rate": log_scale(1e-4, 0.999), "noise": noises(1e-3)},
     mutants=[{"low": 0.501}, {"high": 0.998}],
     tolerance=1e-9,
@@ -141,7 +136,6 @@ def lemma_c4(rate: float, noise: ToeplitzNoise, low: float = 0.5, high: float = 
     "Corollary C.5",
     printed=r"If $0 < \eta < 1/\lambda_j$, we have, $\frac{1}{2} \le \frac{\eta \lambda_j}{2\pi} \int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta \lambda_j - \exp(i\omega)|^2} \le 1$",
     proof=f"{SHORT}#lemma-c4",
-    evidence="proved",
     rests_on=["Lemma C.4"],
     domain={"rate": log_scale(1e-9, 0.999)},
     mutants=[{"low": 0.501}, {"high": 0.998}],
@@ -155,11 +149,9 @@ def corollary_c5(rate: float, low: float = 0.5, high: float = 1.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Lemma C.6",
-    part="(form)",
+    "Lemma C.6 (form)",
     printed=r"The operators $T_j$ defined in (32) and $T$ defined in (31) are both positive semi-definite for $\eta < 1/\max_{j \in [d]} \lambda_j$",
     proof=f"{SHORT}#lemma-c6",
-    evidence="proved",
     domain={"beta": vector(linear(-1, 1), 12), "rate": log_scale(1e-6, 0.999)},
     mutants=[{"factor": 1.01}],
 )
@@ -177,8 +169,7 @@ def lemma_c6(beta: Array, rate: float, factor: float = 1.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Lemma C.6",
-    part="(symbol)",
+    "Lemma C.6 (symbol)",
     printed=r"The operators $T_j$ defined in (32) and $T$ defined in (31) are both positive semi-definite for $\eta < 1/\max_{j \in [d]} \lambda_j$",
     reading=r"the symbol of $T_j$, $\sum_\tau (1 - \eta \lambda_j)^{|\tau|} e^{i \tau \omega}$, is nonnegative",
     domain={"rate": log_scale("1e-300", "1"), "square": linear("0", "1")},
@@ -265,7 +256,6 @@ def property_c9(eigenvalue: float, eta: float, omega: float, beta: Array, one: f
     "Proposition C.10",
     printed=r"$E[\theta_t^{(0)} \otimes \theta_t^{(0)}] \preceq \eta \sigma_{sgd}^2 I + \eta \sigma^2 H^{-1/2} P_\beta H^{-1/2}$",
     proof=f"{SHORT}#proposition-c10",
-    evidence="proved",
     domain=PROBLEM,
     sharp="factor",
     mutants=[{"factor": 0.99}, {"power": 2.0}],
@@ -296,7 +286,6 @@ def remaining_noise(problem: LinearRegression, noise: ToeplitzNoise, power: floa
     reading="the right side is times the identity",
     transcription="a fraction bar",
     proof=f"{SHORT}#proposition-c11",
-    evidence="proved",
     rests_on=["Proposition C.10", "Lemma C.12 (a)", "Lemma C.12 (b)"],
     domain={**PROBLEM, "order": integers(1, 4)},
     sharp="factor",
@@ -316,55 +305,55 @@ def proposition_c11(
     return component_variances(problem, noise, order + 1)[order], factor * size * remaining_noise(problem, noise, power)
 
 
+def drive_and_bound(problem: LinearRegression, weights: Array, a: float) -> tuple[Array, float]:
+    """The second moments of ζ for M = a I + H^{−1/2} P H^{−1/2} with the diagonal ``weights`` of P, and a R² + C_kurt Tr P."""
+    p = np.resize(weights, problem.eigenvalues.size)
+    bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
+    return driven(problem, a + p / problem.eigenvalues), float(bound)
+
+
 NOISES = {"weights": vector(log_scale(1e-6, 1), 4), "a": log_scale(1e-6, 1)}
 
 
 @PAPER.inequality(
-    "Lemma C.12",
-    part="(a)",
+    "Lemma C.12 (a)",
     printed=r"$E[\zeta_t^{(r)} \otimes \zeta_t^{(r)}] \preceq (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) H$",
     proof=f"{SHORT}#proposition-c11",
-    evidence="proved",
     domain={**SPECTRUM, **NOISES},
     sharp="factor",
     mutants=[{"factor": 0.999}],
 )
-def lemma_c12_a(eigenvalues: Array, weights: Array, a: float, factor: float = 1.0, **inputs: float) -> Sides:
+def lemma_c12_a(weights: Array, a: float, factor: float = 1.0, **inputs: Any) -> Sides:
     """Checked with exact moments for M = a I + H^{−1/2} P H^{−1/2} with diagonal P.  It is sharp as the kurtosis grows, and for random signs."""
-    problem = regression(eigenvalues, **inputs)
-    p = np.resize(weights, problem.eigenvalues.size)
-    bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
-    return driven(problem, a + p / problem.eigenvalues), factor * bound * problem.eigenvalues
+    problem = regression(**inputs)
+    drive, bound = drive_and_bound(problem, weights, a)
+    return drive, factor * bound * problem.eigenvalues
 
 
 @PAPER.inequality(
-    "Lemma C.12",
-    part="(b)",
+    "Lemma C.12 (b)",
     printed=r"$E[\theta_t^{(r)} \otimes \theta_t^{(r)}] \preceq \eta (a R^2 + b C_{kurt} \langle \beta, T \beta \rangle) I$",
     proof=f"{SHORT}#proposition-c11",
-    evidence="proved",
     domain={**SPECTRUM, **NOISES},
     sharp="factor",
     mutants=[{"factor": 0.999}],
 )
-def lemma_c12_b(eigenvalues: Array, weights: Array, a: float, factor: float = 1.0, **inputs: float) -> Sides:
+def lemma_c12_b(weights: Array, a: float, factor: float = 1.0, **inputs: Any) -> Sides:
     """Checked with the exact covariance of the linear system driven by the white noise of (a).
 
     The system has the divisor 2 − ηλ_j, with which the right side is checked.  Without it the statement is sharp for random signs as ηλ_j → 1.
     """
-    problem = regression(eigenvalues, **inputs)
+    problem = regression(**inputs)
     x = problem.rates
     eta = problem.learning_rate
-    p = np.resize(weights, problem.eigenvalues.size)
-    bound = a * problem.moment_bound + float(np.max(problem.kurtosis)) * p.sum()
-    return eta**2 * driven(problem, a + p / problem.eigenvalues) / (x * (2 - x)), factor * eta * bound / (2 - x)
+    drive, bound = drive_and_bound(problem, weights, a)
+    return eta**2 * drive / (x * (2 - x)), factor * eta * bound / (2 - x)
 
 
 @PAPER.inequality(
     "Equation (42)",
     printed=r"The right side is well-defined since F.17 gives $|\langle \beta, T \beta \rangle| \le \sum_{j=1}^d |\sum_{t=0}^\infty \sum_{\tau=0}^\infty \beta_t \beta_\tau (1 - \eta\lambda_j)^{|t - \tau|}| \le \|\beta\|_2^2 \sum_{j=1}^d \frac{2}{\eta \lambda_j} < \infty$",
     proof=f"{SHORT}#lemma-c6",
-    evidence="proved",
     domain={
         "eigenvalues": spectra(4, 1e4, multiplicity=1000, norms=(1.0,)),
         "rate": log_scale(1e-6, 1),
@@ -392,7 +381,6 @@ def equation_42(
     printed=r"we get $E \|\theta_0^{(0)}\|_H^2 = \mathrm{Tr}[H E[\theta_0^{(0)} \otimes \theta_0^{(0)}]] \le \eta R^2 \sigma_{sgd}^2 + \eta \sigma^2 \langle \beta, T \beta \rangle$. Similarly, using C.11, we get for $r \ge 1$ that",
     reading=r"it goes on: $E \|\theta_0^{(r)}\|_H^2 \le (\eta R^2)^{r+1} \sigma_{sgd}^2 + (\eta R^2)^r \eta C_{kurt} \sigma^2 \langle \beta, T \beta \rangle$",
     proof=f"{SHORT}#proposition-c11",
-    evidence="proved",
     rests_on=["Proposition C.10", "Proposition C.11"],
     domain={**PROBLEM, "share": log_scale(1e-12, 0.999), "order": integers(0, 3)},
     sharp="factor",
@@ -401,12 +389,7 @@ def equation_42(
     evaluations=128,
 )
 def equation_43(
-    eigenvalues: Array,
-    noise: ToeplitzNoise,
-    order: int,
-    factor: float = 1.0,
-    largest: bool = False,
-    **inputs: float,
+    eigenvalues: Array, noise: ToeplitzNoise, order: int, factor: float = 1.0, largest: bool = False, **inputs: float
 ) -> Sides:
     """By Propositions C.10 and C.11 and Tr H <= R²; the second display follows (43).  With max b_j for ⟨β, Tβ⟩ = Σ b_j it is false.
 
@@ -426,7 +409,6 @@ def equation_43(
     "Proposition C.13",
     printed=r"$\lim_{m \to \infty} E[\delta_t^{(m)} \otimes \delta_t^{(m)}] = 0$",
     proof=f"{SHORT}#proposition-c13",
-    evidence="proved",
     rests_on=["Proposition C.11"],
     domain={**PROBLEM, "depth": integers(0, 12)},
     mutants=[{"power": 2}],

@@ -58,8 +58,7 @@ def lemma_f13(a: float, root: float = 0.5) -> Sides:
 
 
 @PAPER.inequality(
-    "Lemma F.13",
-    part="(infinite)",
+    "Lemma F.13 (infinite)",
     printed=r"For scalar $a$, we have $\int_{-\pi}^{\pi} \frac{d\omega}{1 + a \cos(\omega)} = … +\infty$, if $|a| = 1$.",
     domain={"cut": log_scale("1e-300", "1")},
     evidence="certified",
@@ -181,7 +180,6 @@ def equation_103(a: float, b: float, three: float = 3.0) -> Sides:
     "Lemma F.17",
     printed=r"For a sequence $\beta = (\beta_0, \beta_1, \ldots) \in \ell^2$ and a constant $0 \le c < 1$, we have $\sum_{t=0}^\infty \sum_{\tau=0}^\infty \beta_t \beta_\tau c^{|t-\tau|} \le (\frac{1 + c}{1 - c}) \|\beta\|_2^2$.",
     proof=f"{SHORT}#lemma-c6",
-    evidence="proved",
     domain={"beta": vector(linear(-1, 1), 5), "rate": log_scale(1e-3, 1)},
     mutants=[{"factor": 0.999}],
 )
@@ -199,7 +197,6 @@ def lemma_f17(beta: Array, rate: float, factor: float = 1.0) -> Sides:
     printed=r"Consider a random vector $x$ that satisfies $E[x] = 0$, $E[x \otimes x] = H \succeq \mu I$ for some $\mu > 0$ and $E[\|x\|_2^2 x \otimes x] \preceq R^2 H$. Then, we have for all $\eta \le 1/R^2$ and all PSD matrices $M$ that $\mathrm{Tr}[(I - \eta x \otimes x) M (I - \eta x \otimes x)] \le (1 - \eta\mu) \mathrm{Tr}[M]$.",
     corrected=r"$E$ of the left side",
     proof=f"{SHORT}#lemma-f18",
-    evidence="proved",
     independent="the left side is a step of second moments, the right side has the eigenvalues only",
     domain={
         "eigenvalues": spectra(multiplicity=10_000),
@@ -228,7 +225,6 @@ def lemma_f18(
     "Lemma F.19",
     printed=r"For PSD matrices $0 \preceq A_1, \ldots, A_k \preceq I$ of shape $d \times d$, we have $|\mathrm{Tr}[A_1 \cdots A_k]| \le d$.",
     proof=f"{SHORT}#lemma-f19",
-    evidence="proved",
     domain={"eigenvalues": vector(linear(0, 1), 9), "angles": vector(linear(0, math.pi), 9)},
     mutants=[{"dimension": 2.999}],
 )
@@ -243,8 +239,7 @@ def lemma_f19(eigenvalues: Array, angles: Array, dimension: float = 3.0) -> Side
 
 
 @PAPER.identity(
-    "Lemma F.20",
-    part="(equality)",
+    "Lemma F.20 (equality)",
     printed=r"$f(\hat\tau) = \min\{t - 1, \frac{1}{a} (1 + \log(1/\rho))\}$",
     corrected=r"$f(\hat\tau)$ is the right side, except where $\frac{1}{a} \log(1/\rho) < t - 1 < \frac{1}{a} (1 + \log(1/\rho))$",
     domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(1, 200, log=True)},
@@ -266,11 +261,9 @@ def _f20(a: float, log_inverse: float, time: int) -> float:
 
 
 @PAPER.inequality(
-    "Lemma F.20",
-    part="(bound)",
+    "Lemma F.20 (bound)",
     printed=r"For $\hat\tau = \min\{t - 1, a^{-1} \log(1/\rho)\}$, we have, $f(\hat\tau) = \min\{t - 1, \frac{1}{a} (1 + \log(1/\rho))\} \le \frac{1}{a} (1 + \log(1/\rho))$.",
     proof=f"{SHORT}#lemma-f20",
-    evidence="proved",
     domain={"a": log_scale(0.01, 10), "log_inverse": log_scale(0.01, 20), "time": integers(1, 200, log=True)},
     mutants=[{"one": 0.999}],
 )

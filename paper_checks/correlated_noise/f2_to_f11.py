@@ -44,7 +44,6 @@ def theorem_f2(decay: float, coefficients: Array, power: float = 2.0) -> Sides:
     "Theorem F.3",
     printed=r"Consider the recursion $\delta_0 = 0$ and $\delta_{t+1} = (I - \eta x_t \otimes x_t) \delta_t + \eta \zeta_t$, for all $t \ge 0$ where • $x_t$ are i.i.d. with mean 0, covariance $H$, and • $\zeta_t$ are i.i.d. with mean 0, covariance $E[\zeta_t \otimes \zeta_t] \preceq \sigma^2 H$. Further, if $E[\|x_t\|_2^2 (x_t \otimes x_t)] \preceq R^2 H$ and $\eta < 1/R^2$, then we have for all $t \ge 0$. $E[\delta_t \otimes \delta_t] \preceq \frac{\eta \sigma^2}{1 - \eta R^2} I$.",
     proof=f"{SHORT}#theorem-f3",
-    evidence="proved",
     domain={"problem": regressions(residual_std=1.0, kurtosis=(1, 1000), multiplicity=10_000)},
     mutants=[{"two": 2.01}],
     evaluations=256,
@@ -60,11 +59,9 @@ def theorem_f3(problem: LinearRegression, two: float = 2.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Property F.5",
-    part="(fourth moment)",
+    "Property F.5 (fourth moment)",
     printed=r"If $X$ is strictly sub-Gaussian with mean zero and variance $\sigma^2$, we have … $E[X^4] \le 3 \sigma^4 = E[Y^4]$ for $Y \sim N(0, \sigma^2)$.",
     proof=f"{SHORT}#property-f5",
-    evidence="proved",
     domain={"share": linear(0, 1), "sigma": log_scale(0.1, 10)},
     sharp="constant",
     mutants=[{"constant": 2.999}],
@@ -83,12 +80,10 @@ def property_f5(share: float, sigma: float, constant: float = 3.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Property F.5",
-    part="(third moment)",
+    "Property F.5 (third moment)",
     printed=r"If $X$ is strictly sub-Gaussian with mean zero and variance $\sigma^2$, we have $E[X^3] = 0$",
     reading=r"$X$ with $E[X^3] \ne 0$ is not strictly sub-Gaussian",
     proof=f"{SHORT}#property-f5",
-    evidence="proved",
     domain={"skewness": log_scale(1e-2, 0.5), "sigma": log_scale(0.1, 10)},
     mutants=[{"constant": 0.15}, {"order": -1.0}],
     evaluations=128,
@@ -127,8 +122,7 @@ def chernoff(u: Any) -> Any:
 
 
 @PAPER.inequality(
-    "Remark F.7",
-    part="(exponent)",
+    "Remark F.7 (exponent)",
     printed=r"Explicit values for the constant $c$ in F.6 … are known for the case when $\xi_1, \ldots, \xi_d \sim N(0, \sigma^2)$: $c \approx 0.1457 \ge 1/8$",
     domain={"u": log_scale("1e-6", "1e6")},
     evidence="certified",
@@ -157,8 +151,7 @@ def quantile(logarithm: Any, root: Any) -> Any:
 
 
 @PAPER.inequality(
-    "Remark F.7",
-    part="(sum)",
+    "Remark F.7 (sum)",
     printed=r"for any $\rho < 1/3$ and symmetric PSD matrix $A$, we have with probability $1 - \rho$ that $\langle \xi, A \xi \rangle \le C \sigma^2 (\mathrm{Tr}[A] \sqrt{\log \frac{1}{\rho}} + \|A\|_2 \log \frac{1}{\rho})$ … for the case when $\xi_1, \ldots, \xi_d \sim N(0, \sigma^2)$: … $C \le 8$",
     transcription="a square root",
     domain=QUANTILE,
@@ -176,8 +169,7 @@ def remark_f7_sum(logarithm: Any, root: Any, constant: str = "3") -> Sides:
 
 
 @PAPER.inequality(
-    "Remark F.7",
-    part="(trace)",
+    "Remark F.7 (trace)",
     printed=r"for any $\rho < 1/3$ and symmetric PSD matrix $A$, we have with probability $1 - \rho$ that … $\le C' \sigma^2 \mathrm{Tr}[A] \log \frac{1}{\rho}$ … for the case when $\xi_1, \ldots, \xi_d \sim N(0, \sigma^2)$: … $C' \le 16$",
     reading=r"the left side is $\langle \xi, A \xi \rangle$",
     domain=QUANTILE,
@@ -249,8 +241,7 @@ def property_f9(m: float, alpha: float, root: float = 0.5, cut: float = 1.0) -> 
 
 
 @PAPER.inequality(
-    "Property F.10",
-    part="(lower)",
+    "Property F.10 (lower)",
     printed=r"$\log \frac{4}{\sqrt{1 - k^2}} \le K(k)$",
     transcription="a square root",
     proof=f"{SHORT}#property-f10",
@@ -266,8 +257,7 @@ def property_f10_lower(complement: Any, four: str = "4") -> Sides:
 
 
 @PAPER.inequality(
-    "Property F.10",
-    part="(upper)",
+    "Property F.10 (upper)",
     printed=r"$K(k) \le (1 + \frac{1 - k^2}{4}) \log \frac{4}{\sqrt{1 - k^2}}$",
     transcription="a square root",
     proof=f"{SHORT}#property-f10",
@@ -284,8 +274,7 @@ def property_f10_upper(complement: Any, quarter: str = "0.25") -> Sides:
 
 
 @PAPER.inequality(
-    "Property F.10",
-    part="(constant)",
+    "Property F.10 (constant)",
     printed=r"For all $k \in (0, 1)$, we have $\log(\frac{4}{\sqrt{1 - k^2}}) \le K(k) \le … \frac{5}{4} \log(\frac{4}{\sqrt{1 - k^2}})$.",
     transcription="square roots",
     proof=f"{SHORT}#property-f10",

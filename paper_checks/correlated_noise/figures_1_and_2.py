@@ -16,11 +16,9 @@ from corrnoise.theory.problems.quadratic import LinearRegression
 
 
 @PAPER.inequality(
-    "Figure 1",
-    part="(never worse)",
+    "Figure 1 (never worse)",
     printed=r"The ratio of the asymptotic suboptimalities of DP-FTRL to DP-SGD for mean estimation vs. the learning rate $\eta$. DP-FTRL is never worse",
     proof=f"{SHORT}#figure-1",
-    evidence="proved",
     domain={"rate": log_scale(1e-12, 1)},
     mutants=[{"one": 0.99}],
 )
@@ -30,8 +28,7 @@ def figure_1_never_worse(rate: float, one: float = 1.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Figure 1",
-    part="(η → 0, η → 1)",
+    "Figure 1 (η → 0, η → 1)",
     printed=r"DP-FTRL is never worse but is orders of magnitude better at $\eta \to 0$ or $\eta \to 1$.",
     corrected=r"at $\eta \to 0$ only, like $\frac{2}{\pi^2} \eta \log^2 \frac{8}{\eta}$; at $\eta \to 1$ the ratio tends to 1, like $1 - \frac{1}{2} (1 - \eta)^2$",
     domain={"rate": log_scale(1e-12, 1)},
@@ -61,8 +58,7 @@ PRINTED = {where: slope for where, slope in linear_regression.PAPER_SLOPES.items
 
 
 @PAPER.inequality(
-    "Figure 2",
-    part="(slopes)",
+    "Figure 2 (slopes)",
     printed="we observe that Noisy-SGD has a linear dependence on the dimension (slope 1.00) and is nearly constant w.r.t. the effective dimension (slope 0.18) while Noisy-FTRL has a near-linear dependence on the effective dimension (slope 0.94).",
     domain={"which": one_of(*PRINTED)},
     mutants=[{"most": 0.005}],
@@ -77,8 +73,7 @@ def figure_2_slopes(which: tuple[str, str], most: float = 0.015) -> Sides:
 
 
 @PAPER.inequality(
-    "Figure 2",
-    part="(slopes in η)",
+    "Figure 2 (slopes in η)",
     printed="Noisy-FTRL (slope 2.03) also has a better dependence on the learning rate than Noisy-SGD (slope 1.27).",
     unverifiable="the paper does not give the learning rates, and the slopes depend on them; checked instead is that they are "
     "between 1.1 and 1.35, and 1.9 and 2.12, for grids with 0.01 to 0.02 as least and 0.16 to 0.2 as largest learning rate",
@@ -113,11 +108,11 @@ N1_SLOPES = {"dimension": 0.43, "effective dimension": 0.94, "learning rate": 2.
 
 
 @PAPER.inequality(
-    "Figure 2",
-    part="(bounds)",
+    "Figure 2 (bounds)",
     printed="The slope of the corresponding empirical and theoretical lines are nearly equal, showing the tightness of the theory.",
     corrected="They are for N1, the bound with its exact spectral factor, in place of the rate of Theorem 2.2",
     proof="docs/exact-errors.md#n1-bounds-for-any-inputs",
+    evidence="searched",
     domain={"panel": one_of(*linear_regression.SETTINGS)},
     as_printed={"published": True},
     counterexample={"panel": "effective dimension"},

@@ -1,12 +1,13 @@
 """Section 2.3 and the displays of Appendix D: clip norms, utility in finite time, and what the proofs use."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.c3_to_c13 import regression
 from corrnoise.paper_checks.correlated_noise.d2_to_d10 import averaged
-from corrnoise.paper_checks.correlated_noise.d11_to_d15 import EXTREME, GUARANTEE, guarantee, left_over
+from corrnoise.paper_checks.correlated_noise.d11_to_d15 import EXTREME, GUARANTEE, guarantee, guaranteed_run, left_over
 from corrnoise.paper_checks.correlated_noise.oracles import NO_PRIVACY
 from corrnoise.paper_checks.correlated_noise.paper import PAPER, SHORT
 from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, spectra, vector
@@ -16,8 +17,6 @@ from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
-
-# -- Section 2.3 -------------------------------------------------------------------------------------------------------
 
 
 @PAPER.inequality(
@@ -57,34 +56,25 @@ KINDS = {"DP-SGD": False, "ν-DP-FTRL": True}
 LOGARITHMS = {"DP-SGD": (1.2, 6), "ν-DP-FTRL": (1.0, 9)}  #: a factor and the power of log(T/p) that are polylog(T)
 
 
-def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, int]) -> None:
-    eigenvalues_there, steps_there = counterexample
+def _utility(kind: str, printed: str, slow: float, steps: int) -> None:
+    """The claim for one kind of noise, with a counterexample of this smaller eigenvalue and this many steps."""
 
     @PAPER.inequality(
-        "Section 2.3",
-        part=f"(b, {kind})",
+        f"Section 2.3 (b, {kind})",
         printed=r"For $T \ge \tilde\Omega(\kappa^2 d_{eff}^2 d/\rho)$, we have the utility bound (omitting log factors and $o(1/T^2)$ terms and "
         r"taking $\|H\|_2 = 1$): $E[(F(\theta_t) - F(\theta_\star)) \cdot 1(\mathcal{E})] \lesssim …"
         + printed
         + (r"$ for $\nu$-DP-FTRL" if KINDS[kind] else r"$ for DP-SGD"),
-        corrected=rf"for $T \ge \tilde\Omega({length})$",
+        corrected=r"for $T \ge \tilde\Omega(\kappa d_{eff} + \kappa^2 d_{eff}^2 d/\rho)$",
         domain=GUARANTEE,
         as_printed={"published": True},
-        counterexample={"eigenvalues": eigenvalues_there, "steps": steps_there, "rho": 1e100, **EXTREME},
+        counterexample={"eigenvalues": np.array([1.0, slow]), "steps": steps, "rho": 1e100, **EXTREME},
         sharp="factor",
         mutants=[{"power": LOGARITHMS[kind][1] - 1}, {"factor": 0.7 * LOGARITHMS[kind][0]}],
         evaluations=64,
     )
     def utility(
-        eigenvalues: Array,
-        steps: int,
-        p: float,
-        rho: float,
-        offset: float,
-        residual_std: float,
-        factor: float = LOGARITHMS[kind][0],
-        power: int = LOGARITHMS[kind][1],
-        published: bool = False,
+        factor: float = LOGARITHMS[kind][0], power: int = LOGARITHMS[kind][1], published: bool = False, **case: Any
     ) -> Sides:
         """As Corollaries D.14 and D.15, whose counterexamples are the same: ρ → ∞ admits any T, and the slow direction has not moved.
 
@@ -92,7 +82,7 @@ def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, 
         and log⁹(T/p) for ν-DP-FTRL.  One logarithm less is too little, as T grows.
         """
         correlated = KINDS[kind]
-        run = FiniteRun(LinearRegression(eigenvalues, 1e-3, residual_std), steps, p, offset, Budget(rho))
+        run = guaranteed_run(**case)
         rate = factor * run.log_factor**power * (run.nu_dp_ftrl_rate() if correlated else run.dp_sgd_rate())
         if published:
             return left_over(run), rate
@@ -105,14 +95,14 @@ def _utility(kind: str, printed: str, length: str, counterexample: tuple[Array, 
 _utility(
     "DP-SGD",
     r"\kappa d_{eff} (\frac{d\, d_{eff} \|\theta_0 - \theta_*\|_2^2}{\rho T} + \frac{d \sigma_{sgd}^2}{\rho T} + \frac{\sigma_{sgd}^2}{T})",
-    r"\kappa d_{eff} + \kappa^2 d_{eff}^2 d/\rho",
-    (np.array([1.0, 1e-4]), 10),
+    1e-4,
+    10,
 )
 _utility(
     "ν-DP-FTRL",
     r"\kappa d_{eff} (\frac{\kappa d_{eff}^2 \|\theta_0 - \theta_*\|_2^2}{\rho T^2} + \frac{\kappa d_{eff} \sigma_{sgd}^2}{\rho T^2} + \frac{\sigma_{sgd}^2}{T})",
-    r"\kappa d_{eff} + \kappa^2 d_{eff}^2 d/\rho",
-    (np.array([1.0, 1e-50]), 10**45),
+    1e-50,
+    10**45,
 )
 
 
@@ -143,7 +133,6 @@ def equation_74(x: Array, share: float, largest: float = 1.0) -> Sides:
     "Equation (84)",
     printed=r"$E \|\hat\theta_t\|_H^2 \le L E \|\hat\theta_t\|_2^2 \le L \exp(-\eta \mu t) \|\theta_0'\|_2^2 \le \frac{L}{\mu} \exp(-\eta \mu t) \|\theta_0'\|_H^2$",
     proof=f"{SHORT}#lemma-f18",
-    evidence="proved",
     rests_on=["Lemma F.18"],
     independent="the left side is the recursion of second moments, the right side has powers of the eigenvalues only",
     domain={
@@ -156,13 +145,7 @@ def equation_74(x: Array, share: float, largest: float = 1.0) -> Sides:
     mutants=[{"speed": 1.05}, {"factor": 0.99}],
 )
 def equation_84(
-    eigenvalues: Array,
-    share: float,
-    kurtosis: float,
-    start: Array,
-    steps: int,
-    speed: float = 1.0,
-    factor: float = 1.0,
+    eigenvalues: Array, share: float, kurtosis: float, start: Array, steps: int, speed: float = 1.0, factor: float = 1.0
 ) -> Sides:
     """Checked with the exact second moments of θ̂_t, by the recursion of 𝒫."""
     problem = regression(eigenvalues, share, kurtosis)
@@ -236,7 +219,8 @@ def equation_87(
     problem = regression(eigenvalues, share, kurtosis, residual_std)
     nu = float(problem.rates.min())
     noise = NuFTRL(nu)
-    eta, r2 = problem.learning_rate, problem.moment_bound
+    eta = problem.learning_rate
+    r2 = problem.moment_bound
     place = offset * ((eigenvalues == eigenvalues.min()) if start == "slowest direction" else np.ones(eigenvalues.size))
     transient = float(eigenvalues.max() / eigenvalues.min()) * math.exp(-speed * nu * steps)
     residuals = constant * eta * residual_std**2 * r2

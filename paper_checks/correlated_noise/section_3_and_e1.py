@@ -41,16 +41,13 @@ def optimised(step: float, condition: float) -> float:
     return minimise_strongly_convex_bound(losses(step, condition)).bound
 
 
-# -- Theorem E.1 -------------------------------------------------------------------------------------------------------
-
-
 @PAPER.inequality(
-    "Theorem E.1",
-    part="(91)",
+    "Theorem E.1 (91)",
     printed=r"Then, we can write down the following family of integral quadratic constraints relating $g = (\ldots, g_0, g_1, g_2, \ldots)$ and $\theta = (\ldots, \theta_0, \theta_1, \theta_2, \ldots)$ in terms of their Fourier transforms",
     reading=r"(91) in time: $\sum_t p_t (\lambda_0 q_t + \sum_{\tau \ne 0} \lambda_\tau q_{t - \tau}) \ge 0$ along every sequence, $p = \nabla F - \mu \theta$, $q = L \theta - \nabla F$, for $\lambda \ge 0$, $\sum_{\tau \ne 0} \lambda_\tau \le \lambda_0$",
     corrected=r"with minus: $\lambda_0 q_t - \sum_{\tau \ne 0} \lambda_\tau q_{t - \tau}$ (plus holds for odd $\nabla F$ only)",
     proof=PROOF,
+    evidence="searched",
     domain={"slopes": vector(log_scale(0.01, 1), 2), "points": vector(linear(-10, 10), 4), "lag": integers(1, 3)},
     as_printed={"sign": 1.0},
     counterexample={"slopes": np.array([1.0, 0.01]), "points": np.array([1.0, -10.0, 1.0, -10.0]), "lag": 1},
@@ -116,7 +113,7 @@ def theorem_e1(multiplier: tuple[float, float] | None = None, constant: float = 
     gain = condition.gain(level + swing * (1 + np.cos(4 * omega)), 0 * omega)
     bound = float(trapezoid(line(omega) * gain, omega)) / math.pi / LOSS.smoothness
     mean, error = second_moment()
-    return mean + errors * error, float(constant) * bound
+    return mean + errors * error, constant * bound
 
 
 #: The last is loudest at low frequencies, so that the worst curvature is the least one.
@@ -124,11 +121,11 @@ NOISES = one_of(DPSGD(), NuFTRL(0.01), AntiPGD(0.01), FiniteNoise([1.0, -0.5, 0.
 
 
 @PAPER.inequality(
-    "Theorem E.1",
-    part="(constant)",
+    "Theorem E.1 (constant)",
     printed=r"We have that $\lim_{t \to \infty} E[\frac{\sum_{t=-T}^T \|\theta_t - \theta_\star\|_2^2}{2T + 1}] \le \frac{2d}{2\pi \eta^2} \int_{-\pi}^{\pi} (|B(\omega)|^2 G^2 \rho^{-1} \gamma_\infty^2(B) + \sigma_{sgd}^2) \psi(\omega) d\omega$",
     reading=r"with $\Lambda = \lambda_0 - \sum_{\tau \ne 0} \lambda_\tau e^{-i \omega \tau}$",
     proof=PROOF,
+    evidence="searched",
     domain={
         "step": one_of(0.02, 0.3, 1.0, 1.8),
         "condition": one_of(1.0, 3.0, 30.0),
@@ -149,15 +146,15 @@ def theorem_e1_constant(
     curvature = condition ** (place - 1)
     x = step * curvature
     exact = step / curvature * noise.limiting_sensitivity() ** 2 / 2 * float(noise.averaged_variance(x)) / (2 - x)
-    return exact, float(factor) * 4 * 2 * bound(step, condition, noise)
+    return exact, factor * 4 * 2 * bound(step, condition, noise)
 
 
 @PAPER.inequality(
-    "Theorem E.1",
-    part="(gradient noise)",
+    "Theorem E.1 (gradient noise)",
     printed=r"this is bounded above by $2d (|B(\omega)|^2 \rho^{-1} \gamma_\infty^2(B) + \sigma_{sgd}^2) \psi(\omega)$ where the first term in brackets is the power spectral density of the Gaussian random process $B w$ and the second term is an upper bound on the power spectral density of $\hat w$.",
     reading=r"the gradient noise counts as $2 d \sigma_{sgd}^2$",
     proof=PROOF,
+    evidence="searched",
     domain={
         "step": one_of(0.02, 0.3, 1.0, 1.8),
         "condition": one_of(1.0, 3.0, 30.0),
@@ -178,7 +175,7 @@ def theorem_e1_gradient_noise(
     """
     x = step * condition ** (place - 1)
     one = bound(step, condition, DPSGD()) * 2 * 2  # by L/2 of (10), and by σ² = 1/2
-    return step**2 / (x * (2 - x)), float(factor) * 2 * dimension * one
+    return step**2 / (x * (2 - x)), factor * 2 * dimension * one
 
 
 FREQUENCIES = {
@@ -197,11 +194,11 @@ def condition_at(step: float, condition: float, omega: float) -> FrequencyCondit
 
 
 @PAPER.identity(
-    "Theorem E.1",
-    part="(90)",
+    "Theorem E.1 (90)",
     printed=r"such that $M_\lambda(\omega) \preceq (-\eta^2 I_d, 0; 0, \psi(\omega) I_d) \ \forall \omega \in [-\pi, \pi]$",
     reading="a semicolon separates the rows of the matrix",
     proof=STATEMENT,
+    evidence="exact",
     domain=FREQUENCIES,
     mutants=[{"sign": -1.0}, {"power": 3.99}],
     tolerance=1e-7,
@@ -231,15 +228,12 @@ def theorem_e1_matrix(
     return (abs(m[0, 1]) ** 2 / above + m[1, 1].real if above > 0 else math.inf), eta**power * xi / step
 
 
-# -- Theorem 3.1 -------------------------------------------------------------------------------------------------------
-
-
 @PAPER.inequality(
-    "Theorem 3.1",
-    part="(10)",
+    "Theorem 3.1 (10)",
     printed=r"if $F$ is $\mu$-strongly convex and $L$-smooth, the asymptotic suboptimality $F_\infty$ is bounded for any noise coefficients $B(\omega)$ in the frequency domain by: $\inf\{\frac{L d}{2\pi} \int_{-\pi}^{\pi} (G^2 \rho^{-1} |B(\omega)|^2 \gamma_\infty(B)^2 + \sigma_{sgd}^2) \psi(\omega) d\omega \,|\, \psi : [-\pi, \pi] \to \mathbb{R}_+, \psi \in C(\eta, L, \mu)\}$",
     corrected=r"$\inf_\psi \frac{L}{4\pi \eta^2} \int (d |B|^2 \frac{G^2}{2\rho} \gamma_\infty^2 + \sigma_{sgd}^2) \psi(\omega)\, d\omega$",
     proof=PROOF,
+    evidence="searched",
     domain={"step": one_of(0.02, 0.3, 1.0, 1.8), "condition": one_of(1.0, 3.0, 30.0), "noise": NOISES},
     as_printed={"printed": True},
     counterexample={"step": 0.02, "condition": 1.0, "noise": DPSGD()},
@@ -255,15 +249,15 @@ def theorem_31(
     The printed bound lacks 1/η² for the ψ of (90): ψ = η⁴ ξ/(ηL), so the printed value is 4 η² times the corrected one
     (L = 1).  At κ = 1 and ηL = 0.02 it is 0.0016 of the exact error.
     """
-    scale = 4 * step**2 if printed else float(factor)
+    scale = 4 * step**2 if printed else factor
     return losses(step, condition).worst_quadratic_error(noise), scale * bound(step, condition, noise)
 
 
 @PAPER.identity(
-    "Theorem 3.1",
-    part="(93)",
+    "Theorem 3.1 (93)",
     printed=r"Thus, for each $\omega$, $\psi(\omega)$ must satisfy a $2 \times 2$ PSD constraint which can be rewritten as a Second Order Cone Program (SOCP) constraint.",
     proof=PROOF,
+    evidence="exact",
     domain=FREQUENCIES,
     mutants=[{"two": 2.001}],
     tolerance=1e-7,
@@ -302,8 +296,7 @@ def eliminated_value(step: float, condition: float, smoothness: float, frequenci
 
 
 @PAPER.identity(
-    "Theorem 3.1",
-    part="(cone constraints)",
+    "Theorem 3.1 (cone constraints)",
     printed=r"Further, if we discretize $\omega$ to a uniform grid on $[-\pi, \pi]$, the constraints (93) can be written as a finite collection of SOCP constraints linking $\psi(\omega)$ and $\lambda$.",
     proof=PROOF,
     domain={"step": one_of(0.1, 1.0, 1.8), "condition": one_of(1.01, 10.0, 1000.0)},
@@ -319,12 +312,11 @@ def theorem_31_cone_constraints(step: float, condition: float, smoothness: float
     κ = 10⁶.  Very close to κ = 1 it reports none (for F − F* at κ − 1 = 1e-7 if ηL = 1, at 1e-4 if ηL = 0.01); there an
     error is raised.
     """
-    return cone_value(step, condition, 30), eliminated_value(step, condition, float(smoothness))
+    return cone_value(step, condition, 30), eliminated_value(step, condition, smoothness)
 
 
 @PAPER.identity(
-    "Theorem 3.1",
-    part="(cone program)",
+    "Theorem 3.1 (cone program)",
     printed=r"we can obtain a second-order cone program with $k$ conic constraints and $O(k)$ decision variables. As $k \to \infty$, the solution approaches the solution to (10).",
     proof=STATEMENT,
     domain={"step": one_of(0.5, 1.0), "condition": one_of(2.0, 10.0)},
@@ -339,8 +331,7 @@ def theorem_31_cone_program(step: float, condition: float, lags: int = 30) -> Si
 
 
 @PAPER.inequality(
-    "Theorem 3.1",
-    part="(1000 frequencies)",
+    "Theorem 3.1 (1000 frequencies)",
     printed="Empirically, we observe that the values stabilize quickly as $k$ increases. We stop the computation when the change in bound as a function of $k$ drops below a threshold — this gives $k = 1000$.",
     corrected=r"$k = 1000$ is enough for $\kappa \le 100$ at $\eta L = 1$ (excess below 0.2 %)",
     domain={"condition": one_of(2.0, 10.0, 100.0)},
@@ -358,8 +349,7 @@ def theorem_31_frequencies(condition: float, frequencies: int = 1000) -> Sides:
 
 
 @PAPER.inequality(
-    "Theorem 3.1",
-    part="(gap)",
+    "Theorem 3.1 (gap)",
     printed=r"We find empirically that this iterative procedure converges quickly and leads to a provable theoretical gap between the upper bounds on $F_\infty$ achievable by DP-SGD and DP-FTRL.",
     domain={"condition": one_of(2.0, 10.0, 50.0)},
     mutants=[{"factor": 0.5}],
@@ -390,8 +380,7 @@ def figure_3(step: float, condition: float, factor: float = 1.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Figure 3",
-    part="(growth)",
+    "Figure 3 (growth)",
     printed="… with the growing condition number",
     domain={"step": STEPS, "condition": one_of(2.0, 10.0, 100.0)},
     mutants=[{"factor": 0.7}],
@@ -410,8 +399,7 @@ def figure_3_growth(step: float, condition: float, factor: float = 1.0) -> Sides
 
 
 @PAPER.inequality(
-    "Figure 3",
-    part="(Optimized)",
+    "Figure 3 (Optimized)",
     printed=r"The suboptimality of “Optimized” DP-FTRL (optimized as described above) grows even more slowly with $\kappa$.",
     domain={"step": one_of(0.1, 1.0), "condition": one_of(3.0, 10.0)},
     mutants=[{"factor": 0.9}],
@@ -421,9 +409,6 @@ def figure_3_optimised(step: float, condition: float, factor: float = 1.0) -> Si
     """From κ to 3 κ the smallest bound over all noise grows less than the bound for ν = ημ.  (Both are upper bounds.)"""
     best, correlated = (
         [of(3 * condition) / of(condition)]
-        for of in (
-            lambda k: optimised(step, k),
-            lambda k: bound(step, k, NuFTRL(step / k)),
-        )
+        for of in (lambda k: optimised(step, k), lambda k: bound(step, k, NuFTRL(step / k)))
     )
     return best, [factor * value for value in correlated]

@@ -36,12 +36,8 @@ from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_diverg
 SILENT_MEANS = mean_estimations(sample_std=0.0)
 
 
-# -- Section 1 ---------------------------------------------------------------------------------------------------------
-
-
 @PAPER.identity(
-    "Theorem 1.1",
-    part="(sensitivity)",
+    "Theorem 1.1 (sensitivity)",
     printed=r"$\gamma_T(B) = \max_{t < T} \|(B^{-1})_{:,t}\|_2$",
     domain={"noise": noises(1e-3), "steps": integers(1, 40, log=True)},
     mutants=[{"column": 1}],
@@ -203,7 +199,6 @@ def equation_18(problem: QuadraticProblem, noise: ToeplitzNoise, clip_norm: floa
     reading="the product is that of the integrals in (18)",
     transcription="a square root",
     proof=f"{SHORT}#equation-19",
-    evidence="proved",
     domain={"rate": log_scale(1e-4, 1), "noise": noises(1e-4)},
     mutants=[{"factor": 1.0001}],
     evaluations=256,
@@ -215,11 +210,9 @@ def equation_19(rate: float, noise: ToeplitzNoise, factor: float = 1.0) -> Sides
 
 
 @PAPER.identity(
-    "Theorem 2.1",
-    part="(attained)",
+    "Theorem 2.1 (attained)",
     printed=r"Consider the setting above with learning rate $\eta \le 1$, a clip norm $G = 1$, … The infimum above is attained by the noise coefficients $\beta_t^\star = (-1)^t \binom{1/2}{t} (1 - \eta)^t$",
     proof=f"{SHORT}#theorem-21",
-    evidence="proved",
     rests_on=["corrnoise: E3 (no noise is better)"],
     domain={"problem": mean_estimations()},
     mutants=[{"shift": 1e-3}],
@@ -231,12 +224,10 @@ def theorem_21_attained(problem: QuadraticProblem, shift: float = 0.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Theorem 2.1",
-    part="(DP-SGD)",
+    "Theorem 2.1 (DP-SGD)",
     printed=r"$F_\infty(\beta_{sgd}) = \Theta(\eta \rho^{-1} + \eta \sigma_{sgd}^2)$",
     corrected=r"with the variance of a sample for $\sigma_{sgd}^2$, which $|z - E z| \le \sigma_{sgd}$ does not bound from below",
     proof=f"{SHORT}#theorem-21",
-    evidence="proved",
     rests_on=["corrnoise: E1"],
     domain={"problem": mean_estimations(), "rho": log_scale(1e-3, 1e3)},
     as_printed={"range_squared": 1.0},
@@ -245,11 +236,7 @@ def theorem_21_attained(problem: QuadraticProblem, shift: float = 0.0) -> Sides:
     mutants=[{"low": 0.1251}, {"high": 0.499}],
 )
 def theorem_21_sgd(
-    problem: QuadraticProblem,
-    rho: float,
-    low: float = 0.125,
-    high: float = 0.5,
-    range_squared: float | None = None,
+    problem: QuadraticProblem, rho: float, low: float = 0.125, high: float = 0.5, range_squared: float | None = None
 ) -> Sides:
     """η (1/(2ρ) + s²)/(2(2 − η)) exactly.  Constant samples, σ_sgd = 1, η = ½, ρ → ∞: it tends to 0, printed Θ(0.5)."""
     variance = problem.residual_std**2 if range_squared is None else range_squared
@@ -259,13 +246,11 @@ def theorem_21_sgd(
 
 
 @PAPER.inequality(
-    "Theorem 2.1",
-    part="(optimum)",
+    "Theorem 2.1 (optimum)",
     printed=r"Consider the setting above with learning rate $\eta \le 1$, a clip norm $G = 1$, … the smallest asymptotic suboptimality of any $\rho$-zCDP sequence $(\theta_t)_{t=0}^\infty$ from DP-FTRL is $\inf_\beta F_\infty(\beta) = F_\infty(\beta^\star) = \Theta(\eta^2 \rho^{-1} \log^2(1/\eta) + \eta \sigma_{sgd}^2)$",
     corrected=r"$\Theta(\eta^2 \rho^{-1} \log^2(8/\eta))$; between 1 and $(\frac{\pi}{\log 16})^2 = 1.284$ times "
     r"$\frac{\eta^2}{\pi^2 \rho} \log^2 \frac{4}{\sqrt{\eta (2 - \eta)}}$, besides $\frac{\eta \sigma^2}{2 (2 - \eta)}$ for samples of variance $\sigma^2$",
     proof=f"{SHORT}#theorem-21",
-    evidence="proved",
     rests_on=["corrnoise: E3 (no noise is better)", "Property F.10 (lower)"],
     domain={"problem": mean_estimations(), "clip_norm": CLIP_NORMS},
     as_printed={"published": True},
@@ -287,13 +272,11 @@ def theorem_21_optimum(
 
 
 @PAPER.inequality(
-    "Theorem 2.1",
-    part="(minimum)",
+    "Theorem 2.1 (minimum)",
     printed=r"and the minimum value is equal to $\frac{\eta^2 G^2 \sigma_{dp}^2}{4 \pi^2} (\int_{-\pi}^{\pi} \frac{d\omega}{|1 - \eta - \exp(i\omega)|})^2$",
     reading="the minimum of (18)",
     corrected=r"with $\frac{1}{2\rho}$ for $\sigma_{dp}^2$, and half of it for $F$ with the factor ½",
     proof=f"{SHORT}#theorem-21",
-    evidence="proved",
     rests_on=["corrnoise: E3 (no noise is better)"],
     domain={"problem": SILENT_MEANS},
     as_printed={"published": True},
@@ -311,12 +294,10 @@ def theorem_21_minimum(problem: QuadraticProblem, half: float = 0.25, published:
 
 
 @PAPER.inequality(
-    "Theorem 2.1",
-    part="(coefficients)",
+    "Theorem 2.1 (coefficients)",
     printed=r"$|\beta_t^*| = \Theta(t^{-3/2} \exp(-\eta t))$",
     corrected=r"$|\beta_t^*| = \Theta(t^{-3/2} (1 - \eta)^t)$: between $\frac{1}{2\sqrt{\pi}}$ and $\frac{1}{2}$ times that",
     proof=f"{SHORT}#theorem-21",
-    evidence="proved",
     domain={"rate": log_scale(1e-9, 0.9), "time": integers(1, 20_000, log=True)},
     as_printed={"published": True},
     constants={"low": "unspecified", "high": "unspecified"},
@@ -338,12 +319,10 @@ def theorem_21_coefficients(
 
 
 @PAPER.inequality(
-    "Theorem 2.1",
-    part="(anti-correlation)",
+    "Theorem 2.1 (anti-correlation)",
     printed="We find that the optimal noise is anti-correlated, so the algorithm cancels out previously added noise.",
     reading=r"$E \langle \tilde w_t, \tilde w_\tau \rangle < 0$ for $t \ne \tau$",
     proof=f"{SHORT}#theorem-21",
-    evidence="proved",
     domain={"nu": log_scale(1e-6, 0.9), "time": integers(0, 60), "lag": integers(1, 60)},
     mutants=[{"lag_shift": -60}],
     evaluations=256,
@@ -365,7 +344,6 @@ def theorem_21_anticorrelation(nu: float, time: int, lag: int, lag_shift: int = 
     "Equation (20)",
     printed=r"$F_\infty(B) = \Theta(\eta \sigma_{sgd}^2 \mathrm{Tr}[H] + \eta^2 G^2 \rho^{-1} \gamma_\infty^2(B) \int_{-\pi}^{\pi} |B(\omega)|^2 h(\omega)\, d\omega)$",
     proof=f"{SHORT}#equation-20",
-    evidence="proved",
     rests_on=["corrnoise: N1"],
     constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": ANY_INPUTS, "noise": noises(), "clip_norm": CLIP_NORMS},
@@ -402,11 +380,9 @@ def equation_21(problem: LinearRegression, noise: ToeplitzNoise, two: float = 2.
 
 
 @PAPER.inequality(
-    "Theorem 2.2",
-    part="(Noisy-SGD)",
+    "Theorem 2.2 (Noisy-SGD)",
     printed=r"$F_\infty(\beta_{sgd}) = \Theta(\eta d G^2 \rho^{-1} + \eta \sigma_{sgd}^2 \mathrm{Tr}[H])$",
     proof=f"{SHORT}#theorem-22",
-    evidence="proved",
     rests_on=["corrnoise: N1"],
     constants={"low": "unspecified", "high": "unspecified"},
     domain={"problem": STABLE, "clip_norm": CLIP_NORMS},
@@ -421,11 +397,9 @@ def theorem_22_sgd(problem: LinearRegression, clip_norm: float, low: float = 1.0
 
 
 @PAPER.inequality(
-    "Theorem 2.2",
-    part="(ν-Noisy-FTRL)",
+    "Theorem 2.2 (ν-Noisy-FTRL)",
     printed=r"Let $c, C_1, C_2$ denote universal constants and consider the linear regression setting above. Consider the sequence $(\theta_t)_{t=0}^\infty$ produced by Noisy-FTRL with a constant learning rate $0 < \eta \le c/\mathrm{Tr}[H]$ and a (squared) noise multiplier $\sigma_{dp}^2 = \gamma_\infty^2(\beta)/(2\rho)$ for noise coefficients $\beta$. … ($\nu$-Noisy-FTRL) $F_\infty(\hat\beta^\nu) \le C_1 (\eta^2 G^2 \rho^{-1} \log^2 \frac{1}{\nu} + \eta \sigma_{sgd}^2) \mathrm{Tr}[H]$ with $\nu \le \eta \mu$",
     proof=f"{SHORT}#theorem-22",
-    evidence="proved",
     rests_on=["corrnoise: N3 (error)"],
     constants={"constant": "existential"},
     domain={"problem": STABLE, "share": log_scale(1e-6, 1), "power": linear(1, 40), "clip_norm": CLIP_NORMS},
@@ -456,11 +430,9 @@ def theorem_22_ftrl(
 
 
 @PAPER.inequality(
-    "Theorem 2.2",
-    part="(lower bound)",
+    "Theorem 2.2 (lower bound)",
     printed=r"$F_\infty(\beta) \ge C_2 (\eta^2 G^2 \rho^{-1} + \eta \sigma_{sgd}^2) \mathrm{Tr}[H]$ for all $\beta$",
     proof=f"{SHORT}#theorem-22",
-    evidence="proved",
     rests_on=["corrnoise: N2"],
     constants={"constant": "existential"},
     domain={"problem": STABLE},
@@ -471,5 +443,5 @@ def theorem_22_ftrl(
 def theorem_22_lower(problem: LinearRegression, constant: float = 0.25) -> Sides:
     """True with C_2 = ¼.  A log² of the learning rate is missing (N2), so the upper bound of the theorem is closer to the error."""
     eta = problem.learning_rate
-    trace = float(problem.eigenvalues.sum())
+    trace = problem.trace
     return constant * (eta**2 + eta * problem.residual_std**2) * trace, problem.optimal_error()

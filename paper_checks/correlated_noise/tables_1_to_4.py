@@ -31,11 +31,9 @@ QUIET = {"problem": regressions(residual_std=0.0, largest=1.0, multiplicity=10_0
 
 
 @PAPER.inequality(
-    "Table 1",
-    part="(lower bound)",
+    "Table 1 (lower bound)",
     printed=r"Without loss of generality, we take $G = 1$ and $\|H\|_2 = 1$ … Lower Bound $\Omega(\eta^2 \rho^{-1} d_{eff})$ … for all noise coefficients $\beta$ with finite $\|\beta\|_1$",
     proof=f"{SHORT}#table-1",
-    evidence="proved",
     rests_on=["corrnoise: N2"],
     constants={"constant": "unspecified"},
     domain=QUIET,
@@ -50,11 +48,9 @@ def table_1_lower(problem: LinearRegression, clip_norm: float, constant: float =
 
 
 @PAPER.inequality(
-    "Table 1",
-    part="(ν-Noisy-FTRL)",
+    "Table 1 (ν-Noisy-FTRL)",
     printed=r"Without loss of generality, we take $G = 1$ and $\|H\|_2 = 1$ … $\nu$-Noisy-FTRL $O(\eta^2 \rho^{-1} d_{eff} \log^2 \frac{1}{\eta \mu})$ … $\mu = \lambda_{min}(H)$ and we use the noise coefficients $\beta$ from",
     proof=f"{SHORT}#table-1",
-    evidence="proved",
     rests_on=["corrnoise: N3, sharpened (error)"],
     constants={"constant": "unspecified"},
     domain=QUIET,
@@ -74,11 +70,9 @@ def table_1_ftrl(problem: LinearRegression, clip_norm: float, constant: float = 
 
 
 @PAPER.inequality(
-    "Table 1",
-    part="(Noisy-SGD)",
+    "Table 1 (Noisy-SGD)",
     printed=r"$\Theta(\eta d G^2 \rho^{-1})$",
     proof=f"{SHORT}#table-1",
-    evidence="proved",
     rests_on=["corrnoise: N1"],
     constants={"low": "unspecified", "high": "unspecified"},
     domain=QUIET,
@@ -93,11 +87,9 @@ def table_1_sgd(problem: LinearRegression, clip_norm: float, low: float = 0.125,
 
 
 @PAPER.inequality(
-    "Table 1",
-    part="(stability)",
+    "Table 1 (stability)",
     printed=r"Without loss of generality, we take $G = 1$ and $\|H\|_2 = 1$ (thus, $\eta \le 1$ is required for convergence).",
     proof=f"{SHORT}#table-1",
-    evidence="proved",
     rests_on=["corrnoise: E1"],
     domain={"problem": regressions(largest=1.999), "gap": gaps(1e-3)},
     sharp="most",
@@ -113,8 +105,7 @@ def table_1_stability(problem: LinearRegression, gap: float, most: float = 2 / 3
 
 
 @PAPER.identity(
-    "Table 2",
-    part="(ν = 0, sensitivity)",
+    "Table 2 (ν = 0, sensitivity)",
     printed=r"Sensitivity in $T$ steps $\gamma_T(\beta)^2$ … Eq. (7) with $\nu = 0$ $\log T$",
     reading="up to a constant",
     domain={"steps": integers(1000, 10**6, log=True)},
@@ -129,8 +120,7 @@ def table_2_without_damping(steps: int, shift: float = 0.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Table 2",
-    part="(ν-Noisy-FTRL, sensitivity)",
+    "Table 2 (ν-Noisy-FTRL, sensitivity)",
     printed=r"Sensitivity in $T$ steps $\gamma_T(\beta)^2$ … $\nu$-Noisy-FTRL (Ours) Eq. (7) with $0 < \nu \le \eta \mu$ $\log(1/\nu)$",
     reading=r"up to a constant, for $T \to \infty$",
     constants={"constant": "unspecified"},
@@ -147,12 +137,10 @@ def table_2_nu_ftrl(nu: Any, constant: str = "1.55") -> Sides:
 
 
 @PAPER.inequality(
-    "Table 2",
-    part="(ν-Noisy-FTRL, all T)",
+    "Table 2 (ν-Noisy-FTRL, all T)",
     printed=r"Sensitivity in $T$ steps $\gamma_T(\beta)^2$ … $\nu$-Noisy-FTRL (Ours) Eq. (7) with $0 < \nu \le \eta \mu$ $\log(1/\nu)$",
     reading=r"$\gamma_T^2 = O(\log(1/\nu))$ for all $T$",
     proof=f"{SHORT}#table-2",
-    evidence="proved",
     rests_on=["corrnoise: γ (upper)"],
     constants={"constant": "unspecified"},
     domain={"nu": log_scale(1e-12, 1), "steps": integers(1, 20_000, log=True)},
@@ -167,11 +155,11 @@ def table_2_nu_ftrl_steps(nu: float, steps: int, constant: float = 0.481) -> Sid
 
 
 @PAPER.identity(
-    "Table 2",
-    part="(anti-PGD, sensitivity)",
+    "Table 2 (anti-PGD, sensitivity)",
     printed=r"Sensitivity in $T$ steps $\gamma_T(\beta)^2$ … $(1, -1, 0, \ldots)$ $T$ … $(1, -(1 - \nu), 0, \ldots)$ $1/\nu$",
     reading="up to constants",
     proof=f"{SHORT}#table-2",
+    evidence="exact",
     domain={"damping": linear(0, 1), "steps": integers(1, 5000, log=True)},
     mutants=[{"more": 1}],
     evaluations=128,
@@ -183,12 +171,10 @@ def table_2_anti_pgd(damping: float, steps: int, more: int = 0) -> Sides:
 
 
 @PAPER.inequality(
-    "Table 2",
-    part="(ν = 0 and anti-PGD, error)",
+    "Table 2 (ν = 0 and anti-PGD, error)",
     printed=r"Though certain choices of the noise coefficients $\beta$ may be optimal for finite linear counting queries … our results show that they have $F_\infty = \infty$ because the sensitivity diverges as $T \to \infty$.",
     reading="this is so for ν = 0 in (7) and for anti-PGD without damping",
     proof=f"{SHORT}#table-2",
-    evidence="proved",
     domain={**QUIET, "kind": one_of("ν = 0", "anti-PGD"), "steps": integers(1, 10**4, log=True)},
     mutants=[{"gap": 1e-2}, {"factor": 1.01}],
     evaluations=64,
@@ -206,11 +192,9 @@ def table_2_infinite(
 
 
 @PAPER.inequality(
-    "Table 2",
-    part="(ν-Noisy-FTRL, error)",
+    "Table 2 (ν-Noisy-FTRL, error)",
     printed=r"Asymptotic Suboptimality $F_\infty(\beta)$ … $\nu$-Noisy-FTRL (Ours) Eq. (7) with $0 < \nu \le \eta \mu$ … $\eta^2 G^2 \rho^{-1} \mathrm{Tr}[H] \log^2(1/\nu)$",
     proof=f"{SHORT}#table-2",
-    evidence="proved",
     rests_on=["corrnoise: N3, sharpened (error)"],
     constants={"constant": "unspecified"},
     domain={**QUIET, "share": log_scale(1e-6, 1)},
@@ -226,8 +210,7 @@ def table_2_error(problem: LinearRegression, clip_norm: float, share: float, con
 
 
 @PAPER.inequality(
-    "Table 2",
-    part="(damped anti-PGD, error)",
+    "Table 2 (damped anti-PGD, error)",
     printed=r"$\eta^{3/2} G^2 \rho^{-1} \sqrt{d\, \mathrm{Tr}[H]}$",
     transcription="a square root",
     constants={"low": "unspecified", "high": "unspecified"},
@@ -243,8 +226,7 @@ def table_2_damped(problem: LinearRegression, clip_norm: float, low: float = 0.1
 
 
 @PAPER.inequality(
-    "Table 3",
-    part="(training, per step)",
+    "Table 3 (training, per step)",
     printed=r"Computation Cost … Training (per step) DP-SGD … $O(1)$ $O(1)$ Honaker/TreeAgg … $O(1)$ $O(\log T)$ Optimal CC … $O(1)$ $O(T)$ $\nu$-DP-FTRL … $O(1)$ $O(T)$ … Multi-Epoch (ME) … $O(T^3)$ $O(T^2)$",
     constants={"constant": "unspecified"},
     domain={
@@ -272,8 +254,7 @@ def table_3(row: str, steps: int, constant: float = 1.0, bounded: bool = False) 
 
 
 @PAPER.identity(
-    "Table 3",
-    part="(anytime)",
+    "Table 3 (anytime)",
     printed=r"DP-SGD Abadi et al. (2016) Identity ✓ $O(1)$ $O(1)$ Honaker/TreeAgg Kairouz et al. (2021a) Lower-Triangular (LT) ✓ $O(1)$ $O(\log T)$ Optimal CC Fichtenberger et al. (2023) Toeplitz & LT ✓ $O(1)$ $O(T)$ $\nu$-DP-FTRL Ours Toeplitz & LT ✓ $O(1)$ $O(T)$ … whether the coefficient matrix $B$ can be created/optimized agnostic to the time horizon $T$ (denoted as “Anytime”)",
     reading="the check mark says “Anytime”, and the column after it is the cost of generation",
     domain={"row": one_of("DP-SGD", "Honaker/TreeAgg", "Optimal CC", "ν-DP-FTRL"), "steps": integers(1, 32)},
@@ -295,8 +276,7 @@ def table_3_anytime(row: str, steps: int, scale: float = 1.0) -> Sides:
 
 
 @PAPER.identity(
-    "Table 3",
-    part="(other rows)",
+    "Table 3 (other rows)",
     printed=r"FFT … Toeplitz - $O(1)$ $O(T \log^2 T)$ Full Honaker … Arbitrary - $O(T^2)$ $O(T^2)$ Multi-Epoch (ME) … Arbitrary - $O(T^3)$ $O(T^2)$",
     unverifiable="the costs of other authors' programs; checked instead is that the noise of ν-DP-FTRL by FFT is that of the matrix",
     domain={"nu": log_scale(1e-3, 1), "steps": integers(2, 64)},
@@ -345,8 +325,7 @@ ROWS = {
 
 def _row(part: str, exponents: tuple[float, float], printed: str, ends: tuple[float, float]) -> None:
     @PAPER.inequality(
-        "Table 4",
-        part=part,
+        f"Table 4 {part}",
         printed=printed,
         transcription="a square root" if part == "(root)" else None,
         domain={
@@ -359,12 +338,7 @@ def _row(part: str, exponents: tuple[float, float], printed: str, ends: tuple[fl
         evaluations=128,
     )
     def row(
-        exponent: float,
-        dimension: int,
-        share: float,
-        low: float = ends[0],
-        high: float = ends[1],
-        ratio: float = 1.0,
+        exponent: float, dimension: int, share: float, low: float = ends[0], high: float = ends[1], ratio: float = 1.0
     ) -> Sides:
         """The exact errors divided by the entries are 1/10 to 1/4 for Noisy-SGD (η d/ρ), ``low`` to ``high`` for Noisy-FTRL at ν = ημ.
 
@@ -386,8 +360,7 @@ for _part, (_exponents, _printed, _ends) in ROWS.items():
 
 
 @PAPER.identity(
-    "Table 4",
-    part="(square)",
+    "Table 4 (square)",
     printed=r"$\lambda_k = 1/k^2$ constant $\eta d \rho^{-1}$ $\eta^2 \rho^{-1} \log^2(\frac{d}{\eta})$ $\frac{\eta}{d} \log^3(\frac{d}{\eta})$",
     reading="the last entry is the ratio of the two before it",
     corrected=r"$\frac{\eta}{d} \log^2(d/\eta)$, the ratio of the table's own columns",
@@ -405,8 +378,7 @@ def table_4_square(dimension: int, eta: float, power: float | None = 2.0) -> Sid
 
 
 @PAPER.inequality(
-    "Table 4",
-    part="(effective dimension)",
+    "Table 4 (effective dimension)",
     printed=r"Effective dim. $d_{eff}$ … $\lambda_k = 1$ $d$ … $\lambda_k = 1/\sqrt{k}$ $\sqrt{d}$ … $\lambda_k = k^{-a}$ $(a < 1)$ $\frac{d^{1-a}}{1-a}$ … $\lambda_k = 1/k$ $\log d$ … $\lambda_k = 1/k^2$ constant … $\lambda_k = k^{-a}$ $(a > 1)$ $\frac{a}{a-1}$",
     transcription="square roots",
     corrected=r"$1 + \frac{d^{1-a} - 1}{1 - a}$ for all $a \ge 0$, with $1 + \log d$ at $a = 1$; the entries for $a \ne 1$ are upper bounds",

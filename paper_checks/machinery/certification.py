@@ -45,15 +45,9 @@ def monotone(
 
     Ball arithmetic treats two occurrences of one variable as independent, so its enclosures on wide balls are too wide.
     The values at the two extreme corners enclose the range exactly.  The docstring of the function must prove the
-    monotonicity.  Arguments that are not balls are passed on unchanged.
-
-    Parameters
-    ----------
-    signs
-        One for each argument.
-    within
-        Where the proof holds, (lowest, highest) for each argument (None: everywhere; numbers or decimal strings).  A
-        ball is wider than its box by about 1e-9 of the width; its ends are clipped to this range.
+    monotonicity, and ``within`` says where the proof holds: (lowest, highest) for each argument, numbers or decimal
+    strings; None: everywhere.  The ends of balls, which are wider than their boxes by about 1e-9 of the width, are
+    clipped to it.  Arguments that are not balls are passed on unchanged.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,21 +130,10 @@ class _Enclosures:
 
 
 def certify(sides: Callable[[Sequence[Any]], tuple[Any, Any]], dimension: int, *, boxes: int = 50_000) -> Certificate:
-    """Prove smaller <= larger for (smaller, larger) = ``sides(point)`` on all of [0, 1]^dimension, or say where not.
+    """Prove smaller <= larger for (smaller, larger) = ``sides(balls)`` on all of [0, 1]^dimension, or say where not.
 
-    Parameters
-    ----------
-    sides
-        Called with a list of balls.
-    boxes
-        The largest number of boxes.
-
-    Raises
-    ------
-    TypeError
-        The sides are not balls.
-    ArithmeticError
-        A ball does not contain a value that it must contain.
+    At most so many boxes are treated.  Sides that are not balls are a ``TypeError``, and a ball that does not contain a
+    value that it must contain is an ``ArithmeticError``.
     """
     from flint import ctx
 

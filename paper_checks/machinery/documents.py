@@ -67,13 +67,7 @@ class Library:
         self._embedded: set[str] | None = None  # the names of the documents on the page, once they are known
 
     def link(self, mention: str) -> Markup:
-        """A link to a document or to one of its headings; the title alone if the document is not installed.
-
-        Raises
-        ------
-        ValueError
-            The document has no such heading.
-        """
+        """A link to a document or to one of its headings, which must exist; the title alone if it is not installed."""
         found = _MENTION.fullmatch(mention)
         if found is None:
             raise ValueError(f"mention must be like docs/exact-errors.md#heading, got {mention!r}")

@@ -3,8 +3,7 @@
 Matplotlib defines every letter and every marker in each drawing again, writes each label letter by letter, and repeats
 the style of each line.  Here a shape, a label and a style are written once for the page, under short names, and the
 drawings refer to them.  Coordinates are rounded to a tenth of a unit, of about 500 across a drawing, and paths go from
-point to point by differences.  Points of a line that lie within a twentieth of a unit of the line between others are
-left out.  The drawings are parts of an HTML page, where most attributes need no quotation marks.
+point to point by differences.  The drawings are parts of an HTML page, where most attributes need no quotation marks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ _LONELY = re.compile(r"<g>\s*((?:<(?:use|path|rect)\b[^>]*/>\s*)*)</g>\n?")
 _TEXT = re.compile(r"<g ([^>]*scale[^>]*)>\s*((?:<use [^>]*/>\s*){2,})</g>")  #: letters that stand together
 _TOKEN = re.compile(r"[A-Za-z]|-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _ARGUMENTS = {"M": 2, "L": 2, "Q": 4, "C": 6, "Z": 0}  #: the commands that Matplotlib writes, and their numbers
-_NEAR = 0.5  #: tenths of a unit
 
 Point = tuple[int, int]
 
@@ -34,16 +32,9 @@ class Drawings:
         self._clips = 0
 
     def add(self, svg: str, name: str, title: str) -> Markup:
-        """A drawing from its SVG: with a label, with unique identifiers, and without invisible parts.
+        """A drawing from the SVG that Matplotlib writes: labelled, without invisible parts, with unique identifiers.
 
-        Parameters
-        ----------
-        svg
-            As Matplotlib writes it.
-        name
-            What distinguishes the identifiers of this drawing from those of others.
-        title
-            What readers hear who do not see it.
+        They bear the ``name``.  The ``title`` is what readers hear who do not see the drawing.
         """
         svg = svg[svg.index("<svg") :]
         svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
@@ -130,20 +121,7 @@ def by_differences(path: str) -> str:
 
 
 def _commands(path: str) -> Iterator[tuple[str, list[Point]]]:
-    """The commands of a path with their points, in tenths of a unit; lines without the points that lie on them."""
-    line: list[Point] = []
-    for command, points in _parsed(path):
-        if command == "L":
-            line += points
-            continue
-        yield from (("L", [point]) for point in thinned(line)[1:])
-        line = []
-        yield command, points
-        line = [points[-1]] if points else line[-1:]
-    yield from (("L", [point]) for point in thinned(line)[1:])
-
-
-def _parsed(path: str) -> Iterator[tuple[str, list[Point]]]:
+    """The commands of a path with their points, in tenths of a unit."""
     tokens = _TOKEN.findall(path)
     place = 0
     command = ""
@@ -155,34 +133,6 @@ def _parsed(path: str) -> Iterator[tuple[str, list[Point]]]:
         numbers = [round(10 * float(number)) for number in tokens[place : place + count]]
         place += count
         yield command, list(zip(numbers[::2], numbers[1::2], strict=True))
-
-
-def thinned(line: list[Point]) -> list[Point]:
-    """A line without points near the line between the others (Ramer, Douglas and Peucker); its ends stay."""
-    if len(line) < 3:
-        return line
-    kept = {0, len(line) - 1}
-    parts = [(0, len(line) - 1)]
-    while parts:
-        first, last = parts.pop()
-        far, at = max(
-            ((_distance(line[k], line[first], line[last]), k) for k in range(first + 1, last)), default=(0, 0)
-        )
-        if far > _NEAR:
-            kept.add(at)
-            parts += [(first, at), (at, last)]
-    return [line[k] for k in sorted(kept)]
-
-
-def _distance(point: Point, start: Point, end: Point) -> float:
-    """The distance of a point from a segment."""
-    x = end[0] - start[0]
-    y = end[1] - start[1]
-    a = point[0] - start[0]
-    b = point[1] - start[1]
-    length = x * x + y * y
-    share = min(max((a * x + b * y) / length, 0.0), 1.0) if length else 0.0
-    return float(((a - share * x) ** 2 + (b - share * y) ** 2) ** 0.5)
 
 
 def _joined(tenths: tuple[int, ...] | list[int]) -> str:

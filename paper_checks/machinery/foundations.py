@@ -12,8 +12,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from corrnoise.paper_checks.machinery.ledger import Claim, Outcome
-from corrnoise.paper_checks.machinery.listing import ListedClaim
-from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 from corrnoise.paper_checks.machinery.verdicts import FALSE, NOT_CHECKABLE
 
 #: The kinds of evidence that a proof may rest on.
@@ -21,26 +20,14 @@ PROOFS = ("proved", "certified")
 
 
 class Foundations:
-    """The graph of the claims of some papers.
-
-    Parameters
-    ----------
-    papers
-        The papers in which foundations are found.
-    """
+    """The graph of the claims of some papers, in which foundations are found."""
 
     def __init__(self, papers: Sequence[Paper]) -> None:
         self._papers = {paper.name: paper for paper in papers}
         self._listed: dict[str, dict[str, ListedClaim]] = {}
 
     def of(self, claim: Claim) -> tuple[Claim, ...]:
-        """The claims that ``claim`` names as its foundations.
-
-        Raises
-        ------
-        ValueError
-            There is no claim of that name.
-        """
+        """The claims that ``claim`` names as its foundations; a ``ValueError`` if there is no claim of that name."""
         return tuple(self._named(claim, name) for name in claim.rests_on)
 
     def _named(self, claim: Claim, name: str) -> Claim:
@@ -68,13 +55,7 @@ class Foundations:
         return {foundation: tuple(claims) for foundation, claims in found.items()}
 
     def below(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
-        """``claims`` and everything they rest on, foundations first.
-
-        Raises
-        ------
-        ValueError
-            A claim rests on itself, or on a name that is no claim.
-        """
+        """``claims`` and everything they rest on, foundations first; a ``ValueError`` if a claim rests on itself."""
         graph: dict[Claim, tuple[Claim, ...]] = {}
         waiting = list(claims)
         while waiting:

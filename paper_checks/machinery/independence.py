@@ -17,29 +17,54 @@ from functools import cache
 from corrnoise.paper_checks.machinery.ledger import Claim
 
 _LIBRARIES = ("np", "math", "m", "linalg", "special", "optimize")
-_OF_ARRAYS = {
-    *("sum", "max", "min", "mean", "copy", "cumsum", "dot", "item", "ravel", "reshape", "size", "astype", "tolist"),
-    *("items", "values", "append", "number", "prod", "trace", "all", "any", "round", "is_finite", "union"),
-}
-_OF_THE_LANGUAGE = {
-    *(
-        "float",
-        "int",
-        "abs",
-        "len",
-        "range",
-        "max",
-        "min",
-        "sum",
-        "zip",
-        "enumerate",
-        "tuple",
-        "list",
-        "sorted",
-        "bool",
-    ),
-    *("isinstance", "map", "str", "pow", "round", "arithmetic"),
-}
+_OF_ARRAYS = [
+    "sum",
+    "max",
+    "min",
+    "mean",
+    "copy",
+    "cumsum",
+    "dot",
+    "item",
+    "ravel",
+    "reshape",
+    "size",
+    "astype",
+    "tolist",
+    "items",
+    "values",
+    "append",
+    "number",
+    "prod",
+    "trace",
+    "all",
+    "any",
+    "round",
+    "is_finite",
+    "union",
+]
+_OF_THE_LANGUAGE = [
+    "float",
+    "int",
+    "abs",
+    "len",
+    "range",
+    "max",
+    "min",
+    "sum",
+    "zip",
+    "enumerate",
+    "tuple",
+    "list",
+    "sorted",
+    "bool",
+    "isinstance",
+    "map",
+    "str",
+    "pow",
+    "round",
+    "arithmetic",
+]
 
 
 def _called(call: ast.Call) -> str | None:

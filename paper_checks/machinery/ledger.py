@@ -3,8 +3,7 @@ r"""The ledger: statements of papers as functions of two sides, each checked by 
 A claim gives the number of a statement, the statement as printed, and a function that returns its two sides:
 
     @PAPER.inequality(
-        "Lemma C.21",
-        part="(i)",
+        "Lemma C.21 (i)",
         printed=r"For all $a \in (0, 1)$, we have $I(a, a) \le 5 \log(8/a)$.",
         domain={"a": log_scale("1e-300", "1")},
         evidence="certified",
@@ -34,6 +33,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,25 +42,14 @@ from typing import Any
 
 import numpy as np
 
+from corrnoise.paper_checks.machinery import verdicts
 from corrnoise.paper_checks.machinery.certification import Certificate, certify
-from corrnoise.paper_checks.machinery.confidence import margin_of_runs
 from corrnoise.paper_checks.machinery.domains import Domain
-from corrnoise.paper_checks.machinery.listing import Named
-from corrnoise.paper_checks.machinery.margins import agreement, margin
+from corrnoise.paper_checks.machinery.margins import agreement, margin, margin_of_runs
+from corrnoise.paper_checks.machinery.names import Named
 from corrnoise.paper_checks.machinery.quantifiers import Family, Quantifier, choices
 from corrnoise.paper_checks.machinery.search import Worst, worst_case
 from corrnoise.paper_checks.machinery.sharpness import Interval, equality, interval
-from corrnoise.paper_checks.machinery.verdicts import (
-    CORRECTED,
-    ERROR,
-    FALSE,
-    HOLDS,
-    IDENTITY,
-    INEQUALITY,
-    NOT_CHECKABLE,
-    Evidence,
-    Relation,
-)
 from corrnoise.theory.numerics.checks import Array
 
 _NUDGE = 1e-6  #: relative change of one side that makes the mutant of an identity without other mutants
@@ -144,9 +133,9 @@ class Claim(Named):
     part: str
     printed: str
     function: Callable[..., Sides] = field(repr=False)
-    relation: Relation
+    relation: verdicts.Relation
     domain: Domain = field(repr=False)
-    evidence: Evidence
+    evidence: verdicts.Evidence
     reading: str | None = None
     corrected: str | None = None
     as_printed: Mapping[str, Any] = field(default_factory=dict)
@@ -183,10 +172,10 @@ class Claim(Named):
     def recorded(self) -> str:
         """The verdict as recorded, one of ``VERDICTS``."""
         if self.unverifiable is not None:
-            return NOT_CHECKABLE
+            return verdicts.NOT_CHECKABLE
         if self.counterexample is None:
-            return HOLDS
-        return CORRECTED if self.corrected is not None else FALSE
+            return verdicts.HOLDS
+        return verdicts.CORRECTED if self.corrected is not None else verdicts.FALSE
 
     # -- margins -------------------------------------------------------------------------------------------------------
 
@@ -204,7 +193,7 @@ class Claim(Named):
         smaller, larger = self.sides(arguments, **constants)
         if self.probability is not None:
             return margin_of_runs(smaller, larger, float(arguments[self.probability]), self.tolerance)
-        if self.relation == INEQUALITY:
+        if self.relation == verdicts.INEQUALITY:
             return margin(smaller, larger, self.tolerance)
         return agreement(np.asarray(smaller, dtype=float) * (1 + nudge), larger, self.tolerance)
 
@@ -217,8 +206,18 @@ class Claim(Named):
         return not self.margin_at(point, **constants) < -self.tolerance
 
     def _worst(self, evaluations: int, seed: int = 0, **constants: Any) -> Worst:
+        found: dict[bytes, float] = {}
+
+        def margin_at(point: Array) -> float:
+            """The margin, computed once where several points stand for the same arguments."""
+            arguments = self.domain.arguments(point)
+            key = pickle.dumps(arguments)
+            if key not in found:
+                found[key] = self.margin(arguments, **constants)
+            return found[key]
+
         return worst_case(
-            lambda point: self.margin_at(point, **constants),
+            margin_at,
             self.domain.size,
             evaluations=evaluations,
             seed=seed,
@@ -228,7 +227,7 @@ class Claim(Named):
 
     def all_mutants(self) -> tuple[Mapping[str, Any], ...]:
         """The given mutants; for an identity without any, one side multiplied by 1 + 1e-6."""
-        return self.mutants or (({"_nudge": _NUDGE},) if self.relation == IDENTITY else ())
+        return self.mutants or (({"_nudge": _NUDGE},) if self.relation == verdicts.IDENTITY else ())
 
     def rejects(self, mutant: Mapping[str, Any], evaluations: int, near: Point | None = None) -> bool:
         """Whether the check finds ``mutant`` to be false, looking first at the point ``near``."""
@@ -295,7 +294,7 @@ class Claim(Named):
             outcome = self._outcome(self.evaluations * (32 if thorough else 1))
         except Exception as error:
             reason = "; ".join((f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())))
-            outcome = Outcome(claim=self, verdict=ERROR, agrees=False, reason=reason)
+            outcome = Outcome(claim=self, verdict=verdicts.ERROR, agrees=False, reason=reason)
         return replace(outcome, seconds=time.perf_counter() - start)
 
     def _outcome(self, evaluations: int) -> Outcome:
@@ -354,10 +353,10 @@ class Claim(Named):
     def _verdict(self, true: bool, printed_false: bool) -> str:
         """The verdict, from whether the function's statement is true and the printed one is known to be false."""
         if self.unverifiable is not None:
-            return NOT_CHECKABLE
+            return verdicts.NOT_CHECKABLE
         if printed_false:
-            return CORRECTED if true and self.corrected is not None else FALSE
-        return HOLDS if true else FALSE
+            return verdicts.CORRECTED if true and self.corrected is not None else verdicts.FALSE
+        return verdicts.HOLDS if true else verdicts.FALSE
 
     def _disagreement(
         self,
@@ -372,7 +371,7 @@ class Claim(Named):
             return f"only {worst.share:.2g} of the points drawn lie in the domain"
         if verdict != self.recorded:
             return f"the verdict is {verdict!r}, recorded is {self.recorded!r} (margin {worst.margin:.3g})"
-        if verdict == NOT_CHECKABLE and not true:
+        if verdict == verdicts.NOT_CHECKABLE and not true:
             return f"what is checked instead fails (margin {worst.margin:.3g})"
         if certificate is not None and certificate.answer != ("proved" if true else "refuted"):
             return f"the certificate is {certificate.answer} after {certificate.boxes} boxes"

@@ -1,6 +1,12 @@
 """Margins: how far two sides are from violating an inequality or an identity, free of scale.
 
 A margin below zero is a violation, zero an equality, and nan says that a point lies outside the domain.
+
+A statement "with probability at least 1 − p" is a claim with ``probability="p"``.  Its function returns the sides of
+independent runs, along the first axis.  A run violates the statement if any of its entries does.  The margin compares a
+lower confidence limit of the probability of a violation with p: it is negative only if the runs show that the
+probability is larger than p.  The limit is that of Clopper and Pearson, exact for independent runs.  It exceeds the true
+probability with a probability of at most ``LEVEL``, which is the rate of false alarms at one point of the domain.
 """
 
 from __future__ import annotations
@@ -8,8 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv
 
 from corrnoise.theory.numerics.checks import Array
+
+LEVEL = 1e-10
 
 
 def _numbers(smaller: Any, larger: Any) -> tuple[Array, Array]:
@@ -52,3 +61,26 @@ def agreement(left: Any, right: Any, tolerance: float = 0.0) -> float:
             finite, np.clip(-np.abs(x - y) / scale, -2, 0), np.where(np.isnan(x) | np.isnan(y), np.nan, -1)
         )
     return _least(np.where(x == y, 0.0, values), tolerance)
+
+
+# -- statements with a probability -------------------------------------------------------------------------------------
+
+
+def least_probability(violations: int, runs: int, level: float = LEVEL) -> float:
+    """The lower confidence limit of the probability of a violation, of which ``violations`` were seen in ``runs``."""
+    return float(betaincinv(violations, runs - violations + 1, level)) if violations else 0.0
+
+
+def margin_of_runs(smaller: Any, larger: Any, allowed: float, tolerance: float) -> float:
+    """The margin of the least probability of smaller > larger against ``allowed``; see ``margin``.
+
+    The sides have runs along axis 0; nan is a violation, because no run may be left out.  ``allowed`` is the probability p
+    with which the statement may fail.  Too few runs, with which it could not be rejected, are a ``ValueError``.
+    """
+    s, g = np.broadcast_arrays(np.asarray(smaller, dtype=float), np.asarray(larger, dtype=float))
+    runs = s.shape[0] if s.ndim else 1
+    if least_probability(runs, runs) <= allowed:
+        raise ValueError(f"{runs} runs cannot show a probability above {allowed:g}")
+    fine = s - g <= tolerance * np.maximum(np.abs(s), np.abs(g))
+    violations = runs - int(np.count_nonzero(fine.reshape(runs, -1).all(axis=1)))
+    return margin(least_probability(violations, runs), allowed)

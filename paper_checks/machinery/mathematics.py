@@ -18,11 +18,14 @@ def _table(*rows: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-_RELATIONS = _table(
+RELATIONS = _table(
     "le ≤ leq ≤ ge ≥ geq ≥ ne ≠ neq ≠ approx ≈ equiv ≡ sim ∼ propto ∝ ll ≪ gg ≫ lesssim ≲ gtrsim ≳ preceq ⪯ succeq ⪰",
-    "prec ≺ succ ≻ in ∈ notin ∉ subset ⊂ subseteq ⊆ to → rightarrow → Rightarrow ⇒ implies ⇒ iff ⇔ mapsto ↦ pm ± mp ∓",
-    "times × cdot · otimes ⊗ oplus ⊕ odot ⊙ vee ∨ wedge ∧ cup ∪ cap ∩ setminus ∖ ast * circ ∘ mid |",
+    "prec ≺ succ ≻ in ∈ notin ∉ subset ⊂ subseteq ⊆ to → rightarrow → Rightarrow ⇒ implies ⇒ iff ⇔ mapsto ↦",
 )
+_OPERATIONS = _table(
+    "pm ± mp ∓ times × cdot · otimes ⊗ oplus ⊕ odot ⊙ vee ∨ wedge ∧ cup ∪ cap ∩ setminus ∖ ast * circ ∘ mid |"
+)
+_SPACED = RELATIONS | _OPERATIONS
 _SYMBOLS = {
     **_table(
         "alpha α beta β gamma γ delta δ epsilon ε zeta ζ eta η theta θ iota ι kappa κ lambda λ mu μ nu ν xi ξ pi π",
@@ -48,13 +51,8 @@ _ACCENTS = _table(
 _IGNORED = ("left", "right", "big", "Big", "bigl", "bigr", "Bigl", "Bigr", "displaystyle", "limits")
 _BLACKBOARD = _table("R ℝ E 𝔼 C ℂ N ℕ P ℙ Z ℤ Q ℚ 1 𝟙")
 _FRACTIONS = {("1", "2"): "½", ("1", "4"): "¼", ("3", "4"): "¾", ("1", "3"): "⅓", ("2", "3"): "⅔"}
-_ABOVE = dict(
-    zip(
-        "0123456789+−=()abcdefghijklmnoprstuvwxyzT⊤′βγδ*",
-        "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻᵀᵀ′ᵝᵞᵟ*",
-        strict=True,
-    )
-)
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻᵀᵀ′ᵝᵞᵟ*"
+_ABOVE = dict(zip("0123456789+−=()abcdefghijklmnoprstuvwxyzT⊤′βγδ*", _RAISED, strict=True))
 _BELOW = dict(zip("0123456789+−=()aehijklmnoprstuvxβγρφχ", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓᵦᵧᵨᵩᵪ", strict=True))
 
 
@@ -64,16 +62,17 @@ def symbol(name: str) -> str:
     >>> symbol("le"), symbol("sigma"), symbol("log"), symbol("frac")
     ('≤', 'σ', 'log', '')
     """
-    return _RELATIONS.get(name) or _SYMBOLS.get(name) or (name if name in _FUNCTIONS else "")
+    return _SPACED.get(name) or _SYMBOLS.get(name) or (name if name in _FUNCTIONS else "")
 
 
 def plain(text: str) -> str:
     """Prose with LaTeX between dollar signs and ``code`` between double backquotes, as Unicode text."""
     parts = text.replace("``", "").split("$")
-    return "".join(_tidy(_group(_tokens(part))) if k % 2 else part for k, part in enumerate(parts))
+    return "".join(_tidy(_group(tokens(part))) if k % 2 else part for k, part in enumerate(parts))
 
 
-def _tokens(latex: str) -> Iterator[str]:
+def tokens(latex: str) -> Iterator[str]:
+    """Commands, blanks and single characters."""
     return iter(re.findall(r"\\[A-Za-z]+|\\.|\s+|.", latex, re.DOTALL))
 
 
@@ -121,7 +120,7 @@ def _atom(token: str, tokens: Iterator[str]) -> str:
         return _argument(tokens)
     if name in _IGNORED:
         return ""
-    return f" {_RELATIONS[name]} " if name in _RELATIONS else _SYMBOLS.get(name, name)
+    return f" {_SPACED[name]} " if name in _SPACED else _SYMBOLS.get(name, name)
 
 
 def _script(token: str, inner: str) -> str:

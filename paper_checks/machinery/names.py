@@ -1,4 +1,4 @@
-"""Names as people type them: ``Thm 2.1``, ``eq. (5)``, ``lemma c21``, ``gamma``, ``arXiv:2310.06771``.
+"""Names of claims, and names as people type them: ``Thm 2.1``, ``eq. (5)``, ``lemma c21``, ``gamma``, ``2310.06771``.
 
 A name is compared word by word.  Words are runs of letters or of digits: case, accents, dots, dashes and parentheses do
 not matter, and Greek letters are spelled out.  The report page has the same two functions, ``words`` and ``begins``,
@@ -74,3 +74,31 @@ def agree(name: Sequence[str], typed: Sequence[str], *, loosely: bool = False) -
 def called(name: str) -> tuple[Words, Words]:
     """The words of a name, and the words without the first one, which is the kind of statement."""
     return words(name), words(name.partition(" ")[2])
+
+
+def number_and_part(name: str) -> tuple[str, str]:
+    """The number of a statement and the part in parentheses, which may be empty.
+
+    >>> number_and_part("Lemma C.21 (i)"), number_and_part("Equation (53) (integrals)"), number_and_part("I(a, b)")
+    (('Lemma C.21', '(i)'), ('Equation (53)', '(integrals)'), ('I(a, b)', ''))
+    """
+    found = re.fullmatch(r"(Equation \(\d+\)|.+?)(?: (\(.+))?", name)
+    return (found[1], found[2] or "") if found else (name, "")
+
+
+class Named:
+    """The names of a claim, from its paper, the number of its statement and its part."""
+
+    paper: str
+    number: str
+    part: str
+
+    @property
+    def name(self) -> str:
+        """Number and part, as in ``Lemma C.21 (i)``."""
+        return f"{self.number} {self.part}".strip()
+
+    @property
+    def identifier(self) -> str:
+        """Paper and name in letters, digits, dots and dashes, for links and file names."""
+        return f"{self.paper}-{re.sub(r'[^a-z0-9.]+', '-', spelled(self.name)).strip('-')}"

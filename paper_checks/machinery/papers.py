@@ -1,21 +1,25 @@
 """Papers: their claims, and how a claim is written.
 
 A paper is a package whose ``paper.py`` declares ``PAPER``, its modules in order, and the statements about which there
-is no claim, each with the reason.  The claims are listed in ``claims.csv`` (see ``listing``).  So a claim is found by
-its name without importing a module of the paper, and a statement that was overlooked can be distinguished from one that
-was left out.
+is no claim, each with the reason.  ``claims.csv`` beside it lists the claims in the order of the paper;
+``python -m tools.claims`` writes it from the claims, and a test compares the two.  So a claim is found by its name without
+importing a module of the paper, and a statement that was overlooked can be distinguished from one that was left out.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast
 
-from corrnoise.paper_checks.machinery.listing import ListedClaim, read_list
+from corrnoise.paper_checks.machinery.names import Named
 from corrnoise.paper_checks.machinery.verdicts import IDENTITY, INEQUALITY, Evidence, Relation
 
 if TYPE_CHECKING:
@@ -31,16 +35,13 @@ class Fields(TypedDict, total=False):
 
     printed: Required[str]  #: the statement as published, word for word
     reading: str  #: the statement as it is understood, where the printed one needs it
-    part: str  #: in parentheses, where a statement makes several claims
     domain: Mapping[str, Axis]  #: an axis for each argument of the function, in order
     constants: Mapping[str, Quantifier]  #: the quantifier of each constant of the statement; see quantifiers.py
-    probability: str  #: the argument p of a statement that holds with probability 1 − p; see confidence.py
-    evidence: Evidence  #: by default "searched" for an inequality, "exact" for an identity
+    probability: str  #: the argument p of a statement that holds with probability 1 − p; see margins.py
+    evidence: Evidence  #: by default "proved" with a proof, else "searched" for an inequality, "exact" for an identity
     mutants: Sequence[Mapping[str, Any]]  #: false neighbours: constants with which the check must fail
     sharp: str  #: the constant whose sharp value is found
-    proved_constant: (
-        float | str
-    )  #: the constant for which there is a proof or certificate, where it is not the stated one
+    proved_constant: float | str  #: the constant for which there is a proof or certificate, if not the stated one
     independent: str  #: what the two sides are computed by, where they share code
     counterexample: Mapping[str, Any] | Family  #: arguments at which the printed statement fails, or a family of them
     as_printed: Mapping[str, Any]  #: the constants with which the function is the printed statement
@@ -64,42 +65,89 @@ def numbered(kind: str, *labels: str) -> tuple[str, ...]:
     return tuple(f"{kind} {label}" for label in labels)
 
 
+@dataclass(frozen=True)
+class ListedClaim(Named):
+    """A claim as it is listed; ``claim``, ``check()`` and every field of ``Claim`` that is not listed import its module.
+
+    Attributes
+    ----------
+    paper, source
+        The short name of the paper, and its reference.
+    number, part
+        The number of the statement, and the part in parentheses.
+    module
+        The module that holds the claim.
+    recorded
+        The verdict as recorded, one of ``VERDICTS``.
+    evidence
+        One of ``EVIDENCE``.
+    """
+
+    paper: str
+    source: str
+    number: str
+    part: str
+    module: str
+    recorded: str
+    evidence: Evidence
+    holder: Paper = field(repr=False, compare=False)
+
+    @property
+    def claim(self) -> Any:
+        """The ``Claim`` itself."""
+        return self.holder.claim(self.module, self.number, self.part)
+
+    def check(self, thorough: bool = False) -> Any:
+        """Check the claim, and return an ``Outcome``; see ``Claim.check``."""
+        return self.claim.check(thorough)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what copying and printing look for
+            raise AttributeError(name)
+        return getattr(self.claim, name)
+
+    def __reduce__(self) -> tuple[Callable[[str, str, str], ListedClaim], tuple[str, str, str]]:
+        return _find, (f"{self.holder.package}.paper", self.number, self.part)
+
+
+def _find(module: str, number: str, part: str) -> ListedClaim:
+    """The listed claim with this number and part of the paper that a module declares."""
+    return next(one for one in import_module(module).PAPER.listed if (one.number, one.part) == (number, part))
+
+
+FILE = "claims.csv"
+_COLUMNS = ("module", "number", "part", "recorded", "evidence")
+
+
+def written(claims: Iterable[ListedClaim]) -> str:
+    """A list of claims as CSV."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(_COLUMNS)
+    for one in claims:
+        table.writerow([one.module.rpartition(".")[2], one.number, one.part, one.recorded, one.evidence])
+    return text.getvalue()
+
+
+@dataclass(eq=False)
 class Paper:
     """The statements of one paper, and the claims about them.
 
-    Parameters
-    ----------
-    name
-        Short name, as in ``corrnoise check correlated-noise``.
-    source, title, authors
-        Reference.
-    package
-        The package that holds the claims; None where they are registered by hand.
-    modules
-        Its modules with claims, in the order of the paper.
-    no_claims
-        Numbers of statements about which there is no claim, with the reason: a sentence that begins in lower case.
+    ``no_claims`` has numbers of statements about which there is no claim, with the reason: a sentence that begins in lower
+    case.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        source: str,
-        title: str,
-        authors: str,
-        package: str | None = None,
-        modules: Sequence[str] = (),
-        no_claims: Mapping[str, str] | None = None,
-    ) -> None:
-        self.name = name
-        self.source = source
-        self.title = title
-        self.authors = authors
-        self.package = package
-        self.modules = tuple(f"{package}.{module}" for module in modules)
-        self.no_claims = dict(no_claims or {})
-        self.registered: list[Claim] = []  #: the claims that were imported
+    name: str  #: as in ``corrnoise check correlated-noise``
+    source: str  #: the reference, with title and authors
+    title: str
+    authors: str
+    package: str | None = None  #: the package that holds the claims; None where they are registered by hand
+    modules: Sequence[str] = ()  #: its modules with claims, in the order of the paper
+    no_claims: Mapping[str, str] = field(default_factory=dict)
+    registered: list[Claim] = field(default_factory=list, init=False, repr=False)  #: the claims that were imported
+
+    def __post_init__(self) -> None:
+        self.modules = [f"{self.package}.{module}" for module in self.modules]
 
     # -- statements and claims -----------------------------------------------------------------------------------------
 
@@ -110,20 +158,22 @@ class Paper:
 
     def listing_of(self, claim: Claim) -> ListedClaim:
         """A claim of this paper as it is to be listed."""
-        return ListedClaim(
-            paper=self.name,
-            source=self.source,
-            number=claim.number,
-            part=claim.part,
-            module=claim.module,
-            recorded=claim.recorded,
-            evidence=claim.evidence,
-            holder=self,
-        )
+        return self._listed(claim.number, claim.part, claim.module, claim.recorded, claim.evidence)
+
+    def _listed(self, number: str, part: str, module: str, recorded: str, evidence: Evidence) -> ListedClaim:
+        return ListedClaim(self.name, self.source, number, part, module, recorded, evidence, self)
 
     @cached_property
     def _list(self) -> tuple[ListedClaim, ...]:
-        return read_list(self)
+        """The list in the package; empty if there is none."""
+        path = files(str(self.package)) / FILE
+        rows = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))) if path.is_file() else ()
+        return tuple(
+            self._listed(
+                row["number"], row["part"], f"{self.package}.{row['module']}", row["recorded"], row["evidence"]
+            )
+            for row in cast(Iterable[Any], rows)
+        )
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -141,13 +191,7 @@ class Paper:
         return self.modules.index(claim.module) if self.modules else 0
 
     def claim(self, module: str, number: str, part: str) -> Claim:
-        """One claim; its module is imported now.
-
-        Raises
-        ------
-        LookupError
-            The module has no such claim: the list is not up to date.
-        """
+        """One claim; its module is imported now.  A ``LookupError`` says that the list is not up to date."""
         if self.package:
             import_module(module)
         for claim in self.registered:
@@ -162,25 +206,26 @@ class Paper:
 
     # -- how a claim is written ----------------------------------------------------------------------------------------
 
-    def inequality(self, number: str, **fields: Unpack[Fields]) -> Register:
-        """Register a function that returns (smaller, larger), numbers or arrays of them, as the claim ``number``."""
-        return self._register(INEQUALITY, number, {"evidence": "searched", **fields})
+    def inequality(self, name: str, **fields: Unpack[Fields]) -> Register:
+        """Register a function that returns (smaller, larger), numbers or arrays of them.
 
-    def identity(self, number: str, **fields: Unpack[Fields]) -> Register:
-        """Register a function that returns the left and the right side, numbers or arrays, as the claim ``number``."""
-        return self._register(IDENTITY, number, {"evidence": "exact", **fields})
+        ``name`` is the number of the statement, and in parentheses the part where it makes several claims.
+        """
+        return self._register(INEQUALITY, name, {"evidence": "proved" if "proof" in fields else "searched", **fields})
 
-    def _register(self, relation: Relation, number: str, fields: Mapping[str, Any]) -> Register:
+    def identity(self, name: str, **fields: Unpack[Fields]) -> Register:
+        """Register a function that returns the left and the right side, numbers or arrays; see ``inequality``."""
+        return self._register(IDENTITY, name, {"evidence": "proved" if "proof" in fields else "exact", **fields})
+
+    def _register(self, relation: Relation, name: str, fields: Mapping[str, Any]) -> Register:
         def register(function: Callable[..., Sides]) -> Claim:
             from corrnoise.paper_checks.machinery.registration import written_claim
 
-            claim = written_claim(self.name, self.source, relation, number, fields, function)
+            claim = written_claim(self.name, self.source, relation, name, fields, function)
+            unnamed = self.package and claim.module not in self.modules
             for wrong, why in (
                 (claim.identifier in {one.identifier for one in self.registered}, "there are two claims of that name"),
-                (
-                    self.package and claim.module not in self.modules,
-                    f"{self.name} does not name its module {claim.module}",
-                ),
+                (unnamed, f"{self.name} does not name its module {claim.module}"),
                 (claim.number in self.no_claims, "no_claims says why there is no claim about it"),
             ):
                 if wrong:

@@ -9,52 +9,34 @@ from typing import Any
 from corrnoise.paper_checks.machinery.domains import Domain
 from corrnoise.paper_checks.machinery.independence import shared
 from corrnoise.paper_checks.machinery.ledger import Claim, Sides
+from corrnoise.paper_checks.machinery.names import number_and_part
 from corrnoise.paper_checks.machinery.quantifiers import faults
 from corrnoise.paper_checks.machinery.verdicts import EVIDENCE, IDENTITY, INEQUALITY, Relation
 
 
 def written_claim(
-    paper: str,
-    source: str,
-    relation: Relation,
-    number: str,
-    fields: Mapping[str, Any],
-    function: Callable[..., Sides],
+    paper: str, source: str, relation: Relation, name: str, fields: Mapping[str, Any], function: Callable[..., Sides]
 ) -> Claim:
-    """The claim that a function and its fields make; see ``papers.Fields``.
+    """The claim that a function and its fields make; a ``ValueError`` if it could not be rejected, or contradicts itself.
 
-    Raises
-    ------
-    ValueError
-        The claim could not be checked or rejected, or contradicts itself.
+    See ``papers.Fields``.
     """
-    derived = {
-        "part": fields.get("part", ""),
+    number, part = number_and_part(name)
+    derived: dict[str, Any] = {
+        "number": number,
+        "part": part,
         "domain": Domain(fields.get("domain", {})),
         "mutants": tuple(fields.get("mutants", ())),
         "rests_on": tuple(fields.get("rests_on", ())),
     }
-    claim = Claim(
-        paper=paper,
-        source=source,
-        number=number,
-        function=function,
-        relation=relation,
-        **{**fields, **derived},
-    )
-    _validate(claim)
-    return claim
-
-
-def _validate(claim: Claim) -> None:
-    """Raise ``ValueError`` for a claim that could not be checked or rejected, or that contradicts itself."""
+    claim = Claim(paper=paper, source=source, function=function, relation=relation, **{**fields, **derived})
     parameters = inspect.signature(claim.function).parameters.values()
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
     free = {p.name for p in parameters if p.name in names and p.default is p.empty}
     axes = set(claim.domain.axes)
-    named = {name for given in (*claim.mutants, claim.as_printed) for name in given}
-    named |= {claim.sharp} if claim.sharp else set()
+    changed = {constant for given in (*claim.mutants, claim.as_printed) for constant in given}
+    changed |= {claim.sharp} if claim.sharp else set()
     certifiable = claim.relation == INEQUALITY and claim.domain.ball and axes
     false = claim.counterexample is not None
     unpinned = false and all(mutant == claim.as_printed for mutant in claim.all_mutants())
@@ -68,7 +50,7 @@ def _validate(claim: Claim) -> None:
         (not claim.all_mutants(), "it needs a mutant that its check rejects"),
         (unpinned, "it needs a mutant of the corrected statement, besides the printed one"),
         (not free <= axes <= (axes if open_ended else names), "its domain must have an axis for each argument"),
-        (not named <= names - axes, f"it has no constant {', '.join(sorted(named - (names - axes)))}"),
+        (not changed <= names - axes, f"it has no constant {', '.join(sorted(changed - (names - axes)))}"),
         (claim.sharp and claim.relation != INEQUALITY, "only an inequality has a sharp constant"),
         (claim.unverifiable is not None and false, "a claim that is not checkable has no counterexample"),
         ((claim.corrected or claim.as_printed) and not false, "a correction needs a counterexample"),
@@ -86,3 +68,4 @@ def _validate(claim: Claim) -> None:
     ):
         if wrong:
             raise ValueError(f"{claim.name}: {why}")
+    return claim

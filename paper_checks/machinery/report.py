@@ -44,17 +44,7 @@ _HERE = Path(__file__).parent
 
 
 def report_page(outcomes: Sequence[Outcome], papers: Sequence[Paper], figures: Iterable[PaperFigure] = ()) -> str:
-    """The report as HTML.
-
-    Parameters
-    ----------
-    outcomes
-        The results of ``Claim.check``, in the order in which claims are shown.
-    papers
-        The papers whose claims they are.
-    figures
-        Figures to draw and embed.
-    """
+    """The report on these outcomes, in this order, of claims of these papers as HTML, with these figures embedded."""
     library = Library()
     drawings = Drawings()
     environment = Environment(

@@ -28,22 +28,10 @@ def _check(claim: Claim, thorough: bool) -> Outcome:
 def outcomes(
     claims: Sequence[Claim], *, thorough: bool = False, jobs: int | None = None
 ) -> Iterator[Iterator[tuple[int, Outcome]]]:
-    """Indices of ``claims`` and their outcomes, in the order in which they are finished.
+    """Indices of ``claims`` and their outcomes, as ``results`` has them.
 
-    Parameters
-    ----------
-    claims
-        Claims of the papers of the ledger.
-    thorough
-        As for ``Claim.check``.
-    jobs
-        As for ``results``; None: one process for each core if there are more than ``FEW`` claims or the check is
-        thorough, otherwise this process.
-
-    Raises
-    ------
-    OSError
-        A worker process died.
+    If ``jobs`` is None there is one process for each core if there are more than ``FEW`` claims or the check is thorough,
+    otherwise this process.
     """
     if jobs is None:
         jobs = -1 if thorough or len(claims) > FEW else 1
@@ -57,19 +45,8 @@ def results(
 ) -> Iterator[Iterator[tuple[int, Result]]]:
     """Indices of ``claims`` and what ``work`` returns for them, in the order in which they are finished.
 
-    Parameters
-    ----------
-    work
-        A function that other processes can import.
-    claims
-        Claims of the papers of the ledger.
-    jobs
-        Number of processes, of one thread each; 1: this process; −1: one for each core.
-
-    Raises
-    ------
-    OSError
-        A worker process died.
+    ``work`` is a function that other processes can import, and the claims are those of the ledger.  ``jobs`` is the number
+    of processes, of one thread each; 1: this process; −1: one for each core.  A worker that dies is an ``OSError``.
     """
     jobs = min(jobs if jobs > 0 else os.cpu_count() or 1, len(claims))
     if jobs <= 1:

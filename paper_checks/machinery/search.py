@@ -152,20 +152,11 @@ def worst_case(
     enough: float = -np.inf,
     points: Iterable[Array] | None = None,
 ) -> Worst:
-    """Minimise ``margin`` over [0, 1]^dimension with about ``evaluations`` calls.
+    """Minimise ``margin`` over [0, 1]^dimension with about ``evaluations`` calls, until one is below ``enough``.
 
-    Parameters
-    ----------
-    margin
-        Called with a point, shape (dimension,); nan if the point is outside the domain.
-    evaluations
-        Number of calls.  The corners and every descent take a minimum number, which may exceed it in many dimensions.
-    seed
-        Seed of the samples and of the directions.
-    enough
-        Stop as soon as a margin below this is found.
-    points
-        All points of a finite domain.  Only these are evaluated.
+    ``margin`` is called with a point, shape (dimension,), and is nan outside the domain.  The corners and every descent
+    take a minimum number of calls, which may exceed ``evaluations`` in many dimensions.  Of a finite domain only its
+    ``points`` are evaluated.
     """
     search = _Search(margin, enough)
     points = [np.empty(0)] if dimension == 0 else points

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from corrnoise.paper_checks.machinery.listing import ListedClaim
 from corrnoise.paper_checks.machinery.mathematics import plain
 from corrnoise.paper_checks.machinery.names import KINDS, Words, agree, begins, called, words
-from corrnoise.paper_checks.machinery.papers import Paper
+from corrnoise.paper_checks.machinery.papers import ListedClaim, Paper
 
 
 class Selection(NamedTuple):
@@ -36,10 +35,7 @@ class _Meaning(NamedTuple):
 def select(papers: Sequence[Paper], names: Sequence[str]) -> Selection:
     """The claims that ``names`` mean; without names all.
 
-    Raises
-    ------
-    ValueError
-        A name means nothing; the message says which names are close, or why there is no claim of that name.
+    A name that means nothing is a ``ValueError``, which says which names are close, or why there is no such claim.
     """
     restrictions: set[Paper] = set()
     wanted = []
@@ -66,13 +62,7 @@ def select(papers: Sequence[Paper], names: Sequence[str]) -> Selection:
 
 
 def papers_called(papers: Sequence[Paper], name: str) -> tuple[Paper, ...]:
-    """The papers that a name means.
-
-    Raises
-    ------
-    ValueError
-        There is none.
-    """
+    """The papers that a name means; a ``ValueError`` if there is none."""
     found = _papers_meant(papers, name)
     if not found:
         raise ValueError(f"paper must be one of {', '.join(paper.name for paper in papers)}, got {name!r}")

@@ -52,15 +52,8 @@ def outwards(value: float, sign: int) -> str:
 def interval(margin: Callable[[float], float], found: float, proved: float | None) -> Interval | None:
     """The interval of the sharp constant; None if the margin does not depend on the constant.
 
-    Parameters
-    ----------
-    margin
-        As a function of the constant; 0 at ``found``.
-    found
-        The constant that the worst case found gives.
-    proved
-        The constant for which the statement is proved; None if there is none.  A difference to ``found`` of less than
-        1e-9 is rounding.
+    ``margin`` is a function of the constant, 0 at ``found``, which the worst case found gives.  ``proved`` is the constant
+    for which the statement is proved, if it is; a relative difference to ``found`` of less than 1e-9 is rounding.
     """
     step = _STEP * abs(found)
     more, less = margin(found + step), margin(found - step)

@@ -15,50 +15,21 @@ from functools import cache
 from latex2mathml.converter import convert
 from markupsafe import Markup, escape
 
+from corrnoise.paper_checks.machinery.mathematics import RELATIONS, tokens
+
 _GROUPS = {"{": 1, r"\left": 1, "}": -1, r"\right": -1}
 _BRACKETS = {"(": 1, "[": 1, r"\{": 1, r"\langle": 1, ")": -1, "]": -1, r"\}": -1, r"\rangle": -1}
 _BARS = {"|", r"\|"}
-_RELATIONS = {
-    *("=", "<", ">", ",", ";"),
-    *(
-        rf"\{name}"
-        for name in [
-            "le",
-            "leq",
-            "ge",
-            "geq",
-            "ne",
-            "neq",
-            "approx",
-            "equiv",
-            "sim",
-            "propto",
-            "ll",
-            "gg",
-            "lesssim",
-            "preceq",
-            "succeq",
-        ]
-    ),
-    *(
-        rf"\{name}"
-        for name in ["in", "notin", "subset", "subseteq", "to", "rightarrow", "Rightarrow", "implies", "iff", "mapsto"]
-    ),
-}
+_RELATIONS = {*"=<>,;", *(rf"\{name}" for name in RELATIONS)}
 _TERMS = {"+", "-", r"\pm"}
 _SUM = 24  #: a piece longer than this many characters of LaTeX is cut at the next sign
 _WIDE = 24  #: a piece of more letters may be wider than a narrow screen and gets its own scroll bar
 
 
 def prose(text: str, link: Callable[[str], Markup] = escape) -> Markup:
-    """A text of the ledger as HTML.
+    """A text of the ledger, with LaTeX between dollar signs and ``code`` between double backquotes, as HTML.
 
-    Parameters
-    ----------
-    text
-        Prose with LaTeX between dollar signs and ``code`` between double backquotes.
-    link
-        Returns the HTML for a mention of a document, such as ``docs/exact-errors.md#n3``.
+    ``link`` returns the HTML for a mention of a document, such as ``docs/exact-errors.md#n3``.
     """
     pieces = re.split(
         r"\$([^$]*)\$|``([^`]*)``|(docs/[\w-]+\.md(?:#[\w-]+)?)", re.sub(r"``(docs/[^`]*)``", r"\1", text)
@@ -134,7 +105,7 @@ def _pieces(latex: str) -> Iterator[str]:
     groups = 0
     brackets = 0
     bars = False
-    for token in re.findall(r"\\[A-Za-z]+|\\.|\s+|.", latex, re.DOTALL):
+    for token in tokens(latex):
         groups += _GROUPS.get(token, 0)
         brackets += _BRACKETS.get(token, 0)
         bars ^= token in _BARS and groups == 0

@@ -5,13 +5,7 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import integers, linear, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
-from corrnoise.theory.momentum_aggregation.reconstruction import (
-    lemma_17,
-    lemma_17_defect,
-    momentum_sums,
-    weighted_sum,
-    window_weights,
-)
+from corrnoise.theory.momentum_aggregation import reconstruction
 from corrnoise.theory.numerics.checks import Array
 
 EPOCHS = 4
@@ -37,6 +31,7 @@ def two_examples(gradients: Array, reversed_epochs: int) -> tuple[Array, Array, 
 @PAPER.identity(
     "Lemma 17",
     proof="docs/momentum-aggregation.md#the-identity-behind-algorithm-2",
+    evidence="exact",
     printed=r"Let T = qN + r where $q \in \mathbb{Z}$ is the quotient and $r \in [0, N - 1]$ is the remainder when dividing T by N. Then: $G_{[1,T]} = (1-\alpha)^{T-r} G_{[1,r]} + \sum_{i=0}^{q-1} (1-\alpha)^{Ni} (1-\gamma)^{q-(i+1)} G_{[r+1,r+N]} + \sum_{i=1}^{q-1} (\sum_{j=0}^{i-1} (1-\gamma)^j (1-\alpha)^{(i-1-j)N}) ((1-\gamma) \Delta_{[T-iN+1,T-(i-1)N]} + \gamma G_{[T-iN+1,T-(i-1)N]})$",
     reading=r"for a new order in every epoch; $K_i = \sum_{j < i} (1 - \gamma)^j (1 - \alpha)^{(i-1-j)N}$ and $W_i = [T - iN + 1, T - (i-1)N]$ below",
     corrected=r"with $\sum_{i=1}^{q-1} (1 - \gamma) K_i \delta_{W_i}$ added, $\delta_t = \nabla f(u_{q_t - 1}, x_t) - \nabla f(u_{q_t - 1}, x_{t-N})$, "
@@ -68,9 +63,9 @@ def lemma_17_identity(
     The defect is $O(\sqrt{\alpha})$ (``defect_bound``), so the rate of Theorem 9 survives.
     """
     leaves, differences, changes = two_examples(gradients, reversed_epochs)
-    right = lemma_17(leaves, differences, steps, examples=2, alpha=alpha, gamma=gamma)
-    missing = lemma_17_defect(changes, steps, examples=2, alpha=alpha, gamma=gamma)
-    return 10 + weighted_sum(leaves, 1, steps, alpha), 10 + float(right) + defect * float(missing)
+    right = reconstruction.lemma_17(leaves, differences, steps, examples=2, alpha=alpha, gamma=gamma)
+    missing = reconstruction.lemma_17_defect(changes, steps, examples=2, alpha=alpha, gamma=gamma)
+    return 10 + reconstruction.weighted_sum(leaves, 1, steps, alpha), 10 + float(right) + defect * float(missing)
 
 
 @PAPER.identity(
@@ -97,23 +92,23 @@ def algorithm_4(leaves: Array, steps: int, examples: int, alpha: float, gamma: f
     private, differences = leaves.reshape(2, 10)
     q, r = divmod(steps, examples)
     decay = (1 - alpha) ** examples
-    total = decay**q * weighted_sum(private, 1, r, alpha)
-    weights = window_weights(max(q, 1), epoch_decay=decay, gamma=gamma)
+    total = decay**q * reconstruction.weighted_sum(private, 1, r, alpha)
+    weights = reconstruction.window_weights(max(q, 1), epoch_decay=decay, gamma=gamma)
     combined = (1 - gamma) * differences + gamma * private
     for i in range(start, q):
         if i >= 1:
             last = steps - (i - 1) * examples
-            total = total + weights[i] * weighted_sum(combined, last - examples + 1, last, alpha)
-        base = weighted_sum(private, r + 1, r + examples, alpha)
+            total = total + weights[i] * reconstruction.weighted_sum(combined, last - examples + 1, last, alpha)
+        base = reconstruction.weighted_sum(private, r + 1, r + examples, alpha)
         total = total + decay**i * (1 - gamma) ** (q - 1 - i) * base
 
     def windows(values: Array, times: range) -> Array:
-        return np.array([weighted_sum(values, t - examples + 1, t, alpha) for t in times])
+        return np.array([reconstruction.weighted_sum(values, t - examples + 1, t, alpha) for t in times])
 
-    sums = momentum_sums(
+    sums = reconstruction.momentum_sums(
         windows(private, range(examples, min(steps, 2 * examples - 1) + 1)),
         windows(combined, range(2 * examples, steps + 1)),
-        np.array([weighted_sum(private, 1, t, alpha) for t in range(1, min(steps, examples - 1) + 1)]),
+        np.array([reconstruction.weighted_sum(private, 1, t, alpha) for t in range(1, min(steps, examples - 1) + 1)]),
         examples=examples,
         alpha=alpha,
         gamma=gamma,

@@ -11,11 +11,7 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.lemma_17 import EPOCHS, two_examples
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
 from corrnoise.theory.mechanisms.tree_orders import power, powers
-from corrnoise.theory.momentum_aggregation.bounds import (
-    descent_upper_bound,
-    momentum_error_upper_bound,
-    reduced_noise_upper_bound,
-)
+from corrnoise.theory.momentum_aggregation import bounds
 from corrnoise.theory.momentum_aggregation.reconstruction import lemma_17_defect, window_weights
 from corrnoise.theory.momentum_aggregation.sensitivity import printed_node_count
 from corrnoise.theory.momentum_aggregation.trees import compose, decoder_variance, levels
@@ -26,7 +22,6 @@ ROUNDING = 1e-12  #: absolute, where both sides of Lemma 5 may be 0
 
 @PAPER.inequality(
     "Lemma 5",
-    evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"Suppose $w_1,\ldots, w_T$ is a sequence of iterates defined by $w_{t+1} = w_t - \eta \frac{\hat{m}_t}{\|\hat{m}_t\|}$ for some arbitrary sequence $\hat{m}_1,\ldots, \hat{m}_T$. Pick $\hat{w}$ uniformly at random from $w_1,\ldots, w_T$. Then: $E[\|\nabla F(\hat{w})\|] \le \frac{3E[(F(w_1) - F(w_{T+1}))]}{2\eta T} + \frac{3L\eta}{4} + \frac{3}{T}\sum_{t=1}^T E[\|\hat{\epsilon}_t\|]$",
     domain={
@@ -42,13 +37,7 @@ ROUNDING = 1e-12  #: absolute, where both sides of Lemma 5 may be 0
     mutants=[{"factor": 0.66}],
 )
 def lemma_5(
-    slope: float,
-    curvature: float,
-    start: float,
-    errors: Array,
-    learning_rate: float,
-    steps: int,
-    factor: float = 1.0,
+    slope: float, curvature: float, start: float, errors: Array, learning_rate: float, steps: int, factor: float = 1.0
 ) -> Sides:
     r"""Up to three steps on $F = b w + \frac{h}{2} w^2$, L = 1, with any errors of the momenta.  One step without error from the minimum of $F = \frac{1}{2} w^2$ makes both sides 0.
 
@@ -62,7 +51,7 @@ def lemma_5(
         norms.append(abs(gradient))
         w -= learning_rate * (1 if gradient + error >= 0 else -1)
     decrease = slope * (start - w) + curvature / 2 * (start**2 - w**2)
-    bound = descent_upper_bound(
+    bound = bounds.descent_upper_bound(
         decrease=decrease,
         smoothness=1.0,
         learning_rate=learning_rate,
@@ -70,7 +59,7 @@ def lemma_5(
         mean_error=float(np.abs(errors[:steps]).mean()),
         published=True,
     )
-    return float(np.mean(norms)), float(factor) * bound + ROUNDING
+    return float(np.mean(norms)), factor * bound + ROUNDING
 
 
 def fresh_order_error(
@@ -95,7 +84,6 @@ def fresh_order_error(
 
 @PAPER.inequality(
     "Lemma 11",
-    evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"$E\|\epsilon_t\| \le 2G\sqrt{\alpha} + 2 \eta N L + \frac{\eta L}{\alpha}$",
     corrected=r"$E\|\epsilon_t\| \le G \sqrt{\frac{\alpha}{2 - \alpha}} + 2 \eta (N - 1) L + \eta L \frac{1 - \alpha}{\alpha} + (1 - \alpha)^t G$",
@@ -138,7 +126,7 @@ def lemma_11(
     bound for all t up to 160.  With $m_1 = \nabla f(w_1, x)$ it is false too, for gradients ±G and $\alpha < \frac{1}{4}$.  For one order in
     all epochs and L > 0 there is no proof.  The last term of Theorem 6 pays for what is missing here.
     """
-    bound = momentum_error_upper_bound(
+    bound = bounds.momentum_error_upper_bound(
         step,
         examples=examples,
         alpha=alpha,
@@ -148,7 +136,7 @@ def lemma_11(
         published=published,
     )
     error = fresh_order_error(lipschitz * slopes[:examples], lipschitz, curvature, alpha, learning_rate, step)
-    return error, float(factor) * bound
+    return error, factor * bound
 
 
 def mean_norm(dimension: int) -> float:
@@ -158,7 +146,6 @@ def mean_norm(dimension: int) -> float:
 
 @PAPER.inequality(
     "Lemma 12",
-    evidence="proved",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"Suppose $\alpha \ge \frac{1}{N}$. Then, $E[\|\hat{m}_t - m_t\|] \le 4\alpha G\sigma \sqrt{dV \log_2 T}$",
     corrected=r"with $\log_2(T + 1)$",
@@ -181,7 +168,7 @@ def lemma_12(steps: int, examples: int, load: float, dimension: int, more: float
     12 at $\alpha = \frac{1}{256}$, T = 4096.
     """
     variance = float(decoder_variance(steps, load / examples).max())
-    return mean_norm(dimension) * math.sqrt(variance), float(factor) * math.sqrt(dimension * math.log2(steps + more))
+    return mean_norm(dimension) * math.sqrt(variance), factor * math.sqrt(dimension * math.log2(steps + more))
 
 
 def nodes_variance(first: int, last: int, alpha: float) -> float:
@@ -212,7 +199,6 @@ def printed_noise(
 
 @PAPER.inequality(
     "Lemma 7",
-    evidence="proved",
     rests_on=("Proposition 18", "corrnoise: M5"),
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"Suppose $\alpha \ge \frac{1}{N}$ and $\gamma \le \frac{1}{2}$, using the update of Algorithm 2, we have: $E[\|\hat{m}_t - m_t\|] \le \frac{192G\alpha \log_2 T \sqrt{d\log(1/\delta)}}{\epsilon} + \frac{128(G+2L)\alpha \sqrt{\eta dT \log(1/\delta)} \log_2 T}{\epsilon} + \frac{16\eta L\alpha \log_2 T \sqrt{3dTN \log(1/\delta)}}{\epsilon}$",
@@ -268,7 +254,7 @@ def lemma_7(
             for reverse in (0, 2)
         ]
         noise = max(noise, alpha * float(np.abs(defects).mean()))
-    bound = reduced_noise_upper_bound(
+    bound = bounds.reduced_noise_upper_bound(
         steps=examples * epochs,
         examples=examples,
         alpha=alpha,
@@ -280,13 +266,11 @@ def lemma_7(
         delta=math.exp(-log),
         published=True,
     )
-    return noise, float(factor) * bound
+    return noise, factor * bound
 
 
 @PAPER.inequality(
-    "Lemma 12",
-    part="(count)",
-    evidence="proved",
+    "Lemma 12 (count)",
     proof="docs/momentum-aggregation.md#gradient-norms",
     printed=r"Applying Lemma 11 and using Theorem 12 with $V = (\min(R, \lfloor \log_2(N) \rfloor) + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^R \lfloor \frac{T}{2^j} \rfloor \le 4 \log_2 T \frac{T}{N}$",
     domain={"examples": integers(1, 10**4, log=True), "epochs": integers(1, 10**4, log=True)},
@@ -301,4 +285,4 @@ def lemma_12_count(examples: int, epochs: int, least: int = 2, factor: float = 1
     steps = examples * epochs
     if steps < least:
         return math.nan, math.nan
-    return printed_node_count(steps, examples, levels(steps)), float(factor) * 4 * epochs * math.log2(steps)
+    return printed_node_count(steps, examples, levels(steps)), factor * 4 * epochs * math.log2(steps)

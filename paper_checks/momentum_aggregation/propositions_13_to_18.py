@@ -31,7 +31,6 @@ def geometric_sum(exponent: float) -> float:
 
 @PAPER.inequality(
     "Proposition 13",
-    evidence="proved",
     proof="Appendix F",
     printed=r"Let $\alpha \in (0,1]$ and N be an arbitrary positive integer. Then: $\sum_{i=0}^{\infty} (1-\alpha)^{Ni} \le \frac{1}{1-\exp(-1)} \max(1, \frac{1}{\alpha N})$",
     domain=LOADS,
@@ -40,7 +39,7 @@ def geometric_sum(exponent: float) -> float:
 )
 def proposition_13(examples: int, load: float, constant: float = EULER) -> Sides:
     r"""Sharp in the limit $N \to \infty$ at $\alpha = \frac{1}{N}$.  N = 10, α = 0.05: 2.4921 at most 3.1640."""
-    return geometric_sum(epoch_exponent(examples, load)), float(constant) * max(1.0, 1 / load)
+    return geometric_sum(epoch_exponent(examples, load)), constant * max(1.0, 1 / load)
 
 
 #: γ in (0, 1), and α at most 1 with N α above ln 1/(1 − γ).
@@ -49,7 +48,6 @@ CROSS_BATCH = {**LOADS, "gamma": linear(1e-6, 0.999)}
 
 @PAPER.inequality(
     "Proposition 14",
-    evidence="proved",
     proof="Appendix F",
     printed=r"Let $\gamma \in (0,1]$, $\frac{1}{N} \ln (\frac{1}{1-\gamma}) \le \alpha \le 1$ and let N be an arbitrary positive integer. Then: $\sum_{i=0}^{\infty} (1-\gamma)^{-i} (1-\alpha)^{Ni} \le \frac{1}{1-\exp(-1)} \max(1, \frac{1}{\alpha N - \ln(\frac{1}{1-\gamma})})$",
     domain=CROSS_BATCH,
@@ -65,13 +63,11 @@ def proposition_14(examples: int, load: float, gamma: float, constant: float = E
     if excess <= 0:
         return math.nan, math.nan
     total = geometric_sum(epoch_exponent(examples, load) + math.log1p(-gamma))
-    return total, float(constant) * max(1.0, 1 / excess)
+    return total, constant * max(1.0, 1 / excess)
 
 
 @PAPER.inequality(
-    "Proposition 14",
-    part="(half)",
-    evidence="proved",
+    "Proposition 14 (half)",
     proof="Appendix F",
     rests_on=("Proposition 14",),
     printed=r"if $\gamma \le 1/2$ and $\frac{1+\ln(2)}{N} \le \alpha$ : $\sum_{i=0}^{\infty} (1-\gamma)^{-i} (1-\alpha)^{Ni} \le \frac{1}{1-\exp(-1)}$",
@@ -85,12 +81,11 @@ def proposition_14(examples: int, load: float, gamma: float, constant: float = E
 )
 def proposition_14_half(examples: int, load: float, gamma: float, constant: float = EULER) -> Sides:
     r"""N = 1 leaves no α.  Lemma 7 uses it at $\alpha = \frac{1}{N}$, outside its range, where the sum is 3.304 for N = 10, γ = ½."""
-    return geometric_sum(epoch_exponent(examples, load) + math.log1p(-gamma)), float(constant)
+    return geometric_sum(epoch_exponent(examples, load) + math.log1p(-gamma)), constant
 
 
 @PAPER.inequality(
     "Corollary 15",
-    evidence="proved",
     proof="Appendix F",
     rests_on=("Proposition 14",),
     printed=r"Suppose $\gamma \in (0,1]$ and $1 \ge \alpha \ge \frac{1}{N} \ln (\frac{1}{1-\gamma})$ : Then: $\sum_{j=0}^{i-1} (1-\gamma)^j (1-\alpha)^{(i-1-j)N} \le \frac{(1-\gamma)^{i-1}}{1-\exp(-1)} \max(1, \ \frac{1}{\alpha N - \ln(\frac{1}{1-\gamma})})$",
@@ -106,12 +101,11 @@ def corollary_15(examples: int, load: float, gamma: float, index: int, constant:
     if math.isnan(exponent) or excess <= 0 or scale < 1e-250:
         return math.nan, math.nan
     weight = window_weights(index, epoch_decay=math.exp(-exponent), gamma=gamma)[index]
-    return weight, float(constant) * scale * max(1.0, 1 / excess)
+    return weight, constant * scale * max(1.0, 1 / excess)
 
 
 @PAPER.inequality(
     "Proposition 16",
-    evidence="proved",
     proof="Appendix F",
     printed=r"Let $\gamma \in (0, 1)$ and s be any integer. Suppose $b_R b_{R-1} \ldots b_0$ is the binary expansion of s, so that $s = \sum_{i=0}^{R} b_i 2^i$. Then: $\sum_{i=0}^{R} b_i \gamma^{2(s \bmod 2^i)} \le 1 + \sum_{i=1}^{R} \gamma^{2^i}$",
     independent="the left side adds up the digits of s, the right side is a sum over all heights",
@@ -132,7 +126,6 @@ def proposition_16(number: int, gamma: float, stretch: float = 1.0) -> Sides:
     "Proposition 18",
     printed=r"$|S| \le 2(1 + \lfloor \log_2(b - a + 1) \rfloor)$",
     domain={"first": integers(1, 64)},
-    evidence="proved",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     sharp="constant",
     mutants=[{"constant": 0.49}],
@@ -143,27 +136,24 @@ def proposition_18(first: int, constant: float = 1.0) -> Sides:
     """
     lengths = np.arange(1, 193)
     counts = [len(compose(first, first + int(n) - 1)) for n in lengths]
-    return np.array(counts), 2 * (float(constant) + np.floor(np.log2(lengths)))
+    return np.array(counts), 2 * (constant + np.floor(np.log2(lengths)))
 
 
 @PAPER.inequality(
-    "Proposition 18",
-    part="(prefixes)",
+    "Proposition 18 (prefixes)",
     printed=r"In the special case that a = 1, $|S| \le 1 + \log_2(b)$",
     domain={"last": integers(1, 4095, log=True)},
-    evidence="proved",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     sharp="constant",
     mutants=[{"constant": 0.99}],
 )
 def proposition_18_prefixes(last: int, constant: float = 1.0) -> Sides:
     """|S| is the number of binary digits 1 of b; an equality at b = 1."""
-    return len(compose(1, last)), float(constant) + math.log2(last)
+    return len(compose(1, last)), constant + math.log2(last)
 
 
 @PAPER.identity(
-    "Proposition 18",
-    part="(cover)",
+    "Proposition 18 (cover)",
     printed=r"each element of COMPOSE(a, b) is an interval of the form $[q2^k + 1, (q + 1)2^k]$ for some $q, k \in \mathbb{N}$, the intervals in S are disjoint, and $[a, b] = \bigcup_{[x,y] \in S} [x, y]$",
     independent="the left side lists the steps of the intervals, the right side those of [a, b]",
     domain={"first": integers(1, 500, log=True), "length": integers(1, 500, log=True)},

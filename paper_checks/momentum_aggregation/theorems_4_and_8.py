@@ -22,12 +22,9 @@ from corrnoise.theory.privacy import gaussian_epsilon
 
 PRIVACY = "docs/momentum-aggregation.md#what-one-example-changes"
 
-# -- Theorem 10 --------------------------------------------------------------------------------------------------------
-
 
 @PAPER.inequality(
     "Theorem 10",
-    evidence="proved",
     proof="Appendix C, read from the last release to the first",
     printed=r"Let V to be the maximum over all $s \in \{1,\ldots, N\}$ of the total number of sets $S_i$ such that $s \in S_i$ (i.e. $V = \sup_s |IN(s)|$). Then Algorithm 5 is $(\alpha, V\alpha\rho^2/2)$ Renyi differentially private for all $\alpha$.",
     domain={"order": log_scale(1.1, 10), "rho": log_scale(0.05, 1), "adaptivity": linear(0, 3)},
@@ -48,16 +45,14 @@ def theorem_10(order: float, rho: float, adaptivity: float, factor: float = 1.0)
     second = (order - 1) * order * (rho * np.cos(adaptivity * x)) ** 2 / 2
     density = rho / math.sqrt(2 * math.pi)
     integral = np.exp(order * log_q + (1 - order) * log_p + second).sum() * (x[1] - x[0]) * density
-    return math.log(integral) / (order - 1), float(factor) * 2 * order * rho**2 / 2
+    return math.log(integral) / (order - 1), factor * 2 * order * rho**2 / 2
 
 
 BUDGETS = {"nodes": integers(1, 1000, log=True), "share": log_scale(1e-3, 1), "log": log_scale(1e-2, 100)}
 
 
 @PAPER.inequality(
-    "Theorem 10",
-    part="(conversion)",
-    evidence="proved",
+    "Theorem 10 (conversion)",
     proof=PRIVACY,
     printed=r"supposing $\rho \le \sqrt{\frac{\log(1/\delta)}{V}}$, we then set $\alpha = 1 + \frac{\sqrt{\log(1/\delta)}}{\rho\sqrt{V}}$ to get $(V\rho^2 + \rho\sqrt{V\log(1/\delta)}, \delta)$",
     reading=r"$l = \log \frac{1}{\delta}$ below",
@@ -76,9 +71,7 @@ def theorem_10_conversion(nodes: int, share: float, log: float, square: float = 
 
 
 @PAPER.inequality(
-    "Theorem 10",
-    part="(final)",
-    evidence="proved",
+    "Theorem 10 (final)",
     proof=PRIVACY,
     rests_on=("Theorem 10 (conversion)",),
     printed=r"supposing $\rho \le \sqrt{\frac{\log(1/\delta)}{V}}$ … $\le (2\rho\sqrt{V\log(1/\delta)}, \delta)$ differential privacy.",
@@ -89,10 +82,8 @@ def theorem_10_conversion(nodes: int, share: float, log: float, square: float = 
 def theorem_10_final(nodes: int, share: float, log: float, constant: float = 2.0) -> Sides:
     r"""An equality of the conversion at $\rho = \sqrt{\frac{l}{V}}$."""
     rho = share * math.sqrt(log / nodes)
-    return nodes * rho**2 / 2 + 1.5 * rho * math.sqrt(nodes * log), float(constant) * rho * math.sqrt(nodes * log)
+    return nodes * rho**2 / 2 + 1.5 * rho * math.sqrt(nodes * log), constant * rho * math.sqrt(nodes * log)
 
-
-# -- Theorem 4 ---------------------------------------------------------------------------------------------------------
 
 LARGEST_LOG = 700.0  #: of 1/δ: near the smallest δ that is a float
 
@@ -104,9 +95,7 @@ def largest_weight(first: int, last: int, examples: int, alpha: float) -> float:
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(sensitivity)",
-    evidence="proved",
+    "Theorem 4 (sensitivity)",
     proof=PRIVACY,
     printed=r"Thus, $f_{[y,z]}$ has sensitivity $\Delta_{[y,z]} = 2\alpha G \sum_{j=0}^{\lceil |z-y|/N \rceil - 1} (1-\alpha)^{jN} \le 4\alpha G$ (by proposition 13) for all [y, z] and $\alpha \ge \frac{1}{N}$.",
     corrected=r"at most $2 \alpha G (1 + \frac{1}{1 - e^{-1}}) = 5.164 \alpha G$",
@@ -133,13 +122,11 @@ def theorem_4_sensitivity(
     """
     size = 2**level
     weight = largest_weight(number * size + 1, (number + 1) * size, examples, load / examples)
-    return 2 * weight, float(constant)
+    return 2 * weight, constant
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(count)",
-    evidence="proved",
+    "Theorem 4 (count)",
     proof=PRIVACY,
     printed=r"Let $V = (\min(R, \lfloor \log_2(N) \rfloor) + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^R \lfloor \frac{T}{2^j} \rfloor$ as in Algorithm 1.",
     reading="an index belongs to at most V nodes",
@@ -159,14 +146,12 @@ def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True
     """
     steps = examples * epochs - (0 if whole else min(round(short * examples), examples - 1))
     height = levels(steps) - (1 if whole else 0)
-    return node_count(steps, examples), float(factor) * printed_node_count(steps, examples, height)
+    return node_count(steps, examples), factor * printed_node_count(steps, examples, height)
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(RDP)",
+    "Theorem 4 (RDP)",
     reading="The noisy nodes are released, for any orders; the iterates are computed from them",
-    evidence="proved",
     rests_on=("Theorem 4 (sensitivity)", "Theorem 10"),
     proof=PRIVACY,
     printed=r"Algorithm 1 is $(z, \frac{z}{2 \sigma^2})$-RDP for all z",
@@ -185,13 +170,7 @@ def theorem_4_count(examples: int, epochs: int, short: float, whole: bool = True
     evaluations=96,
 )
 def theorem_4_rdp(
-    examples: int,
-    epochs: int,
-    load: float,
-    order: str,
-    short: float,
-    whole: bool = True,
-    factor: float = 1.0,
+    examples: int, epochs: int, load: float, order: str, short: float, whole: bool = True, factor: float = 1.0
 ) -> Sides:
     r"""The smaller side is $\frac{U}{4V}$, in units of $\frac{1}{\sigma^2}$, for the release of all nodes; it is exact.
 
@@ -202,13 +181,11 @@ def theorem_4_rdp(
     """
     steps = examples * epochs - (0 if whole else min(round(short * examples), examples - 1))
     spent = squared_weights(ORDERS[order](steps, period=examples), load / examples)
-    return spent, float(factor) * 4 * printed_node_count(steps, examples, levels(steps))
+    return spent, factor * 4 * printed_node_count(steps, examples, levels(steps))
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(small alpha)",
-    evidence="proved",
+    "Theorem 4 (small alpha)",
     rests_on=("Theorem 4 (RDP)",),
     proof=PRIVACY,
     printed=r"Suppose that f(w, x) is G-Lipschitz for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$, Algorithm 1 is $(z, \frac{z}{2\sigma^2})$ Renyi-differentially private for all z.",
@@ -230,13 +207,11 @@ def theorem_4_small_alpha(exponent: int, epochs: int, load: float, least: float 
         return math.nan, math.nan
     steps = examples * epochs
     spent = squared_weights(Participation.fixed_epochs(steps, period=examples), load / examples)
-    return spent, float(factor) * 4 * printed_node_count(steps, examples, levels(steps))
+    return spent, factor * 4 * printed_node_count(steps, examples, levels(steps))
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(conversion)",
-    evidence="proved",
+    "Theorem 4 (conversion)",
     proof=PRIVACY,
     rests_on=("Theorem 4 (threshold)",),
     printed=r"Algorithm 1 is $(z, \frac{z}{2\sigma^2})$ Renyi-differentially private for all z. Consequentially, if $\delta \ge \exp(-\epsilon)$, then with $\sigma \ge \frac{2\sqrt{\log(1/\delta)}}{\epsilon}$, Algorithm 1 is $(\epsilon, \delta)$-differentially private.",
@@ -258,13 +233,11 @@ def theorem_4_conversion(log: float, excess: float, factor: float = 1.0) -> Side
     noisy node of N = T = 1, α = 1 has δ(10) = 0.9918.)  The direction is right, more generally, for $l \ge 0.4268 \epsilon$.
     """
     epsilon = log / excess
-    return gaussian_epsilon(epsilon**2 / (8 * log), math.exp(-log)), float(factor) * epsilon
+    return gaussian_epsilon(epsilon**2 / (8 * log), math.exp(-log)), factor * epsilon
 
 
 @PAPER.inequality(
-    "Theorem 4",
-    part="(threshold)",
-    evidence="proved",
+    "Theorem 4 (threshold)",
     proof=PRIVACY,
     printed=r"to obtain $(\epsilon, \delta)$-DP with $\epsilon = 1/2\sigma^2 + 2\sqrt{\log(1/\delta)/2\sigma^2}$",
     reading=r"that this is at most $\epsilon$ for $\sigma = \frac{2 \sqrt{l}}{\epsilon}$ if $\delta \ge e^{-\epsilon}$, $l = \log \frac{1}{\delta}$",
@@ -277,12 +250,9 @@ def theorem_4_conversion(log: float, excess: float, factor: float = 1.0) -> Side
 )
 def theorem_4_threshold(epsilon: float, excess: float, threshold: float = 1 / (8 * (1 - math.sqrt(0.5)))) -> Sides:
     """The conversion with the best order, l = ``excess`` · ``threshold`` · ε; as printed the excess is at most 1."""
-    log = excess * float(threshold) * epsilon
+    log = excess * threshold * epsilon
     rho = epsilon**2 / (8 * log)
     return rho + 2 * math.sqrt(rho * log), epsilon
-
-
-# -- Theorem 8 ---------------------------------------------------------------------------------------------------------
 
 
 def reduced_curve(examples: int, epochs: int, alpha: float, order: str) -> float:
@@ -306,10 +276,10 @@ REDUCED = {
 
 
 @PAPER.inequality(
-    "Theorem 8",
-    part="(RDP)",
+    "Theorem 8 (RDP)",
     reading=r"with $\delta_\Delta = \delta_r = 2 \eta N$; the noisy nodes of all trees are released, for any orders",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
+    evidence="searched",
     printed=r"Suppose $\alpha \ge 1/N$ and f is G-Lipschitz and L-smooth. Then Algorithm 2 is $(z, 3z/2\sigma^2)$ Renyi differentially private for all z.",
     corrected=r"with $\delta_\Delta = \delta_r = 2 \eta N L$, $N \ge 2$, $T \ge 2N$, N divides T",
     domain={**REDUCED, "smoothness": log_scale(1, 10)},
@@ -320,13 +290,7 @@ REDUCED = {
     evaluations=64,
 )
 def theorem_8_rdp(
-    examples: int,
-    epochs: int,
-    load: float,
-    order: str,
-    smoothness: float,
-    restored: bool = True,
-    constant: float = 3.0,
+    examples: int, epochs: int, load: float, order: str, smoothness: float, restored: bool = True, constant: float = 3.0
 ) -> Sides:
     r"""The smaller side is an upper bound for all nodes.  It grows with T/N, to 2.52 for N = 2 and 2.21 for N = 3 at 512 epochs, and is
     proved to stay below 2.8 for $N \ge 128$; for other N and more epochs than were computed it is not proved.
@@ -337,14 +301,12 @@ def theorem_8_rdp(
     """
     if not restored:
         tree = squared_weights(Participation.fixed_epochs(examples * epochs, epochs=epochs), load / examples)
-        return smoothness**2 * tree / (4 * epochs * math.log2(examples)), float(constant)
-    return reduced_curve(examples, epochs, load / examples, order), float(constant)
+        return smoothness**2 * tree / (4 * epochs * math.log2(examples)), constant
+    return reduced_curve(examples, epochs, load / examples, order), constant
 
 
 @PAPER.inequality(
-    "Theorem 8",
-    part="(conversion)",
-    evidence="proved",
+    "Theorem 8 (conversion)",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"Algorithm 2 is $(z, 3z/2\sigma^2)$ Renyi differentially private for all z. With $\sigma \ge \frac{4\sqrt{\log(1/\delta)}}{\epsilon}$, Algorithm 2 is $(\epsilon, \delta)$-DP",
     reading=r"$l = \log \frac{1}{\delta}$ below",
@@ -363,13 +325,11 @@ def theorem_8_conversion(log: float, excess: float, factor: float = 1.0) -> Side
     k = 3, 0.4268 ε for k = 4 and 0.7461 ε for k = 5.
     """
     epsilon = log / excess
-    return gaussian_epsilon(3 * epsilon**2 / (32 * log), math.exp(-log)), float(factor) * epsilon
+    return gaussian_epsilon(3 * epsilon**2 / (32 * log), math.exp(-log)), factor * epsilon
 
 
 @PAPER.inequality(
-    "Theorem 8",
-    part="(first epochs)",
-    evidence="proved",
+    "Theorem 8 (first epochs)",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"for any index $i \in [1, N]$, $x_i$ can influence at most $1 + \lfloor \log_2(2N) \rfloor \le 3 \log_2(N)$ intervals [a, b] corresponding to nodes in the tree such that $b \le 2N$",
     corrected=r"at most $3 \log_2 N$ for $N \ge 6$",
@@ -386,13 +346,11 @@ def theorem_8_first_epochs(examples: int, occurrences: int = 2, constant: float 
     So it is too small for $N \le 5$, and for N = 1 there is no noise at all.  Equality at N = 8; the count is at most
     $2 \lfloor \log_2 N \rfloor + 3$.
     """
-    return node_count(2 * examples, examples), float(constant) * math.log2(examples)
+    return node_count(2 * examples, examples), constant * math.log2(examples)
 
 
 @PAPER.inequality(
-    "Theorem 8",
-    part="(later epochs)",
-    evidence="proved",
+    "Theorem 8 (later epochs)",
     proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
     printed=r"the number of nodes any index i can influence is at most: $(\lfloor \log_2(N) \rfloor + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^{\lceil \log_2(T) \rceil} \lfloor \frac{T}{2^j} \rfloor \le 4\frac{T}{N} \log_2(N)$",
     corrected=r"for $N \ge 2$ and $T \ge 2N$",
@@ -406,4 +364,4 @@ def theorem_8_first_epochs(examples: int, occurrences: int = 2, constant: float 
 def theorem_8_later_epochs(examples: int, epochs: float, constant: float = 4.0) -> Sides:
     """T is ``epochs`` N, rounded.  N = 1000, T = 10: printed 0.399, exact 4; N = 1: printed 0."""
     steps = max(round(examples * epochs), 1)
-    return node_count(steps, examples), float(constant) * steps / examples * math.log2(examples)
+    return node_count(steps, examples), constant * steps / examples * math.log2(examples)

@@ -6,13 +6,7 @@ from typing import Any
 from corrnoise.paper_checks.machinery.domains import integers, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.paper import PAPER
-from corrnoise.theory.momentum_aggregation.bounds import (
-    reduced_noise_upper_bound,
-    theorem_6_steps,
-    theorem_6_upper_bound,
-    theorem_9_steps,
-    theorem_9_upper_bound,
-)
+from corrnoise.theory.momentum_aggregation import bounds
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
 
 GRADIENTS = "docs/momentum-aggregation.md#gradient-norms"
@@ -46,7 +40,6 @@ LOG = 5 * math.log(10)
 
 @PAPER.inequality(
     "Theorem 6",
-    evidence="proved",
     rests_on=("Lemma 5", "Lemma 11", "Lemma 12", "Lemma 12 (count)"),
     proof=GRADIENTS,
     printed=r"Assuming f(w, x) is G-Lipschitz, L-smooth for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$, and $F(w_1)$ is bounded by R. … $E[\|\nabla F(\hat{w})\|] \le \frac{(\frac{3}{2}R + 6L\sqrt{\log_2 T \log(1/\delta)} + 12G\sqrt{\log_2 T} \log(1/\delta)^{1/4})d^{1/4}}{\sqrt{\epsilon N}} + \frac{3L(d \log(1/\delta))^{1/4}\sqrt{\log_2 T}}{4\sqrt{\epsilon}N^{3/2}} + \frac{6G}{\sqrt{N}} + \frac{6G \log_2 T\sqrt{d \log(1/\delta)}}{\epsilon N}$",
@@ -88,7 +81,7 @@ def theorem_6(
     """
     delta = math.exp(-excess * epsilon)
     run: dict[str, Any] = {"examples": examples, "dimension": dimension, "epsilon": epsilon, "delta": delta}
-    steps = theorem_6_steps(**run)
+    steps = bounds.theorem_6_steps(**run)
     if published:
         length = math.sqrt(steps / examples) * (1 - 1e-12)
         on_ramp = smoothness * length <= 10 and initial_error >= length + 1 / (2 * smoothness)
@@ -100,16 +93,15 @@ def theorem_6(
         noise = 8 / examples * math.sqrt(excess / epsilon * dimension * count * math.log2(steps + 1))
         error = momentum_error(examples, steps, smoothness) + noise
         truth = gradient_norm(examples, steps, smoothness, initial_error, error)
-    bound = theorem_6_upper_bound(
+    bound = bounds.theorem_6_upper_bound(
         **run, lipschitz=1.0, smoothness=smoothness, initial_error=initial_error, published=published
     )
-    return truth, float(factor) * bound
+    return truth, factor * bound
 
 
 @PAPER.inequality(
     "Theorem 9",
     reading=r"With $2 \eta N L$ for $2 \eta N$ in the noise, $N \ge 2$, and T, which need not be whole, at least N",
-    evidence="proved",
     rests_on=("Lemma 5", "Lemma 7", "Lemma 11", "corrnoise: M5"),
     proof=GRADIENTS,
     printed=r"Assuming f(w, x) is G-Lipschitz, L-smooth for all $w \in \mathbb{R}^d$, $x \in \mathcal{X}$, and $F(w_1)$ is bounded by R. Then Algorithm 2 with $\gamma = \eta N$, $\eta = \frac{1}{\sqrt{NT}}$, $\alpha = \frac{N^{3/4}\epsilon}{T^{3/4}\sqrt{d}}$, $T = \frac{N^{7/3}\epsilon^{4/3}}{d^{2/3}}$, $\epsilon \le \frac{T^{3/4}\sqrt{d}}{N^{3/4}}$, and $\hat{w}$ that is picked uniformly at random from $w_1,\ldots, w_T$ guarantees: $E[\|\nabla F(\hat{w})\|] \le \frac{(\frac{3}{2}R + 24K(G + 2L) + 12L)d^{1/3}}{(\epsilon N)^{2/3}} + \frac{6G}{\sqrt{N}} + \frac{36GK\sqrt{d}}{\epsilon N} + \frac{9KL\sqrt{d}}{\epsilon N}$",
@@ -135,11 +127,11 @@ def theorem_9(
     N = 8.8e8 on for d = 1, ε = 1, δ = 1e-5, G = L = R = 1.
     """
     log = excess * epsilon
-    steps = theorem_9_steps(examples=examples, dimension=dimension, epsilon=epsilon)
+    steps = bounds.theorem_9_steps(examples=examples, dimension=dimension, epsilon=epsilon)
     if steps < examples or log < 1:
         return math.nan, math.nan
     length = 1 / math.sqrt(examples * steps)
-    noise = reduced_noise_upper_bound(
+    noise = bounds.reduced_noise_upper_bound(
         steps=math.ceil(steps),
         examples=examples,
         alpha=1 / examples,
@@ -160,7 +152,7 @@ def theorem_9(
         learning_rate=length,
     )
     error = momentum_error(examples, steps, smoothness) + noise + defect / math.sqrt(examples)
-    bound = theorem_9_upper_bound(
+    bound = bounds.theorem_9_upper_bound(
         examples=examples,
         dimension=dimension,
         epsilon=epsilon,
@@ -170,4 +162,4 @@ def theorem_9(
         initial_error=initial_error,
         published=True,
     )
-    return gradient_norm(examples, steps, smoothness, initial_error, error), float(factor) * bound
+    return gradient_norm(examples, steps, smoothness, initial_error, error), factor * bound

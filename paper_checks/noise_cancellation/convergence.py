@@ -10,16 +10,11 @@ from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.gradients import path
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
+from corrnoise.theory.noise_cancellation import quadratic_runs
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
 from corrnoise.theory.noise_cancellation.coupling import growing_noise_factor
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise
 from corrnoise.theory.noise_cancellation.privacy import published_scale
-from corrnoise.theory.noise_cancellation.quadratic_runs import (
-    QuadraticRun,
-    cancelling_excess,
-    largest_noise,
-    trusted_excess,
-)
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget
@@ -28,12 +23,7 @@ from corrnoise.theory.privacy import Budget
 @PAPER.inequality(
     "Theorem A.1",
     printed=r"Let $f : \mathcal{K} \to \mathbb{R}$ be a convex function. Also let $\{\alpha_t > 0\}$ and $\{w_t \in \mathcal{K}\}$. Let $\{x_t\}$ be the $\{\alpha_\tau\}_{\tau=1}^t$ weighted average of $\{w_\tau\}_{\tau=1}^t$, meaning: $x_t = \frac{1}{\alpha_{1:t}} \sum_{\tau=1}^t \alpha_\tau w_\tau$. Then the following holds for all $t \ge 1, x \in \mathcal{K}$: $\alpha_{1:t}(f(x_t) - f(x)) \le \sum_{\tau=1}^t \alpha_\tau \langle \nabla f(x_\tau), w_\tau - x \rangle$",
-    domain={
-        "curvature": linear(0, 1),
-        "slope": linear(-1, 1),
-        "steps": vector(linear(-1, 1), 5),
-        "x": linear(-1, 1),
-    },
+    domain={"curvature": linear(0, 1), "slope": linear(-1, 1), "steps": vector(linear(-1, 1), 5), "x": linear(-1, 1)},
     mutants=[{"sign": -1.0}],
 )
 def theorem_a1(curvature: float, slope: float, steps: Array, x: float, sign: float = 1.0) -> Sides:
@@ -91,7 +81,7 @@ def lemma_a5(diameter: float, start: float, gradients: Array, rate: float, x: fl
         new = min(max(w - rate * q, 0.0), diameter)
         total += q * (new - x) + (w - new) ** 2 / (2 * rate)
         w = new
-    return total, float(factor) * diameter**2 / (2 * rate)
+    return total, factor * diameter**2 / (2 * rate)
 
 
 def strip_gap(width: float) -> Sides:
@@ -113,6 +103,7 @@ def strip_gap(width: float) -> Sides:
 @PAPER.inequality(
     "Lemma A.6",
     proof="docs/noise-cancellation.md#smoothness-beyond-the-set",
+    evidence="searched",
     printed=r"If $f : \mathcal{K} \to \mathbb{R}$ is convex and L-smooth, and $x^* = … \{f(x)\}$, then $\forall x \in \mathbb{R}^d$: $\|\nabla f(x) - \nabla f(x^*)\|^2 \le 2L(f(x) - f(x^*))$",
     corrected=r"for f convex and L-smooth on $R^d$, and x in K",
     domain={"scales": vector(linear(0, 1), 3), "optimum": linear(-2, 2), "x": linear(0, 1), "width": linear(0.05, 0.3)},
@@ -154,7 +145,7 @@ def lemma_a6(scales: Array, optimum: float, x: float, width: float, strip: bool 
 def lemma_a7(values: Array, factor: float = 2.0) -> Sides:
     """With the least B that the hypothesis allows.  Attained where all values are equal, of any sign."""
     bound = values.max() - values.mean() / 2
-    return values.max() + 10 * bound, (float(factor) + 10) * bound
+    return values.max() + 10 * bound, (factor + 10) * bound
 
 
 RUNS = {
@@ -173,9 +164,9 @@ RUNS = {
 
 
 @PAPER.inequality(
-    "Theorem 5.2",
-    part="(bound)",
+    "Theorem 5.2 (bound)",
     proof="docs/noise-cancellation.md#the-corrected-theorem-52",
+    evidence="searched",
     printed=r"Furthermore, if $S_i$ consists of i.i.d. samples from a distribution $D_i$ for all $i \in [M]$, and $M_t$ are also chosen uniformly in an i.i.d manner, then Algorithm 1 guarantees: $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
     unverifiable="A step of its proof fails, and no counterexample is known; checked instead is that it follows, with its "
     "learning rate, from the corrected bound wherever $\\Phi(T, p, \\eta L) \\le 2$ or $p \\ge 1/2$",
@@ -221,7 +212,7 @@ def theorem_52_bound(
     if machines > participants * rounds or (p < 0.5 and growing_noise_factor(rounds, p, rate * smoothness) > 2):
         return math.nan, math.nan
     corrected = run.upper_bound(cancelling_noise(rounds, growth=1), losses="smooth", learning_rate=rate)
-    return corrected.total, float(factor) * run.published_upper_bound().total
+    return corrected.total, factor * run.published_upper_bound().total
 
 
 UNIT = LossClass(1.0, 1.0, 1.0)  #: K = [−1/2, 1/2]
@@ -242,8 +233,7 @@ QUADRATIC = {
 
 
 @PAPER.inequality(
-    "Theorem 5.2",
-    part="(quadratic runs)",
+    "Theorem 5.2 (quadratic runs)",
     printed=r"$\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
     reading="on quadratic losses",
     unverifiable="A bound for all losses cannot be verified on some; checked instead are quadratic ones, exactly and for every "
@@ -273,16 +263,17 @@ def theorem_52_quadratic(
     noise = cancelling_noise(rounds, growth=1)
     scale = published_scale(run.budget, UNIT, rounds)
     rate = run.published_learning_rate()
-    sizes = largest_noise(run, noise, scale) + deviation * np.arange(1, rounds)
-    if QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
+    sizes = quadratic_runs.largest_noise(run, noise, scale) + deviation * np.arange(1, rounds)
+    if quadratic_runs.QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
         return math.nan, math.nan
-    excess = cancelling_excess(run, noise, scale, learning_rate=rate, curvature=share, start=start)
-    return excess.total, float(factor) * run.published_upper_bound().total
+    excess = quadratic_runs.cancelling_excess(run, noise, scale, learning_rate=rate, curvature=share, start=start)
+    return excess.total, factor * run.published_upper_bound().total
 
 
 @PAPER.inequality(
     "Theorem F.2",
     proof="docs/noise-cancellation.md#the-trusted-server",
+    evidence="searched",
     printed=r"upon invoking Algorithm 2 with $\alpha_t = t$, $\eta = \min\{\frac{\rho Dm}{2ST\sqrt{d}}, \frac{1}{4LT}\}$ … $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 2LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{d}}{\rho mT})$",
     domain={"rounds": integers(1, 1000, log=True), **QUADRATIC},
     sharp="factor",
@@ -290,13 +281,7 @@ def theorem_52_quadratic(
     evaluations=256,
 )
 def theorem_f2(
-    rounds: int,
-    participants: int,
-    rho: float,
-    share: float,
-    start: float,
-    deviation: float,
-    factor: float = 1.0,
+    rounds: int, participants: int, rho: float, share: float, start: float, deviation: float, factor: float = 1.0
 ) -> Sides:
     r"""True with convex losses that are smooth on the whole space (Lemma A.6); the proof drops $1/m^2$ in one display.
 
@@ -305,7 +290,7 @@ def theorem_f2(
     run = FederatedRun(_budget(rho), UNIT, participants, participants, rounds, 1, deviation, 0.0, 0.0)
     rate = run.trusted_upper_bound().learning_rate
     sizes = run.trusted_std() + deviation * np.arange(1, rounds)
-    if QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
+    if quadratic_runs.QuadraticRun(rounds, rate, share).reach(start, sizes) > UNIT.diameter / 2:
         return math.nan, math.nan
-    excess = trusted_excess(run, learning_rate=rate, curvature=share, start=start)
-    return excess.total, float(factor) * run.trusted_upper_bound().total
+    excess = quadratic_runs.trusted_excess(run, learning_rate=rate, curvature=share, start=start)
+    return excess.total, factor * run.trusted_upper_bound().total

@@ -18,8 +18,7 @@ FAMILIES = {"lipschitz": log_scale(1e-2, 1e2), "smoothness": log_scale(1e-2, 1e2
 
 
 @PAPER.inequality(
-    "Section 2.1",
-    part="(variances)",
+    "Section 2.1 (variances)",
     printed=r"$\exists \sigma \in [0, G]$ such: $E \| \nabla f_i(x; z) - \nabla f_i(x) \|^2 \le \sigma^2, \forall x \in \mathcal{K}$ … $\exists \xi \in [0, G]$ such: $\frac{1}{M}\sum_{i=1}^{M} \|\nabla f_i(x) - \nabla f(x)\|^2 \le \xi^2, \forall x \in \mathcal{K}$",
     domain={"shares": vector(linear(-1, 1), 6), "lipschitz": log_scale(1e-4, 1e4)},
     sharp="factor",
@@ -30,12 +29,11 @@ def variances(shares: Array, lipschitz: float, factor: float = 1.0) -> Sides:
     machines = lipschitz * shares.reshape(2, 3)
     within = machines.var(axis=1).mean()
     between = machines.mean(axis=1).var()
-    return within + between, float(factor) * lipschitz**2
+    return within + between, factor * lipschitz**2
 
 
 @PAPER.inequality(
-    "Section 2.1",
-    part="(smoothness)",
+    "Section 2.1 (smoothness)",
     printed=r"$\exists \sigma_L \in [0, L]$ such: $E \| (\nabla f_i(x;z) - \nabla f_i(x)) - (\nabla f_i(y;z) - \nabla f_i(y)) \|^2 \le \sigma_L^2 \| x - y \|^2, \forall x, y \in \mathcal{K}$ … $\exists \xi_L \in [0, L]$ such: $\frac{1}{M} \sum_{i=1}^{M} \| (\nabla f_i(x) - \nabla f(x)) - (\nabla f_i(y) - \nabla f(y)) \|^2 \le \xi_L^2 \| x - y \|^2, \forall x, y \in \mathcal{K}$",
     domain={
         "shares": vector(linear(0, 1), 6),
@@ -53,7 +51,7 @@ def smoothness_variances(shares: Array, smoothness: float, losses: Losses, facto
     curvatures = smoothness * (shares if losses == "convex" else 2 * shares - 1)
     machines = curvatures.reshape(2, 3)
     both = machines.var(axis=1).mean() + machines.mean(axis=1).var()
-    return math.sqrt(both), float(factor) * (smoothness / 2 if losses == "convex" else smoothness)
+    return math.sqrt(both), factor * (smoothness / 2 if losses == "convex" else smoothness)
 
 
 def enumerated_variance(values: Array, participants: int) -> float:
@@ -116,8 +114,7 @@ def equation_10(now: Array, then: Array, shift: int = 0) -> Sides:
 
 
 @PAPER.inequality(
-    "Lemma 4.2",
-    part="(norm)",
+    "Lemma 4.2 (norm)",
     printed=r"Let $\mathcal{K} \subset \mathbb{R}^d$ be a convex set of diameter D, and $\{f_i(\cdot; z)\}_{z \in \mathcal{Z}_i}$ be a family of convex G-Lipschitz and L-smooth functions. Assume $\alpha_t = t$ and define S := G + 2LD, $\tilde{\sigma} := \sigma + 2\sigma_L D$, $\tilde{\xi} := \xi + 2\xi_L D$: $||s_{t,i}|| \le S$",
     domain={**FAMILIES, "rounds": integers(1, 10**5, log=True)},
     sharp="factor",
@@ -130,7 +127,7 @@ def lemma_42_norm(lipschitz: float, smoothness: float, diameter: float, rounds: 
     step = 2 * diameter / (rounds + 1)
     at_last = lipschitz
     at_first = lipschitz - smoothness * step
-    return rounds * at_last - (rounds - 1) * at_first, float(factor) * (lipschitz + 2 * smoothness * diameter)
+    return rounds * at_last - (rounds - 1) * at_first, factor * (lipschitz + 2 * smoothness * diameter)
 
 
 def affine_losses(slopes: Array, offsets: Array, size: float, diameter: float, alike: str) -> tuple[Array, Array]:
@@ -178,8 +175,7 @@ AFFINE: dict[str, Any] = {
 
 
 @PAPER.inequality(
-    "Lemma 4.2",
-    part="(variance)",
+    "Lemma 4.2 (variance)",
     printed=r"$E\|s_t - \bar{s}_t\|^2 \le \frac{1}{m}(\tilde{\sigma}^2 + \frac{M-m}{M-1} \tilde{\xi}^2)$",
     domain={
         **AFFINE,
@@ -222,7 +218,7 @@ def lemma_42_variance(
     bound = sampling_variance(sigma, xi, machines=3, participants=participants)
     if bound < _NO_VARIANCE * size**2:
         return math.nan, math.nan
-    return enumerated_variance(s, participants), float(factor) * bound
+    return enumerated_variance(s, participants), factor * bound
 
 
 @PAPER.inequality(
@@ -254,7 +250,7 @@ def lemma_43(
     bound = sampling_variance(sigma, xi, machines=3, participants=participants)
     if bound < _NO_VARIANCE * size**2:
         return math.nan, math.nan
-    return variance.sum(), float(factor) * steps.size * bound
+    return variance.sum(), factor * steps.size * bound
 
 
 @PAPER.identity(
@@ -273,8 +269,7 @@ def equation_15(drawn: Array, means: Array, weight: float = 1.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Section 5.3",
-    part="(smoothness)",
+    "Section 5.3 (smoothness)",
     printed=r"We ran Algorithm 1 on MNIST using a logistic regression. The parameters are $G = \sqrt{2 \cdot 785} = 39.6, L = 785/2 =$ 392.5",
     reading=r"$L = 785/2$ for softmax regression with $\|x\|^2 \le 785$",
     domain={"logits": vector(linear(-20, 20), 4)},
@@ -285,12 +280,11 @@ def softmax_smoothness(logits: Array, half: float = 0.5) -> Sides:
     r"""The Hessian is $(\mathrm{diag}\, p - p p^T) \otimes x x^T$; its largest eigenvalue is 1/2 at two equal probabilities."""
     p = np.exp(logits - logits.max())
     p /= p.sum()
-    return float(np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1]), float(half)
+    return float(np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1]), half
 
 
 @PAPER.identity(
-    "Section 5.3",
-    part="(constants)",
+    "Section 5.3 (constants)",
     printed=r"The parameters are $G = \sqrt{2 \cdot 785} = 39.6, L = 785/2 =$ 392.5, D = 0.1, which brings us S = 118.1.",
     domain={"digits": integers(1, 1)},
     tolerance=1e-6,
@@ -332,12 +326,11 @@ def appendix_g(rounds: int, probability: float, mean_gap: bool = False, factor: 
     $t^2 \xi^2 \frac{M-m}{m(M-1)}$ is added, which does not shrink at all.
     """
     rate = 1 / probability if mean_gap else (2 - probability) / probability
-    return delayed_error(rounds, probability), float(factor) * rate * rounds
+    return delayed_error(rounds, probability), factor * rate * rounds
 
 
 @PAPER.inequality(
-    "Appendix G",
-    part="(heterogeneity)",
+    "Appendix G (heterogeneity)",
     printed=r"leads to the following additive term in the error bound, $\frac{2}{\alpha_{1:T}} D \sum_{\tau=1}^T \sqrt{E \|\varepsilon_\tau\|^2} \le \frac{4D}{T^2} \sqrt{\frac{M}{m}} \sum_{\tau=1}^T \sqrt{\frac{(\tilde{\sigma}^2 + \tilde{\xi}^2) \tau}{m}}$",
     reading=r"with heterogeneity, $\tilde{\sigma}^2 + \tilde{\xi}^2$ takes the place of $\tilde{\sigma}^2$ in the error of Alternative 1",
     corrected=r"a term $t^2 \xi^2 \frac{M-m}{m(M-1)}$ is added, which no averaging over rounds makes smaller",
@@ -367,4 +360,4 @@ def appendix_g_heterogeneity(
     if xi < 1e-6 or participants == machines:
         return math.nan, math.nan
     exact = rounds**2 * sampling_variance(0.0, xi, machines=machines, participants=participants)
-    return error, float(factor) * exact * (1 + 1e-12)
+    return error, factor * exact * (1 + 1e-12)

@@ -20,8 +20,7 @@ FAMILY = LossClass(1.0, 1.0, 1.0)
 
 
 @PAPER.identity(
-    "Section 4.1",
-    part="(noise of Alternative 2)",
+    "Section 4.1 (noise of Alternative 2)",
     printed=r"ensuring the privacy of $\tilde{s}_{t,i}$ that way, leads to a cumulative noise in the global estimate $\tilde{q}_t$",
     domain={"machines": integers(2, 50), "participants": integers(1, "machines"), "rounds": integers(1, 30)},
     mutants=[{"shift": 0.001}],
@@ -50,8 +49,7 @@ def linear_regret(rounds: int, probability: float, growth: float, cancelled: boo
 
 
 @PAPER.inequality(
-    "Section 4.1",
-    part="(performance of Alternative 2)",
+    "Section 4.1 (performance of Alternative 2)",
     printed=r"leads to a cumulative noise in the global estimate $\tilde{q}_t$, which leads to highly suboptimal performance.",
     reading="Alternative 2 is private updates with fresh noise on every message",
     unverifiable="No number is given; checked instead is that its noise adds more to the regret of linear losses than that of "
@@ -70,7 +68,7 @@ def alternative_2_regret(rounds: int, share: float, factor: float = 1.0) -> Side
     least = (3 * (1 + math.log(rounds)) - 2) / rounds
     probability = least + share * (1 - least)
     published = (1 + np.log(rounds)) * linear_regret(rounds, probability, 1.0, True)
-    return published, float(factor) * linear_regret(rounds, probability, 0.0, False)
+    return published, factor * linear_regret(rounds, probability, 0.0, False)
 
 
 @PAPER.identity(
@@ -97,9 +95,9 @@ def lemma_41(noise: Array, schedule: int, corrections: Array, kept: float = 1.0)
 
 
 @PAPER.inequality(
-    "Section 5",
-    part="(growing noise)",
+    "Section 5 (growing noise)",
     proof="docs/noise-cancellation.md#better-noise",
+    evidence="searched",
     printed=r"To balance privacy with performance, we found it necessary to set each machine's noise injection proportionally to the number of time-steps it participated in up until now, because a machine that participates more rounds may leak more private data, which requires more noise to maintain its privacy. … Thus, we set $\sigma_{t,i}^2 \propto N_{t,i}$",
     independent="the two sides are two kinds of noise",
     domain={"participations": integers(2, 10**5, log=True)},
@@ -118,7 +116,7 @@ def growing_noise(participations: int, growth: float = 0.0, other: float = 1.0, 
     n = participations
     noises = [cancelling_noise(n, growth=each) for each in (growth, other)]
     sides = [np.array([mean_variance(noise, n), regret_energy(noise, n)]) for noise in noises]
-    return sides[0], float(factor) * sides[1]
+    return sides[0], factor * sides[1]
 
 
 def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:
@@ -136,9 +134,9 @@ def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:
 
 
 @PAPER.identity(
-    "Theorem 5.2",
-    part="(C, first step)",
+    "Theorem 5.2 (C, first step)",
     proof="docs/noise-cancellation.md#the-corrected-theorem-52",
+    evidence="exact",
     printed=r"$\sum_{\tau=1}^t \frac{1}{m} \sum_{i=1}^M E \langle Y_{\tau,i}, x^* - w_{\tau+1} \rangle = \frac{1}{m} \sum_{i=1}^M \sum_{\tau=1}^t \sum_{s=1}^\tau p(1-p)^{\tau-s} E \langle y_{s,i}, x^* - w_{\tau+1} \rangle$",
     corrected=r"$w_{\tau+1}$ holds $y_{s,i}$ only if machine i took part in round s: for f = 0 and unit noise the left side is "
     r"$\frac{\eta}{m} \sum_{s \le \tau} p(1-p)^{\tau-s} (\tau - s + 1)$",
@@ -160,9 +158,9 @@ def theorem_52_first_step(machines: int, rounds: int, independent: bool = False,
 
 
 @PAPER.inequality(
-    "Theorem 5.2",
-    part="(C, display)",
+    "Theorem 5.2 (C, display)",
     proof="docs/noise-cancellation.md#the-corrected-theorem-52",
+    evidence="searched",
     printed=r"$\sum_{\tau=1}^{t} E \langle Y_{\tau}, x^* - w_{\tau+1} \rangle \le \frac{1}{4\eta} \sum_{r=1}^{t} E \| w_r - w_{r+1} \|^2 + \frac{\eta}{m^2 p(2-p)} \sum_{i=1}^{M} \sum_{s=1}^{t} E \| y_{s,i} \|^2$",
     corrected=r"at most $\frac{\Phi' \eta}{m^2 p} \sum_i \sum_s E\|y_{s,i}\|^2$ for noise of constant variance, $\Phi' \le 1$ for $L = 0$",
     domain={"participants": integers(1, 50), "ratio": log_scale(1, 50), "rounds": integers(1, 3000, log=True)},
@@ -187,5 +185,5 @@ def theorem_52_display(
     if display:
         r = np.arange(1, rounds + 1)
         steps = unit * (1 - (1 - p) ** r).sum() / 4
-        return left, float(factor) * (steps + unit * rounds / (p * (2 - p)))
-    return left, float(factor) * unit * rounds / p * max(1.0, constant_noise_factor(rounds, p, 0.0))
+        return left, factor * (steps + unit * rounds / (p * (2 - p)))
+    return left, factor * unit * rounds / p * max(1.0, constant_noise_factor(rounds, p, 0.0))

@@ -9,12 +9,7 @@ from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.noise_cancellation.gradients import FAMILIES
 from corrnoise.paper_checks.noise_cancellation.paper import PAPER
 from corrnoise.theory.noise_cancellation.machines import cancelling_noise, largest_energies
-from corrnoise.theory.noise_cancellation.privacy import (
-    covariance_zcdp,
-    published_scale,
-    published_zcdp,
-    trusted_zcdp,
-)
+from corrnoise.theory.noise_cancellation.privacy import covariance_zcdp, published_scale, published_zcdp, trusted_zcdp
 from corrnoise.theory.noise_cancellation.sensitivity import LossClass, Losses
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import Budget, zcdp_to_approx_dp
@@ -50,12 +45,11 @@ def lemma_26(rho: float, delta: float, factor: float = 1.0) -> Sides:
     The messages of a machine are as private as one Gaussian mechanism, so less is exact for them: ρ = 1, δ = 1e-5 gives 4.3772,
     printed 5.2985; ρ = 4, 8, 12 are ε = 24.4, 65.3, 122.3.
     """
-    return zcdp_to_approx_dp(rho**2 / 2, delta), float(factor) * (rho**2 / 2 + rho * math.sqrt(2 * math.log(1 / delta)))
+    return zcdp_to_approx_dp(rho**2 / 2, delta), factor * (rho**2 / 2 + rho * math.sqrt(2 * math.log(1 / delta)))
 
 
 @PAPER.identity(
-    "Section 2.2",
-    part="(rates)",
+    "Section 2.2 (rates)",
     printed=r"$O(\frac{1}{\rho}) \in O(\frac{1}{\epsilon})$ with $\epsilon = \frac{\rho^2}{2} + \rho \sqrt{2 \log \frac{1}{\delta}}$",
     unverifiable="The constant is unspecified, and grows with ρ and 1/δ; checked instead is the factor between the two",
     domain={"rho": log_scale(1e-3, 1e3), "delta": log_scale(1e-12, 0.1)},
@@ -67,9 +61,9 @@ def rates(rho: float, delta: float) -> Sides:
 
 
 @PAPER.inequality(
-    "Lemma 4.2",
-    part="(sensitivity)",
+    "Lemma 4.2 (sensitivity)",
     proof="docs/noise-cancellation.md#sensitivity",
+    evidence="searched",
     printed=r"Using the bound $||s_{\tau,i}|| \le S$, which holds for any $\tau \in \mathcal{T}_i$ due to Lemma 4.2, we show that $\Delta_{t,i} \le 2S$.",
     domain={**FAMILIES, "rounds": integers(1, 10**5, log=True)},
     sharp="factor",
@@ -84,7 +78,7 @@ def lemma_42_sensitivity(
     step = 2 * diameter / (rounds + 1)
     one = rounds * lipschitz - (rounds - 1) * (lipschitz - smoothness * step)
     other = -lipschitz
-    return one - other, float(factor) * 2 * LossClass(lipschitz, smoothness, diameter).published_norm
+    return one - other, factor * 2 * LossClass(lipschitz, smoothness, diameter).published_norm
 
 
 STDS = {
@@ -98,6 +92,7 @@ STDS = {
 @PAPER.inequality(
     "Theorem 5.1",
     proof="docs/noise-cancellation.md#exact-privacy-of-a-machine",
+    evidence="searched",
     printed=r"invoking Algorithm 1 with noise distributions $y_{t,i} \sim P_{t,i} = \mathcal{N}(0, I\sigma_{t,i}^2)$, and any learning rate $\eta > 0$, ensures that for any machine $i \in [M]$, that acts at time-steps $\mathcal{T}_i$, the resulting sequences $\{\tilde{s}_{t,i}\}_{t \in \mathcal{T}_i}$ is $\frac{\rho_i^2}{2}$-zCDP, where: $\rho_i = 2S\sqrt{\sum_{t \in \mathcal{T}_i} \frac{1}{\sigma_{t,i}^2}}$.",
     domain={**STDS, "losses": one_of("convex", "smooth")},
     sharp="factor",
@@ -121,13 +116,13 @@ def theorem_51(
     family = LossClass(lipschitz, smoothness, diameter)
     rounds = first + gap * np.arange(stds.size)
     shifts = family.shifts(rounds, losses=losses)
-    return covariance_zcdp(np.diag(stds**2), shifts), float(factor) * published_zcdp(stds, family)
+    return covariance_zcdp(np.diag(stds**2), shifts), factor * published_zcdp(stds, family)
 
 
 @PAPER.inequality(
-    "Theorem 5.2",
-    part="(privacy)",
+    "Theorem 5.2 (privacy)",
     proof="docs/noise-cancellation.md#exact-privacy-of-a-machine",
+    evidence="searched",
     printed=r"$\sigma_{t,i}^2 = \frac{4 S^2 (1 + \log T)}{\rho^2} N_{t,i}$, with $N_{t,i}$ being the number of time steps that machine $i$ participated up to time step $t$, … then Algorithm 1 satisfies $\frac{\rho^2}{2}-zCDP$ w.r.t gradient estimate correction sequences",
     reading="each machine is so, with respect to what it sends",
     domain={**FAMILIES, "rounds": integers(1, 3000, log=True), "losses": one_of("convex", "smooth")},
@@ -148,7 +143,7 @@ def theorem_52_privacy(
     scale = published_scale(Budget(0.5, adjacency="replace-one"), family, rounds)
     shifts = family.shifts(np.arange(1, rounds + 1), losses=losses)
     followed = largest_energies(cancelling_noise(rounds, growth=1), rounds)[::-1]
-    return float((shifts**2 * followed).max()) / (2 * scale**2), float(factor) * 0.5
+    return float((shifts**2 * followed).max()) / (2 * scale**2), factor * 0.5
 
 
 @PAPER.inequality(
@@ -163,4 +158,4 @@ def theorem_f1(
 ) -> Sides:
     """The smaller side is exact; the statement prints SD for S, and $P_{t,i}$ for $P_t$."""
     family = LossClass(lipschitz, smoothness, diameter)
-    return trusted_zcdp(stds, family, 3, losses=losses), float(factor) * published_zcdp(stds, family) / 9
+    return trusted_zcdp(stds, family, 3, losses=losses), factor * published_zcdp(stds, family) / 9

@@ -9,23 +9,8 @@ from typing import Any
 import numpy as np
 
 from corrnoise.paper_checks.correlated_noise.oracles import ANY_INPUTS, CLIP_NORMS, budget
-from corrnoise.paper_checks.machinery.domains import (
-    linear,
-    log_scale,
-    noises,
-    one_of,
-    regressions,
-    spectra,
-    vector,
-)
-from corrnoise.paper_checks.machinery.enclosures import (
-    DEEPEST,
-    SHALLOWEST,
-    gap,
-    inverse_mean,
-    inverse_mean_by_depth,
-    ratio_integral,
-)
+from corrnoise.paper_checks.machinery import enclosures
+from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, one_of, regressions, spectra, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.machinery.quadrature import circle_integral, modulus_at
 from corrnoise.paper_checks.own_results.paper import PAPER
@@ -47,7 +32,6 @@ QUIET = {"problem": regressions(residual_std=0.0)}
     "N1",
     printed=r"$\frac{a}{4} \le F_\infty \le \frac{a}{2 (2 - \eta R^2)}$, $a = \eta (\sigma_{sgd}^2 \mathrm{Tr}[H] + \sigma^2 \sum_j b_j)$, if $E \|x\|^2 x x^\top \preceq R^2 H$ and $\eta R^2 < 2$",
     proof=f"{PROOFS}#n1-bounds-for-any-inputs",
-    evidence="proved",
     domain={
         "problem": regressions(largest=1.9, kurtosis=(1, 1000), multiplicity=10_000),
         "noise": noises(),
@@ -78,11 +62,9 @@ def n1(
 
 
 @PAPER.inequality(
-    "N1",
-    part="(dependent coordinates)",
+    "N1 (dependent coordinates)",
     printed="N1 for inputs of which one coordinate is not 0, the $j$th with probability $p_j$",
     proof=f"{PROOFS}#n1-bounds-for-any-inputs",
-    evidence="proved",
     independent="both sides weight the same drive, and the statement holds for any drive",
     domain={
         "eigenvalues": spectra(4, 1e4, multiplicity=1000),
@@ -121,7 +103,6 @@ def n1_one_coordinate(
     "N2",
     printed=r"$\min_\beta F_\infty \ge \frac{\eta}{4} \sigma_{sgd}^2 \mathrm{Tr}[H] + \frac{\eta^2 G^2}{4 \rho} \frac{(\sum_j \lambda_j \gamma_\infty^2(x_j))^2}{\mathrm{Tr}[H]}$",
     proof=f"{PROOFS}#n2-a-lower-bound-for-all-noise",
-    evidence="proved",
     rests_on=["N1"],
     domain={"problem": ANY_INPUTS, "clip_norm": CLIP_NORMS},
     sharp="factor",
@@ -135,12 +116,10 @@ def n2(problem: LinearRegression, clip_norm: float, factor: float = 1.0) -> Side
 
 
 @PAPER.inequality(
-    "N3",
-    part="(error)",
+    "N3 (error)",
     printed=r"For $\nu \le \eta \mu$ and all $x_j < 1$: $F_\infty \le \frac{1}{2 - \eta R^2} (\frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H] + \frac{\eta^2 G^2 \log(8/\nu)}{\rho \log^2 8} "
     r"\min\{\frac{1}{2} \mathrm{Tr}[H] \log(8/\nu), \frac{2}{\pi} \sum_j \lambda_j \log(8/x_j)\})$",
     proof=f"{PROOFS}#n3-ν-dp-ftrl-with-its-constants",
-    evidence="proved",
     rests_on=["N3, sharpened (one direction)", "N1"],
     domain={
         "problem": regressions(largest=1.999, kurtosis=(1, 1000), multiplicity=10_000),
@@ -165,12 +144,14 @@ def n3(problem: LinearRegression, share: float, clip_norm: float, factor: float 
     return np.array(errors), np.array([factor, private]) * largest
 
 
-DEPTHS = {"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth", DEEPEST)}
+DEPTHS = {
+    "depth": log_scale(enclosures.SHALLOWEST, enclosures.DEEPEST),
+    "depth_nu": log_scale("depth", enclosures.DEEPEST),
+}
 
 
 @PAPER.inequality(
-    "N3",
-    part="(one logarithm)",
+    "N3 (one logarithm)",
     printed=r"$I(\nu, x) \le 3.848 \log(8/x)$ for $\nu \le x < 1$",
     proof=f"{PROOFS}#n3-ν-dp-ftrl-with-its-constants",
     domain=DEPTHS,
@@ -182,12 +163,11 @@ DEPTHS = {"depth": log_scale(SHALLOWEST, DEEPEST), "depth_nu": log_scale("depth"
 )
 def n3_one_logarithm(depth: Any, depth_nu: Any, constant: str = "3.848") -> Sides:
     """In terms of log(8/x) and log(8/ν).  The sharp constant is at least 8/log 8 = 3.84719, which is approached as ν → 0 and x → 1."""
-    return ratio_integral(depth_nu, depth), arithmetic(depth).number(constant) * depth
+    return enclosures.ratio_integral(depth_nu, depth), arithmetic(depth).number(constant) * depth
 
 
 @PAPER.inequality(
-    "N3, sharpened",
-    part="(one direction)",
+    "N3, sharpened (one direction)",
     printed=r"$\gamma_\infty^2(\nu) \frac{b(x)}{x} \le 0.232 \log(8/\nu) \log(8/x)$ for $\nu \le x < 1$",
     proof=f"{PROOFS}#n3-sharpened",
     domain=DEPTHS,
@@ -199,17 +179,15 @@ def n3_one_logarithm(depth: Any, depth_nu: Any, constant: str = "3.848") -> Side
 def n3_sharpened(depth: Any, depth_nu: Any, constant: str = "0.232") -> Sides:
     """In terms of log(8/x) and log(8/ν).  The quotient is largest at ν = x = 0.917: 0.23162."""
     m = arithmetic(depth)
-    seen = (2 - gap(depth)) * ratio_integral(depth_nu, depth) / (2 * m.pi)  # b(x)/x
-    return inverse_mean_by_depth(depth_nu) * seen, m.number(constant) * depth
+    seen = (2 - enclosures.gap(depth)) * enclosures.ratio_integral(depth_nu, depth) / (2 * m.pi)  # b(x)/x
+    return enclosures.inverse_mean_by_depth(depth_nu) * seen, m.number(constant) * depth
 
 
 @PAPER.inequality(
-    "N3, sharpened",
-    part="(error)",
+    "N3, sharpened (error)",
     printed=r"For $\nu \le \eta \mu$: $F_\infty \le \frac{1}{2 - \eta R^2} (\frac{\eta \sigma_{sgd}^2}{2} \mathrm{Tr}[H] "
     r"+ 0.058 \frac{\eta^2 G^2}{\rho} \log(8/\nu) \sum_j \lambda_j \log(8/x_j))$ if all $x_j < 1$",
     proof=f"{PROOFS}#n3-sharpened",
-    evidence="proved",
     rests_on=["N3, sharpened (one direction)", "N1"],
     domain={
         "problem": regressions(largest=1.999, kurtosis=1.0, residual_std=0.0, multiplicity=10_000),
@@ -237,11 +215,9 @@ def n3_sharpened_error(problem: LinearRegression, share: float, clip_norm: float
 
 
 @PAPER.identity(
-    "γ",
-    part="(closed form)",
+    "γ (closed form)",
     printed=r"$\gamma_\infty^2(\nu) = \frac{1}{\mathrm{agm}(\nu, 2 - \nu)}$",
     proof=f"{PROOFS}#γ-the-sensitivity-of-ν-dp-ftrl",
-    evidence="proved",
     domain={"nu": log_scale(1e-3, 1)},
     mutants=[{"two": 2.001}],
     tolerance=1e-12,
@@ -254,8 +230,7 @@ def gamma_closed_form(nu: float, two: float = 2.0) -> Sides:
 
 
 @PAPER.inequality(
-    "γ",
-    part="(upper)",
+    "γ (upper)",
     printed=r"$\gamma_\infty^2(\nu) \le \frac{1}{\log 8} \log(8/\nu)$ for $0 < \nu \le 1$",
     proof=f"{PROOFS}#γ-the-sensitivity-of-ν-dp-ftrl",
     domain={"nu": log_scale("1e-300", "0.9999")},
@@ -269,12 +244,11 @@ def gamma_upper(nu: Any, constant: str = "1") -> Sides:
     """Both sides are multiplied by log 8.  It is an equality at ν = 1; as ν → 0 the right side is π/log 8 = 1.51 times the left."""
     m = arithmetic(nu)
     log8 = m.log(m.number(8))
-    return inverse_mean(nu) * log8, m.number(constant) * (log8 - m.log(nu))
+    return enclosures.inverse_mean(nu) * log8, m.number(constant) * (log8 - m.log(nu))
 
 
 @PAPER.inequality(
-    "γ",
-    part="(lower)",
+    "γ (lower)",
     printed=r"$\gamma_\infty^2(\nu) \ge \frac{1}{\pi} \log(8/\nu)$ for $0 < \nu \le 1$",
     proof=f"{PROOFS}#γ-the-sensitivity-of-ν-dp-ftrl",
     domain={"nu": log_scale("0.01", "1")},
@@ -286,14 +260,13 @@ def gamma_upper(nu: Any, constant: str = "1") -> Sides:
 def gamma_lower(nu: Any, constant: str = "1") -> Sides:
     """Both sides are multiplied by π.  The difference falls to 0 with ν; at ν = 0.01 it is 0.4 %."""
     m = arithmetic(nu)
-    return m.number(constant) * (m.log(m.number(8)) - m.log(nu)), m.pi * inverse_mean(nu)
+    return m.number(constant) * (m.log(m.number(8)) - m.log(nu)), m.pi * enclosures.inverse_mean(nu)
 
 
 @PAPER.identity(
     "I(a, b)",
     printed=r"$I(a, b) = \int_{-\pi}^{\pi} \frac{|1 - a - e^{i\omega}|}{|1 - b - e^{i\omega}|^2} d\omega = \frac{4 A}{B^2} \mathrm{cel}(\frac{a}{A}, \frac{b^2}{B^2}, 1, \frac{a^2}{A^2})$, $A = 2 - a$, $B = 2 - b$",
     proof=f"{PROOFS}#ia-b-the-averaged-variance-of-ν-dp-ftrl",
-    evidence="proved",
     domain={"a": log_scale(1e-12, 0.999), "b": log_scale(1e-12, 0.999)},
     mutants=[{"nudge": 1e-6}],
     tolerance=1e-12,
@@ -306,10 +279,10 @@ def integral_by_quadrature(a: float, b: float, nudge: float = 0.0) -> Sides:
 
 
 @PAPER.identity(
-    "I(a, b)",
-    part="(Carlson)",
+    "I(a, b) (Carlson)",
     printed="The same by Carlson's $R_F$ and $R_J$",
     proof=f"{PROOFS}#ia-b-the-averaged-variance-of-ν-dp-ftrl",
+    evidence="exact",
     domain={"a": log_scale(1e-12, 0.999), "b": log_scale(1e-12, 0.999)},
     mutants=[{"three": 3.001}],
     evaluations=64,
@@ -328,11 +301,9 @@ def integral_by_carlson(a: float, b: float, three: float = 3.0) -> Sides:
 
 
 @PAPER.inequality(
-    "γ",
-    part="(any noise)",
+    "γ (any noise)",
     printed=r"$\gamma_\infty^2 \ge \frac{1}{2\pi} \int |B|^{-2} d\omega$ for all $\beta \in \ell^2$, with equality for outer $B$",
     proof=f"{PROOFS}#the-limit-of-the-sensitivity",
-    evidence="proved",
     domain={"zeros": vector(linear(-2, 2), 3)},
     mutants=[{"factor": 1.001}],
 )
@@ -353,7 +324,6 @@ def gamma_any_noise(zeros: Array, factor: float = 1.0) -> Sides:
     "Theorem D.11, sharpened",
     printed=r"$E[F(\theta_t) - F_*] \le \frac{L}{\mu} (1 - \eta \mu (2 - \eta R^2))^t (F(\theta_0) - F_*) + F_\infty(\beta)$ for $\eta R^2 < 2$",
     proof=f"{PROOFS}#theorem-d11-sharpened",
-    evidence="proved",
     rests_on=["N1"],
     domain={
         "problem": regressions(most=4, condition=1e3, largest=1.9, kurtosis=(1, 1000), multiplicity=1000),

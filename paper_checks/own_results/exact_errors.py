@@ -95,7 +95,6 @@ def scaled_residuals(problem: LinearRegression, noise: FiniteNoise) -> tuple[Lin
     "E1",
     printed=r"$F_\infty = \frac{\eta}{4 (1 - A)} \sum_j (\sigma_{sgd}^2 \lambda_j + \sigma^2 b_j) g_j$, $g_j = (1 - (k_j - 1) x_j/2)^{-1}$, $A = \frac{\eta}{2} \sum_j \lambda_j g_j$, if $A < 1$ and $(k_j - 1) x_j < 2$",
     proof=f"{PROOFS}#e1-the-stationary-error",
-    evidence="proved",
     rests_on=["E2"],
     domain={
         "second": log_scale(0.1, 1),
@@ -118,11 +117,9 @@ def e1(second: float, share: float, kurtosis: float, beta: Array, more: float = 
 
 
 @PAPER.inequality(
-    "E1",
-    part="(instability)",
+    "E1 (instability)",
     printed=r"If $A \ge 1$ or some $(k_j - 1) x_j \ge 2$, and $\sigma_{sgd}^2 + \sigma^2 > 0$ with $\gamma_\infty < \infty$, then $E F(\theta_t) - F_* \to \infty$",
     proof=f"{PROOFS}#e1-the-stationary-error",
-    evidence="proved",
     independent="the statement compares the curve with itself at two times",
     domain={
         "eigenvalues": spectra(3, 10),
@@ -146,12 +143,10 @@ def e1_instability(
 
 
 @PAPER.identity(
-    "E1",
-    part="(exception)",
+    "E1 (exception)",
     printed=r"For $d = k_1 = 1$ and $\sigma_{sgd} = 0$ the error is $\frac{\eta^2 \sigma^2}{2} \sum_{\tau < t} y_\tau^2$ from $\theta_0 = \theta_*$, "
     r"which is bounded for $x > 2$ and $\beta = (1, x - 1)$, where $\gamma_\infty = \infty$",
     proof=f"{PROOFS}#e1-the-stationary-error",
-    evidence="proved",
     domain={"rate": linear(2, 2.5), "steps": integers(1, 10)},
     mutants=[{"shift": 1e-6}],
 )
@@ -166,7 +161,6 @@ def e1_exception(rate: float, steps: int, shift: float = 0.0) -> Sides:
     "E2",
     printed="The recursion of ``learning_curve`` gives E F(θ_t) − F* exactly at every t",
     proof=f"{PROOFS}#e2-every-step",
-    evidence="proved",
     domain={
         "eigenvalues": vector(log_scale(0.1, 1), 2),
         "share": linear(0.1, 1.5),
@@ -187,11 +181,9 @@ def e2(eigenvalues: Array, share: float, kurtosis: float, beta: Array, steps: in
 
 
 @PAPER.inequality(
-    "E3",
-    part="(no noise is better)",
+    "E3 (no noise is better)",
     printed=r"$\min_\beta F_\infty = \frac{\frac{\eta}{2} \sigma_{sgd}^2 \sum_j \lambda_j g_j + \frac{\eta^2 G^2}{4 \rho} J^2}{2 (1 - A)}$, $J = \frac{1}{2\pi} \int \sqrt{\tilde h}$",
     proof=f"{PROOFS}#e3-the-optimum-over-all-noise",
-    evidence="proved",
     rests_on=["E1", "γ (any noise)"],
     domain=ANY,
     mutants=[{"factor": 1.001}],
@@ -203,11 +195,9 @@ def e3(problem: LinearRegression, noise: ToeplitzNoise, factor: float = 1.0) -> 
 
 
 @PAPER.identity(
-    "E3",
-    part="(attained)",
+    "E3 (attained)",
     printed=r"by $B(z) = \sqrt{\prod_j (1 - c_j z)/\prod_k (1 - z_k z)}$, $z_k$ the zeros of $\tilde h$ between the distinct $c_j$ among $1 - x_j$",
     proof=f"{PROOFS}#e3-interlacing-zeros",
-    evidence="proved",
     rests_on=["E3 (no noise is better)"],
     domain=QUIET,
     mutants=[{"shift": 1e-3}],
@@ -222,11 +212,9 @@ def e3_attained(problem: LinearRegression, shift: float = 0.0) -> Sides:
 
 
 @PAPER.inequality(
-    "E3",
-    part="(interlacing)",
+    "E3 (interlacing)",
     printed=r"Between two neighbouring $c_j$ there is one $z_k$",
     proof=f"{PROOFS}#e3-interlacing-zeros",
-    evidence="proved",
     domain={"problem": regressions(residual_std=0.0, kurtosis=1.0, largest=1.99, condition=1e4)},
     mutants=[{"swapped": True}],
     evaluations=128,
@@ -245,16 +233,11 @@ def e3_interlacing(problem: LinearRegression, swapped: bool = False) -> Sides:
 
 
 @PAPER.inequality(
-    "E3",
-    part="(signs)",
+    "E3 (signs)",
     printed=r"If $\eta \lambda_j < 1$ for all $j$, the coefficients of the optimum satisfy $\beta_t < 0$ for $t \ge 1$",
     proof=f"{PROOFS}#e3-signs",
-    evidence="proved",
     rests_on=["E3 (interlacing)"],
-    domain={
-        "problem": regressions(residual_std=0.0, condition=1e3, kurtosis=1.0),
-        "time": integers(1, 200, log=True),
-    },
+    domain={"problem": regressions(residual_std=0.0, condition=1e3, kurtosis=1.0), "time": integers(1, 200, log=True)},
     mutants=[{"stretch": 1.9}, {"shift": -1}],
     evaluations=128,
 )
@@ -272,7 +255,6 @@ def e3_signs(problem: LinearRegression, time: int, stretch: float = 1.0, shift: 
     "Anti-PGD",
     printed=r"The best damping for Gaussian inputs is $\nu^* = \frac{-s + \sqrt{2 s D - s^2}}{d}$, $s = \sum_j \frac{x_j}{1 - x_j}$, $D = \sum_j \frac{1}{1 - x_j}$",
     proof=f"{PROOFS}#anti-pgd-the-best-damping",
-    evidence="proved",
     rests_on=["E1"],
     domain={"problem": regressions(residual_std=0.0, most=4, condition=1e3)},
     mutants=[{"two": 2.05}],

@@ -60,7 +60,6 @@ def _lower(first_column: Array) -> Array:
     printed=r"Let $X_{12} X_{13} X_{23} < 0$ and $a, b, c = |X_{12}|, |X_{13}|, |X_{23}|$. The squared sensitivity of three steps is $\mathrm{Tr}[X] + ab/c + ac/b + bc/a$ "
     r"if $1/a, 1/b, 1/c$ are the sides of a triangle, otherwise $\mathrm{Tr}[X] + 2 (a + b + c) - 4 \min\{a, b, c\}$",
     proof=GRADIENTS,
-    evidence="proved",
     domain={"a": log_scale(0.05, 1), "b": log_scale(0.05, 1), "c": log_scale(0.05, 1)},
     mutants=[{"collinear": True}],
     tolerance=1e-7,
@@ -74,11 +73,9 @@ def s3(a: float, b: float, c: float, collinear: bool = False) -> Sides:
 
 
 @PAPER.identity(
-    "S3",
-    part="(equal products)",
+    "S3 (equal products)",
     printed=r"Three unit columns with inner products $-a$, $0 < a \le 1/2$, have the squared sensitivity $3 + 3a$",
     proof=GRADIENTS,
-    evidence="proved",
     domain={"a": log_scale(1e-3, 0.5)},
     mutants=[{"slope": 2.0}, {"slope": 6.0}],
     tolerance=1e-8,
@@ -93,7 +90,6 @@ def s3_equal(a: float, slope: float = 3.0) -> Sides:
     "S4",
     printed=r"$\max \{\langle X, R \rangle : R \succeq 0, R_{ii} = 1\} \le \sum_i y_i + k \max\{0, -\lambda_{\min}(\mathrm{diag}(y) - X)\}$ for every $y$ and every symmetric $k \times k$ matrix $X$",
     proof=GRADIENTS,
-    evidence="proved",
     domain={"entries": vector(linear(-1, 1), 10), "offsets": vector(linear(-2, 2), 4)},
     mutants=[{"times": 3.0}],
     tolerance=1e-9,
@@ -116,7 +112,6 @@ def s4(entries: Array, offsets: Array, times: float = 4.0) -> Sides:
     "P1",
     printed=r"$\|\sum_{j < k} S^{jb} c\| \le \gamma \le \|\sum_{j < k} S^{jb} \hat{c}\|$ for coefficients of any signs, $\hat{c}_t = |c_t|$ for $t < b$ and $\hat{c}_t = \max_{s \ge t} |c_s|$ for $t \ge b$",
     proof=PATTERNS,
-    evidence="proved",
     domain={**RUNS, "c": vector(linear(-1, 1), 6)},
     mutants=[{"low": 1.001}, {"high": 0.999}, {"majorant": False}],
     tolerance=1e-9,
@@ -134,11 +129,9 @@ def p1(
 
 
 @PAPER.identity(
-    "P1",
-    part="(exact)",
+    "P1 (exact)",
     printed=r"$\gamma = \|\sum_{j < k} S^{jb} c\|$ if $c \ge 0$ and $c_t \ge c_{t+1}$ for $t \ge b$",
     proof=PATTERNS,
-    evidence="proved",
     domain={**RUNS, "first": vector(linear(0, 1), 6), "ratios": vector(linear(0, 1), 6)},
     mutants=[{"rise": 3.0}],
     tolerance=1e-9,
@@ -159,7 +152,6 @@ def p1_exact(steps: int, min_sep: int, most: int, first: Array, ratios: Array, r
     "P2",
     printed=r"$\gamma^2 \le \max_\pi \sum_{i \in \pi} v_i$, $v_i$ the largest $\sum_{j \in \pi} |X_{ij}|$ over patterns that contain $i$",
     proof=PATTERNS,
-    evidence="proved",
     domain={**RUNS, "entries": vector(linear(-1, 1), 21), "bands": integers(1, "steps")},
     mutants=[{"share": 0.999}, {"containing": False}],
     tolerance=1e-9,
@@ -183,7 +175,6 @@ def p2(
     "P4",
     printed=r"If $C$ has at most $b$ bands and $X_{ii} = \delta_i + \dots + \delta_{i+b-1}$ for a probability vector $\delta$, then $\gamma \le 1$",
     proof=PATTERNS,
-    evidence="proved",
     domain={
         "steps": integers(2, 6),
         "min_sep": integers(1, "steps"),
@@ -209,7 +200,6 @@ def p4(steps: int, min_sep: int, entries: Array, weights: Array, longer: int = 0
     "P5",
     printed=r"An error $\delta$ of the coefficients changes the upper end of P1 by at most $k \sqrt{n} \|\delta\|$, and the lower end by at most $k \|\delta\|$",
     proof=PATTERNS,
-    evidence="proved",
     domain={
         "steps": integers(2, 12),
         "min_sep": integers(1, "steps"),
@@ -258,7 +248,6 @@ def p5(
     "T1",
     printed=r"$\sum v_s x_s^2 \, E(x) \ge E(c)^2/\lambda$ for all strategies $x$ with as many bands as $c$, $\lambda$ the largest eigenvalue of $V^{-1/2} \Gamma V^{-1/2}$",
     proof=TOEPLITZ,
-    evidence="proved",
     domain={
         "steps": integers(3, 12),
         "bands": integers(2, 3),
@@ -286,7 +275,6 @@ def t1(steps: int, bands: int, c: Array, moved: Array, far: float, objective: Ob
     "Theorem 2",
     printed=r"In fixed epochs every strategy has $\gamma^2 \, \mathrm{Tr}[G X^{-1}] \ge \|A L\|_*^2/\sum_r \mu_r$ for all $R = L L^\top = \oplus_r R_r \succeq 0$ with $\mathrm{diag}\, R_r \le \mu_r$",
     proof=EPOCHS,
-    evidence="proved",
     domain={
         "steps": integers(1, 5),
         "min_sep": integers(1, "steps"),
@@ -332,7 +320,6 @@ def _objective(problem: LinearRegression, steps: int, batch_size: int, last: int
     "L2",
     printed=r"$\sum_s \varpi_s E(F(\theta_s) - F_*) = \frac{1}{2} \eta^2 \sigma^2 \mathrm{Tr}[W N N^\top]$ from $\theta_0 = \theta_*$ without residuals, for every lower-triangular $N$",
     proof=LEARNING,
-    evidence="proved",
     independent="the left side runs the second moments of L1 forwards in time, the right side its adjoint backwards",
     domain={**LEARNERS, "entries": vector(linear(-1, 1), 21)},
     tolerance=1e-9,
@@ -355,11 +342,9 @@ def l2(
 
 
 @PAPER.inequality(
-    "L2",
-    part="(sign)",
+    "L2 (sign)",
     printed=r"$W \succeq 0$ if all $k_j \ge 1$",
     proof=LEARNING,
-    evidence="proved",
     domain=LEARNERS,
     tolerance=1e-11,
     evaluations=48,
@@ -376,7 +361,6 @@ def l2_sign(problem: LinearRegression, steps: int, batch_size: int, last: int, s
     "S5",
     printed=r"If $X = T(c)^\top T(c) \ge 0$, the strategy $T(c)\, \mathrm{diag}(1/d)$ has in fixed epochs $\gamma^2 = \max_r \sum_{i, j \in r} X_{ij}/(d_i d_j)$",
     proof=SCALES,
-    evidence="proved",
     domain={
         "steps": integers(2, 6),
         "min_sep": integers(1, "steps"),
@@ -403,7 +387,6 @@ def s5(steps: int, min_sep: int, nu: float, scales: Array, crossed: bool = True)
     "S6",
     printed=r"$d^\top (W \circ K) d$ and $1/(d_i d_j)$ are convex functions of $d > 0$: at a midpoint they are at most the mean of both ends",
     proof=SCALES,
-    evidence="proved",
     domain={
         **LEARNERS,
         "noise": noises(),
@@ -446,7 +429,6 @@ def s6(
     "Unit columns",
     printed=r"With $d_t = \|(c_0, \dots, c_{n-1-t})\|$ the noise $\mathrm{diag}(d)\, T(\beta)$ has a strategy with columns of norm 1",
     proof=SCALES,
-    evidence="proved",
     domain={"noise": noises(), "steps": integers(1, 40)},
     mutants=[{"whole": True}],
     tolerance=1e-9,

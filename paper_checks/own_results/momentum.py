@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from corrnoise.paper_checks.machinery.domains import integers, linear, log_scale, one_of, vector
+from corrnoise.paper_checks.machinery.domains import Axis, integers, linear, log_scale, one_of, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.momentum_aggregation.oracles import ORDERS
 from corrnoise.paper_checks.own_results.paper import PAPER
@@ -18,13 +18,21 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.workloads import MomentumAverage
 
+
+def run_axes(examples: int, epochs: int, least: float) -> dict[str, Axis]:
+    """N, N α and the number of epochs, up to these numbers of examples and epochs."""
+    return {
+        "examples": integers(1, examples, log=True),
+        "load": log_scale(least, "examples"),
+        "epochs": integers(1, epochs, log=True),
+    }
+
+
 PROOF = "docs/momentum-aggregation.md#the-least-noise-of-a-momentum"
 
 
 @PAPER.inequality(
-    "M1",
-    part="(upper)",
-    evidence="proved",
+    "M1 (upper)",
     proof=PROOF,
     printed=r"Momentum with the noise of ν-DP-FTRL, ν = α, has a standard deviation of at most $S = \frac{\alpha}{\mathrm{agm}(1, "
     r"\sqrt{\alpha (2 - \alpha)})}$ in every step, for one participation, $\rho = \frac{1}{2}$ and clip norm 1",
@@ -38,16 +46,12 @@ def m1_upper(alpha: float, steps: int, factor: float = 1.0) -> Sides:
 
     The noise of the tree as published grows with $\log_2 T$ at fixed α.
     """
-    square_root = NuFTRL(alpha)
-    return square_root.max_error(Participation(steps), MomentumAverage(steps, alpha=alpha)), float(
-        factor
-    ) * noise_limit(alpha)
+    error = NuFTRL(alpha).max_error(Participation(steps), MomentumAverage(steps, alpha=alpha))
+    return error, factor * noise_limit(alpha)
 
 
 @PAPER.inequality(
-    "M1",
-    part="(lower)",
-    evidence="proved",
+    "M1 (lower)",
     proof=PROOF,
     printed=r"No mechanism has a smaller root mean square over T steps than $S - \frac{1 - \alpha}{(2 - \alpha) T}$",
     domain={"alpha": log_scale(1e-4, 0.99), "steps": integers(1, 200, log=True)},
@@ -63,20 +67,14 @@ def m1_lower(alpha: float, steps: int, deduction: float = 1.0) -> Sides:
     does in long runs.
     """
     norm = float(np.linalg.svd(MomentumAverage(steps, alpha=alpha).matrix(), compute_uv=False).sum())
-    return steps * noise_limit(alpha) - norm, float(deduction) * (1 - alpha) / (2 - alpha)
+    return steps * noise_limit(alpha) - norm, deduction * (1 - alpha) / (2 - alpha)
 
 
 @PAPER.inequality(
-    "M2",
-    part="(upper)",
-    evidence="proved",
+    "M2 (upper)",
     proof=PROOF,
     printed=r"In E epochs of N steps of one order the same noise has at most $S \sqrt{E \frac{1 + a}{1 - a}}$, $a = (1 - \alpha)^N$",
-    domain={
-        "examples": integers(1, 300, log=True),
-        "load": log_scale(0.1, "examples"),
-        "epochs": integers(1, 32, log=True),
-    },
+    domain=run_axes(300, 32, least=0.1),
     sharp="factor",
     mutants=[{"factor": 0.95}],
     evaluations=128,
@@ -87,23 +85,16 @@ def m2_upper(examples: int, load: float, epochs: int, factor: float = 1.0) -> Si
     """
     alpha = load / examples
     steps = examples * epochs
-    square_root = NuFTRL(alpha)
     who = Participation.fixed_epochs(steps, epochs=epochs)
-    error = square_root.max_error(who, MomentumAverage(steps, alpha=alpha))
-    return error, float(factor) * square_root_upper_bound(alpha, who)
+    error = NuFTRL(alpha).max_error(who, MomentumAverage(steps, alpha=alpha))
+    return error, factor * square_root_upper_bound(alpha, who)
 
 
 @PAPER.inequality(
-    "M2",
-    part="(reshuffled)",
-    evidence="proved",
+    "M2 (reshuffled)",
     proof=PROOF,
     printed=r"For a new order in every epoch it has at most $S \sqrt{E (1 + \frac{2 (1 - \alpha)}{1 - a})}$",
-    domain={
-        "examples": integers(1, 100, log=True),
-        "load": log_scale(0.1, "examples"),
-        "epochs": integers(1, 16, log=True),
-    },
+    domain=run_axes(100, 16, least=0.1),
     mutants=[{"factor": 0.95}],
     tolerance=1e-8,
     evaluations=96,
@@ -117,22 +108,15 @@ def m2_reshuffled(examples: int, load: float, epochs: int, factor: float = 1.0) 
     noise = NuFTRL(alpha)
     largest = noise.errors(MomentumAverage(steps, alpha=alpha)).max() ** 0.5
     who = Participation.reshuffled(steps, epochs=epochs)
-    return noise.sensitivity_upper_bound(who) * largest, float(factor) * square_root_upper_bound(alpha, who)
+    return noise.sensitivity_upper_bound(who) * largest, factor * square_root_upper_bound(alpha, who)
 
 
 @PAPER.inequality(
-    "M2",
-    part="(lower)",
-    evidence="proved",
+    "M2 (lower)",
     rests_on=("M1 (lower)",),
     proof=PROOF,
     printed=r"In $E = \frac{T}{N}$ epochs no mechanism has less than $\sqrt{E} (S - \frac{1 - \alpha}{(2 - \alpha) T})$, for one order or any",
-    domain={
-        "examples": integers(1, 1000, log=True),
-        "load": log_scale(0.3, "examples"),
-        "epochs": integers(1, 16, log=True),
-        "power": log_scale(0.1, 2),
-    },
+    domain={**run_axes(1000, 16, least=0.3), "power": log_scale(0.1, 2)},
     sharp="factor",
     mutants=[{"factor": 1.3}],
     evaluations=128,
@@ -143,19 +127,16 @@ def m2_lower(examples: int, load: float, epochs: int, power: float, factor: floa
     steps = examples * epochs
     mechanism = NuFTRL(min(alpha * power, 1.0))
     error = mechanism.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha))
-    return float(factor) * noise_lower_bound(alpha, steps=steps, epochs=epochs), error
+    return factor * noise_lower_bound(alpha, steps=steps, epochs=epochs), error
 
 
 @PAPER.inequality(
     "M3",
     proof=PROOF,
+    evidence="searched",
     printed=r"The published noise of Algorithm 1 (Tran and Cutkosky) has at least 4 times the mean variance of the square root, for one order in "
     r"all epochs and $\alpha \ge \frac{1}{N}$",
-    domain={
-        "examples": integers(1, 200, log=True),
-        "load": log_scale(1, "examples"),
-        "epochs": integers(1, 32, log=True),
-    },
+    domain=run_axes(200, 32, least=1),
     conjecture=True,
     sharp="factor",
     mutants=[{"factor": 4.1}],
@@ -167,18 +148,16 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
     """
     alpha = load / examples
     steps = examples * epochs
-    square_root = NuFTRL(alpha)
-    variance = (
-        square_root.mean_error(Participation.fixed_epochs(steps, epochs=epochs), MomentumAverage(steps, alpha=alpha))
-        ** 2
-    )
+    who = Participation.fixed_epochs(steps, epochs=epochs)
+    error = NuFTRL(alpha).mean_error(who, MomentumAverage(steps, alpha=alpha))
     nodes = printed_node_count(steps, examples, levels(steps))
-    return float(factor) * variance, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
+    return factor * error**2, 4 * alpha**2 * nodes * float(decoder_variance(steps, alpha).mean())
 
 
 @PAPER.identity(
     "M4",
     proof="docs/momentum-aggregation.md#what-one-example-changes",
+    evidence="exact",
     printed=r"A dynamic program over epochs finds the largest sum U of the squared weights of one example over the nodes of a tree",
     domain={
         "examples": integers(1, 4),
@@ -218,7 +197,6 @@ def m4(examples: int, steps: int, alpha: float, order: str, prefixes: bool) -> S
     printed=r"For a new random order in every epoch the defect of Lemma 17 (Tran and Cutkosky) obeys $E\|\alpha D_T\|^2 \le \alpha \Xi^2$, "
     r"$\Xi^2 = \frac{N}{N - 1} \frac{2}{2 - \alpha} (\frac{(L \eta N)^2}{\gamma (2 - \gamma)(1 - a)^2} + G^2 (\frac{2}{1 - a^2} + "
     r"\frac{1 + \frac{2 \gamma}{2 - \gamma}}{(1 - a)^2}))$",
-    evidence="proved",
     domain={
         "lipschitz": log_scale(1e-2, 1e2),
         "sizes": vector(linear(0.1, 1), 8),
@@ -273,4 +251,4 @@ def m5(
         smoothness=1.0,
         learning_rate=float(np.abs(np.diff(levels)).max()) / examples,
     )
-    return alpha**2 * square, float(factor) * alpha * bound**2
+    return alpha**2 * square, factor * alpha * bound**2

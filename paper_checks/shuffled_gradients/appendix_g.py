@@ -45,8 +45,7 @@ def lemma_g2(curvatures: Array, share: float, threshold: float, sign: float = 1.
 
 
 @PAPER.inequality(
-    "Lemma G.5",
-    part="(error)",
+    "Lemma G.5 (error)",
     printed=r"if the regularization function is $\psi(x) = \mathcal{I}\{x \in B\}$ for a convex set B and if z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*} + \frac{1}{2} d (\sigma^{(k)})^2 + \frac{5\eta^2}{2} (n \sum_{j=1}^{n_d^{(k)}} E [\| \nabla f_{\pi_j^{(k)}}(x_j^{(k)}) - \nabla f_{\pi_j^{(k)}}(z) \|^2] + n \sum_{j=n_d^{(k)}+1}^n E [\| \nabla f_{j-n_d^{(k)}}^{(k, pub)}(x_j^{(k)}) - \nabla f_{j-n_d^{(k)}}^{(k, pub)}(z) \|^2] + (C_n^{(k)})^2 + n L E[B_F(z, x^*)] + n^2 \sigma_{any} + n d (\sigma^{(k)})^2)$",
     domain=QUADRATIC,
     mutants=[{"half": -1.0}],
@@ -59,8 +58,7 @@ def lemma_g5(curvatures: Array, share: float, convexity: float, half: float = 0.
 
 
 @PAPER.inequality(
-    "Lemma G.5",
-    part="(displacement)",
+    "Lemma G.5 (displacement)",
     printed=r"$\le 5\eta^2 (n \sum_{j=1}^{n_d^{(k)}} E [\| \nabla f_{\pi_j^{(k)}}(x_j^{(k)}) - \nabla f_{\pi_j^{(k)}}(z) \|^2] + n \sum_{j=n_d^{(k)}+1}^n E [\| \nabla f_{j-n_d^{(k)}}^{(k, \mathrm{pub})}(x_j^{(k)}) - \nabla f_{j-n_d^{(k)}}^{(k, \mathrm{pub})}(z) \|^2]) + (C_n^{(k)})^2 + nLE[B_F(z, x^*)] + n^2\sigma_{\mathrm{any}}^2 + nd(\sigma^{(k)})^2 )$",
     reading=r"the term $n L E[B_F(z, x^*)]$ bounds $E \|\sum_j (\nabla f_j(z) - \nabla f_j(x^*))\|^2$",
     corrected=r"$\le 2 n^2 L B_F(z, x^*)$",
@@ -115,7 +113,6 @@ L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
 
 @PAPER.inequality(
     "Theorem G.3",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*} (1 + \log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} + 2M$ where $M = \max_{s \in [K]} (\frac{1}{2n^2 \beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} + 6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} + 2 \sum_{k=1}^s \frac{d(\sigma^{(k)})^2 B}{\sqrt{2\pi}(s+1-k)})$",
@@ -132,12 +129,11 @@ def theorem_g3(epochs: int, sigma: float, printed: bool = False, factor: float =
     With public records it is vacuous, for it needs μ_ψ >= L_H + β > 0, and ‖x‖₁ has μ_ψ = 0.
     """
     run = _l1_run(epochs, sigma)
-    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(printed=printed).total
+    return noise_risk(run), factor * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
     "Corollary G.4",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
     printed=r"Under the conditions in Theorem G.3, with $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$, for all $k \in [K]$, Algorithm 1 (DP-ShuffleG under ℓ_1 regularization) guarantees $E[G(x_1^{(K+1)})] - G(x^*) \lesssim \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n^2 \sigma_{any}^2 L(1 + \log K) + \eta^2 n d \sigma^2 L^*(1 + \log K) + d \sigma^2 B(1 + \log K)$",
@@ -155,7 +151,7 @@ def corollary_g4(epochs: int, sigma: float, printed: bool = False, factor: float
     The question whether the term in B can be removed is answered: soft thresholds are Lipschitz, and Stein applies.
     """
     run = _l1_run(epochs, sigma)
-    return noise_risk(run), float(factor) * run.corollary_upper_bound(printed=printed).total
+    return noise_risk(run), factor * run.corollary_upper_bound(printed=printed).total
 
 
 def _projected_run(epochs: int, smoothness: float, scale: float) -> ConvergenceConstants:
@@ -176,7 +172,6 @@ PROJECTION = {
 
 @PAPER.inequality(
     "Theorem G.7",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"suppose $\psi(x) = \mathcal{I}\{x \in B\}$ for a convex set B. For $\beta > 0$, if $\mu\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*} (1 + \log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\} + 1$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} + 2M …$ where $M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2 + (C_n^{(k)})^2}{s+1-k} …) + 6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} … + \frac{1}{2} \sum_{k=1}^s \frac{d(\sigma^{(k)})^2}{s+1-k}$",
@@ -193,12 +188,11 @@ def theorem_g7(epochs: int, smoothness: float, scale: float, printed: bool = Fal
     With public records it is vacuous: an indicator has μ_ψ = 0.
     """
     run = _projected_run(epochs, smoothness, scale)
-    return noise_risk(run), float(factor) * run.excess_risk_upper_bound(printed=printed).total
+    return noise_risk(run), factor * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
     "Corollary G.8",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
     printed=r"Under the conditions in Theorem G.7, with $\psi(x) = \mathcal{I}\{x \in B\}$ for a convex set B, $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$, for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E[G(x_1^{(K+1)})] - G(x^*) \lesssim \eta^2 n^2 \sigma_{\mathrm{any}}^2 (1 + \log K) L^* + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n d \sigma^2 L^* (1 + \log K) + d \sigma^2 (1 + \log K)$",
@@ -220,7 +214,7 @@ def corollary_g8(epochs: int, smoothness: float, scale: float, printed: bool = F
     The question whether the term can be reduced is answered: projections are Lipschitz, and Stein applies.
     """
     run = _projected_run(epochs, smoothness, scale)
-    return noise_risk(run), float(factor) * run.corollary_upper_bound(printed=printed).total
+    return noise_risk(run), factor * run.corollary_upper_bound(printed=printed).total
 
 
 # -- with a regulariser that acts --------------------------------------------------------------------------------------
@@ -242,8 +236,7 @@ def _expected_risk(
 
 
 @PAPER.inequality(
-    "Theorem G.3",
-    part="(λ > 0)",
+    "Theorem G.3 (λ > 0)",
     printed=r"for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*} (1 + \log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} + 2M$",
     reading=r"with $\psi = \lambda \|x\|_1$ Theorem D.14 holds, with an additional term",
     corrected="as corrected, and without an additional term",
@@ -291,8 +284,7 @@ def theorem_g3_with_thresholds(
 
 
 @PAPER.inequality(
-    "Theorem G.3",
-    part="(size)",
+    "Theorem G.3 (size)",
     printed=r"$6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} + 2 \sum_{k=1}^s \frac{d(\sigma^{(k)})^2 B}{\sqrt{2\pi}(s+1-k)}$",
     reading="the additional term in $B$ beside the noise term, and what each is at most in size",
     domain={"rate": log_scale(1e-6, 10), "samples": integers(1, 1000, log=True), "share": log_scale(1e-9, 1)},
@@ -307,9 +299,9 @@ def theorem_g3_size(rate: float, samples: int, share: float, size: float = 1.0) 
 
 
 @PAPER.inequality(
-    "Theorem G.7",
-    part="(public records)",
+    "Theorem G.7 (public records)",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    evidence="searched",
     printed=r"For $\beta > 0$, if $\mu\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$ … $\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k}$",
     unverifiable=r"vacuous, for an indicator has $\mu_\psi = 0$; checked instead is the theorem for a set of diameter δ, "
     "where $\\delta C_n/n$ takes the place of $C_n^2/(2 n^2 \beta)$",

@@ -10,42 +10,22 @@ from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
 from corrnoise.paper_checks.shuffled_gradients.runs import nonexpansive_run
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.privacy import gaussian_epsilon
+from corrnoise.theory.shuffled_gradients import amplification, schedules
 from corrnoise.theory.shuffled_gradients.accountants import Accountant, published_rho
-from corrnoise.theory.shuffled_gradients.amplification import (
-    amplification_sum,
-    best_plan_cost,
-    epoch_amplification_sums,
-    run_steps,
-)
 from corrnoise.theory.shuffled_gradients.exact_runs import gaussian_renyi_divergence, linear_run_separation
-from corrnoise.theory.shuffled_gradients.schedules import (
-    Schedule,
-    dp_shuffled,
-    interleaved,
-    private_then_public,
-    public_then_private,
-)
 
-RUN = {
-    "samples": integers(1, 12),
-    "epochs": integers(1, 20),
-    "place": linear(0, 1),
-    "rate": log_scale(1e-4, 2),
-}
+RUN = {"samples": integers(1, 12), "epochs": integers(1, 20), "place": linear(0, 1), "rate": log_scale(1e-4, 2)}
 
 
-def position(schedule: Schedule, place: float) -> int:
+def position(schedule: schedules.Schedule, place: float) -> int:
     """A position of a private record, by a number in [0, 1]."""
     return 1 + min(int(place * schedule.private.max()), int(schedule.private.max()) - 1)
 
 
-def exact_sum(schedule: Schedule, place: float, rate: float) -> float:
+def exact_sum(schedule: schedules.Schedule, place: float, rate: float) -> float:
     """The amplification sum that mean estimation really has: (Σ w s)²/Σ w² with all contractions 1 − η."""
-    s, noise, _ = run_steps(schedule, position(schedule, place))
+    s, noise, _ = amplification.run_steps(schedule, position(schedule, place))
     return linear_run_separation(s, noise, np.full(s.size, 1 - rate))
-
-
-# -- Appendix C --------------------------------------------------------------------------------------------------------
 
 
 @PAPER.inequality(
@@ -100,8 +80,7 @@ def remark_c7(smoothness: float, share: float, step: float, most: float = 2.0) -
 
 
 @PAPER.inequality(
-    "Remark C.7",
-    part="(footnote 1)",
+    "Remark C.7 (footnote 1)",
     printed="the Lipschitzness assumption can be removed by using gradient clipping [5] in practice.",
     corrected="where clipped gradients are those of a convex function with the same smoothness: mean estimation, generalised "
     "linear models",
@@ -136,13 +115,13 @@ def theorem_c9(sensitivities: Array, noise: Array, contraction: float, factor: f
     """With the best plan a_t (a taut string), also for contractions below 1; attained by linear maps."""
     s = np.where(sensitivities < 0.5, 0, sensitivities)
     exact = linear_run_separation(s, noise, np.full(6, contraction))
-    return exact, factor * best_plan_cost(s, noise, contraction)
+    return exact, factor * amplification.best_plan_cost(s, noise, contraction)
 
 
 @PAPER.inequality(
-    "Theorem C.9",
-    part="(over all epochs)",
+    "Theorem C.9 (over all epochs)",
     proof="docs/shuffled-gradients.md#amplification-across-epochs",
+    evidence="searched",
     printed=r"If $z_t \ge 0$ for all t and $z_T = 0$, then $D_\alpha(X_T \| X'_T) \le \sum_{t=1}^T \frac{\alpha a_t^2}{2\sigma^2}$",
     reading="for the contractive noisy iterations of a whole run",
     domain=RUN,
@@ -153,11 +132,10 @@ def theorem_c9_over_all_epochs(samples: int, epochs: int, place: float, rate: fl
 
     Against exact Gaussian runs of mean estimation.  The paper has the theorem for each epoch, and composes.
     """
-    schedule = dp_shuffled(samples, epochs=epochs)
-    return exact_sum(schedule, place, rate), factor * amplification_sum(schedule, position(schedule, place))
-
-
-# -- Sections 4 and 5, Appendices E and F ------------------------------------------------------------------------------
+    schedule = schedules.dp_shuffled(samples, epochs=epochs)
+    return exact_sum(schedule, place, rate), factor * amplification.amplification_sum(
+        schedule, position(schedule, place)
+    )
 
 
 @PAPER.inequality(
@@ -170,13 +148,12 @@ def theorem_c9_over_all_epochs(samples: int, epochs: int, place: float, rate: fl
 )
 def lemma_42(samples: int, epochs: int, place: float, rate: float, factor: float = 1.0) -> Sides:
     """True; it is the composition of one Gaussian step an epoch, and needs neither convexity nor small steps."""
-    schedule = dp_shuffled(samples, epochs=epochs)
-    return exact_sum(schedule, place, rate), float(factor) * float(epoch_amplification_sums(schedule).max())
+    schedule = schedules.dp_shuffled(samples, epochs=epochs)
+    return exact_sum(schedule, place, rate), factor * float(amplification.epoch_amplification_sums(schedule).max())
 
 
 @PAPER.identity(
-    "Appendix E.2",
-    part="(tightness)",
+    "Appendix E.2 (tightness)",
     printed="For Incremental Gradient Methods (IG) and Shuffle Once (SO), it is not hard to see that the worst-case privacy loss bound presented above is tight.",
     corrected=r"for one epoch or one sample, or if the iterate of every epoch is released; with the last one released it is "
     r"$2 \alpha G^2 A/\sigma^2$, $A = \frac{K-1}{n} + 1$, for a given order, and smaller still for a secret permutation",
@@ -190,8 +167,8 @@ def tightness(samples: int, epochs: int, across: bool = True, extra: float = 0.0
 
     The run forgets all noise before the record's first use, keeps everything between, and contracts by n at the last use.
     """
-    schedule = dp_shuffled(samples, epochs=epochs)
-    s, noise, contractions = run_steps(schedule, samples)
+    schedule = schedules.dp_shuffled(samples, epochs=epochs)
+    s, noise, contractions = amplification.run_steps(schedule, samples)
     contractions[-1] /= samples
     contractions[samples - 1] = 0.0
     attained = linear_run_separation(s, noise, contractions)
@@ -200,9 +177,9 @@ def tightness(samples: int, epochs: int, across: bool = True, extra: float = 0.0
 
 
 @PAPER.inequality(
-    "Section 4",
-    part="(across epochs)",
+    "Section 4 (across epochs)",
     proof="docs/shuffled-gradients.md#amplification-across-epochs",
+    evidence="searched",
     printed="the regularization step at the end of each epoch (line 14 of Algorithm 1) need not be contractive. This prevents us from using PABI across epochs.",
     domain={"samples": integers(2, 2000, log=True), "epochs": integers(2, 1000, log=True)},
     counterexample={"samples": 1000, "epochs": 50},
@@ -215,12 +192,13 @@ def across_epochs(samples: int, epochs: int, share: float = 1.0) -> Sides:
     Proximal maps of convex functions never expand, so A = (K − 1)/n + 1/(n − j + 1) for position j of a given order: see
     Theorem C.9 (over all epochs).
     """
-    return share * epochs, nonexpansive_run(dp_shuffled(samples, epochs=epochs)).accountant("whole-run").sums[0]
+    return share * epochs, nonexpansive_run(schedules.dp_shuffled(samples, epochs=epochs)).accountant("whole-run").sums[
+        0
+    ]
 
 
 @PAPER.inequality(
-    "Appendix E.2",
-    part="(reshuffling)",
+    "Appendix E.2 (reshuffling)",
     printed="we argue that this potential improvement is limited to a constant level. Deriving a significantly smaller privacy loss bound in the RR setting – such as one that scales proportionally to $1/n$ – is unlikely without additional assumptions.",
     domain={"samples": integers(100, 10**12, log=True)},
     counterexample={"samples": 10**12},
@@ -256,7 +234,7 @@ def reshuffling(samples: int, constant: float = 300.0) -> Sides:
 )
 def lemma_e2(epochs: int, multiplier: float, order: float, delta: float, share: float = 1.0) -> Sides:
     """The composition of K Gaussian mechanisms, whose curve is exact, converted by Proposition C.4."""
-    budget = nonexpansive_run(dp_shuffled(5, epochs=epochs)).accountant("per-step").zcdp(multiplier)
+    budget = nonexpansive_run(schedules.dp_shuffled(5, epochs=epochs)).accountant("per-step").zcdp(multiplier)
     return gaussian_epsilon(budget, delta), budget * order + share * math.log(1 / delta) / (order - 1)
 
 
@@ -280,8 +258,7 @@ def lemma_e3(order: float, share: float, first: Array, second: Array, factor: fl
 
 
 @PAPER.identity(
-    "Lemma E.3",
-    part="(S_n)",
+    "Lemma E.3 (S_n)",
     printed=r"$\frac{1}{\alpha-1} \log S_n \approx \frac{2 \alpha G^2}{\sigma^2} - \log n$",
     corrected=r"$S_n = \frac{1}{n} \sum_{m=1}^n e^{(\alpha-1) \alpha \frac{2G^2}{m \sigma^2}}$ exactly",
     domain={"samples": integers(1, 50), "order": linear(1.5, 30), "multiplier": log_scale(3, 100)},
@@ -291,7 +268,7 @@ def lemma_e3(order: float, share: float, first: Array, second: Array, factor: fl
 )
 def lemma_e3_mixture(samples: int, order: float, multiplier: float, approximate: bool = False, shift: int = 0) -> Sides:
     """α = 29, σ = 75.66 G, n = 1000: 7.83e-5; printed −6.9, and a divergence is not negative."""
-    found = nonexpansive_run(dp_shuffled(samples, epochs=1), "reshuffled").accountant("epochs reshuffled")
+    found = nonexpansive_run(schedules.dp_shuffled(samples, epochs=1), "reshuffled").accountant("epochs reshuffled")
     r = 2 / multiplier**2
     if approximate:
         return found.renyi_divergence(order, multiplier), order * r - math.log(samples)
@@ -318,10 +295,13 @@ def lemma_f2(
     """True for G the Lipschitz constant of private losses alone, printed G*; the first two need no small steps."""
     share = 1 + int(part * (epochs - 2))
     count = 1 + int(part * (samples - 1))
-    makers: dict[str, tuple[Schedule, float]] = {
-        "private first": (private_then_public(samples, epochs=epochs, private_epochs=share), float(share)),
-        "public first": (public_then_private(samples, epochs=epochs, private_epochs=share), float(share)),
-        "interleaved": (interleaved(samples, epochs=epochs, private_per_epoch=count), epochs / (samples + 1 - count)),
+    makers: dict[str, tuple[schedules.Schedule, float]] = {
+        "private first": (schedules.private_then_public(samples, epochs=epochs, private_epochs=share), float(share)),
+        "public first": (schedules.public_then_private(samples, epochs=epochs, private_epochs=share), float(share)),
+        "interleaved": (
+            schedules.interleaved(samples, epochs=epochs, private_per_epoch=count),
+            epochs / (samples + 1 - count),
+        ),
     }
     schedule, bound = makers[kind]
     return exact_sum(schedule, place, rate), factor * bound

@@ -13,11 +13,7 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.exact_runs import noise_variance, quadratic_run
-from corrnoise.theory.shuffled_gradients.schedules import (
-    interleaved,
-    private_then_public,
-    public_then_private,
-)
+from corrnoise.theory.shuffled_gradients.schedules import interleaved, private_then_public, public_then_private
 
 RUNS = {
     "curvatures": vector(log_scale(1e-3, 1e3), 4),
@@ -107,7 +103,6 @@ def _only_noise(
 
 @PAPER.inequality(
     "Theorem 3.7",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"Under Assumptions 3.1, 3.2, 3.4, 3.5, 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \lesssim \frac{1}{nL^*\sqrt{1+\log K}}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 \sigma_{any}^2 (1 + \log K) L^* … + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + \max_{s \in [K]} (\frac{1}{n^2 \beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + \eta^2 L^* \sum_{k=1}^s \frac{\frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} … + \eta^2 L^* n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2}{s+1-k} …).$",
@@ -135,34 +130,20 @@ def _only_noise(
     sharp="factor",
     mutants=[{"factor": 0.05}, {"printed": True, "factor": 1000.0}],
 )
-def theorem_37(
-    samples: int,
-    dimension: int,
-    epochs: int,
-    smoothness: float,
-    convexity: float,
-    rate: float,
-    noise: float,
-    printed: bool = False,
-    factor: float = 1.0,
-) -> Sides:
+def theorem_37(printed: bool = False, factor: float = 1.0, *, convexity: float, **case: Any) -> Sides:
     """Losses L ‖x‖²/2, ψ = (μ/2) ‖x‖², x_1 = x* = 0, σ the noise, η the rate, at most its limit.
 
     n = 100, η = 0.01, μ = 1, σ = 1: exact/printed grows like 1/L, past any constant.  The corrected bound needs no
     constant.
     """
-    run = _only_noise(samples, dimension, epochs, smoothness, rate, noise)
-    return noise_risk(run, ridge=convexity), float(factor) * run.excess_risk_upper_bound(printed=printed).total
+    run = _only_noise(**case)
+    return noise_risk(run, ridge=convexity), factor * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
     "Theorem D.14",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
-    rests_on=(
-        "Lemma D.6",
-        "Lemma D.10 (as used)",
-    ),
+    rests_on=("Lemma D.6", "Lemma D.10 (as used)"),
     printed=_THEOREM,
     corrected=_CORRECTED,
     domain=NOISY_RUNS,
@@ -180,7 +161,7 @@ def theorem_d14(printed: bool = False, factor: float = 1.0, **case: Any) -> Side
     d is that of F for G, b holds 1 + log s twice, one display lacks a factor 5, and one step rule has 20 for 10.
     """
     exact, run = exact_and_run(**case)
-    return exact, float(factor) * run.excess_risk_upper_bound(printed=printed).total
+    return exact, factor * run.excess_risk_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
@@ -218,7 +199,7 @@ def lemma_d13(epochs: int, share: float, printed: bool = False, factor: float = 
         bound = run.distance**2 / (2 * eta * n * s) + (terms[:s] / later).sum()
         bound += 10 * (eta * n * smoothness) ** 2 * (bregman[: s - 1] / later[:-1]).sum()
         bounds.append(bound + 5 * (eta * n * run.deviation) ** 2 * smoothness * (1 / later).sum())
-    return risks, float(factor) * np.array(bounds)
+    return risks, factor * np.array(bounds)
 
 
 @PAPER.inequality(
@@ -255,28 +236,17 @@ NOISE_ONLY = {
 PLAIN: dict[str, Any] = {"smoothness": 1.0, "convexity": 0.0, "reach": 0.4, "noise": 1.0}
 
 
-def _corollary(
-    printed: bool,
-    factor: float,
-    samples: int,
-    dimension: int,
-    epochs: int,
-    smoothness: float,
-    convexity: float,
-    reach: float,
-    noise: float,
-) -> Sides:
+def _corollary(printed: bool, factor: float, epochs: int, convexity: float, reach: float, **case: Any) -> Sides:
     """Losses L ‖x‖²/2 with ψ = (μ/2) ‖x‖² that show only the noise, and the bound of E.1.
 
     ``reach`` is η K, unless that is more than the limit allows.
     """
-    run = _only_noise(samples, dimension, epochs, smoothness, reach / epochs, noise)
+    run = _only_noise(epochs=epochs, rate=reach / epochs, **case)
     return noise_risk(run, ridge=convexity), factor * run.corollary_upper_bound(printed=printed).total
 
 
 @PAPER.inequality(
     "Corollary E.1",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 L(1 + \log K) … + 12\eta^2 n d \sigma^2 L^*(1 + \log K)$",
@@ -292,12 +262,11 @@ def corollary_e1(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
 
     There ψ = 0, hence β = 0 by the footnotes of the paper.  For one epoch exact/bound reaches 1/16.
     """
-    return _corollary(printed, float(factor), **case)
+    return _corollary(printed, factor, **case)
 
 
 @PAPER.inequality(
     "Corollary 4.1",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n, P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E[G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 (1 + \log K) L^* + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n d \sigma^2 L^* (1 + \log K)$",
@@ -314,12 +283,11 @@ def corollary_41(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
 
     Checked is the corrected bound of E.1, with its constants.
     """
-    return _corollary(printed, float(factor), **case)
+    return _corollary(printed, factor, **case)
 
 
 @PAPER.inequality(
     "Corollary F.1",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"If one instantiates Algorithm 1 with parameters indicated in Table 2, then under Assumptions 3.1, D.1, 3.4, 3.5 and 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \le \frac{1}{2n \max\{L^*, \tilde{L}^*\} \sqrt{10(1+\log K)}}$, Algorithm 1 guarantees convergence $E [G(x_1^{(K+1)})] - E [G(x^*)] \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 (1 + \log K) \max\{L, \tilde{L}\} … + 2M$",
@@ -379,12 +347,11 @@ def corollary_f1(
         samples, noisy, run.learning_rate, smoothness, ridge=convexity, quiet_epochs=quiet
     )
     exact = dimension / 2 * (smoothness + convexity) * variance
-    return exact, float(factor) * run.corollary_upper_bound(printed=printed).total
+    return exact, factor * run.corollary_upper_bound(printed=printed).total
 
 
 @PAPER.identity(
-    "Appendix F.3",
-    part="(noise terms)",
+    "Appendix F.3 (noise terms)",
     printed=r"Based on Corollary F.1, we set the learning rate as $\eta = O(\frac{\|x_1^{(1)} - x^*\|^{2/3}}{n \max\{L^*, \tilde{L}^*\} (K(1+\log K))^{1/3}})$ in Priv-Pub-ShuffleG, Pub-Priv-ShuffleG and Interleaved-ShuffleG to minimize the convergence bound … $O(\frac{\|x_1^{(1)} - x^*\|^{4/3} d (G^*)^2 \log(1/\delta) K^{1/3}}{n \max\{L^*, \tilde{L}^*\} \epsilon^2 (n - 1 + n_d)}$",
     corrected=r"$S (1 + \log S)$ for $S$, as Pub-Priv has, and $n + 1 - n_d$ for $n - 1 + n_d$, as Table 4 has",
     domain={
@@ -398,20 +365,16 @@ def corollary_f1(
     mutants=[{"reversed_sign": True}, {"window": False}, {"shift": 1}],
 )
 def appendix_f3_noise(
-    kind: str,
-    samples: int,
-    epochs: int,
-    part: float,
-    reversed_sign: bool = False,
-    window: bool = True,
-    shift: int = 0,
+    kind: str, samples: int, epochs: int, part: float, reversed_sign: bool = False, window: bool = True, shift: int = 0
 ) -> Sides:
     """Two slips of what follows from F.1 as printed: n = 1000, n_d = 500 makes the noise term of Interleaved 2.99 times too
     small, S = 25 that of Priv-Pub 4.2 times.
 
     With σ² = 2 A G²/ρ, A of composed epochs, R = 0.1^{3/2}, and G, L, d, ρ = 1.
     """
-    noisy, count, ell = 1 + int(part * (epochs - 2)), 1 + int(part * (samples - 2)), 1 + math.log(epochs)
+    noisy = 1 + int(part * (epochs - 2))
+    count = 1 + int(part * (samples - 2))
+    ell = 1 + math.log(epochs)
     schedule = {
         "private first": private_then_public(samples, epochs=epochs, private_epochs=noisy),
         "public first": public_then_private(samples, epochs=epochs, private_epochs=noisy),

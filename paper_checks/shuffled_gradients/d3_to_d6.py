@@ -68,12 +68,11 @@ def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
         return math.nan, math.nan
     before = np.cumsum(gradients)[:-1]
     right = gradients.size**2 * weights.mean() * np.mean(gradients**2)
-    return float((weights[1:] * before**2).sum()) / gradients.size, float(constant) * right
+    return float((weights[1:] * before**2).sum()) / gradients.size, constant * right
 
 
 @PAPER.inequality(
     "Lemma D.6",
-    evidence="proved",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     printed=r"Given two sequences of reals: $d^{(1)}, d^{(2)}, \ldots, d^{(K)}, d^{(K+1)}$ and $e^{(1)}, e^{(2)}, \ldots, e^{(K)}$, suppose there exist positive constants a, b, c satisfying $d^{(k+1)} \le \frac{a}{k} + b(1 + \log k) + c \sum_{l=2}^k \frac{d^{(l)}}{k-l+2} + \sum_{l=1}^k \frac{e^{(l)}}{k-l+1}, \forall k \in [K]$ then the following inequality holds $d^{(k+1)} \le (\frac{a}{k} + b(1 + \log k) + M) \sum_{i=0}^{k-1} (2c(1 + \log k))^i$ where $M := \max_{k \in [K]} \sum_{l=1}^k \frac{e^{(l)}}{k-l+1}$.",
     corrected=r"for $e^{(l)} \ge 0$",
@@ -85,7 +84,8 @@ def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
 def lemma_d6(constants: Array, terms: Array, any_sign: bool = False, base: float = 2.0) -> Sides:
     """With a = b = 1e-3, c = 1, e = (−10, −10) the recursion allows d³ = −19.997, and the bound is −43.9."""
     a, b, c = constants
-    d, e = [math.nan, math.nan], [math.nan, *terms]
+    d = [math.nan, math.nan]
+    e = [math.nan, *terms]
     pairs = []
     for k in range(1, terms.size + 1):
         spread = sum(e[j] / (k - j + 1) for j in range(1, k + 1))

@@ -9,8 +9,8 @@ import numpy as np
 from corrnoise.paper_checks.machinery.domains import Axis, integers, linear, log_scale, vector
 from corrnoise.paper_checks.machinery.ledger import Sides
 from corrnoise.paper_checks.shuffled_gradients.paper import PAPER
+from corrnoise.paper_checks.shuffled_gradients.runs import noise_only
 from corrnoise.theory.numerics.checks import Array
-from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 
 MOST = 4
 
@@ -31,11 +31,9 @@ class Epoch:
     point: float
 
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{name}={np.round(value, 6).tolist() if isinstance(value, np.ndarray) else value}"
-            for name, value in ((field.name, getattr(self, field.name)) for field in fields(self))
-        )
-        return f"Epoch({shown})"
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        shown = {name: np.round(v, 6).tolist() if isinstance(v, np.ndarray) else v for name, v in values.items()}
+        return f"Epoch({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     @property
     def n(self) -> int:
@@ -95,13 +93,11 @@ class Epoch:
 
     def uncertainty(self) -> float:
         """5 η² (1/n) Σ L_i |Σ_{j < i} ∇f_j(x*)|²."""
-        gradients = self.curvatures * (self.minimiser - self.optima)
-        before = np.concatenate([[0.0], np.cumsum(gradients)[:-1]])
-        return float(5 * self.rate**2 * (self.steps[0] * before**2).mean())
+        return self.drift(self.curvatures * (self.minimiser - self.optima))
 
-    def drift(self, noise: Array) -> float:
-        """5 η² (1/n) Σ L_i |Σ_{j < i} noise_j|²."""
-        before = np.concatenate([[0.0], np.cumsum(noise)[:-1]])
+    def drift(self, steps: Array) -> float:
+        """5 η² (1/n) Σ L_i |Σ_{j < i} ``steps``_j|²."""
+        before = np.concatenate([[0.0], np.cumsum(steps)[:-1]])
         return float(5 * self.rate**2 * (self.steps[0] * before**2).mean())
 
     def bregman(self) -> float:
@@ -169,12 +165,13 @@ VARIED = {
 
 def one_step_inequality(epoch: Epoch, noise: Array) -> float:
     """What Lemma D.7 adds to the Bregman terms: H, distances and the noise."""
-    (_, end), z, n, eta = epoch.path(noise), epoch.point, epoch.n, epoch.rate
+    _, end = epoch.path(noise)
+    z = epoch.point
     distances = (z - epoch.start) ** 2 - (z - end) ** 2 - (end - epoch.start) ** 2
     return (
         epoch.difference(end)
         - epoch.difference(z)
-        + distances / (2 * n * eta)
+        + distances / (2 * epoch.n * epoch.rate)
         - epoch.convexity / 2 * (z - end) ** 2
         - float(noise.mean()) * (end - z)
     )
@@ -182,7 +179,8 @@ def one_step_inequality(epoch: Epoch, noise: Array) -> float:
 
 def bregman_terms(epoch: Epoch, noise: Array) -> float:
     """(1/n) Σ (B_i(x⁺, x_i) − B_i(z, x_i))."""
-    (iterates, end), (a, _) = epoch.path(noise), epoch.steps
+    iterates, end = epoch.path(noise)
+    a, _ = epoch.steps
     return float((a * ((end - iterates) ** 2 - (epoch.point - iterates) ** 2)).mean() / 2)
 
 
@@ -359,8 +357,7 @@ QUADRATIC = {"curvatures": vector(log_scale(1e-6, 1), 4), "share": log_scale(1e-
 
 
 @PAPER.inequality(
-    "Lemma D.10",
-    part="(as stated)",
+    "Lemma D.10 (as stated)",
     printed=r"if the regularization function ψ is twice differentiable and z is independent of $\rho_i^{(k)}$, $\forall i \in [n]$, then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
     corrected=r"for $\eta \le 2/\hat{L}^*$ (the statement has no condition on $\eta$)",
     domain=QUADRATIC,
@@ -379,9 +376,7 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
 
 
 @PAPER.inequality(
-    "Lemma D.10",
-    part="(as used)",
-    evidence="proved",
+    "Lemma D.10 (as used)",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     printed=r"then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
     reading=r"as it is used, for $-\rho_i^{(k)}$",
@@ -397,7 +392,7 @@ def lemma_d10_as_used(
 ) -> Sides:
     """n = 4 losses x²/2, η = 0.05, ψ = 0: 0.046373 > 0.01.  Steps and proximal maps never expand: Stein gives η d σ²."""
     eta = 2 * share / curvatures.max()
-    bound = eta**2 * curvatures.size * curvatures.max() if printed else float(constant) * eta
+    bound = eta**2 * curvatures.size * curvatures.max() if printed else constant * eta
     return abs(noise_error(curvatures, eta, convexity)), bound
 
 
@@ -424,17 +419,7 @@ def final_variance(epoch: Epoch, sigma: float) -> float:
 def noise_terms(epoch: Epoch, sigma: float, printed: bool) -> float:
     """What noise of standard deviation ``sigma`` adds to the bound."""
     _, mean, largest = epoch.smoothness
-    noise, _ = ConvergenceConstants(
-        samples=epoch.n,
-        epochs=1,
-        dimension=1,
-        learning_rate=epoch.rate,
-        distance=0.0,
-        deviation=0.0,
-        noise=sigma,
-        smoothness=mean,
-        largest_smoothness=largest,
-    ).epoch_terms(printed=printed)
+    noise, _ = noise_only(epoch.n, 1, epoch.rate, mean, noise=sigma, largest=largest).epoch_terms(printed=printed)
     return float(noise)
 
 
@@ -477,8 +462,7 @@ def lemma_d12(
 
 
 @PAPER.inequality(
-    "Lemma D.10",
-    part="(Jacobian, Eq. 56)",
+    "Lemma D.10 (Jacobian, Eq. 56)",
     printed=r"if $\eta \le \frac{1}{\hat{L}^{(k)*}}$, $\forall i \in [n]$, $\|\frac{x_{n+1}^{(k)}}{\partial \rho_i^{(k)}}\|_{op} \le n \eta^2 \hat{L}^{(k)*}$",
     reading=r"a derivative of $x_{n+1}^{(k)}$; the product that it bounds is $\eta \prod_{j>i} \|I - \eta H_j\|$",
     corrected=r"at most $\eta$",
@@ -495,13 +479,12 @@ def jacobian(curvatures: Array, share: float, convexity: float, printed: bool = 
     """
     eta = 2 * share / curvatures.max()
     largest = eta * float(np.maximum.accumulate(np.cumprod(np.append(1.0, np.abs(1 - eta * curvatures[:0:-1])))).max())
-    bound = eta**2 * curvatures.size * curvatures.max() if printed else float(factor) * eta
+    bound = eta**2 * curvatures.size * curvatures.max() if printed else factor * eta
     return largest / (1 + eta * curvatures.size * convexity), bound
 
 
 @PAPER.inequality(
-    "Lemma D.12",
-    part="(drift)",
+    "Lemma D.12 (drift)",
     printed=r"Algorithm 1 guarantees … $6\eta^2 n d (\sigma^{(k)})^2 \hat{L}^{(k)*}$",
     reading=r"the sums of the noise in an epoch add at most $5 \eta^2 n \hat{L} d \sigma^2$ of it",
     domain={"curvatures": vector(log_scale(1e-3, 1), 6), "share": log_scale(1e-3, 1)},
@@ -512,16 +495,5 @@ def lemma_d12_drift(curvatures: Array, share: float, factor: float = 1.0) -> Sid
     """5 η² (1/n) Σ L_i (i − 1) d σ², by Lemma D.11, against what the bound has beside η d σ²."""
     n = curvatures.size
     eta = share / (curvatures.size * math.sqrt(10 * curvatures.mean() * curvatures.max()))
-    constants = ConvergenceConstants(
-        samples=n,
-        epochs=1,
-        dimension=1,
-        learning_rate=eta,
-        distance=0.0,
-        deviation=0.0,
-        noise=1.0,
-        smoothness=curvatures.mean(),
-        largest_smoothness=curvatures.max(),
-    )
-    noise, _ = constants.epoch_terms()
-    return 5 * eta**2 * float((curvatures * np.arange(n)).mean()), float(factor) * (float(noise) - eta)
+    noise, _ = noise_only(n, 1, eta, curvatures.mean(), largest=curvatures.max()).epoch_terms()
+    return 5 * eta**2 * float((curvatures * np.arange(n)).mean()), factor * (float(noise) - eta)

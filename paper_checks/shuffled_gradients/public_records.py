@@ -74,22 +74,12 @@ def public_schedule(kind: str, samples: int, epochs: int, part: float) -> Schedu
 
 
 @PAPER.inequality(
-    "Theorem D.14",
-    part="(public records)",
-    evidence="proved",
+    "Theorem D.14 (public records)",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
-    rests_on=(
-        "Lemma D.6",
-        "Lemma D.10 (as used)",
-    ),
+    rests_on=("Lemma D.6", "Lemma D.10 (as used)"),
     printed=r"$M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k}$",
     reading="the terms that public records add",
-    domain={
-        **PUBLIC,
-        "share": log_scale(1e-6, 1),
-        "sigma": log_scale(1e-6, 1),
-        "convexity": log_scale(0.1, 1e8),
-    },
+    domain={**PUBLIC, "share": log_scale(1e-6, 1), "sigma": log_scale(1e-6, 1), "convexity": log_scale(0.1, 1e8)},
     sharp="factor",
     mutants=[{"dissimilarity": 0.0}, {"factor": 0.4}],
     evaluations=256,
@@ -123,8 +113,7 @@ def theorem_d14_with_public_records(
 
 
 @PAPER.identity(
-    "Theorem D.14",
-    part="(dissimilarities)",
+    "Theorem D.14 (dissimilarities)",
     printed=r"$M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k}$",
     reading="the two terms of an epoch",
     domain={
@@ -151,9 +140,7 @@ def dissimilarity_terms(
 
 
 @PAPER.inequality(
-    "Theorem D.14",
-    part="(noise at the end of epochs)",
-    evidence="proved",
+    "Theorem D.14 (noise at the end of epochs)",
     proof="docs/shuffled-gradients.md#the-convergence-theorem",
     rests_on=("Lemma D.6",),
     printed=r"$6\eta^2 n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",

@@ -13,8 +13,7 @@ from corrnoise.theory.shuffled_gradients.table_rates import leading_rate
 
 
 @PAPER.identity(
-    "Table 1",
-    part="(rates)",
+    "Table 1 (rates)",
     printed=r"These choices yield the empirical excess risk of DP-ShuffleG in of $\tilde{O}((\frac{1}{\epsilon}\sqrt{\frac{d}{n}})^{4/3})$. … It also reduces the privacy-related term compared to DP-ShuffleG, at the cost of an additional error term due to dissimilarity.",
     unverifiable="Rates without constants that rest on Corollary 4.1; checked instead is the optimum over η of the noise "
     "and initialisation terms as corrected, which gives sqrt(d A/(n K))/ε with the amplification sum A",
@@ -69,9 +68,9 @@ def appendix_e3(epochs: float, samples: int, dimension: int, constant: float = 1
 
 
 @PAPER.inequality(
-    "Section 4",
-    part="(comparison with DP-SGD)",
+    "Section 4 (comparison with DP-SGD)",
     proof="docs/shuffled-gradients.md#rates",
+    evidence="searched",
     printed=r"The lower bound for empirical excess risk when minimizing convex, smooth objectives is $\Omega(\sqrt{d}/(n\epsilon))$ [2]. DP-GD and DP-SGD achieve matching upper bounds. However, the above bound suggests a worse empirical excess risk for DP-ShuffleG.",
     domain={
         "samples": integers(100, 10**16, log=True),
@@ -99,8 +98,7 @@ def comparison(samples: int, dimension: int, epsilon: float, constant: float = 1
 
 
 @PAPER.inequality(
-    "Appendix E.3",
-    part="(learning rate)",
+    "Appendix E.3 (learning rate)",
     printed=r"The learning rate is set to be $\eta = O(\frac{\|x_1^{(1)} - x^*\|^{2/3}}{nL^*(K(1+\log K))^{1/3}})$ to optimize the convergence bound, while satisfying the conditions of both Corollary E.1 (convergence) and Lemma E.2 (privacy).",
     corrected=r"for $K \ge 80 \sqrt{10} R^2 \sqrt{1 + \log K}$, that is 253 times the rest",
     domain={"distance": log_scale(1e-3, 10), "samples": integers(1, 1000, log=True), "more": log_scale(1, 1e3)},

@@ -35,9 +35,10 @@ def noise_only(
     *,
     noise: float | Array = 1.0,
     dimension: int = 1,
+    largest: float | None = None,
     **others: Any,
 ) -> ConvergenceConstants:
-    """Constants of losses L ‖x‖²/2, from x_1 = x* = 0: all of the risk is due to the noise."""
+    """Constants of losses L ‖x‖²/2, from x_1 = x* = 0: all of the risk is due to the noise; L* is ``largest``, or L."""
     return ConvergenceConstants(
         samples=samples,
         epochs=epochs,
@@ -47,7 +48,7 @@ def noise_only(
         deviation=0.0,
         noise=noise,
         smoothness=smoothness,
-        largest_smoothness=smoothness,
+        largest_smoothness=smoothness if largest is None else largest,
         **others,
     )
 

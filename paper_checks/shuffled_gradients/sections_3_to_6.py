@@ -15,48 +15,29 @@ from corrnoise.simulations.shuffled_gradients.experiments import LEARNING_RATES
 from corrnoise.solvers.shuffled_gradients import best_learning_rate
 from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.shuffled_gradients import schedules, table_rates
 from corrnoise.theory.shuffled_gradients.accountants import published_rho
 from corrnoise.theory.shuffled_gradients.amplification import epoch_amplification_sums
 from corrnoise.theory.shuffled_gradients.dissimilarity import worst_order_dissimilarity_bounds
-from corrnoise.theory.shuffled_gradients.schedules import (
-    Placement,
-    Schedule,
-    dp_shuffled,
-    interleaved,
-    private_then_public,
-    public_then_private,
-)
-from corrnoise.theory.shuffled_gradients.table_rates import (
-    TABLE_ALGORITHMS,
-    Algorithm,
-    TableAccounting,
-    table_amplification,
-)
 
 # -- dissimilarity -----------------------------------------------------------------------------------------------------
 
 
 @PAPER.inequality(
-    "Section 3.2",
-    part="(smoothness)",
+    "Section 3.2 (smoothness)",
     printed=r"$H^{(k)}$ is $(L + L^*)$-smooth",
-    domain={
-        "private": vector(log_scale(1e-4, 1), 4),
-        "public": vector(log_scale(1e-4, 1), 4),
-        "kept": integers(0, 3),
-    },
+    domain={"private": vector(log_scale(1e-4, 1), 4), "public": vector(log_scale(1e-4, 1), 4), "kept": integers(0, 3)},
     sharp="factor",
     mutants=[{"factor": 0.99}],
 )
 def smoothness_of_difference(private: Array, public: Array, kept: int, factor: float = 1.0) -> Sides:
     """For curvatures of the losses.  $L^*$ alone suffices, and (1 − n_d/n) $L^*$: a difference of convex functions."""
     bending = abs(float((private[kept:] - public[: private.size - kept]).sum())) / private.size
-    return bending, float(factor) * (private.max() + max(private.max(), public.max()))
+    return bending, factor * (private.max() + max(private.max(), public.max()))
 
 
 @PAPER.identity(
-    "Section 3.2",
-    part="(example)",
+    "Section 3.2 (example)",
     printed=r"consider an extreme case where the public dataset P is simply a permuted version of the private dataset D under some fixed permutation $\hat{\pi} \in \Pi_n$, i.e., $p_i = d_{\hat{\pi}_i}, \forall i \in [n]$, and $n_d^{(k)} = 0$, for all $k \in [K]$. … Our proposed dissimilarity measure in Assumption 3.6 using $C_n^{(k)} = 0$ correctly captures this, which implies $\|\nabla H^{(k)}(x)\| \equiv 0, \forall k \in [K]$",
     domain={"records": vector(linear(-1, 1), 5), "order": integers(0, 119)},
     mutants=[{"moved": 1e-5}],
@@ -69,8 +50,7 @@ def permuted_records(records: Array, order: int, moved: float = 0.0) -> Sides:
 
 
 @PAPER.inequality(
-    "Assumption 3.6",
-    part="(squares)",
+    "Assumption 3.6 (squares)",
     printed=r"For epoch $k \in [K]$, there exists constants $\{C_i^{(k)}\}_{i=n_d^{(k)}+1}^n$ such that $\max_{\pi \in \Pi_n} E [\| \sum_{j=n_d^{(k)}+1}^i (\nabla f(x; d_{\pi_j}) - \nabla f(x; p_{j-n_d^{(k)}}^{(k)})) \|] \le C_i^{(k)}$",
     reading="the proofs bound the mean square of this norm by the square of the bound of its mean",
     corrected=r"$\max_\pi E \|v_i\|^2 \le C_i^2$",
@@ -102,8 +82,7 @@ def _folded(mean: float, deviation: float) -> float:
 
 
 @PAPER.inequality(
-    "Section 5.2",
-    part="(part and full)",
+    "Section 5.2 (part and full)",
     printed=r"$C_n^{part} \le C_n^{full}$",
     domain={"private": vector(linear(-1, 1), 4), "public": vector(linear(-1, 1), 4), "kept": integers(1, 3)},
     counterexample={"private": np.array([0.0, 1.0]), "public": np.array([0.0, 1.0]), "kept": 1},
@@ -122,8 +101,7 @@ def part_and_full(private: Array, public: Array, kept: int, factor: float = 1.0)
 
 
 @PAPER.identity(
-    "Section 5.2",
-    part="(amplification)",
+    "Section 5.2 (amplification)",
     printed=r"This improvement, shown in Appendix F.2, results from the more effective use of PABI within each epoch, which causes a reduction in privacy loss by a factor of $\frac{1}{n+1-n_d}$.",
     domain={"samples": integers(1, 40), "epochs": integers(1, 20), "part": linear(0, 1)},
     mutants=[{"shift": 1}],
@@ -134,15 +112,14 @@ def interleaving(samples: int, epochs: int, part: float, shift: int = 0) -> Side
     One draw of noise at the end of an epoch spends what n draws do and needs no public records.
     """
     count = 1 + int(part * (samples - 1))
-    mixed = interleaved(samples, epochs=epochs, private_per_epoch=count)
-    private = dp_shuffled(samples, epochs=epochs)
+    mixed = schedules.interleaved(samples, epochs=epochs, private_per_epoch=count)
+    private = schedules.dp_shuffled(samples, epochs=epochs)
     ratio = epoch_amplification_sums(mixed).max() / epoch_amplification_sums(private).max()
     return ratio, 1 / (samples + 1 + shift - count)
 
 
 @PAPER.inequality(
-    "Table 1",
-    part="(side condition)",
+    "Table 1 (side condition)",
     printed=r"reduces the privacy-related (first) term more aggressively than the other two schemes when $(\frac{1}{n[(1-p)n+1]})^{2/3} \le (\frac{p}{n})^{2/3}$, which holds for $p \ge 1/n$.",
     domain={"samples": integers(1, 1000, log=True), "part": linear(0, 1)},
     mutants=[{"factor": 0.999}],
@@ -156,15 +133,15 @@ def table_1_condition(samples: int, part: float, factor: float = 1.0) -> Sides:
 PHASES = {"samples": integers(1, 10), "epochs": integers(2, 12), "part": linear(0, 1)}
 
 
-def _phases(samples: int, epochs: int, part: float) -> tuple[int, Array, Schedule, Schedule]:
+def _phases(samples: int, epochs: int, part: float) -> tuple[int, Array, schedules.Schedule, schedules.Schedule]:
     """S in {1, …, K − 1}, k, and the schedules of Priv-Pub and Pub-Priv with S epochs first."""
     first = 1 + min(int(part * (epochs - 1)), epochs - 2)
     k = np.arange(1.0, epochs + 1)
     return (
         first,
         k,
-        private_then_public(samples, epochs=epochs, private_epochs=first),
-        public_then_private(samples, epochs=epochs, private_epochs=epochs - first),
+        schedules.private_then_public(samples, epochs=epochs, private_epochs=first),
+        schedules.public_then_private(samples, epochs=epochs, private_epochs=epochs - first),
     )
 
 
@@ -179,7 +156,7 @@ def table_2(samples: int, epochs: int, part: float, late: int = 0) -> Sides:
     """The schedules that are run and accounted for: private records, and where noise is added."""
     first, k, before, after = _phases(samples, epochs, part)
     count = 1 + int(part * (samples - 1))
-    mixed = interleaved(samples, epochs=epochs, private_per_epoch=count)
+    mixed = schedules.interleaved(samples, epochs=epochs, private_per_epoch=count)
     noisy = [[float(s.noisy_steps(c).mean()) for c in s.private.tolist()] for s in (before, after, mixed)]
     private = k <= first + late
     printed = [samples * private, samples * ~private, np.full(epochs, float(count))]
@@ -207,8 +184,7 @@ def table_3(samples: int, epochs: int, part: float, printed: bool = False, late:
 
 
 @PAPER.identity(
-    "Appendix F.3",
-    part="(private epochs)",
+    "Appendix F.3 (private epochs)",
     printed="in Priv-Pub-ShuffleG, $S = pK$; in Pub-Priv-ShuffleG, $K - S = pK$",
     corrected="Priv-Pub has $S$ epochs of private records, Pub-Priv $K - S$",
     domain=PHASES,
@@ -230,7 +206,7 @@ def appendix_f3_epochs(samples: int, epochs: int, part: float, swapped: bool = F
     unverifiable="Rates without constants that rest on Corollary F.1; checked instead is that the bound as corrected is no "
     "smaller than $2 R \\sqrt{2 (1 + \\log K) d \\sigma^2/(n K)}$, which decides the rate, and attains it as K grows",
     domain={
-        "algorithm": one_of(*TABLE_ALGORITHMS),
+        "algorithm": one_of(*table_rates.TABLE_ALGORITHMS),
         "samples": integers(2, 10_000, log=True),
         "dimension": integers(1, 1000, log=True),
         "epochs": log_scale(10, 1e14),
@@ -240,19 +216,19 @@ def appendix_f3_epochs(samples: int, epochs: int, part: float, swapped: bool = F
     mutants=[{"factor": 1.05}],
 )
 def table_5(
-    algorithm: Algorithm,
+    algorithm: table_rates.Algorithm,
     samples: int,
     dimension: int,
     epochs: float,
     private_share: float,
-    accounting: TableAccounting,
+    accounting: table_rates.TableAccounting,
     factor: float = 1.0,
 ) -> Sides:
     """ε = 1, δ = 1e-6, R = G = L = 1.
 
     With O(.) read as 1 the printed K is 0.33 for CIFAR-10 at ε = 1, and the theorem is for K >= 2.
     """
-    total = table_amplification(
+    total = table_rates.table_amplification(
         algorithm, samples=samples, epochs=epochs, private_share=private_share, whole_run=accounting == "whole-run"
     )
     energy = dimension * 2 * total / published_rho(1.0, 1e-6) / (samples if algorithm == "Noise at the end" else 1)
@@ -273,8 +249,7 @@ def table_5(
 
 
 @PAPER.identity(
-    "Section 6",
-    part="(logistic loss)",
+    "Section 6 (logistic loss)",
     printed=r"Let $q = (a, y)$, for $y \in \{\pm 1\}$, represent the feature vector and label, respectively. $f(x; q) = -y \log(h(x; a)) - (1 - y) \log(h(x; a))$, where $h(x; a) = \frac{1}{1 + \exp(-\langle x, a \rangle)}$.",
     corrected=r"$\log(1 + e^{-y \langle x, a \rangle})$ for $y = \pm 1$",
     domain={"product": linear(-8, 8), "label": one_of(-1.0, 1.0)},
@@ -294,8 +269,7 @@ GRID = np.array(LEARNING_RATES)
 
 
 @PAPER.inequality(
-    "Section 6",
-    part="(learning rates)",
+    "Section 6 (learning rates)",
     printed=r"We perform a grid search on the learning rate $\eta \in \{0.5, 0.1, 0.05, 0.01, \ldots, 5 \times 10^{-9}, 10^{-9}\}$.",
     reading="privacy is that of Lemma F.2",
     corrected=r"from those that are at most $2/L$, with $L$ for all admissible records",
@@ -315,7 +289,7 @@ def learning_rates(index: int, square: float, curvature: float, cut: bool = True
 
 
 @cache
-def _multiplier(schedule: Schedule, epsilon: float) -> float:
+def _multiplier(schedule: schedules.Schedule, epsilon: float) -> float:
     """The noise multiplier of the published accounting, δ = 1e-6."""
     return (
         nonexpansive_run(schedule)
@@ -324,7 +298,9 @@ def _multiplier(schedule: Schedule, epsilon: float) -> float:
     )
 
 
-def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, distance: float, shift: float) -> float:
+def tuned_mean_estimation(
+    schedule: schedules.Schedule, epsilon: float, dimension: int, distance: float, shift: float
+) -> float:
     """Exact excess risk of mean estimation at the best learning rate of the grid, clip norm 10, x_1 = 0.
 
     Private records are all alike at ``distance`` from 0, public ones ``shift`` further on at a right angle.
@@ -356,7 +332,9 @@ def tuned_mean_estimation(schedule: Schedule, epsilon: float, dimension: int, di
     mutants=[{"placement": "every"}, {"factor": 4.0}],
     evaluations=64,
 )
-def figure_2(distance: float, shift: float, little: float, placement: Placement = "end", factor: float = 1.0) -> Sides:
+def figure_2(
+    distance: float, shift: float, little: float, placement: schedules.Placement = "end", factor: float = 1.0
+) -> Sides:
     """Section 6 has ε in {5, 10} for two tasks and {1, 5} for the third, the caption ε in {1, 5, 10} for all.
 
     On the bundled stand-ins interleaving is ahead of DP-ShuffleG and Pub-Priv in all panels, of Priv-Pub in most, and
@@ -368,10 +346,10 @@ def figure_2(distance: float, shift: float, little: float, placement: Placement 
     epsilon = 5.0
     d = 784
     mixed, end = (
-        interleaved(n, epochs=epochs, private_per_epoch=n // 2),
-        dp_shuffled(n, epochs=epochs, placement=placement),
+        schedules.interleaved(n, epochs=epochs, private_per_epoch=n // 2),
+        schedules.dp_shuffled(n, epochs=epochs, placement=placement),
     )
-    public = Schedule(n, np.zeros(epochs, dtype=int))
+    public = schedules.Schedule(n, np.zeros(epochs, dtype=int))
     smaller = [
         tuned_mean_estimation(end, epsilon, d, distance, shift),
         tuned_mean_estimation(public, epsilon, d, distance, little),
@@ -398,8 +376,7 @@ def table_6(samples: int = 2103) -> Sides:
 
 
 @PAPER.identity(
-    "Appendix H.2",
-    part="(CIFAR-10)",
+    "Appendix H.2 (CIFAR-10)",
     printed="CIFAR-10. $n = 1000, d = 3072$. The task is to predict the class of a given image. D contains 200 samples per class across 10 classes.",
     corrected="100 of each class",
     domain={},

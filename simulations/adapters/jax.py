@@ -1,11 +1,11 @@
 """Correlated noise in JAX (the extra ``jax``), in three forms.
 
 ``private_gradient``
-    The gradient of a private run, whose noise is made on the host: the key has 256 bits, a journal is possible, and
+    The gradient of a private run, whose noise is made on the host: the key has 256 bits, the run may have a folder, and
     all guards of ``PrivateRun`` hold.  The noise is the same as in the other libraries.
 ``correlated_noise``
     A gradient transformation of optax, inside ``jax.jit``.  It draws from JAX's generator, whose keys have 64 bits, and
-    knows neither the batches nor a journal: the loop must keep the promise, and must not release a step twice.
+    knows neither the batches nor a folder: the loop must keep the promise, and must not release a step twice.
 ``noising_matrix``
     A ``StreamingMatrix`` for the privatizer of jax-privacy, which needs the multiplier of the program, a secret key and
     ``dtype=jax.numpy.float32``.  Without the last, the noise of a bfloat16 model has 8 bits.
@@ -68,8 +68,7 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
     """
     jax = extra_module("jax", "jax")
     leaves, tree = jax.tree.flatten(parameters)
-    if short := [str(leaf.dtype) for leaf in leaves if str(leaf.dtype) not in ("float32", "float64")]:
-        raise ValueError(f"parameters must be of float32 or float64, got {short[0]}")
+    _check_types("parameters", leaves)
     if (found := sum(leaf.size for leaf in leaves)) != run.size:
         raise ValueError(f"parameters must be {run.size} numbers during the whole run, got {found}")
     batches = batches_of(run)
@@ -77,9 +76,20 @@ def private_gradient(run: PrivateRun, loss: Callable[..., Any], parameters: Any,
         sizes = ", ".join(str(len(each)) for each in batch)
         raise ValueError(f"batch must be arrays of the {expected} examples of the step, got {sizes}")
     total = jax.tree.leaves(_clipped_sum(loss, run.budget.clip_norm * _MARGIN)(parameters, *batch))
-    parts = np.split(run.noise(), np.cumsum([leaf.size for leaf in leaves])[:-1])
-    noisy = [(each + part.reshape(each.shape)) / batches.batch_size for each, part in zip(total, parts, strict=True)]
+    _check_types("sums", total)
+    noisy_sum = run.add_noise(np.concatenate([np.ravel(each) for each in total]))
+    parts = np.split(noisy_sum, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    noisy = [
+        jax.numpy.asarray(part.reshape(leaf.shape), leaf.dtype) / batches.batch_size
+        for leaf, part in zip(leaves, parts, strict=True)
+    ]
     return jax.tree.unflatten(tree, noisy)
+
+
+def _check_types(name: str, leaves: list[Any]) -> None:
+    """Refuse arrays that are not float32 or float64: rounding sums to fewer bits exceeds the clip norm."""
+    if short := [str(leaf.dtype) for leaf in leaves if str(leaf.dtype) not in ("float32", "float64")]:
+        raise ValueError(f"{name} must be of float32 or float64, got {short[0]}")
 
 
 @lru_cache(maxsize=16)
@@ -210,8 +220,9 @@ def correlated_noise(
 
     Returns
     -------
-    An ``optax.GradientTransformation``, to be chained before the optimizer.  After the last step of the run it
-    returns nan, because a compiled function cannot raise.
+    An ``optax.GradientTransformation``, to be chained before the optimizer.  It takes sums of float32 or float64.
+    After the last step of the run it returns nan, because a compiled function cannot raise; and also for a sum that is
+    not finite, which uses no noise and leaves the state as it was.
 
     Raises
     ------
@@ -257,6 +268,8 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
     def update(updates: Any, state: CorrelatedNoiseState, params: Any = None) -> tuple[Any, CorrelatedNoiseState]:
         del params
         leaves, tree = jax.tree.flatten(updates)
+        _check_types("sums", leaves)
+        finite = jnp.stack([jnp.asarray(True), *(jnp.isfinite(leaf).all() for leaf in leaves)]).all()
         now = jax.random.fold_in(jax.random.wrap_key_data(state.key, impl="threefry2x32"), state.step)
         covered = jnp.where(state.step < steps, scale, jnp.nan).astype(jnp.float32)
         if scales is not None:
@@ -267,9 +280,11 @@ def noise_of_program(program: Program, budget: Budget, *, key: bytes | None = No
         for number, leaf in enumerate(leaves):
             draw = jax.random.normal(jax.random.fold_in(now, number), leaf.shape, jnp.float32)
             noise, memory = _next(made, draw, tuple(each[number] for each in memories))
-            noisy.append((leaf.astype(jnp.float32) + covered * noise).astype(leaf.dtype))
+            noisy.append((leaf.astype(jnp.float32) + jnp.where(finite, covered, jnp.nan) * noise).astype(leaf.dtype))
             after.append(memory)
         kept = tuple(jax.tree.unflatten(tree, [each[row] for each in after]) for row in range(_rows(made)))
-        return jax.tree.unflatten(tree, noisy), CorrelatedNoiseState(state.key, state.step + 1, kept)
+        following = CorrelatedNoiseState(state.key, state.step + 1, kept)
+        made_or_not = jax.tree.map(lambda new, old: jnp.where(finite, new, old), following, state)
+        return jax.tree.unflatten(tree, noisy), made_or_not
 
     return optax.GradientTransformation(init, update)

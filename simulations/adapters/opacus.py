@@ -14,8 +14,7 @@ each epoch, and its accountants assume independent noise.  What the multiplier o
 other noise multipliers and clip norms, accumulated gradients, other batches than those of the run, accountants,
 parameters of half precision, Opacus's own generator and secure mode, per-layer and adaptive clipping.
 
-The state of the noise is in ``optimizer.state_dict()``, beside that of the wrapped optimizer, under ``"corrnoise"``.
-It holds the key: such a checkpoint is as secret as the data.
+``optimizer.state_dict()`` is that of the wrapped optimizer.  The state of the run is in its folder, and nowhere else.
 """
 
 from __future__ import annotations
@@ -24,10 +23,16 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from corrnoise.simulations.adapters.due import batches_of, due
-from corrnoise.simulations.adapters.torch import MARGIN, add_noise, check_parameters, clipped_sum
+from corrnoise.simulations.adapters.torch import (
+    MARGIN,
+    add_noise,
+    check_optimizer,
+    check_parameters,
+    check_types,
+    clipped_sum,
+    trainable_size,
+)
 from corrnoise.simulations.extras import extra_module
 from corrnoise.simulations.random_numbers import Seed
 from corrnoise.simulations.run.batches import batches
@@ -35,8 +40,6 @@ from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-
-_OURS = "corrnoise"
 
 
 class CorrelatedNoise:
@@ -138,6 +141,7 @@ class CorrelatedNoise:
             raise RuntimeError(f"a step must have the {expected} examples of its batch, got {self._examples}")
         parameters = self._trained()
         noisy = [parameter.summed_grad for parameter in parameters]
+        check_types("sums", noisy)
         if self._rank() == 0:
             noisy = add_noise(self.run, noisy)
         else:
@@ -146,35 +150,12 @@ class CorrelatedNoise:
             parameter.grad = total.view_as(parameter)
         self._examples = 0
 
-    # -- states --------------------------------------------------------------------------------------------------------
-
     def state_dict(self) -> dict[str, Any]:
-        """The state of the wrapped optimizer, and that of the run: as secret as the data."""
+        """The state of the wrapped optimizer; that of the run is in its folder, and nowhere else."""
         if self._examples:
             raise RuntimeError("a state must be taken between two logical batches")
-        torch = extra_module("torch", "torch")
-        state = self.run.state()
-        state["memory"] = torch.from_numpy(state["memory"])
-        return {**self.original_optimizer.state_dict(), _OURS: state}  # type: ignore[attr-defined]
-
-    def load_state_dict(self, state_dict: dict[str, Any], *, discarded: bool = False) -> None:
-        """Go on where a state was taken, see ``PrivateRun.load_state``.
-
-        Parameters
-        ----------
-        state_dict
-            What ``state_dict`` returned.
-        discarded
-            True states that nothing that was computed after this state has been kept or shown.
-        """
-        if _OURS not in state_dict:
-            raise ValueError("state_dict must hold the state of the correlated noise, got that of another optimizer")
-        ours = dict(state_dict[_OURS])
-        ours["memory"] = np.asarray(ours["memory"])
-        self.run.load_state(ours, discarded=discarded)
-        others = {name: value for name, value in state_dict.items() if name != _OURS}
-        self.original_optimizer.load_state_dict(others)  # type: ignore[attr-defined]
-        self._examples = 0
+        state: dict[str, Any] = self.original_optimizer.state_dict()  # type: ignore[attr-defined]
+        return state
 
 
 def _only(parameter: Any) -> Any:
@@ -228,7 +209,7 @@ class RunSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         rank = self._group.get_rank() if self._group else 0
-        position = None if rank else self.run.start()
+        position = None if rank else self.run.position
         if self._group is not None:
             position = _from_first(self._group, position)
             if rank:
@@ -310,7 +291,7 @@ def private(
     workers
         How many processes of the loader read the data ahead; 0 for none.
     options
-        Of ``PrivateRun``: ``key``, ``journal``, ``generator`` and so on.
+        Of ``PrivateRun``: ``folder``, ``carry``, ``dtype``, ``threads``.
 
     Returns
     -------
@@ -326,19 +307,20 @@ def private(
     data = extra_module("torch.utils.data", "torch")
     if isinstance(dataset, data.IterableDataset):
         raise TypeError("dataset must have items by number, got an IterableDataset, whose order is its own")
-    trained = [each for each in module.parameters() if each.requires_grad]
-    taken = [each for group in optimizer.param_groups for each in group["params"]]
-    if {id(each) for each in trained} != {id(each) for each in taken}:
-        raise ValueError("optimizer must have exactly the parameters of module that are trained")
+    check_optimizer(module, optimizer)
+    if distributed and options.get("carry") is not None:
+        raise ValueError("carry must be None in a distributed run, whose processes have a model each")
     group = extra_module("torch.distributed", "torch") if distributed else None
-    order = batches(participation, len(dataset), batch_size, rng)
+    first = group is None or group.get_rank() == 0  # which makes the noise
+    arguments = (budget, participation, mechanism, trainable_size(module))
+    run: Any = None
+    if first:
+        run = PrivateRun(*arguments, batches=batches(participation, len(dataset), batch_size, rng), **options)
     if group is not None:
-        order = _from_first(group, order)
+        order = _from_first(group, run.batches if first else None)
         module = extra_module("opacus.distributed", "torch").DifferentiallyPrivateDistributedDataParallel(module)
-        if group.get_rank():  # which makes no noise
-            options = {name: value for name, value in options.items() if name not in ("key", "journal")}
-    size = sum(each.numel() for each in trained)
-    run = PrivateRun(budget, participation, mechanism, size, batches=order, **options)
+        if not first:
+            run = PrivateRun(*arguments, batches=order, **{**options, "folder": None})
     model = wrapper(module, loss_reduction=loss_reduction)
     model.forbid_grad_accumulation()
     sampler = RunSampler(run, distributed=distributed, workers=workers > 0)

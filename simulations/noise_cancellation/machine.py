@@ -30,6 +30,7 @@ import numpy as np
 
 from corrnoise.simulations.noise_cancellation import messages
 from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol, Refusal, Request
+from corrnoise.simulations.run.guard import Guarded
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
@@ -77,7 +78,7 @@ class MachineState:
         return self.segment + self.participations
 
 
-class Machine:
+class Machine(Guarded):
     """One machine of a run.
 
     Parameters
@@ -104,6 +105,7 @@ class Machine:
         seed: int | Sequence[int] | None = None,
         state: MachineState | None = None,
     ) -> None:
+        super().__init__()
         self.protocol = checks.instance("protocol", protocol, Protocol)
         self.index = checks.integer("index", index, 0)
         if index >= protocol.machines:
@@ -214,6 +216,11 @@ class Machine:
         ValueError
             The request is of another run, or of a round before the last one that was answered or after the run.
         """
+        with self._alone():
+            return self._reply(request)
+
+    def _reply(self, request: Request) -> tuple[Message, ...] | Refusal:
+        """The reply, while no other thread uses the machine."""
         if request.run != self.protocol.run:
             raise ValueError(f"request must be of run {self.protocol.run!r}, got one of run {request.run!r}")
         state = self.state
@@ -227,7 +234,8 @@ class Machine:
             return Refusal(self.protocol.run, self.index, request.round)
         correction, own = self._correction(request)
         k = state.participations + 1
-        noise, kept = self._noise(k)
+        with self._making():
+            noise, kept = self._noise(k)
         message = Message(self.protocol.run, self.index, state.used + 1, request.round, correction + noise)
         message.correction.setflags(write=False)
         unacknowledged = tuple(m for m in state.outbox if m.number > request.acknowledged)

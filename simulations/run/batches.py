@@ -43,6 +43,9 @@ class Batches(Record):
     batch_size
         B, 1 <= B <= n.  The last batch of an epoch is smaller, or the examples that are last in an order are left out,
         as the number of steps of an epoch demands.  For balls in bins B is n/b, rounded down or up.
+    drawn
+        Whether the order was drawn for this object alone, without a seed of the caller.  A run that goes on then takes
+        the order that it began with.
 
     Raises
     ------
@@ -61,8 +64,9 @@ class Batches(Record):
     participation: Participation
     orders: NDArray[np.int64]
     batch_size: int
+    drawn: bool
 
-    def __init__(self, participation: Participation, orders: ArrayLike, batch_size: int) -> None:
+    def __init__(self, participation: Participation, orders: ArrayLike, batch_size: int, drawn: bool = False) -> None:
         who = _kept(participation)
         rows = np.asarray(orders)
         if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
@@ -89,7 +93,7 @@ class Batches(Record):
                     f"batch_size must be smaller, got {size}: {_period(who)} batches of it are more than the "
                     f"{examples} examples by a whole batch"
                 )
-        self._set(participation=who, orders=own, batch_size=size)
+        self._set(participation=who, orders=own, batch_size=size, drawn=checks.boolean("drawn", drawn))
 
     @property
     def examples(self) -> int:
@@ -181,8 +185,8 @@ def batches(participation: Participation, examples: int, batch_size: int, rng: S
     who = _kept(participation)
     random = generator(rng)
     if who.kind == "balls in bins":
-        return Batches(who, random.integers(who.period, size=(1, count)), batch_size)
-    return Batches(who, np.array([random.permutation(count) for _ in range(_rows(who))]), batch_size)
+        return Batches(who, random.integers(who.period, size=(1, count)), batch_size, rng is None)
+    return Batches(who, np.array([random.permutation(count) for _ in range(_rows(who))]), batch_size, rng is None)
 
 
 def _kept(participation: object) -> Participation:

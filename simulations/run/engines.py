@@ -30,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from corrnoise.solvers.families.buffers import best_buffers
+from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.matrix import BandedNoise
@@ -39,10 +41,12 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
+from corrnoise.theory.workloads import PrefixSums
 
 Draw = Callable[[NDArray[Any]], None]  #: fills a vector with standard normals, new ones in each call
 
 TOLERANCE = 1e-3  #: of the rational noise that takes the place of noise with a long memory
+_BUFFERS = 2  # of the noise of a run that names none
 _BLOCK = 4096  # elements whose states stay in the first-level cache
 _COLUMNS = 2**22  # entries transformed at once
 
@@ -307,14 +311,15 @@ def step_scale(program: Program, scale: float, position: int) -> float:
     return scale if scales is None else scale * float(scales[position])
 
 
-def streaming(mechanism: Mechanism, participation: Participation, dtype: Dtype | None = None) -> Program:
+def streaming(mechanism: Mechanism | None, participation: Participation, dtype: Dtype | None = None) -> Program:
     """The program that makes the noise of a mechanism step by step here.
 
     Parameters
     ----------
     mechanism
         Any mechanism.  Noise with a memory as long as the run is replaced by rational noise, within ``TOLERANCE``;
-        the ``mechanism`` of the program is what really runs.
+        the ``mechanism`` of the program is what really runs.  None for the noise of two buffers whose running sums have
+        the smallest mean squared error that is found.
     participation
         Who takes part when.
     dtype
@@ -325,6 +330,9 @@ def streaming(mechanism: Mechanism, participation: Participation, dtype: Dtype |
     ValueError, TypeError
         There is no rational noise within the tolerance, or the sensitivity is not bounded.
     """
+    if mechanism is None:
+        who = checks.instance("participation", participation, Participation)
+        mechanism = best_buffers(run_objective(PrefixSums(who.length)), who, _BUFFERS)
     given = checks.instance("mechanism", mechanism, Mechanism)  # type: ignore[type-abstract]
     inner = given.noise if isinstance(given, ScaledNoise) else given
     if not inner.forms():

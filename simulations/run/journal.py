@@ -1,149 +1,261 @@
-"""A journal that is written ahead: a step that was begun is never begun again.
+"""The journal of a run: which steps were begun, noted before their noise is drawn, so that none is begun twice.
 
-Noise that is drawn again for a step that was released, with another gradient, is no noise: the difference of the two
-releases is the difference of the gradients.  So the journal notes a step durably *before* its draws are used.
-After a crash the run continues at the first step that was not begun; the noise of the steps in between is drawn only to
-bring the memory of the correlated noise up to date.  This is sound because the mechanism is adaptive: a gradient may be
-taken at any earlier model.
+The journal is a text file, append only.  A record is a line ``kind first end nonce link``:
 
-The file is text: a line with the identity of the key, then a line for each note, ``the first step that is free``, the
-last of which counts.  A last line without its end was never finished, and its step never begun.  The file is locked
-while a run writes it, so that two runs cannot share it.
+``b``
+    The steps first <= t < end are begun, with this nonce (``draws``).
+``c``
+    A clean end: the steps from ``first`` on, which had been noted ahead, are free again.
+``f``
+    The run is finished.
+``m``
+    The folder has moved to another machine.
+
+A link is a keyed hash of the link before it and of the record, so that it commits to all earlier records; the first one
+is of the settings of the run.  Two *marks*, one beside the journal and one in another folder of the machine, hold the
+number of records and the link of the last, in two slots that are written in turn, in place.
+
+**Order of writes**: the record is appended and synchronised, then the mark, then the outside mark; only then is noise
+drawn.  At the opening each mark must be a prefix of the journal, at most one record shorter; an unfinished last line
+was never followed by noise, and is cut off; and both marks are brought to the journal before anything else is written.
+
+So no step is released twice as long as one of journal, mark and outside mark is the newest at every opening: a step is
+released only after all three know it, and links commit to all records before them.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
+from typing import NamedTuple
 
-from corrnoise.simulations.run.keys import RunKey, sync_folder
-from corrnoise.theory.numerics import checks
+from corrnoise.simulations.run import draws
+from corrnoise.support.files import write_private
 
-_HEADER = "corrnoise journal 1 "
-_LINE = re.compile(rb"\d{1,18}")
+_LINE = re.compile(r"([bcfm]) (0|[1-9]\d{0,17}) (0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{32})", re.ASCII)
+_MARK = re.compile(r"(0|[1-9]\d{0,17}) ([0-9a-f]{32}) ([0-9a-f]{8}) *\n", re.ASCII)
+_SLOT = 64  # bytes of a slot of a mark, which is written at once
+_BINARY = getattr(os, "O_BINARY", 0)  # on Windows
+_NO_NONCE = bytes(draws.NONCE_BYTES)
+
+
+class Note(NamedTuple):
+    """A record of the journal."""
+
+    kind: str
+    first: int
+    end: int
+    nonce: bytes
+
+    @property
+    def text(self) -> str:
+        """The record without its link."""
+        return f"{self.kind} {self.first} {self.end} {self.nonce.hex()}"
 
 
 class Journal:
-    """The first step of a run that is free, in a file.
+    """The open journal of a run, which the caller has locked.
 
     Parameters
     ----------
     path
-        The file, beside the checkpoints of the run; it is made if it does not exist.
-    key
+        The journal; its mark is ``mark`` beside it.
+    outside
+        The outside mark.
+    secret
         The key of the run.
-    ahead
-        How many steps one note covers.  A crash skips at most so many steps that were not begun.
+    settings
+        The bytes of the settings, to which the first link commits.
+    moved
+        Whether the outside mark may be missing or old, because the folder comes from another machine.
 
     Attributes
     ----------
+    notes
+        The records.
     free
-        The first step that may be begun.
+        The first step that was never begun.
 
     Raises
     ------
     ValueError
-        The file belongs to another key, or is no journal.
-    BlockingIOError
-        A running process uses the file.
-    OSError
-        The file cannot be written, or this system has no file locks (POSIX).
+        Journal and marks do not belong together.
     """
 
-    def __init__(self, path: str | os.PathLike[str], key: RunKey, *, ahead: int = 1) -> None:
-        self.path = Path(path)
-        self._ahead = checks.integer("ahead", ahead, 1)
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    def __init__(self, path: Path, outside: Path, secret: bytes, settings: bytes, *, moved: bool = False) -> None:
+        self.path = path
+        self._outside = outside
+        self._secret = secret
+        self.notes: list[Note] = []
+        self._links = [draws.derived(secret, b"link", settings)]
+        self._file = os.open(path, os.O_RDWR | os.O_APPEND | _BINARY)
         try:
-            _lock(self._file, self.path)
-            self._noted = self._read(key)
+            with open(self._file, "rb", closefd=False) as stream:
+                content = stream.read()
+            whole = content.rpartition(b"\n")[0]
+            self._size = len(whole) + 1 if whole else 0
+            self._read(whole)
+            self._check(path.with_name("mark"), moved=False)
+            self._check(outside, moved=moved)
+            if self._size < len(content):
+                os.ftruncate(self._file, self._size)
+            os.fsync(self._file)  # a process that was killed may have appended and not synchronised
+            newcomer = moved and self._behind(outside)
+            self._write_marks()
+            if newcomer:
+                self._note(Note("m", self.free, self.free, _NO_NONCE))
         except BaseException:
-            if self._file >= 0:
-                self._release()
-            raise
-        self.free = self._noted
-
-    def _read(self, key: RunKey) -> int:
-        """The last note; a new file gets its header, an unfinished last line is cut off."""
-        header = f"{_HEADER}{key.identity}".encode("ascii")
-        content = self.path.read_bytes()
-        whole, end, rest = content.rpartition(b"\n")
-        lines = whole.split(b"\n") if end else []
-        if lines and lines[0] != header:
-            raise ValueError(f"{self.path} is not the journal of the key {key.identity}")
-        if not lines:
-            if rest and not header.startswith(rest):
-                raise ValueError(f"{self.path} is no journal")
-            key.check_new_journal(self.path)
-            os.ftruncate(self._file, 0)
-            self._append(header)
-            sync_folder(self.path.absolute().parent)
-            key.note_journal(self.path)
-            return 0
-        key.note_journal(self.path)
-        if not all(_LINE.fullmatch(line) for line in lines[1:]):
-            raise ValueError(f"{self.path} is damaged: a line is no number of a step")
-        if rest:
-            os.ftruncate(self._file, len(whole) + 1)
-        return int(lines[-1]) if lines[1:] else 0
-
-    def _append(self, line: bytes) -> None:
-        """Write a line durably; a journal that cannot is closed, so that nothing follows half a line."""
-        if self._file < 0:
-            raise ValueError(f"{self.path} is closed")
-        try:
-            if os.write(self._file, line + b"\n") <= len(line):
-                raise OSError(f"{self.path} cannot be written: no space is left")
-            os.fsync(self._file)
-        except OSError:
-            self._release()
+            os.close(self._file)
             raise
 
-    def _release(self) -> None:
-        os.close(self._file)
-        self._file = -1
+    @staticmethod
+    def start(secret: bytes, settings: bytes) -> bytes:
+        """The mark of a journal without records."""
+        return 2 * _slot(0, draws.derived(secret, b"link", settings).hex())
 
-    def begin(self, step: int) -> None:
-        """Note durably that a step is begun; its draws may be used once this has returned.
+    def _read(self, whole: bytes) -> None:
+        for number, line in enumerate(whole.split(b"\n") if whole else []):
+            found = _LINE.fullmatch(line.decode("ascii", "replace"))
+            if found is None:
+                raise ValueError(f"{self.path} is damaged: line {number + 1} is no record")
+            note = Note(found[1], int(found[2]), int(found[3]), bytes.fromhex(found[4]))
+            self._links.append(self._link(note))
+            self.notes.append(note)
+            if self._links[-1].hex() != found[5]:
+                raise ValueError(
+                    f"{self.path} is damaged or foreign: line {number + 1} does not follow from the others"
+                )
 
-        Raises
-        ------
-        ValueError
-            The step has been begun before.
-        """
-        if step < self.free:
-            raise ValueError(f"step must be at least {self.free}, the first that was not begun, got {step}")
-        if step >= self._noted:
-            self._append(b"%d" % (step + self._ahead))
-            self._noted = step + self._ahead
-        self.free = step + 1
+    def _link(self, note: Note) -> bytes:
+        return draws.derived(self._secret, b"link", self._links[-1], note.text.encode())
+
+    def _number(self, mark: Path) -> int | None:
+        """The number of records of a mark whose link is that of the journal; None for any other."""
+        text = mark.read_bytes().decode("latin-1")
+        slots = [text[k : k + _SLOT] for k in (0, _SLOT)]
+        whole = [
+            (int(found[1]), found[2])
+            for slot in slots
+            if (found := _MARK.fullmatch(slot)) and slot.encode("latin-1") == _slot(int(found[1]), found[2])
+        ]
+        if not whole:
+            raise ValueError(f"{mark} is damaged: it is no mark of a run")
+        number, link = max(whole)
+        there = number < len(self._links) and self._links[number].hex() == link
+        return number if there else None
+
+    def _check(self, mark: Path, *, moved: bool) -> None:
+        """Refuse a mark that is missing, or not a prefix of the journal, or more than one record shorter."""
+        if not mark.exists():
+            if moved:
+                return
+            raise ValueError(
+                f"{mark} is missing: the folder is a copy or comes from another machine, where the run may go on; if "
+                "it does not, moved=True says so"
+            )
+        number = self._number(mark)
+        if number is None:
+            raise ValueError(
+                f"{self.path} is older than {mark}, or another: to go on would release steps twice; restore the newest"
+            )
+        if number < len(self.notes) - 1 and not moved:
+            raise ValueError(
+                f"{mark} is {len(self.notes) - number} records older than {self.path}: a part of the run was restored "
+                "from a copy, or the run went on on another machine; restore the newest"
+            )
+
+    def _behind(self, mark: Path) -> bool:
+        """Whether a mark that was checked shows that the run was elsewhere."""
+        return not mark.exists() or (self._number(mark) or 0) < len(self.notes) - 1
+
+    # -- what is noted -------------------------------------------------------------------------------------------------
+
+    @property
+    def free(self) -> int:
+        """The first step that was never begun."""
+        for note in reversed(self.notes):
+            if note.kind in "bc":
+                return note.end
+        return 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is finished."""
+        return any(note.kind == "f" for note in self.notes)
+
+    @property
+    def length(self) -> int:
+        """The number of records."""
+        return len(self.notes)
+
+    def link(self, number: int) -> bytes | None:
+        """The link of the first ``number`` records; None if there are fewer."""
+        return self._links[number] if number < len(self._links) else None
+
+    def nonces(self, first: int) -> dict[int, bytes]:
+        """The nonces of the steps from ``first`` on that were begun."""
+        free = self.free
+        found: dict[int, bytes] = {}
+        for note in self.notes:
+            if note.kind == "b":
+                found.update((step, note.nonce) for step in range(max(first, note.first), min(note.end, free)))
+        return found
+
+    def begin(self, first: int, end: int) -> bytes:
+        """Note durably that steps are begun; their noise may be drawn, with this nonce, once this has returned."""
+        note = Note("b", first, end, draws.fresh(draws.NONCE_BYTES))
+        self._note(note)
+        return note.nonce
+
+    def clean(self, first: int) -> None:
+        """Note that the steps from ``first`` on were not begun."""
+        self._note(Note("c", first, first, _NO_NONCE))
+
+    def finish(self) -> None:
+        """Note that the run is finished."""
+        self._note(Note("f", self.free, self.free, _NO_NONCE))
+
+    def _note(self, note: Note) -> None:
+        self._check_file()
+        link = self._link(note)
+        line = f"{note.text} {link.hex()}\n".encode()
+        if os.write(self._file, line) != len(line):
+            raise OSError(f"{self.path} cannot be written: no space is left")
+        os.fsync(self._file)
+        self._size += len(line)
+        self.notes.append(note)
+        self._links.append(link)
+        self._write_marks()
+
+    def _check_file(self) -> None:
+        """Refuse a journal that another program has changed or replaced: locks are not kept by all file systems."""
+        ours, theirs = os.fstat(self._file), os.stat(self.path)
+        if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino) or theirs.st_size != self._size:
+            raise RuntimeError(f"{self.path} was changed by another program while the run used it")
+
+    def _write_marks(self) -> None:
+        number = len(self.notes)
+        slot = _slot(number, self._links[-1].hex())
+        for mark in (self.path.with_name("mark"), self._outside):
+            if not mark.exists():
+                write_private(mark, [2 * slot])
+                continue
+            file = os.open(mark, os.O_RDWR | _BINARY)
+            try:
+                os.lseek(file, number % 2 * _SLOT, os.SEEK_SET)
+                os.write(file, slot)
+                os.fsync(file)
+            finally:
+                os.close(file)
 
     def close(self) -> None:
-        """End cleanly: steps that were noted ahead and not begun are free again."""
-        if self._file < 0:
-            return
-        if self.free < self._noted:
-            self._append(b"%d" % self.free)
-        self._release()
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        """Close the file."""
+        os.close(self._file)
 
 
-def _lock(descriptor: int, path: Path) -> None:
-    """Lock a file for this process until it is closed."""
-    try:
-        import fcntl
-    except ImportError as error:
-        raise OSError("a journal needs the file locks of a POSIX system") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise BlockingIOError(f"{path} is in use by another run") from error
+def _slot(number: int, link: str) -> bytes:
+    """A slot of a mark, with a checksum that tells one that was written in part."""
+    text = f"{number} {link}"
+    return f"{text} {blake2b(text.encode(), digest_size=4).hexdigest()}".ljust(_SLOT - 1).encode() + b"\n"

@@ -5,21 +5,16 @@ and the other the angle in units of 2π/2⁶⁴.  The logarithm, sine and cosine
 multiplications, divisions and square roots alone, which IEEE 754 defines to the last bit.  The relative error of each
 normal is below 1e-15.  The largest possible radius is 9.5, which true normals exceed with probability 2.7e-20.
 
-``PhiloxNormals``
-    The words of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011): a counter is encrypted by ten rounds, which
-    processors do for several counters at once.
-``NormalsOf``
-    The words of a bit generator of NumPy or randomgen.
+The words are those of Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011): a counter is encrypted by ten rounds,
+which processors do for several counters at once.  ``draws`` says which counter a coordinate has.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 _BLOCK = 1024  # pairs whose intermediate results stay in the first-level cache
 _TURN = 2 * math.pi * 2.0**-64
@@ -109,8 +104,8 @@ def _philox(key, number, first, radial, angular):  # type: ignore[no-untyped-def
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _fill(values, key, number, first, words):  # type: ignore[no-untyped-def]
-    """Fill ``values``, a block of 2 × _BLOCK after the other: from ``words``, or from Philox if there are none."""
+def fill(values, key, number, first):  # type: ignore[no-untyped-def]
+    """Fill ``values`` with the normals of the coordinates first, first + 1, … of one key and upper half of counters."""
     radial = np.empty(_BLOCK, np.uint64)
     angular = np.empty(_BLOCK, np.uint64)
     radii = np.empty(_BLOCK)
@@ -118,57 +113,27 @@ def _fill(values, key, number, first, words):  # type: ignore[no-untyped-def]
     sines = np.empty(_BLOCK)
     done = 0
     while done < values.size:
-        count = min(values.size - done, 2 * _BLOCK)
-        pairs = (count + 1) // 2
-        if words.size:
-            radial[:pairs] = words[done : done + pairs]
-            angular[:pairs] = words[done + pairs : done + 2 * pairs]
-        else:
-            _philox(key, number, first, radial[:pairs], angular[:pairs])
-            first += np.uint64(pairs)
+        block = (first + done) // (2 * _BLOCK)
+        low = (first + done) % (2 * _BLOCK)
+        high = min(low + values.size - done, 2 * _BLOCK)
+        start = 0
+        end = _BLOCK
+        if high <= _BLOCK:  # cosines alone
+            start = low
+            end = high
+        elif low >= _BLOCK:  # sines alone
+            start = low - _BLOCK
+            end = high - _BLOCK
+        pairs = end - start
+        _philox(key, number, np.uint64(block * _BLOCK + start), radial[:pairs], angular[:pairs])
         _logarithms(radial[:pairs], radii[:pairs])
         _turned(radii[:pairs], angular[:pairs], cosines[:pairs], sines[:pairs])
-        values[done : done + pairs] = cosines[:pairs]
-        values[done + pairs : done + count] = sines[: count - pairs]
-        done += count
-
-
-_NONE = np.empty(0, np.uint64)
-
-
-class PhiloxNormals:
-    """Standard normals of Philox4x32-10; each call goes on where the last one ended.
-
-    Parameters
-    ----------
-    key
-        128 bits: 64 for the key of Philox, and 64 for the upper half of its counter.
-    """
-
-    def __init__(self, key: int) -> None:
-        self._key = np.uint64(key & 0xFFFFFFFFFFFFFFFF)
-        self._number = np.uint64(key >> 64)
-        self._first = 0
-
-    def __call__(self, values: NDArray[Any]) -> None:
-        """Fill a vector of float32 or float64."""
-        _fill(values, self._key, self._number, np.uint64(self._first), _NONE)
-        self._first += values.size  # more than the counters used, so that none is used twice
-
-
-class NormalsOf:
-    """Standard normals from the words of a bit generator.
-
-    Parameters
-    ----------
-    bits
-        Its ``random_raw(n)`` returns n words of 64 bits.
-    """
-
-    def __init__(self, bits: Any) -> None:
-        self._bits = bits
-
-    def __call__(self, values: NDArray[Any]) -> None:
-        """Fill a vector of float32 or float64."""
-        words = self._bits.random_raw(values.size + 1)
-        _fill(values, np.uint64(0), np.uint64(0), np.uint64(0), words)
+        if low < _BLOCK:
+            here = min(high, _BLOCK) - low
+            values[done : done + here] = cosines[low - start : low - start + here]
+            done += here
+            low = _BLOCK
+        if high > _BLOCK:
+            here = high - low
+            values[done : done + here] = sines[low - _BLOCK - start : high - _BLOCK - start]
+            done += here

@@ -1,10 +1,11 @@
 """A stream of the noise of a program, one array a step, from a generator of NumPy: for simulations and simple loops.
 
-A stream knows no batches, keeps no key and writes no journal; ``PrivateRun`` does.  It makes the noise of the program
-that it is given, and ends with the run that the program covers.  Without a budget its noise has unit scale.
+A stream knows no batches, and ends with the process; ``PrivateRun`` has batches and a folder.  It makes the noise of
+the program that it is given, and ends with the run that the program covers.  Without a budget its noise has unit scale.
 
 Whoever knows the seed or the generator of a stream can compute its noise and subtract it.  With a budget a stream
-therefore takes no integer as a seed.  The generator is an ordinary one of NumPy, which is not cryptographic.
+therefore takes no integer as a seed.  The generator is an ordinary one of NumPy, which is not cryptographic.  A stream
+is not copied, and belongs to one process (``guard``).
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from numpy.typing import NDArray
 
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.run.engines import engine, normals_of, step_scale
+from corrnoise.simulations.run.guard import Guarded
 from corrnoise.support.memory import fits_into_memory
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.privacy import Budget
 
 
-class Stream(Iterator[NDArray[Any]]):
+class Stream(Guarded, Iterator[NDArray[Any]]):
     """An iterator of the noise of a program, for as many steps as its participation has.
 
     Parameters
@@ -74,6 +76,7 @@ class Stream(Iterator[NDArray[Any]]):
     def __init__(
         self, program: Program, shape: int | tuple[int, ...], *, budget: Budget | None = None, rng: Seed = None
     ) -> None:
+        super().__init__()
         self.program = checks.instance("program", program, Program)
         lengths = shape if isinstance(shape, tuple) else (shape,)
         self.shape = tuple(checks.integer("shape", length, 0) for length in lengths)
@@ -91,10 +94,12 @@ class Stream(Iterator[NDArray[Any]]):
         self._engine = engine(program, size)
 
     def __next__(self) -> NDArray[Any]:
-        if self.position == self.program.participation.steps:
-            raise StopIteration(f"the stream has made its {self.position} steps")
-        values = np.empty(math.prod(self.shape), self.program.dtype)
-        self._engine.step(self._draw, values, self.position)
-        values *= values.dtype.type(step_scale(self.program, self.scale, self.position))
-        self.position += 1
-        return values.reshape(self.shape)
+        with self._alone():
+            if self.position == self.program.participation.steps:
+                raise StopIteration(f"the stream has made its {self.position} steps")
+            with self._making():
+                values = np.empty(math.prod(self.shape), self.program.dtype)
+                self._engine.step(self._draw, values, self.position)
+                values *= values.dtype.type(step_scale(self.program, self.scale, self.position))
+                self.position += 1
+            return values.reshape(self.shape)

@@ -28,26 +28,13 @@ _TOLERANCE = 1e-3  # of the search in the coarse run
 def coarse_lower_bound(weights: Array, participation: Participation, *, coarse_steps: int = 256) -> float:
     """A lower bound of the squared error of all strategies.
 
+    Returns the bound, in float64: the error of the eigenvalues is taken off, that of forming the matrix is about 1e-12.
+
     Parameters
     ----------
-    weights
-        W, symmetric and positive semidefinite, shape (n, n).
-    participation
-        Fixed epochs in a run of n steps; one epoch of n steps for single participation.
-    coarse_steps
-        About the number of steps of the coarse run.
-
-    Returns
-    -------
-    The bound, in float64: the error of the eigenvalues is taken off, that of forming the matrix is about 1e-12.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.participation import Participation
-    >>> step = np.arange(64)
-    >>> prefix_sums = (64 - np.maximum.outer(step, step)) / 64
-    >>> round(coarse_lower_bound(prefix_sums, Participation.fixed_epochs(64, epochs=4), coarse_steps=32) ** 0.5, 2)
-    4.39
+    weights : W, symmetric and positive semidefinite, shape (n, n)
+    participation : fixed epochs in a run of n steps; one epoch of n steps for single participation
+    coarse_steps : about the number of steps of the coarse run
     """
     n = participation.length
     b = min(participation.period, n)

@@ -148,36 +148,18 @@ def fixed_epochs_bounds(
 ) -> Certificate:
     """The least root mean squared error of any strategy for fixed epochs, and a strategy that attains it.
 
+    Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the order of
+    the epochs; 0 at places that are no steps.
+    Raises ``ValueError`` where the kind of the participation is another one, the numbers of steps differ, the columns
+    of A are dependent, or A is too large.
+
     Parameters
     ----------
-    workload
-        A, with independent columns.  ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to 4096
-        steps.
-    participation
-        Fixed epochs, or one participation.
-    tolerance
-        The iteration ends when ``gap`` is at most this, in [1e-12, 1].
-    max_iterations
-        It also ends after this many iterations, >= 1.  The bounds hold all the same.
-
-    Returns
-    -------
-    Certificate
-        Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the
-        order of the epochs; 0 at places that are no steps.
-
-    Raises
-    ------
-    ValueError
-        The kind of the participation is another one, the numbers of steps differ, the columns of A are dependent,
-        or A is too large.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.participation import Participation
-    >>> best = fixed_epochs_bounds(PrefixSums(64), Participation.fixed_epochs(64, epochs=4), tolerance=1e-9)
-    >>> round(best.lower_bound, 8), best.gap < 1e-9
-    (4.40785339, True)
+    workload : A, with independent columns
+        ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to 4096 steps.
+    participation : fixed epochs, or one participation
+    tolerance : the iteration ends when ``gap`` is at most this, in [1e-12, 1]
+    max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)
@@ -231,10 +213,8 @@ def fixed_epochs_gram(workload: Workload, participation: Participation, certific
 
     Parameters
     ----------
-    workload
-        A, at most 4096 steps.
-    participation, certificate
-        Those of ``fixed_epochs_bounds``.
+    workload : A, at most 4096 steps
+    participation, certificate : those of ``fixed_epochs_bounds``
     """
     n = dense_size(workload)
     places = _places(participation)
@@ -251,11 +231,7 @@ def fixed_epochs_strategy(workload: Workload, participation: Participation, cert
     """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
 
     It is for fixed epochs only: under min-sep participation its sensitivity is larger, as it will say.
-
-    Parameters
-    ----------
-    workload, participation, certificate
-        As for ``fixed_epochs_gram``.
+    Arguments as for ``fixed_epochs_gram``.
     """
     return MatrixNoise(causal_strategy(fixed_epochs_gram(workload, participation, certificate)))
 

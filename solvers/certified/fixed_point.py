@@ -5,10 +5,8 @@ strategy, hence an upper bound, and a better dual point.  This better point is t
 lower bound.  Anderson's method extrapolates from the last few steps; where the extrapolation loses more than it could
 win, the plain step from the best point is taken instead.
 
-References
-----------
-D. G. Anderson, Iterative procedures for nonlinear integral equations, J. ACM 12, 1965.
-H. F. Walker, P. Ni, Anderson acceleration for fixed-point iterations, SIAM J. Numer. Anal. 49, 2011.
+Sources: D. G. Anderson, Iterative procedures for nonlinear integral equations, J. ACM 12, 1965; H. F. Walker, P. Ni,
+Anderson acceleration for fixed-point iterations, SIAM J. Numer. Anal. 49, 2011.
 """
 
 from __future__ import annotations

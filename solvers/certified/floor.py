@@ -18,16 +18,12 @@ _LONGEST_FLOOR = {True: 100_000, False: 20_000}  # steps for which the floor of 
 def floor(objective: RunObjective, participation: Participation) -> tuple[float | None, bool, Certificate | str]:
     """A lower bound of the squared error of all strategies, whether it is rigorous, and its certificate.
 
+    Returns the dual optimum over all strategies; None, and the reason in words, where it would take too long.
+
     Parameters
     ----------
-    objective
-        Of the run.
-    participation
-        A worst case.
-
-    Returns
-    -------
-    The dual optimum over all strategies; None, and the reason in words, where it would take too long.
+    objective : of the run
+    participation : a worst case
     """
     n, who, what = objective.steps, participation, objective.what
     prefix = isinstance(what, PrefixSums)

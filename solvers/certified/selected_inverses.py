@@ -166,6 +166,23 @@ def _subtract(target: Array, left: Array, right: Array) -> None:
 
 
 @_jit
+def _copy(target: Array, matrix: Array) -> None:
+    k = matrix.shape[0]
+    for i in range(k):
+        for j in range(k):
+            target[i, j] = matrix[i, j]
+
+
+@_jit
+def _add(target: Array, weight: float, matrix: Array) -> None:
+    """Add weight · matrix to ``target``, by loops because array expressions take ten times as long to compile."""
+    k = matrix.shape[0]
+    for i in range(k):
+        for j in range(k):
+            target[i, j] += weight * matrix[i, j]
+
+
+@_jit
 def _transposed(matrix: Array) -> Array:
     k = matrix.shape[0]
     result = np.zeros((k, k))
@@ -200,23 +217,26 @@ def ring_root(diagonal: Array, links: Array, borders: Array, weighted: Array, po
     roots = np.zeros((b, k, k))
     inverses = np.zeros((b, k, k))
     filled = np.zeros((b, k, k))  # block (r, 0) when block r is eliminated
+    first, block = np.empty((k, k)), np.empty((k, k))
     for j in range(poles.size):
-        first = diagonal[0] + poles[j] * weighted[0]
+        _copy(first, diagonal[0])
+        _add(first, poles[j], weighted[0])
         for r in range(1, b):
-            block = diagonal[r] + poles[j] * weighted[r]
-            filled[r] = borders[r]
+            _copy(block, diagonal[r])
+            _add(block, poles[j], weighted[r])
+            _copy(filled[r], borders[r])
             if r > 1:
-                block -= _scaled(links[r - 1], inverses[r - 1], links[r - 1])
-                filled[r] += _scaled(links[r - 1], _times(inverses[r - 1], filled[r - 1]), ones)
-            inverses[r] = _inverse(block)
+                _add(block, -1.0, _scaled(links[r - 1], inverses[r - 1], links[r - 1]))
+                _add(filled[r], 1.0, _scaled(links[r - 1], _times(inverses[r - 1], filled[r - 1]), ones))
+            _copy(inverses[r], _inverse(block))
             across = _transposed(filled[r])
             _subtract(first, _times(across, inverses[r]), across)
         corner = _inverse(first)
-        roots[0] += weights[j] * corner
-        block = np.zeros((k, k))
+        _add(roots[0], weights[j], corner)
+        _add(block, -1.0, block)
         to_first = np.zeros((k, k))
         for r in range(b - 1, 0, -1):
-            right = _scaled(links[r], block, ones)
+            right = _scaled(links[r], block, ones)  # 0 for the last r
             _subtract(right, filled[r], to_first)
             to_next = _times(inverses[r], right)
             right = _scaled(links[r], to_first, ones)
@@ -224,6 +244,7 @@ def ring_root(diagonal: Array, links: Array, borders: Array, weighted: Array, po
             to_first = _times(inverses[r], right)
             left = _scaled(ones, to_next, links[r])
             _subtract(left, to_first, filled[r])
-            block = inverses[r] + _times(left, inverses[r])
-            roots[r] += weights[j] * block
+            _copy(block, inverses[r])
+            _add(block, 1.0, _times(left, inverses[r]))
+            _add(roots[r], weights[j], block)
     return roots

@@ -14,10 +14,8 @@ For prefix sums only the diagonal of S is needed, and it costs O(n m): V^{−½}
 The mean error of workloads with a banded inverse, such as momentum, costs O(n m) in the same way, by elimination, which
 is used above 1024 steps.  All else takes singular value decompositions, O(n³) a step.
 
-References
-----------
-Li, Miklau, Hay, McGregor, Rastogi, The matrix mechanism, VLDB J. 24, 2015 (the primal problem).
-Denisov et al., arXiv 2202.08312 (fixed points for the dual problem).
+Sources: Li, Miklau, Hay, McGregor, Rastogi, The matrix mechanism, VLDB J. 24, 2015 (the primal problem); Denisov et
+al., arXiv 2202.08312 (fixed points for the dual problem).
 """
 
 from __future__ import annotations
@@ -152,40 +150,22 @@ def single_participation_bounds(
 ) -> Certificate:
     """The least error of any strategy if each example takes part once, and a strategy that attains it.
 
+    The arrays of the certificate are v, shape (steps,), and u, shape (rows,).  The lower bound is rigorous, but for
+    recursive workloads of more than 2048 steps.  For prefix sums ``value`` is a rigorous upper bound of the optimum,
+    too; otherwise it is a float64 value.
+    Raises ``ValueError`` where the columns of A are dependent, or A is too large.
+
     Parameters
     ----------
-    workload
-        A, with independent columns.  ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a
-        banded inverse (``MomentumSGD``), take O(n) time and memory an iteration.  All else takes O(n³) time and has at
-        most 4096 steps.
+    workload : A, with independent columns
+        ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse
+        (``MomentumSGD``), take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096
+        steps.
     objective
         ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest squared error
         of a row, whose optimum is γ_2(A).
-    tolerance
-        The iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more.
-    max_iterations
-        It also ends after this many iterations, >= 1.  The bounds hold all the same.
-
-    Returns
-    -------
-    Certificate
-        Its arrays are v, shape (steps,), and u, shape (rows,).  The lower bound is rigorous, but for recursive
-        workloads of more than 2048 steps.  For prefix sums ``value`` is a rigorous upper bound of the optimum, too;
-        otherwise it is a float64 value.
-
-    Raises
-    ------
-    ValueError
-        The columns of A are dependent, or A is too large.
-
-    Examples
-    --------
-    >>> best = single_participation_bounds(PrefixSums(1024))
-    >>> round(best.value, 8), best.gap < 1e-9
-    (2.95545199, True)
-    >>> worst = single_participation_bounds(PrefixSums(2), objective="max")
-    >>> round(worst.value * 3**0.5, 8)
-    2.0
+    tolerance : the iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more
+    max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.choice("objective", objective, get_args(Objective))
@@ -241,10 +221,8 @@ def single_participation_gram(workload: Workload, certificate: Certificate) -> A
 
     Parameters
     ----------
-    workload
-        A, at most 4096 steps.
-    certificate
-        That of ``single_participation_bounds``.
+    workload : A, at most 4096 steps
+    certificate : that of ``single_participation_bounds``
     """
     v, u = (np.asarray(array) for array in certificate.arrays)
     n = dense_size(workload)
@@ -261,10 +239,7 @@ def single_participation_gram(workload: Workload, certificate: Certificate) -> A
 def single_participation_strategy(workload: Workload, certificate: Certificate) -> MatrixNoise:
     """The noise of the strategy C with CᵀC = X; its sensitivity is 1 up to rounding.
 
-    Parameters
-    ----------
-    workload, certificate
-        As for ``single_participation_gram``.
+    Arguments as for ``single_participation_gram``.
     """
     return MatrixNoise(causal_strategy(single_participation_gram(workload, certificate)))
 

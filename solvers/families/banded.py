@@ -176,45 +176,22 @@ def best_bands(
 ) -> tuple[BandedNoise, Certificate]:
     """The least root mean squared error of strategies with few bands under min-sep participation.
 
-    Parameters
-    ----------
-    workload
-        A, with independent columns; at most 4096 steps.  An iteration takes O(n³).
-    participation
-        Min-sep, with separation b.
-    norms
-        ``"window sums"``, the best column norms, if k = ceil(n/b); or ``"unit"``.
-    bands
-        Number of bands, at most min(b, n), which None stands for.
-    tolerance
-        The iteration ends when ``gap`` is at most this, in [1e-10, 1].
-    max_iterations
-        It also ends after this many iterations of L-BFGS, >= 1.  The bounds hold all the same.
+    Returns the noise, whose sensitivity is 1 up to rounding, and a certificate with a rigorous lower bound for
+    strategies of this form.
+    Raises ``ValueError`` where the participation is not min-sep or for other steps, k < ceil(n/b) with ``"window
+    sums"``, there are more bands than b, the columns of A are dependent, or A is too large.
 
-    Returns
-    -------
-    The noise, whose sensitivity is 1 up to rounding, and a certificate with a rigorous lower bound for strategies of
-    this form.
-
-    Raises
-    ------
-    ValueError
-        The participation is not min-sep or for other steps, k < ceil(n/b) with ``"window sums"``, there are more
-        bands than b, the columns of A are dependent, or A is too large.
-
-    Notes
-    -----
     The lower bound of ``fixed_epochs_bounds`` with the same b holds for *every* strategy under min-sep participation,
     because the patterns of fixed epochs are min-sep patterns.
 
-    Examples
-    --------
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> epochs = Participation.min_sep(16, 4)
-    >>> _, best = best_bands(PrefixSums(16), epochs)
-    >>> _, equal = best_bands(PrefixSums(16), epochs, norms="unit")
-    >>> best.gap < 1e-6, round(equal.value / best.value, 3)
-    (True, 1.028)
+    Parameters
+    ----------
+    workload : A, with independent columns; at most 4096 steps.  An iteration takes O(n³).
+    participation : min-sep, with separation b
+    norms : ``"window sums"``, the best column norms, if k = ceil(n/b); or ``"unit"``
+    bands : number of bands, at most min(b, n), which None stands for
+    tolerance : the iteration ends when ``gap`` is at most this, in [1e-10, 1]
+    max_iterations : it also ends after this many iterations of L-BFGS, >= 1.  The bounds hold all the same.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)

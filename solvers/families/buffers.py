@@ -36,29 +36,15 @@ _REACH = 0.7  # −log of the smallest gap at the start, in units of log n
 def best_buffers(objective: RunObjective, participation: Participation, buffers: int) -> PoleNoise:
     """The buffered linear Toeplitz mechanism with the smallest error.
 
+    Its zeros and poles interlace.  The search is local: nothing certifies that no other set of d buffers is better.
+
     Parameters
     ----------
-    objective
-        Of the run.  For prefix sums a search takes as long for 10⁷ steps as for ten; for others a step of it takes as
-        long as ``objective.power``.
-    participation
-        Length of the run, and how often and how far apart an example takes part.
-    buffers
-        The largest number d of buffers, 1 to 16; fewer where more do not help.
-
-    Returns
-    -------
-    Noise with interlacing zeros and poles.  The search is local: nothing certifies that no other set of d buffers is
-    better.
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1000)
-    >>> noise = best_buffers(run_objective(PrefixSums(1000), "max"), once, 3)
-    >>> round(noise.max_error(once), 9), noise.memory(1000)
-    (3.269917806, 3)
+    objective : of the run
+        For prefix sums a search takes as long for 10⁷ steps as for ten; for others a step of it takes as long as
+        ``objective.power``.
+    participation : length of the run, and how often and how far apart an example takes part
+    buffers : the largest number d of buffers, 1 to 16; fewer where more do not help
     """
     count = checks.integer("buffers", buffers, 1, largest=MOST)
     for used in range(min(count, objective.steps // 2), 0, -1):  # so many have the n − 1 parameters of any strategy

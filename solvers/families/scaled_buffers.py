@@ -165,33 +165,15 @@ def scaled_buffers(
 ) -> ScaledNoise:
     """Buffers with a scale for each step, with the smallest error in fixed epochs that a search finds.
 
+    Its sensitivity in fixed epochs is 1 up to rounding.
+    Raises ``ValueError`` where there are too many steps.
+
     Parameters
     ----------
-    objective
-        Of a run of at most 4096 steps.
-    participation
-        The run.  Every promise is taken for fixed epochs of as many steps, or for one participation.
-    buffers
-        d >= 1, the number of arrays that a run keeps.
-    max_iterations
-        Iterations of L-BFGS, of O(n³) each, >= 1.
-
-    Returns
-    -------
-    Noise of sensitivity 1 in fixed epochs, up to rounding.
-
-    Raises
-    ------
-    ValueError
-        There are too many steps.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> epochs = Participation.fixed_epochs(64, epochs=4)
-    >>> noise = scaled_buffers(run_objective(PrefixSums(64)), epochs, 1)
-    >>> round(noise.mean_error(epochs), 3), noise.memory(64)
-    (4.759, 1)
+    objective : of a run of at most 4096 steps
+    participation : the run.  Every promise is taken for fixed epochs of as many steps, or for one participation.
+    buffers : d >= 1, the number of arrays that a run keeps
+    max_iterations : iterations of L-BFGS, of O(n³) each, >= 1
     """
     checks.integer("max_iterations", max_iterations, 1)
     n = checks.integer("steps", objective.steps, 1, largest=LARGEST_MATRIX)

@@ -28,11 +28,8 @@ where λ is the largest eigenvalue of V^{−1/2} Γ V^{−1/2}, V = diag(v), bec
 with p bands is a D of rank one, so none has a smaller error.  If all v_s are equal the bound is attained: among all D
 with the same autocorrelation the minimum-phase c is best (Fejér–Riesz), and the problem is convex in D.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771 (ν-DP-FTRL).
-Kalinin and Lampert, arXiv 2405.13763 (BSR).
-Kalinin, McKenna, Upadhyay, Lampert, arXiv 2505.12128 (BISR, BandInvMF).
+Sources: Choquette-Choo et al., arXiv 2310.06771 (ν-DP-FTRL); Kalinin and Lampert, arXiv 2405.13763 (BSR); Kalinin,
+McKenna, Upadhyay, Lampert, arXiv 2505.12128 (BISR, BandInvMF).
 """
 
 from __future__ import annotations
@@ -79,17 +76,7 @@ _OF_STRATEGY = {
 
 
 def nu_ftrl(objective: RunObjective, participation: Participation) -> NuFTRL:
-    """ν-DP-FTRL with the damping ν in [0, 1] that has the smallest error.
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1024)
-    >>> noise = nu_ftrl(run_objective(PrefixSums(1024)), once)
-    >>> round(noise.mean_error(once), 9), round(noise.nu, 7)
-    (3.066350782, 0.0007324)
-    """
+    """ν-DP-FTRL with the damping ν in [0, 1] that has the smallest error."""
     n = objective.steps
 
     def loss(logarithm: float) -> float:
@@ -105,15 +92,6 @@ def anti_pgd(objective: RunObjective, participation: Participation) -> AntiPGD:
     """Noise 1 − λz with the damping 1 − λ in [1e-3/n, 1] that has the smallest error.
 
     The strategy is a single buffer with decay and scale λ, so that for prefix sums each error takes O(k) operations.
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1024)
-    >>> noise = anti_pgd(run_objective(PrefixSums(1024)), once)
-    >>> round(noise.mean_error(once), 9), round(1 - noise.damping, 6)
-    (4.808522855, 0.956751)
     """
     n = objective.steps
 
@@ -138,25 +116,13 @@ def inverse_root(count: int) -> FiniteNoise:
 def damped_root(objective: RunObjective, participation: Participation, count: int) -> FiniteNoise | ProductNoise:
     """The noise with the first p coefficients of (1 − (1 − ν) z)^γ, 0 <= ν < 1 and 0 < γ <= 1, with the smallest error.
 
+    The noise is ``FiniteNoise``, and ``ProductNoise`` for p = n.  The upper bound of the sensitivity times the root of
+    the error is minimised, first over γ with ν = 0, and from there over both.
+
     Parameters
     ----------
-    objective, participation
-        Of the run.
-    count
-        p <= n.
-
-    Returns
-    -------
-    ``FiniteNoise``, and ``ProductNoise`` for p = n.  The upper bound of the sensitivity times the root of the error is
-    minimised, first over γ with ν = 0, and from there over both.
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(64)
-    >>> round(damped_root(run_objective(PrefixSums(64)), once, 4).mean_error(once), 9)
-    2.343636303
+    objective, participation : of the run
+    count : p <= n
     """
     loss = _loss_of_roots(objective, participation, count)
     gamma = _best_exponent(loss)
@@ -199,27 +165,14 @@ def banded_inverse(
 ) -> FiniteNoise:
     """The noise with p coefficients that has the smallest error.
 
+    β_0 = 1.  A proved upper bound of the sensitivity, times the root of the error, is minimised. The bound is the
+    sensitivity where the strategy is non-negative and does not increase from index ``period`` on.
+
     Parameters
     ----------
-    objective, participation
-        Of the run.
-    count
-        p <= n.
-    start
-        The search starts at its first p coefficients; None for those of the best root with ν = 0.
-
-    Returns
-    -------
-    Noise with β_0 = 1.  A proved upper bound of the sensitivity, times the root of the error, is minimised.  The bound
-    is the sensitivity where the strategy is non-negative and does not increase from index ``period`` on.
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(64)
-    >>> round(banded_inverse(run_objective(PrefixSums(64)), once, 4).mean_error(once), 9)
-    2.260023992
+    objective, participation : of the run
+    count : p <= n
+    start : the search starts at its first p coefficients; None for those of the best root with ν = 0
     """
     impulse = np.eye(1, objective.steps)[0]
 
@@ -255,33 +208,16 @@ def best_toeplitz(
 ) -> BandedStrategyNoise:
     """The Toeplitz strategy with at most ``bands`` bands that has the smallest error.
 
+    c_0 = 1, and the sensitivity is exact whatever the signs of the coefficients.
+    Raises ``ValueError`` where there are more bands than steps of an epoch, with several participations: then no
+    formula gives the sensitivity of all strategies.  ``best_buffers`` finds strategies with more bands that a theorem
+    covers.
+
     Parameters
     ----------
-    objective, participation
-        Of the run.
-    bands
-        1 <= p <= min(n, b), or p <= n if an example takes part once.
-    start
-        The search starts at its first p strategy coefficients; None for those of the square root.
-
-    Returns
-    -------
-    Noise with c_0 = 1, whose sensitivity is exact whatever the signs of the coefficients.
-
-    Raises
-    ------
-    ValueError
-        There are more bands than steps of an epoch, with several participations: then no formula gives the sensitivity
-        of all strategies.  ``best_buffers`` finds strategies with more bands that a theorem covers.
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1024)
-    >>> noise = best_toeplitz(run_objective(PrefixSums(1024)), once, 32)
-    >>> round(noise.mean_error(once), 9), noise.memory(1024)
-    (4.955631406, 31)
+    objective, participation : of the run
+    bands : 1 <= p <= min(n, b), or p <= n if an example takes part once
+    start : the search starts at its first p strategy coefficients; None for those of the square root
     """
     n = objective.steps
     count = checks.integer("bands", bands, 1, largest=most_bands(participation))
@@ -346,26 +282,8 @@ def certificate(
 ) -> Certificate | None:
     """Two bounds of the error of prefix sums with as many bands; None where n² p > 4e9 for the mean.
 
-    Its gap is zero to rounding, below 1e-8, where every participation of the pattern 0, b, 2b, … is followed by p − 1
-    steps or more.  Otherwise the bound holds and is not sharp.
-
-    Parameters
-    ----------
-    noise
-        As ``best_toeplitz`` finds it.
-    participation
-        Of the run.
-    objective
-        ``"mean"`` or ``"max"`` over the steps.
-
-    Examples
-    --------
-    >>> from corrnoise.solvers.objectives import run_objective
-    >>> from corrnoise.theory.workloads import PrefixSums
-    >>> once = Participation.single(1024)
-    >>> found = certificate(best_toeplitz(run_objective(PrefixSums(1024)), once, 32), once)
-    >>> round(found.value, 9), abs(found.gap) < 1e-9
-    (4.955631406, True)
+    ``noise`` is as ``best_toeplitz`` finds it.  The gap is zero to rounding, below 1e-8, where every participation of
+    the pattern 0, b, 2b, … is followed by p − 1 steps or more.  Otherwise the bound holds and is not sharp.
     """
     n = participation.length
     if objective == "mean" and n**2 * noise.values.size > _CERTIFIED_OPERATIONS:
@@ -385,10 +303,8 @@ def lower_bound(strategy: Array, participation: Participation, objective: Object
 
     Parameters
     ----------
-    strategy
-        c, shape (p,), the closer to the optimum the better the bound; with several participations p <= b.
-    participation, objective
-        Of the run, and ``"mean"`` or ``"max"``.
+    strategy : c, shape (p,), the closer to the optimum the better the bound; with several participations p <= b
+    participation, objective : of the run, and ``"mean"`` or ``"max"``
     """
     n = participation.length
     p = strategy.size

@@ -23,12 +23,10 @@ Gramian measures absolute errors.  With the weights divided by |G| it measures r
 divided by sqrt(|G|), for which the errors that matter in training take the fewest poles.  The zeros of the rational
 factor are kept exactly, so nothing cancels at low frequencies, where noise for training is small.
 
-References
-----------
-N. Aronszajn and W. Donoghue, On exponential representations of analytic functions in the upper half-plane, 1956.
-P. Opdenacker and E. Jonckheere, LQG balancing and reduced LQG compensation of symmetric passive systems, 1985.
-J. Demmel, Accurate singular value decompositions of structured matrices, 1999 (the factorisation of the Gramian).
-J. Demmel and K. Veselić, Jacobi's method is more accurate than QR, 1992.
+Sources: N. Aronszajn and W. Donoghue, On exponential representations of analytic functions in the upper half-plane,
+1956; P. Opdenacker and E. Jonckheere, LQG balancing and reduced LQG compensation of symmetric passive systems, 1985; J.
+Demmel, Accurate singular value decompositions of structured matrices, 1999 (the factorisation of the Gramian); J.
+Demmel and K. Veselić, Jacobi's method is more accurate than QR, 1992.
 """
 
 from __future__ import annotations
@@ -248,6 +246,13 @@ def _check(noise: ProductNoise) -> None:
 def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
     """Approximate correlated noise by noise with few poles, which takes O(poles) memory and time a step.
 
+    The result differs from ``noise``: its privacy follows from *its own* sensitivity, never from that of ``noise``. For
+    ``NuFTRL`` at a tolerance of 1e-6 it has 6 poles for ν = 0.01, 11 for 1e-4, and 21 for 1e-8.  A product takes about
+    as many poles as its slowest factor on either side of 0: 10 for the optimum of 128 eigenvalues 1/k at η = 0.02.
+    Integer exponents need no approximation.
+    Raises ``ValueError`` where the memory of the noise does not decay (ν = 0), or 80 poles on either side of 0 do not
+    reach the tolerance.
+
     Parameters
     ----------
     noise
@@ -258,18 +263,6 @@ def rational(noise: ToeplitzNoise, tolerance: float) -> PoleNoise | FiniteNoise:
         Bound of the relative error of the limiting sensitivity and of the averaged variances b(x) at all rates x from
         the smallest of the a_k and 2 − a_k up to 1; in [1e-12, 1).  The power spectrum at a single frequency, and b(x)
         at other rates, have errors of about sqrt(tolerance).
-
-    Returns
-    -------
-    Noise that differs from ``noise``: its privacy follows from *its own* sensitivity, never from that of ``noise``.
-    For ``NuFTRL`` at a tolerance of 1e-6 it has 6 poles for ν = 0.01, 11 for 1e-4, and 21 for 1e-8.  A product takes
-    about as many poles as its slowest factor on either side of 0: 10 for the optimum of 128 eigenvalues 1/k at
-    η = 0.02.  Integer exponents need no approximation.
-
-    Raises
-    ------
-    ValueError
-        The memory of the noise does not decay (ν = 0), or 80 poles on either side of 0 do not reach the tolerance.
 
     Examples
     --------

@@ -14,10 +14,8 @@ pole s/2 behind it.
 Spectra that are smooth functions of log ω, as those for training are, are approximated to about 1e-7.  Narrow peaks and
 dips between 0 and π would need complex zeros and poles.  Noise with these is cut off after finitely many coefficients.
 
-References
-----------
-D. Marquardt, An algorithm for least-squares estimation of nonlinear parameters, 1963.
-K. Levenberg, A method for the solution of certain non-linear problems in least squares, 1944.
+Sources: D. Marquardt, An algorithm for least-squares estimation of nonlinear parameters, 1963; K. Levenberg, A method
+for the solution of certain non-linear problems in least squares, 1944.
 """
 
 from __future__ import annotations
@@ -126,25 +124,18 @@ def _fewest_coefficients(noise: CepstralNoise, most: int, right: Callable[[Toepl
 def reduced_noise(noise: CepstralNoise, tolerance: float) -> PoleNoise | FiniteNoise:
     """Approximate noise of a factorised spectrum by noise that takes little memory and time a step.
 
+    The result has up to 32 coefficients if they suffice, otherwise up to 48 real zeros and poles, otherwise up to 16384
+    coefficients. The result is other noise than ``noise``: its privacy follows from *its own* sensitivity, never from
+    that of ``noise``.  The spectrum of ``NuFTRL`` takes 8 poles for ν = 0.01, 14 for 1e-4 and 19 for 1e-6, at a
+    tolerance of 1e-6.
+    Raises ``ValueError`` where None of them reaches the tolerance.
+
     Parameters
     ----------
-    noise
-        ``CepstralNoise``.
+    noise : ``CepstralNoise``
     tolerance
         Bound of the relative error of the limiting sensitivity and of the averaged variances b(x) at all rates x from
         the narrowest feature of |B|² at ω = 0 or π, estimated from the decay of the cepstrum, up to 1; in [1e-12, 1).
-
-    Returns
-    -------
-    Up to 32 coefficients if they suffice, otherwise up to 48 real zeros and poles, otherwise up to 16384 coefficients.
-    The result is other noise than ``noise``: its privacy follows from *its own* sensitivity, never from that of
-    ``noise``.  The spectrum of ``NuFTRL`` takes 8 poles for ν = 0.01, 14 for 1e-4 and 19 for 1e-6, at a tolerance of
-    1e-6.
-
-    Raises
-    ------
-    ValueError
-        None of them reaches the tolerance.
     """
     if not isinstance(noise, CepstralNoise):
         raise TypeError(f"noise must be CepstralNoise, got {noise!r}")

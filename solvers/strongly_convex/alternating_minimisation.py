@@ -9,9 +9,7 @@ gradient noise does not enter the first half-step, and is one more weight in the
 
 The bound and its proof: ``docs/strongly-convex-bound.md``.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771, Section 3.
+Source: Choquette-Choo et al., arXiv 2310.06771, Section 3.
 """
 
 from __future__ import annotations
@@ -84,18 +82,12 @@ class MinimisedBound(Record):
 
     Parameters
     ----------
-    noise
-        Minimum-phase noise with β_0 = 1.
-    bound
-        ``strongly_convex_bound`` of this noise, by ``"fast"``: a certified upper bound.
-    history
-        The value after each round, on the search grid, from the start with the least limit; not certified.
-    limits
-        The last value from each start.
-    converged
-        The last round lowered the value by less than 1e-9 of it, and all starts agree to 1e-6.
-    reason
-        Why the search ended, in words.
+    noise : minimum-phase noise with β_0 = 1
+    bound : ``strongly_convex_bound`` of this noise, by ``"fast"``: a certified upper bound
+    history : the value after each round, on the search grid, from the start with the least limit; not certified
+    limits : the last value from each start
+    converged : the last round lowered the value by less than 1e-9 of it, and all starts agree to 1e-6
+    reason : why the search ended, in words
     """
 
     noise: ToeplitzNoise
@@ -117,33 +109,17 @@ def minimise_strongly_convex_bound(
 ) -> MinimisedBound:
     """Find the noise with the smallest ``strongly_convex_bound`` ("Optimized" in Figure 3 of arXiv 2310.06771).
 
+    Raises ``ValueError`` where the learning rate is not below 2/smoothness: no noise has a finite bound.
+    Raises ``ArithmeticError`` where the optimal power spectrum has features too narrow to be factorised (or ``"socp"``
+    is too coarse).
+
     Parameters
     ----------
-    problem
-        The class of losses, with ημ >= 1e-9 and ηL <= 1.9999.  The gradient noise shifts the optimum.
-    budget
-        ρ, clip norm G and adjacency.  The noise depends on them only if there is gradient noise.
-    method, frequencies, lags, criterion
-        As in ``strongly_convex_bound``.  With ``"socp"`` both half-steps are taken on the uniform grid, as in the
-        paper, and ``history`` has its values; ``bound`` is certified for both methods.
-
-    Raises
-    ------
-    ValueError
-        The learning rate is not below 2/smoothness: no noise has a finite bound.
-    ArithmeticError
-        The optimal power spectrum has features too narrow to be factorised (or ``"socp"`` is too coarse).
-
-    Examples
-    --------
-    >>> import corrnoise as cn
-    >>> from corrnoise.solvers.strongly_convex.alternating_minimisation import minimise_strongly_convex_bound
-    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> best = minimise_strongly_convex_bound(losses)
-    >>> best.converged
-    True
-    >>> round(best.bound, 2)
-    0.63
+    problem : the class of losses, with ημ >= 1e-9 and ηL <= 1.9999.  The gradient noise shifts the optimum.
+    budget : ρ, clip norm G and adjacency.  The noise depends on them only if there is gradient noise.
+    method, frequencies, lags, criterion : as in ``strongly_convex_bound``
+        With ``"socp"`` both half-steps are taken on the uniform grid, as in the paper, and ``history`` has its values;
+        ``bound`` is certified for both methods.
     """
     count, lags = checked(problem, method, frequencies, lags, criterion)
     unit = problem.dimension * budget.unit_variance

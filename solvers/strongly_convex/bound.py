@@ -13,9 +13,7 @@ Whichever method finds the multiplier, ``multiplier_proof`` proves a bound from 
 ``docs/strongly-convex-bound.md`` has the proof of the bound, the errata of the printed theorem, and the places where
 the bound is loose.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771, Theorem 3.1, Theorem E.1, Appendix E.1, Figure 3.
+Source: Choquette-Choo et al., arXiv 2310.06771, Theorem 3.1, Theorem E.1, Appendix E.1, Figure 3.
 """
 
 from __future__ import annotations
@@ -57,30 +55,23 @@ class StronglyConvexCertificate(Record):
 
     Parameters
     ----------
-    value
-        The bound.  ``"fast"``: ``upper_bound``.  ``"socp"``: the optimum of the discretised problem on its own uniform
-        grid, as the cone solver found it, with γ_∞² by the same quadrature.  It tends to the bound as the grid gets
-        finer, and is not a bound itself.
-    upper_bound
-        Certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``.  It is
-        the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  It is ``inf`` if nothing is
+    value : the bound
+        ``"fast"``: ``upper_bound``.  ``"socp"``: the optimum of the discretised problem on its own uniform grid, as the
+        cone solver found it, with γ_∞² by the same quadrature.  It tends to the bound as the grid gets finer, and is
+        not a bound itself.
+    upper_bound : certified, for both methods: (η/2) times an upper bound of the mean of drive × gain for ``multiplier``
+        It is the mean by Gauss's rule, plus ``quadrature_error``, plus ``rounding_error``.  It is ``inf`` if nothing is
         proved.  The proof assumes the theorem, IEEE arithmetic, elementary functions correct to 4 units in the last
         place, and the error bound that ``noise`` gives for its γ_∞.
-    multiplier
-        Λ; None if the bound is ``inf``.
-    least_slack
-        A positive lower bound of the slack at all frequencies, not only at nodes; −inf if none is proved.
-    quadrature_error
-        Proved bound of the error of Gauss's rule, in the units of the bound.  It follows from bounds of drive and gain
-        on discs of complex frequencies around the panels.
-    rounding_error
-        Proved bound of all rounding errors, in the units of the bound.
-    suboptimality
-        Upper bound of the relative gap between the value of the discretised problem and its minimum.  ``"fast"``: from
-        convexity, over multipliers with the same kernels and no larger sum of coefficients.  ``"socp"``: from the
-        residuals of the cone solver, to first order.
-    method, criterion
-        The arguments of the call.
+    multiplier : Λ; None if the bound is ``inf``
+    least_slack : a positive lower bound of the slack at all frequencies, not only at nodes; −inf if none is proved
+    quadrature_error : proved bound of the error of Gauss's rule, in the units of the bound
+        It follows from bounds of drive and gain on discs of complex frequencies around the panels.
+    rounding_error : proved bound of all rounding errors, in the units of the bound
+    suboptimality : upper bound of the relative gap between the value of the discretised problem and its minimum
+        ``"fast"``: from convexity, over multipliers with the same kernels and no larger sum of coefficients.
+        ``"socp"``: from the residuals of the cone solver, to first order.
+    method, criterion : the arguments of the call
     """
 
     value: float
@@ -115,45 +106,32 @@ def strongly_convex_bound(
 ) -> float:
     """Upper bound of the limit of E F(θ_t) − F* for DP-FTRL on every loss of the class; certified with ``"fast"``.
 
-    Parameters
-    ----------
-    problem
-        The class of losses; ``inf`` is returned for ηL >= 2.  Otherwise ημ >= 1e-9 and ηL <= 1.9999.
-    noise
-        Correlated noise, with σ² of its γ_∞; ``inf`` is returned where that diverges.
-    budget
-        ρ, clip norm G and adjacency.
-    method
-        ``"fast"``: the certified upper bound.  Searches with ten times as many kernels improve it by less than 3e-4 for
-        spectra that increase or decrease with ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), and by some per cent for
-        spectra with narrow lines in between.  ``"socp"``: the value of the paper's cone program, which is not
-        certified; see ``StronglyConvexCertificate.value``.
-    frequencies, lags
-        For ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π are among them,
-        and the largest lag, below half of it.
-    criterion
-        ``"distance"`` bounds L ‖θ − θ*‖²/2, as the paper does.  ``"objective"`` bounds F − F* directly and is up to
-        some hundred times tighter at large condition numbers.
+    Returns the bound, in units of F.  With gradient noise that depends on θ_t, E F(θ_t) may have no limit.  The bound
+    then holds for its averages over time.
+    Raises ``TypeError`` where the noise is of a kind whose spectrum has no proved bounds
+    (``corrnoise.theory.mechanisms.spectra``).
+    Raises ``ConeProgramError`` where the cone solver failed; the message gives advice.
+    Raises ``ArithmeticError`` where the noise has features that no grid resolves.
 
-    Returns
-    -------
-    The bound, in units of F.  With gradient noise that depends on θ_t, E F(θ_t) may have no limit.  The bound then
-    holds for its averages over time.
-
-    Raises
-    ------
-    TypeError
-        The noise is of a kind whose spectrum has no proved bounds (``corrnoise.theory.mechanisms.spectra``).
-    ConeProgramError
-        The cone solver failed; the message gives advice.
-    ArithmeticError
-        The noise has features that no grid resolves.
-
-    Notes
-    -----
     Theorem 3.1 of Choquette-Choo et al., arXiv 2310.06771, corrected.  The paper prints a multiplier with positive
     off-diagonal coefficients, for which the theorem is false (counterexamples in ``docs/strongly-convex-bound.md``).
     Its constant is 4 times this one for the privacy noise and 2 d times for the gradient noise, and it lacks 1/η².
+
+    Parameters
+    ----------
+    problem : the class of losses; ``inf`` is returned for ηL >= 2.  Otherwise ημ >= 1e-9 and ηL <= 1.9999.
+    noise : correlated noise, with σ² of its γ_∞; ``inf`` is returned where that diverges
+    budget : ρ, clip norm G and adjacency
+    method : ``"fast"``: the certified upper bound
+        Searches with ten times as many kernels improve it by less than 3e-4 for spectra that increase or decrease with
+        ω and 1e-6 <= ημ <= ηL <= 1.9 (2e-3 up to 1.99), and by some per cent for spectra with narrow lines in between.
+        ``"socp"``: the value of the paper's cone program, which is not certified; see
+        ``StronglyConvexCertificate.value``.
+    frequencies, lags
+        For ``"socp"`` only: the number of uniform frequencies on the full circle, even, so that 0 and π are among them,
+        and the largest lag, below half of it.
+    criterion : ``"distance"`` bounds L ‖θ − θ*‖²/2, as the paper does
+        ``"objective"`` bounds F − F* directly and is up to some hundred times tighter at large condition numbers.
 
     Examples
     --------
@@ -189,8 +167,7 @@ def strongly_convex_certificate(
 
     Parameters
     ----------
-    problem, noise, budget, method, frequencies, lags, criterion
-        As in ``strongly_convex_bound``.
+    problem, noise, budget, method, frequencies, lags, criterion : as in ``strongly_convex_bound``
 
     Examples
     --------

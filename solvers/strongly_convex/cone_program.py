@@ -19,9 +19,7 @@ The program is built from this inequality and solved by cvxpy and CLARABEL.  It 
 returned as the solver found it.  Only the units are taken from there: c and ξ are measured in units of the best
 constant multiplier and of its gains.  Without these units the solver's answers have errors of 0.3 % at κ = 10⁴.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771, Appendix E.1.
+Source: Choquette-Choo et al., arXiv 2310.06771, Appendix E.1.
 """
 
 from __future__ import annotations
@@ -72,14 +70,10 @@ class ConeProgram:
 
     Parameters
     ----------
-    slow, fast
-        m = ημ and l = ηL, 0 < m < l < 2.
-    criterion
-        ``"distance"`` or ``"objective"``.
-    count
-        Number of uniform frequencies on the full circle, even, so that 0 and π are among them.
-    lags
-        T, below count/2: on the grid a longer lag is the same as a shorter one.
+    slow, fast : m = ημ and l = ηL, 0 < m < l < 2
+    criterion : ``"distance"`` or ``"objective"``
+    count : number of uniform frequencies on the full circle, even, so that 0 and π are among them
+    lags : T, below count/2: on the grid a longer lag is the same as a shorter one
     """
 
     def __init__(self, slow: float, fast: float, criterion: Criterion, count: int, lags: int) -> None:
@@ -135,10 +129,7 @@ class ConeProgram:
     def solve(self, spectrum: Array) -> ConeSolution:
         """The coefficients c >= 0 and gains that minimise Σ quadrature × spectrum × ξ, by CLARABEL.
 
-        Raises
-        ------
-        ConeProgramError
-            The solver does not report an optimum.
+        Raises ``ConeProgramError`` where the solver does not report an optimum.
         """
         import cvxpy as cp
 

@@ -47,14 +47,10 @@ class MultiplierProgram:
 
     Parameters
     ----------
-    slow, fast
-        m = ημ and l = ηL, 0 < m < l < 2.
-    criterion
-        ``"distance"`` or ``"objective"``.
-    kernels
-        The lag distributions that, with a constant, make up the multiplier.
-    frequencies, quadrature
-        Nodes in [0, π] and the weights that average over them, shape (n,).
+    slow, fast : m = ημ and l = ηL, 0 < m < l < 2
+    criterion : ``"distance"`` or ``"objective"``
+    kernels : the lag distributions that, with a constant, make up the multiplier
+    frequencies, quadrature : nodes in [0, π] and the weights that average over them, shape (n,)
     clearance
         The constant exceeds the least one that gives positive slack at frequency 0 by at least this relative amount.
         If slow tails would replace the constant, it sets the width of the narrow peak of the gain at 0.

@@ -83,13 +83,9 @@ class Kernels(Record):
     def changes(self, frequencies: Array, radii: Array) -> tuple[Array, Array]:
         """Bounds of the change of the kernels on discs of complex frequencies z.
 
-        Returns
-        -------
-        Upper bounds, shape (frequencies, n), of |K_j(z) − K_j(ω)| and of its even part |C_j(z) − C_j(ω)|, C_j(z) =
-        (K_j(z) + K_j(−z))/2, for |z − ω| <= radius; ``inf`` if a pole may be close.
+        Returns upper bounds, shape (frequencies, n), of |K_j(z) − K_j(ω)| and of its even part |C_j(z) − C_j(ω)|,
+        C_j(z) = (K_j(z) + K_j(−z))/2, for |z − ω| <= radius; ``inf`` if a pole may be close.
 
-        Notes
-        -----
         With M = |1 − (1 − g) e^{iω step}| the denominator changes by the share q = (1 − g) (e^{r step} − 1)/M at most,
         so K_j(z)/K_j(ω) differs from 1 by e^{r shift} (1 − q)^{−power} − 1 at most.
 

@@ -16,6 +16,7 @@ from .paper_checks import claims as claims
 from .simulations.audit import audit as audit
 from .simulations.quadratic import simulate as simulate
 from .simulations.run.batches import batches as batches
+from .simulations.run.folder import Folder as Folder
 from .simulations.run.private import PrivateRun as PrivateRun
 from .solvers.optimise import optimise as optimise
 from .solvers.optimum import Optimum as Optimum

@@ -32,8 +32,7 @@ def small_papers():
     domain = {"x": linear(0, 1)}
 
     @good.inequality(
-        "Lemma C.2",
-        part="(i)",
+        "Lemma C.2 (i)",
         printed=r"$x \le c\,x$ for $x \in [0, 1]$",
         transcription="a square root",
         domain={"x": linear("0.1", "1")},
@@ -50,8 +49,7 @@ def small_papers():
         return x, float(c) * x if isinstance(x, float) else type(x)(c) * x
 
     @good.inequality(
-        "Lemma C.2",
-        part="(ii)",
+        "Lemma C.2 (ii)",
         printed=r"$\|x\|^2 \le \frac{1}{2} x$",
         corrected=r"$\|x\|^2 \le x$",
         domain={"v": vector(linear(0, 1), 2), "problem": regressions(1)},
@@ -73,7 +71,9 @@ def small_papers():
         """Not so."""
         return two, x
 
-    @bad.inequality("Theorem 2", printed="$1 > 2$", domain=domain, mutants=[{"two": 3}], proof="elsewhere")
+    @bad.inequality(
+        "Theorem 2", printed="$1 > 2$", domain=domain, mutants=[{"two": 3}], proof="elsewhere", evidence="searched"
+    )
     def wrong(x, two=2):
         """False, and recorded as true."""
         return two, 1 + 0 * x
@@ -442,17 +442,19 @@ def test_a_worker_that_dies_is_one_line_and_status_one(capsys, monkeypatch):
     assert not output.out
 
 
-def test_one_claim_of_the_ledger_in_detail():
-    done = run("lemma c.21(i)")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "For all a ∈ (0, 1), we have I(a, a) ≤ 5 log(8/a)." in done.stdout
-    assert re.search(r"constant between 3\.021\d* and 3\.0216, stated 5", done.stdout)
-    assert re.search(r"certificate +proved, \d+ boxes", done.stdout)
+def test_one_claim_of_the_ledger_in_detail(capsys):
+    assert check("lemma c.21(i)") == 0
+    output = capsys.readouterr()
+    assert not output.err
+    assert "For all a ∈ (0, 1), we have I(a, a) ≤ 5 log(8/a)." in output.out
+    assert re.search(r"constant between 3\.021\d* and 3\.0216, stated 5", output.out)
+    assert re.search(r"certificate +proved, \d+ boxes", output.out)
 
 
 def test_an_interrupt_in_the_middle_of_the_work_ends_without_a_traceback(tmp_path):
     """Interrupted as a terminal does it, workers too; the bar on standard error tells when work is under way."""
-    command = [sys.executable, "-m", "corrnoise", "check", "--thorough", "--jobs", "2", "--output", tmp_path / "x"]
+    options = ("momentum-aggregation", "--thorough", "--jobs", "2", "--output", tmp_path / "x")
+    command = [sys.executable, "-m", "corrnoise", "check", *options]
     terminal, error = os.openpty()
     process = subprocess.Popen(command, stderr=error, start_new_session=True)
     os.close(error)
@@ -469,9 +471,10 @@ def test_an_interrupt_in_the_middle_of_the_work_ends_without_a_traceback(tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def test_the_documentation_names_options_that_exist():
+def test_the_documentation_names_options_that_exist(capsys):
     text = Path(__file__).parents[2].joinpath("docs/ledger.md").read_text(encoding="utf-8")
     options = set(re.findall(r"^corrnoise check .*?(--[a-z]+)", text, re.MULTILINE))
     assert options
-    usage = run("--help").stdout
+    assert check("--help") == 0
+    usage = capsys.readouterr().out
     assert all(option in usage for option in options)

@@ -166,13 +166,13 @@ def test_named_figures_are_drawn_once(capsys: pytest.CaptureFixture[str], monkey
     assert capsys.readouterr().out.count("there/a file\n") == 1
 
 
-def test_an_unwritable_folder_is_one_line_and_status_one(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_one_line_and_status_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken").write_text("kept")
-    result = run("figures", "mean_estimation", "--output", tmp_path / "taken" / "inside")
-    assert result.returncode == 1
-    assert result.stderr.startswith("corrnoise: error: ")
-    assert "taken" in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert command_line.main(["figures", "mean_estimation", "--output", str(tmp_path / "taken" / "inside")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("corrnoise: error: ")
+    assert "taken" in error
+    assert error.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"taken"}
 
 

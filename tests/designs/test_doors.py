@@ -16,7 +16,7 @@ import pytest
 
 from corrnoise.designs.design import Design
 from corrnoise.designs.make import design
-from corrnoise.simulations.run.keys import Draws
+from corrnoise.simulations.run import draws
 from corrnoise.solvers.rational.handover import noise_as_run
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics.rounding import DTYPES
@@ -86,7 +86,7 @@ def of_a_run(made: Design, patched: pytest.MonkeyPatch) -> np.ndarray:
     n = made.participation.length
     source = unit_draws(n)
     run = made.run(n)
-    patched.setattr(Draws, "normals", lambda self, step, part: source)
+    patched.setattr(draws, "filler", lambda *_: source)
     assert run.multiplier == run.program.multiplier(made.budget)
     return np.array([run.add_noise(np.zeros(n)) for _ in run]) / run.scale
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.designs import storage
@@ -46,7 +46,6 @@ def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:
 
 
 @given(participations(), st.data())
-@settings(max_examples=30)
 def test_programs_and_mechanisms_are_kept_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, who: Participation, data: st.DataObject
 ) -> None:

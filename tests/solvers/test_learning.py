@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds, fixed_epochs_strategy
@@ -65,7 +65,6 @@ def test_known_values_at_256_steps():
 # -- no mechanism is below the floor -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
 @given(workloads(most=8, kinds=("prefix", "momentum")), st.integers(1, 9), st.data())
 def test_no_mechanism_is_below_the_floor_of_its_pattern(work, min_sep, data):
     """Every mechanism, every workload; with a sensitivity that is too small by 1 % the optimum itself is below."""
@@ -78,7 +77,6 @@ def test_no_mechanism_is_below_the_floor_of_its_pattern(work, min_sep, data):
         assert 0.99 * best.mean_error(who, work) < floor.lower_bound <= best.mean_error(who, work) * (1 + 1e-9)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     regressions(most=4),
     st.sampled_from([(8, 2), (9, 3), (6, 6), (7, 1)]),

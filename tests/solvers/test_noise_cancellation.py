@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.noise_cancellation import (
@@ -19,7 +19,6 @@ from tests.strategies import machine_noises
 OBJECTIVES = ("mean_variance", "regret_energy")
 
 
-@settings(max_examples=25)
 @given(machine_noises(), st.integers(1, 12), st.sampled_from(OBJECTIVES))
 def test_no_noise_is_below_the_lower_bound(noise, n, objective):
     best = optimal_machine_noise(n, objective)

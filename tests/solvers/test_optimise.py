@@ -266,7 +266,6 @@ def test_bad_input(objective, who, arguments, message) -> None:
 
 
 @given(workloads(most=24), st.integers(1, 6), st.integers(2, 24))
-@settings(max_examples=30)
 def test_a_coarse_floor_is_below_the_fine_one(workload: Workload, count: int, coarse: int) -> None:
     n = workload.steps
     who = Participation.fixed_epochs(n, period=-(-n // min(count, n)))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
@@ -64,7 +64,6 @@ def graded_products() -> st.SearchStrategy[ProductNoise]:
     return drawn.map(lambda fs: ProductNoise([a for a, _ in fs], [e for _, e in fs]))
 
 
-@settings(max_examples=30)
 @given(graded_products())
 def test_products(product):
     noise = noise_from_power_spectrum(of(product))
@@ -77,7 +76,6 @@ def test_products(product):
     assert np.linalg.norm(noise.inverse_coefficients(50) - inverse) < 1e-9 * gamma
 
 
-@settings(max_examples=30)
 @given(st.lists(st.floats(-0.5, 0.5), max_size=30))
 def test_trigonometric_logarithms_have_the_cepstrum_they_are_made_of(cepstrum):
     made = CepstralNoise(cepstrum)
@@ -94,7 +92,6 @@ def bump(centre, width, height):
     return lambda w: 1 + height / (1 + (2 * np.sin((w - centre) / 2) * np.sin((w + centre) / 2) / width) ** 2)
 
 
-@settings(max_examples=20)
 @given(log_uniform(1e-2, 3.0), log_uniform(1e-2, 1.0), log_uniform(1e-2, 100.0))
 def test_bumps_between_the_ends(centre, relative_width, height):
     power = bump(centre, centre * math.sin(centre) * relative_width, height)

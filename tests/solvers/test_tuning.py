@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
@@ -102,7 +102,6 @@ def test_nu_at_40_digits(problem):
         assert scatter(problem, nu * (1 + mpf(10) ** -4)) / scatter(problem, low) - 1 > 1e-12
 
 
-@settings(max_examples=30)
 @given(regressions(kurtosis=None))
 def test_no_other_nu_is_better(problem):
     nu = stationary_nu(problem)

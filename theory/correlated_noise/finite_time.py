@@ -12,10 +12,8 @@ supplied.  Probabilities enter as ℓ = max{1, log(T/p)}: where p exceeds T/e, i
 Appendix D assumes independent sub-Gaussian coordinates of H^{−1/2} x and sub-Gaussian residuals.  Gaussian inputs and
 residuals satisfy this.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Section 2.3, Definition D.3, Theorems D.4, D.11 and D.13, Corollaries D.14 and
-D.15.
+Source: Choquette-Choo et al., arXiv 2310.06771: Section 2.3, Definition D.3, Theorems D.4, D.11 and D.13, Corollaries
+D.14 and D.15.
 """
 
 from __future__ import annotations
@@ -43,10 +41,7 @@ def absolute_sum(noise: ToeplitzNoise, steps: int | None = None) -> float:
     For ν-DP-FTRL with 0 <= ν <= 1 the sum over all is 2 − sqrt(ν), so ‖β‖₁² <= 4.  (The sum of squares of any noise is
     ``noise.averaged_variance(1.0)``.)
 
-    Raises
-    ------
-    ValueError
-        ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
+    Raises ``ValueError`` where ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
     """
     return _weighted_sum(noise, 0.0, steps)
 
@@ -54,29 +49,18 @@ def absolute_sum(noise: ToeplitzNoise, steps: int | None = None) -> float:
 def half_expo_constant(noise: ToeplitzNoise, nu: float, steps: int | None = None) -> float:
     """The smallest C of Half-Expo Decay with parameter ν: sup over τ of Σ_{k<=τ} |β_k| (1 − ν)^{(τ−k)/2}/(1 − ν)^{τ/2}.
 
+    Returns Σ |β_k| (1 − ν)^{−k/2} with relative error 1e-12, or ``inf`` if the sum diverges.  For ν-DP-FTRL with its
+    own ν the constant is 2 − sqrt(1 − sqrt(1 − ν)) <= 2.  With a parameter ν' <= ν (2 − ν) it is at most 2, and with a
+    larger ν' it is infinite.  For independent noise it is 1, for anti-PGD with damping a it is 1 + |1 − a|/sqrt(1 − ν).
+    Raises ``ValueError`` where ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
+
+    Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ attains the supremum.
+
     Parameters
     ----------
-    noise
-        Correlated noise.
-    nu
-        The parameter 0 <= ν < 1; at 0 the constant is ‖β‖₁.
-    steps
-        τ < ``steps``; None for all τ.
-
-    Returns
-    -------
-    Σ |β_k| (1 − ν)^{−k/2} with relative error 1e-12, or ``inf`` if the sum diverges.  For ν-DP-FTRL with its own ν the
-    constant is 2 − sqrt(1 − sqrt(1 − ν)) <= 2.  With a parameter ν' <= ν (2 − ν) it is at most 2, and with a larger ν'
-    it is infinite.  For independent noise it is 1, for anti-PGD with damping a it is 1 + |1 − a|/sqrt(1 − ν).
-
-    Raises
-    ------
-    ValueError
-        ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
-
-    Notes
-    -----
-    Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ attains the supremum.
+    noise : correlated noise
+    nu : the parameter 0 <= ν < 1; at 0 the constant is ‖β‖₁
+    steps : τ < ``steps``; None for all τ
     """
     return _weighted_sum(noise, checks.real("nu", nu, "[0, 1)"), steps)
 
@@ -137,24 +121,17 @@ def theorem_d11_upper_bound(
 ) -> Array:
     """Theorem D.11 for Noisy-FTRL: E F(θ_t) − F* <= κ e^{−ημt} (F(θ_0) − F*) + F_∞, for η R² < 1.
 
+    The array has the shape of ``times``; ``inf`` unless η R² < 1.
+
     Parameters
     ----------
-    problem, noise
-        A quadratic problem, whose ``stationary_error`` is F_∞, and correlated noise.
-    times
-        t >= 0, of any shape.
-    initial_error
-        F(θ_0) − F*, >= 0.
-    budget
-        ρ and G, which set σ² = G² γ_∞²/(2ρ).
-    printed
-        Return the published bound (sqrt(first term) + sqrt(F_∞))².  It is true and up to twice the sharper bound:
-        the paths of the initial error and of the noise are uncorrelated, so the triangle inequality is not needed.
-        (Some electronic copies lack the roots; that statement is false.)
-
-    Returns
-    -------
-    Array of the shape of ``times``; ``inf`` unless η R² < 1.
+    problem, noise : a quadratic problem, whose ``stationary_error`` is F_∞, and correlated noise
+    times : t >= 0, of any shape
+    initial_error : F(θ_0) − F*, >= 0
+    budget : ρ and G, which set σ² = G² γ_∞²/(2ρ)
+    printed : return the published bound (sqrt(first term) + sqrt(F_∞))²
+        It is true and up to twice the sharper bound: the paths of the initial error and of the noise are uncorrelated,
+        so the triangle inequality is not needed. (Some electronic copies lack the roots; that statement is false.)
     """
     t = checks.reals("times", times, "[0, inf)")
     start = checks.real("initial_error", initial_error, "[0, inf)")
@@ -197,16 +174,11 @@ class FiniteRun(Record):
 
     Parameters
     ----------
-    problem
-        Linear regression.
-    steps
-        T >= 1.
-    failure_probability
-        0 < p < 1.
-    initial_offset
-        θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
-    budget
-        ρ and adjacency; its clip norm G sets the noise in ``theorem_d4_bounds`` and nothing else.
+    problem : linear regression
+    steps : T >= 1
+    failure_probability : 0 < p < 1
+    initial_offset : θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
+    budget : ρ and adjacency; its clip norm G sets the noise in ``theorem_d4_bounds`` and nothing else
     """
 
     problem: LinearRegression
@@ -251,13 +223,7 @@ class FiniteRun(Record):
         return Participation.single(self.steps)
 
     def budget_at(self, norm: float) -> Budget:
-        """The budget of the run with another clip norm.
-
-        Parameters
-        ----------
-        norm
-            G, in [1e-100, 1e100].
-        """
+        """The budget of the run with another clip norm, in [1e-100, 1e100]."""
         return Budget(**{**self.budget.arguments(), "clip_norm": norm})
 
     @property
@@ -281,16 +247,12 @@ class FiniteRun(Record):
 
             C (D² + η R² s²/μ + η σ² d ‖β‖₁²/μ) ℓ³  and  C R⁴ (D² + η R² s²/μ + s²/R² + η σ² d ‖β‖₁²/μ) ℓ⁵.
 
+        Returns both bounds; ``inf`` unless η <= 1/(C R² ℓ).
+
         Parameters
         ----------
-        noise
-            Correlated noise that satisfies Half-Expo Decay with parameter ημ (see ``half_expo_constant``).
-        constant
-            C >= 1, a universal constant that the paper does not give.
-
-        Returns
-        -------
-        Both bounds; ``inf`` unless η <= 1/(C R² ℓ).
+        noise : correlated noise that satisfies Half-Expo Decay with parameter ημ (see ``half_expo_constant``)
+        constant : C >= 1, a universal constant that the paper does not give
         """
         c = checks.real("constant", constant, "[1, inf)")
         r2 = self.problem.moment_bound
@@ -355,17 +317,14 @@ class FiniteRun(Record):
     def corollary_d14_rate(self, *, constant: float, polylog: float, printed: bool = False) -> float:
         """Corollary D.14, DP-SGD: κ (F(θ_0) − F*) e^{−T/(cN)} + polylog(T) × ``dp_sgd_rate``; ``inf`` for T < c N.
 
-        Parameters
-        ----------
-        constant, polylog
-            c > 0 and the value of polylog(T) >= 0, which the paper does not give.
-        printed
-            Return the published rate.  It lacks the factor F(θ_0) − F*, so its units are wrong, and it has N = Y ℓ⁵.
-
-        Notes
-        -----
         N = max{κ d_eff ℓ, Y ℓ⁵}, Y = κ² d_eff² d/ρ.  The first length comes from the learning rate that is admissible
         without privacy.  Without it the statement would imply convergence in any number of steps as ρ → ∞.
+
+        Parameters
+        ----------
+        constant, polylog : c > 0 and the value of polylog(T) >= 0, which the paper does not give
+        printed : return the published rate
+            It lacks the factor F(θ_0) − F*, so its units are wrong, and it has N = Y ℓ⁵.
         """
         length = self._private_length * self.log_factor**5
         return self._corollary(length, length, self.dp_sgd_rate(), constant, polylog, printed)

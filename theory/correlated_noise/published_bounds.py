@@ -12,9 +12,7 @@ h(ω) = Σ λ_j/|1 − x_j − e^{iω}|².
 N2 and N3 are results of this project, like N1, which is ``problem.upper_bound``.  ``problem.lower_bound`` is the linear
 part of the error for one noise and the corrected Theorem C.18 over all noise.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorems 2.1, 2.2, C.14, C.18.
+Source: Choquette-Choo et al., arXiv 2310.06771: Theorems 2.1, 2.2, C.14, C.18.
 """
 
 import math

@@ -11,10 +11,8 @@ stays positive where log(1/·) vanishes.  An unstable learning rate has the rate
 expressions of the tables, and treats every η ‖H‖₂ <= 1 as stable, as the caption of Table 1 does.  That condition is
 necessary and far from sufficient: H = I of dimension 128 with η = 1/65 diverges, and so does every η Tr H > 2.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Tables 1, 2 and 4, Theorem 2.2, Propositions C.22 and C.24.
-G. N. Watson, The constants of Landau and Lebesgue, 1930 (the expansion of γ_T² at ν = 0).
+Sources: Choquette-Choo et al., arXiv 2310.06771: Tables 1, 2 and 4, Theorem 2.2, Propositions C.22 and C.24; G. N.
+Watson, The constants of Landau and Lebesgue, 1930 (the expansion of γ_T² at ν = 0).
 """
 
 from __future__ import annotations
@@ -63,29 +61,20 @@ def stationary_error_rate(
 ) -> float:
     """Tables 1 and 2: the rate of the stationary error due to privacy, for the kinds of noise in the tables.
 
-    Parameters
-    ----------
-    problem
-        Quadratic problem; its residual standard deviation is not used.
-    noise
-        ``DPSGD()``: Θ(η d G²/ρ).  ``NuFTRL(nu)`` with ν <= ημ: O(η² G² Tr H log²(8/ν)/ρ), ``inf`` at ν = 0.
-        ``AntiPGD(damping)`` with damping ν <= 1: Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
-    budget
-        ρ, clip norm G and adjacency.
-    printed
-        Return the published rate, with log(1/ν) and with η ‖H‖₂ <= 1 for stability.
+    Raises ``TypeError`` where no rate is known for ``noise``.
+    Raises ``ValueError`` where ν or the damping is outside its range.
 
-    Raises
-    ------
-    TypeError
-        No rate is known for ``noise``.
-    ValueError
-        ν or the damping is outside its range.
-
-    Notes
-    -----
     For Gaussian inputs and η R² <= 1 the exact error is 1/8 to 1/4 of the first rate, at most 0.1157 of the second,
     and 1/16 to 1/4 of the third (Proposition C.24).
+
+    Parameters
+    ----------
+    problem : quadratic problem; its residual standard deviation is not used
+    noise : ``DPSGD()``: Θ(η d G²/ρ)
+        ``NuFTRL(nu)`` with ν <= ημ: O(η² G² Tr H log²(8/ν)/ρ), ``inf`` at ν = 0. ``AntiPGD(damping)`` with damping ν <=
+        1: Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
+    budget : ρ, clip norm G and adjacency
+    printed : return the published rate, with log(1/ν) and with η ‖H‖₂ <= 1 for stability
     """
     unit = 2 * budget.unit_variance
     eta = problem.learning_rate
@@ -129,20 +118,16 @@ def balanced_anti_pgd_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_B
 def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int, *, printed: bool = False) -> float:
     """Table 2: the rate of γ_T² after T = ``steps`` steps.
 
-    Parameters
-    ----------
-    noise
-        ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}).  ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}.
-    steps
-        T >= 1.
-    printed
-        Return the published rate.  For ``NuFTRL`` it is log T at ν = 0 and log(1/ν) at ν > 0, for ``AntiPGD`` T and
-        1/ν.  These are the limits for large T.
-
-    Notes
-    -----
     γ_T² is between 0.31 and 0.481 times the second rate, and between 0.43 and 1 times the third.  (The text of
     Section C.5 gives γ_T = T for anti-PGD.  This is γ_T², as in the table.)
+
+    Parameters
+    ----------
+    noise : ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}).  ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}.
+    steps : T >= 1
+    printed : return the published rate
+        For ``NuFTRL`` it is log T at ν = 0 and log(1/ν) at ν > 0, for ``AntiPGD`` T and 1/ν.  These are the limits for
+        large T.
     """
     steps = checks.integer("steps", steps, 1)
     if isinstance(noise, DPSGD):
@@ -192,12 +177,9 @@ class DecayRates:
 
     Parameters
     ----------
-    effective_dimension
-        Rate of Tr H/‖H‖₂.
-    noisy_sgd, noisy_ftrl
-        Rates of the stationary error due to privacy of Noisy-SGD and of ν-Noisy-FTRL with ν = ημ.
-    ratio
-        The rate of Noisy-FTRL's over Noisy-SGD's error.
+    effective_dimension : rate of Tr H/‖H‖₂
+    noisy_sgd, noisy_ftrl : rates of the stationary error due to privacy of Noisy-SGD and of ν-Noisy-FTRL with ν = ημ
+    ratio : the rate of Noisy-FTRL's over Noisy-SGD's error
     """
 
     effective_dimension: float
@@ -215,23 +197,6 @@ def decay_rates(
 
         effective dimension D,  Noisy-SGD η d G²/ρ,  Noisy-FTRL (η² G²/ρ) D log(8 d^a/η) log(8 d^{min(a, 1)}/η).
 
-    Parameters
-    ----------
-    exponent
-        a >= 0.
-    dimension
-        d >= 1.
-    learning_rate
-        0 < η < 1.  (Stability needs at least η Tr H < 2; this is not checked.)
-    budget
-        ρ, clip norm G and adjacency; the rates scale with G²/ρ.
-    printed
-        Return the published row.  Its effective dimension is d, sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0,
-        1/2, other a < 1, 1, 2 and other a > 1.  Its logarithms are log²(1/η) at a = 0, log³(d/η) at a = 1 and
-        log²(d/η) elsewhere, with another factor a at general a > 1.
-
-    Notes
-    -----
     Tr H is between D/2 and D for every a and d.  For Gaussian inputs and η R² <= 1 the error of Noisy-FTRL is at most
     0.1473 of its rate, which is the trace of H times two logarithms, one of which depends on ν.  For d >= 2 the
     published rows agree with this row up to constants, or are weaker.  They are far weaker near a = 1, where
@@ -240,6 +205,17 @@ def decay_rates(
     Two entries differ.  The published ratio at a = 2 has log³(d/η) where its own columns give log²(d/η).  The published
     Noisy-FTRL entry at general a > 1 is true, but it does not follow from Theorem 2.2, from which it is derived: that
     gives a³/(a−1) instead of a²/(a−1).
+
+    Parameters
+    ----------
+    exponent : a >= 0
+    dimension : d >= 1
+    learning_rate : 0 < η < 1.  (Stability needs at least η Tr H < 2; this is not checked.)
+    budget : ρ, clip norm G and adjacency; the rates scale with G²/ρ
+    printed : return the published row
+        Its effective dimension is d, sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0, 1/2, other a < 1, 1, 2 and
+        other a > 1.  Its logarithms are log²(1/η) at a = 0, log³(d/η) at a = 1 and log²(d/η) elsewhere, with another
+        factor a at general a > 1.
     """
     a = checks.real("exponent", exponent, "[0, inf)")
     d = checks.integer("dimension", dimension, 1)

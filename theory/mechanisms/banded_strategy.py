@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from corrnoise.theory.mechanisms.base import Mechanism
-from corrnoise.theory.mechanisms.finite import FiniteNoise
+from corrnoise.theory.mechanisms.finite import FiniteNoise, averages_by, leading
 from corrnoise.theory.mechanisms.matrix import BandedNoise
 from corrnoise.theory.mechanisms.program import Form
-from corrnoise.theory.mechanisms.toeplitz import RATES, UNIT, ToeplitzNoise
-from corrnoise.theory.numerics import checks
+from corrnoise.theory.mechanisms.toeplitz import UNIT, ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import record
 from corrnoise.theory.numerics.rounding import Dtype
@@ -29,24 +28,13 @@ from corrnoise.theory.participation import Participation
 class BandedStrategyNoise(ToeplitzNoise):
     """Noise with a banded Toeplitz strategy, B(z) = 1/C(z).
 
-    Parameters
-    ----------
-    strategy_coefficients
-        c_0, …, c_{p−1}, shape (p,), c_0 != 0; zero afterwards.
-
-    Notes
-    -----
     Sensitivities are as exact as norms of the given coefficients.  Coefficients take O(T log T); the power spectrum and
     the averaged variance are those of 1/C.  If C has a zero in |z| <= 1, the noise grows without limit and the averaged
     variance is ``inf``.
 
-    Examples
-    --------
-    >>> noise = BandedStrategyNoise([1.0, 0.5])
-    >>> noise.coefficients(4)
-    array([ 1.   , -0.5  ,  0.25 , -0.125])
-    >>> round(noise.limiting_sensitivity() ** 2, 12)
-    1.25
+    Parameters
+    ----------
+    strategy_coefficients : c_0, …, c_{p−1}, shape (p,), c_0 != 0; zero afterwards
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",), **ToeplitzNoise.FORMS}
@@ -54,12 +42,7 @@ class BandedStrategyNoise(ToeplitzNoise):
     values: Array
 
     def __init__(self, strategy_coefficients: ArrayLike) -> None:
-        c = checks.reals("strategy_coefficients", strategy_coefficients, ndim=1)
-        if c[0] == 0:
-            raise ValueError(f"strategy_coefficients[0] must not be 0, got {c[0]!r}")
-        c = np.trim_zeros(c, "b") + 0.0  # −0 is 0
-        c.setflags(write=False)
-        self._set(values=c)
+        self._set(values=leading("strategy_coefficients", strategy_coefficients))
 
     def arguments(self) -> dict[str, Any]:
         return {"strategy_coefficients": self.values}
@@ -76,13 +59,7 @@ class BandedStrategyNoise(ToeplitzNoise):
         return min(self.values.size, self.length(n)) - 1
 
     def diagonals(self, n: int) -> Array:
-        """The diagonals of the strategy of n steps, shape (p, n): entry (i, t) is C_{t+i, t}, 0 where there is none.
-
-        Parameters
-        ----------
-        n
-            Number of steps, >= 1.
-        """
+        """The diagonals of the strategy of n steps, shape (p, n): entry (i, t) is C_{t+i, t}, 0 where there is none."""
         bands = self.values[:n, np.newaxis]
         inside = np.add.outer(np.arange(bands.shape[0]), np.arange(n)) < n
         return np.where(inside, bands, 0.0)
@@ -105,10 +82,7 @@ class BandedStrategyNoise(ToeplitzNoise):
     def averaged_variance(self, rates: ArrayLike) -> Array:
         from corrnoise.theory.numerics import double_double_series
 
-        x = checks.reals("rates", rates, RATES)
-        variances = np.empty(x.size)
-        double_double_series.autoregressive_averages(self.values, np.ravel(x), variances)
-        return variances.reshape(x.shape)
+        return averages_by(double_double_series.autoregressive_averages, self.values, rates)
 
     def _limiting(self) -> tuple[float, float]:
         largest = float(np.abs(self.values).max())

@@ -1,15 +1,10 @@
 """A mechanism: correlated noise, finite or endless, and what a run, an error or a design may ask of it.
 
 A run of n steps adds N z to its gradients, with independent standard normal rows z and the *noising* matrix N.  It is
-private by the *strategy* C with N C = 1: to release g + N z is to release N times C g + z.  Everything that counts
-follows from these two:
-
-* the sensitivity, of C under the participation of the run;
-* the errors (A N Nᵀ Aᵀ)_tt of a workload A at unit noise.
-
-Times the sensitivity they are comparable between mechanisms: noise of the standard deviation γ/sqrt(2ρ) in units of the
-clip norm makes the run ρ-zCDP.  Gradients that depend on earlier releases are covered because C is lower-triangular
-(Denisov et al. 2022).
+private by the *strategy* C with N C = 1: to release g + N z is to release N times C g + z.  The
+sensitivity γ is that of C under the participation of the run, and a workload A sees the errors (A N Nᵀ Aᵀ)_tt at unit
+noise; noise of the standard deviation γ/sqrt(2ρ) in units of the clip norm makes the run ρ-zCDP.  Gradients that depend
+on earlier releases are covered because C is lower-triangular (Denisov et al. 2022).
 
 A mechanism has one draw a step, so that both matrices are square.  This loses nothing: a run that releases g + N z
 with a wide N of full row rank has the law of a run with the lower-triangular L, L Lᵀ = N Nᵀ, and |L⁻¹ u| <= |C u| for
@@ -47,7 +42,8 @@ class Mechanism(Record, ABC):
     """Correlated noise.
 
     A concrete mechanism says how it makes noise (``noising``), its strategy and its memory; the rest follows.
-    Arguments ``n`` are numbers of steps; a finite mechanism has its own, and takes None for it.
+    Arguments ``n`` are numbers of steps; a finite mechanism has its own, and takes None for it.  ``participation`` says
+    who takes part when, and a workload has as many columns as the run has steps.
     """
 
     #: The forms in which this mechanism runs, the usual one first, with the types that each has.
@@ -60,34 +56,17 @@ class Mechanism(Record, ABC):
 
     @abstractmethod
     def noising(self, draws: ArrayLike) -> Array:
-        """The correlated noise N z of the first steps, shape (n, …).
-
-        Parameters
-        ----------
-        draws
-            z, independent standard normal numbers for a run with unit noise, shape (n, …).
-        """
+        """The correlated noise N z of the first steps, for draws z, both of shape (n, …)."""
 
     @abstractmethod
     def strategy(self, n: int | None = None) -> Array:
-        """C, shape (n, n).
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """C, shape (n, n)."""
 
     @abstractmethod
     def memory(self, n: int | None = None) -> int:
         """How many arrays of the size of the gradient a run keeps from one step to the next.
 
         A step takes about as many multiplications and additions a coordinate.
-
-        Parameters
-        ----------
-        n
-            Number of steps.
         """
 
     @property
@@ -96,43 +75,19 @@ class Mechanism(Record, ABC):
         return False
 
     def bands(self, n: int | None = None) -> int:
-        """The number of diagonals of C that may hold other numbers than 0.
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """The number of diagonals of C that may hold other numbers than 0."""
         return self.length(n)
 
     def column_norms(self, n: int | None = None) -> Array:
-        """Euclidean norms of the columns of C, shape (n,).
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """Euclidean norms of the columns of C, shape (n,)."""
         return np.asarray(np.linalg.norm(self.strategy(n), axis=0))
 
     def strategy_error(self, n: int | None = None) -> float:
-        """Bound of the relative error in the 2-norm of each column of ``strategy``.
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """Bound of the relative error in the 2-norm of each column of ``strategy``."""
         return 0.0
 
     def noising_matrix(self, n: int | None = None) -> Array:
-        """N, shape (n, n).
-
-        Parameters
-        ----------
-        n
-            Number of steps.
-        """
+        """N, shape (n, n)."""
         return self.noising(np.eye(self.length(n))) + 0.0
 
     # -- sensitivity ---------------------------------------------------------------------------------------------------
@@ -140,15 +95,8 @@ class Mechanism(Record, ABC):
     def bracket(self, participation: Participation) -> Sensitivity:
         """The sensitivity for zero-out adjacency, or two bounds of it, for one example (``members`` do not enter).
 
-        Parameters
-        ----------
-        participation
-            Who takes part when; the worst case of a random order counts.
-
-        Returns
-        -------
-        A bracket (``theory.mechanisms.sensitivity``).  Strategies of at most ``period`` bands take O(n k), others
-        O(n³).  Above 4096 steps these get the bound by the norms of their columns.
+        The worst case of a random order counts.  Strategies of at most ``period`` bands take O(n k), others O(n³).
+        Above 4096 steps these get the bound by the norms of their columns.
         """
         who = self.of_this_run(participation).worst
         n = who.length
@@ -163,23 +111,7 @@ class Mechanism(Record, ABC):
     def sensitivity(self, participation: Participation) -> float:
         """γ, the exact sensitivity for zero-out adjacency; ``inf`` where it exceeds the range of floats.
 
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-
-        Raises
-        ------
-        ValueError
-            Only a bracket is known; ``sensitivity_upper_bound`` always answers.
-
-        Examples
-        --------
-        >>> from corrnoise.theory.mechanisms.product import NuFTRL
-        >>> round(NuFTRL(1e-3).sensitivity(Participation.single(2000)), 3)
-        1.691
-        >>> round(NuFTRL(1e-3).sensitivity(Participation.min_sep(2000, 500)), 3)
-        3.694
+        Raises ``ValueError`` where only a bracket is known; ``sensitivity_upper_bound`` always answers.
         """
         found = self.bracket(participation)
         if not found.exact:
@@ -190,13 +122,7 @@ class Mechanism(Record, ABC):
         return found.value
 
     def sensitivity_upper_bound(self, participation: Participation) -> float:
-        """An upper bound of the sensitivity that holds in spite of rounding.
-
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-        """
+        """An upper bound of the sensitivity that holds in spite of rounding."""
         return self.bracket(participation).upper
 
     # -- programs ------------------------------------------------------------------------------------------------------
@@ -204,20 +130,14 @@ class Mechanism(Record, ABC):
     def program(self, participation: Participation, dtype: Dtype | None = None, form: Form | None = None) -> Program:
         """The program that makes this noise, with the sensitivity that covers it.
 
+        Raises ``ValueError`` where the mechanism does not run in this form or type, or its sensitivity is not bounded.
+
         Parameters
         ----------
-        participation
-            Who takes part when.
         dtype
             ``"float32"`` or ``"float64"``; None for float32 if its covered sensitivity exceeds that of float64 by at
             most a thousandth, and for float64 otherwise.
-        form
-            One of ``FORMS`` of the class; None for the first.
-
-        Raises
-        ------
-        ValueError
-            The mechanism does not run in this form or type, or its sensitivity is not bounded.
+        form : one of ``FORMS`` of the class; None for the first
         """
         who = self.of_this_run(participation)
         forms = self.forms()
@@ -251,44 +171,22 @@ class Mechanism(Record, ABC):
     def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
         """The mechanism whose numbers are stored in a program, and its sensitivity with rounding errors.
 
-        Parameters
-        ----------
-        participation
-            A worst case.
-        form, dtype
-            Of the program.
-
-        Raises
-        ------
-        ValueError
-            ``dtype`` does not hold the numbers.
+        ``participation`` is a worst case.  Raises ``ValueError`` where ``dtype`` does not hold the numbers.
         """
         raise ValueError(f"form must be one of those of {type(self).__name__}, {tuple(self.FORMS)}, got {form!r}")
 
     def variance(self, budget: Budget = UNIT_BUDGET, participation: Participation = ANY_LENGTH) -> float:
         """σ² = G² γ²/(2ρ), the variance of a draw in exact arithmetic; ``inf`` where γ is.
 
-        It is the nearest float, for errors; what is added in a run takes ``program(participation).scale(budget)``.
-
-        Parameters
-        ----------
-        budget
-            ρ, clip norm and adjacency.
-        participation
-            Who takes part when; where γ is not known exactly its upper bound takes its place.
+        Where γ is not known exactly its upper bound takes its place.  The result is the nearest float, for errors; what
+        is added in a run takes ``program(participation).scale(budget)``.
         """
         found = self.bracket(participation)
         gamma = found.value if found.exact and participation.worst.once else found.upper
         return budget.unit_variance * gamma**2
 
     def length(self, n: int | None) -> int:
-        """The number of steps that is meant by ``n``, which a finite mechanism knows by itself.
-
-        Parameters
-        ----------
-        n
-            Number of steps, or None.
-        """
+        """The number of steps that is meant by ``n``, which a finite mechanism knows by itself."""
         if n is None:
             if self.steps is None:
                 raise ValueError(f"the number of steps must be given for {type(self).__name__}, got None")
@@ -298,13 +196,7 @@ class Mechanism(Record, ABC):
         return checks.integer("the number of steps", n, 1)
 
     def of_this_run(self, participation: object) -> Participation:
-        """``participation``, checked to be for a run of as many steps.
-
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-        """
+        """``participation``, checked to be for a run of as many steps."""
         who = checks.instance("participation", participation, Participation)
         if self.steps is not None and who.steps != self.steps:
             raise ValueError(f"participation must have steps={self.steps} as the mechanism has, got steps={who.steps}")
@@ -313,43 +205,20 @@ class Mechanism(Record, ABC):
     # -- errors --------------------------------------------------------------------------------------------------------
 
     def errors(self, workload: Workload) -> Array:
-        """Variances (A N Nᵀ Aᵀ)_tt of what a workload shows of unit noise, shape (rows,).
-
-        Parameters
-        ----------
-        workload
-            A, with as many columns as the run has steps.
-        """
+        """Variances (A N Nᵀ Aᵀ)_tt of what a workload A shows of unit noise, shape (rows,)."""
         n = self.length(checks.instance("workload", workload, Workload).steps)  # type: ignore[type-abstract]
         return np.asarray(np.square(workload.apply(self.noising_matrix(n))).sum(axis=1))
 
     def mean_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(mean_t e_t), the root of the mean squared error at ρ = ½ and clip norm 1.
+        """γ sqrt(mean_t e_t), the root of the mean squared error at ρ = ½ and clip norm 1, of prefix sums by default.
 
         Where γ is not known exactly its upper bound takes its place.
-
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-        workload
-            A, with as many columns as the run has steps; None for prefix sums.
         """
         errors = self.errors(_workload(workload, participation))
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.mean()))
 
     def max_error(self, participation: Participation, workload: Workload | None = None) -> float:
-        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1.
-
-        Where γ is not known exactly its upper bound takes its place.
-
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-        workload
-            A, with as many columns as the run has steps; None for prefix sums.
-        """
+        """γ sqrt(max_t e_t), the largest standard deviation at ρ = ½ and clip norm 1; otherwise as ``mean_error``."""
         errors = self.errors(_workload(workload, participation))
         return self.sensitivity_upper_bound(participation) * math.sqrt(float(errors.max()))
 

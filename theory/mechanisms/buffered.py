@@ -32,10 +32,8 @@ with neighbouring gaps 1 percent apart, in runs of up to 10⁷ steps.  Arrays ho
 numbers (dtype object); or complex numbers x + i ε x' with ε = 1e-100, which come out with their derivatives (the
 complex-step method).
 
-References
-----------
-Dvijotham, McMahan, Pillutla, Steinke, Thakurta, arXiv 2404.16706 (buffers); McMahan, Xu, Zhang, arXiv 2408.08868
-(sensitivities in closed form for several participations).
+Source: Dvijotham, McMahan, Pillutla, Steinke, Thakurta, arXiv 2404.16706 (buffers); McMahan, Xu, Zhang, arXiv
+2408.08868 (sensitivities in closed form for several participations).
 """
 
 from __future__ import annotations
@@ -141,20 +139,13 @@ def _pair_gaps(gaps: Numbers) -> Numbers:
 
 
 def squared_error(zeros: Numbers, poles: Numbers, *, steps: int, objective: Objective) -> Numbers:
-    """The mean or the largest squared error of prefix sums at unit noise.
+    """The mean or the largest squared error of prefix sums at unit noise, shape (…).
 
     Parameters
     ----------
-    zeros, poles
-        Interlacing gaps g and h, shape (…, d).
-    steps
-        Length n of the run.
-    objective
-        ``"mean"`` or ``"max"`` over the steps.
-
-    Returns
-    -------
-    Array of shape (…).
+    zeros, poles : interlacing gaps g and h, shape (…, d)
+    steps : length n of the run
+    objective : ``"mean"`` or ``"max"`` over the steps
     """
     checks.choice("objective", objective, OBJECTIVES)
     n = steps
@@ -167,18 +158,12 @@ def squared_error(zeros: Numbers, poles: Numbers, *, steps: int, objective: Obje
 
 
 def squared_sensitivity(gaps: Numbers, omega: Numbers, participation: Participation) -> Numbers:
-    """The squared sensitivity of a strategy with scales >= 0 and decays in [0, 1], by the formula above.
+    """The squared sensitivity of a strategy with scales >= 0 and decays in [0, 1], by the formula above, shape (…).
 
     Parameters
     ----------
-    gaps, omega
-        g = 1 − θ in [0, 1] and ω >= 0, shape (…, d).  They are not checked here.
-    participation
-        n, b and k.
-
-    Returns
-    -------
-    Array of shape (…).
+    gaps, omega : g = 1 − θ in [0, 1] and ω >= 0, shape (…, d).  They are not checked here.
+    participation : n, b and k
     """
     n = participation.length
     b = participation.period
@@ -200,29 +185,15 @@ def squared_sensitivity(gaps: Numbers, omega: Numbers, participation: Participat
 def sensitivity_upper_bound(decay_gaps: ArrayLike, output_scales: ArrayLike, participation: Participation) -> float:
     """Sensitivity of a buffered strategy, rounded up: exact but for the last bits, which are on the safe side.
 
+    Returns the float next above the sensitivity of exactly these decays and scales.
+    Raises ``ValueError`` where a scale is negative, a decay is outside [0, 1], or the order is reshuffled: the theorem
+    does not cover it.
+
     Parameters
     ----------
-    decay_gaps
-        1 − θ_i in [0, 1], shape (d,), θ the decays of the strategy.
-    output_scales
-        ω_i >= 0, shape (d,).
-    participation
-        In which steps an example takes part.
-
-    Returns
-    -------
-    The float next above the sensitivity of exactly these decays and scales.
-
-    Raises
-    ------
-    ValueError
-        A scale is negative, a decay is outside [0, 1], or the order is reshuffled: the theorem does not cover it.
-
-    Examples
-    --------
-    >>> participation = Participation.min_sep(100, 50)
-    >>> sensitivity_upper_bound([0.1], [0.5], participation)  # doctest: +ELLIPSIS
-    2.156...
+    decay_gaps : 1 − θ_i in [0, 1], shape (d,), θ the decays of the strategy
+    output_scales : ω_i >= 0, shape (d,)
+    participation : in which steps an example takes part
     """
     gaps = checks.vector("decay_gaps", decay_gaps, "[0, 1]")
     omega = checks.vector("output_scales", output_scales, "[0, inf)")

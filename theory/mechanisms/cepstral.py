@@ -15,11 +15,9 @@ trigonometric interpolant of M equidistant values f_k at φ_k = 2πk/M the exten
 because 1 + 2 Σ_{n<M/2} ρⁿ cos nφ + ρ^{M/2} cos (M/2)φ is that weight at φ = φ_k.  All weights are positive: nothing
 cancels.
 
-References
-----------
-A. Oppenheim and R. Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase).
-A. Härmä et al., Frequency-warped signal processing for audio applications, 2000.
-Choquette-Choo et al., arXiv 2310.06771: equation (5), Lemma C.4.
+Sources: A. Oppenheim and R. Schafer, Discrete-Time Signal Processing (cepstrum, minimum phase); A. Härmä et al.,
+Frequency-warped signal processing for audio applications, 2000; Choquette-Choo et al., arXiv 2310.06771: equation (5),
+Lemma C.4.
 """
 
 from __future__ import annotations
@@ -46,28 +44,23 @@ _BLOCK = 2**21  # entries of a table held at once
 class CepstralNoise(ToeplitzNoise):
     """Minimum-phase noise B(z) = exp(Σ c_n (ζⁿ − (−a)ⁿ)) with ζ = (z − a)/(1 − a z).
 
-    Parameters
-    ----------
-    cepstrum
-        c_1, …, c_N, shape (N,); zero afterwards.  N = 0 is independent noise.
-    warp
-        −1 < a < 1.  At 0, the default, ζ = z.
-
-    Notes
-    -----
     Measured for ‖c‖₂ of about 1 and N up to 30 000: relative errors of limiting sensitivity, averaged variances and
     power spectrum below 1e-13, of the first steps of the (inverse) coefficients in the 2-norm below 1e-12.  These are
     absolute errors, of 1e-15 times the largest value of |B|^{±1}.  With a != 0 they take O(N × steps).  What a release
     rests on (``program``, ``sensitivity_upper_bound``) carries a bound of the error made.
     ``ArithmeticError`` where |log B| exceeds 300, or exp(Σ c_n ζⁿ) is not resolved by four million frequencies.
+
+    Parameters
+    ----------
+    cepstrum : c_1, …, c_N, shape (N,); zero afterwards.  N = 0 is independent noise.
+    warp : −1 < a < 1.  At 0, the default, ζ = z.
     """
 
     cepstrum: Array
     warp: float
 
     def __init__(self, cepstrum: ArrayLike, warp: float = 0.0) -> None:
-        c = np.trim_zeros(checks.vector("cepstrum", cepstrum), "b") + 0.0  # −0 is 0
-        c.setflags(write=False)
+        c = checks.frozen(np.trim_zeros(checks.vector("cepstrum", cepstrum), "b") + 0.0)  # −0 is 0
         a = checks.real("warp", warp, "(-1, 1)") + 0.0
         self._set(cepstrum=c, warp=a if c.size else 0.0)
 
@@ -153,10 +146,7 @@ class CepstralNoise(ToeplitzNoise):
         return total
 
     def _mean(self, exponent: int, near_one: Array, near_minus_one: Array) -> tuple[Array, float]:
-        """The harmonic extension of |B|^{2 exponent} to ζ = ρ, and a bound of its relative error.
-
-        ρ is given as 1 − ρ and 1 + ρ, vectors of one length.
-        """
+        """The harmonic extension of |B|^{2 exponent} to ζ = ρ, given as 1 ∓ ρ, and a bound of its relative error."""
         grid = self._first_grid()
         coarse, _ = self._extension(grid, exponent, near_one, near_minus_one)
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,20 +19,33 @@ from corrnoise.theory.numerics.rounding import DTYPES, Dtype, as_stored
 from corrnoise.theory.participation import Participation
 
 
+def leading(name: str, values: ArrayLike) -> Array:
+    """Coefficients of which the first is not 0, as a read-only array without zeros at its end."""
+    given = checks.reals(name, values, ndim=1)
+    if given[0] == 0:
+        raise ValueError(f"{name}[0] must not be 0, got {given[0]!r}")
+    return checks.frozen(np.trim_zeros(given, "b") + 0.0)  # −0 is 0
+
+
+def averages_by(sums: Callable[[Array, Array, Array], object], values: Array, rates: ArrayLike) -> Array:
+    """Averaged variances, in the shape of ``rates``, by a compiled function of coefficients, rates and the result."""
+    x = checks.reals("rates", rates, RATES)
+    variances = np.empty(x.size)
+    sums(values, np.ravel(x), variances)
+    return variances.reshape(x.shape)
+
+
 @record
 class FiniteNoise(ToeplitzNoise):
     """Finitely many coefficients of the user's own, of any phase.
 
-    Parameters
-    ----------
-    coefficients
-        β_0, …, β_n, shape (n + 1,), β_0 != 0; zero afterwards.  (Usually β_0 = 1.)
-
-    Notes
-    -----
     The inverse takes O(T log T), the limiting sensitivity O(n²).  Accuracy is relative to the coefficients as given:
     the inverse of noise with zeros close to the unit circle is as ill-conditioned as it is, and what a release rests on
     (``program``, ``sensitivity_upper_bound``) carries a bound of the error made.
+
+    Parameters
+    ----------
+    coefficients : β_0, …, β_n, shape (n + 1,), β_0 != 0; zero afterwards.  (Usually β_0 = 1.)
 
     Examples
     --------
@@ -51,12 +64,7 @@ class FiniteNoise(ToeplitzNoise):
     values: Array
 
     def __init__(self, coefficients: ArrayLike) -> None:
-        beta = checks.reals("coefficients", coefficients, ndim=1)
-        if beta[0] == 0:
-            raise ValueError(f"coefficients[0] must not be 0, got {beta[0]!r}")
-        beta = np.trim_zeros(beta, "b") + 0.0  # −0 is 0
-        beta.setflags(write=False)
-        self._set(values=beta)
+        self._set(values=leading("coefficients", coefficients))
 
     def arguments(self) -> dict[str, Any]:
         return {"coefficients": self.values}
@@ -104,10 +112,7 @@ class FiniteNoise(ToeplitzNoise):
     def averaged_variance(self, rates: ArrayLike) -> Array:
         from corrnoise.theory.numerics import double_double_series
 
-        x = checks.reals("rates", rates, RATES)
-        variances = np.empty(x.size)
-        double_double_series.averaged_variances(self.values, np.ravel(x), variances)
-        return variances.reshape(x.shape)
+        return averages_by(double_double_series.averaged_variances, self.values, rates)
 
     def _limiting(self) -> tuple[float, float]:
         from corrnoise.theory.numerics import double_double_series

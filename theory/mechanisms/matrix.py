@@ -3,15 +3,13 @@
     BandedNoise          C has p bands       O(p) a step
     MatrixNoise          C is triangular     O(n) a step
 
-References
-----------
-Denisov et al., arXiv 2202.08312 (the best decoder of a tree is A C⁺).
-J. Honaker, Efficient use of differentially private binary trees, 2015.
-Choquette-Choo et al., arXiv 2211.06530 (the Fourier mechanism).
+Sources: Denisov et al., arXiv 2202.08312 (the best decoder of a tree is A C⁺); J. Honaker, Efficient use of
+differentially private binary trees, 2015; Choquette-Choo et al., arXiv 2211.06530 (the Fourier mechanism).
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -28,19 +26,34 @@ from corrnoise.theory.numerics.rounding import Dtype
 from corrnoise.theory.participation import Participation
 
 
+class SubstitutedNoise(Mechanism):
+    """A strategy that a run inverts by substitution, y_t = (z_t − Σ_{s<t} C_ts y_s)/C_tt, from bands − 1 rows."""
+
+    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",)}
+
+    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
+        exact = self.bracket(participation).upper
+        return self, substitution_sensitivity(exact, self.column_norms(), self.bands(), participation)
+
+    def memory(self, n: int | None = None) -> int:
+        return self.bands(n) - 1
+
+    def noising(self, draws: ArrayLike) -> Array:
+        z = self._rows(draws)
+        return np.asarray(self._solved(z.reshape(z.shape[0], -1)).reshape(z.shape))
+
+    @abstractmethod
+    def _solved(self, draws: Array) -> Array:
+        """C⁻¹ times a matrix of draws."""
+
+
 @record
-class MatrixNoise(Mechanism):
+class MatrixNoise(SubstitutedNoise):
     """Any lower-triangular strategy with a diagonal that is not 0.
 
     Parameters
     ----------
-    strategy
-        C, shape (steps, steps).
-
-    Notes
-    -----
-    A stream makes y = C⁻¹ z by substitution, y_t = (z_t − Σ_{s<t} C_ts y_s)/C_tt, and keeps all earlier steps that C
-    still refers to: O(n) a step.
+    strategy : C, shape (steps, steps)
 
     Examples
     --------
@@ -49,12 +62,7 @@ class MatrixNoise(Mechanism):
            [-0.5,  1. ]])
     """
 
-    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",)}
-
     matrix: Array
-
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
-        return self, _substituted(self, participation)
 
     def __init__(self, strategy: ArrayLike) -> None:
         given = checks.reals("strategy", strategy)
@@ -75,8 +83,7 @@ class MatrixNoise(Mechanism):
 
         Parameters
         ----------
-        steps
-            n >= 1; takes O(n³).
+        steps : n >= 1; takes O(n³)
 
         Examples
         --------
@@ -102,8 +109,7 @@ class MatrixNoise(Mechanism):
 
         Parameters
         ----------
-        steps
-            n >= 1; takes O(n³).
+        steps : n >= 1; takes O(n³)
 
         Examples
         --------
@@ -125,18 +131,13 @@ class MatrixNoise(Mechanism):
     def steps(self) -> int:
         return int(self.matrix.shape[0])
 
-    def memory(self, n: int | None = None) -> int:
-        return self.bands(n) - 1
-
     def bands(self, n: int | None = None) -> int:
         self.length(n)
         rows, columns = np.nonzero(self.matrix)
         return int((rows - columns).max()) + 1
 
-    def noising(self, draws: ArrayLike) -> Array:
-        z = self._rows(draws)
-        flat = solve_triangular(self.matrix, z.reshape(self.steps, -1), lower=True)
-        return np.asarray(flat.reshape(z.shape))
+    def _solved(self, draws: Array) -> Array:
+        return np.asarray(solve_triangular(self.matrix, draws, lower=True))
 
     def strategy(self, n: int | None = None) -> Array:
         self.length(n)
@@ -144,18 +145,13 @@ class MatrixNoise(Mechanism):
 
 
 @record
-class BandedNoise(Mechanism):
+class BandedNoise(SubstitutedNoise):
     """A lower-triangular strategy with few bands.
 
     Parameters
     ----------
-    diagonals
-        Shape (p, steps), 1 <= p <= steps: entry (i, t) is C_{t+i, t}, and must be 0 where t + i >= steps.  The first
-        row, the diagonal, holds no 0.
-
-    Notes
-    -----
-    A stream keeps p − 1 arrays and takes O(p) a step.
+    diagonals : shape (p, steps), 1 <= p <= steps: entry (i, t) is C_{t+i, t}, and must be 0 where t + i >= steps
+        The first row, the diagonal, holds no 0.
 
     Examples
     --------
@@ -165,12 +161,7 @@ class BandedNoise(Mechanism):
            [0. , 0.5, 1. ]])
     """
 
-    FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"substitution": ("float64",)}
-
     diagonals: Array
-
-    def covered(self, participation: Participation, form: Form, dtype: Dtype) -> tuple[Mechanism, float]:
-        return self, _substituted(self, participation)
 
     def __init__(self, diagonals: ArrayLike) -> None:
         given = checks.reals("diagonals", diagonals)
@@ -187,17 +178,12 @@ class BandedNoise(Mechanism):
     def steps(self) -> int:
         return int(self.diagonals.shape[1])
 
-    def memory(self, n: int | None = None) -> int:
-        return self.bands(n) - 1
-
     def bands(self, n: int | None = None) -> int:
         self.length(n)
         return int(self.diagonals.shape[0])
 
-    def noising(self, draws: ArrayLike) -> Array:
-        z = self._rows(draws)
-        flat = solve_banded((self.diagonals.shape[0] - 1, 0), self.diagonals, z.reshape(self.steps, -1))
-        return np.asarray(flat.reshape(z.shape))
+    def _solved(self, draws: Array) -> Array:
+        return np.asarray(solve_banded((self.diagonals.shape[0] - 1, 0), self.diagonals, draws))
 
     def strategy(self, n: int | None = None) -> Array:
         self.length(n)
@@ -212,15 +198,8 @@ class BandedNoise(Mechanism):
 
 
 def causal_strategy(gram: ArrayLike) -> Array:
-    """The lower-triangular C with CᵀC = X and a positive diagonal, shape (n, n).
+    """The lower-triangular C with CᵀC = X and a positive diagonal, for X symmetric and positive definite, shape (n, n).
 
-    Parameters
-    ----------
-    gram
-        X, shape (n, n), symmetric and positive definite.
-
-    Notes
-    -----
     Errors and sensitivity depend on X alone.  A strategy with more rows than columns, or with a decoder that looks
     ahead, becomes one that a stream can run in this way.  With the reversal J it is J chol(J X J)ᵀ J.
     """
@@ -231,8 +210,3 @@ def causal_strategy(gram: ArrayLike) -> Array:
     except np.linalg.LinAlgError as error:
         raise ValueError("gram must be positive definite, got a matrix without a Cholesky factor") from error
     return np.tril(factor.T[::-1, ::-1])
-
-
-def _substituted(mechanism: MatrixNoise | BandedNoise, participation: Participation) -> float:
-    exact = mechanism.bracket(participation).upper
-    return substitution_sensitivity(exact, mechanism.column_norms(), mechanism.bands(), participation)

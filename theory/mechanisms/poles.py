@@ -3,12 +3,8 @@
     B(z) = Π_i (1 − (1 − a_i) z)/(1 − (1 − q_i) z)
 
 is ``ProductNoise`` with the exponents ±1, so that its coefficients, sensitivities and errors are those of a product.
-The project runs it as a cascade of sections.  Libraries that run buffered linear Toeplitz matrices take its strategy as
-a sum of exponentials,
-
-    C(z) = 1 + Σ_i ω_i z/(1 − θ_i z),
-
-whose decays θ are those of the zeros of the noise, and whose zeros are its poles.
+The project runs it as a cascade of sections.  Other libraries take its strategy C(z) = 1 + Σ_i ω_i z/(1 − θ_i z), whose
+decays θ are those of the zeros of the noise, and whose zeros are its poles.
 """
 
 from __future__ import annotations
@@ -37,15 +33,12 @@ _BITS = 512  # enough for products of thousands of factors
 class PoleNoise(ProductNoise):
     """Rational noise with real zeros and poles, β_0 = 1.
 
+    A zero and a pole with the same gap cancel; missing ones lie at gap 1 (no memory).
+
     Parameters
     ----------
-    zeros
-        Gaps a_i of the zeros, 0 <= a <= 2.
-    poles
-        Gaps q_i of the poles, 0 < q < 2.
-
-    A zero and a pole with the same gap cancel; missing ones lie at gap 1 (no memory).  Coefficients that vanish after
-    a while (``AntiPGD``) are zeros with poles at gap 1.
+    zeros : gaps a_i of the zeros, 0 <= a <= 2
+    poles : gaps q_i of the poles, 0 < q < 2
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {**ProductNoise.FORMS, "buffers": DTYPES}
@@ -66,17 +59,11 @@ class PoleNoise(ProductNoise):
     def buffers(self) -> BufferNoise:
         """The same noise as buffers of its strategy.
 
-        Returns
-        -------
-        Its decays and scales have relative errors of about 1e-16 × P.  Coefficient t of the strategy has an error of
-        about 1e-16 × t times Σ_i |ω_i θ_i^{t−1}|, which is far more than the coefficient itself if decays almost
-        coincide.  The covered sensitivity of the form ``"buffers"`` is that of the rounded numbers.
-
-        Raises
-        ------
-        ValueError
-            There is no such form: zeros coincide, the strategy has polynomial terms beyond one step, or a scale exceeds
-            the range of floats.
+        Decays and scales have relative errors of about 1e-16 × P.  Coefficient t of the strategy has an error of about
+        1e-16 × t times Σ_i |ω_i θ_i^{t−1}|, which is far more than the coefficient itself if decays almost coincide.
+        The covered sensitivity of the form ``"buffers"`` is that of the rounded numbers.
+        Raises ``ValueError`` where there is no such form: zeros coincide, the strategy has polynomial terms beyond one
+        step, or a scale exceeds the range of floats.
         """
         poles = self.zeros  # of the strategy
         zeros = self.poles
@@ -100,28 +87,16 @@ class PoleNoise(ProductNoise):
 class BufferNoise(PoleNoise):
     """Noise whose strategy is given as buffers: c_0 = 1 and c_t = Σ_i ω_i θ_i^{t−1}.
 
-    Parameters
-    ----------
-    buf_decay
-        θ in [−1, 1], shape (P,); they are sorted in descending order.
-    output_scale
-        ω, shape (P,).
+    Raises ``ValueError`` where the zeros of 1 + Σ ω/(p − θ) are not real, or lie so that the noise would not be stable
+    or not minimum phase.
 
-    Raises
-    ------
-    ValueError
-        The zeros of 1 + Σ ω/(p − θ) are not real, or lie so that the noise would not be stable or not minimum phase.
-
-    Notes
-    -----
     The gaps are correct to rounding, because these zeros are isolated exactly.  The recurrence of the form
     ``"buffers"`` is y = z − Σ_i ω_i x_i, then x_i ← θ_i x_i + y.
 
-    Examples
-    --------
-    >>> noise = BufferNoise([0.5], [0.25])
-    >>> noise.inverse_coefficients(4)
-    array([1.    , 0.25  , 0.125 , 0.0625])
+    Parameters
+    ----------
+    buf_decay : θ in [−1, 1], shape (P,); they are sorted in descending order
+    output_scale : ω, shape (P,)
     """
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"buffers": DTYPES, **ProductNoise.FORMS}
@@ -134,12 +109,9 @@ class BufferNoise(PoleNoise):
         scale = checks.vector("output_scale", output_scale)
         checks.same_length("buf_decay", decay, "output_scale", scale)
         order = np.argsort(-decay, kind="stable")
-        decay = decay[order]
-        scale = scale[order]
-        decay.setflags(write=False)
-        scale.setflags(write=False)
-        self._set(buf_decay=decay, output_scale=scale)
-        super().__init__(*_gaps(decay[scale != 0], scale[scale != 0]))
+        self._set(buf_decay=checks.frozen(decay[order]), output_scale=checks.frozen(scale[order]))
+        used = self.output_scale != 0
+        super().__init__(*_gaps(self.buf_decay[used], self.output_scale[used]))
 
     def arguments(self) -> dict[str, Any]:
         return {"buf_decay": self.buf_decay, "output_scale": self.output_scale}
@@ -153,10 +125,8 @@ class BufferNoise(PoleNoise):
     def stored_as(self, dtype: Dtype) -> BufferNoise:
         """The buffers whose numbers are those of this one, rounded to ``dtype``.
 
-        Raises
-        ------
-        ValueError
-            A scale exceeds the range of ``dtype``, or the rounded numbers are no noise with real and stable poles.
+        Raises ``ValueError`` where a scale exceeds the range of ``dtype``, or the rounded numbers are no noise with
+        real and stable poles.
         """
         scale = as_stored(self.output_scale, dtype)
         if not np.isfinite(scale).all():

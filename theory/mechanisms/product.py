@@ -6,9 +6,7 @@ Independent noise has no factor, anti-PGD one with e = 1, ν-DP-FTRL one with e 
 regression e = ½ at the modes and −½ at zeros between them.  The inverse is the product with the exponents −e_k, and
 with the gaps a_k carried (never 1 − a_k) nothing cancels.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: equation (7), Lemma C.4, Table 2.
+Source: Choquette-Choo et al., arXiv 2310.06771: equation (7), Lemma C.4, Table 2.
 """
 
 from __future__ import annotations
@@ -46,22 +44,18 @@ def _checked_gap(name: str, value: float) -> float:
 class ProductNoise(ToeplitzNoise):
     """B(z) = Π (1 − (1 − a_k) z)^{e_k}, minimum phase by construction.
 
-    Parameters
-    ----------
-    gaps
-        a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k).  A gap of 0 (2) is a zero at
-        frequency 0 (π).  Positive gaps below 1e-300 are refused.
-    exponents
-        e_k, shape (K,).
-
-    Notes
-    -----
     Factors with equal gaps are merged, trivial ones (a = 1 or e = 0) dropped, and the rest kept in the order of their
     gaps, so that equal noise compares equal.
 
     Coefficients and inverse coefficients have a relative error below 4e-16 while above 1e-290 in modulus; of several
     factors, 4e-16 and 1e-31 of the largest coefficient before.  Averaged variance and limiting sensitivity: 1e-14
     (1 + Σ |e_k|), for gaps and rates above 1e-60; ``ArithmeticError`` where an integral leaves the range of floats.
+
+    Parameters
+    ----------
+    gaps : a_k, shape (K,), 0 <= a_k <= 2: the factor's zero lies at z = 1/(1 − a_k)
+        A gap of 0 (2) is a zero at frequency 0 (π).  Positive gaps below 1e-300 are refused.
+    exponents : e_k, shape (K,)
 
     Examples
     --------
@@ -86,10 +80,7 @@ class ProductNoise(ToeplitzNoise):
         a, place = np.unique(np.abs(a), return_inverse=True)  # −0 is 0
         e = np.bincount(place.ravel(), weights=e, minlength=a.size).astype(np.float64)
         kept = (e != 0) & (a != 1)
-        a, e = a[kept], e[kept]
-        a.setflags(write=False)
-        e.setflags(write=False)
-        self._set(gaps=a, exponents=e)
+        self._set(gaps=checks.frozen(a[kept]), exponents=checks.frozen(e[kept]))
 
     FORMS: ClassVar[Mapping[Form, tuple[Dtype, ...]]] = {"cascade": DTYPES, **ToeplitzNoise.FORMS}
 
@@ -228,16 +219,13 @@ class DPSGD(ProductNoise):
 class NuFTRL(ProductNoise):
     """The noise of ν-DP-FTRL, β_t = (−1)^t C(½, t) (1 − ν)^t, that is B(z) = sqrt(1 − (1 − ν) z).
 
-    Parameters
-    ----------
-    nu
-        Damping 0 <= ν < 2.  At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1
-        independent noise.
-
-    Notes
-    -----
     Equation (7) of arXiv 2310.06771.  γ_∞² = 1/agm(ν, 2 − ν), and b(x) is a complete elliptic integral: relative error
     below 4e-15.
+
+    Parameters
+    ----------
+    nu : damping 0 <= ν < 2
+        At 0 the noise of Fichtenberger et al. (2023), whose limiting sensitivity is ``inf``; at 1 independent noise.
 
     Examples
     --------
@@ -276,14 +264,11 @@ class NuFTRL(ProductNoise):
 class AntiPGD(ProductNoise):
     """Anticorrelated perturbations with damping, β = (1, −(1 − damping), 0, …).
 
+    Table 2 and Section C.5 of arXiv 2310.06771 (which prints γ_T = T for what is sqrt(T)).
+
     Parameters
     ----------
-    damping
-        0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
-
-    Notes
-    -----
-    Table 2 and Section C.5 of arXiv 2310.06771 (which prints γ_T = T for what is sqrt(T)).
+    damping : 0 <= damping < 2.  At 0 the noise of Orvieto et al. (2022), whose sensitivity is sqrt(T).
 
     Examples
     --------

@@ -26,6 +26,7 @@ from corrnoise.theory.mechanisms.sensitivity import (
     Sensitivity,
     attained_by,
     bracket_of,
+    closer_by_patterns,
     largest_block,
     norm,
     toeplitz_pattern_norm,
@@ -35,24 +36,18 @@ from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Indices, Participation
 
 _ROUNDING = 1e-9  #: relative, of sums of products, with room to spare
-_MOST_PATTERNS = 20_000  # that are looked at one by one
 
 
 def reshuffled_sensitivity(strategy: Array, participation: Participation, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of any strategy for reshuffled orders.
 
+    Returns a bracket; O(n³).  It is closed where the patterns are few enough to be listed, for non-negative X.
+
     Parameters
     ----------
-    strategy
-        C, shape (n, n).
-    participation
-        Of the kind ``"reshuffled"``.
-    error
-        Bound of the relative error of each column, in the 2-norm.
-
-    Returns
-    -------
-    A bracket; O(n³).  It is closed where the patterns are few enough to be listed, for non-negative X.
+    strategy : C, shape (n, n)
+    participation : of the kind ``"reshuffled"``
+    error : bound of the relative error of each column, in the 2-norm
     """
     gram = strategy.T @ strategy
     fixed = [
@@ -62,9 +57,8 @@ def reshuffled_sensitivity(strategy: Array, participation: Participation, *, err
     ]
     value, _ = largest_block(gram, [*fixed, *_close(participation)])
     bound = _block_maxima(gram, participation)
-    if value < bound and participation.number_of_patterns() <= _MOST_PATTERNS:
-        value, attained = largest_block(gram, list(participation.patterns()))
-        bound = min(bound, attained)
+    if value < bound:
+        value, bound = closer_by_patterns(gram, participation, value, bound)
     return bracket_of(math.sqrt(value), math.sqrt(bound), participation.count * error + _ROUNDING)
 
 
@@ -88,32 +82,9 @@ def _close(participation: Participation) -> list[Indices]:
 
 
 def any_toeplitz_sensitivity(coefficients: Array, participation: Participation, *, error: float = 0.0) -> Sensitivity:
-    """The sensitivity of a lower-triangular Toeplitz strategy under any worst case, reshuffled orders among them.
-
-    Parameters
-    ----------
-    coefficients, participation, error
-        As for ``toeplitz_sensitivity``.
-    """
-    if participation.kind == "reshuffled" and not participation.once:
-        return reshuffled_toeplitz_sensitivity(coefficients, participation, error=error)
-    return toeplitz_sensitivity(coefficients, participation, error=error)
-
-
-def reshuffled_toeplitz_sensitivity(
-    coefficients: Array, participation: Participation, *, error: float = 0.0
-) -> Sensitivity:
-    """The sensitivity of a lower-triangular Toeplitz strategy for reshuffled orders, in O(n log n).
-
-    Parameters
-    ----------
-    coefficients
-        c_0, …, c_{n−1}, shape (n,), of any signs.
-    participation
-        Of the kind ``"reshuffled"``.
-    error
-        Bound of the error of the coefficients: its 2-norm relative to theirs.
-    """
+    """``toeplitz_sensitivity``, and in O(n log n) the same for reshuffled orders."""
+    if participation.kind != "reshuffled" or participation.once:
+        return toeplitz_sensitivity(coefficients, participation, error=error)
     length = fft.next_fast_len(2 * coefficients.size, real=True)
     lags = np.zeros((participation.count + 1) * participation.period)
     correlation = fft.irfft(np.abs(fft.rfft(np.abs(coefficients), length)) ** 2, length)[: coefficients.size]

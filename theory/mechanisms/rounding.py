@@ -43,9 +43,7 @@ and its standard deviation may be rounded to it, and so may the finished noise. 
 The bounds do not cover overflow and underflow, nor matrix products in a shorter type, which accelerators use by
 default, nor that δ depends on z and that floating-point noise is discrete.
 
-References
-----------
-N. J. Higham, Accuracy and stability of numerical algorithms, 2nd edition, Sections 2.2, 3.1 and 24.1.
+Source: N. J. Higham, Accuracy and stability of numerical algorithms, 2nd edition, Sections 2.2, 3.1 and 24.1.
 """
 
 from __future__ import annotations
@@ -85,13 +83,9 @@ def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Pa
 
     Parameters
     ----------
-    strategy_coef
-        First column of the strategy, one coefficient for each step of the run, shape (T,).  The program stores it as
-        ``dtype``.
-    dtype
-        ``"float64"`` or ``"float32"``.
-    participation
-        Who takes part when in these T steps.
+    strategy_coef : first column of the strategy, one coefficient for each step of the run, shape (T,)
+        The program stores it as ``dtype``.
+    participation : who takes part when in these T steps
     """
     stored = as_stored(strategy_coef, dtype)
     largest = float(np.abs(stored).max())
@@ -111,12 +105,9 @@ def buffer_sensitivity(buf_decay: Array, output_scale: Array, participation: Par
 
     Parameters
     ----------
-    buf_decay, output_scale
-        θ and ω, shape (P,) each.  The program stores them as ``dtype``.
-    participation
-        Who takes part when.  For runs of any length the bound is ``inf`` unless every |θ| is a few units below 1.
-    dtype
-        ``"float64"`` or ``"float32"``.
+    buf_decay, output_scale : θ and ω, shape (P,) each.  The program stores them as ``dtype``.
+    participation : who takes part when
+        For runs of any length the bound is ``inf`` unless every |θ| is a few units below 1.
     """
     who = participation
     decay = as_stored(buf_decay, dtype)
@@ -166,21 +157,14 @@ def section_sensitivity(
     coefficient by ε_1, and the factor q − a by ε_5.  The error of a product of sections is bounded, coefficient by
     coefficient, by the difference of two products of sections with positive coefficients.
 
+    Raises ``ValueError`` where a gap is no number of ``dtype``.
+
     Parameters
     ----------
-    zeros, poles
-        The gaps a and q of the sections, shape (P,) each, numbers of ``dtype``; a − q may be rounded to it.
-    exact
-        An upper bound of the sensitivity of the noise of these sections in exact arithmetic.
-    participation
-        Who takes part when, also in a run of any length.
-    dtype
-        ``"float64"`` or ``"float32"``, of all operations.
-
-    Raises
-    ------
-    ValueError
-        A gap is no number of ``dtype``.
+    zeros, poles : the gaps a and q of the sections, shape (P,) each, numbers of ``dtype``; a − q may be rounded to it
+    exact : an upper bound of the sensitivity of the noise of these sections in exact arithmetic
+    participation : who takes part when, also in a run of any length
+    dtype : ``"float64"`` or ``"float32"``, of all operations
     """
     if math.isinf(exact):
         return exact
@@ -239,24 +223,17 @@ def convolution_sensitivity(
 ) -> float:
     """Upper bound of the sensitivity of a run that multiplies independent noise by the noising matrix.
 
+    Returns the bound, ``inf`` where the errors are not small beside 1/‖C‖.
+
     Parameters
     ----------
-    stored
-        The coefficients, numbers of ``dtype``, shape (p,): those that the program multiplies with the noise.
+    stored : the coefficients, numbers of ``dtype``, shape (p,): those that the program multiplies with the noise
     once, exact
         Upper bounds of the sensitivity of this noise in exact arithmetic: for one participation, and for
         ``participation``.
-    participation
-        Who takes part when, also in a run of any length.
-    dtype
-        ``"float64"`` or ``"float32"``.
-    by
-        ``"sums"``: each entry is a sum of products, in any order.  ``"transforms"``: fast Fourier transforms over all
-        steps, with an error of at most 32 u log2(2T) ‖β‖₁ ‖z‖₂.
-
-    Returns
-    -------
-    The bound, ``inf`` where the errors are not small beside 1/‖C‖.
+    participation : who takes part when, also in a run of any length
+    by : ``"sums"``: each entry is a sum of products, in any order
+        ``"transforms"``: fast Fourier transforms over all steps, with an error of at most 32 u log2(2T) ‖β‖₁ ‖z‖₂.
     """
     steps = participation.steps
     if not np.isfinite(stored).all() or stored[0] == 0:
@@ -279,16 +256,7 @@ def convolution_sensitivity(
 def substitution_sensitivity(exact: float, column_norms: Array, bands: int, participation: Participation) -> float:
     """Upper bound of the sensitivity of a run that inverts a triangular strategy step by step in float64.
 
-    Parameters
-    ----------
-    exact
-        An upper bound of the sensitivity in exact arithmetic.
-    column_norms
-        Norms of the columns of the strategy, shape (n,).
-    bands
-        The number of its bands, whose entries the program takes as they are.
-    participation
-        Who takes part when.
+    As for ``tree_sensitivity``; the program takes the entries of the ``bands`` as they are.
     """
     with ctx.workprec(_BITS):
         column = arb(float(column_norms.max())) * _NORMS
@@ -311,19 +279,14 @@ def scaled_sensitivity(
 
     Parameters
     ----------
-    exact
-        An upper bound of the sensitivity of the scaled noise in exact arithmetic.
-    participation
-        Who takes part when.
+    exact : an upper bound of the sensitivity of the scaled noise in exact arithmetic
     program, plain
         The covered sensitivity of the Toeplitz program, and a lower bound of that of its noise in exact arithmetic,
         both for single participation in the steps of the run.
     additive
         Whether the program perturbs the strategy, as cascades, buffers and recurrences do; a convolution does not.
-    step_scales, draw_scales
-        d and g, numbers of ``dtype``, shape (n,) each, or None.
-    dtype
-        Type in which the program multiplies by the scales.
+    step_scales, draw_scales : d and g, numbers of ``dtype``, shape (n,) each, or None
+    dtype : type in which the program multiplies by the scales
     """
     if not (math.isfinite(program) and plain > 0):
         return math.inf
@@ -346,14 +309,7 @@ def scaled_sensitivity(
 def tree_sensitivity(exact: float, column_norms: Array, participation: Participation) -> float:
     """Upper bound of the sensitivity of a run that makes the noise of a binary tree in float64.
 
-    Parameters
-    ----------
-    exact
-        An upper bound of the sensitivity in exact arithmetic.
-    column_norms
-        Norms of the columns of the strategy, shape (n,).
-    participation
-        Who takes part when.
+    ``exact`` bounds the sensitivity in exact arithmetic; ``column_norms`` are those of the strategy, shape (n,).
     """
     steps = column_norms.size
     height = steps.bit_length()

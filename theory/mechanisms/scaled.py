@@ -32,20 +32,13 @@ _FACTORS = "[1e-100, 1e100]"
 
 @record
 class ScaledNoise(Mechanism):
-    """Toeplitz noise times a factor for each step, of draws times a factor each: N = diag(d) T(β) diag(g).
+    """Toeplitz noise times a factor for each step, of draws times a factor each: the strategy diag(1/g) T(c) diag(1/d).
 
     Parameters
     ----------
-    noise
-        Any Toeplitz noise.
-    step_scales
-        d_t > 0, shape (steps,); None for 1 in every step.
-    draw_scales
-        g_t > 0, shape (steps,); None for 1 in every step.  One of the two must be given.
-
-    Notes
-    -----
-    The strategy is diag(1/g) T(c) diag(1/d).
+    noise : any Toeplitz noise
+    step_scales : d_t > 0, shape (steps,); None for 1 in every step
+    draw_scales : g_t > 0, shape (steps,); None for 1 in every step.  One of the two must be given.
 
     Examples
     --------
@@ -88,12 +81,8 @@ class ScaledNoise(Mechanism):
 
         Parameters
         ----------
-        noise
-            Any Toeplitz noise.
-        participation
-            The run: its ``steps``, and its ``period``, the number of steps of an epoch.
-        weights
-            p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of each column of the epoch.
+        participation : the run: its ``steps``, and its ``period``, the number of steps of an epoch
+        weights : p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of each column of the epoch
             With at most b bands the sensitivity is then at most 1, with equality in epochs of equal length, for any
             number of participations b apart.  None for columns of norm 1.
 
@@ -166,13 +155,7 @@ class ScaledNoise(Mechanism):
         return error * float(self.draw_scales.max() / self.draw_scales.min()) + self.steps * _UNIT
 
     def bracket(self, participation: Participation) -> Sensitivity:
-        """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
-
-        Parameters
-        ----------
-        participation
-            Who takes part when.  Fixed epochs take O(n k) without ``draw_scales``.
-        """
+        """The base's bracket; fixed epochs take O(n k) without ``draw_scales``."""
         who = self.of_this_run(participation).worst
         if who.kind != "fixed epochs" or who.once or self.draw_scales is not None:
             return super().bracket(who)

@@ -14,10 +14,8 @@ assumptions lies above it.  Where the two agree up to rounding the sensitivity i
 theorem enters: no condition of a theorem is ever tested on rounded numbers.  The bounds are proved in
 docs/finite-runs.md.
 
-References
-----------
-Choquette-Choo et al., arXiv 2306.08153, Algorithm 4 (the two-stage bound, of which ``row_bounds`` is the sharper form).
-Kalinin and Lampert, arXiv 2405.13763, Theorem 2 (non-negative, non-increasing Toeplitz coefficients).
+Sources: Choquette-Choo et al., arXiv 2306.08153, Algorithm 4 (the two-stage bound, of which ``row_bounds`` is the
+sharper form); Kalinin and Lampert, arXiv 2405.13763, Theorem 2 (non-negative, non-increasing Toeplitz coefficients).
 """
 
 from __future__ import annotations
@@ -46,14 +44,10 @@ class Sensitivity(Record):
 
     Attributes
     ----------
-    value
-        Attained by a pattern and unit gradients, up to the relative error ``rounding``.
-    upper
-        Upper bound of the sensitivity, rounding included.
-    rounding
-        Relative error of ``value``.
-    exact
-        Whether ``value`` is the sensitivity up to rounding.
+    value : attained by a pattern and unit gradients, up to the relative error ``rounding``
+    upper : upper bound of the sensitivity, rounding included
+    rounding : relative error of ``value``
+    exact : whether ``value`` is the sensitivity up to rounding
     """
 
     value: float
@@ -111,12 +105,9 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
 
     Parameters
     ----------
-    coefficients
-        c_0, …, c_{n−1}, shape (n,), of any signs.
-    participation
-        Who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``.
-    error
-        Bound of the error of the coefficients: its 2-norm relative to theirs.
+    coefficients : c_0, …, c_{n−1}, shape (n,), of any signs
+    participation : who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``
+    error : bound of the error of the coefficients: its 2-norm relative to theirs
 
     Returns
     -------
@@ -131,12 +122,6 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     and for balanced blocks.
 
     Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less.  O(n log k).
-
-    Examples
-    --------
-    >>> found = toeplitz_sensitivity([1, 0.5, 0.25, 0.125], Participation.min_sep(4, 2))
-    >>> found.exact, round(found.value**2, 6)
-    (True, 3.203125)
     """
     n, b, k = _not_reshuffled(participation).length, participation.period, participation.count
     c = checks.shaped("coefficients", coefficients, (n,))
@@ -164,20 +149,14 @@ def fixed_epochs_sensitivity(
 ) -> Sensitivity:
     """The sensitivity of T(c) diag(1/d) for fixed epochs, from the blocks of its Gram matrix, in O(n k).
 
+    Returns a bracket, closed for up to three epochs and for balanced blocks.
+
     Parameters
     ----------
-    coefficients
-        c_0, …, c_{n−1}, shape (n,), of any signs.
-    participation
-        Of the kind ``"fixed epochs"``.
-    error
-        Bound of the error of the coefficients: its 2-norm relative to theirs.
-    step_scales
-        d > 0, shape (n,); None for 1 in every step.
-
-    Returns
-    -------
-    A bracket, closed for up to three epochs and for balanced blocks.
+    coefficients : c_0, …, c_{n−1}, shape (n,), of any signs
+    participation : of the kind ``"fixed epochs"``
+    error : bound of the error of the coefficients: its 2-norm relative to theirs
+    step_scales : d > 0, shape (n,); None for 1 in every step
     """
     n = participation.length
     k = participation.count
@@ -219,11 +198,7 @@ def _class_ends(coefficients: Array, participation: Participation, step_scales: 
 
 
 def _signs(block: Array) -> Array:
-    """Signs s that make sᵀ X s large: the balancing ones if there are any, otherwise a local maximum.
-
-    A sign is given along the largest entry that leads to a step without one (Prim's spanning tree), and then single
-    signs are changed as long as this helps.
-    """
+    """Signs s that make sᵀ X s large, by Prim's spanning tree and single changes; the balancing ones if there are."""
     size = block.shape[0]
     signs = np.zeros(size)
     signs[0] = 1.0
@@ -284,26 +259,15 @@ def _largest_of_three(block: Array) -> float:
 def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of any strategy.
 
-    Parameters
-    ----------
-    strategy
-        C, shape (rows, participation.length).
-    participation
-        Who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``.
-    error
-        Bound of the relative error of each column, in the 2-norm.
-
-    Returns
-    -------
-    A bracket, closed for one participation; in fixed epochs for up to three epochs and for balanced blocks; for
+    Returns a bracket, closed for one participation; in fixed epochs for up to three epochs and for balanced blocks; for
     min-sep if X = CᵀC has no entries at |i − j| >= b, or decays as Toeplitz matrices do, and if a run is so short that
     its patterns can be listed, for non-negative X.  O(n³), and O(n² k) where k < ceil(n/b).
 
-    Examples
-    --------
-    >>> found = strategy_sensitivity([[1.0, 0.0], [-1.0, 1.0]], Participation.min_sep(2, 1))
-    >>> found.exact, round(found.value**2, 6)
-    (True, 5.0)
+    Parameters
+    ----------
+    strategy : C, shape (rows, participation.length)
+    participation : who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``
+    error : bound of the relative error of each column, in the 2-norm
     """
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.length or matrix.shape[0] == 0:
@@ -324,21 +288,14 @@ def column_sensitivity(
 ) -> Sensitivity:
     """The sensitivity from the norms of the columns of the strategy.
 
+    Returns the square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the
+    lower, and the largest Σ_π |C_i| the upper end.  O(n k).
+
     Parameters
     ----------
-    norms
-        |C_i|, shape (n,).
-    participation
-        Who takes part when.
-    orthogonal
-        Whether columns i ≠ j of one pattern are orthogonal, as they are if C has at most ``min_sep`` bands.
-    error
-        Bound of the relative error of the norms.
-
-    Returns
-    -------
-    The square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the lower,
-    and the largest Σ_π |C_i| the upper end.  O(n k).
+    norms : |C_i|, shape (n,)
+    orthogonal : whether columns i ≠ j of one pattern are orthogonal, as they are if C has at most ``min_sep`` bands
+    error : bound of the relative error of the norms
     """
     sizes = checks.shaped("norms", norms, (participation.length,), "[0, inf)")
 
@@ -395,7 +352,12 @@ def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, 
     heaviest = best_pattern(rows, b, k)
     bound = min(float(rows[heaviest].sum()), _decaying_bound(sizes, participation))
     value, _ = largest_block(gram, [participation.largest, heaviest])
-    if value < bound * (1 - 1e-14) and participation.number_of_patterns(_MOST_PATTERNS) <= _MOST_PATTERNS:
+    return closer_by_patterns(gram, participation, value, bound) if value < bound * (1 - 1e-14) else (value, bound)
+
+
+def closer_by_patterns(gram: Array, participation: Participation, value: float, bound: float) -> tuple[float, float]:
+    """Both ends of a bracket, closer where the patterns are few enough to be looked at one by one."""
+    if participation.number_of_patterns(_MOST_PATTERNS) <= _MOST_PATTERNS:
         value, attained = largest_block(gram, list(participation.patterns()))
         bound = min(bound, attained)
     return value, bound
@@ -404,8 +366,7 @@ def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, 
 def _decaying_bound(sizes: Array, participation: Participation) -> float:
     """Σ over π* of the majorant M of |X| that falls with the later step and with the separation from b on.
 
-    Step p of any pattern is at least p b, and the steps p and q are at least |p − q| b apart, hence
-    |X_{i_p, i_q}| <= M(q b, (q − p) b) for p <= q.
+    Steps p <= q of any pattern have |X_{i_p, i_q}| <= M(q b, (q − p) b), as i_p >= p b and i_q − i_p >= (q − p) b.
     """
     n, b, k = participation.length, participation.period, participation.count
     total = float(np.maximum.accumulate(np.diag(sizes)[::-1])[::-1][participation.largest].sum())

@@ -9,12 +9,7 @@ With B(z) = Σ β_t zᵗ three things decide how good they are:
 * the averaged variance b(x) = Σ β_t β_τ (1 − x)^{|t−τ|}, the variance of the noise seen through an exponential average
   of rate x = ηλ: all that a quadratic problem ever sees of it.
 
-The kinds are in modules of their own: ``product`` (nearly every noise of the literature), ``poles``,
-``finite`` and ``cepstral``.
-
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorem 1.1, equation (5), Property C.1, Lemma C.4, Table 2.
+Source: Choquette-Choo et al., arXiv 2310.06771: Theorem 1.1, equation (5), Property C.1, Lemma C.4, Table 2.
 """
 
 from __future__ import annotations
@@ -107,13 +102,7 @@ class ToeplitzNoise(Mechanism, ABC):
 
     @abstractmethod
     def coefficients(self, steps: int) -> Array:
-        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,).
-
-        Parameters
-        ----------
-        steps
-            Number of coefficients, >= 1.
-        """
+        """Noise coefficients β_0, …, β_{steps−1}, shape (steps,), steps >= 1."""
 
     @abstractmethod
     def _inverse(self, steps: int) -> tuple[Array, float]:
@@ -131,40 +120,20 @@ class ToeplitzNoise(Mechanism, ABC):
     def averaged_variance(self, rates: ArrayLike) -> Array:
         """b(x) = Σ β_t β_τ (1 − x)^{|t−τ|}, the variance of the noise in an exponential average of rate x.
 
-        Parameters
-        ----------
-        rates
-            x = ηλ, 1e-300 <= x < 2, of any shape.
-
-        Returns
-        -------
-        Array of the shape of ``rates``; 1 for independent noise.  By Lemma C.4 of arXiv 2310.06771, made exact, it
-        is (x (2 − x)/2π) ∫ |B(ω)|² / |1 − x − e^{iω}|² dω.
+        The ``rates`` x = ηλ, 1e-300 <= x < 2, have any shape, and b has the same; 1 for independent noise.  By Lemma
+        C.4 of arXiv 2310.06771, made exact, it is (x (2 − x)/2π) ∫ |B(ω)|² / |1 − x − e^{iω}|² dω.
         """
 
     def power_spectrum(self, frequencies: ArrayLike) -> Array:
-        """|B(ω)|² at ``frequencies`` ω in radians a step (any real), same shape.
-
-        Parameters
-        ----------
-        frequencies
-            ω in radians a step, any real numbers, of any shape.
-        """
+        """|B(ω)|² at ``frequencies`` ω in radians a step, any real numbers, of any shape; same shape."""
         half = checks.reals("frequencies", frequencies) / 2
         return self._power(np.abs(np.cos(half)), np.abs(np.sin(half)))
 
     def inverse_coefficients(self, steps: int) -> Array:
-        """First ``steps`` coefficients of 1/B, the first column of the inverse matrix, shape (steps,).
+        """First ``steps`` >= 1 coefficients of 1/B, the first column of the inverse matrix, shape (steps,).
 
-        Parameters
-        ----------
-        steps
-            Number of coefficients, >= 1.
-
-        Raises
-        ------
-        OverflowError
-            They exceed the range of floats, which happens only to noise that is not minimum phase.
+        Raises ``OverflowError`` where they exceed the range of floats, which happens only to noise that is not minimum
+        phase.
         """
         series, _ = self._inverse(checks.integer("steps", steps, 1))
         if not np.isfinite(series).all():
@@ -175,20 +144,13 @@ class ToeplitzNoise(Mechanism, ABC):
     def limiting_sensitivity(self) -> float:
         """γ_∞ = lim γ_T; ``inf`` where it diverges.
 
-        Equation (5) and Property C.1 of arXiv 2310.06771 print γ_∞² = (1/2π) ∫ dω/|B(ω)|² for every square-summable
-        β.  That holds for minimum-phase noise only (B outer; for finitely many coefficients: no zero in |z| < 1).  The
-        coefficients (1, −2) have γ_T² = (4^T − 1)/3, where the integral says 1/3.
+        Equation (5) and Property C.1 of arXiv 2310.06771 print γ_∞² = (1/2π) ∫ dω/|B(ω)|² for every square-summable β.
+        That holds for minimum-phase noise only: (1, −2) has γ_T² = (4^T − 1)/3, where the integral says 1/3.
         """
         return self._limiting()[0]
 
     def inverse_with_error(self, steps: int) -> tuple[Array, float]:
-        """The first coefficients of 1/B, shape (steps,), and a bound of the 2-norm of their error relative to theirs.
-
-        Parameters
-        ----------
-        steps
-            Number of coefficients, >= 1; they may be ``inf``.
-        """
+        """The same, also where they are ``inf``, and a bound of the 2-norm of their error relative to theirs."""
         return self._inverse(checks.integer("steps", steps, 1))
 
     # -- the mechanism -------------------------------------------------------------------------------------------------
@@ -227,17 +189,8 @@ class ToeplitzNoise(Mechanism, ABC):
     def bracket(self, participation: Participation) -> Sensitivity:
         """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
 
-        Parameters
-        ----------
-        participation
-            Who takes part when.  For a run of any length the bracket is that of γ_∞.
-
-        Returns
-        -------
-        For one participation the largest column norm of the strategy (Theorem 1.1 of arXiv 2310.06771); in general
-        ‖Σ_{j<k} S^{jb} c‖ with the first column c of the strategy and the shift S, which is exact where c >= 0 and
-        does not increase from index b on, and where there are no more than b coefficients.  Elsewhere the upper end
-        replaces c_t by |c_t| for t < b and by max_{s>=t} |c_s| from there on.
+        For one participation it is the largest column norm of the strategy (Theorem 1.1 of arXiv 2310.06771), γ_∞ in a
+        run of any length; otherwise see ``toeplitz_sensitivity``.
         """
         who = self.of_this_run(participation).worst
         if who.steps is None:
@@ -251,10 +204,7 @@ class ToeplitzNoise(Mechanism, ABC):
     def errors(self, workload: Workload) -> Array:
         """Variances of what a workload shows of unit noise, shape (rows,).
 
-        Parameters
-        ----------
-        workload
-            A.  O(n) for Toeplitz workloads with a banded inverse, such as prefix sums and momentum; otherwise O(n²).
+        O(n) for Toeplitz workloads with a banded inverse, such as prefix sums and momentum; otherwise O(n²).
         """
         from corrnoise.theory.numerics import double_double_series
 

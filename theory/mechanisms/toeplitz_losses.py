@@ -44,12 +44,9 @@ def error_weights(steps: int, count: int, objective: Objective) -> Array:
 
     Parameters
     ----------
-    steps
-        Length n of the run.
-    count
-        1 <= count <= n; b_t is taken to be constant from t = count − 1 on.
-    objective
-        ``"mean"`` or ``"max"`` over the steps.
+    steps : length n of the run
+    count : 1 <= count <= n; b_t is taken to be constant from t = count − 1 on
+    objective : ``"mean"`` or ``"max"`` over the steps
     """
     checks.choice("objective", objective, OBJECTIVES)
     rest = steps - count + 1
@@ -93,39 +90,16 @@ def correlated(one: Array, other: Array, lags: int) -> Array:
 
 
 def strategy_error(strategy: Array, weights: Array) -> tuple[float, Array]:
-    """E = Σ w_t b_t² of a strategy, and its gradient.
-
-    Parameters
-    ----------
-    strategy
-        c, shape (p,), p <= n, zero afterwards.
-    weights
-        w, shape (n,).
-
-    Returns
-    -------
-    error : float
-    gradient : shape (p,), in c
-    """
+    """E = Σ w_t b_t² of a strategy c, shape (p,), p <= n, zero afterwards, and its gradient in c; w has shape (n,)."""
     sums = divided(np.ones(weights.size), strategy)
     weighted = weights * sums
     return float(weighted @ sums), -2 * correlated(weighted, divided(sums, strategy), strategy.size)
 
 
 def noising_error(noising: Array, weights: Array) -> tuple[float, Array]:
-    """E = Σ w_t b_t² of noising coefficients, and its gradient.
+    """E = Σ w_t b_t² of noising coefficients β, shape (p,), zero afterwards, and its gradient in β.
 
-    Parameters
-    ----------
-    noising
-        β, shape (p,), zero afterwards.
-    weights
-        w, shape (p,), the last one the sum of all weights from there on (``error_weights``).
-
-    Returns
-    -------
-    error : float
-    gradient : shape (p,), in β
+    The last of the weights w, shape (p,), is the sum of all weights from there on (``error_weights``).
     """
     sums = np.cumsum(noising)
     weighted = weights * sums
@@ -141,32 +115,17 @@ def repeated(strategy: Array, participation: Participation) -> Array:
 
 
 def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[float, Array]:
-    """‖v‖² for the pattern 0, b, 2b, …, and its gradient in c; both over all n steps.
-
-    Parameters
-    ----------
-    strategy
-        c_0, …, c_{n−1}, shape (n,).
-    participation
-        n, b and k.
-    """
+    """‖v‖² for the pattern 0, b, 2b, …, and its gradient in c; both over all n steps, shape (n,)."""
     total = repeated(strategy, participation)
     # The transpose of a shift is a shift in reversed time.
     return float(total @ total), 2 * repeated(total[::-1], participation)[::-1]
 
 
 def squared_sensitivity_bound(strategy: Array, participation: Participation) -> tuple[float, Array]:
-    """An upper bound of the squared sensitivity of any strategy, and its gradient in c where it has one.
+    """An upper bound of the squared sensitivity of any strategy c, shape (n,), and its gradient in c where it has one.
 
     It is ‖v‖² for the majorant ĉ_t = |c_t| for t < b, ĉ_t = max_{s>=t} |c_s| for t >= b (P1 of docs/finite-runs.md).
     Where c >= 0 and c does not increase from index b on, it equals ``squared_sensitivity``.
-
-    Parameters
-    ----------
-    strategy
-        c_0, …, c_{n−1}, shape (n,).
-    participation
-        n, b and k.
     """
     b = strategy.size if participation.once else participation.period
     sizes = np.abs(strategy)
@@ -182,19 +141,5 @@ def squared_sensitivity_bound(strategy: Array, participation: Participation) -> 
 
 
 def gradient_in_noising(gradient: Array, noising: Array, strategy: Array) -> Array:
-    """The gradient in β, from the gradient in c = 1/β, by dc = −c ∗ c ∗ dβ.
-
-    Parameters
-    ----------
-    gradient
-        In c, shape (n,).
-    noising
-        β, shape (p,).
-    strategy
-        c, shape (n,).
-
-    Returns
-    -------
-    Array of shape (p,).
-    """
+    """The gradient in β, shape (p,), from that in c = 1/β, shape (n,), by dc = −c ∗ c ∗ dβ."""
     return -correlated(gradient, divided(strategy, noising), noising.size)

@@ -19,11 +19,8 @@ gives independent draws of the total variance s_v² and the left children node_{
 The strategy has at most log2(n) + 1 entries a column, all non-negative.  Column j meets the rows j, j + 2^{v(j)}, …;
 the entry in row t, reached from i with v(i) = h, is (1 − a_{v(t),h}/δ_h) (1 − α)^{t−j}/s_{v(t)}.
 
-References
-----------
-Chan, Shi and Song, ACM TISSEC 2011; Dwork et al., STOC 2010 (binary trees).
-J. Honaker, Efficient use of differentially private binary trees, 2015.
-Tran and Cutkosky, NeurIPS 2022 (trees for momentum).
+Sources: Chan, Shi and Song, ACM TISSEC 2011; Dwork et al., STOC 2010 (binary trees); J. Honaker, Efficient use of
+differentially private binary trees, 2015; Tran and Cutkosky, NeurIPS 2022 (trees for momentum).
 """
 
 from __future__ import annotations
@@ -59,13 +56,10 @@ class BinaryTree(Mechanism):
 
     Parameters
     ----------
-    steps
-        n >= 1.
-    decoder
-        ``"binary"``, or ``"online"``, which estimates each node from its own subtree.  For sums it has about half the
-        variance; for a momentum with a large decay it can be worse.
-    decay
-        α, 0 <= α <= 1: prefixes are Σ (1 − α)^{t−τ} g_τ; 0 for sums.
+    steps : n >= 1
+    decoder : ``"binary"``, or ``"online"``, which estimates each node from its own subtree
+        For sums it has about half the variance; for a momentum with a large decay it can be worse.
+    decay : α, 0 <= α <= 1: prefixes are Σ (1 − α)^{t−τ} g_τ; 0 for sums
 
     Examples
     --------
@@ -191,17 +185,10 @@ class BinaryTree(Mechanism):
         return _ROUNDING
 
     def bracket(self, participation: Participation) -> Sensitivity:
-        """The sensitivity for zero-out adjacency, or two bounds of it, for one example.
+        """The base's bracket.
 
-        Parameters
-        ----------
-        participation
-            Who takes part when.
-
-        Returns
-        -------
-        A bracket: exact for one participation and for fixed epochs, in O(n log n), as all entries are non-negative;
-        exact for reshuffled orders and the decoder ``"binary"``, by a dynamic program over epochs.
+        It is exact for fixed epochs, in O(n log n), as all entries are non-negative, and for reshuffled orders and the
+        decoder ``"binary"``, by a dynamic program over epochs.
         """
         who = self.of_this_run(participation).worst
         if who.once:

@@ -33,18 +33,13 @@ OpenNode = tuple[int, int]  #: level, and number of the node in it
 def largest_squared_weights(steps: int, examples: int, alpha: float, released: Sequence[range]) -> float:
     """The largest sum of squared weights over all nodes, for any order of every epoch.
 
+    Returns the maximum, up to rounding errors; an upper bound if some epoch leaves more than ``STATES`` states.
+
     Parameters
     ----------
-    steps, examples
-        T >= 1 and N >= 1.
-    alpha
-        0 < α <= 1.
-    released
-        For each level b the numbers s of the nodes [s 2^b + 1, (s + 1) 2^b] that are released.
-
-    Returns
-    -------
-    The maximum, up to rounding errors; an upper bound if some epoch leaves more than ``STATES`` states.
+    steps, examples : T >= 1 and N >= 1
+    alpha : 0 < α <= 1
+    released : for each level b the numbers s of the nodes [s 2^b + 1, (s + 1) 2^b] that are released
     """
     opened: list[OpenNode] = []
     weights = np.zeros((1, 0))
@@ -81,10 +76,7 @@ def _open_nodes(step: int, released: Sequence[range]) -> list[OpenNode]:
 def _occurrences(
     start: int, end: int, alpha: float, released: Sequence[range], crossing: Sequence[OpenNode]
 ) -> tuple[Array, Array]:
-    """What an occurrence in the epoch of the steps ``start`` + 1, …, ``end`` adds, one row for each step that matters.
-
-    The weights that it adds to the nodes ``crossing``, and the sum of its squared weights in the other nodes.
-    """
+    """The weights that each step that matters adds to ``crossing``, and the sum of its squared weights elsewhere."""
     t: NDArray[np.int64] = np.arange(start + 1, end + 1)
     added = np.zeros((t.size, len(crossing)))
     for column, (level, number) in enumerate(crossing):

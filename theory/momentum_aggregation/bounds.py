@@ -14,9 +14,8 @@ from w_1, …, w_T.
 
 All logarithms are natural unless they say log2.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 7, 11, 12, Theorems 6, 9.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 7, 11,
+Theorems 6, 9.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from __future__ import annotations
 import math
 
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
-from corrnoise.theory.momentum_aggregation.trees import largest_decoder_variance
 from corrnoise.theory.numerics import checks
 
 _MOST_EXAMPLES = 10**30  #: for the theorems, whose rates cross beyond all data sets
@@ -39,16 +37,11 @@ def descent_upper_bound(
 
     Parameters
     ----------
-    decrease
-        E[F(w_1) − F(w_{T+1})], at most R.
-    smoothness, learning_rate
-        L >= 0 and η > 0.
-    steps
-        T >= 1.
-    mean_error
-        The mean error of the momenta, >= 0.
-    published
-        Whether to return the bound as printed.
+    decrease : E[F(w_1) − F(w_{T+1})], at most R
+    smoothness, learning_rate : L >= 0 and η > 0
+    steps : T >= 1
+    mean_error : the mean error of the momenta, >= 0
+    published : whether to return the bound as printed
     """
     length = checks.real("learning_rate", learning_rate, "(0, inf)")
     smooth = checks.real("smoothness", smoothness, "[0, inf)")
@@ -75,22 +68,11 @@ def momentum_error_upper_bound(
 
     Parameters
     ----------
-    step
-        t >= 1.
-    examples
-        N >= 2.
-    alpha
-        0 < α <= 1.
-    learning_rate, lipschitz, smoothness
-        η, G and L, >= 0.
-    published
-        Whether to return the bound as printed.
-
-    Examples
-    --------
-    >>> run = dict(examples=100, alpha=0.01, learning_rate=0.0, lipschitz=1.0, smoothness=1.0)
-    >>> round(momentum_error_upper_bound(1, **run, published=True), 12)  # the truth for a linear function is 0.99
-    0.2
+    step : t >= 1
+    examples : N >= 2
+    alpha : 0 < α <= 1
+    learning_rate, lipschitz, smoothness : η, G and L, >= 0
+    published : whether to return the bound as printed
     """
     step = checks.integer("step", step, 1)
     n = checks.integer("examples", examples, 2)
@@ -103,27 +85,6 @@ def momentum_error_upper_bound(
     initial = 0.0 if alpha == 1.0 else math.exp(step * math.log1p(-alpha)) * g
     drift = 2 * length * (n - 1) * smooth + length * smooth * (1 - alpha) / alpha
     return g * math.sqrt(alpha / (2 - alpha)) + drift + initial
-
-
-def noise_upper_bound(steps: int, *, alpha: float, node_std: float, dimension: int) -> float:
-    """Lemma 12: E ‖m̂_t − m_t‖ of Algorithm 1, for every t <= T.
-
-    s sqrt(d F), with F from ``trees.largest_decoder_variance``; the printed count of nodes, log2 T, is too small for
-    T = 2^k − 1.
-
-    Parameters
-    ----------
-    steps
-        T >= 1.
-    alpha
-        0 < α <= 1.
-    node_std
-        s >= 0, the standard deviation of the noise in a node.
-    dimension
-        d >= 1.
-    """
-    std = checks.real("node_std", node_std, "[0, inf)")
-    return std * math.sqrt(checks.integer("dimension", dimension, 1) * largest_decoder_variance(steps, alpha))
 
 
 def reduced_noise_upper_bound(
@@ -147,18 +108,13 @@ def reduced_noise_upper_bound(
 
     Parameters
     ----------
-    steps, examples
-        T >= N and N >= 2.  (The printed bound is given for T >= 1; at T = 1 it is 0, and the noise is not.)
-    alpha
-        α in [1/N, 1].
-    learning_rate
-        η > 0 with γ = η N <= 1.
-    lipschitz, smoothness, dimension
-        G, L >= 0 and d >= 1.
-    epsilon, delta
-        ε > 0 and 0 < δ < 1.
-    published
-        Whether to return the bound as printed.
+    steps, examples : T >= N and N >= 2
+        (The printed bound is given for T >= 1; at T = 1 it is 0, and the noise is not.)
+    alpha : α in [1/N, 1]
+    learning_rate : η > 0 with γ = η N <= 1
+    lipschitz, smoothness, dimension : G, L >= 0 and d >= 1
+    epsilon, delta : ε > 0 and 0 < δ < 1
+    published : whether to return the bound as printed
     """
     n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     steps = checks.integer("steps", steps, 1 if published else n, largest=_MOST_EXAMPLES**3)
@@ -176,15 +132,7 @@ def reduced_noise_upper_bound(
 
 
 def theorem_6_steps(*, examples: int, dimension: int, epsilon: float, delta: float) -> float:
-    """T of Theorem 6, a real number: the solution of T log2 T = ε N²/sqrt(d ln(1/δ)).
-
-    Parameters
-    ----------
-    examples, dimension
-        N >= 1 and d >= 1.
-    epsilon, delta
-        ε > 0 and 0 < δ < 1.
-    """
+    """T of Theorem 6, the real solution of T log2 T = ε N²/sqrt(d ln(1/δ)), for N, d >= 1, ε > 0 and 0 < δ < 1."""
     n = checks.integer("examples", examples, 1, largest=_MOST_EXAMPLES)
     d = checks.integer("dimension", dimension, 1)
     log = -math.log(checks.real("delta", delta, "(0, 1)"))
@@ -213,22 +161,12 @@ def theorem_6_upper_bound(
 
     Parameters
     ----------
-    examples, dimension, epsilon, delta
-        As for ``theorem_6_steps``, δ <= e^{−ε}; ``examples`` >= 2.
-    lipschitz, smoothness
-        G and L, >= 0.
-    initial_error
-        R >= 0.
+    examples, dimension, epsilon, delta : as for ``theorem_6_steps``, δ <= e^{−ε}; ``examples`` >= 2
+    lipschitz, smoothness : G and L, >= 0
+    initial_error : R >= 0
     published
         Whether to return the bound as printed, which is false: on a ramp in one dimension with N = 10⁵, ε = 1 and
         δ = 1e-5 it is 0.651, and the truth is 1.
-
-    Examples
-    --------
-    >>> run = dict(examples=10**5, dimension=31, epsilon=1.0, delta=1e-5)
-    >>> run |= dict(lipschitz=1.0, smoothness=1.0, initial_error=1.0)
-    >>> round(theorem_6_upper_bound(**run, published=True), 6), round(theorem_6_upper_bound(**run), 6)
-    (1.622014, 2.661905)
     """
     n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     epsilon = checks.real("epsilon", epsilon, "(0, inf)")
@@ -252,15 +190,7 @@ def theorem_6_upper_bound(
 
 
 def theorem_9_steps(*, examples: int, dimension: int, epsilon: float) -> float:
-    """T = N^{7/3} ε^{4/3}/d^{2/3} of Theorem 9, a real number.
-
-    Parameters
-    ----------
-    examples, dimension
-        N >= 1 and d >= 1.
-    epsilon
-        ε > 0.
-    """
+    """T = N^{7/3} ε^{4/3}/d^{2/3} of Theorem 9, a real number, for N, d >= 1 and ε > 0."""
     n = checks.integer("examples", examples, 1, largest=_MOST_EXAMPLES)
     d = checks.integer("dimension", dimension, 1)
     return n ** (7 / 3) * checks.real("epsilon", epsilon, "(0, inf)") ** (4 / 3) / d ** (2 / 3)
@@ -279,12 +209,8 @@ def theorem_9_upper_bound(
 ) -> float:
     """Theorem 9: E ‖∇F(ŵ)‖ of Algorithm 2 with its published parameters, α = 1/N, γ = η N = sqrt(N/T).
 
-    The printed bound plus 3 G N/T for the initial momentum and 3 Ξ/sqrt(N) for new orders in every epoch.
-
-    Parameters
-    ----------
-    examples, dimension, epsilon, delta, lipschitz, smoothness, initial_error, published
-        As for ``theorem_6_upper_bound``.
+    The printed bound plus 3 G N/T for the initial momentum and 3 Ξ/sqrt(N) for new orders in every epoch.  Arguments as
+    for ``theorem_6_upper_bound``.
     """
     n = checks.integer("examples", examples, 2, largest=_MOST_EXAMPLES)
     epsilon = checks.real("epsilon", epsilon, "(0, inf)")

@@ -14,10 +14,8 @@ divided so that the mean variance of the noise in the momentum is smallest.
 The published calibration of Algorithm 1 is here for comparison, ``published_node_std``.  It is refused where it is not
 sound: where N does not divide T, α < 1/N, or δ > e^{−ε} (the paper has this condition the other way round).
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithms 1 and 2, Theorems 4
-and 8.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithms 1 and 2,
+Theorems 4 and 8.
 """
 
 from __future__ import annotations
@@ -46,18 +44,9 @@ def node_std(budget: Budget, participation: Participation, *, alpha: float) -> f
 
     Parameters
     ----------
-    budget
-        Of the whole run; its clip norm is G, the largest norm of a gradient.
-    participation
-        T steps, and who takes part when.
-    alpha
-        Momentum parameter, 0 < α <= 1.
-
-    Examples
-    --------
-    >>> budget = Budget(0.5, adjacency="replace-one")
-    >>> round(node_std(budget, Participation.fixed_epochs(256, period=64), alpha=1 / 64), 6)  # 2 sqrt(19.584459)/64
-    0.138295
+    budget : of the whole run; its clip norm is G, the largest norm of a gradient
+    participation : T steps, and who takes part when
+    alpha : momentum parameter, 0 < α <= 1
     """
     rate = checks.real("alpha", alpha, "(0, 1]")
     steps = checks.instance("participation", participation, Participation).length
@@ -71,23 +60,17 @@ def published_node_std(
 ) -> float:
     """The same as published: s² = 16 α² G² σ² V with σ = 2 sqrt(ln(1/δ))/ε.
 
+    Raises ``ValueError`` where the calculation is not sound: N does not divide T, α < 1/N, δ > e^{−ε}, R is too small,
+    or the budget is not given by ε and δ.
+
     Parameters
     ----------
-    budget
-        ε > 0 and 0 < δ <= e^{−ε}; its clip norm is G.  As published for replace-one adjacency; for zero-out adjacency
-        half the noise, since a gradient changes by G, not 2 G.
-    participation
-        T steps, and epochs of N steps with any orders.
-    alpha
-        Momentum parameter, 1/N <= α <= 1.
-    height
-        R of Algorithm 1, at least floor(log2 T) + 1, which is the default.
-
-    Raises
-    ------
-    ValueError
-        The calculation is not sound: N does not divide T, α < 1/N, δ > e^{−ε}, R is too small, or the budget is not
-        given by ε and δ.
+    budget : ε > 0 and 0 < δ <= e^{−ε}; its clip norm is G
+        As published for replace-one adjacency; for zero-out adjacency half the noise, since a gradient changes by G,
+        not 2 G.
+    participation : T steps, and epochs of N steps with any orders
+    alpha : momentum parameter, 1/N <= α <= 1
+    height : R of Algorithm 1, at least floor(log2 T) + 1, which is the default
     """
     steps, examples = whole_epochs(participation)
     alpha = checks.real("alpha", alpha, "(0, 1]")
@@ -106,17 +89,9 @@ def published_node_std(
 
 
 def published_budget(budget: Budget) -> tuple[float, float]:
-    """ε and δ of a budget that is given by them, as the published noise needs it.
+    """ε > 0 and 0 < δ < 1 of a budget that is given by them, as the published noise needs it.
 
-    Parameters
-    ----------
-    budget
-        ε > 0 and 0 < δ < 1.
-
-    Raises
-    ------
-    ValueError
-        The budget is given by ρ, or ε is 0.
+    Raises ``ValueError`` where the budget is given by ρ, or ε is 0.
     """
     if checks.instance("budget", budget, Budget).epsilon is None or budget.delta is None:
         raise ValueError(f"budget must be given by epsilon and delta for the published noise, got {budget!r}")
@@ -126,15 +101,7 @@ def published_budget(budget: Budget) -> tuple[float, float]:
 def whole_epochs(participation: Participation) -> tuple[int, int]:
     """T and N of a run of whole epochs, in one order or in any orders, as the published noise needs it.
 
-    Parameters
-    ----------
-    participation
-        Who takes part when.
-
-    Raises
-    ------
-    ValueError
-        N does not divide T, or examples do not take part once an epoch.
+    Raises ``ValueError`` where N does not divide T, or examples do not take part once an epoch.
     """
     who = checks.instance("participation", participation, Participation).worst
     if who.kind not in ("fixed epochs", "reshuffled") or who.length % who.period:
@@ -153,12 +120,9 @@ class ReducedNoise(Record):
 
     Parameters
     ----------
-    gradients
-        Of the gradients at the starts of epochs, in the first two epochs.
-    combined
-        Of (1 − γ) D + γ G, in later epochs.
-    remainders
-        Of the remainders r.
+    gradients : of the gradients at the starts of epochs, in the first two epochs
+    combined : of (1 − γ) D + γ G, in later epochs
+    remainders : of the remainders r
     """
 
     gradients: float
@@ -179,16 +143,11 @@ def reduced_noise(
 
     Parameters
     ----------
-    budget
-        Of the whole run; its clip norm is G.
-    participation
-        T steps, and epochs of N >= 2 steps in one order or in any orders.
-    alpha, gamma
-        0 < α <= 1 and 0 <= γ < 1.
-    learning_rate
-        η > 0: every step has this length.
-    smoothness
-        L > 0 of every loss.  (The paper leaves L out, which is not private for L above about 2.)
+    budget : of the whole run; its clip norm is G
+    participation : T steps, and epochs of N >= 2 steps in one order or in any orders
+    alpha, gamma : 0 < α <= 1 and 0 <= γ < 1
+    learning_rate : η > 0: every step has this length
+    smoothness : L > 0 of every loss.  (The paper leaves L out, which is not private for L above about 2.)
     """
     who = checks.instance("participation", participation, Participation).worst
     if who.kind not in ("fixed epochs", "reshuffled"):
@@ -222,16 +181,13 @@ def reduced_noise(
 def mean_variances(steps: int, examples: int, alpha: float, gamma: float) -> tuple[float, float, float]:
     """Mean over all steps of the variance in M_t that unit noise in the nodes of each tree of Algorithm 2 causes.
 
+    The three are those of the trees of gradients, combined leaves and remainders.  The momentum is α times M_t plus the
+    remainders.
+
     Parameters
     ----------
-    steps, examples
-        T >= 1 steps, and N >= 2 steps an epoch.
-    alpha, gamma
-        As for ``reduced_noise``.
-
-    Returns
-    -------
-    Of the trees of gradients, combined leaves and remainders.  The momentum is α times M_t plus the remainders.
+    steps, examples : T >= 1 steps, and N >= 2 steps an epoch
+    alpha, gamma : as for ``reduced_noise``
     """
     epochs = steps // examples
     weights = window_weights(epochs, epoch_decay=power(alpha, examples), gamma=gamma)

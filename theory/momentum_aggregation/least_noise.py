@@ -22,22 +22,9 @@ from corrnoise.theory.participation import Participation
 
 
 def noise_limit(alpha: float) -> float:
-    """S, the standard deviation of the least noise in a momentum of a long run at ρ = ½ and clip norm 1.
+    """S, the standard deviation of the least noise in a momentum of a long run at ρ = ½ and clip norm 1, 0 < α <= 1.
 
-    Parameters
-    ----------
-    alpha
-        Momentum parameter, 0 < α <= 1.
-
-    Returns
-    -------
-    Relative error below 1e-14.  The square root mechanism ``NuFTRL(alpha)`` attains it, if each example takes part
-    once.
-
-    Examples
-    --------
-    >>> round(noise_limit(1 / 256), 8), round(noise_limit(1.0), 8)
-    (0.00949656, 1.0)
+    Relative error below 1e-14.  The square root mechanism ``NuFTRL(alpha)`` attains it if examples take part once.
     """
     alpha = checks.real("alpha", alpha, "(0, 1]")
     return float(alpha / agm(1.0, math.sqrt(alpha * (2 - alpha))))
@@ -46,23 +33,13 @@ def noise_limit(alpha: float) -> float:
 def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float:
     """No mechanism has less noise in a momentum: its root mean square over the steps, at ρ = ½ and clip norm 1.
 
+    Returns sqrt(E) (S − (1 − α)/((2 − α) T)); 0 where this is negative.
+
     Parameters
     ----------
-    alpha
-        Momentum parameter, 0 < α <= 1.
-    steps
-        T >= 1.
-    epochs
-        E = T/N >= 1, how often each example takes part, in any order of each epoch.
-
-    Returns
-    -------
-    sqrt(E) (S − (1 − α)/((2 − α) T)); 0 where this is negative.
-
-    Examples
-    --------
-    >>> round(noise_lower_bound(1 / 64, steps=1024, epochs=16), 6)
-    0.122991
+    alpha : momentum parameter, 0 < α <= 1
+    steps : T >= 1
+    epochs : E = T/N >= 1, how often each example takes part, in any order of each epoch
     """
     steps = checks.integer("steps", steps, 1)
     epochs = checks.real("epochs", epochs, "[1, inf)")
@@ -73,23 +50,13 @@ def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float
 def square_root_upper_bound(alpha: float, participation: Participation) -> float:
     """The noise of the square root mechanism in a momentum is at most this in every step.
 
+    Returns sqrt(E) S for one epoch.  For more, with a = (1 − α)^N, sqrt(E (1 + a)/(1 − a)) S for one order, and sqrt(E
+    (1 + 2 (1 − α)/(1 − a))) S for any.  Standard deviation at ρ = ½ and clip norm 1.
+
     Parameters
     ----------
-    alpha
-        Momentum parameter, 0 < α <= 1.
-    participation
-        E epochs of N steps, in one order or in any orders; or single participation, E = 1.
-
-    Returns
-    -------
-    sqrt(E) S for one epoch.  For more, with a = (1 − α)^N, sqrt(E (1 + a)/(1 − a)) S for one order, and
-    sqrt(E (1 + 2 (1 − α)/(1 − a))) S for any.  Standard deviation at ρ = ½ and clip norm 1.
-
-    Examples
-    --------
-    >>> epochs = (Participation.fixed_epochs(1024, epochs=16), Participation.reshuffled(1024, epochs=16))
-    >>> [round(square_root_upper_bound(1 / 64, who), 6) for who in epochs]
-    [0.183162, 0.252972]
+    alpha : momentum parameter, 0 < α <= 1
+    participation : E epochs of N steps, in one order or in any orders; or single participation, E = 1
     """
     limit = noise_limit(alpha)
     who = checks.instance("participation", participation, Participation).worst

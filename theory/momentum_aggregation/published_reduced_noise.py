@@ -5,9 +5,7 @@ Printed are σ = 4 sqrt(ln(1/δ))/ε, and in the nodes of the trees of G, D and 
 and δ_Δ = 2 η N, which must be 2 η N L.  The published claim, (z, 3 z/2σ²)-RDP, holds where it was computed and is not
 proved for all N and T.  So the privacy of all nodes is computed for the run, and a run that exceeds (ε, δ) is refused.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 2, Theorem 8.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 2, Theorem 8.
 """
 
 from __future__ import annotations
@@ -28,12 +26,9 @@ class PublishedReducedNoise(Record):
 
     Parameters
     ----------
-    early, late
-        Of G, in nodes that end by step 2N and in others.
-    differences, remainders
-        Of D and of r.
-    rho
-        Upper bound of the ρ that the release of all nodes spends (zCDP), for the adjacency of the budget.
+    early, late : of G, in nodes that end by step 2N and in others
+    differences, remainders : of D and of r
+    rho : upper bound of the ρ that the release of all nodes spends (zCDP), for the adjacency of the budget
     """
 
     early: float
@@ -48,30 +43,15 @@ def published_reduced_noise(
 ) -> PublishedReducedNoise:
     """The noise of Algorithm 2 as published, with L restored.
 
+    Raises ``ValueError`` where N does not divide T, T < 2 N, α < 1/N, or all nodes together are not (ε, δ)-private.
+
     Parameters
     ----------
-    budget
-        ε > 0 and 0 < δ < 1; its clip norm is G.  As published for replace-one adjacency; half the noise for zero-out
-        adjacency.
-    participation
-        T steps, a multiple of N >= 2 and at least 2 N, in epochs of N steps.
-    alpha
-        1/N <= α <= 1.
-    learning_rate, smoothness
-        η > 0 and L > 0.
-
-    Raises
-    ------
-    ValueError
-        N does not divide T, T < 2 N, α < 1/N, or all nodes together are not (ε, δ)-private.
-
-    Examples
-    --------
-    >>> budget = Budget(epsilon=1.0, delta=1e-5, adjacency="replace-one")
-    >>> epochs = Participation.fixed_epochs(1024, period=64)
-    >>> noise = published_reduced_noise(budget, epochs, alpha=1 / 64, learning_rate=1e-3, smoothness=1.0)
-    >>> round(gaussian_epsilon(noise.rho, 1e-5), 3)  # what the release really is, at most
-    0.247
+    budget : ε > 0 and 0 < δ < 1; its clip norm is G
+        As published for replace-one adjacency; half the noise for zero-out adjacency.
+    participation : T steps, a multiple of N >= 2 and at least 2 N, in epochs of N steps
+    alpha : 1/N <= α <= 1
+    learning_rate, smoothness : η > 0 and L > 0
     """
     steps, n = whole_epochs(participation)
     checks.integer("period", n, 2)

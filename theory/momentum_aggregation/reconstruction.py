@@ -21,9 +21,8 @@ is false; ``lemma_17_defect`` is what must be added to the right side then.
 Since Δ and G of later epochs only occur as (1 − γ) D + γ G, one tree of these combined leaves is enough, and the right
 side obeys a recursion over epochs (``momentum_sums``), which needs O(log N) nodes a step.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemma 17, Algorithms 2 and 4.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemma 17, Algorithms 2 and
+4.
 """
 
 from __future__ import annotations
@@ -40,23 +39,13 @@ from corrnoise.theory.numerics.checks import Array
 def window_weights(count: int, *, epoch_decay: float, gamma: float) -> Array:
     """K_0, …, K_count of Lemma 17, K_i = Σ_{j<i} (1 − γ)^j a^{i−1−j}.
 
-    Parameters
-    ----------
-    count
-        Largest index, >= 0.
-    epoch_decay
-        a = (1 − α)^N, in [0, 1).
-    gamma
-        0 <= γ <= 1.
-
-    Returns
-    -------
     Shape (count + 1,).  K_i <= 1/(1 − a), and Σ K_i² <= 1/(γ (2 − γ) (1 − a)²) for γ > 0.
 
-    Examples
-    --------
-    >>> window_weights(3, epoch_decay=0.3, gamma=0.2).round(6).tolist()
-    [0.0, 1.0, 1.1, 0.97]
+    Parameters
+    ----------
+    count : largest index, >= 0
+    epoch_decay : a = (1 − α)^N, in [0, 1)
+    gamma : 0 <= γ <= 1
     """
     count = checks.integer("count", count, 0)
     decay = checks.real("epoch_decay", epoch_decay, "[0, 1)")
@@ -74,12 +63,9 @@ def weighted_sum(leaves: Array, first: int, last: int, alpha: float) -> Array:
 
     Parameters
     ----------
-    leaves
-        X_1, X_2, …, shape (steps, …).
-    first, last
-        The interval; empty if ``last`` < ``first``.
-    alpha
-        0 < α <= 1.
+    leaves : X_1, X_2, …, shape (steps, …)
+    first, last : the interval; empty if ``last`` < ``first``
+    alpha : 0 < α <= 1
     """
     leaves = np.asarray(leaves, dtype=float)
     alpha = checks.real("alpha", alpha, "(0, 1]")
@@ -90,22 +76,15 @@ def weighted_sum(leaves: Array, first: int, last: int, alpha: float) -> Array:
 def lemma_17(private: Array, differences: Array, steps: int, *, examples: int, alpha: float, gamma: float) -> Array:
     """The right side of Lemma 17, as Algorithm 4 computes it.
 
+    The result has the shape of one leaf, and equals G_[1, T] if all epochs have the same order.
+
     Parameters
     ----------
-    private
-        The leaves G_1, …, G_T, shape (T, …).
-    differences
-        The leaves D_1, …, D_T, shape (T, …); those of the first epoch are not read.
-    steps
-        T >= 1, the end of the sum.
-    examples
-        N >= 1.
-    alpha, gamma
-        0 < α <= 1 and 0 <= γ <= 1.
-
-    Returns
-    -------
-    Shape of one leaf.  It equals G_[1, T] if all epochs have the same order.
+    private : the leaves G_1, …, G_T, shape (T, …)
+    differences : the leaves D_1, …, D_T, shape (T, …); those of the first epoch are not read
+    steps : T >= 1, the end of the sum
+    examples : N >= 1
+    alpha, gamma : 0 < α <= 1 and 0 <= γ <= 1
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)
@@ -133,8 +112,7 @@ def lemma_17_defect(changes: Array, steps: int, *, examples: int, alpha: float, 
     changes
         The leaves δ_t = ∇f(u_{q_t − 1}, x_t) − ∇f(u_{q_t − 1}, x_{t−N}), shape (T, …); those of the first epoch are
         not read.  All are 0 if the order is the same in every epoch.
-    steps, examples, alpha, gamma
-        As for ``lemma_17``.
+    steps, examples, alpha, gamma : as for ``lemma_17``
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)
@@ -161,20 +139,14 @@ def momentum_sums(
 
     With noisy windows it gives the noisy sums of Algorithm 2.
 
+    Returns M_1, …, M_T, one row each.
+
     Parameters
     ----------
-    windows
-        G_[t−N+1, t] for t = N, …, min(T, 2N − 1), one row each.
-    combined
-        Windows [t−N+1, t] of the leaves (1 − γ) D + γ G for t = 2N, …, T, one row each.
-    prefixes
-        G_[1, t] for t = 1, …, min(T, N − 1), one row each.
-    examples, alpha, gamma
-        As for ``lemma_17``.
-
-    Returns
-    -------
-    M_1, …, M_T, one row each.
+    windows : G_[t−N+1, t] for t = N, …, min(T, 2N − 1), one row each
+    combined : windows [t−N+1, t] of the leaves (1 − γ) D + γ G for t = 2N, …, T, one row each
+    prefixes : G_[1, t] for t = 1, …, min(T, N − 1), one row each
+    examples, alpha, gamma : as for ``lemma_17``
     """
     examples = checks.integer("examples", examples, 1)
     decay = power(checks.real("alpha", alpha, "(0, 1]"), examples)
@@ -204,14 +176,10 @@ def defect_bound(
 
     Parameters
     ----------
-    examples
-        N >= 2.
-    alpha, gamma
-        0 < α <= 1 and 0 < γ <= 1.
-    lipschitz, smoothness
-        G >= 0 and L >= 0 of the losses.
-    learning_rate
-        η >= 0; a step has length η.
+    examples : N >= 2
+    alpha, gamma : 0 < α <= 1 and 0 < γ <= 1
+    lipschitz, smoothness : G >= 0 and L >= 0 of the losses
+    learning_rate : η >= 0; a step has length η
     """
     n = checks.integer("examples", examples, 2, largest=10**30)
     alpha = checks.real("alpha", alpha, "(0, 1]")

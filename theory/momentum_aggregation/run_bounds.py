@@ -18,9 +18,7 @@ all nodes of two epochs 2 (k + 1), and those of the others (E − 1)(k + 1).
 The variances that reach the momentum of Algorithm 2 are bounded by Σ_i K_i² <= 1/(γ (2 − γ)(1 − a)²), by at most
 floor(log2(N + 1)) + floor(log2(N/2 + 1)) nodes in a window (Proposition 18), and by Proposition 16 for prefixes.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 11, 12, 17,
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemmas 5, 11, 12, 17,
 Propositions 16 and 18.
 """
 
@@ -47,16 +45,11 @@ class BoundedTask(Record):
 
     Parameters
     ----------
-    log2_examples
-        k, an integer from 1 to 40.
-    dimension
-        d >= 1.
-    budget
-        Of a run; its clip norm is G.
-    smoothness
-        L > 0.
-    initial_error
-        R > 0, at least F(w_1) − inf F.
+    log2_examples : k, an integer from 1 to 40
+    dimension : d >= 1
+    budget : of a run; its clip norm is G
+    smoothness : L > 0
+    initial_error : R > 0, at least F(w_1) − inf F
     """
 
     log2_examples: int
@@ -115,15 +108,7 @@ class BoundedTask(Record):
         )
 
     def prefix_weights(self, log2_epochs: int, alpha: float) -> float:
-        """Upper bound of U of Algorithm 1; in all cases computed at most twice the exact value.
-
-        Parameters
-        ----------
-        log2_epochs
-            j >= 0.
-        alpha
-            0 < α <= 1.
-        """
+        """Upper bound of U of Algorithm 1, j >= 0 and 0 < α <= 1; at most twice the exact value where computed."""
         decay = 1 - self._forgotten(alpha)
         epochs = 2.0**log2_epochs
         within = 0.0
@@ -142,12 +127,9 @@ class BoundedTask(Record):
 
         Parameters
         ----------
-        log2_epochs
-            j, an integer from 0 to 1000.
-        alpha
-            α in [2^−50, 1].
-        learning_rate
-            η > 0.
+        log2_epochs : j, an integer from 0 to 1000
+        alpha : α in [2^−50, 1]
+        learning_rate : η > 0
         """
         j, alpha = self._checked(log2_epochs, alpha)
         length = checks.real("learning_rate", learning_rate, "(0, inf)")
@@ -157,15 +139,7 @@ class BoundedTask(Record):
         return self._bound(steps, length, self._without_noise(steps, alpha, length) + noise)
 
     def algorithm_2(self, *, log2_epochs: int, alpha: float, learning_rate: float, gamma: float) -> float:
-        """Bound of Algorithm 2' with its exactly calibrated noise.
-
-        Parameters
-        ----------
-        log2_epochs, alpha, learning_rate
-            As for ``algorithm_1``.
-        gamma
-            0 < γ < 1.
-        """
+        """Bound of Algorithm 2' with its exactly calibrated noise, for 0 < γ < 1; others as for ``algorithm_1``."""
         j, alpha = self._checked(log2_epochs, alpha)
         length = checks.real("learning_rate", learning_rate, "(0, inf)")
         gamma = checks.real("gamma", gamma, "(0, 1)")

@@ -18,13 +18,7 @@ Here are the nodes of Algorithm 2, which reads windows, and all nodes of a tree,
 Algorithm 1 reads the nodes of prefixes alone: these are ``BinaryTree(T, decoder="binary", decay=α)``, whose squared
 sensitivity is their U.
 
-The published calculation (Theorem 4) uses the bound 4 α G for every node.  That is false for single nodes: under
-reshuffling the example may be the last of one epoch and the first of the next, and the supremum is 5.164 α G.  The
-statement about all nodes together holds if N divides T and α >= 1/N.
-
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Theorems 4 and 10.
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Theorems 4 and 10.
 """
 
 from __future__ import annotations
@@ -50,12 +44,9 @@ class Nodes(Record):
 
     Parameters
     ----------
-    largest
-        Largest size of a node; None for no limit.
-    first
-        Nodes start at this step or later.
-    last
-        Nodes end at this step or earlier; None for the end of the run.
+    largest : largest size of a node; None for no limit
+    first : nodes start at this step or later
+    last : nodes end at this step or earlier; None for the end of the run
     """
 
     largest: int | None = None
@@ -85,32 +76,16 @@ ALL_NODES = Nodes()
 def squared_weights(participation: Participation, alpha: float, nodes: Nodes = ALL_NODES) -> float:
     """U: the largest sum of squared weights that one example can have, rounded up.
 
+    It is exact up to 1e-11 (but see ``tree_orders``); 0 if no node is released.  Time and memory O(T log T), and about
+    a millisecond for each epoch of reshuffled orders.
+
     Parameters
     ----------
     participation
         T steps, and epochs of N steps each: the same order in every epoch (``fixed_epochs``), any order in each
         (``reshuffled``), or ``single``.
-    alpha
-        Momentum parameter, 0 < α <= 1.
-    nodes
-        Which nodes are released.
-
-    Returns
-    -------
-    U >= 0, exact up to 1e-11 (but see ``tree_orders``); 0 if no node is released.  Time and memory O(T log T), and
-    about a millisecond for each epoch of reshuffled orders.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of its range, or the participation is of another kind.
-
-    Examples
-    --------
-    >>> round(squared_weights(Participation.fixed_epochs(20, period=5), 1 / 5), 6)
-    14.238096
-    >>> round(squared_weights(Participation.reshuffled(20, period=5), 1 / 5), 6)  # at the steps 5, 8, 15 and 16
-    24.149855
+    alpha : momentum parameter, 0 < α <= 1
+    nodes : which nodes are released
     """
     who = checks.instance("participation", participation, Participation).worst
     if who.kind == "min-sep" or (who.kind == "reshuffled" and not who.saturated):
@@ -163,17 +138,7 @@ def _geometric_sum(terms: NDArray[np.int64], alpha: float, examples: int) -> Arr
 def node_count(steps: int, examples: int) -> int:
     """The largest number of different nodes that hold occurrences of one example, for any order of the epochs.
 
-    It is what V of Theorem 4 bounds.
-
-    Parameters
-    ----------
-    steps, examples
-        T >= 1 and N >= 1.
-
-    Examples
-    --------
-    >>> node_count(256, 64), node_count(10, 1000)
-    (31, 4)
+    It is what V of Theorem 4 bounds, for T >= 1 steps and N >= 1 examples.
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)
@@ -200,21 +165,9 @@ def _new_nodes(t: NDArray[np.int64], last: NDArray[np.int64], steps: int) -> NDA
 
 
 def printed_node_count(steps: int, examples: int, height: int) -> float:
-    """V of Theorem 4 as printed: (min(R, floor(log2 N)) + 1) T/N + Σ_{j = floor(log2 N)+1}^R floor(T/2^j).
+    """V of Theorem 4 as printed: (min(R, floor(log2 N)) + 1) T/N + Σ_{j = floor(log2 N)+1}^R floor(T/2^j), R >= 0.
 
     It bounds ``node_count`` if N divides T and R >= floor(log2 T); with T/N not rounded up it is otherwise too small.
-
-    Parameters
-    ----------
-    steps, examples
-        T >= 1 and N >= 1.
-    height
-        R >= 0.
-
-    Examples
-    --------
-    >>> printed_node_count(256, 64, 9), printed_node_count(10, 1000, 4)
-    (31.0, 0.05)
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)

@@ -7,9 +7,7 @@ s, one for each binary digit 1 of its length.
 The momentum m_t = (1 − α) m_{t−1} + α g_t is α times a sum over [1, t] with the weights (1 − α)^{t−τ}.  A node that
 ends at step z is released with the weights (1 − α)^{z−τ}, and enters m_t with the factor (1 − α)^{t−z}.
 
-References
-----------
-H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 3, Lemma 12,
+Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Algorithm 3, Lemma 12,
 Propositions 16 and 18.
 """
 
@@ -32,21 +30,10 @@ class Node(NamedTuple):
 
 
 def compose(first: int, last: int) -> tuple[Node, ...]:
-    """The nodes whose disjoint union is the interval [``first``, ``last``]: Algorithm 3.
+    """The nodes whose disjoint union is the interval [``first``, ``last``], ``first`` >= 1: Algorithm 3.
 
-    Parameters
-    ----------
-    first, last
-        The interval of steps, ``first`` >= 1.  It is empty if ``last`` < ``first``.
-
-    Returns
-    -------
-    Nodes in order of time, at most floor(log2(n + 1)) + floor(log2(n/2 + 1)) of them for n >= 2 steps.
-
-    Examples
-    --------
-    >>> [tuple(node) for node in compose(5, 23)]
-    [(5, 8), (9, 16), (17, 20), (21, 22), (23, 23)]
+    They are in order of time, none if ``last`` < ``first``, and at most floor(log2(n + 1)) + floor(log2(n/2 + 1)) for n
+    >= 2 steps.
     """
     first = checks.integer("first", first, 1)
     last = checks.integer("last", last, 0)
@@ -65,22 +52,11 @@ def levels(steps: int) -> int:
 
 
 def decoder_variance(steps: int, alpha: float) -> Array:
-    """Variance of the noise in the sums behind a momentum, for nodes with unit noise.
+    """F(1), …, F(T), the variances of the noise in the sums behind a momentum for unit noise in nodes, shape (steps,).
 
     F(t) = Σ (1 − α)^{2(t − z)} over the nodes of [1, t], z their last steps.  The noise of the momentum is α times the
-    noise of the sum.
-
-    Parameters
-    ----------
-    steps
-        T >= 1.
-    alpha
-        Momentum parameter, 0 < α <= 1.
-
-    Returns
-    -------
-    F(1), …, F(T), shape (steps,); relative error below 1e-13.  F(t) <= 1 + Σ_{i>=1} (1 − α)^{2(2^i − 1)}, and
-    <= log2(t + 1): corrected Lemma 12 and Proposition 16.
+    noise of the sum, 0 < α <= 1.  Relative error below 1e-13.  F(t) <= 1 + Σ_{i>=1} (1 − α)^{2(2^i − 1)}, and <= log2(t
+    + 1): corrected Lemma 12 and Proposition 16.
     """
     steps = checks.integer("steps", steps, 1)
     alpha = checks.real("alpha", alpha, "(0, 1]")

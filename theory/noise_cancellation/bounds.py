@@ -17,9 +17,7 @@ enough beyond the set), not on the set only.
 
 The lower bounds of Section 2.3 are orders without constants: ``lower_bound_order``.
 
-References
-----------
-Reshef and Levy, ICML 2025: Theorems 5.2 and F.2, Lemmas 2.1, 4.2, 4.3.
+Source: Reshef and Levy, ICML 2025: Theorems 5.2 and F.2, Lemmas 2.1, 4.2, 4.3.
 """
 
 from __future__ import annotations
@@ -52,12 +50,9 @@ def sampling_variance(
 
     Parameters
     ----------
-    deviation, heterogeneity
-        σ and ξ >= 0.
-    machines, participants
-        M >= m >= 1; for M = 1 there is no heterogeneity.
-    squared
-        False for the square root.
+    deviation, heterogeneity : σ and ξ >= 0
+    machines, participants : M >= m >= 1; for M = 1 there is no heterogeneity
+    squared : False for the square root
     """
     big = checks.integer("machines", machines, 1)
     m = checks.integer("participants", participants, 1)
@@ -78,10 +73,8 @@ class Bound(Record):
     ----------
     optimisation, sampling, noise
         What the distance and the gradient at the optimum, the samples and the noise contribute.
-    learning_rate
-        The η that it is for.
-    factor
-        Φ or Φ' of the coupling, 1 where there is none.
+    learning_rate : the η that it is for
+    factor : Φ or Φ' of the coupling, 1 where there is none
     """
 
     optimisation: float
@@ -102,18 +95,14 @@ class FederatedRun(Record):
 
     Parameters
     ----------
-    budget
-        Of each machine, for replace-one adjacency; its clip norm is not used.  The paper's ρ is sqrt(2 ρ) of
-        zero-concentrated differential privacy.
-    family
-        G, L and D.
-    machines, participants, rounds, dimension
-        M >= m >= 1, T >= 1 and d >= 1.
+    budget : of each machine, for replace-one adjacency; its clip norm is not used
+        The paper's ρ is sqrt(2 ρ) of zero-concentrated differential privacy.
+    family : G, L and D
+    machines, participants, rounds, dimension : M >= m >= 1, T >= 1 and d >= 1
     deviation, heterogeneity
         σ̃ = σ + 2σ_L D and ξ̃ = ξ + 2ξ_L D, >= 0; None for the worst case, in which sqrt(σ̃² + ξ̃²) is 2S as printed and
         G + LD as corrected (the variance of s_t about its mean over examples and machines is at most R_t²).
-    optimum_gradient
-        G* = ‖∇f(x*)‖ in [0, G]; None for G.
+    optimum_gradient : G* = ‖∇f(x*)‖ in [0, G]; None for G
 
     Examples
     --------
@@ -254,10 +243,8 @@ class FederatedRun(Record):
 
         Parameters
         ----------
-        noise, scale
-            The noise of each machine.
-        cap
-            The participations after which a machine refuses, and its last noise stays; None for T.
+        noise, scale : the noise of each machine
+        cap : the participations after which a machine refuses, and its last noise stays; None for T
         """
         scale = checks.real("scale", scale, "[0, 1e100]")
         cap = self.rounds if cap is None else min(self.rounds, checks.integer("cap", cap, 1))
@@ -287,32 +274,24 @@ class FederatedRun(Record):
     ) -> Bound:
         """The corrected bound, for every M/m.
 
+        It does without the simplifications of the published one, so that it compares noises, not forms.
+        Raises ``ValueError`` where the method does not cover the noise, or the learning rate is beyond 1/(4LT).
+
         Parameters
         ----------
         noise
             The noise of each machine: ``cancelling_noise(T, growth=1)`` is the published one and gets the published
             scale (with S, or R of convex losses), any other noise is calibrated to ``cap`` participations.
-        losses
-            ``"convex"`` or ``"smooth"``: which sensitivity the noise is for.  The bound itself is for convex losses.
-        cap
-            The number of participations after which a machine refuses; None for T.  Refusals cost G D times their
-            probability.
+        losses : ``"convex"`` or ``"smooth"``: which sensitivity the noise is for
+            The bound itself is for convex losses.
+        cap : the number of participations after which a machine refuses; None for T
+            Refusals cost G D times their probability.
         learning_rate
             η in (0, 1/(4LT)]; None for the best of a few: the largest ones, and those that minimise the bound with the
             factor Φ held fixed.
         method
             ``"coupling"``, for ``cancelling_noise`` with share 1 and growth 0 or 1, or ``"cauchy-schwarz"``, for any
             noise.
-
-        Returns
-        -------
-        Bound
-            Without the simplifications of the published one, so that it compares noises, not forms.
-
-        Raises
-        ------
-        ValueError
-            The method does not cover the noise, or the learning rate is beyond 1/(4LT).
         """
         most = self._smooth_rate(4)
         rates = [] if learning_rate is None else [checks.real("learning_rate", learning_rate, f"(0, {most!r}]")]

@@ -1,12 +1,10 @@
 """How far one noise vector can move a run: the coupling behind the corrected Theorem 5.2.
 
 Theorem 5.2 needs E Σ_t ⟨Y_t, x* − w_{t+1}⟩.  Its proof writes the expectation over the last participation of a machine
-as if that were independent of w_{t+1}, which it is not: w_{t+1} holds the noise of a machine only where the machine
-took part. Two machines, one a round, f = 0, two rounds: the two sides are 1 and 7/16.
-
-The repair compares the run with the same run in which the noise y of one participation is zero.  Until the machine
-takes part again the second run does not know y, and as projections do not expand, after n steps the two runs are at
-most (η/m) ‖y‖ u_n apart, with
+as if that were independent of w_{t+1}, which holds the noise of a machine only where the machine took part.  The repair
+compares the run with the same run in which the noise y of one participation is zero.  Until the machine takes part
+again the second run does not know y, and as projections do not expand, after n steps the two runs are at most (η/m) ‖y‖
+u_n apart, with
 
     u_0 = 0,   u_{n+1} = u_n + 1 + 2ηL Σ_{k<=n} (A_k + A_{k−1}),   A_k = u_0 + … + u_k,   A_{−1} = 0.
 
@@ -18,9 +16,7 @@ variance v_k in participation k contributes at most
 For v_k = c k this is Φ η c d T(T+1)/(2mp), for v_k = v it is Φ' η v d T/(m p²), and Φ, Φ' <= 1 where L = 0.  With
 another step of the proof, which needs η <= 1/(8LT), 1/p takes the place of Φ.
 
-References
-----------
-Reshef and Levy, ICML 2025: Theorem 5.2, term (C) of Appendix E.2.
+Source: Reshef and Levy, ICML 2025: Theorem 5.2, term (C) of Appendix E.2.
 """
 
 from __future__ import annotations
@@ -32,13 +28,7 @@ from corrnoise.theory.numerics.checks import Array
 
 
 def displacements(steps: int, step_smoothness: float) -> Array:
-    """u_0, …, u_n for n = ``steps`` and ηL = ``step_smoothness`` >= 0, shape (n + 1,); ``inf`` where it overflows.
-
-    Examples
-    --------
-    >>> displacements(4, 0.0).tolist()
-    [0.0, 1.0, 2.0, 3.0, 4.0]
-    """
+    """u_0, …, u_n for n = ``steps`` and ηL = ``step_smoothness`` >= 0, shape (n + 1,); ``inf`` where it overflows."""
     steps = checks.integer("steps", steps, 1)
     rate = 2 * checks.real("step_smoothness", step_smoothness, "[0, 1e100]")
     u = np.zeros(steps + 1)
@@ -72,17 +62,9 @@ def growing_noise_factor(rounds: int, probability: float, step_smoothness: float
 
     Parameters
     ----------
-    rounds
-        T >= 1.
-    probability
-        p = m/M in (0, 1].
-    step_smoothness
-        ηL >= 0; the third argument of Φ is ηL, so that of the published learning rates is at most 1/(8T).
-
-    Examples
-    --------
-    >>> round(growing_noise_factor(1200, 0.5, 1 / 9600), 6)
-    0.999577
+    rounds : T >= 1
+    probability : p = m/M in (0, 1]
+    step_smoothness : ηL >= 0; the third argument of Φ is ηL, so that of the published learning rates is at most 1/(8T)
     """
     held = held_displacements(rounds, probability, step_smoothness)
     expected = 1 + probability * np.arange(rounds)  # E[k | a participation in round s] = 1 + p(s − 1)

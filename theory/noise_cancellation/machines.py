@@ -9,19 +9,14 @@ messages carry the noise N z, and y are the prefix sums of N z.  With y_k = (1 �
 which is independent noise for a = 0 (Alternative 2), anti-PGD without damping for a = 1, and else has one pole.  The
 published noise of Theorem 5.2 has a = 1 and g = 1.
 
-Three numbers decide how good a noise is:
-
-* the energy of a participation, the squared norm of its column of the strategy, which sets how much noise privacy
-  takes: a shift Δ_j of the j-th message spends Δ_j² e_j/(2σ²) of zero-concentrated differential privacy;
-* the variance of y_k, which is what the server's estimate carries;
-* J = 1ᵀΣ1 + tr Σ with the covariance Σ of y, which is what linear losses feel (``regret_energy``).
+The energy e_j of a participation, the squared norm of its column of the strategy, sets how much noise privacy takes: a
+shift Δ_j of the j-th message spends Δ_j² e_j/(2σ²) of zero-concentrated differential privacy.  The variance of y_k is
+what the server's estimate carries.
 
 A machine may take part less often than its noise is made for; N is triangular, so that its noise is that of the first
 participations (``leading``).
 
-References
-----------
-Reshef and Levy, ICML 2025: equations (13) and (14), Section 4.1 (Alternative 2), Theorem 5.2.
+Source: Reshef and Levy, ICML 2025: equations (13) and (14), Section 4.1 (Alternative 2), Theorem 5.2.
 """
 
 from __future__ import annotations
@@ -49,19 +44,15 @@ _DIRECT = 2**14  #: participations up to which sums are added one by one, and sm
 def cancelling_noise(participations: int, *, share: float = 1.0, growth: float = 0.0) -> Mechanism:
     """Noise with the prefix noise y_k = (1 − a) y_{k−1} + k^{g/2} z_k, of which a machine keeps one vector, or none.
 
-    Parameters
-    ----------
-    participations
-        n >= 1, for which the draws grow; noise with ``growth=0`` is for any number.
-    share
-        a in [0, 1], the share of its last noise that a machine takes back.  1: all of it, as published; 0: none.
-    growth
-        g in [0, 4]: the fresh noise of participation k has variance k^g.  1 as published in Theorem 5.2; 0 is constant.
-
-    Notes
-    -----
     e_j = j^{−g} + a² Σ_{k>j} k^{−g}.  For g = 0, e_1 = 1 + a²(n − 1) and Var y_k → 1/(a(2 − a)), so a = n^{−½} has
     server noise of order sqrt(n), where a = 1 has n.
+
+    Parameters
+    ----------
+    participations : n >= 1, for which the draws grow; noise with ``growth=0`` is for any number
+    share : a in [0, 1], the share of its last noise that a machine takes back.  1: all of it, as published; 0: none.
+    growth : g in [0, 4]: the fresh noise of participation k has variance k^g
+        1 as published in Theorem 5.2; 0 is constant.
 
     Examples
     --------
@@ -82,18 +73,7 @@ def cancelling_noise(participations: int, *, share: float = 1.0, growth: float =
 
 
 def cancelling_parameters(noise: Mechanism) -> tuple[float, float]:
-    """The share a and the growth g of ``cancelling_noise``.
-
-    Parameters
-    ----------
-    noise
-        Of a machine.
-
-    Raises
-    ------
-    ValueError
-        It is another noise.
-    """
+    """The share a and the growth g of ``cancelling_noise``; ``ValueError`` for other noise."""
     plain = noise.noise if isinstance(noise, ScaledNoise) else noise
     draws = noise.draw_scales if isinstance(noise, ScaledNoise) and noise.step_scales is None else np.ones(1)
     if plain in (DPSGD(), AntiPGD(0.0)):
@@ -110,19 +90,9 @@ def cancelling_parameters(noise: Mechanism) -> tuple[float, float]:
 
 
 def leading(noise: Mechanism, participations: int) -> Mechanism:
-    """The noise of the first participations of a machine.
+    """The noise of the first n >= 1 participations of a machine.
 
-    Parameters
-    ----------
-    noise
-        Of a machine; it has as many steps or more, or is endless.
-    participations
-        n >= 1.
-
-    Raises
-    ------
-    ValueError
-        The noise is made for fewer participations.
+    Raises ``ValueError`` where the noise is made for fewer participations.
     """
     n = checks.integer("participations", participations, 1)
     checks.instance("noise", noise, Mechanism)  # type: ignore[type-abstract]
@@ -143,13 +113,7 @@ def leading(noise: Mechanism, participations: int) -> Mechanism:
 
 
 def energies(noise: Mechanism, participations: int) -> Array:
-    """e_1, …, e_n, shape (n,): what each participation spends in a run of n, at unit shift and scale, times 2.
-
-    Parameters
-    ----------
-    noise, participations
-        As for ``leading``.
-    """
+    """e_1, …, e_n, shape (n,): what each participation in a run of n spends at unit shift and scale, times 2."""
     first = leading(noise, participations)
     if (draws := _grown(first)) is None:
         return np.square(first.column_norms(participations))
@@ -169,13 +133,7 @@ def _convolution(first: Array, second: Array) -> Array:
 
 
 def largest_energies(noise: Mechanism, participations: int) -> Array:
-    """The largest energy of a participation followed by at most 0, 1, …, n − 1 others, shape (n,), increasing.
-
-    Parameters
-    ----------
-    noise, participations
-        As for ``leading``.
-    """
+    """The largest energy of a participation followed by at most 0, 1, …, n − 1 others, shape (n,), increasing."""
     n = participations
     if noise.steps is None:
         return energies(noise, n)[::-1]
@@ -189,26 +147,14 @@ def largest_energies(noise: Mechanism, participations: int) -> Array:
 
 
 def covered_sensitivity(noise: Mechanism, participations: int) -> float:
-    """An upper bound of sqrt(max_j e_j) for the program that a machine runs, in float64, rounding errors included.
-
-    Parameters
-    ----------
-    noise, participations
-        As for ``leading``.
-    """
+    """An upper bound of sqrt(max_j e_j) for the program that a machine runs, in float64, rounding errors included."""
     first = leading(noise, participations)
     form = None if first.forms() else "transform"
     return first.program(Participation.single(participations), "float64", form).sensitivity  # type: ignore[arg-type]
 
 
 def prefix_variances(noise: Mechanism, participations: int) -> Array:
-    """Var y_1, …, Var y_n at unit scale, shape (n,).
-
-    Parameters
-    ----------
-    noise, participations
-        As for ``leading``.
-    """
+    """Var y_1, …, Var y_n at unit scale, shape (n,)."""
     first = leading(noise, participations)
     if (draws := _grown(first)) is None:
         return first.errors(PrefixSums(participations))
@@ -217,26 +163,15 @@ def prefix_variances(noise: Mechanism, participations: int) -> Array:
 
 
 def mean_variance(noise: Mechanism, participations: int) -> float:
-    """The mean over k of Var y_k at equal privacy, of noise with largest energy 1: the squared mean error.
-
-    Parameters
-    ----------
-    noise, participations
-        As for ``leading``.
-    """
+    """The mean over k of Var y_k at equal privacy, of noise with largest energy 1: the squared mean error."""
     return float(prefix_variances(noise, participations).mean() * energies(noise, participations).max())
 
 
 def regret_energy(noise: Mechanism, participations: int) -> float:
     """J = 1ᵀΣ1 + tr Σ at equal privacy, of noise with largest energy 1.
 
-    For linear losses, without projection and over whole holding times, which are geometric, the term
-    Σ_t E ⟨Y_t, x* − w_{t+1}⟩ of the regret is η M d J/(2 m² p²), p = m/M.
-
-    Parameters
-    ----------
-    noise, participations
-        As for ``leading``.
+    For linear losses, without projection and over whole holding times, which are geometric, the term Σ_t E ⟨Y_t, x* −
+    w_{t+1}⟩ of the regret is η M d J/(2 m² p²), p = m/M.
     """
     n = participations
     total = np.square(_total_prefix(leading(noise, n), n)).sum() + prefix_variances(noise, n).sum()

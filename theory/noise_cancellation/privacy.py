@@ -10,15 +10,10 @@ and they are as private as one Gaussian mechanism with that ρ: ε and δ come f
 is attained by a shift in a fixed direction.  It needs that the rounds of participation are public and independent of
 the data, that each example is used once, and replace-one adjacency with data sets of equal length.
 
-Theorem 5.1 has 2S in place of every Δ_j.  That is valid, and wasteful by an amount that depends on the schedule
-(``worst_schedule_zcdp``): at the constants of the paper's experiment, T = 1200, every second round spends 0.2242 of the
-budget, the worst schedule 0.4100.  So the noise may be divided by 1.56 whatever the schedule is, and not by more.
+Theorem 5.1 has 2S in place of every Δ_j, which is valid and wasteful (docs/noise-cancellation.md).  The paper's ρ is
+sqrt(2ρ) of the ρ of zero-concentrated differential privacy here.
 
-Here ρ is that of zero-concentrated differential privacy.  The paper's ρ is sqrt(2ρ).
-
-References
-----------
-Reshef and Levy, ICML 2025: Theorems 5.1, 5.2, F.1.
+Source: Reshef and Levy, ICML 2025: Theorems 5.1, 5.2, F.1.
 """
 
 from __future__ import annotations
@@ -50,21 +45,12 @@ def _schedule(participations: ArrayLike) -> Array:
 def covariance_zcdp(covariance: ArrayLike, shifts: ArrayLike) -> float:
     """The exact ρ of the messages of one machine whose prefix noise has any covariance.
 
+    Returns max_j Δ_j² (1ᵀ_{≥j} Σ⁻¹ 1_{≥j})/2, to a relative error of n times the condition number in units of roundoff.
+
     Parameters
     ----------
-    covariance
-        Covariance of y_1, …, y_n in one coordinate, shape (n, n), positive definite.
-    shifts
-        Δ_1, …, Δ_n >= 0, how far the replacement of its example moves each message, shape (n,).
-
-    Returns
-    -------
-    max_j Δ_j² (1ᵀ_{≥j} Σ⁻¹ 1_{≥j})/2, to a relative error of n times the condition number in units of roundoff.
-
-    Examples
-    --------
-    >>> covariance_zcdp([[1.0, 0.0], [0.0, 2.0]], [1.0, 1.0])
-    0.75
+    covariance : covariance of y_1, …, y_n in one coordinate, shape (n, n), positive definite
+    shifts : Δ_1, …, Δ_n >= 0, how far the replacement of its example moves each message, shape (n,)
     """
     delta = checks.reals("shifts", shifts, "[0, inf)", ndim=1)
     sigma = checks.positive_definite("covariance", covariance, delta.size)
@@ -78,32 +64,14 @@ def machine_zcdp(
 ) -> float:
     """The ρ that one machine spends, exact for the shifts of ``family``, rounded up.
 
+    Raises ``ValueError`` where the machine takes part more often than ``noise`` is made for, or never.
+
     Parameters
     ----------
-    noise, scale
-        The machine's noise is ``scale`` N z, ``scale`` in (0, 1e100].
-    participations
-        The rounds in which the machine takes part, increasing, shape (n,), n >= 1.
-    family
-        The losses, for the shifts.
-    losses
-        ``"convex"`` or ``"smooth"``: what the caller vouches for.
-
-    Raises
-    ------
-    ValueError
-        The machine takes part more often than ``noise`` is made for, or never.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
-    >>> digits = LossClass(1570**0.5, 392.5, 0.1)
-    >>> scale = published_scale(Budget(0.5, adjacency="replace-one"), digits, 1200)
-    >>> spent = machine_zcdp(
-    ...     cancelling_noise(600, growth=1), scale, range(2, 1201, 2), digits, losses="convex"
-    ... )
-    >>> round(spent / 0.5, 4)
-    0.2242
+    noise, scale : the machine's noise is ``scale`` N z, ``scale`` in (0, 1e100]
+    participations : the rounds in which the machine takes part, increasing, shape (n,), n >= 1
+    family : the losses, for the shifts
+    losses : ``"convex"`` or ``"smooth"``: what the caller vouches for
     """
     rounds = _schedule(participations)
     scale = checks.real("scale", scale, "(0, 1e100]")
@@ -130,19 +98,8 @@ def schedule_zcdp(
 
     Parameters
     ----------
-    noise, scale, family, losses
-        As in ``machine_zcdp``.
-    schedule
-        The machines that take part in the rounds 1, 2, …
-
-    Examples
-    --------
-    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
-    >>> spent = schedule_zcdp(
-    ...     cancelling_noise(2), 4.0, [(0, 1), (1, 2)], LossClass(1.0, 1.0, 1.0), losses="convex"
-    ... )
-    >>> {machine: round(rho, 4) for machine, rho in spent.items()}
-    {0: 0.125, 1: 0.25, 2: 0.2222}
+    noise, scale, family, losses : as in ``machine_zcdp``
+    schedule : the machines that take part in the rounds 1, 2, …
     """
     rounds: dict[int, list[int]] = {}
     for t, chosen in enumerate(schedule, 1):
@@ -167,12 +124,9 @@ def worst_schedule_zcdp(
 
     Parameters
     ----------
-    noise, scale, family, losses
-        As in ``machine_zcdp``.
-    rounds
-        T >= 1.
-    participations
-        The cap on the participations of the machine; None for T.
+    noise, scale, family, losses : as in ``machine_zcdp``
+    rounds : T >= 1
+    participations : the cap on the participations of the machine; None for T
     """
     rounds = checks.integer("rounds", rounds, 1)
     cap = min(rounds, rounds if participations is None else checks.integer("participations", participations, 1))
@@ -188,26 +142,13 @@ def calibrated_scale(
 ) -> float:
     """The scale σ with which a machine keeps to its budget for every schedule of at most ``participations`` rounds.
 
+    Returns 2R sqrt(max_j e_j)/sqrt(2ρ), R the supremum of the half shifts, rounded up.
+
     Parameters
     ----------
-    noise, family, losses
-        As in ``machine_zcdp``.
-    budget
-        Of the machine, for replace-one adjacency.  Its clip norm is not used: the shifts are those of ``family``.
-    participations
-        N >= 1, at which the machine refuses to take part any more.
-
-    Returns
-    -------
-    2R sqrt(max_j e_j)/sqrt(2ρ), R the supremum of the half shifts, rounded up.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
-    >>> budget = Budget(0.5, adjacency="replace-one")
-    >>> scale = calibrated_scale(cancelling_noise(25), budget, 25, LossClass(1.0, 1.0, 1.0), losses="convex")
-    >>> round(scale, 4)  # 2 (G + LD) sqrt(25)
-    20.0
+    noise, family, losses : as in ``machine_zcdp``
+    budget : of the machine, for replace-one adjacency.  Its clip norm is not used: the shifts are those of ``family``.
+    participations : N >= 1, at which the machine refuses to take part any more
     """
     gamma = covered_sensitivity(noise, participations)
     # R = Δ/2 with one rounding; the excess of the multiplier outweighs that of the product.
@@ -219,22 +160,14 @@ def clipped_scale(noise: Mechanism, budget: Budget, participations: int) -> floa
 
     Parameters
     ----------
-    noise, participations
-        As for ``calibrated_scale``.
-    budget
-        Of the machine, for replace-one adjacency, with the norm to which it clips.
+    noise, participations : as for ``calibrated_scale``
+    budget : of the machine, for replace-one adjacency, with the norm to which it clips
     """
     return of_machine(budget).scale(covered_sensitivity(noise, participations)) * _UP
 
 
 def of_machine(budget: Budget) -> Budget:
-    """``budget``, if it is for replace-one adjacency, as the shifts of an example that is replaced are.
-
-    Parameters
-    ----------
-    budget
-        Of a machine.
-    """
+    """``budget``, if it is for replace-one adjacency, as the shifts of an example that is replaced are."""
     checks.choice("adjacency", checks.instance("budget", budget, Budget).adjacency, ("replace-one",))
     return budget
 

@@ -38,8 +38,7 @@ class QuadraticExcess(Record):
 
     Attributes
     ----------
-    start, sampling, noise
-        What the distance of the first point, the samples and the noise contribute.
+    start, sampling, noise : what the distance of the first point, the samples and the noise contribute
     """
 
     start: float
@@ -58,17 +57,9 @@ class QuadraticRun(Record):
 
     Parameters
     ----------
-    rounds
-        T >= 1.
-    learning_rate
-        η in (0, 1e100].
-    curvature
-        h in [0, 1e100], with η h T² <= 1e6.
-
-    Examples
-    --------
-    >>> QuadraticRun(3, learning_rate=0.1, curvature=0.0).responses()  # x_3 = (w_1 + 2 w_2 + 3 w_3)/6
-    array([ 1.        , -0.08333333, -0.05      ])
+    rounds : T >= 1
+    learning_rate : η in (0, 1e100]
+    curvature : h in [0, 1e100], with η h T² <= 1e6
     """
 
     rounds: int
@@ -101,14 +92,9 @@ class QuadraticRun(Record):
         return found
 
     def reach(self, start: float, sizes: ArrayLike) -> float:
-        """The largest ‖w_t − x*‖, t = 1, …, T, for ‖x_1 − x*‖ = ``start`` and ‖Z_t + Y_t‖ at most ``sizes``, O(T²).
+        """The largest ‖w_t − x*‖, t = 1, …, T, in O(T²).
 
-        Parameters
-        ----------
-        start
-            In [0, 1e100].
-        sizes
-            Of t = 1, …, T − 1, shape (T − 1,).
+        ‖x_1 − x*‖ is ``start``, and ‖Z_t + Y_t‖ at most ``sizes``, shape (T − 1,).
         """
         steps = self.rounds - 1
         bounds = np.concatenate(
@@ -156,25 +142,10 @@ def cancelling_excess(
 
     Parameters
     ----------
-    run
-        The run; its deviation and heterogeneity are σ and ξ of ζ.
-    noise, scale
-        Of each machine, a ``cancelling_noise``, in every one of its participations.
-    learning_rate, curvature
-        η and h <= L.
-    start
-        ‖x_1 − x*‖.
-
-    Examples
-    --------
-    >>> from corrnoise.theory.noise_cancellation.sensitivity import LossClass
-    >>> from corrnoise.theory.noise_cancellation.machines import cancelling_noise
-    >>> from corrnoise.theory.privacy import Budget
-    >>> budget = Budget(32.0, adjacency="replace-one")
-    >>> run = FederatedRun(budget, LossClass(2.0, 1.0, 2.0), 10, 5, 300, 1, 0.5, 0.0)
-    >>> noise = cancelling_noise(300, growth=1)
-    >>> cancelling_excess(run, noise, 4.0, learning_rate=1 / 2400, curvature=1.0, start=0.5).total < 0.01
-    True
+    run : the run; its deviation and heterogeneity are σ and ξ of ζ
+    noise, scale : of each machine, a ``cancelling_noise``, in every one of its participations
+    learning_rate, curvature : η and h <= L
+    start : ‖x_1 − x*‖
     """
     kept = 1 - run.probability * cancelling_parameters(noise)[0]
     quadratic = QuadraticRun(run.rounds, learning_rate, _curvature(run, curvature))

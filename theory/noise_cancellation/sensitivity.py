@@ -15,9 +15,7 @@ gives (t − 1) ‖x_t − x_{t−1}‖ <= 2D (t−1)/(t+1), hence
 All three are attained.  The paper has S = G + 2LD in place of S_t and 2S in place of 2R_t (Lemma 4.2), which is larger.
 The bounds hold for a server that follows its rule.  Against any other, machines clip (``simulations``).
 
-References
-----------
-Reshef and Levy, ICML 2025: Lemma 4.2 and its proof in Appendix D.2.
+Source: Reshef and Levy, ICML 2025: Lemma 4.2 and its proof in Appendix D.2.
 """
 
 from __future__ import annotations
@@ -40,18 +38,9 @@ class LossClass(Record):
 
     Parameters
     ----------
-    lipschitz
-        G, the largest norm of a gradient, in (0, 1e100].
-    smoothness
-        L, the Lipschitz constant of the gradients, in (0, 1e100].
-    diameter
-        D, the diameter of the set, in (0, 1e100].
-
-    Examples
-    --------
-    >>> digits = LossClass(lipschitz=(2 * 785) ** 0.5, smoothness=785 / 2, diameter=0.1)
-    >>> round(digits.published_norm, 4)
-    118.1232
+    lipschitz : G, the largest norm of a gradient, in (0, 1e100]
+    smoothness : L, the Lipschitz constant of the gradients, in (0, 1e100]
+    diameter : D, the diameter of the set, in (0, 1e100]
     """
 
     lipschitz: float
@@ -92,14 +81,9 @@ class LossClass(Record):
         return self.lipschitz + self.smoothness * self.diameter * ((t - 1) / (t + 1))
 
     def shifts(self, rounds: ArrayLike, *, losses: Losses) -> Array:
-        """The largest ‖s_t(z) − s_t(z')‖ over two examples: 2 R_t of convex losses, 2 S_t of smooth ones.
+        """The largest ‖s_t(z) − s_t(z')‖ over two examples, at ``rounds`` t >= 1, any shape.
 
-        Parameters
-        ----------
-        rounds
-            t >= 1, any shape.
-        losses
-            ``"convex"`` or ``"smooth"``: what the caller vouches for.
+        It is 2 R_t of convex losses and 2 S_t of smooth ones; the caller vouches for ``losses``.
         """
         convex = checks.choice("losses", losses, LOSSES) == "convex"
         return 2 * (self.correction_radius(rounds) if convex else self.correction_norm(rounds))
@@ -107,8 +91,3 @@ class LossClass(Record):
     def largest_shift(self, *, losses: Losses) -> float:
         """The supremum of ``shifts`` over all rounds: 2(G + LD) of convex losses, 2(G + 2LD) of smooth ones."""
         return 2 * (self.radius if checks.choice("losses", losses, LOSSES) == "convex" else self.published_norm)
-
-    def norm_from_any_server(self, round_: int) -> float:
-        """G + (t−1) min(LD, 2G), the largest ‖s_t‖ if the server may send any x_t, x_{t−1} in the set."""
-        t = checks.integer("round_", round_, 1)
-        return self.lipschitz + (t - 1) * min(self.smoothness * self.diameter, 2 * self.lipschitz)

@@ -16,7 +16,6 @@ A claim passes its decimal constants as strings to ``number``.  A third of x is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -42,18 +41,18 @@ class Arithmetic:
     between: Callable[[Any, Any], Any]
 
 
+def _elementary(home: Any) -> dict[str, Any]:
+    """π and the functions that all three libraries know by the same names."""
+    return {name: getattr(home, name) for name in ("pi", "sqrt", "exp", "log", "expm1", "log1p")}
+
+
 @cache
 def _float() -> Arithmetic:
     from scipy.special import elliprc, poch
 
     return Arithmetic(
+        **_elementary(np),
         number=float,
-        pi=math.pi,
-        sqrt=np.sqrt,
-        exp=np.exp,
-        log=np.log,
-        expm1=np.expm1,
-        log1p=np.log1p,
         poch=poch,
         rc=elliprc,
         settled=lambda x, y: bool(np.all(np.abs(x - y) <= 1e-9 * np.abs(y))),
@@ -65,13 +64,8 @@ def _multiprecision() -> Arithmetic:
     from mpmath import mp
 
     return Arithmetic(
+        **_elementary(mp),
         number=mp.mpf,
-        pi=mp.pi,
-        sqrt=mp.sqrt,
-        exp=mp.exp,
-        log=mp.log,
-        expm1=mp.expm1,
-        log1p=mp.log1p,
         poch=mp.rf,
         rc=mp.elliprc,
         settled=lambda x, y: abs(x - y) <= mp.ldexp(abs(y), -mp.prec // 2 - 1),
@@ -87,13 +81,8 @@ def _ball() -> Arithmetic:
         return not x.is_finite() or x.overlaps(y) or bool(gap <= abs(y) * arb(2) ** (8 - ctx.prec))
 
     return Arithmetic(
+        **{**_elementary(arb), "pi": arb.pi()},
         number=arb,
-        pi=arb.pi(),
-        sqrt=arb.sqrt,
-        exp=arb.exp,
-        log=arb.log,
-        expm1=arb.expm1,
-        log1p=arb.log1p,
         poch=lambda x, n: arb(x).rising(n),
         rc=lambda x, y: acb.elliptic_rf(acb(x), acb(y), acb(y)).real,
         settled=settled,

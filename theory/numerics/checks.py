@@ -11,7 +11,8 @@ from numbers import Integral, Real
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike as ArrayLike
+from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Kind = TypeVar("Kind")
@@ -31,6 +32,12 @@ def _inside(values: Array, interval: str) -> NDArray[np.bool_]:
     above = values >= low if interval[0] == "[" else values > low
     below = values <= high if interval[-1] == "]" else values < high
     return above & below & np.isfinite(values)
+
+
+def frozen(array: Array) -> Array:
+    """Return ``array``, made read-only."""
+    array.setflags(write=False)
+    return array
 
 
 def real(name: str, value: object, interval: str = "(-inf, inf)") -> float:
@@ -66,8 +73,7 @@ def reals(name: str, values: object, interval: str = "(-inf, inf)", *, ndim: int
     if bad.any():
         share = f" ({int(bad.sum())} of {array.size} entries)" if array.ndim else ""
         raise ValueError(f"{name} must lie in {interval}, got {float(array[bad].flat[0])!r}{share}")
-    array.setflags(write=False)
-    return array
+    return frozen(array)
 
 
 def vector(name: str, values: object, interval: str = "(-inf, inf)") -> Array:
@@ -156,22 +162,3 @@ def same_length(first: str, one: Array, second: str, other: Array) -> None:
     """Refuse two vectors of different length."""
     if one.shape != other.shape:
         raise ValueError(f"{first} and {second} must have the same length, got {one.size} and {other.size}")
-
-
-__all__ = [
-    "Array",
-    "ArrayLike",
-    "boolean",
-    "choice",
-    "instance",
-    "integer",
-    "positive_definite",
-    "real",
-    "reals",
-    "same_length",
-    "scalar_or_vector",
-    "seed",
-    "shaped",
-    "symmetric",
-    "vector",
-]

@@ -4,10 +4,8 @@ Every integral over frequencies that the ν-DP-FTRL noise needs is a complete el
 add and multiply positive numbers only, so they keep full accuracy where moduli and characteristics tend to 1;
 they run in float64 (arrays broadcast), mpmath and Arb balls alike.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771, Lemmas C.21, F.10, F.15 and F.16.
-R. Bulirsch, Numerical calculation of elliptic integrals and elliptic functions III, 1969 (the function cel).
+Sources: Choquette-Choo et al., arXiv 2310.06771, Lemmas C.21, F.10, F.15 and F.16; R. Bulirsch, Numerical calculation
+of elliptic integrals and elliptic functions III, 1969 (the function cel).
 """
 
 from __future__ import annotations

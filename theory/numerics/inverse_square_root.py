@@ -23,10 +23,8 @@ and 1/cosh y <= 2 e^{−y}.  ∎
 
 The number of poles grows like ln(h) ln(1/error)/(2π²): 60 poles reach 1e-15 at h = 1e12.
 
-References
-----------
-E. I. Zolotarev, 1877 (the best such sums); N. Hale, N. J. Higham, L. N. Trefethen, Computing A^α, log(A), and related
-matrix functions by contour integrals, SIAM J. Numer. Anal. 46, 2008 (the quadrature).
+Source: E. I. Zolotarev, 1877 (the best such sums); N. Hale, N. J. Higham, L. N. Trefethen, Computing A^α, log(A), and
+related matrix functions by contour integrals, SIAM J. Numer. Anal. 46, 2008 (the quadrature).
 """
 
 from __future__ import annotations
@@ -106,30 +104,13 @@ def _on_powers_of_four(exponent: int, tolerance: float) -> PoleSum:
 def inverse_square_root(low: float, high: float, *, tolerance: float = 1e-14) -> PoleSum:
     """A sum of poles for x^{−1/2} on [low, high].
 
+    The sum has m = O(ln(high/low) ln(1/tolerance)) poles, sorted.
+
     Parameters
     ----------
-    low, high
-        0 < low <= high, high/low <= 1e200.  The interval is widened to a ratio that is a power of 4, at least 4.
-    tolerance
-        Largest relative error of the quadrature, in [1e-30, 0.1]; roundings add 1e-15.
-
-    Returns
-    -------
-    PoleSum
-        m = O(ln(high/low) ln(1/tolerance)) poles, sorted.
-
-    Raises
-    ------
-    ValueError
-        An argument is outside its domain.
-
-    Examples
-    --------
-    >>> q = inverse_square_root(1.0, 1e6)
-    >>> q.poles.size
-    29
-    >>> abs(float((q.weights / (100.0 + q.poles)).sum()) - 0.1) < 1e-15
-    True
+    low, high : 0 < low <= high, high/low <= 1e200
+        The interval is widened to a ratio that is a power of 4, at least 4.
+    tolerance : largest relative error of the quadrature, in [1e-30, 0.1]; roundings add 1e-15
     """
     low = checks.real("low", low, "(1e-150, 1e150)")
     high = checks.real("high", high, f"[{low!r}, 1e150)")

@@ -50,18 +50,16 @@ def newton_reciprocal(coefficients: Array, terms: int) -> Array:
 def reciprocal(coefficients: Array, terms: int) -> tuple[Array, float]:
     """Coefficients of 1/B(z), for B given by finitely many coefficients with β_0 != 0.
 
+    Let B s = 1 + r for the computed series s.  The exact reciprocal is s/(1 + r), hence
+    error <= ‖s‖₁ ‖r‖₂/((1 − ‖r‖₁) ‖s‖₂).  For short series the residual r is bounded by the rounding errors of the
+    algorithm.  For long series r is computed, and a bound of its own rounding errors is added.
+
     Returns
     -------
     series : shape (terms,)
         Terms that exceed the range of floats, and all later ones, are ``inf``.
     error : float
         An upper bound of ‖error‖₂/‖series‖₂; ``inf`` if no bound is known.
-
-    Notes
-    -----
-    Let B s = 1 + r for the computed series s.  The exact reciprocal is s/(1 + r), hence
-    error <= ‖s‖₁ ‖r‖₂/((1 − ‖r‖₁) ‖s‖₂).  For short series the residual r is bounded by the rounding errors of the
-    algorithm.  For long series r is computed, and a bound of its own rounding errors is added.
     """
     from corrnoise.theory.numerics import double_double_series
 

@@ -3,9 +3,7 @@
 Each operation in floating-point arithmetic returns the exact result times 1 + δ with |δ| <= u, where u is the unit
 roundoff.  A product of m factors 1 + δ or 1/(1 + δ) lies within 1 ± ε_m with ε_m = (1 − u)^{−m} − 1.
 
-References
-----------
-N. J. Higham, Accuracy and stability of numerical algorithms, 2nd edition, Section 3.1.
+Source: N. J. Higham, Accuracy and stability of numerical algorithms, 2nd edition, Section 3.1.
 """
 
 from __future__ import annotations

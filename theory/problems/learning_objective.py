@@ -44,15 +44,12 @@ class LearningObjective(Record):
 
     Parameters
     ----------
-    problem
-        ``MeanEstimation`` or ``LinearRegression``.
-    steps
-        T >= 1.
+    problem : ``MeanEstimation`` or ``LinearRegression``
+    steps : T >= 1
     weights
         ϖ_s >= 0 of the errors after the steps s = 1, …, T, shape (steps,), not all 0; or ``"last"`` for the last one,
         or ``"second half"`` for the mean over s > T/2.
-    batch_size
-        m >= 1: examples a step; None for that of the problem.
+    batch_size : m >= 1: examples a step; None for that of the problem
 
     Examples
     --------
@@ -149,8 +146,8 @@ class LearningObjective(Record):
 
         Parameters
         ----------
-        mechanism
-            Endless noise, or noise of a run of ``steps`` steps.  O(T d) for Toeplitz noise, O(T³) for any other.
+        mechanism : endless noise, or noise of a run of ``steps`` steps
+            O(T d) for Toeplitz noise, O(T³) for any other.
         """
         self._checked(mechanism)
         if isinstance(mechanism, ToeplitzNoise):
@@ -177,12 +174,9 @@ class LearningObjective(Record):
 
         Parameters
         ----------
-        mechanism
-            Endless noise, or noise of a run of ``steps`` steps.
-        participation
-            Who takes part when in these steps; the upper bound of the sensitivity counts as γ.
-        budget
-            ρ, clip norm G and adjacency.
+        mechanism : endless noise, or noise of a run of ``steps`` steps
+        participation : who takes part when in these steps; the upper bound of the sensitivity counts as γ
+        budget : ρ, clip norm G and adjacency
         """
         unit = budget.unit_variance / self.batch_size**2
         gamma = mechanism.sensitivity_upper_bound(self._of_this_run(participation))
@@ -195,12 +189,9 @@ class LearningObjective(Record):
 
         Parameters
         ----------
-        mechanism
-            Endless noise, or noise of a run of ``steps`` steps; O(T² d + T³).
-        participation
-            Who takes part when in these steps; the upper bound of the sensitivity counts as γ.
-        budget
-            ρ, clip norm G and adjacency.
+        mechanism : endless noise, or noise of a run of ``steps`` steps; O(T² d + T³)
+        participation : who takes part when in these steps; the upper bound of the sensitivity counts as γ
+        budget : ρ, clip norm G and adjacency
 
         Examples
         --------
@@ -245,10 +236,7 @@ class LearningObjective(Record):
     def initial_error(self, initial_offset: ArrayLike) -> float:
         """What the start costs, ½ Σ (M a^{(0)})_j (θ_0 − θ*)_j²; the same for every noise.
 
-        Parameters
-        ----------
-        initial_offset
-            θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
+        ``initial_offset`` is θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
         """
         _, _, first = self._recursion()
         offset = checks.scalar_or_vector("initial_offset", initial_offset, _SIZE, first.size)

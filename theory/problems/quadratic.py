@@ -18,12 +18,9 @@ With batches of m examples g_t is the *mean* of their gradients, and the noise o
 *sum*: the step takes the noise w̃_t/m, and γ, σ and the noise multiplier are what they are for m = 1.  In all formulas
 s² becomes s²/m, σ² becomes σ²/m², k_j − 2 becomes (k_j − 2)/m, and A becomes (η/(2m)) Σ λ_j g_j.
 
-The proof uses that all cross terms between different sources vanish.  ``learning_curve`` (formula E2) is the recursion
-whose limit is E1.  Minimising E1 over all noise gives ``optimal_error`` (formula E3).
-Mean estimation is the case d = 1, λ = k = 1.
-
-E1 to E3 are results of this project.  Theorems 2.1, 2.2 and C.14 to C.18 of Choquette-Choo et al., arXiv 2310.06771,
-bound the same quantities; they are in ``corrnoise.theory.correlated_noise.published_bounds``.
+``learning_curve`` (formula E2) is the recursion whose limit is E1.  Minimising E1 over all noise gives
+``optimal_error`` (formula E3).  Mean estimation is the case d = 1, λ = k = 1.  Proofs: docs/exact-errors.md.  The
+published bounds of the same quantities are in ``corrnoise.theory.correlated_noise.published_bounds``.
 """
 
 from __future__ import annotations
@@ -119,10 +116,8 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise.
-        variance
-            σ², the variance of w_t in the sum over a batch.
+        noise : correlated noise
+        variance : σ², the variance of w_t in the sum over a batch
         """
         rates, place = np.unique(self.rates, return_inverse=True)  # equal eigenvalues are common and cost nothing
         privacy = variance / self.batch_size**2 * noise.averaged_variance(rates)[place]
@@ -152,10 +147,8 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise, with the σ² of its γ_∞.
-        budget
-            ρ, clip norm G and adjacency.
+        noise : correlated noise, with the σ² of its γ_∞
+        budget : ρ, clip norm G and adjacency
         """
         variance = checked_noise(noise).variance(budget)
         if not self.instability() < 1 or math.isinf(variance):
@@ -171,13 +164,10 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise.
-        budget
-            ρ, clip norm G and adjacency.
-        participation
-            The run whose γ sets σ²; by default any length, γ_∞.  The limit is that of an endless run with this σ²,
-            which is private only for the steps of ``participation``.
+        noise : correlated noise
+        budget : ρ, clip norm G and adjacency
+        participation : the run whose γ sets σ²; by default any length, γ_∞
+            The limit is that of an endless run with this σ², which is private only for the steps of ``participation``.
         """
         variance = checked_noise(noise).variance(budget, participation)
         if not self.instability() < 1 or math.isinf(variance):
@@ -193,8 +183,7 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        budget
-            ρ, clip norm G and adjacency.
+        budget : ρ, clip norm G and adjacency
         """
         if not self.instability() < 1:
             return math.inf
@@ -214,22 +203,15 @@ class QuadraticProblem(Record, ABC):
     ) -> Array:
         """Exact E F(θ_t) − F* for t = 0, …, ``steps``, shape (steps + 1,) (formula E2).
 
+        O(d × steps).  Valid at every learning rate; entries beyond the range of floats are ``inf``.
+
         Parameters
         ----------
-        noise
-            Correlated noise; its coefficients start with the run.
-        steps
-            Number of steps, >= 0, at most those of ``participation``.
-        budget
-            ρ, clip norm G and adjacency.
-        participation
-            The run whose γ sets σ²; by default any length, γ_∞.
-        initial_offset
-            θ_0 − θ* in the eigenbasis, a scalar or shape (d,).
-
-        Notes
-        -----
-        O(d × steps).  Valid at every learning rate; entries beyond the range of floats are ``inf``.
+        noise : correlated noise; its coefficients start with the run
+        steps : number of steps, >= 0, at most those of ``participation``
+        budget : ρ, clip norm G and adjacency
+        participation : the run whose γ sets σ²; by default any length, γ_∞
+        initial_offset : θ_0 − θ* in the eigenbasis, a scalar or shape (d,)
         """
         from corrnoise.theory.problems import second_moments
 
@@ -266,10 +248,8 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise, with the σ² of its γ_∞; None for the bound over all noise.
-        budget
-            ρ, clip norm G and adjacency.
+        noise : correlated noise, with the σ² of its γ_∞; None for the bound over all noise
+        budget : ρ, clip norm G and adjacency
         """
         if noise is None:
             unit = budget.unit_variance / self.batch_size**2
@@ -298,12 +278,9 @@ class QuadraticProblem(Record, ABC):
 
         Parameters
         ----------
-        noise
-            Correlated noise, with the σ² of its γ_∞.
-        budget
-            ρ, clip norm G and adjacency.
-        moment_bound
-            R² > 0; None for that of the problem.
+        noise : correlated noise, with the σ² of its γ_∞
+        budget : ρ, clip norm G and adjacency
+        moment_bound : R² > 0; None for that of the problem
         """
         variance = checked_noise(noise).variance(budget)
         r2 = self.moment_bound if moment_bound is None else checks.real("moment_bound", moment_bound, "(0, inf)")
@@ -336,18 +313,13 @@ def _checked_rates(eigenvalues: Array, learning_rate: float) -> None:
 class MeanEstimation(QuadraticProblem):
     """Private estimation of a mean in one dimension, F(θ) = ½ E (θ − z)².
 
+    Section 2.1 and Theorem 2.1 of arXiv 2310.06771 (Appendix B drops the ½).
+
     Parameters
     ----------
-    learning_rate
-        η > 0, stable below 2.
-    sample_std
-        Standard deviation of z, >= 0.
-    batch_size
-        m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum.
-
-    Notes
-    -----
-    Section 2.1 and Theorem 2.1 of arXiv 2310.06771 (Appendix B drops the ½).
+    learning_rate : η > 0, stable below 2
+    sample_std : standard deviation of z, >= 0
+    batch_size : m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum
 
     Examples
     --------
@@ -394,23 +366,17 @@ class MeanEstimation(QuadraticProblem):
 class LinearRegression(QuadraticProblem):
     """Private linear regression, F(θ) = ½ E (y − ⟨θ, x⟩)², with E x = 0, E x xᵀ = H and y = ⟨θ*, x⟩ + ξ.
 
+    Section 2.2 and Appendix C of arXiv 2310.06771.
+
     Parameters
     ----------
-    eigenvalues
-        λ_j > 0 of H, shape (d,), in any order.
-    learning_rate
-        η > 0.
-    residual_std
-        Standard deviation of ξ, which is independent of x, >= 0.
+    eigenvalues : λ_j > 0 of H, shape (d,), in any order
+    learning_rate : η > 0
+    residual_std : standard deviation of ξ, which is independent of x, >= 0
     kurtosis
         k_j = E x_j⁴/λ_j² >= 1 of the independent coordinates of x in the eigenbasis, a scalar or shape (d,): 3 for
         Gaussian inputs, 1 for signs, 1.8 for uniform ones.
-    batch_size
-        m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum.
-
-    Notes
-    -----
-    Section 2.2 and Appendix C of arXiv 2310.06771.
+    batch_size : m >= 1, the examples of a step: their mean gradient is used, and the noise is added to their sum
 
     Examples
     --------

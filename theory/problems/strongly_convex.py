@@ -24,10 +24,8 @@ from F − F* <= L ‖θ − θ*‖²/2 − ‖L(θ − θ*) − ∇F‖²/(2(L 
 the proof, the errata of the printed theorem with counterexamples, and the places where the bound is loose.
 ``corrnoise.solvers.strongly_convex.bound`` searches for the best multiplier.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Theorems 3.1 and E.1, equations (10), (89)–(93), Figure 3.
-G. Zames and P. L. Falb, Stability conditions for systems with monotone and slope-restricted nonlinearities, 1968.
+Sources: Choquette-Choo et al., arXiv 2310.06771: Theorems 3.1 and E.1, equations (10), (89)–(93), Figure 3; G. Zames
+and P. L. Falb, Stability conditions for systems with monotone and slope-restricted nonlinearities, 1968.
 """
 
 from __future__ import annotations
@@ -114,20 +112,16 @@ class FrequencyCondition:
     def on_discs(self, a: Array, b: Array, radii: Array, real_change: Array, change: Array) -> GainOnDiscs:
         """Bound gain and slack on the discs |z − ω| <= ``radii`` of complex frequencies.
 
+        |sin z − sin ω| and |cos z − cos ω| are bounded by hyperbolic functions of the radius, which bounds the change
+        of every term of u.  The numerator of ξ is δ Λ(z) Λ(−z) + l (2 a(z) + ε).
+
         Parameters
         ----------
-        a, b
-            Real and imaginary part of Λ at the centres ω.
-        radii
-            The radii of the discs.
+        a, b : real and imaginary part of Λ at the centres ω
+        radii : the radii of the discs
         real_change, change
             Upper bounds on the discs of |a(z) − a| and |b(z) − b|, where a(z) = (Λ(z) + Λ(−z))/2 and b(z) =
             (Λ(z) − Λ(−z))/2i; ``change`` is also one of |Λ(z) − Λ(ω)|.  They include the error of a and b.
-
-        Notes
-        -----
-        |sin z − sin ω| and |cos z − cos ω| are bounded by hyperbolic functions of the radius, which bounds the change
-        of every term of u.  The numerator of ξ is δ Λ(z) Λ(−z) + l (2 a(z) + ε).
         """
         cosine = np.abs(1 - self.x)
         odd = np.sinh(radii)
@@ -221,24 +215,17 @@ def circle_multiplier(slow: float, fast: float, criterion: Criterion) -> tuple[f
 class StronglyConvex(Record):
     """Private optimisation of a smooth strongly convex loss in d dimensions, whose error is only bounded.
 
-    Parameters
-    ----------
-    strong_convexity
-        μ > 0.
-    smoothness
-        L >= μ.
-    learning_rate
-        η > 0, stable below 2/L; beyond, bounds are ``inf``.
-    dimension
-        d, an integer >= 1.
-    gradient_noise_std
-        σ_sgd >= 0: E ‖ŵ_t‖² <= σ_sgd² for the noise of the stochastic gradients (of the whole vector).
-
-    Notes
-    -----
     Section 3 and Appendix E of arXiv 2310.06771.  Privacy needs the gradient of every example to have norm
     G (the clip norm) at most: the losses are G-Lipschitz, and the strong convexity comes from a regulariser, whose
     gradient depends on no example.
+
+    Parameters
+    ----------
+    strong_convexity : μ > 0
+    smoothness : L >= μ
+    learning_rate : η > 0, stable below 2/L; beyond, bounds are ``inf``
+    dimension : d, an integer >= 1
+    gradient_noise_std : σ_sgd >= 0: E ‖ŵ_t‖² <= σ_sgd² for the noise of the stochastic gradients (of the whole vector)
 
     Examples
     --------
@@ -301,10 +288,8 @@ class StronglyConvex(Record):
 
         Parameters
         ----------
-        frequencies
-            ω in [0, π], in radians a step, of any shape.
-        criterion
-            ``"distance"`` bounds L ‖θ − θ*‖²/2, ``"objective"`` F − F*.
+        frequencies : ω in [0, π], in radians a step, of any shape
+        criterion : ``"distance"`` bounds L ‖θ − θ*‖²/2, ``"objective"`` F − F*
         """
         if not self.stable:
             raise ValueError(f"learning_rate must lie in (0, {2 / self.smoothness!r}), got {self.learning_rate!r}")
@@ -323,8 +308,7 @@ class StronglyConvex(Record):
 
         Parameters
         ----------
-        budget
-            ρ, clip norm G and adjacency.
+        budget : ρ, clip norm G and adjacency
         """
         variance = self._drive(budget.unit_variance)
         if not self.stable:
@@ -345,10 +329,8 @@ class StronglyConvex(Record):
 
         Parameters
         ----------
-        noise
-            Correlated noise, with the σ² of its γ_∞.
-        budget
-            ρ, clip norm G and adjacency.
+        noise : correlated noise, with the σ² of its γ_∞
+        budget : ρ, clip norm G and adjacency
         """
         variance = checked_noise(noise).variance(budget)
         if not self.stable or math.isinf(variance):

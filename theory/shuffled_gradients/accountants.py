@@ -25,9 +25,7 @@ accountant                     what it does
 
 ``corrnoise.theory.shuffled_gradients.run`` says which of them hold for a run.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 4, Theorem C.9, Lemmas E.2, E.3 and F.2.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 4, Theorem C.9, Lemmas E.2, E.3 and F.2.
 """
 
 from __future__ import annotations
@@ -81,12 +79,9 @@ class Accountant(Record):
 
     Parameters
     ----------
-    sums
-        Amplification sums A_m >= 0, shape (M,); ``inf`` where no noise follows.
-    probabilities
-        p_m in [0, 1], shape (M,), with sum 1 up to rounding.
-    compositions
-        Number >= 1 of times the mixture is composed with itself (fresh permutations of composed epochs).
+    sums : amplification sums A_m >= 0, shape (M,); ``inf`` where no noise follows
+    probabilities : p_m in [0, 1], shape (M,), with sum 1 up to rounding
+    compositions : number >= 1 of times the mixture is composed with itself (fresh permutations of composed epochs)
     """
 
     sums: Array
@@ -179,14 +174,11 @@ class Accountant(Record):
 
         Parameters
         ----------
-        delta
-            0 < δ < 1.
-        noise_multiplier
-            z = σ/G.
-        conversion
-            ``"gaussian"``: the curves of the Gaussian mechanisms (shifted interpolation).  ``"zcdp"``: from the Rényi
-            divergences, at the best order (Canonne, Kamath and Steinke).  ``"published"``: ``published_epsilon`` of the
-            zCDP budget.
+        delta : 0 < δ < 1
+        noise_multiplier : z = σ/G
+        conversion : ``"gaussian"``: the curves of the Gaussian mechanisms (shifted interpolation)
+            ``"zcdp"``: from the Rényi divergences, at the best order (Canonne, Kamath and Steinke).  ``"published"``:
+            ``published_epsilon`` of the zCDP budget.
         """
         delta = checks.real("delta", delta, "(0, 1)")
         choice = self._conversion(conversion)
@@ -290,10 +282,8 @@ def published_epsilon(rho: float, delta: float) -> float:
 
     Parameters
     ----------
-    rho
-        ρ >= 0.
-    delta
-        0 < δ < 1.
+    rho : ρ >= 0
+    delta : 0 < δ < 1
     """
     budget = checks.real("rho", rho, "[0, inf)")
     log = -math.log(checks.real("delta", delta, "(0, 1)"))
@@ -301,18 +291,9 @@ def published_epsilon(rho: float, delta: float) -> float:
 
 
 def published_rho(epsilon: float, delta: float) -> float:
-    """The ρ to which ``published_epsilon`` gives ε, never too large.
+    """The ρ to which ``published_epsilon`` gives ε >= 0, 0 < δ < 1, never too large.
 
-    Parameters
-    ----------
-    epsilon
-        ε >= 0.
-    delta
-        0 < δ < 1.
-
-    Returns
-    -------
-    (sqrt(log(1/δ) + ε) − sqrt(log(1/δ)))², without its cancellation.
+    It is (sqrt(log(1/δ) + ε) − sqrt(log(1/δ)))², without its cancellation.
     """
     budget = checks.real("epsilon", epsilon, "[0, inf)")
     log = -math.log(checks.real("delta", delta, "(0, 1)"))
@@ -335,14 +316,10 @@ def accountant_of_nonexpansive_steps(
 
     Parameters
     ----------
-    schedule
-        The run.
-    method
-        One of ``METHODS``.
-    reshuffled
-        Whether the private records may stand elsewhere in each epoch.
-    factors
-        What is known of the steps.
+    schedule : the run
+    method : one of ``METHODS``
+    reshuffled : whether the private records may stand elsewhere in each epoch
+    factors : what is known of the steps
     """
     checks.boolean("reshuffled", reshuffled)
     match checks.choice("method", method, METHODS):

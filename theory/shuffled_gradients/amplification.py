@@ -11,11 +11,9 @@ For private steps of sensitivity 2ηG and noise ησ the divergence is at most �
 the minimum of Σ a_t²/τ_t² for s_t = 1 where the record is used, and τ_t = 1 at noisy private steps.  The noise of a
 public step is relative to that: τ_t = η_public/η.  Without amplification A is the number of uses.
 
-References
-----------
-V. Feldman, I. Mironov, K. Talwar, A. Thakurta, Privacy amplification by iteration, FOCS 2018.
-J. Bok, W. Su, J. Altschuler, Shifted interpolation for differential privacy, ICML 2024 (the Gaussian form).
-Jiang, Sharma, Wu and Joshi, 2026: Theorem C.9, Lemmas E.2 and F.2.
+Sources: V. Feldman, I. Mironov, K. Talwar, A. Thakurta, Privacy amplification by iteration, FOCS 2018; J. Bok, W. Su,
+J. Altschuler, Shifted interpolation for differential privacy, ICML 2024 (the Gaussian form); Jiang, Sharma, Wu and
+Joshi, 2026: Theorem C.9, Lemmas E.2 and F.2.
 """
 
 from __future__ import annotations
@@ -61,19 +59,15 @@ def _pooled(arrivals: Array, widths: Array) -> float:
 def best_plan_cost(sensitivities: ArrayLike, noise: ArrayLike, contractions: ArrayLike = 1.0) -> float:
     """The smallest Σ a_t²/τ_t² of a plan that spends the sensitivities.
 
+    Returns twice the slope of the bound of the Rényi divergence in its order; ``inf`` where a difference arrives after
+    which no noise is added.  Relative error below 1e-12, except that results below 1e-80 may be larger than the exact
+    value.
+
     Parameters
     ----------
-    sensitivities
-        s_t >= 0, shape (T,).
-    noise
-        Standard deviations τ_t >= 0, a scalar or shape (T,).
-    contractions
-        Lipschitz constants 0 <= c_t <= 1 of the maps, a scalar or shape (T,).
-
-    Returns
-    -------
-    Twice the slope of the bound of the Rényi divergence in its order; ``inf`` where a difference arrives after which no
-    noise is added.  Relative error below 1e-12, except that results below 1e-80 may be larger than the exact value.
+    sensitivities : s_t >= 0, shape (T,)
+    noise : standard deviations τ_t >= 0, a scalar or shape (T,)
+    contractions : Lipschitz constants 0 <= c_t <= 1 of the maps, a scalar or shape (T,)
     """
     s = checks.reals("sensitivities", sensitivities, "[0, 1e100]", ndim=1)
     tau = np.broadcast_to(checks.scalar_or_vector("noise", noise, "[0, 1e100]", s.size), s.shape)
@@ -101,10 +95,8 @@ class StepFactors(Record):
     ----------
     private_contraction, public_contraction
         Lipschitz constants in [0, 1] of the gradient steps with private and with public records.
-    prox
-        Lipschitz constant in (0, 1] of the proximal map at the end of an epoch, 1/(1 + η n μ_ψ).
-    public_noise
-        Noise of noisy public steps relative to that of private ones, η_public/η > 0.
+    prox : Lipschitz constant in (0, 1] of the proximal map at the end of an epoch, 1/(1 + η n μ_ψ)
+    public_noise : noise of noisy public steps relative to that of private ones, η_public/η > 0
     linear
         Whether a gradient step multiplies every difference by a number, ± its Lipschitz constant: all losses have the
         Hessian μI.  Then an epoch before its proximal map is one linear step, and the noise of its earlier steps counts
@@ -147,12 +139,9 @@ def run_steps(
 
     Parameters
     ----------
-    schedule
-        The run.
-    positions
-        Position 1, …, n of the record in each epoch's order, a scalar or shape (K,); used where at most n_k.
-    factors
-        What is known of the steps.
+    schedule : the run
+    positions : position 1, …, n of the record in each epoch's order, a scalar or shape (K,); used where at most n_k
+    factors : what is known of the steps
     """
     place = _places(schedule, positions)
     private = np.arange(1, schedule.samples + 1) <= schedule.private[:, np.newaxis]

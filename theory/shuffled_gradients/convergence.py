@@ -11,20 +11,15 @@ largest smoothness of the records of epoch k, σ_k is the noise, and C_k², D_k 
 corollaries (4.1 = E.1, F.1, D.15, G.4, G.8) replace a sum over k by its largest term times 1 + log m, for m epochs that
 have one: its weights are m of the numbers 1, 1/2, 1/3, ….
 
-**The noise.**  Published is 6 η² n L*_k d σ_k².  It is smaller by a factor of about η n L and false: Lemma D.10 bounds
-the opposite sign of E ⟨noise, x⟩, and its Jacobian lacks the term −η I.  With f_i = ‖x‖²/2000, ψ = ‖x‖²/2, n = 100,
-d = 1000, K = 10, η = 0.01, σ = 1, x_1 = x* = 0 the excess risk is 1.6656, the published bound 0.3963.  The ratio is
-unbounded (smoothness → 0), so no constant saves it.  The correction is Stein's lemma for Lipschitz maps: every later
-step is nonexpansive, so E ⟨noise_i, x⟩ <= η d σ².  Noise on the last step of an epoch only gives (η/n) d σ_k² instead,
-at the same privacy of an epoch.
+**The noise.**  Published is 6 η² n L*_k d σ_k², false by an unbounded factor (docs/shuffled-gradients.md).  The
+correction is Stein's lemma for Lipschitz maps: every later step is nonexpansive, so E ⟨noise_i, x⟩ <= η d σ².  Noise on
+the last step of an epoch only gives (η/n) d σ_k² instead, at the same privacy of an epoch.
 
 **Non-smooth ψ.**  For the l1 norm Theorem G.3 adds 2 d σ_k² B/sqrt(2π) with B >= E ‖x − ηλn‖_∞, for a projection G.7
 adds d σ_k²/2 + 5 η² C_k² and needs smaller steps.  Neither term is needed.  With public records both are vacuous, for
 they ask for μ_ψ >= β > 0.  Where ψ confines x to a set of diameter δ, δ C_k/n may replace C_k²/(2 n² β), without β.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollaries 4.1 (E.1), D.15 and F.1, Appendix G.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollaries 4.1 (E.1), D.15 and F.1, Appendix G.
 """
 
 from __future__ import annotations
@@ -68,35 +63,23 @@ class ConvergenceConstants(Record):
 
     Parameters
     ----------
-    samples, epochs, dimension
-        n, K, d >= 1.
-    learning_rate
-        η > 0.
-    distance
-        R = ‖x_1 − x*‖ >= 0.
-    deviation
-        s >= 0, root mean squared gradient of the private losses at x*.
-    noise
-        σ_k >= 0, a scalar or shape (K,).
-    smoothness, largest_smoothness
-        L_k and L*_k > 0, a scalar or shape (K,); L_k <= L*_k.
-    private_smoothness
-        Mean smoothness L of the private losses; None for the largest L_k.
-    end_noise
-        Noise on the last step of an epoch only.
+    samples, epochs, dimension : n, K, d >= 1
+    learning_rate : η > 0
+    distance : R = ‖x_1 − x*‖ >= 0
+    deviation : s >= 0, root mean squared gradient of the private losses at x*
+    noise : σ_k >= 0, a scalar or shape (K,)
+    smoothness, largest_smoothness : L_k and L*_k > 0, a scalar or shape (K,); L_k <= L*_k
+    private_smoothness : mean smoothness L of the private losses; None for the largest L_k
+    end_noise : noise on the last step of an epoch only
     total_dissimilarity
         C_k = n ‖∇H_k‖ >= 0, a scalar or shape (K,), H_k the mean difference of private and public losses of epoch k.
-    partial_dissimilarity
-        D_k = (1/n) Σ_{n_k < i < n} C_i² >= 0, a scalar or shape (K,).
-    beta
-        0 < β <= μ_ψ − (smoothness of H_k); not needed, and 0, where there is no dissimilarity.
-    diameter
-        δ > 0 of a set to which ψ confines x, which makes β unnecessary; None for none.  The total dissimilarities then
-        are suprema over that set.
+    partial_dissimilarity : D_k = (1/n) Σ_{n_k < i < n} C_i² >= 0, a scalar or shape (K,)
+    beta : 0 < β <= μ_ψ − (smoothness of H_k); not needed, and 0, where there is no dissimilarity
+    diameter : δ > 0 of a set to which ψ confines x, which makes β unnecessary; None for none
+        The total dissimilarities then are suprema over that set.
     regulariser
         ``"smooth"``, ``"lasso"`` or ``"projection"``: which published theorem is meant; the corrected one is for all.
-    size
-        B >= 0 of Assumption G.1, which the published theorem for ``"lasso"`` uses.
+    size : B >= 0 of Assumption G.1, which the published theorem for ``"lasso"`` uses
     """
 
     _: KW_ONLY
@@ -156,9 +139,8 @@ class ConvergenceConstants(Record):
     def largest_learning_rate(self, *, printed: bool = False) -> float:
         """The learning rate up to which the bounds hold.
 
-        Returns
-        -------
-        1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), L̄ the larger of L and max_k L_k; printed G.7 has L̄ + 1 for L̄.
+        Returns 1/(2 n sqrt(10 L̄ max_k L*_k (1 + log K))), L̄ the larger of L and max_k L_k; printed G.7 has L̄ + 1 for
+        L̄.
         """
         mean = self._mean_smoothness + (printed and self.regulariser == "projection")
         growth = 10 * mean * float(np.max(self.largest_smoothness)) * (1 + math.log(self.epochs))
@@ -167,23 +149,15 @@ class ConvergenceConstants(Record):
     def epoch_terms(self, *, printed: bool = False) -> tuple[Array, Array]:
         """What an epoch adds to the bound of its last iterate: the parts of e_k, corrected or as published.
 
-        Returns
-        -------
-        noise, dissimilarity : shape () or (K,)
+        Both have the shape () or (K,).
         """
         return self._noise_terms(printed), self._dissimilarity_terms(printed)
 
     def excess_risk_upper_bound(self, *, printed: bool = False) -> Bound:
         """The bound of Theorem D.14 corrected, or as published (D.14, G.3, G.7, after ``regulariser``).
 
-        Returns
-        -------
-        The bound by its sources: the parts of M are those of the epoch s that maximises their sum.
-
-        Raises
-        ------
-        ValueError
-            ``learning_rate`` exceeds ``largest_learning_rate``.
+        Returns the bound by its sources: the parts of M are those of the epoch s that maximises their sum.
+        Raises ``ValueError`` where ``learning_rate`` exceeds ``largest_learning_rate``.
         """
         noise, other = self.epoch_terms(printed=printed)
         if noise.ndim == other.ndim == 0:  # the same in every epoch: s = K, and 1 + 1/2 + … + 1/K
@@ -197,15 +171,9 @@ class ConvergenceConstants(Record):
     def corollary_upper_bound(self, *, printed: bool = False) -> Bound:
         """The bound of Corollaries E.1, D.15, F.1, G.4 and G.8 corrected, or as published.
 
-        Returns
-        -------
-        The bound by its sources: in M the largest term of e_k times 1 + log m, m the number of epochs that have one,
-        for noise and for dissimilarity.
-
-        Raises
-        ------
-        ValueError
-            ``learning_rate`` exceeds ``largest_learning_rate``.
+        Returns the bound by its sources: in M the largest term of e_k times 1 + log m, m the number of epochs that have
+        one, for noise and for dissimilarity.
+        Raises ``ValueError`` where ``learning_rate`` exceeds ``largest_learning_rate``.
         """
         noise, other = (self._windowed(terms) for terms in self.epoch_terms(printed=printed))
         return self._bound(noise, other, printed)

@@ -8,9 +8,7 @@ bound what the public records do to the run: C_i² >= E ‖v_i(z)‖² (publishe
 square).  Over a fresh permutation this is exact at every z: with m = i − n_d, the mean ḡ of the private gradients and
 their variance, E ‖v_i‖² = ‖P_m − m ḡ‖² + m (n − m)/(n − 1) var, P_m the sum of the first m public gradients.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Assumption 3.6, Section 5.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Assumption 3.6, Section 5.
 """
 
 from __future__ import annotations
@@ -27,16 +25,12 @@ _MOST_IN_A_PLANE = 100
 def reshuffled_dissimilarity(private_gradients: ArrayLike, public_gradients: ArrayLike) -> Array:
     """E ‖v_i(z)‖² over a uniform permutation, for i = n_d + 1, …, n.
 
+    Shape (m,); the last entry is C_n² at z, and (1/n) times the sum of the others the partial dissimilarity.
+
     Parameters
     ----------
-    private_gradients
-        Gradients of all private records at z, shape (n, d).
-    public_gradients
-        Gradients of the public records at z in the order of their use, shape (m, d), m = n − n_d <= n.
-
-    Returns
-    -------
-    Shape (m,); the last entry is C_n² at z, and (1/n) times the sum of the others the partial dissimilarity.
+    private_gradients : gradients of all private records at z, shape (n, d)
+    public_gradients : gradients of the public records at z in the order of their use, shape (m, d), m = n − n_d <= n
     """
     g, p = _gradients(private_gradients, public_gradients)
     n = len(g)
@@ -54,12 +48,7 @@ def worst_order_dissimilarity_bounds(private_gradients: ArrayLike, public_gradie
     products with some direction: with all public records, in one dimension, and in two for up to 100 records, all such
     subsets are tried and both bounds are exact.  Otherwise, below: alternating between the subset that is best in a
     direction and the direction of its sum.  Above: the triangle inequality, with the m largest deviations, or the
-    largest singular value of the centred gradients.
-
-    Parameters
-    ----------
-    private_gradients, public_gradients
-        As for ``reshuffled_dissimilarity``.
+    largest singular value of the centred gradients.  Arguments as for ``reshuffled_dissimilarity``.
     """
     g, p = _gradients(private_gradients, public_gradients)
     n, m = len(g), len(p)

@@ -28,10 +28,8 @@ are linear, and noise before the record's use counts as well.
 
 Hyper-parameters chosen on the private data are not accounted for, and noise is idealised real noise.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, Improving the Convergence of Private Shuffled Gradient Methods with Public Data, 2026:
-Algorithms 1 to 5, Lemmas E.2, E.3 and F.2.
+Source: Jiang, Sharma, Wu and Joshi, Improving the Convergence of Private Shuffled Gradient Methods with Public Data,
+2026: Algorithms 1 to 5, Lemmas E.2, E.3 and F.2.
 """
 
 from __future__ import annotations
@@ -83,46 +81,34 @@ class ShuffledGradients(Record):
     All records are private, with noise at every step, until ``interleaved``, ``private_then_public``,
     ``public_then_private`` or ``noise_at`` says otherwise.
 
+    Raises ``ValueError`` where an argument is out of its range, or contradicts another one.
+
     Parameters
     ----------
-    budget
-        What may be spent.  Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in
-        one record, which a gradient of zero or another one replaces.  Its clip norm is G.
+    budget : what may be spent
+        Its adjacency is zero-out, which needs half the noise, or replace-one: neighbours differ in one record, which a
+        gradient of zero or another one replaces.  Its clip norm is G.
     participation
         n K steps in K epochs of n steps, one for each private record: ``fixed_epochs`` or ``reshuffled``, secret where
         the permutations are uniform and nobody knows them.
-    learning_rate
-        η > 0 of private steps.
-    public_learning_rate
-        η > 0 of public steps; None for ``learning_rate``.  The noise of a public step shrinks with it.
-    smoothness
-        L > 0: an upper bound of the smoothness of the loss of *every admissible record*, private or public.  It must be
-        known without looking at the private records: their largest constant is no such bound.  ``math.inf`` where none
-        is known.
-    strong_convexity
-        0 <= μ <= L: a lower bound of the strong convexity of the loss of every admissible record.  Positive ones are
-        for unclipped gradients only.
-    clipping
-        ``"none"``: nothing is clipped.  Then G bounds the gradients of all admissible private records at all points;
-        for replace-one adjacency it suffices that any two of them differ by at most 2G.  ``"cocoercive"``:
-        gradients are clipped to the norm G, and the losses are such that clipped gradients are those of a convex
-        function with the same smoothness (mean estimation, generalised linear models).  ``"general"``: gradients of
-        other losses are clipped to the norm G.
-    convex
-        Whether the losses of all admissible records, private and public, are convex.
-    released
-        What leaves the run: ``"last iterate"``, the iterate of ``"every epoch"``, or ``"every iterate"``.
-    regulariser_convexity
-        μ_ψ >= 0, strong convexity of the regulariser, which is public.
-    private
-        n_k, the number of private steps that each epoch starts with, shape (K,); None for n.
-    placement
-        Where noise is added in epochs with private steps: see ``Schedule``.
-
-    Raises
-    ------
-    ValueError
-        An argument is out of its range, or contradicts another one.
+    learning_rate : η > 0 of private steps
+    public_learning_rate : η > 0 of public steps; None for ``learning_rate``
+        The noise of a public step shrinks with it.
+    smoothness : L > 0: an upper bound of the smoothness of the loss of *every admissible record*, private or public
+        It must be known without looking at the private records: their largest constant is no such bound.  ``math.inf``
+        where none is known.
+    strong_convexity : 0 <= μ <= L: a lower bound of the strong convexity of the loss of every admissible record
+        Positive ones are for unclipped gradients only.
+    clipping : ``"none"``: nothing is clipped
+        Then G bounds the gradients of all admissible private records at all points; for replace-one adjacency it
+        suffices that any two of them differ by at most 2G.  ``"cocoercive"``: gradients are clipped to the norm G, and
+        the losses are such that clipped gradients are those of a convex function with the same smoothness (mean
+        estimation, generalised linear models).  ``"general"``: gradients of other losses are clipped to the norm G.
+    convex : whether the losses of all admissible records, private and public, are convex
+    released : what leaves the run: ``"last iterate"``, the iterate of ``"every epoch"``, or ``"every iterate"``
+    regulariser_convexity : μ_ψ >= 0, strong convexity of the regulariser, which is public
+    private : n_k, the number of private steps that each epoch starts with, shape (K,); None for n
+    placement : where noise is added in epochs with private steps: see ``Schedule``
 
     Examples
     --------
@@ -220,43 +206,24 @@ class ShuffledGradients(Record):
 
         Parameters
         ----------
-        private_per_epoch
-            Private steps of each epoch, from 1 to ``samples``.
+        private_per_epoch : private steps of each epoch, from 1 to ``samples``
         """
         return self._with(
             interleaved(self.samples, epochs=self.epochs, private_per_epoch=private_per_epoch, placement=self.placement)
         )
 
     def private_then_public(self, private_epochs: int) -> ShuffledGradients:
-        """Return this run with private records in its first ``private_epochs`` epochs, public ones in the others.
-
-        Parameters
-        ----------
-        private_epochs
-            Number of epochs with private records, from 1 to ``epochs``.
-        """
+        """Return this run with private records in its first ``private_epochs`` epochs, public ones in the others."""
         found = private_then_public(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
 
     def public_then_private(self, private_epochs: int) -> ShuffledGradients:
-        """Return this run with private records in its last ``private_epochs`` epochs, public ones in the others.
-
-        Parameters
-        ----------
-        private_epochs
-            Number of epochs with private records, from 1 to ``epochs``.
-        """
+        """Return this run with private records in its last ``private_epochs`` epochs, public ones in the others."""
         found = public_then_private(self.samples, epochs=self.epochs, private_epochs=private_epochs)
         return self._with(Schedule(self.samples, found.private, self.placement))
 
     def noise_at(self, placement: Placement) -> ShuffledGradients:
-        """Return this run with its noise elsewhere.
-
-        Parameters
-        ----------
-        placement
-            Where noise is added; see ``Schedule``.
-        """
+        """Return this run with its noise elsewhere; see ``Schedule``."""
         return self._with(Schedule(self.samples, np.asarray(self.private), placement))
 
     @property
@@ -331,15 +298,12 @@ class ShuffledGradients(Record):
     def accountant(self, method: Method) -> Accountant:
         """The accountant ``method`` of this run, for replace-one adjacency.
 
+        Raises ``ValueError`` where the run does not meet what the accountant assumes; the message says what, and which
+        accountants hold.
+
         Parameters
         ----------
-        method
-            One of ``accountants``.
-
-        Raises
-        ------
-        ValueError
-            The run does not meet what the accountant assumes; the message says what, and which accountants hold.
+        method : one of ``accountants``
         """
         method = checks.choice("accountant", method, METHODS)
         if (refusal := self._refusal(method)) is not None:
@@ -373,21 +337,13 @@ class ShuffledGradients(Record):
     ) -> float:
         """The noise multiplier σ/G with which the run keeps to its budget, never too small.
 
+        It is for the noise N(0, σ² I) that is added to gradients.  Relative excess below 1e-8.
+        Raises ``ValueError`` where the accountant does not hold, or none promises anything.
+
         Parameters
         ----------
-        accountant
-            ``"tightest"``: the smallest of those that hold.  Or one of them.
-        conversion
-            Of an accountant to (ε, δ), see ``Accountant.epsilon``; None for the sharpest.
-
-        Returns
-        -------
-        σ/G, for the noise N(0, σ² I) that is added to gradients.  Relative excess below 1e-8.
-
-        Raises
-        ------
-        ValueError
-            The accountant does not hold, or none promises anything.
+        accountant : ``"tightest"``: the smallest of those that hold.  Or one of them.
+        conversion : of an accountant to (ε, δ), see ``Accountant.epsilon``; None for the sharpest
         """
         rho = self.budget.rho
         if rho is not None:
@@ -413,12 +369,9 @@ class ShuffledGradients(Record):
 
         Parameters
         ----------
-        delta
-            0 < δ < 1.
-        noise_multiplier
-            σ/G in [1e-99, 1e99].
-        accountant, conversion
-            As for ``noise_multiplier``.
+        delta : 0 < δ < 1
+        noise_multiplier : σ/G in [1e-99, 1e99]
+        accountant, conversion : as for ``noise_multiplier``
         """
         z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
         return self._tightest(
@@ -433,10 +386,9 @@ class ShuffledGradients(Record):
 
         Parameters
         ----------
-        epsilon
-            ε >= 0.
-        noise_multiplier, accountant
-            As for ``epsilon_at``.  Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves it out.
+        epsilon : ε >= 0
+        noise_multiplier, accountant : as for ``epsilon_at``
+            Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves it out.
         """
         z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
         skipped = accountant == "tightest"

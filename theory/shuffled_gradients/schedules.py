@@ -5,10 +5,8 @@ N(0, σ² I) to the gradient where the schedule says so:
 
     x ← x − η (∇f + noise),    and at the end of the epoch x ← prox_{n η ψ}(x).
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, Improving the Convergence of Private Shuffled Gradient Methods with Public Data, 2026:
-Algorithms 1 to 5.
+Source: Jiang, Sharma, Wu and Joshi, Improving the Convergence of Private Shuffled Gradient Methods with Public Data,
+2026: Algorithms 1 to 5.
 """
 
 from __future__ import annotations
@@ -39,11 +37,9 @@ class Schedule(Record):
 
     Parameters
     ----------
-    samples
-        n >= 1, steps an epoch.
-    private
-        n_k in {0, …, n} for each epoch, shape (K,): its first n_k steps use private records.  Noise is added in the
-        epochs that have any.
+    samples : n >= 1, steps an epoch
+    private : n_k in {0, …, n} for each epoch, shape (K,): its first n_k steps use private records
+        Noise is added in the epochs that have any.
     placement
         Where in such an epoch: ``"every"`` step (as published), the ``"private"`` steps, the ``"tail"`` from the last
         private step on, or the ``"end"``, the last step only.

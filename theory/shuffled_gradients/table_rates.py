@@ -21,9 +21,7 @@ noise at the end                                                     √d/(nε) 
 √d/(nε) is the lower bound for private empirical risk minimisation.  What is published rests on a noise term that is
 too small (see ``convergence``): with it the bound tends to 0 as K grows, for any fixed n, d and ε.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Tables 1 and 5, Appendices E.3 and F.3.
 """
 
 from __future__ import annotations
@@ -48,14 +46,10 @@ def table_amplification(
 
     Parameters
     ----------
-    algorithm
-        One of ``TABLE_ALGORITHMS``.
-    samples, epochs
-        n >= 1, and K >= 1, a real number here.
-    private_share
-        0 < p <= 1, the share of private steps, for the algorithms that use public records.
-    whole_run
-        Whether amplification by iteration covers the whole run, or epochs are composed as published.
+    algorithm : one of ``TABLE_ALGORITHMS``
+    samples, epochs : n >= 1, and K >= 1, a real number here
+    private_share : 0 < p <= 1, the share of private steps, for the algorithms that use public records
+    whole_run : whether amplification by iteration covers the whole run, or epochs are composed as published
     """
     name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
     n = checks.integer("samples", samples, 1)
@@ -109,15 +103,13 @@ def bound_coefficients(
 
     Parameters
     ----------
-    algorithm, samples, epochs, private_share
-        As for ``table_amplification``.
+    algorithm, samples, epochs, private_share : as for ``table_amplification``
     dimension, epsilon, delta
         d, and the privacy of the run, ε in [1e-30, 1e30]; (ε, δ) is converted by ``published_rho``.
     accounting
         ``"whole-run"`` or ``"per-epoch"``, both with the corrected noise term, or ``"published"``: epochs composed,
         with the published noise term (not for noise at the end, which is not in the paper).
-    distance, lipschitz, smoothness, deviation
-        R, G, L and s in [1e-30, 1e30].
+    distance, lipschitz, smoothness, deviation : R, G, L and s in [1e-30, 1e30]
     """
     _require_accounting(algorithm, accounting)
     n, d = checks.integer("samples", samples, 1), checks.integer("dimension", dimension, 1)
@@ -155,10 +147,7 @@ def leading_rate(
 ) -> float:
     """The privacy term of the rate, up to constants and logarithms: an entry of the table of the module.
 
-    Parameters
-    ----------
-    algorithm, samples, dimension, epsilon, private_share, accounting
-        As for ``bound_coefficients``.
+    Arguments as for ``bound_coefficients``.
     """
     name = checks.choice("algorithm", algorithm, TABLE_ALGORITHMS)
     n = checks.integer("samples", samples, 1)

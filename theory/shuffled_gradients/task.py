@@ -3,9 +3,7 @@
 The losses of the paper are ``"mean"``, ``"squares"`` of scale 2 (ridge regression) and ``"logistic"``, which is printed
 as −y log h − (1 − y) log h: that is −log h for every y.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 6.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 6.
 """
 
 from __future__ import annotations
@@ -30,10 +28,8 @@ class Regulariser(Record):
 
     Parameters
     ----------
-    name
-        Which.
-    strength
-        λ > 0 (ignored by ``"none"``).
+    name : which
+    strength : λ > 0 (ignored by ``"none"``)
     """
 
     name: str
@@ -76,12 +72,10 @@ class Task(Record):
 
     Parameters
     ----------
-    loss, regulariser
-        f and ψ; the objective is G(x) = (1/n) Σ f(x; private record) + ψ(x).
-    features, targets
-        Private records, shapes (n, d) and (n,) with n, d >= 1.  Targets of logistic losses are −1 and 1.
-    public_features, public_targets
-        Public records, shapes (m, d) and (m,); m may be 0.
+    loss, regulariser : f and ψ; the objective is G(x) = (1/n) Σ f(x; private record) + ψ(x)
+    features, targets : private records, shapes (n, d) and (n,) with n, d >= 1
+        Targets of logistic losses are −1 and 1.
+    public_features, public_targets : public records, shapes (m, d) and (m,); m may be 0
     """
 
     loss: LinearLoss

@@ -15,9 +15,7 @@ squares       exact: a convex quadratic, maximal where its multiplier λ solves 
 logistic      upper bound: gradients are shorter than c times the features          a quarter of that of squares
 ============  ====================================================================  ===================================
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Assumptions 3.5 and 3.6, Section 5, Table 3.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Assumptions 3.5 and 3.6, Section 5, Table 3.
 """
 
 from __future__ import annotations
@@ -47,10 +45,8 @@ def quadratic_maximum(matrix: ArrayLike, vector: ArrayLike, radius: float) -> fl
 
     Parameters
     ----------
-    matrix, vector
-        Q and b, shapes (d, d) and (d,); Q symmetric.
-    radius
-        r >= 0.
+    matrix, vector : Q and b, shapes (d, d) and (d,); Q symmetric
+    radius : r >= 0
     """
     r = checks.real("radius", radius, "[0, 1e100]")
     b = checks.reals("vector", vector, ndim=1)
@@ -81,20 +77,14 @@ def dissimilarities(
 ) -> Array:
     """C_i² for i = n_d + 1, …, n: suprema of E ‖v_i(z)‖² over z with E ‖z‖² <= r² (see the module).
 
+    Shape (n − n_d,); empty for n_d = n.
+
     Parameters
     ----------
-    task
-        Losses and records; at least n − n_d public ones.
-    private_samples
-        n_d, steps of the epoch that use private records, 0 <= n_d <= n.
-    radius
-        r >= 0, which bounds the root mean square norm of the points z, and hence also the norm of fixed ones.
-    order
-        ``"reshuffled"``: over a fresh permutation; ``"given"``: for the private records as they stand.
-
-    Returns
-    -------
-    Shape (n − n_d,); empty for n_d = n.
+    task : losses and records; at least n − n_d public ones
+    private_samples : n_d, steps of the epoch that use private records, 0 <= n_d <= n
+    radius : r >= 0, which bounds the root mean square norm of the points z, and hence also the norm of fixed ones
+    order : ``"reshuffled"``: over a fresh permutation; ``"given"``: for the private records as they stand
     """
     count = _public_steps(task, private_samples)
     order = checks.choice("order", order, ("reshuffled", "given"))
@@ -227,29 +217,20 @@ def convergence_constants(
     β is what the regulariser has to spare, μ_ψ − L_H; a regulariser that is a ball supplies its diameter instead.  The
     published theorem is the one for the regulariser: D.14, G.3 (lasso, with B = r + η n λ) or G.7 (ball).
 
+    Raises ``ValueError`` where an assumption of the theorem is not met, ``minimiser`` is no minimiser, or ``radius`` is
+    too small for x*, for x_1 or for the regulariser's ball.
+
     Parameters
     ----------
-    task
-        What is minimised.
-    run
-        How.  Nothing is clipped, noise is at every step or at the end of the epochs, and there is one learning rate.
-    minimiser
-        x*, shape (d,); its optimality is checked.
-    noise_std
-        σ >= 0 of the noise that is added to gradients.
-    radius
-        r >= 0: ‖x*‖ and the root mean square norms of the iterates at the starts of epochs are at most r.  Gaussian
-        noise leaves every ball, so it is the mean square that counts.  Within a regulariser's ball its strength is such
-        a bound; otherwise it is an assumption of the caller for ridge losses with public records, and nothing depends
-        on it for the other losses.  (Published G.3 uses r as a bound of E ‖x‖_∞.)
-    start
-        x_1, shape (d,); zero if None.
-
-    Raises
-    ------
-    ValueError
-        An assumption of the theorem is not met, ``minimiser`` is no minimiser, or ``radius`` is too small for x*, for
-        x_1 or for the regulariser's ball.
+    task : what is minimised
+    run : how.  Nothing is clipped, noise is at every step or at the end of the epochs, and there is one learning rate.
+    minimiser : x*, shape (d,); its optimality is checked
+    noise_std : σ >= 0 of the noise that is added to gradients
+    radius : r >= 0: ‖x*‖ and the root mean square norms of the iterates at the starts of epochs are at most r
+        Gaussian noise leaves every ball, so it is the mean square that counts.  Within a regulariser's ball its
+        strength is such a bound; otherwise it is an assumption of the caller for ridge losses with public records, and
+        nothing depends on it for the other losses.  (Published G.3 uses r as a bound of E ‖x‖_∞.)
+    start : x_1, shape (d,); zero if None
     """
     schedule = checks.instance("run", run, ShuffledGradients).schedule
     checks.instance("task", task, Task).require_records(schedule)

@@ -19,7 +19,7 @@ from corrnoise.support.version import __version__
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.ledger import Outcome
-    from corrnoise.paper_checks.machinery.listing import ListedClaim
+    from corrnoise.paper_checks.machinery.papers import ListedClaim
 
 SUMMARY = "check the claims of the papers: verdict, evidence, sharp constant, counterexamples"
 EXAMPLE = "corrnoise check Lemma C.21 --thorough"

@@ -13,7 +13,7 @@ from corrnoise.support.progress import progress_line
 
 if TYPE_CHECKING:
     from corrnoise.paper_checks.machinery.ledger import Outcome
-    from corrnoise.paper_checks.machinery.listing import ListedClaim
+    from corrnoise.paper_checks.machinery.papers import ListedClaim
 
 
 def _option(name: str, text: str) -> str:

@@ -4,7 +4,7 @@ A design holds what may be spent, what an example may do, and the ``Optimum`` of
 Whatever runs is made from these three, so that nobody types a multiplier, a factor or a participation again:
 
 ==============================  ======================================================================================
-``run(size, …)``                a private run, with a secret key, and with batches and a journal where they are given
+``run(size, …)``                a private run, with batches and a folder where they are given
 ``stream(shape)``               the noise alone, one array a step, from a generator of NumPy
 ``for_torch(model, …)``         a private run of the size of a model of PyTorch
 ``for_opacus(model, …)``        model, optimizer and loader of Opacus
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from corrnoise.designs.comparison import Comparison, Progress
     from corrnoise.simulations.random_numbers import Seed
     from corrnoise.simulations.run.batches import Batches
+    from corrnoise.simulations.run.durable import Carry
+    from corrnoise.simulations.run.folder import Folder
     from corrnoise.simulations.run.private import PrivateRun
     from corrnoise.simulations.run.stream import Stream
 
@@ -298,9 +300,9 @@ class Design(Record):
         self,
         size: int,
         *,
-        key: str | os.PathLike[str] | bytes | None = None,
-        journal: str | os.PathLike[str] | None = None,
         batches: Batches | None = None,
+        folder: str | os.PathLike[str] | Folder | None = None,
+        carry: Carry | None = None,
     ) -> PrivateRun:
         """A private run with this noise.
 
@@ -308,13 +310,13 @@ class Design(Record):
         ----------
         size
             Number of parameters of the model, over all arrays.
-        key, journal, batches
+        batches, folder, carry
             As for ``PrivateRun``.
         """
         from corrnoise.simulations.run.private import PrivateRun
 
         return PrivateRun(
-            self.budget, self.participation, self.mechanism, size, key=key, journal=journal, batches=batches
+            self.budget, self.participation, self.mechanism, size, batches=batches, folder=folder, carry=carry
         )
 
     def stream(self, shape: int | tuple[int, ...], rng: Seed = None) -> Stream:
@@ -339,7 +341,7 @@ class Design(Record):
         model
             A ``torch.nn.Module``.
         options
-            ``batches``, ``key`` and ``journal``, as for ``run``.
+            ``batches``, ``folder`` and ``carry``, as for ``run``.
         """
         from corrnoise.simulations.adapters.torch import trainable_size
 

@@ -119,7 +119,7 @@ def how_to_run(design: Design) -> str:
             "To run it, in Python, from the folder of this report:",
             "",
             "    design = cn.load(folder)",
-            "    run = design.run(size)  # size: the number of parameters; also key=, journal=, batches=",
+            "    run = design.run(size)  # size: the number of parameters; also batches=, folder=, carry=",
             "    for step in run:",
             "        noisy = run.add_noise(total)  # total: the SUM of the clipped gradients of the step",
             "",

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+_BINARY = getattr(os, "O_BINARY", 0)  # on Windows
+
 
 @contextmanager
 def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = ()) -> Iterator[Path]:
@@ -36,6 +38,7 @@ def whole_files(folder: str | os.PathLike[str], stale: Iterable[str] = ()) -> It
             Path(folder, name).unlink(missing_ok=True)
         for file in files:
             file.replace(Path(folder, file.name))
+        sync_folder(folder)
 
 
 @contextmanager
@@ -57,3 +60,33 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     path = Path(path)
     with whole_files(path.parent) as staging:
         (staging / path.name).write_text(text, encoding="utf-8", newline="")
+
+
+def sync_folder(folder: str | os.PathLike[str]) -> None:
+    """Make the names of the files in a folder durable, where the system can."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_private(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file that its owner alone may read, one part after the other, completely or not at all.
+
+    What a process that was killed left is overwritten by the next one, so that no secret stays.
+    """
+    path = Path(path)
+    unfinished = path.with_name(f"{path.name}.new")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
+    try:
+        for part in parts:
+            rest = memoryview(part).cast("B")
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(unfinished, path)
+    sync_folder(path.parent)

@@ -157,24 +157,6 @@ def test_finished_points_are_not_computed_again(short: None, tmp_path: Path) -> 
     assert {name for name in after if after[name] != before[name]} == {removed.name}
 
 
-def test_a_killed_run_keeps_what_was_finished(short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = simulate(SimulationRun()).data
-    own, calls = sweeps.simulate, []
-
-    def killed(*arguments: Any, **options: Any) -> Any:
-        calls.append(options)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return own(*arguments, **options)
-
-    monkeypatch.setattr(sweeps, "simulate", killed)
-    with pytest.raises(KeyboardInterrupt):
-        simulate(SimulationRun(tmp_path))
-    assert len(stamps(tmp_path)) == 3
-    assert simulate(SimulationRun(tmp_path)).data == data
-    assert len(calls) == 4 + POINTS - 3
-
-
 def failing(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
     """Let all points fail that do not have ``spare`` dimensions."""
     own = sweeps.simulate

@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 
 from corrnoise.figures import COMPANIONS, paper_figure
 from corrnoise.figures.finite_runs import error_memory as figure
-from corrnoise.figures.publication import STYLE, Data
-from tests.figure_entries import check_entry
+from corrnoise.figures.publication import Data
+from tests.figure_entries import check_entry, check_places, rendered
+
+ENTRY = figure.FIGURES["error_memory"]
 
 
 @pytest.fixture(scope="module")
@@ -23,20 +23,8 @@ def points(data: Data, panel: str) -> dict[tuple[str, float], float]:
     return {(s.method, x): y for s in data if s.panel == panel for x, y in zip(s.x, s.y, strict=True)}
 
 
-def floored(data: Data) -> list[float]:
-    """Errors of one epoch without the floor."""
-    return [error for (name, _), error in points(data, "one epoch").items() if name != figure.FLOOR]
-
-
-def rendered(data: Data) -> Figure:
-    with rc_context(fname=STYLE):
-        drawing = figure.draw(data)
-        drawing.draw_without_rendering()
-    return drawing
-
-
 def test_the_entry_says_what_is_drawn(drawn: Data) -> None:
-    check_entry(figure.FIGURES["error_memory"], drawn)
+    check_entry(ENTRY, drawn)
     assert "error_memory" not in COMPANIONS
     assert "error_memory_long" in COMPANIONS
     assert "n = 100000" in paper_figure("error_memory_long").title
@@ -88,7 +76,7 @@ def test_what_is_only_bounded_is_hollow(drawn: Data) -> None:
     assert {s.kind for s in drawn} <= {"exact", "upper bound", "lower bound"}
     bounded = (dataclasses.replace(drawn[0], kind="upper bound"), *drawn[1:])  # independent noise
     for data, faces in ((drawn, ["black"]), (bounded, ["black", "white"])):
-        lines = [line for line in rendered(data).axes[0].lines if line.get_color() == "black"]
+        lines = [line for line in rendered(ENTRY, data).axes[0].lines if line.get_color() == "black"]
         assert [line.get_markerfacecolor() for line in lines] == faces
 
 
@@ -119,20 +107,12 @@ def test_long_runs_leave_out_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_overlaps_or_leaves_the_page(drawn: Data) -> None:
-    drawing = rendered(drawn)
-    left, right = (ax.get_tightbbox() for ax in drawing.axes)
-    legend = drawing.legends[0].get_window_extent()
-    assert left is not None
-    assert right is not None
-    assert left.x1 < right.x0
-    assert legend.y1 < min(left.y0, right.y0)
-    assert 0 <= legend.x0 < legend.x1 <= drawing.bbox.width
-    for ax in drawing.axes:
-        for axis in (ax.xaxis, ax.yaxis):
-            boxes = [label.get_window_extent() for label in axis.get_ticklabels() if label.get_text()]
-            assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+    drawing = rendered(ENTRY, drawn)
+    assert len(drawing.axes) == 2
+    check_places(drawing)
     shown = {text.get_text() for text in drawing.legends[0].get_texts()}
     assert len(shown) == len(figure.LOOKS)
     lowest = min(np.min(line.get_ydata()) for line in drawing.axes[0].lines)
     least = figure.floors(drawn)["one epoch"]
-    assert lowest == pytest.approx(100 * (min(floored(drawn)) / least - 1), rel=1e-6)
+    best = min(error for (name, _), error in points(drawn, "one epoch").items() if name != figure.FLOOR)
+    assert lowest == pytest.approx(100 * (best / least - 1), rel=1e-6)

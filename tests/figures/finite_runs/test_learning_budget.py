@@ -1,15 +1,12 @@
 """The budget of noise for learning: the parts add up, the curve has the mean that was minimised, nothing is below."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
-from matplotlib import rc_context
 
 from corrnoise.figures.finite_runs import learning_budget as figure
-from corrnoise.figures.publication import STYLE, Data
+from corrnoise.figures.publication import Data
 from corrnoise.theory.participation import Participation
-from tests.figure_entries import check_entry
+from tests.figure_entries import check_entry, check_places, rendered
 
 STEPS = 32
 
@@ -63,13 +60,6 @@ def test_noise_for_learning_is_early_and_its_budget_late(drawn: Data) -> None:
 
 
 def test_nothing_overlaps_or_leaves_the_page(drawn: Data) -> None:
-    with rc_context(fname=STYLE):
-        drawing = figure.draw(drawn)
-        drawing.draw_without_rendering()
-    boxes = [drawing.legends[0].get_window_extent(), *(ax.get_tightbbox() for ax in drawing.axes)]
-    assert len(boxes) == 5
-    for box in boxes:
-        assert box is not None
-        assert 0 <= box.x0 < box.x1 <= drawing.bbox.width
-        assert 0 <= box.y0 < box.y1 <= drawing.bbox.height
-    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2) if a is not None and b is not None)
+    drawing = rendered(figure.FIGURE, drawn)
+    assert len(drawing.axes) == 4
+    check_places(drawing)

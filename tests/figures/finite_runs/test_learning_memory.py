@@ -1,18 +1,15 @@
 """The error of learning against memory: two ways to the same numbers, nothing below the floor, nothing overlaps."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
-from matplotlib import rc_context
 
 from corrnoise.figures import COMPANIONS
 from corrnoise.figures.finite_runs import learning_memory as figure
 from corrnoise.figures.finite_runs.error_memory import FLOOR, floors
-from corrnoise.figures.publication import STYLE, Data
+from corrnoise.figures.publication import Data
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
-from tests.figure_entries import check_entry
+from tests.figure_entries import check_entry, check_places, rendered
 
 STEPS = 32
 
@@ -48,17 +45,7 @@ def test_no_mechanism_is_below_the_floor(drawn: Data) -> None:
 
 
 def test_nothing_overlaps_or_leaves_the_page(drawn: Data) -> None:
-    with rc_context(fname=STYLE):
-        drawing = figure.draw(drawn)
-        drawing.draw_without_rendering()
-    boxes = [drawing.legends[0].get_window_extent(), *(ax.get_tightbbox() for ax in drawing.axes)]
-    assert len(boxes) == 7
-    for box in boxes:
-        assert box is not None
-        assert 0 <= box.x0 < box.x1 <= drawing.bbox.width
-        assert 0 <= box.y0 < box.y1 <= drawing.bbox.height
-    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2) if a is not None and b is not None)
-    for ax in drawing.axes:
-        labels = [label.get_window_extent() for label in ax.get_yticklabels() if label.get_text()]
-        assert not any(a.overlaps(b) for a, b in combinations(labels, 2))
-        assert np.isfinite(ax.get_ylim()).all()
+    drawing = rendered(figure.FIGURE, drawn)
+    assert len(drawing.axes) == 6
+    check_places(drawing)
+    assert all(np.isfinite(ax.get_ylim()).all() for ax in drawing.axes)

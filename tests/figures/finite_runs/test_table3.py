@@ -4,15 +4,14 @@ from itertools import combinations, islice
 
 import numpy as np
 import pytest
-from matplotlib import rc_context
 
 from corrnoise.figures import COMPANIONS
 from corrnoise.figures.finite_runs import table3 as figure
-from corrnoise.figures.publication import STYLE, Data
+from corrnoise.figures.publication import Data
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.participation import Participation
-from tests.figure_entries import check_entry
+from tests.figure_entries import check_entry, rendered
 
 STEPS = 32
 RUN = Participation.fixed_epochs(STEPS, epochs=figure.EPOCHS)
@@ -87,9 +86,7 @@ def test_durations_have_a_unit(seconds: float, shown: str) -> None:
 
 
 def test_no_cell_overlaps_another_or_leaves_the_page(drawn: Data) -> None:
-    with rc_context(fname=STYLE):
-        drawing = figure.draw(drawn)
-        drawing.draw_without_rendering()
+    drawing = rendered(figure.FIGURE, drawn)
     texts = [text for text in drawing.axes[0].texts if text.get_text()]
     assert len(texts) == 4 + 8 + sum(sum(cell != "" for cell in row) for row in figure.table(drawn))
     boxes = [text.get_window_extent() for text in texts]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from flint import arb, ctx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.paper_checks.machinery.certification import PRECISION, certify, monotone
@@ -18,18 +18,23 @@ def test_a_true_inequality_is_proved_and_a_false_one_is_refuted_where_it_is_fals
         assert x * (1 - x) > 0.2499
 
 
-def test_sharp_statements_are_open_not_proved():
-    for sides in (
-        lambda u: (u[0] * (1 - u[0]), arb("0.25")),  # equality inside
-        lambda u: (u[0], arb(1)),  # at an end, beyond which a ball reaches
-        lambda u: (u[0], u[0]),  # everywhere
-    ):
-        assert certify(sides, 1, boxes=500).answer == "open"
-
-
-def test_equal_numbers_fulfil_an_inequality():
-    assert certify(lambda u: (arb(2), arb(2) + 0 * u[0]), 1).answer == "proved"
-    assert certify(lambda u: (arb(0) * u[0], arb(0) * u[0]), 1).answer == "proved"
+@pytest.mark.parametrize(
+    ("sides", "dimension", "boxes", "answer"),
+    [
+        (lambda u: (u[0] * (1 - u[0]), arb("0.25")), 1, 500, "open"),  # sharp inside
+        (lambda u: (u[0], arb(1)), 1, 500, "open"),  # sharp at an end, beyond which a ball reaches
+        (lambda u: (u[0], u[0]), 1, 500, "open"),  # sharp everywhere
+        (lambda u: (arb(2), arb(2) + 0 * u[0]), 1, 500, "proved"),  # equal numbers
+        (lambda u: (arb(0) * u[0], arb(0) * u[0]), 1, 500, "proved"),
+        (lambda u: (arb(-100), (u[0] - arb("0.5")).log()), 1, 200, "open"),  # undefined somewhere
+        (lambda u: (arb("nan"), arb(1)), 1, 50, "open"),
+        (lambda u: (arb(1), arb(2)), 0, 500, "proved"),  # without coordinates there is one box
+        (lambda u: (arb(2), arb(1)), 0, 500, "refuted"),
+        (lambda u: (arb(1, 0.5), arb(1)), 0, 500, "open"),
+    ],
+)
+def test_answers(sides, dimension, boxes, answer):
+    assert certify(sides, dimension, boxes=boxes).answer == answer
 
 
 def test_an_open_answer_tells_where_and_the_budget_is_kept():
@@ -47,12 +52,6 @@ def test_an_open_answer_tells_where_and_the_budget_is_kept():
     assert len(calls) <= 300 + 3 * 300
 
 
-def test_where_a_side_is_undefined_nothing_is_proved():
-    assert certify(lambda u: (arb(-100), (u[0] - arb("0.5")).log()), 1, boxes=200).answer == "open"
-    assert certify(lambda u: (arb("nan"), arb(1)), 1, boxes=50).answer == "open"
-
-
-@settings(max_examples=40)
 @given(st.integers(0, 2**20))
 def test_answers_agree_with_a_dense_grid(seed):
     """Random polynomials in two variables with a random threshold: no answer contradicts 2601 values."""
@@ -105,12 +104,6 @@ def test_it_works_at_its_own_precision_and_leaves_the_global_one_alone():
     assert ctx.prec == before
 
 
-def test_without_coordinates_there_is_one_box():
-    assert certify(lambda u: (arb(1), arb(2)), 0).answer == "proved"
-    assert certify(lambda u: (arb(2), arb(1)), 0).answer == "refuted"
-    assert certify(lambda u: (arb(1, 0.5), arb(1)), 0).answer == "open"
-
-
 # -- functions that leave ball arithmetic ------------------------------------------------------------------------------
 
 
@@ -157,7 +150,6 @@ def test_monotone_functions_are_enclosed_by_their_ends():
     np.testing.assert_array_equal(ratio(np.ones(2), np.ones(2)), [0.5, 0.5])
 
 
-@settings(max_examples=100)
 @given(st.floats(0.1, 10), st.floats(0, 0.09), st.floats(-1, 1))
 def test_monotone_enclosures_contain_every_value(centre, radius, share):
     falling = monotone(-1)(lambda x: 1 / (1 + x * x))

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 from flint import arb, ctx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.paper_checks.machinery.certification import PRECISION
@@ -45,7 +45,6 @@ def by_third_kind(a, b):
     return 2 * a * a / (b * b * (1 - a / 2)) * mpmath.ellippi(n, k2)
 
 
-@settings(max_examples=40)
 @given(st.floats(1e-12, 1), SHARE, SHARE)
 def test_inverse_means_are_enclosed(low, width, share):
     high = low ** (1 - width)
@@ -56,7 +55,6 @@ def test_inverse_means_are_enclosed(low, width, share):
         assert first_kind(ball(low, high)).overlaps(complement)
 
 
-@settings(max_examples=40)
 @given(DEPTH, SHARE, SHARE)
 def test_inverse_means_by_depth_are_enclosed_and_fall(low, width, share):
     high = low + 60 * width
@@ -86,7 +84,6 @@ def test_the_proof_that_it_falls_agrees_with_its_derivative():
             assert second <= 0
 
 
-@settings(max_examples=40)
 @given(st.floats(float(SHALLOWEST) + 1e-6, 40), SHARE, SHARE, SHARE, SHARE, SHARE)
 def test_ratio_integrals_are_enclosed_for_all_pairs_of_a_box(shallow, width, start, extent, share, other):
     """b is in a box, a in another that overlaps it or lies below, and only a <= b counts."""
@@ -109,7 +106,6 @@ def test_ratio_integrals_of_narrow_balls_are_close():
             assert upper < value * (1 + arb("2e-5"))
 
 
-@settings(max_examples=40)
 @given(st.floats(0, 0.99), st.floats(1e-6, 1), SHARE, SHARE, SHARE, SHARE)
 def test_third_kinds_are_enclosed(characteristic, complement, wide, width, share, other):
     n_ends = (characteristic, characteristic + wide * (0.995 - characteristic))

@@ -5,27 +5,20 @@ from dataclasses import replace
 import pytest
 
 import corrnoise.paper_checks as ledgers
-from corrnoise.paper_checks.machinery.domains import linear
 from corrnoise.paper_checks.machinery.foundations import Foundations
-from corrnoise.paper_checks.machinery.papers import Paper
+from tests.small_claims import below, claim, small
 
 
 def paper(name, **written):
     """A paper with the claims ``written``: each name with its other fields."""
-    found = Paper(name, source="nowhere", title="Small", authors="Nobody")
+    found = small(name)
     for number, fields in written.items():
-
-        def below(x, c=1.0):
-            """A note."""
-            return x * x, c * x
-
-        fields = {"printed": "$x$", "domain": {"x": linear(0, 1)}, "mutants": [{"c": 0.5}], **fields}
-        found.inequality(number, **fields)(below)
+        claim(below, name=number, paper=found, **{"mutants": [{"c": 0.5}], **fields})
     return found
 
 
 def proved(*rests_on):
-    return {"rests_on": rests_on, "evidence": "proved", "proof": "docs/accuracy.md"}
+    return {"rests_on": rests_on, "proof": "docs/accuracy.md"}
 
 
 FIRST = paper("first", A=proved(), B=proved("A"), C=proved("B", "second: D"))

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from corrnoise.paper_checks.machinery import wording
-from corrnoise.paper_checks.machinery.domains import linear
 from corrnoise.paper_checks.machinery.independence import shared
-from corrnoise.paper_checks.machinery.papers import Paper
+from tests.small_claims import claim
 
 
 def error(x):
@@ -53,12 +52,6 @@ def parts(x, c=1.0):
 def elementary(x, c=1.0):
     """No call of the project."""
     return np.exp(-x), c * np.exp(0 * x)
-
-
-def claim(function, **fields):
-    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
-    fields = {"printed": "$x$", "domain": {"x": linear(0, 1)}, "mutants": [{"c": -1.0}], **fields}
-    return paper.inequality("Lemma 1", **fields)(function)
 
 
 @pytest.mark.parametrize(

@@ -13,25 +13,10 @@ from flint import arb
 import corrnoise.paper_checks.machinery.ledger as machinery
 from corrnoise.paper_checks import claims
 from corrnoise.paper_checks.machinery.domains import linear, log_scale, noises, regressions
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.verdicts import CORRECTED, ERROR, EVIDENCE, FALSE, HOLDS, NOT_CHECKABLE, VERDICTS
+from tests.small_claims import below, claim, small
 
 NAN = math.nan
-UNIT = {"x": linear(0, 1)}
-
-
-def claim(function, relation="inequality", **fields):
-    """A claim of a paper of its own, with what every claim needs."""
-    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
-    function.__doc__ = function.__doc__ or "A note."
-    fields = {"printed": "$x$", "domain": UNIT, **fields}
-    if "mutants" not in fields and relation == "inequality":
-        fields["mutants"] = [{"c": -1.0}]
-    return getattr(paper, relation)("Lemma 1", **fields)(function)
-
-
-def below(x, c=1.0):
-    return x * x, c * x
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -59,12 +44,6 @@ def test_a_false_statement_with_a_repair_holds_corrected():
     assert outcome.counterexample.margin == pytest.approx(-1 / 3)
 
 
-def test_a_repair_that_fails_is_false_and_disagrees():
-    outcome = claim(lambda x, c=0.9: (x * x, c * x), **REPAIR).check()
-    assert (outcome.verdict, outcome.agrees) == (FALSE, False)
-    assert outcome.reason.startswith("the verdict is 'false', recorded is 'holds corrected' (margin -")
-
-
 def test_a_false_statement_without_a_repair_is_false():
     outcome = claim(lambda x, c=0.5: (x * x, float(c) * x), counterexample={"x": 0.75}, sharp="c").check()
     assert (outcome.verdict, outcome.agrees) == (FALSE, True)
@@ -74,16 +53,25 @@ def test_a_false_statement_without_a_repair_is_false():
     assert (outcome.verdict, outcome.agrees) == (FALSE, True)
 
 
-@pytest.mark.parametrize("fields", [{}, {"corrected": "better"}])
-def test_a_counterexample_that_is_none_disagrees(fields):
-    outcome = claim(below, as_printed={"c": 0.5}, counterexample={"x": 0.4}, **fields).check()
-    assert (outcome.verdict, outcome.agrees) == (HOLDS, False)
-    assert "the verdict is 'holds', recorded is" in outcome.reason
+OPEN = {"unverifiable": "Constants are open."}
+NONE = {"as_printed": {"c": 0.5}, "counterexample": {"x": 0.4}}
 
 
-def test_an_undefined_counterexample_is_none():
-    outcome = claim(lambda x, c=1.0: below(x, c), as_printed={"c": NAN}, counterexample={"x": 0.5}).check()
-    assert (outcome.verdict, outcome.agrees) == (HOLDS, False)
+@pytest.mark.parametrize(
+    ("constant", "fields", "verdict", "reason"),
+    [
+        (0.9, REPAIR, FALSE, "the verdict is 'false', recorded is 'holds corrected' (margin -"),
+        (1.0, NONE, HOLDS, "the verdict is 'holds', recorded is 'false'"),
+        (1.0, {**NONE, "corrected": "better"}, HOLDS, "the verdict is 'holds', recorded is 'holds corrected'"),
+        (1.0, {**NONE, "as_printed": {"c": NAN}}, HOLDS, "the verdict is 'holds', recorded is 'false'"),
+        (1.0, OPEN, NOT_CHECKABLE, ""),
+        (0.9, OPEN, NOT_CHECKABLE, "what is checked instead fails (margin -"),
+    ],
+)
+def test_what_disagrees_with_the_record(constant, fields, verdict, reason):
+    outcome = claim(lambda x, c=constant: (x * x, c * x), **fields).check()
+    assert (outcome.verdict, outcome.agrees) == (verdict, not reason)
+    assert outcome.reason.startswith(reason)
 
 
 def test_a_false_statement_recorded_as_true_disagrees():
@@ -92,14 +80,6 @@ def test_a_false_statement_recorded_as_true_disagrees():
     assert "recorded is 'holds' (margin -" in outcome.reason
     assert outcome.margin < 0
     assert below(**outcome.worst, c=0.9)[0] > below(**outcome.worst, c=0.9)[1]
-
-
-def test_what_is_checked_instead_of_the_uncheckable_can_fail():
-    outcome = claim(below, unverifiable="Constants are open.").check()
-    assert (outcome.verdict, outcome.agrees) == (NOT_CHECKABLE, True)
-    outcome = claim(lambda x, c=0.9: (x * x, c * x), unverifiable="Constants are open.").check()
-    assert (outcome.verdict, outcome.agrees) == (NOT_CHECKABLE, False)
-    assert outcome.reason.startswith("what is checked instead fails (margin -")
 
 
 @pytest.mark.parametrize("violation", [1e-9, 1e-12])
@@ -206,12 +186,6 @@ def test_the_constant_is_given_in_the_form_of_its_default():
     assert given == {str}
 
 
-def test_decimal_strings_have_sharp_values_too():
-    outcome = claim(lambda x, c="5": (1 + x, float(c)), sharp="c", mutants=[{"c": "1.99"}]).check()
-    assert outcome.agrees
-    assert outcome.sharp == pytest.approx(2, rel=1e-9)
-
-
 # -- certified claims --------------------------------------------------------------------------------------------------
 
 
@@ -219,44 +193,36 @@ def gap(x, c="1"):
     return x * x, type(x)(c) * x + type(x)("0.001")
 
 
-def test_a_certified_claim_is_proved():
-    outcome = claim(gap, evidence="certified", mutants=[{"c": "0.9"}]).check()
-    assert outcome.agrees
-    assert outcome.certificate is not None
-    assert outcome.certificate.answer == "proved"
-    assert outcome.certificate.boxes > 1
-
-
-def test_a_certificate_that_is_open_disagrees():
-    """The search finds nothing wrong, but an equality at an end is not proved by balls."""
-    outcome = claim(
-        lambda x, c=1: (x, 1 + 0 * x if c == 1 else x - c), evidence="certified", mutants=[{"c": 2}]
-    ).check()
-    assert (outcome.verdict, outcome.agrees) == (HOLDS, False)
-    assert outcome.certificate is not None
-    assert outcome.reason == f"the certificate is open after {outcome.certificate.boxes} boxes"
-
-
-def test_a_refutation_outweighs_the_search():
+def two_faced(x, c=0.0):
     """The floats of the search say otherwise than the balls."""
-
-    def two_faced(x, c=0.0):
-        return (x + 2, x * 0 + 1) if isinstance(x, arb) else (0.0 + c, 1.0)
-
-    outcome = claim(two_faced, evidence="certified", mutants=[{"c": 2.0}]).check()
-    assert (outcome.verdict, outcome.agrees) == (FALSE, False)
-    assert outcome.certificate is not None
-    assert outcome.certificate.answer == "refuted"
+    return (x + 2, x * 0 + 1) if isinstance(x, arb) else (0.0 + c, 1.0)
 
 
-def test_a_false_claim_may_be_refuted_by_certificate():
-    false = claim(
-        lambda x, c=2: (x + c, x * 0 + 1), evidence="certified", counterexample={"x": 0.5}, mutants=[{"c": 3}]
-    )
-    outcome = false.check()
-    assert (outcome.verdict, outcome.agrees) == (FALSE, True)
-    assert outcome.certificate is not None
-    assert outcome.certificate.answer == "refuted"
+def sharp_at_an_end(x, c=1):
+    """The search finds nothing wrong, but an equality at an end is not proved by balls."""
+    return x, 1 + 0 * x if c == 1 else x - c
+
+
+@pytest.mark.parametrize(
+    ("function", "fields", "verdict", "agrees", "answer"),
+    [
+        (gap, {"mutants": [{"c": "0.9"}]}, HOLDS, True, "proved"),
+        (sharp_at_an_end, {"mutants": [{"c": 2}]}, HOLDS, False, "open"),
+        (two_faced, {"mutants": [{"c": 2.0}]}, FALSE, False, "refuted"),
+        (
+            lambda x, c=2: (x + c, x * 0 + 1),
+            {"counterexample": {"x": 0.5}, "mutants": [{"c": 3}]},
+            FALSE,
+            True,
+            "refuted",
+        ),
+    ],
+)
+def test_certified_claims(function, fields, verdict, agrees, answer):
+    outcome = claim(function, evidence="certified", **fields).check()
+    assert (outcome.verdict, outcome.agrees, outcome.certificate.answer) == (verdict, agrees, answer)
+    assert answer == "refuted" or outcome.certificate.boxes > 1
+    assert answer != "open" or outcome.reason == f"the certificate is open after {outcome.certificate.boxes} boxes"
 
 
 def test_a_certified_claim_that_leaves_ball_arithmetic_is_an_error():
@@ -308,19 +274,22 @@ def test_functions_may_take_their_arguments_together():
 
 
 def test_names_and_what_is_recorded():
-    paper = Paper("small-paper", source="", title="", authors="")
-    below.__doc__ = """First.
+    def noted(x, c=1.0):
+        """First.
 
         Second.
         """
-    written = paper.inequality("Lemma C.21", part="(ii, proof)", printed="$x$", domain=UNIT, mutants=[{"c": 0.5}])(
-        below
-    )
+        return x, c
+
+    written = claim(noted, name="Lemma C.21 (ii, proof)", paper=small("small-paper"))
     assert (written.name, written.identifier) == ("Lemma C.21 (ii, proof)", "small-paper-lemma-c.21-ii-proof")
     assert written.note == "First.\n\nSecond."
     assert written.relation == "<="
     assert written.evidence == "searched"
     assert claim(below, "identity").evidence == "exact"
+    assert claim(below, proof="docs/accuracy.md").evidence == "proved"
+    assert claim(below, "identity", proof="docs/accuracy.md").evidence == "proved"
+    assert claim(below, proof="docs/accuracy.md", evidence="searched").evidence == "searched"
     for fields, recorded in (
         ({}, HOLDS),
         (REPAIR, CORRECTED),

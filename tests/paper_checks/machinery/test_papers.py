@@ -8,29 +8,16 @@ from types import SimpleNamespace
 import pytest
 
 import corrnoise.paper_checks as ledgers
-from corrnoise.paper_checks.machinery import listing
 from corrnoise.paper_checks.machinery import papers as machinery
 from corrnoise.paper_checks.machinery.domains import integers, linear
-from corrnoise.paper_checks.machinery.papers import Paper, numbered
+from corrnoise.paper_checks.machinery.papers import numbered
+from tests.small_claims import UNIT, below, claim, small
 
-UNIT = {"x": linear(0, 1)}
 REPAIR = {"corrected": "$x^2 \\le x$", "as_printed": {"c": 0.5}, "counterexample": {"x": 0.75}}
 
 
-def below(x, c=1.0):
-    """A note."""
-    return x * x, c * x
-
-
-def small(**fields):
-    return Paper("small", source="nowhere", title="Small", authors="Nobody", **fields)
-
-
-def register(relation="inequality", function=below, number="Lemma 1", paper=None, **fields):
-    fields = {"printed": "$x$", "domain": UNIT, **fields}
-    if "mutants" not in fields and relation == "inequality":
-        fields["mutants"] = [{"c": -1.0}]
-    return getattr(paper or small(), relation)(number, **fields)(function)
+def register(relation="inequality", function=below, name="Lemma 1", **fields):
+    return claim(function, relation, name, **fields)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -78,11 +65,11 @@ def test_more_that_is_refused():
     with pytest.raises(TypeError, match="nonsense"):
         register(nonsense=1)
     with pytest.raises(ValueError, match="Lemma 1: it needs a docstring"):
-        register(function=lambda x, c=1.0: (x, c))
+        small().inequality("Lemma 1", printed="$x$", domain=UNIT, mutants=[{"c": 2}])(lambda x, c=1.0: (x, c))
     paper = small()
-    register(paper=paper, part="(i)")
+    register(paper=paper, name="Lemma 1 (i)")
     with pytest.raises(ValueError, match=r"Lemma 1 \(i\): there are two claims of that name"):
-        register(paper=paper, part="(i)")
+        register(paper=paper, name="Lemma 1 (i)")
     assert len(paper.claims) == 1
 
 
@@ -96,7 +83,7 @@ paper.inequality("Lemma 1", printed="x", evidence="searched", tolerance=1e-9)
 paper.inequality("Lemma 1", printed="x", evidense="searched")
 paper.inequality("Lemma 1", printed="x", evidence="sure")
 paper.identity("Lemma 1", printed="x", tolerance="small")
-paper.identity("Lemma 1", part="(i)")
+paper.identity("Lemma 1")
 """
     (tmp_path / "claims.py").write_text(code)
     root = machinery.__file__.partition("/corrnoise/")[0]
@@ -116,25 +103,25 @@ paper.identity("Lemma 1", part="(i)")
 
 def test_a_statement_is_with_or_without_claims():
     paper = small(no_claims={"Lemma 1": "it is empty"})
-    register(paper=paper, number="Lemma 2")
+    register(paper=paper, name="Lemma 2")
     with pytest.raises(ValueError, match="Lemma 1: no_claims says why there is no claim about it"):
         register(paper=paper)
 
 
 def test_a_claim_of_a_module_that_the_paper_does_not_name_is_refused():
-    package, _, module = __name__.rpartition(".")
+    package, _, module = below.__module__.rpartition(".")
     register(paper=small(package=package, modules=[module]))
-    with pytest.raises(ValueError, match=f"Lemma 1: small does not name its module {__name__}"):
+    with pytest.raises(ValueError, match=f"Lemma 1: small does not name its module {below.__module__}"):
         register(paper=small(package=package, modules=["elsewhere"]))
 
 
 HELD = {"pkg.first": ("Lemma 2",), "pkg.second": ("Lemma 1", "Lemma 3"), "pkg.third": ("Lemma 1",)}
 LIST = """module,number,part,recorded,evidence
-first,Lemma 2,first,holds,searched
-second,Lemma 1,second,holds,searched
-second,Lemma 3,second,holds,searched
-second,Lemma 4,second,holds,searched
-third,Lemma 1,third,holds,searched
+first,Lemma 2,(first),holds,searched
+second,Lemma 1,(second),holds,searched
+second,Lemma 3,(second),holds,searched
+second,Lemma 4,(second),holds,searched
+third,Lemma 1,(third),holds,searched
 """
 
 
@@ -142,7 +129,7 @@ third,Lemma 1,third,holds,searched
 def modules(monkeypatch, tmp_path):
     """A paper of three modules; importing one is recorded and registers its claims.  One claim is listed and gone."""
     (tmp_path / "claims.csv").write_text(LIST)
-    monkeypatch.setattr(listing, "files", lambda package: tmp_path)
+    monkeypatch.setattr(machinery, "files", lambda package: tmp_path)
     paper = small(package="pkg", modules=["first", "second", "third"])
     imported = []
 
@@ -152,7 +139,7 @@ def modules(monkeypatch, tmp_path):
             for number in HELD[name]:
                 function = lambda x, c=1.0: (x, c)  # noqa: E731
                 function.__doc__, function.__module__ = "A note.", name
-                register(paper=paper, function=function, number=number, part=name[4:])
+                register(paper=paper, function=function, name=f"{number} ({name[4:]})")
         return SimpleNamespace()
 
     monkeypatch.setattr(machinery, "import_module", load)
@@ -164,7 +151,7 @@ def test_a_listed_claim_imports_its_module_when_more_is_asked_for(modules):
     assert paper.numbers == ("Lemma 2", "Lemma 1", "Lemma 3", "Lemma 4")
     first, _, third, gone, _ = paper.listed
     assert (third.name, third.identifier, third.recorded, third.evidence) == (
-        *("Lemma 3 second", "small-lemma-3-second"),
+        *("Lemma 3 (second)", "small-lemma-3-second"),
         *("holds", "searched"),
     )
     assert not hasattr(third, "_repr_html_")
@@ -175,32 +162,31 @@ def test_a_listed_claim_imports_its_module_when_more_is_asked_for(modules):
     assert third.check().verdict == "holds"
     with pytest.raises(AttributeError):
         third.nonsense  # noqa: B018
-    with pytest.raises(LookupError, match=r"pkg.second has no claim Lemma 4 second; python -m tools.claims lists"):
+    with pytest.raises(LookupError, match=r"pkg.second has no claim Lemma 4 \(second\); python -m tools.claims lists"):
         gone.check()
-    assert first.claim.name == "Lemma 2 first"
+    assert first.claim.name == "Lemma 2 (first)"
 
 
 def test_papers_written_by_hand_list_what_is_registered():
     paper = small()
-    claim = register(paper=paper)
+    written = register(paper=paper)
     [listed] = paper.listed
-    assert listed.claim is claim
-    assert (listed.name, listed.module, listed.recorded) == (claim.name, claim.module, claim.recorded)
+    assert listed.claim is written
+    assert (listed.name, listed.module, listed.recorded) == (written.name, written.module, written.recorded)
 
 
 def test_claims_stand_in_the_order_of_the_paper_however_they_were_imported(modules):
     paper, _ = modules
     paper.listed[2].check()
-    assert [claim.name for claim in paper.claims] == [
-        "Lemma 2 first",
-        "Lemma 1 second",
-        "Lemma 3 second",
-        "Lemma 1 third",
-    ]
+    names = [claim.name for claim in paper.claims]
+    assert names == ["Lemma 2 (first)", "Lemma 1 (second)", "Lemma 3 (second)", "Lemma 1 (third)"]
 
 
 def test_a_section_is_the_first_sentence_of_a_module():
-    assert small().section(register()) == (__doc__ or "").partition(".")[0]
+    def here(x, c=1.0):
+        return x, c
+
+    assert small().section(claim(here)) == (__doc__ or "").partition(".")[0]
 
 
 # -- the papers of the ledger ------------------------------------------------------------------------------------------

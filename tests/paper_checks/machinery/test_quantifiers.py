@@ -3,9 +3,9 @@
 import pytest
 
 from corrnoise.paper_checks.machinery.domains import linear, log_scale
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.quantifiers import CHOICES, choices
 from corrnoise.paper_checks.machinery.verdicts import FALSE, HOLDS
+from tests.small_claims import claim as small_claim
 
 WIDE = {"x": log_scale(1e-30, 1e30)}
 
@@ -21,9 +21,7 @@ def bounded(x, c=1.0):
 
 
 def claim(function, **fields):
-    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
-    fields = {"printed": "$x$", "domain": WIDE, "mutants": [{"c": -1.0}], **fields}
-    return paper.inequality("Lemma 1", **fields)(function)
+    return small_claim(function, **{"domain": WIDE, **fields})
 
 
 @pytest.mark.parametrize("quantifier", ["existential", "unspecified"])

@@ -17,12 +17,12 @@ import pytest
 from corrnoise.figures import paper_figure
 from corrnoise.figures.publication import csv_text
 from corrnoise.paper_checks import claims, papers
-from corrnoise.paper_checks.machinery.domains import linear
 from corrnoise.paper_checks.machinery.ledger import Counterexample, Outcome
 from corrnoise.paper_checks.machinery.names import begins, called, words
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.quantifiers import chosen
 from corrnoise.paper_checks.machinery.report import report_page
+from tests.small_claims import UNIT, small
+from tests.small_claims import claim as small_claim
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 UNCLOSED = {"dt", "dd"}  # HTML closes them by itself
@@ -31,16 +31,9 @@ VOID = UNCLOSED | {"meta", "input", "br", "hr", "img", "link", "wbr", "path", "u
 
 def small_paper():
     """One claim of each verdict."""
-    paper = Paper(
-        "small",
-        source="nowhere",
-        title="A <small> paper",
-        authors="Nobody",
-        no_claims={"Assumption 5": "it states a hypothesis: $x < 1$"},
-    )
-    domain = {"x": linear(0, 1)}
+    paper = small(title="A <small> paper", no_claims={"Assumption 5": "it states a hypothesis: $x < 1$"})
 
-    @paper.inequality("Lemma 1", printed=r"$x \le c\,x$", domain=domain, sharp="c", mutants=[{"c": 0.9}])
+    @paper.inequality("Lemma 1", printed=r"$x \le c\,x$", domain=UNIT, sharp="c", mutants=[{"c": 0.9}])
     def holds(x, c=2.0):
         """A note with ``code`` & a sum $\\sum_k x_k$; also σ_sgd."""
         return x, float(c) * (x + 1e-9)
@@ -49,7 +42,7 @@ def small_paper():
         "Lemma 2",
         printed=r"$x^2 \le x/2$",
         corrected=r"$x^2 \le x$",
-        domain=domain,
+        domain=UNIT,
         as_printed={"factor": 0.5},
         counterexample={"x": 0.8125},
         mutants=[{"factor": 0.9}],
@@ -59,10 +52,9 @@ def small_paper():
         return x * x, float(factor) * x
 
     @paper.inequality(
-        "Lemma 3",
-        part="(γ)",
+        "Lemma 3 (γ)",
         printed=r"$2 \le x$",
-        domain=domain,
+        domain=UNIT,
         counterexample={"x": 1.0},
         mutants=[{"two": 3}],
         proof="docs/exact-errors.md#n3-sharpened",
@@ -71,9 +63,7 @@ def small_paper():
         """Not so."""
         return two, x
 
-    @paper.identity(
-        "Lemma 4", printed=r"$x = O(x)$", unverifiable="Constants are open; $x = x$ instead.", domain=domain
-    )
+    @paper.identity("Lemma 4", printed=r"$x = O(x)$", unverifiable="Constants are open; $x = x$ instead.", domain=UNIT)
     def open_constants(x):
         """An identity."""
         return x, x
@@ -208,13 +198,8 @@ def test_the_data_of_figures_can_be_downloaded_with_five_digits(page):
 
 
 def test_a_disagreement_raises_an_alarm():
-    paper = Paper("wrong", source="nowhere", title="Wrong", authors="Nobody")
-
-    @paper.inequality("Lemma 1", printed="$1 > 2$", domain={"x": linear(0, 1)}, mutants=[{"two": 3}])
-    def wrong(x, two=2):
-        """False, and recorded as true."""
-        return two, 1 + 0 * x
-
+    paper = small()
+    wrong = small_claim(lambda x, two=2: (two, 1 + 0 * x), paper=paper, mutants=[{"two": 3}])
     page = report_page([wrong.check()], [paper])
     assert '<p class="found alarm">DISAGREES: the verdict is &#39;false&#39;' in page
 
@@ -264,7 +249,12 @@ def test_the_page_of_the_ledger_leaves_room_for_figures():
 
 # -- in a browser ------------------------------------------------------------------------------------------------------
 
-BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+
+def browser(test):
+    """A test that needs a browser."""
+    return pytest.mark.browser(pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")(test))
+
+
 PHONE = 360  # pixels
 DESK = 1280
 
@@ -312,8 +302,7 @@ def searched(phrase):
     return f"search.value = '{phrase}'; search.dispatchEvent(new Event('input'))"
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
@@ -345,8 +334,7 @@ TYPED = (
 )
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_the_page_understands_names_as_the_command_line_does(tmp_path):
     names = sorted({claim.name for claim in claims()})
     script = (
@@ -363,8 +351,7 @@ def test_the_page_understands_names_as_the_command_line_does(tmp_path):
             assert found[loosely] == expected, (typed, loosely)
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_the_search_of_the_ledger_finds_names_and_texts(tmp_path):
     for typed, needed in (("lemma c21", {"Lemma C.21 (i)", "Lemma C.21 (ii)"}), ("gamma", {"γ (upper)"})):
         script = (
@@ -377,8 +364,7 @@ def test_the_search_of_the_ledger_finds_names_and_texts(tmp_path):
         assert named <= set(found)
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_the_address_holds_the_search_and_the_filters(page, tmp_path):
     script = f"{searched('lemma 3')}; document.querySelector('[data-value=false]').click(); result = location.search"
     query = in_browser(page, tmp_path, script)
@@ -389,8 +375,7 @@ def test_the_address_holds_the_search_and_the_filters(page, tmp_path):
     assert in_browser(page, tmp_path, clear, query=query) == ""
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_a_link_to_a_claim_that_a_filter_hides_shows_it(page, tmp_path):
     script = f"result = [document.activeElement.id, {VISIBLE}.length]"
     assert in_browser(page, tmp_path, script, query="?verdict=holds#small-lemma-2") == ["small-lemma-2", 4]
@@ -399,8 +384,7 @@ def test_a_link_to_a_claim_that_a_filter_hides_shows_it(page, tmp_path):
 WHERE = "page.document.getElementById('{}').getBoundingClientRect().top"
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 @pytest.mark.parametrize("width", [PHONE, DESK])
 @pytest.mark.parametrize("target", ["correlated-noise-lemma-c.21-i", "document-exact-errors-n3-sharpened"])
 def test_links_lead_below_the_filters(tmp_path, width, target):
@@ -416,8 +400,7 @@ def test_links_lead_below_the_filters(tmp_path, width, target):
         assert height < 700 / 5
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_nothing_is_wider_than_the_screen(tmp_path, width):
     """Folded out too.  A wide formula or table scrolls in a box of its own."""
@@ -434,15 +417,13 @@ def test_nothing_is_wider_than_the_screen(tmp_path, width):
     assert wide == []
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_a_page_that_is_too_wide_would_be_noticed(page, tmp_path):
     wide = page.replace("</main>", "<div style='width: 400px'>wide</div></main>")
     assert in_frame(wide, tmp_path, "result = page.document.documentElement.scrollWidth", PHONE) > PHONE
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_what_is_touched_is_large_enough(page, tmp_path):
     script = (
         "document.querySelectorAll('details').forEach(d => d.open = true); "
@@ -457,8 +438,7 @@ def test_what_is_touched_is_large_enough(page, tmp_path):
     assert min(heights) >= 44
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_keys_move_between_claims(page, tmp_path):
     key = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'KEY', bubbles: true}))"
     script = "; ".join(key.replace("KEY", k) for k in "jjjk") + "; result = document.activeElement.id"
@@ -467,8 +447,7 @@ def test_keys_move_between_claims(page, tmp_path):
     assert in_browser(page, tmp_path, script) == "search"
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_light_and_dark(page, tmp_path):
     """Drawings are dark in the dark."""
     drawing = "document.querySelector('figure svg')"
@@ -480,15 +459,13 @@ def test_light_and_dark(page, tmp_path):
     assert inverted.startswith("invert")
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_mathematics_and_figures_take_space(page, tmp_path):
     script = "result = ['math', 'figure svg'].map(s => document.querySelector(s).getBoundingClientRect().height > 8)"
     assert in_browser(page, tmp_path, script) == [True, True]
 
 
-@pytest.mark.browser
-@BROWSER
+@browser
 def test_the_ledger_prints_on_few_pages(tmp_path):
     """What is folded stays folded, and the legend is printed."""
     opened = "[...document.querySelectorAll('details[open]')].map(d => d.id)"

@@ -5,21 +5,12 @@ from contextlib import contextmanager
 import pytest
 
 from corrnoise.paper_checks.machinery import running
-from corrnoise.paper_checks.machinery.domains import linear
-from corrnoise.paper_checks.machinery.papers import Paper
+from tests.small_claims import claim, small
 
 
 def claims(count):
-    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
-
-    def same(x):
-        """A note."""
-        return x, x
-
-    return [
-        paper.identity("Lemma", part=f"({k})", printed="$x$", domain={"x": linear(0, 1)}, evaluations=8)(same)
-        for k in range(count)
-    ]
+    paper = small()
+    return [claim(lambda x: (x, x), "identity", f"Lemma {k}", paper, evaluations=8) for k in range(count)]
 
 
 @pytest.mark.parametrize(

@@ -7,32 +7,23 @@ import sys
 import pytest
 
 from corrnoise.paper_checks import claims, papers
-from corrnoise.paper_checks.machinery.domains import linear
 from corrnoise.paper_checks.machinery.names import words
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.selection import papers_called, select
+from tests.small_claims import below, claim, small
 
 
 def paper(name, numbers, **fields):
-    """A paper with claims of these numbers and parts."""
-    made = Paper(name, **{"source": "arXiv 1234.56789", "title": "On Noise", "authors": "Ada, Bell", **fields})
+    """A paper with claims of these names."""
+    made = small(name, **{"source": "arXiv 1234.56789", "title": "On Noise", "authors": "Ada, Bell", **fields})
     for number in numbers:
-        number, _, part = number.partition(" | ")
-
-        def function(x, c=1.0):
-            """A note."""
-            return x, c
-
-        made.inequality(number, part=part, printed="$x$", domain={"x": linear(0, 1)}, mutants=[{"c": 0}])(function)
+        claim(below, name=number, paper=made)
     return made
 
 
-ONE = paper(
-    "one-paper", ["Theorem 1.1", "Lemma C.2 | (i)", "Lemma C.2 | (ii)", "Lemma C.21", "Equation (5)", "γ | (upper)"]
-)
+ONE = paper("one-paper", ["Theorem 1.1", "Lemma C.2 (i)", "Lemma C.2 (ii)", "Lemma C.21", "Equation (5)", "γ (upper)"])
 OTHER = paper(
     "other-paper",
-    ["Theorem 1.1", "Table 2", "Figure 1 | (η → 0)", "Property C.3 | (R²)"],
+    ["Theorem 1.1", "Table 2", "Figure 1 (η → 0)", "Property C.3 (R²)"],
     source="arXiv 9876.54321",
     title="Data and Shuffling",
     authors="Cole",
@@ -161,12 +152,12 @@ def test_papers_are_called():
 
 def test_every_claim_is_meant_by_its_name_and_by_its_identifier():
     every = papers()
-    for claim in claims():
-        for typed in (f"{claim.paper} {claim.name}", claim.identifier, f"{claim.source} {claim.name.lower()}"):
+    for one in claims():
+        for typed in (f"{one.paper} {one.name}", one.identifier, f"{one.source} {one.name.lower()}"):
             if words(typed):
                 found = select(every, [typed]).claims
-                assert claim in found, typed
-                assert all(words(other.name)[: len(words(claim.name))] == words(claim.name) for other in found), typed
+                assert one in found, typed
+                assert all(words(other.name)[: len(words(one.name))] == words(one.name) for other in found), typed
 
 
 PROBE = """

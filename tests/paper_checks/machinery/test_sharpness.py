@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from corrnoise.paper_checks.machinery.domains import linear
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.sharpness import equality, interval, outwards
+from tests.small_claims import claim
 
 
 @pytest.mark.parametrize(
@@ -55,24 +54,19 @@ def test_what_is_printed_is_rounded_outwards(value):
     assert float(outwards(value, +1)) == pytest.approx(value, rel=2e-4)
 
 
-def claim(**fields):
-    def below(x, c=2.0):
-        """The sharp constant is 1."""
-        return x, float(c) * (1 + 0 * x)
-
-    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
-    fields = {"printed": "$x$", "domain": {"x": linear(0, 1)}, "sharp": "c", "mutants": [{"c": 0.9}], **fields}
-    return paper.inequality("Lemma 1", **fields)(below)
+def with_constant(**fields):
+    """The sharp constant is 1."""
+    return claim(lambda x, c=2.0: (x, float(c) * (1 + 0 * x)), sharp="c", mutants=[{"c": 0.9}], **fields)
 
 
 def test_a_constant_that_is_only_found_is_one_end():
-    outcome = claim().check()
+    outcome = with_constant().check()
     assert outcome.agrees
     assert (outcome.interval.low, outcome.interval.high) == (1.0, math.inf)
 
 
 def test_a_proof_of_the_statement_proves_the_stated_constant():
-    outcome = claim(evidence="proved", proof="docs/accuracy.md").check()
+    outcome = with_constant(proof="docs/accuracy.md").check()
     assert outcome.agrees
     assert (outcome.interval.low, outcome.interval.high) == (1.0, 2.0)
 
@@ -87,27 +81,15 @@ def test_a_proof_of_the_statement_proves_the_stated_constant():
     ],
 )
 def test_a_constant_that_is_said_to_be_proved_must_hold(proved, reason):
-    outcome = claim(proved_constant=proved, proof="docs/accuracy.md").check()
+    outcome = with_constant(proved_constant=proved, proof="docs/accuracy.md").check()
     assert outcome.reason == reason
     assert outcome.agrees == (not reason)
 
 
 def test_a_constant_that_is_said_to_be_certified_is_certified():
-    def below(x, c="2"):
-        """The sharp constant is 1."""
-        return x, type(x)(c) * (1 + 0 * x)
-
+    """The sharp constant is 1."""
     for proved, answer in (("1.5", "proved"), ("0.9", "refuted")):
-        paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
-        written = paper.inequality(
-            "Lemma 1",
-            printed="$x$",
-            domain={"x": linear(0, 1)},
-            evidence="certified",
-            sharp="c",
-            proved_constant=proved,
-            mutants=[{"c": "0.8"}],
-        )(below)
-        outcome = written.check()
+        fields = {"evidence": "certified", "sharp": "c", "proved_constant": proved, "mutants": [{"c": "0.8"}]}
+        outcome = claim(lambda x, c="2": (x, type(x)(c) * (1 + 0 * x)), **fields).check()
         assert outcome.certificate.answer == answer
         assert outcome.agrees == (answer == "proved")

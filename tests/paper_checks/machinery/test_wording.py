@@ -5,20 +5,14 @@ import pytest
 
 from corrnoise.paper_checks.machinery import wording
 from corrnoise.paper_checks.machinery.domains import linear, vector
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.wording import listed, reason, shown
 from corrnoise.theory.mechanisms.product import NuFTRL
 from corrnoise.theory.problems.quadratic import LinearRegression
+from tests.small_claims import claim
 
-UNIT = {"x": linear(0, 1)}
 
-
-def outcome(function, relation="inequality", **fields):
-    function.__doc__ = "A note."
-    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
-    if relation == "inequality":
-        fields = {"mutants": [{"c": -1.0}], **fields}
-    return getattr(paper, relation)("Lemma 1", **{"printed": "$x$", "domain": UNIT, **fields})(function).check()
+def outcome(*arguments, **fields):
+    return claim(*arguments, **fields).check()
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,15 @@ from typing import Any
 _PAGE = Path(__file__).parents[3] / "docs/training.md"
 
 
-def ran(heading: str) -> dict[str, Any]:
-    """The names after the example under a heading has run."""
+def script(heading: str) -> str:
+    """The example under a heading."""
     section = _PAGE.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     (block,) = re.findall(r"```py\n(.*?)```", section, re.DOTALL)
+    return str(block)
+
+
+def ran(heading: str) -> dict[str, Any]:
+    """The names after the example under a heading has run."""
     names: dict[str, Any] = {}
-    exec(compile(block, heading, "exec"), names)
+    exec(compile(script(heading), heading, "exec"), names)
     return names

@@ -5,7 +5,9 @@ Skipped where they are not installed (``pip install '.[torch]'``).
 
 from __future__ import annotations
 
+import contextlib
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -19,12 +21,14 @@ from corrnoise.simulations.adapters import torch as torch_loop
 from corrnoise.simulations.adapters.opacus import optimizer_class, private
 from corrnoise.simulations.adapters.torch import clipped_sum, private_gradient, trainable_size
 from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from tests.simulations.adapters.pages import ran
+from tests.simulations.run.sources import known_key
 
 torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
@@ -50,14 +54,12 @@ def network() -> Any:
     return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
 
 
-KEY = bytes(range(32))
-
-
 def with_opacus(mechanism: Any = NOISE, rate: float = 0.3, **options: Any) -> tuple[Any, Any, Any]:
     model = network()
-    settings = {"batch_size": BATCH, "rng": 0, "key": KEY, **options}
+    settings = {"batch_size": BATCH, "rng": 0, **options}
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.5)
-    return private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, mechanism, **settings)
+    with known_key():
+        return private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, mechanism, **settings)
 
 
 def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
@@ -68,15 +70,6 @@ def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
 
 def flat(model: Any) -> Any:
     return torch.cat([each.detach().reshape(-1) for each in model.parameters()])
-
-
-@pytest.fixture(autouse=True)
-def _no_run_is_left() -> Any:
-    """Keys are used again in these tests, which a process refuses while a run is alive."""
-    from corrnoise.simulations.run import private as run
-
-    yield
-    run._IN_USE.clear()
 
 
 # -- clipping ----------------------------------------------------------------------------------------------------------
@@ -138,8 +131,9 @@ def test_gradients_that_are_not_finite_count_as_zero() -> None:
 
 def by_hand(mechanism: Any = NOISE, **options: Any) -> tuple[Any, PrivateRun]:
     model = network()
-    settings = {"batches": batches(EPOCHS, EXAMPLES, BATCH, 0), "key": KEY, **options}
-    return model, PrivateRun(BUDGET, EPOCHS, mechanism, trainable_size(model), **settings)
+    settings = {"batches": batches(EPOCHS, EXAMPLES, BATCH, 0), **options}
+    with known_key():
+        return model, PrivateRun(BUDGET, EPOCHS, mechanism, trainable_size(model), **settings)
 
 
 def trained_by_hand(steps: int) -> Any:
@@ -164,7 +158,7 @@ def test_the_gradient_is_that_of_single_examples_clipped_plus_noise() -> None:
     run.close()
     _, again = by_hand()
     next(iter(again))
-    expected = again.noise().astype(float)
+    expected = again.add_noise(np.zeros(again.size))
     for i in batch:
         model.zero_grad()
         torch.nn.functional.cross_entropy(model(inputs[i : i + 1]), targets[i : i + 1]).backward()
@@ -218,7 +212,7 @@ def test_a_smaller_last_batch_is_divided_by_the_same_number() -> None:
         sizes.append(len(batch))
         private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[batch], targets[batch])
     assert sizes == [12, 12, 12, 12, 2] * 2
-    without = by_hand(batches=None, key=None)[1]
+    without = by_hand(batches=None)[1]
     next(iter(without))
     with pytest.raises(ValueError, match="run must have batches here"):
         private_gradient(without, model, torch.nn.functional.cross_entropy, inputs[:12], targets[:12])
@@ -232,10 +226,9 @@ def test_opacus_and_torch_func_make_the_same_model() -> None:
     for inputs, targets in loader:
         step(model, optimizer, inputs, targets)
     assert optimizer.run.position == 20
+    assert list(loader) == []
     optimizer.run.close()
     np.testing.assert_allclose(flat(model).numpy(), trained_by_hand(20).numpy(), atol=5e-6)
-    with pytest.raises(RuntimeError, match="further epoch"):
-        next(iter(loader))
 
 
 def test_physical_batches_get_noise_once_for_each_logical_one() -> None:
@@ -253,39 +246,60 @@ def test_physical_batches_get_noise_once_for_each_logical_one() -> None:
     np.testing.assert_allclose(found[0], found[1], atol=2e-6)
 
 
+class Carried:
+    """A model and its optimizer in checkpoints."""
+
+    def __init__(self, model: Any, optimizer: Any) -> None:
+        self.parts = {"model": model, "optimizer": optimizer}
+
+    def save(self) -> dict[str, np.ndarray]:
+        found = {}
+        for name, part in self.parts.items():
+            file = io.BytesIO()
+            torch.save(part.state_dict(), file)
+            found[name] = np.frombuffer(file.getvalue(), np.uint8)
+        return found
+
+    def load(self, arrays: dict[str, np.ndarray]) -> None:
+        for name, part in self.parts.items():
+            part.load_state_dict(torch.load(io.BytesIO(arrays[name].tobytes()), weights_only=True))
+
+
 @pytest.mark.parametrize("mechanism", [NOISE, DPSGD(), BinaryTree(20)], ids=repr)
-def test_a_checkpoint_goes_on_bit_for_bit(mechanism: Any) -> None:
-    model, optimizer, loader = with_opacus(mechanism)
-    file = io.BytesIO()
-    for number, (inputs, targets) in enumerate(loader):
-        step(model, optimizer, inputs, targets)
-        if number == 6:
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
-    optimizer.run.close()
-    file.seek(0)
-    saved = torch.load(file, weights_only=True)
-    resumed, other, rest = with_opacus(mechanism, key=None)
-    resumed.load_state_dict(saved["model"])
-    other.load_state_dict(saved["optimizer"], discarded=True)
-    assert len(rest) == 13
-    for inputs, targets in rest:
-        step(resumed, other, inputs, targets)
-    np.testing.assert_array_equal(flat(resumed).numpy(), flat(model).numpy())
+def test_the_same_command_goes_on_and_a_crash_loses_nothing(mechanism: Any, tmp_path: Path) -> None:
+    """The order is drawn once, and the noisy sums of the steps after the last checkpoint are kept."""
+    for last in (6, 9, 100):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
+        options: Any = {"batch_size": BATCH, "folder": tmp_path / "run", "carry": Carried(model, optimizer)}
+        whole = torch.utils.data.TensorDataset(*data())
+        wrapped, wrapper, loader = private(model, optimizer, whole, BUDGET, EPOCHS, mechanism, **options)
+        assert wrapper.run.position == {6: 0, 9: 4, 100: 8}[last]
+        assert wrapper.run.skipped == 0
+        for inputs, targets in loader:
+            step(wrapped, wrapper, inputs, targets)
+            if wrapper.run.position == last:
+                wrapper.run._durable.home.close()  # the process dies
+                break
+    assert wrapper.run.position == 20
+    assert KEYS.isdisjoint(wrapper.state_dict())
 
 
-def test_states_that_would_lose_the_noise_are_refused() -> None:
+KEYS = {"corrnoise", "key", "memory"}
+
+
+def test_a_state_is_taken_between_logical_batches_and_sums_are_long_enough() -> None:
     model, optimizer, _ = with_opacus()
-    plain = torch.optim.SGD(model.parameters(), lr=1.0).state_dict()
-    with pytest.raises(ValueError, match="that of another optimizer"):
-        optimizer.load_state_dict(plain)
-    state = optimizer.state_dict()
-    with pytest.raises(ValueError, match="discarded must be True"):
-        optimizer.load_state_dict(state)
     inputs, targets = data()
     optimizer.signal_skip_step()
     step(model, optimizer, inputs[:5], targets[:5])
     with pytest.raises(RuntimeError, match="between two logical batches"):
         optimizer.state_dict()
+    _, run = by_hand()
+    next(iter(run))
+    for short in (torch.float16, torch.bfloat16):
+        with pytest.raises(ValueError, match="sums must be of float32 or float64"):
+            torch_loop.add_noise(run, [torch.zeros(run.size, dtype=short)])
 
 
 def test_noise_and_clip_norm_cannot_be_changed() -> None:
@@ -321,11 +335,11 @@ def test_steps_that_are_not_those_of_the_order_are_refused() -> None:
     inputs, targets = data()
     with pytest.raises(RuntimeError, match="no batch was handed out for step 0"):
         step(model, optimizer, inputs[:BATCH], targets[:BATCH])
-    model, optimizer, loader = with_opacus(key=None)
+    model, optimizer, loader = with_opacus()
     inputs, targets = next(iter(loader))
     with pytest.raises(RuntimeError, match="must have the 12 examples of its batch, got 11"):
         step(model, optimizer, inputs[:11], targets[:11])
-    model, optimizer, loader = with_opacus(key=None)
+    model, optimizer, loader = with_opacus()
     with pytest.raises(RuntimeError, match="has got no noise"):
         list(loader)
 
@@ -366,11 +380,11 @@ for inputs, targets in loader:
 assert optimizer.run.position == 20
 torch.save(flat(model), sys.argv[1])
 
-_, optimizer, loader = with_opacus(workers=1, key=None)
+_, optimizer, loader = with_opacus(workers=1)
 batches = iter(loader)
 next(batches)
 refused(lambda: next(batches))
-_, optimizer, loader = with_opacus(key=None)
+_, optimizer, loader = with_opacus()
 ahead = torch.utils.data.DataLoader(loader.dataset, batch_sampler=RunSampler(optimizer.run), num_workers=1)
 refused(lambda: next(iter(ahead)))
 """
@@ -403,13 +417,111 @@ def made_by(script: str, *arguments: list[str]) -> None:
         assert process.returncode == 0, output
 
 
-def test_clipping_in_shorter_types_is_refused() -> None:
-    torch.set_float32_matmul_precision("high")
+@pytest.mark.parametrize("backend", ["legacy", "cuda.matmul", "mkldnn.matmul"])
+def test_clipping_in_shorter_types_is_refused(backend: str) -> None:
+    owner = torch.backends
+    for name in backend.split(".") if backend != "legacy" else []:
+        owner = getattr(owner, name)
+    if backend == "legacy":
+        torch.set_float32_matmul_precision("high")
+    elif hasattr(owner, "fp32_precision"):
+        owner.fp32_precision = "tf32" if backend == "cuda.matmul" else "bf16"
+    else:
+        pytest.skip("this PyTorch has no setting for each backend")
     try:
         with pytest.raises(ValueError, match="must be 'highest'"):
             clipped_sum([torch.ones(2, 2)], 1.0)
     finally:
-        torch.set_float32_matmul_precision("highest")
+        if backend == "legacy":
+            torch.set_float32_matmul_precision("highest")
+        else:
+            owner.fp32_precision = "ieee"
+    clipped_sum([torch.ones(2, 2)], 1.0)
+
+
+# -- half precision ----------------------------------------------------------------------------------------------------
+
+
+def of_one_example(dtype: Any = torch.float32) -> float:
+    """The most by which one of about 1000 examples of clip norm 1 moves the clipped sum, under autocast to bfloat16."""
+    sample = torch.full((1, 2500), 0.04, dtype=dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        sums = [clipped_sum([sample.expand(count, 2500)], 1.0)[0].double() for count in range(999, 1008)]
+    return max(float((more - less).norm()) for less, more in itertools.pairwise(sums))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_one_example_moves_the_sum_by_at_most_the_clip_norm(dtype: Any) -> None:
+    assert 0.999 < of_one_example(dtype) <= 1.0
+
+
+def test_under_autocast_one_example_would_move_the_sum_by_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_loop, "_without_autocast", lambda tensors: contextlib.nullcontext())
+    with pytest.raises(ValueError, match=r"sums must be of float32 or float64, got torch\.bfloat16"):
+        of_one_example()
+    monkeypatch.setattr(torch_loop, "check_types", lambda *given: None)
+    assert of_one_example() > 3.0
+
+
+def test_norms_are_taken_in_single_precision() -> None:
+    """The norm of a block, rounded to half precision, may be too small by more than the margin."""
+    sample = (1 + torch.arange(30)[:, None] / 64).expand(30, 1000).half()
+    truth = sample.double().square().sum(dim=1)
+    assert float((torch_loop._squared_norms(sample) / truth).min()) < 1 - 3e-4
+    for each in sample:
+        (total,) = clipped_sum([each[None]], 1.0)
+        assert 1 - 2e-4 < float(total.double().norm()) <= 1.0
+
+
+@pytest.mark.parametrize("broken", ["bfloat16", "float16", "not finite", "too long"])
+def test_sums_that_are_refused_use_no_noise(broken: str, tmp_path: Path) -> None:
+    _, run = by_hand(folder=Folder(tmp_path / "run", marks=tmp_path / "marks"))
+    sums = [torch.zeros(40), torch.zeros(3)]
+    if broken == "not finite":
+        sums[1][2] = float("nan")
+    elif broken == "too long":
+        sums[1][2] = 1.1 * BATCH
+    else:
+        sums[1] = sums[1].to(getattr(torch, broken))
+    next(iter(run))
+    journal = (tmp_path / "run/journal").read_bytes()
+    with pytest.raises(ValueError, match=r"must be (of float32|finite)|must have a norm"):
+        torch_loop.add_noise(run, sums)
+    assert run.position == 0
+    assert (tmp_path / "run/journal").read_bytes() == journal
+    with torch.autocast("cpu", torch.bfloat16):
+        found = torch_loop.add_noise(run, [torch.zeros(40), torch.zeros(3)])
+    assert {each.dtype for each in found} == {torch.float32}
+    assert (tmp_path / "run/journal").read_bytes() != journal
+
+
+def test_opacus_refuses_sums_of_half_precision_and_trains_under_autocast() -> None:
+    model, optimizer, loader = with_opacus()
+    batches_to_come = iter(loader)
+    inputs, targets = next(batches_to_come)
+    with torch.autocast("cpu", torch.bfloat16):
+        step(model, optimizer, inputs, targets)
+    assert optimizer.run.position == 1
+    assert {each.grad.dtype for each in model.parameters()} == {torch.float32}
+    inputs, targets = next(batches_to_come)
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+    optimizer.clip_and_accumulate()
+    for each in model.parameters():
+        each.summed_grad = each.summed_grad.bfloat16()
+    with pytest.raises(ValueError, match="sums must be of float32"):
+        optimizer.add_noise()
+    assert optimizer.run.position == 1
+
+
+def test_a_private_gradient_under_autocast_is_of_single_precision() -> None:
+    model, run = by_hand()
+    inputs, targets = data()
+    batch = next(iter(run))
+    with torch.autocast("cpu", torch.bfloat16):
+        private_gradient(run, model, torch.nn.functional.cross_entropy, inputs[batch], targets[batch])
+    assert run.position == 1
+    assert {each.grad.dtype for each in model.parameters()} == {torch.float32}
 
 
 def test_bad_data_sets_and_optimizers_are_refused() -> None:
@@ -421,7 +533,7 @@ def test_bad_data_sets_and_optimizers_are_refused() -> None:
     optimizer = torch.optim.SGD(model[0].parameters(), lr=1.0)
     with pytest.raises(TypeError, match="IterableDataset"):
         private(model, optimizer, Endless(), BUDGET, EPOCHS, NOISE, batch_size=BATCH)
-    with pytest.raises(ValueError, match="exactly the parameters of module"):
+    with pytest.raises(ValueError, match="exactly the parameters of the model"):
         private(model, optimizer, torch.utils.data.TensorDataset(*data()), BUDGET, EPOCHS, NOISE, batch_size=BATCH)
 
 
@@ -444,11 +556,11 @@ for inputs, targets in loader:
     step(model, optimizer, inputs, targets)
 assert optimizer.run.position == 20
 try:
-    optimizer.state_dict()
+    optimizer.run.add_noise(torch.zeros(43).numpy())
 except RuntimeError as error:
-    assert rank == 1 and "that this run follows" in str(error)
+    assert ("that this run follows" in str(error)) == (rank == 1)
 else:
-    assert rank == 0
+    raise AssertionError("noise after the last step")
 torch.save(flat(model), file + str(rank))
 torch.distributed.destroy_process_group()
 """
@@ -464,11 +576,9 @@ def test_two_processes_make_the_model_of_one_and_noise_once(tmp_path: Path) -> N
         np.testing.assert_allclose(found.numpy(), flat(model).numpy(), atol=5e-6)
 
 
-@pytest.mark.parametrize("heading", ["PyTorch", "Opacus"])
-def test_the_page_trains_a_model(heading: str) -> None:
+def test_the_page_trains_a_model() -> None:
     """Its accuracy is 0.88 ± 0.02; an untrained model has 0.1."""
     pytest.importorskip("sklearn")
-    names = ran(heading)
-    run = names["run"] if heading == "PyTorch" else names["optimizer"].run
-    assert run.position == 400
+    names = ran("Opacus")
+    assert names["optimizer"].run.position == 400
     assert names["accuracy"] > 0.7

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.simulations.noise_cancellation.protocol import Message, Protocol
@@ -30,7 +30,6 @@ def schedule(chosen, seed):
 
 
 @given(st.integers(0, 1000), st.floats(1e-4, 0.05))
-@settings(max_examples=20)
 def test_without_noise_it_is_mu_squared_sgd(seed, eta):
     """Against equations (8) and (9): d_t = ∇f(x_t) + (1 − 1/t)(d_{t−1} − ∇f(x_{t−1})), averages x_t by α_t = t."""
     chosen = protocol(budget=None, learning_rate=eta)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from corrnoise.simulations.run import draws
 from corrnoise.simulations.run.engines import ENGINES, engine, step_scale, streaming
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.stream import Stream
@@ -56,11 +57,11 @@ EACH = pytest.mark.parametrize("mechanism", CASES.values(), ids=CASES)
 EPOCHS = Participation.fixed_epochs(N, epochs=3)
 
 
-def really_made(program: Program, draws: Values) -> Values:
-    """What the engine of a program makes of draws, shape (steps, size), with unit scale."""
-    made = engine(program, draws.shape[1])
+def really_made(program: Program, normals: Values) -> Values:
+    """What the engine of a program makes of normals, shape (steps, size), with unit scale."""
+    made = engine(program, normals.shape[1])
     rows = []
-    for step, row in enumerate(draws):
+    for step, row in enumerate(normals):
         values = np.empty(row.size, program.dtype)
         made.step(lambda fresh, row=row: np.copyto(fresh, row, casting="same_kind"), values, step)  # type: ignore[misc]
         rows.append(step_scale(program, 1.0, step) * values.astype(float))
@@ -92,11 +93,11 @@ def test_matrices_agree(mechanism: Mechanism) -> None:
 
 @EACH
 def test_the_engine_makes_the_noise_of_the_program(mechanism: Mechanism) -> None:
-    draws = np.random.default_rng(2).standard_normal((N, 3))
+    z = np.random.default_rng(2).standard_normal((N, 3))
     program = streaming(mechanism, EPOCHS, "float64")
-    np.testing.assert_allclose(really_made(program, draws), program.mechanism.noising(draws), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(really_made(program, z), program.mechanism.noising(z), rtol=0, atol=1e-12)
     if mechanism.forms():
-        np.testing.assert_allclose(program.mechanism.noising(draws), mechanism.noising(draws), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(program.mechanism.noising(z), mechanism.noising(z), rtol=0, atol=1e-12)
 
 
 @EACH
@@ -134,8 +135,8 @@ def test_a_run_and_a_stream_make_the_same_map(mechanism: Mechanism, monkeypatch:
     """Draws enter a run and leave it as in the engine, factors of steps and draws included."""
     run = PrivateRun(Budget(0.5), EPOCHS, mechanism, N)
     rows = iter(np.eye(N))
-    monkeypatch.setattr(run._draws, "normals", lambda *_: lambda values: values.__setitem__(slice(None), next(rows)))
-    made = np.array([run.noise() for _ in range(N)]) / run.scale
+    monkeypatch.setattr(draws, "filler", lambda *_: lambda values: values.__setitem__(slice(None), next(rows)))
+    made = np.array([run.add_noise(np.zeros(N)) for _ in run]) / run.scale
     np.testing.assert_allclose(made, really_made(run.program, np.eye(N)), rtol=1e-6, atol=1e-7)
 
 

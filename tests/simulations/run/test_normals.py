@@ -13,21 +13,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from corrnoise.simulations.run import normals
-from corrnoise.simulations.run.normals import NormalsOf, PhiloxNormals
+from corrnoise.simulations.run import draws, normals
+from corrnoise.simulations.run.normals import fill
 
 EXTREME = [0, 1, 2, 2**53, 2**61 - 1, 2**61, 2**61 + 1, 2**62, 2**63 - 1, 2**63, 2**63 + 2**62, 2**64 - 2, 2**64 - 1]
 BLOCK = 1024
 
 
-class Words:
-    """A bit generator that returns the words it is given."""
-
-    def __init__(self, words: np.ndarray) -> None:
-        self.words = words
-
-    def random_raw(self, count: int) -> np.ndarray:
-        return np.resize(self.words, count)
+def filled(size: int, key: int = 5, number: int = 0, first: int = 0, dtype: type = np.float64) -> np.ndarray:
+    values: np.ndarray = np.full(size, np.nan, dtype)
+    fill(values, np.uint64(key), np.uint64(number), first)
+    return values
 
 
 def philox(counter: int, key: int, rounds: int = 10) -> list[int]:
@@ -94,19 +90,16 @@ def test_each_normal_is_the_transform_of_its_words_to_the_last_digits(seed: int)
     extreme = np.array(EXTREME, np.uint64)
     radial = np.concatenate([random, small, ~small, np.repeat(extreme, extreme.size)])
     angular = np.concatenate([rng.permutation(small), random, random, np.tile(extreme, extreme.size)])
-    radial, angular = radial[: radial.size // 2 * 2], angular[: radial.size // 2 * 2]
-    values = np.empty(2 * radial.size)
-    words = [np.concatenate([radial[k : k + BLOCK], angular[k : k + BLOCK]]) for k in range(0, radial.size, BLOCK)]
-    NormalsOf(Words(np.concatenate(words)))(values)
+    radii, cosines, sines = np.empty((3, radial.size))
+    normals._logarithms(radial, radii)
+    normals._turned(radii, angular, cosines, sines)
     worst = 0.0
     with mp.workdps(40):
-        for k in range(0, radial.size, BLOCK):
-            count = min(BLOCK, radial.size - k)
-            for j in range(count):
-                found = values[2 * k + j], values[2 * k + count + j]
-                for value, true in zip(found, exact(int(radial[k + j]), int(angular[k + j])), strict=True):
-                    scale = abs(true) if abs(true) > 1e-30 else mp.mpf(1)  # sin(π) is 0, and mpmath's π is not π
-                    worst = max(worst, float(abs(value - true) / scale))
+        for j in range(radial.size):
+            true_ones = exact(int(radial[j]), int(angular[j]))
+            for value, true in zip((cosines[j], sines[j]), true_ones, strict=True):
+                scale = abs(true) if abs(true) > 1e-30 else mp.mpf(1)  # sin(π) is 0, and mpmath's π is not π
+                worst = max(worst, float(abs(value - true) / scale))
     assert worst < 1e-15
 
 
@@ -118,34 +111,31 @@ def test_a_wrong_coefficient_is_noticed() -> None:
 
 
 def test_float32_normals_are_the_rounded_ones() -> None:
-    double = np.empty(5000)
-    single = np.empty(5000, np.float32)
-    PhiloxNormals(5)(double)
-    PhiloxNormals(5)(single)
-    np.testing.assert_array_equal(single, double.astype(np.float32))
+    np.testing.assert_array_equal(filled(5000, dtype=np.float32), filled(5000).astype(np.float32))
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (2047, 2048, 2049), (5000, 3), (1, 65_536, 1)])
-def test_no_word_is_used_twice(sizes: tuple[int, ...]) -> None:
-    draw = PhiloxNormals(3)
-    found = []
-    for size in sizes:
-        values = np.full(size, np.nan)
-        draw(values)
-        found.append(values)
-    together = np.concatenate(found)
-    assert np.isfinite(together).all()
-    assert np.unique(np.abs(together)).size == together.size
-    other = np.empty(100)
-    PhiloxNormals(3 + (1 << 64))(other)  # another upper half of the counter
-    assert not np.isin(other, together).any()
+def test_no_word_is_used_twice() -> None:
+    values = filled(70_000, key=3)
+    assert np.isfinite(values).all()
+    assert np.unique(np.abs(values)).size == values.size
+    assert not np.isin(filled(100, key=3, number=1), values).any()  # another upper half of the counter
+
+
+def test_each_coordinate_comes_from_its_counter() -> None:
+    """Cosine and sine of a pair are 1024 coordinates apart, in blocks of 2048."""
+    values = filled(5000, key=9, number=4)
+    for i in (0, 1, 1023, 1024, 2047, 2048, 4999):
+        block, place = divmod(i, 2 * BLOCK)
+        a, b, c, d = philox((4 << 64) + BLOCK * block + place % BLOCK, 9)
+        cosine, sine = exact(a | b << 32, c | d << 32)
+        assert values[i] == pytest.approx(float(cosine if place < BLOCK else sine), rel=1e-14)
+        assert values[i] != pytest.approx(float(sine if place < BLOCK else cosine), rel=1e-6)
 
 
 @pytest.mark.parametrize("lag", [1, BLOCK, 2 * BLOCK])
 def test_they_are_standard_normals(lag: int) -> None:
     """Distribution, tails, and pairs of neighbours, of radius and angle, and of blocks; each at level 1e-7."""
-    values = np.empty(2_000_000)
-    PhiloxNormals(2**100 + 12)(values)
+    values = filled(2_000_000, key=12, number=2**36)
     assert stats.kstest(values, "norm").pvalue > 1e-7
     beyond = int((np.abs(values) > 4).sum())
     assert stats.binomtest(beyond, values.size, 2 * stats.norm.sf(4)).pvalue > 1e-7
@@ -162,13 +152,11 @@ def test_another_processor_makes_the_same_numbers(processor: str, tmp_path: Path
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("these are processors of the x86 family")
     script = (
-        "import numpy as np; from corrnoise.simulations.run.normals import PhiloxNormals; "
-        "values = np.empty(10_001); PhiloxNormals(12345)(values); print(values.tobytes().hex())"
+        "from corrnoise.simulations.run.draws import normals; print(normals(bytes(32), 0, 0, 10_001).tobytes().hex())"
     )
     other = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
     found = subprocess.run(
         [sys.executable, "-c", script], env={**os.environ, **other}, capture_output=True, text=True, check=True
     )
-    values = np.empty(10_001)
-    PhiloxNormals(12345)(values)
+    values = draws.normals(bytes(32), 0, 0, 10_001)
     assert found.stdout.strip() == values.tobytes().hex()

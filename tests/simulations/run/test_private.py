@@ -5,20 +5,17 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from scipy import linalg, stats
 
 from corrnoise.simulations.audit import audit
-from corrnoise.simulations.run import private as run_module
-from corrnoise.simulations.run.batches import Batches, batches
-from corrnoise.simulations.run.keys import Draws, RunKey
+from corrnoise.simulations.run.batches import batches
+from corrnoise.simulations.run.draws import normals
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -30,6 +27,7 @@ from corrnoise.theory.mechanisms.sensitivity import strategy_sensitivity
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget, gaussian_epsilon, gaussian_rho
+from tests.simulations.run.sources import KEY, known_key
 
 EPOCHS = Participation.fixed_epochs(12, epochs=3)
 ORDER = batches(EPOCHS, 17, 4, rng=0)  # one example is left out
@@ -59,7 +57,7 @@ def noise_of(run: PrivateRun, steps: int | None = None) -> np.ndarray:
     """The noise of the steps to come, or of some of them."""
     made = []
     for _ in run:
-        made.append(run.noise())
+        made.append(run.add_noise(np.zeros(run.size, np.float32)))
         if len(made) == steps:
             break
     return np.array(made)
@@ -147,26 +145,22 @@ def test_the_guarantee_in_words() -> None:
 
 
 def test_the_noise_is_the_mechanism_times_its_scale() -> None:
-    """The draws are made again from the key; parts have generators of their own."""
+    """The draws are made again from the key, over more than one part."""
     size = 70_000
-    key = RunKey(bytes(range(32)))
-    run = private(AntiPGD(0.25), size, key=key.secret())
+    with known_key():
+        run = private(AntiPGD(0.25), size)
     made = noise_of(run, 3)
     assert made.dtype == np.float32
-    w = np.empty((3, size))
-    for step, row in enumerate(w):
-        Draws(key).normals(step, 0)(row[:65_536])
-        Draws(key).normals(step, 1)(row[65_536:])
+    w = [normals(KEY, step, 0, size) for step in range(3)]
     expected = run.scale * np.array([w[0], w[1] - 0.75 * w[0], w[2] - 0.75 * w[1]])
     np.testing.assert_allclose(made, expected, atol=2e-6 * run.scale)
     assert stats.kstest(made[0] / run.scale, "norm").pvalue > 1e-6
 
 
 def test_threads_and_types_do_not_change_the_noise() -> None:
-    key = bytes(range(32))
     found = []
     for options in ({"threads": 1}, {"threads": 3}, {"dtype": "float64"}):
-        with private(size=200_000, key=key, **options) as run:
+        with known_key(), private(size=200_000, **options) as run:
             found.append(noise_of(run, 3) / run.multiplier)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_allclose(found[0], found[2], atol=1e-5)
@@ -197,29 +191,27 @@ def test_batches_are_those_of_the_order_and_noise_comes_once_for_each() -> None:
     run = private()
     for step, batch in enumerate(run):
         np.testing.assert_array_equal(batch, ORDER.batch(step))
-        total = np.full(5, 7.0)
+        total = np.full(5, 1.5)
         assert run.add_noise(total) is not total
-        with pytest.raises(RuntimeError, match=r"no batch was handed out|has made its"):
+        with pytest.raises(RuntimeError, match="no batch was handed out"):
             run.add_noise(total)
     assert run.position == STEPS
-    with pytest.raises(RuntimeError, match="further epoch is not covered"):
-        next(iter(run))
+    assert list(run) == []
+    with pytest.raises(RuntimeError, match="a further one is not covered"):
+        run.next_batch()
 
 
 def test_a_run_without_batches_hands_out_steps_and_ends_with_the_promise() -> None:
     run = private(batches=None)
-    first = run.noise()
-    assert first.shape == (5,)
+    with pytest.raises(RuntimeError, match="no batch was handed out for step 0"):
+        run.add_noise(np.zeros(5))
     steps = []
     for step in run:
         steps.append(step)
         run.add_noise(np.zeros(5))
-    assert steps == list(range(1, STEPS))
+    assert steps == list(range(STEPS))
     assert len(run) == 0
-    with pytest.raises(RuntimeError, match="has made its 12 steps"):
-        run.noise()
-    with pytest.raises(RuntimeError, match="has made its 12 steps"):
-        next(iter(run))
+    assert list(run) == []
     left = iter(private(batches=None))
     next(left)
     with pytest.raises(RuntimeError, match="step 0 has got no noise"):
@@ -228,18 +220,10 @@ def test_a_run_without_batches_hands_out_steps_and_ends_with_the_promise() -> No
 
 def test_a_run_of_any_length_does_not_end() -> None:
     run = private(batches=None, participation=Participation.single())
-    for step in run:
-        run.noise()
-        if step == 20:
-            break
+    assert noise_of(run, 21).shape == (21, 5)
     assert run.steps is None
     with pytest.raises(TypeError, match="any length"):
         len(run)
-    state = run.state()
-    run.close()
-    resumed = private(batches=None, participation=Participation.single())
-    resumed.load_state(state, discarded=True)
-    assert resumed.position == 21
 
 
 @pytest.mark.parametrize(
@@ -278,18 +262,13 @@ def test_a_batch_without_noise_is_an_error() -> None:
         next(left)
 
 
-def test_noise_without_a_batch_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="no batch was handed out for step 0"):
-        private().noise()
-
-
 def test_two_loops_over_one_run_are_an_error() -> None:
     run = private()
     first, second = iter(run), iter(run)
     next(first)
-    run.noise()
+    run.add_noise(np.zeros(5))
     next(second)
-    run.noise()
+    run.add_noise(np.zeros(5))
     with pytest.raises(RuntimeError, match="another loop"):
         next(first)
 
@@ -299,7 +278,7 @@ def test_batches_one_by_one() -> None:
     np.testing.assert_array_equal(run.next_batch(), ORDER.batch(0))
     with pytest.raises(RuntimeError, match="batch of step 0 has got no noise"):
         run.next_batch()
-    run.noise()
+    run.add_noise(np.zeros(5))
     np.testing.assert_array_equal(run.next_batch(), ORDER.batch(1))
 
 
@@ -315,13 +294,60 @@ def test_a_loop_that_was_left_goes_on_with_the_same_batch() -> None:
     np.testing.assert_array_equal(next(iter(run)), ORDER.batch(0))
 
 
-@pytest.mark.parametrize("total", [np.zeros(4), np.zeros((5, 1)), np.zeros(5, np.float16), np.zeros(5, int)])
-def test_totals_of_another_shape_or_type_are_refused(total: np.ndarray) -> None:
+@pytest.mark.parametrize(
+    ("total", "message"),
+    [
+        (np.zeros(4), "vector of 5 numbers"),
+        (np.zeros((5, 1)), "vector of 5 numbers"),
+        (np.zeros(5, np.float16), "float32 or float64, got shape .* of float16"),
+        (np.zeros(5, int), "float32 or float64"),
+        (np.zeros(5, np.longdouble), "float32 or float64"),
+        (np.full(5, np.nan), "must be finite"),
+        (np.array([0, 0, 0, 0, np.inf]), "must be finite"),
+        (np.full(5, 1e300), "must be finite|norm of at most 8"),
+        (np.full(5, np.float32(1e38)), "norm of at most 8"),
+        (np.eye(5)[0] * 8.0 * 1.0011, "norm of at most 8, as the sum of 4 clipped gradients has, got 8.0088"),
+        (np.eye(5, dtype=np.float32)[0] * np.float32(8.0 * 1.0011), "norm of at most 8"),
+    ],
+)
+def test_sums_that_the_noise_does_not_cover_are_refused_before_anything_is_noted(total: Any, message: str) -> None:
     run = private()
     next(iter(run))
-    with pytest.raises(ValueError, match="total must be"):
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match=message):
         run.add_noise(total)
     assert run.position == 0
+    assert run.add_noise(np.eye(5)[0] * 8.0 * 1.0009).dtype == np.float64
+    assert run.position == 1
+
+
+def test_without_batches_the_caller_may_state_the_number_of_examples() -> None:
+    run = private(batches=None)
+    run.next_batch()
+    with pytest.raises(ValueError, match="norm of at most 6"):
+        run.add_noise(np.eye(5)[0] * 6.1, examples=3)
+    with pytest.raises(ValueError, match="must be finite"):
+        run.add_noise(np.full(5, np.nan))
+    run.add_noise(np.eye(5)[0] * 6.1, examples=4)
+    run.next_batch()
+    run.add_noise(np.eye(5)[0] * 1e6)
+    ordered = private()
+    next(iter(ordered))
+    with pytest.raises(ValueError, match="examples must be the 4 of the batch, got 5"):
+        ordered.add_noise(np.zeros(5), examples=5)
+
+
+@pytest.mark.parametrize(("examples", "refused"), [(2**14, False), (2**14 + 1, True)])
+def test_types_that_are_coarse_beside_the_noise_are_refused(examples: int, refused: bool) -> None:
+    """Sums of float32 are off by 2⁻²⁴ B G, which must be at most 2⁻¹⁰ standard deviations."""
+    run = private(DPSGD(), batches=None, participation=Participation.single(3), budget=Budget(0.5))
+    assert run.scale == pytest.approx(1.0, rel=1e-5)
+    run.next_batch()
+    if refused:
+        with pytest.raises(ValueError, match="standard deviations: sum in float64"):
+            run.add_noise(np.zeros(5, np.float32), examples=examples)
+        run.add_noise(np.zeros(5), examples=2**40)
+    else:
+        run.add_noise(np.zeros(5, np.float32), examples=examples)
 
 
 @pytest.mark.parametrize(
@@ -332,13 +358,13 @@ def test_totals_of_another_shape_or_type_are_refused(total: np.ndarray) -> None:
         ({"budget": Budget(0.5, clip_norm=1e38)}, ValueError, "range of float32"),
         ({"batches": EPOCHS}, TypeError, "batches must be a Batches"),
         ({"participation": ORDER}, TypeError, "participation must be a Participation"),
-        ({"generator": "device"}, ValueError, "generator must"),
         ({"mechanism": NuFTRL(0.0)}, ValueError, "unit circle"),
         ({"mechanism": BinaryTree(13)}, ValueError, "participation must have steps=13"),
         ({"mechanism": 3}, TypeError, "mechanism must be a Mechanism"),
         ({"mechanism": BinaryTree(12), "dtype": "float32"}, ValueError, "dtype must be one of 'float64'"),
         ({"size": 10**15}, ValueError, "GiB"),
-        ({"key": b"short"}, ValueError, "16 to 64 bytes"),
+        ({"folder": 3}, TypeError, "folder must be a path"),
+        ({"carry": object()}, ValueError, "folder must be given"),
     ],
 )
 def test_bad_arguments_are_refused(options: dict, error: type[Exception], message: str) -> None:
@@ -346,18 +372,16 @@ def test_bad_arguments_are_refused(options: dict, error: type[Exception], messag
         private(**options)
 
 
-def test_a_key_has_one_run_and_the_numbers_of_privacy_are_read_only() -> None:
-    key = bytes(range(1, 33))
-    run = private(key=key)
-    with pytest.raises(ValueError, match="in use by another run"):
-        private(key=key)
+def test_the_numbers_of_privacy_are_read_only_and_a_closed_run_is_closed() -> None:
+    run = private()
     for name in ("multiplier", "budget", "participation", "scale", "batches", "size", "position", "program"):
         with pytest.raises(AttributeError):
             setattr(run, name, 1)
     run.close()
-    with pytest.raises(RuntimeError):
-        run.noise()
-    private(key=key).close()
+    for use in (run.next_batch, lambda: next(iter(run)), lambda: run.add_noise(np.zeros(5))):
+        with pytest.raises(RuntimeError, match="the run is closed"):
+            use()
+    run.close()
 
 
 def test_a_copy_of_the_process_cannot_add_the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,209 +389,15 @@ def test_a_copy_of_the_process_cannot_add_the_same_noise(monkeypatch: pytest.Mon
     next(iter(run))
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(RuntimeError, match="copy of its process"):
-        run.noise()
+        run.add_noise(np.zeros(5))
 
 
-def test_interrupted_noise_is_not_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_noise_is_not_continued() -> None:
     run = private()
-    state = run.state()
     next(iter(run))
-    with monkeypatch.context() as patch:
-        patch.setattr(run._draws, "normals", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            run.noise()
-    for use in (run.noise, run.state):
-        with pytest.raises(RuntimeError, match="was interrupted: load"):
+    with mock.patch.object(run._noise, "made", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        run.add_noise(np.zeros(5))
+    for use in (run.next_batch, lambda: next(iter(run)), lambda: run.add_noise(np.zeros(5))):
+        with pytest.raises(RuntimeError, match="was interrupted while it made noise"):
             use()
-    run.load_state(state, discarded=True)
-    assert noise_of(run).shape == (STEPS, 5)
-
-
-# -- states and crashes ------------------------------------------------------------------------------------------------
-
-
-@EACH
-@pytest.mark.parametrize("secret", [True, False])
-def test_a_loaded_state_goes_on_bit_for_bit(mechanism: Any, secret: bool) -> None:
-    key = os.urandom(32)
-    run = private(mechanism, key=key)
-    noise_of(run, 5)
-    state = run.state(secret=secret)
-    rest = noise_of(run)
     run.close()
-    resumed = private(mechanism, key=None if secret else key)
-    resumed.load_state(state, discarded=True)
-    assert resumed.position == 5
-    np.testing.assert_array_equal(noise_of(resumed), rest)
-
-
-def test_a_public_state_holds_no_secret() -> None:
-    key = os.urandom(32)
-    state = private(key=key).state(secret=False)
-    assert key.hex() not in repr(state)
-    assert "memory" not in state
-    with pytest.raises(ValueError, match="must be that of the key"):
-        private().load_state(state, discarded=True)
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"mechanism": NuFTRL(0.03)}, "mechanism"),
-        ({"participation": Participation.min_sep(12, 4)}, "participation"),
-        ({"batches": batches(EPOCHS, 17, 4, rng=1)}, "batches"),
-        ({"batches": Batches(EPOCHS, ORDER.orders, 3)}, "batches"),
-        ({"size": 6}, "size"),
-        ({"budget": Budget(0.6, clip_norm=2.0)}, "budget"),
-        ({"budget": Budget(0.5)}, "budget"),
-        ({"budget": Budget(0.5, clip_norm=2.0, adjacency="replace-one")}, "budget"),
-        ({"mechanism": DPSGD(), "dtype": "float64"}, "dtype"),
-    ],
-)
-def test_states_of_other_runs_are_refused(options: dict, field: str) -> None:
-    state = private(options.get("mechanism", NOISE) if field == "dtype" else NOISE).state()
-    with pytest.raises(ValueError, match=f"state must have {field}="):
-        private(**options).load_state(state, discarded=True)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"format": "corrnoise.PrivateRun 0"}, "must come from"),
-        ({"fingerprint": "0"}, "fingerprint"),
-        ({"position": 13}, "position"),
-        ({"memory": np.zeros((1, 5))}, "memory of shape"),
-        ({"memory": None}, "memory of shape"),
-    ],
-)
-def test_damaged_states_are_refused(change: dict, message: str) -> None:
-    run = private()
-    state = run.state() | change
-    run.close()
-    with pytest.raises(ValueError, match=message):
-        private().load_state(state, discarded=True)
-
-
-def test_a_state_without_a_journal_takes_the_users_word(tmp_path: Path) -> None:
-    run = private()
-    noise_of(run, 2)
-    state = run.state()
-    run.close()
-    for journal in (None, tmp_path / "new"):
-        with pytest.raises(ValueError, match="discarded must be True"):
-            private(journal=journal).load_state(state)
-    resumed = private(journal=tmp_path / "new")
-    resumed.load_state(state, discarded=True)
-    noise_of(resumed, 1)
-    resumed.close()
-
-
-def test_a_clean_end_loses_nothing_and_a_crash_skips_what_was_begun(tmp_path: Path) -> None:
-    key = bytes(range(32))
-    first_run = private(key=key)
-    whole = noise_of(first_run)
-    first_run.close()
-    with private(key=key, journal=tmp_path / "journal", journal_ahead=4) as run:
-        first = noise_of(run, 2)
-        state = run.state()
-    with private(journal=tmp_path / "journal", journal_ahead=4) as run:
-        run.load_state(state)
-        second = noise_of(run, 1)
-        os.close(run._journal._file)  # type: ignore[union-attr]  # dies
-        run._journal = None
-    with private(journal=tmp_path / "journal", journal_ahead=4) as run:
-        run.load_state(state)
-        assert (run.position, run.skipped) == (6, 4)
-        third = noise_of(run)
-    with private(journal=tmp_path / "journal", journal_ahead=4) as run:
-        run.load_state(state)
-        assert (run.position, run.skipped) == (12, 10)
-    np.testing.assert_array_equal(np.vstack([first, second, third]), whole[[0, 1, 2, *range(6, 12)]])
-
-
-def test_a_run_that_begins_again_skips_what_its_journal_knows(tmp_path: Path) -> None:
-    key = bytes(range(32))
-    with private(key=key, journal=tmp_path / "journal") as run:
-        noise_of(run, 5)
-    with private(key=key, journal=tmp_path / "journal") as run:
-        np.testing.assert_array_equal(next(iter(run)), ORDER.batch(5))
-        assert run.skipped == 5
-
-
-def test_a_script_that_is_started_again_does_not_make_the_same_noise(tmp_path: Path) -> None:
-    """Its key is in a file: without the journal, or with a new one, it would begin with the first step again."""
-    with pytest.raises(ValueError, match="journal must be given for the key in"):
-        private(key=tmp_path / "key")
-    with private(key=tmp_path / "key", journal=tmp_path / "journal") as run:
-        noise_of(run, 2)
-    other = private(key=tmp_path / "key", journal=tmp_path / "other")
-    with pytest.raises(ValueError, match="must be the journal of the key"):
-        other.start()
-    other.close()
-    with private(key=tmp_path / "key", journal=tmp_path / "journal") as run:
-        assert run.start() == 2
-    (tmp_path / "journal").unlink()
-    lost = private(key=tmp_path / "key", journal=tmp_path / "journal")
-    with pytest.raises(ValueError, match="must be the journal of the key"):
-        lost.start()
-
-
-CRASHES = """
-import os, signal, sys
-import numpy as np
-from corrnoise.simulations.run.batches import batches
-from corrnoise.simulations.run.private import PrivateRun
-from corrnoise.theory.mechanisms.product import AntiPGD
-from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import Budget
-
-folder = sys.argv[1]
-
-def train(last):
-    epochs = Participation.fixed_epochs(12, epochs=3)
-    run = PrivateRun(
-        Budget(rho=0.5, clip_norm=2.0), epochs, AntiPGD(0.3), 3,
-        batches=batches(epochs, 17, 4, 0), key=folder + "/key", journal=folder + "/journal",
-    )
-    if os.path.exists(folder + "/state.npy"):
-        run.load_state(np.load(folder + "/state.npy", allow_pickle=True).item())
-    used = open(folder + "/used", "a")
-    for number, batch in enumerate(run):
-        print(run.position, run.noise().tobytes().hex(), file=used, flush=True)
-        if number == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if number % 2:
-            np.save(folder + "/unfinished.npy", run.state(), allow_pickle=True)
-            os.replace(folder + "/unfinished.npy", folder + "/state.npy")
-
-for last in (2, 0, 3, 100):
-    child = os.fork()
-    if not child:
-        train(last)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert status == (0 if last == 100 else signal.SIGKILL), status
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_process_that_kills_itself_uses_nothing_twice(tmp_path: Path) -> None:
-    """Each of four processes goes on from the last state, which is older than its last step, and kills itself."""
-    arguments = [sys.executable, "-c", CRASHES, str(tmp_path)]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    used = [line.split() for line in (tmp_path / "used").read_text().splitlines()]
-    assert [int(step) for step, _ in used] == list(range(STEPS))
-    whole = noise_of(private(AntiPGD(0.3), size=3, key=RunKey.kept_in(tmp_path / "key").secret()))
-    assert [noise for _, noise in used] == [step.tobytes().hex() for step in whole]
-
-
-def test_without_a_journal_noise_would_be_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two runs that go on from one state without a journal use the same noise."""
-    state = private().state()
-    monkeypatch.setattr(run_module, "_IN_USE", {})
-    one, two = private(), private()
-    one.load_state(state, discarded=True)
-    run_module._IN_USE.clear()
-    two.load_state(state, discarded=True)
-    np.testing.assert_array_equal(noise_of(one, 1), noise_of(two, 1))

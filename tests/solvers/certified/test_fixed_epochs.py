@@ -5,7 +5,7 @@ import math
 import cvxpy
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.certified.fixed_epochs import _places, _Ring, fixed_epochs_bounds, fixed_epochs_strategy
@@ -29,7 +29,6 @@ def error_of(workload, strategy, participation):
     return math.sqrt(sensitivity * squared.mean())
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 14), st.integers(1, 15), st.integers(0, 2**32 - 1))
 def test_blocks_of_the_inverse_against_dense_matrices(steps, min_sep, seed):
     participation = epochs_of(steps, min_sep)
@@ -99,7 +98,6 @@ def test_the_strategy_has_the_value_and_orthogonal_columns(workload):
         assert np.abs(block - np.diag(np.diagonal(block))).max() < 1e-6
 
 
-@settings(max_examples=30)
 @given(st.integers(2, 12), st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_no_strategy_is_below_the_lower_bound(steps, min_sep, seed):
     rng = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ import math
 import cvxpy
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
@@ -134,7 +134,6 @@ def test_momentum(workload, value):
     assert best.gap <= 1e-9
 
 
-@settings(max_examples=30)
 @given(workloads(), st.sampled_from(OBJECTIVES), st.integers(0, 2**32 - 1))
 def test_no_strategy_is_below_the_lower_bound(workload, objective, seed):
     matrix = workload.matrix()
@@ -158,7 +157,6 @@ def test_against_a_semidefinite_program(objective):
     assert best.value == pytest.approx(exact, rel=2e-6)
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 6), st.integers(0, 4), st.integers(0, 2**32 - 1), st.floats(0, 2))
 def test_nuclear_norm_for_any_second_matrix(columns, more, seed, distance):
     rng = np.random.default_rng(seed)
@@ -233,7 +231,6 @@ def test_mechanisms_agree_on_error_and_sensitivity():
     assert mechanism.mean_error(participation) == pytest.approx(best.value, rel=1e-11)
 
 
-@settings(max_examples=20)
 @given(workloads(kinds=("prefix",)), product_noises())
 def test_no_toeplitz_mechanism_is_below_the_lower_bound(workload, noise):
     mechanism, participation = noise, Participation.single(workload.steps)
@@ -242,7 +239,6 @@ def test_no_toeplitz_mechanism_is_below_the_lower_bound(workload, noise):
         assert best.lower_bound <= error(participation) * (1 + 1e-12)
 
 
-@settings(max_examples=40)
 @given(workloads(kinds=("momentum",)), st.integers(0, 2**32 - 1))
 def test_structured_and_dense_ways_agree_for_momentum(workload, seed):
     v = np.exp(np.random.default_rng(seed).normal(size=workload.steps))

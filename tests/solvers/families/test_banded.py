@@ -5,7 +5,7 @@ import math
 import cvxpy
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
@@ -71,7 +71,6 @@ def test_against_a_semidefinite_program_over_all_patterns(steps, separation, nor
     assert best.lower_bound == pytest.approx(exact, rel=3e-6)
 
 
-@settings(max_examples=25)
 @given(st.integers(1, 12), st.integers(1, 6), st.sampled_from(NORMS), st.integers(0, 2**32 - 1))
 def test_bounds_hold_at_any_time(steps, separation, norms, seed):
     rng = np.random.default_rng(seed)

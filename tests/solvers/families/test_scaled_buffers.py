@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
@@ -21,7 +21,6 @@ def epochs_of(steps, min_sep):
     return Participation.fixed_epochs(steps, period=min_sep)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 12), st.integers(1, 12), interlacing_gaps(most=2, smallest=1e-3), st.integers(0, 2**32 - 1))
 def test_the_logarithm_of_the_error_and_its_gradient(steps, min_sep, gaps, seed):
     """Against the mechanism that the variables mean, and against differences along a random direction."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.families import toeplitz
@@ -54,7 +54,6 @@ def test_the_square_root_is_the_best_toeplitz_strategy_for_the_largest_error(ste
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @given(strategy=minimum_phase_coefficients(4), other=minimum_phase_coefficients(4), run=st.data())
-@settings(max_examples=60)
 def test_no_strategy_is_below_the_bound_of_another(objective, strategy, other, run):
     """The certificate holds at any strategy, for every strategy with as many bands."""
     p = max(strategy.size, other.size)

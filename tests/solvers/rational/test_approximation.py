@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from mpmath import mp
 from numpy.typing import NDArray
@@ -147,7 +147,6 @@ def test_tolerance_is_kept_for_products(noise, tolerance):
     assert approximation_error(noise, rational(noise, tolerance)) <= tolerance + ROUNDING
 
 
-@settings(max_examples=25)
 @given(product_noises(low=1e-5, most=3), st.sampled_from([0.3, 1e-2, 1e-5, 1e-8]))
 @example(ProductNoise([4.54e-5, 6.738e-3], [1e-8, 0.5]), 1e-8)
 def test_tolerance_is_kept_for_random_products(noise, tolerance):
@@ -239,7 +238,6 @@ def test_factors_share_poles():
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
 @given(st.lists(st.floats(-3, 3) | st.sampled_from([0.5, -0.5, 0.1, -0.3, 1 / 3]), min_size=1, max_size=12))
 def test_heights_stay_between_0_and_1_with_the_fewest_powers(exponents):
     distances = np.abs(np.cumsum(exponents) - np.round(np.cumsum(exponents)))

@@ -161,7 +161,6 @@ def test_constants():
 # -- validity ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
 @given(problems(), noises(), st.sampled_from(CRITERIA))
 def test_bound_of_every_quadratic(problem, noise, criterion):
     """At least the exact error of the worst quadratic, at most the constant multiplier's bound."""

@@ -7,7 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from flint import acb, arb, ctx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 
@@ -101,7 +101,6 @@ def test_mean_against_arb(pair, noise, criterion):
     assert 0 < proof.rounding_error <= 1e-12 * proof.mean
 
 
-@settings(max_examples=40)
 @given(log_uniform(1e-6, 1.9), log_uniform(1e-3, 1.0), st.sampled_from(CRITERIA))
 def test_constant_multipliers_against_the_closed_form(fast, ratio, criterion):
     """The mean gain of the circle criterion, known in closed form."""
@@ -113,7 +112,6 @@ def test_constant_multipliers_against_the_closed_form(fast, ratio, criterion):
     assert proof.mean == pytest.approx(mean, rel=tolerance)
 
 
-@settings(max_examples=40)
 @given(noises(), log_uniform(1e-4, 1.0))
 def test_the_drive_against_averaged_variances(noise, rate):
     """At κ = 1 the gain of Λ = 1 is l/|1 − l − e^{iω}|², and its mean with |B|² is b(l)/(2 − l)."""

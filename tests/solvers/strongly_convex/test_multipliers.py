@@ -5,7 +5,7 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import nbinom
 
@@ -110,7 +110,6 @@ def mixture(several, size, criterion="distance", pair=(0.1, 1.0)):
     return Multiplier(*pair, criterion, size, np.array([weight for _, weight in several]), kernels)
 
 
-@settings(max_examples=100)
 @given(weighted, log_uniform(4.6, 1e3), st.sampled_from(CRITERIA), st.floats(0, math.pi) | log_uniform(1e-9, 1.0))
 def test_gains_are_rounded_up(several, size, criterion, omega):
     multiplier = mixture(several, size, criterion)
@@ -138,7 +137,6 @@ def test_allowances_for_rounding_are_needed():
     assert below > 10
 
 
-@settings(max_examples=40)
 @given(weighted, log_uniform(4.6, 1e3), st.sampled_from(CRITERIA), st.floats(1e-6, 3.1), log_uniform(1e-7, 0.1))
 def test_gain_and_slack_on_discs(several, size, criterion, omega, radius):
     multiplier = mixture(several, size, criterion)

@@ -3,7 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms import buffered, toeplitz_losses
@@ -80,7 +80,6 @@ def test_floats_agree_with_sixty_digits_in_runs_of_any_length(gaps, exponent, ep
     gaps=interlacing_gaps(most=3, smallest=1e-4),
     participation=participations(most=40, kinds=ORDERED),
 )
-@settings(max_examples=25)
 def test_complex_steps_are_derivatives(gaps, participation):
     zeros, poles = gaps
     direction = np.linspace(0.3, -0.7, zeros.size) * zeros

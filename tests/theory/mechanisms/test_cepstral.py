@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
@@ -145,7 +145,6 @@ def test_everything_against_products(product, warp):
     assert max(found["variance"], found["sensitivity"], found["power"]) < 2e-12, found
 
 
-@settings(max_examples=20)
 @given(products(), warps(), st.integers(0, 20))
 def test_a_false_neighbour_of_the_cepstrum_is_seen(product, warp, place):
     c = product_cepstrum(product, warp)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.worst_case import worst_case
@@ -49,7 +49,6 @@ def test_errors_of_a_workload(data):
     assert run.max_error(who, work) == pytest.approx(gamma * np.sqrt(run.errors(work).max()), rel=1e-14)
 
 
-@settings(max_examples=100)
 @given(participations(), st.data())
 def test_no_mechanism_understates_its_sensitivity(who, data):
     run = data.draw(mechanisms(who.steps))
@@ -64,7 +63,6 @@ def test_no_mechanism_understates_its_sensitivity(who, data):
             run.sensitivity(who)
 
 
-@settings(max_examples=60)
 @given(participations(most=7), participations(most=7), st.data())
 def test_sensitivities_are_ordered_as_promises_are(given_, promised, data):
     """For promises on the same steps; the order itself is tested with ``Participation``."""

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.banded_strategy import BandedStrategyNoise
@@ -28,7 +28,6 @@ DECAYS = [0.9772416438135043, 0.5907152780776496]
 BUFFERS = [0.24424441596168062, 0.26025648677781216]
 
 
-@settings(max_examples=60)
 @given(participations(), st.data())
 def test_a_program_covers_the_bracket(who, data):
     """program.sensitivity >= bracket.upper >= bracket.lower, and little more; float32 covers more than float64."""

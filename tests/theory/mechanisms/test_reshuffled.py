@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.worst_case import worst_case
@@ -35,7 +35,6 @@ def in_epochs(mechanism: Mechanism, period: int, steps: int = 8) -> tuple[float,
     return fixed, reshuffled
 
 
-@settings(max_examples=60)
 @given(participations(kinds=("reshuffled",)), st.data())
 def test_no_places_of_an_example_are_worse(who, data):
     """With signs by brute force, and with gradients of any directions; exact only where the two ends are one."""

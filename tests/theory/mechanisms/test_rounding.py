@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flint import arb, ctx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.finite import FiniteNoise
@@ -296,7 +296,6 @@ def test_scales_count_by_their_smallest_draws(additive: bool) -> None:
     ),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=40)
 def test_noise_made_in_float32_is_noise_of_a_strategy_within_the_bound(
     pairs: list[tuple[float, float]], seed: int
 ) -> None:
@@ -337,7 +336,6 @@ def test_noise_made_in_float32_is_noise_of_a_strategy_within_the_bound(
 
 
 @given(st.lists(gaps(1e-6), min_size=2, max_size=8), st.none() | st.integers(1, 300))
-@settings(max_examples=40)
 def test_a_cascade_needs_little_more_than_its_ideal_noise(places: list[float], steps: int | None) -> None:
     count = len(places) // 2
     noise = PoleNoise(places[:count], places[count : 2 * count])

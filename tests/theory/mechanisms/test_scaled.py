@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.worst_case import worst_case
@@ -35,7 +35,6 @@ def test_fixed_epochs_are_those_of_the_dense_strategy(noise, n, period, seed):
     assert without.lower <= same.upper
 
 
-@settings(max_examples=40)
 @given(participations(), noises(), st.integers(0, 2**32 - 1))
 def test_draws_that_are_scaled(who, noise, seed):
     """C = diag(1/g) T(c) diag(1/d); columns and entries have the stated errors."""

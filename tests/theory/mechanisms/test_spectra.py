@@ -6,7 +6,7 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms import spectra
@@ -79,7 +79,6 @@ def test_elementary_functions_are_right_to_four_units_in_the_last_place():
                 assert abs(mp.mpf(float(value)) - right) <= 8 * mp.mpf(2) ** -53 * abs(right), (name, point)
 
 
-@settings(max_examples=150)
 @given(all_noises, places)
 def test_values_are_rounded_up(noise, omega):
     """The bound exceeds the value at 40 digits; the computed value differs from it by no more than the allowance."""
@@ -124,7 +123,6 @@ def test_cosine_sums_of_many_terms_are_interpolated():
 # -- complex frequencies -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
 @given(all_noises, places, log_uniform(1e-9, 0.5), st.floats(0, 2 * math.pi))
 def test_bounds_on_discs(noise, omega, radius, angle):
     values, largest = spectrum_of(noise).on_discs(np.array([omega]), np.array([radius]))

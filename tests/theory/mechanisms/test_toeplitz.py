@@ -132,7 +132,6 @@ def test_mirror_symmetry(a):
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
 @given(st.one_of(st.just(DPSGD()), gaps(1e-12).map(NuFTRL), gaps(1e-12).map(AntiPGD), product_noises(1e-12)), rates())
 def test_averaged_variance_in_the_frequency_domain(noise, rate):
     exact = oracles.spectrum_mean(noise.gaps, noise.exponents, rate)
@@ -141,7 +140,6 @@ def test_averaged_variance_in_the_frequency_domain(noise, rate):
     assert oracles.relative_error(got, exact) < (4e-15 if isinstance(noise, NuFTRL | AntiPGD | DPSGD) else stated)
 
 
-@settings(max_examples=40)
 @given(
     st.one_of(
         st.just(DPSGD()),
@@ -325,7 +323,6 @@ def test_privacy_never_errs_downwards(noise, steps, rho, adjacency):
         )
 
 
-@settings(max_examples=25)
 @given(noises(), log_uniform(1e-9, 1e9))
 def test_privacy_never_errs_downwards_in_the_limit(noise, rho):
     with workdps(40):

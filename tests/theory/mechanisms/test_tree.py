@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.solvers.worst_case import worst_case
@@ -63,7 +63,6 @@ def noising(tree: BinaryTree, *, left=None, draws=None, estimates=None, shift: i
     return np.array(rows)
 
 
-@settings(max_examples=40)
 @given(st.integers(1, 40), st.sampled_from(DECODERS), st.just(0.0) | st.floats(0.001, 0.95))
 def test_one_draw_a_step_has_the_law_of_one_a_node(n, decoder, decay):
     tree = BinaryTree(n, decoder=decoder, decay=decay)
@@ -174,7 +173,6 @@ def test_the_online_sensitivity_of_long_runs(n, square):
     assert BinaryTree(n).sensitivity(Participation.single(n)) ** 2 == pytest.approx(square, abs=6e-12)
 
 
-@settings(max_examples=60)
 @given(st.integers(1, 10), st.integers(1, 6), st.sampled_from(["min-sep", "fixed epochs", "reshuffled"]), st.data())
 def test_brackets_against_all_patterns(n, period, kind, data):
     decoder = data.draw(st.sampled_from(DECODERS))

@@ -54,7 +54,6 @@ KINDS = st.sampled_from([ALL_NODES, Nodes(largest=4), Nodes(first=4), Nodes(larg
 CASES = st.integers(1, 4).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, 4 * n)))
 
 
-@settings(max_examples=40)
 @given(CASES, st.sampled_from([0.05, 0.3, 1.0]), KINDS)
 def test_against_enumeration(case, alpha, nodes):
     examples, steps = case
@@ -70,7 +69,6 @@ def test_against_enumeration(case, alpha, nodes):
         assert squared_weights(Participation.single(steps), alpha, nodes) == pytest.approx(fixed, rel=1e-10)
 
 
-@settings(max_examples=40)
 @given(CASES, st.sampled_from([0.05, 0.3, 1.0]), st.sampled_from(["fixed", "reshuffled"]))
 def test_the_tree_of_the_project_has_the_weights_of_the_nodes_of_prefixes(case, alpha, order):
     examples, steps = case
@@ -101,7 +99,6 @@ def test_with_few_states_the_sum_is_an_upper_bound(monkeypatch, most):
     assert exact <= squared_weights(who, 0.01) < 3 * exact
 
 
-@settings(max_examples=20)
 @given(st.integers(10, 60), st.integers(2, 8), st.floats(0.3, 3), KINDS, st.integers(0, 2**32 - 1))
 def test_no_order_that_a_search_finds_is_worse(examples, epochs, load, nodes, seed):
     """Coordinate ascent over the positions of the example, one epoch after the other."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.product import NuFTRL
@@ -36,7 +36,6 @@ def test_displacements_are_their_recursion(steps, rate):
 
 
 @given(st.integers(1, 60), st.floats(0.01, 1), st.integers(0, 2**32 - 1), st.floats(0, 1))
-@settings(max_examples=50)
 def test_no_run_moves_farther_than_the_displacement(rounds, curvature, seed, share):
     """Two runs of the algorithm, one with a noise vector more, on a random quadratic in a ball."""
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.noise_cancellation.bounds import FederatedRun
@@ -93,7 +93,6 @@ def test_the_trusted_server_by_all_signs():
 
 
 @given(st.just(0.0) | st.floats(1e-3, 1), st.floats(0, 2), st.integers(0, 2**32 - 1))
-@settings(max_examples=30)
 def test_bounded_noise_stays_within_its_bound(share, growth, seed):
     noise = cancelling_noise(20, share=share, growth=growth)
     run = FederatedRun(BUDGET, FAMILY, 4, 2, 20, 1)

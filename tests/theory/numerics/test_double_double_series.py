@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
@@ -64,7 +64,6 @@ def test_products(a, e):
         compare(series * (1 + 1e-15), exact, absolute=LARGEST)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from([0.0, 2.0]) | gaps(), st.floats(-5, 5)), min_size=2, max_size=4))
 def test_products_at_random(factors):
     a, e = [f[0] for f in factors], [f[1] for f in factors]

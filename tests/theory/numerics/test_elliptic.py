@@ -6,7 +6,7 @@ import flint
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf, workdps
 
@@ -115,7 +115,6 @@ def test_without_gap_is_what_it_says(b):
     assert oracles.relative_error(averaged_modulus(b * 1e-9, b), exact) < 1e-8
 
 
-@settings(max_examples=20)
 @given(st.tuples(*[st.floats(-3, 3).map(lambda u: 10.0**u)] * 4))
 def test_complete_elliptic_integral_of_bulirsch(arguments):
     kc, q, a, c = arguments

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.mechanisms.matrix import MatrixNoise
@@ -25,7 +25,6 @@ def total(objective, mechanism, offset, rho=1.0):
     )
 
 
-@settings(max_examples=40)
 @given(regressions(most=4, kurtosis=None) | mean_estimations(), noises(), st.integers(1, 40), st.data())
 def test_toeplitz_noise_has_the_error_of_its_learning_curve(problem, noise, steps, data):
     weights = np.array(data.draw(st.lists(st.floats(0, 1), min_size=steps, max_size=steps)))

@@ -21,49 +21,33 @@ from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled
 from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 
 
+def constants(**changes):
+    """A run of two epochs of five records in two dimensions, with unit constants, but for the ``changes``."""
+    unit = dict.fromkeys(("distance", "deviation", "smoothness", "largest_smoothness"), 1.0)
+    size = {"samples": 5, "epochs": 2, "dimension": 2, "learning_rate": 1e-3, "noise": 2.0}
+    return ConvergenceConstants(**{**unit, **size, **changes})
+
+
 def test_reference_values():
-    run = ConvergenceConstants(
-        samples=100,
-        epochs=50,
-        dimension=10,
-        learning_rate=1e-4,
-        distance=1.0,
-        deviation=1.0,
-        noise=5.0,
-        smoothness=1.0,
-        largest_smoothness=1.0,
-    )
+    run = constants(samples=100, epochs=50, dimension=10, learning_rate=1e-4, noise=5.0)
     corrected, printed = (run.corollary_upper_bound(printed=p) for p in (False, True))
     assert corrected.initialisation == pytest.approx(2.0)
     assert corrected.shuffling == pytest.approx(0.004912023005, rel=1e-9)
     assert corrected.noise == pytest.approx(0.257881207785, rel=1e-10)
     assert printed.noise == pytest.approx(0.014736069016, rel=1e-9)
-    public = ConvergenceConstants(
+    public = constants(
         samples=100,
         epochs=20,
         dimension=10,
         learning_rate=1e-4,
-        distance=1.0,
-        deviation=1.0,
-        noise=2.0,
-        smoothness=1.0,
-        largest_smoothness=1.0,
         total_dissimilarity=5,
         partial_dissimilarity=10,
         beta=0.5,
     )
     assert public.excess_risk_upper_bound().total == pytest.approx(5.052209041418937, rel=1e-12)
     assert public.excess_risk_upper_bound(printed=True).total == pytest.approx(5.023714943334359, rel=1e-12)
-    assert ConvergenceConstants(
-        samples=1000,
-        epochs=50,
-        dimension=1,
-        learning_rate=1e-6,
-        distance=1.0,
-        deviation=1.0,
-        noise=1.0,
-        smoothness=1.0,
-        largest_smoothness=1.0,
+    assert constants(
+        samples=1000, epochs=50, dimension=1, learning_rate=1e-6, noise=1.0
     ).largest_learning_rate() == pytest.approx(7.134110112853776e-05, rel=1e-12)
 
 
@@ -74,7 +58,7 @@ def test_the_published_theorem_is_false(smoothness):
     hessians, targets = np.full((epochs, n, 1, 1), smoothness), np.zeros((epochs, n, 1))
     _, covariance = quadratic_run(hessians, targets, np.ones((epochs, n)), eta, ridge=1.0)
     exact = d * (smoothness + 1) / 2 * covariance[0, 0]
-    run = ConvergenceConstants(
+    run = constants(
         samples=n,
         epochs=epochs,
         dimension=d,
@@ -123,11 +107,11 @@ def test_the_corrected_bound_holds_for_exact_private_runs(case):
         "smoothness": curvature.mean(),
         "largest_smoothness": curvature.max(),
     }
-    probe = ConvergenceConstants(
+    probe = constants(
         samples=n, epochs=epochs, dimension=1, learning_rate=1e-9, distance=abs(start - x_star), **common, end_noise=end
     )
     eta = share * probe.largest_learning_rate()
-    run = ConvergenceConstants(
+    run = constants(
         samples=n, epochs=epochs, dimension=1, learning_rate=eta, distance=abs(start - x_star), **common, end_noise=end
     )
     noise = np.zeros((epochs, n))
@@ -210,30 +194,8 @@ def test_all_public_records_leave_no_choice():
 def test_epochs_that_are_alike_give_the_harmonic_sum(epochs):
     """Against the same terms epoch by epoch, whose largest sum is the last."""
     common = {"total_dissimilarity": 0.5, "partial_dissimilarity": 2.0, "beta": 0.1}
-    alike = ConvergenceConstants(
-        samples=5,
-        epochs=epochs,
-        dimension=2,
-        learning_rate=1e-3,
-        distance=1.0,
-        deviation=1.0,
-        noise=2.0,
-        smoothness=0.5,
-        largest_smoothness=1.0,
-        **common,
-    )
-    listed = ConvergenceConstants(
-        samples=5,
-        epochs=epochs,
-        dimension=2,
-        learning_rate=1e-3,
-        distance=1.0,
-        deviation=1.0,
-        noise=[2.0] * epochs,
-        smoothness=0.5,
-        largest_smoothness=1.0,
-        **common,
-    )
+    alike = constants(epochs=epochs, smoothness=0.5, **common)
+    listed = constants(epochs=epochs, noise=[2.0] * epochs, smoothness=0.5, **common)
     for printed in (False, True):
         one, other = (run.excess_risk_upper_bound(printed=printed) for run in (alike, listed))
         assert tuple(one.arguments().values()) == pytest.approx(tuple(other.arguments().values()), rel=1e-13)
@@ -243,33 +205,11 @@ def test_epochs_that_are_alike_give_the_harmonic_sum(epochs):
 
 
 def test_integers_are_kept_as_such():
-    run = ConvergenceConstants(
-        samples=np.int64(5),
-        epochs=np.int64(2),
-        dimension=np.int64(3),
-        learning_rate=1e-3,
-        distance=1.0,
-        deviation=1.0,
-        noise=2.0,
-        smoothness=1.0,
-        largest_smoothness=1.0,
-    )
+    run = constants(samples=np.int64(5), epochs=np.int64(2), dimension=np.int64(3))
     assert all(type(getattr(run, name)) is int for name in ("samples", "epochs", "dimension"))
 
 
-WINDOWS = ConvergenceConstants(
-    samples=5,
-    epochs=8,
-    dimension=2,
-    learning_rate=1e-3,
-    distance=1.0,
-    deviation=1.0,
-    noise=[2.0] * 3 + [0.0] * 5,
-    smoothness=1.0,
-    largest_smoothness=1.0,
-    total_dissimilarity=[0.0] * 3 + [1.5] * 5,
-    beta=1,
-)
+WINDOWS = constants(epochs=8, noise=[2.0] * 3 + [0.0] * 5, total_dissimilarity=[0.0] * 3 + [1.5] * 5, beta=1)
 
 
 def test_corollaries_put_each_part_in_its_window():
@@ -281,22 +221,7 @@ def test_corollaries_put_each_part_in_its_window():
     assert bound.dissimilarity == printed.dissimilarity
     assert bound.dissimilarity == pytest.approx(2 * (1 + math.log(5)) * 2.25 / (2 * n**2), rel=1e-12)
     assert bound.total >= WINDOWS.excess_risk_upper_bound().total
-    assert (
-        ConvergenceConstants(
-            samples=5,
-            epochs=8,
-            dimension=2,
-            learning_rate=1e-3,
-            distance=1.0,
-            deviation=1.0,
-            noise=0.0,
-            smoothness=1.0,
-            largest_smoothness=1.0,
-        )
-        .corollary_upper_bound()
-        .noise
-        == 0
-    )
+    assert constants(epochs=8, noise=0.0).corollary_upper_bound().noise == 0
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=8), st.integers(0, 10**6))
@@ -304,19 +229,7 @@ def test_corollaries_are_weaker_than_the_theorem(noise, seed):
     rng = np.random.default_rng(seed)
     k = len(noise)
     total = rng.uniform(0, 3, k) * rng.integers(0, 2, k)
-    run = ConvergenceConstants(
-        samples=3,
-        epochs=k,
-        dimension=2,
-        learning_rate=1e-4,
-        distance=1.0,
-        deviation=1.0,
-        noise=noise,
-        smoothness=1.0,
-        largest_smoothness=1.0,
-        total_dissimilarity=total,
-        beta=0.5,
-    )
+    run = constants(samples=3, epochs=k, learning_rate=1e-4, noise=noise, total_dissimilarity=total, beta=0.5)
     theorem, corollary = run.excess_risk_upper_bound(), run.corollary_upper_bound()
     assert theorem.total <= corollary.total * (1 + 1e-12)
     assert corollary.total <= theorem.total * 2 * (1 + math.log(k))
@@ -325,64 +238,33 @@ def test_corollaries_are_weaker_than_the_theorem(noise, seed):
 def test_published_bounds_for_other_regularisers():
     """Theorems G.3 and G.7: what they add to the noise, which the corrected theorem does not need."""
     eta, n, d, lg = 1e-3, 10, 3, 1 + 1 / 2
-    common = {
-        "samples": n,
-        "epochs": 2,
-        "dimension": d,
-        "learning_rate": eta,
-        "distance": 0.0,
-        "deviation": 0.0,
-        "noise": 2.0,
-        "smoothness": 1.0,
-        "largest_smoothness": 1.0,
-    }
-    plain = ConvergenceConstants(**common).excess_risk_upper_bound(printed=True).noise
-    lasso = ConvergenceConstants(**common, regulariser="lasso", size=0.7)
-    ball = ConvergenceConstants(**common, regulariser="projection", total_dissimilarity=0.5, diameter=2.0)
+    common = {"samples": n, "dimension": d, "distance": 0.0, "deviation": 0.0}
+    plain = constants(**common).excess_risk_upper_bound(printed=True).noise
+    lasso = constants(**common, regulariser="lasso", size=0.7)
+    ball = constants(**common, regulariser="projection", total_dissimilarity=0.5, diameter=2.0)
     added = lasso.excess_risk_upper_bound(printed=True).noise - plain
     assert added == pytest.approx(2 * lg * 2 * d * 4 * 0.7 / math.sqrt(2 * math.pi), rel=1e-12)
     with pytest.raises(ValueError, match="beta must be positive for the published bound"):
         ball.excess_risk_upper_bound(printed=True)
-    ball = ConvergenceConstants(**common, regulariser="projection", total_dissimilarity=0.5, beta=0.1)
+    ball = constants(**common, regulariser="projection", total_dissimilarity=0.5, beta=0.1)
     printed = ball.excess_risk_upper_bound(printed=True)
     assert printed.noise - plain == pytest.approx(2 * lg * d * 4 / 2, rel=1e-12)
     assert printed.dissimilarity == pytest.approx(2 * lg * (0.25 / (2 * n**2 * 0.1) + 5 * eta**2 * 0.25), rel=1e-12)
     for run in (lasso, ball):
-        assert run.excess_risk_upper_bound().noise == ConvergenceConstants(**common).excess_risk_upper_bound().noise
+        assert run.excess_risk_upper_bound().noise == constants(**common).excess_risk_upper_bound().noise
     assert ball.largest_learning_rate(printed=True) == pytest.approx(ball.largest_learning_rate() / math.sqrt(2))
-    assert ball.largest_learning_rate() == ConvergenceConstants(**common).largest_learning_rate()
+    assert ball.largest_learning_rate() == constants(**common).largest_learning_rate()
 
 
 def test_noise_at_the_end_of_epochs_is_one_nth():
-    run = ConvergenceConstants(
-        samples=10,
-        epochs=2,
-        dimension=3,
-        learning_rate=1e-3,
-        distance=0.0,
-        deviation=0.0,
-        noise=2.0,
-        smoothness=1.0,
-        largest_smoothness=1.0,
-        end_noise=True,
-    )
+    run = constants(samples=10, dimension=3, distance=0.0, deviation=0.0, end_noise=True)
     assert run.excess_risk_upper_bound().noise == pytest.approx(2 * 1.5 * 1e-3 / 10 * 3 * 4, rel=1e-12)
     assert run.corollary_upper_bound().noise == pytest.approx(2 * (1 + math.log(2)) * 1e-4 * 3 * 4, rel=1e-12)
 
 
 def test_a_bounded_domain_needs_no_strong_convexity():
-    run = ConvergenceConstants(
-        samples=10,
-        epochs=2,
-        dimension=3,
-        learning_rate=1e-3,
-        distance=0.0,
-        deviation=0.0,
-        noise=0.0,
-        smoothness=1.0,
-        largest_smoothness=1.0,
-        total_dissimilarity=0.5,
-        diameter=4.0,
+    run = constants(
+        samples=10, dimension=3, distance=0.0, deviation=0.0, noise=0.0, total_dissimilarity=0.5, diameter=4.0
     )
     assert run.excess_risk_upper_bound().dissimilarity == pytest.approx(2 * 1.5 * 0.5 * 4 / 10, rel=1e-12)
 
@@ -395,28 +277,15 @@ def test_the_corrected_theorem_holds_by_simulation_where_the_regulariser_is_not_
     t = Task(LinearLoss("mean", rows.shape[1]), Regulariser(psi, 0.4), rows, np.zeros(n), rows, np.zeros(n))
     x, least = empirical_risk_minimiser(t)
     deviation = math.sqrt(np.square(x - rows).sum(axis=1).mean())
-    common = {
-        "distance": float(np.linalg.norm(x)),
-        "deviation": deviation,
-        "noise": sigma,
-        "smoothness": 1.0,
-        "largest_smoothness": 1.0,
-    }
-    eta = (
-        0.99
-        * ConvergenceConstants(
-            samples=n, epochs=epochs, dimension=3, learning_rate=1e-9, **common
-        ).largest_learning_rate()
-    )
+    common = {"distance": float(np.linalg.norm(x)), "deviation": deviation, "noise": sigma}
+    eta = 0.99 * constants(samples=n, epochs=epochs, dimension=3, learning_rate=1e-9, **common).largest_learning_rate()
     ends = [
         trajectory(t, dp_shuffled(n, epochs=epochs), learning_rate=eta, noise_std=sigma, rng=seed)[-1]
         for seed in range(400)
     ]
     risks = np.array([t.objective(end) - least for end in ends])
     bound = (
-        ConvergenceConstants(samples=n, epochs=epochs, dimension=3, learning_rate=eta, **common)
-        .excess_risk_upper_bound()
-        .total
+        constants(samples=n, epochs=epochs, dimension=3, learning_rate=eta, **common).excess_risk_upper_bound().total
     )
     error = risks.std(ddof=1) / 20
     assert risks.mean() + 6 * error < bound
@@ -438,21 +307,13 @@ def test_the_corrected_theorem_holds_by_simulation_where_the_regulariser_is_not_
     ],
 )
 def test_bad_input(change, message):
-    arguments = {
-        "samples": 4,
-        "epochs": 3,
-        "dimension": 2,
-        "learning_rate": 1e-3,
-        "distance": 1.0,
-        "deviation": 1.0,
-        "noise": 1.0,
-        "smoothness": 1.0,
-        "largest_smoothness": 1.0,
-    }
     with pytest.raises(ValueError, match=message):
-        ConvergenceConstants(**{**arguments, **change}).excess_risk_upper_bound()
+        constants(**{"epochs": 3, **change}).excess_risk_upper_bound()
+
+
+def test_a_flag_is_no_word():
     with pytest.raises(TypeError, match="end_noise must be True or False, got 'no'"):
-        ConvergenceConstants(**arguments, end_noise="no")
+        constants(end_noise="no")
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])

@@ -12,8 +12,8 @@ import pytest
 
 import corrnoise.paper_checks as ledgers
 from corrnoise.paper_checks.machinery.domains import linear, vector
-from corrnoise.paper_checks.machinery.papers import Paper
 from corrnoise.paper_checks.machinery.search import sample_points
+from tests.small_claims import claim as small_claim
 from tools.mutation import kills as oracle
 from tools.mutation import record
 from tools.mutation.__main__ import main
@@ -31,11 +31,8 @@ def trace_bound(eigenvalues, eta, two=2.0):
 
 
 def claim(function, **fields):
-    function.__doc__ = function.__doc__ or "A note."
     domain = {"eigenvalues": vector(linear(0.5, 1), 5), "eta": linear(0.1, 1)}
-    paper = Paper("small", source="nowhere", title="Small", authors="Nobody")
-    fields = {"printed": "$x$", "domain": domain, "mutants": [{"two": 3.0}], **fields}
-    return paper.inequality("Lemma 1", **fields)(function)
+    return small_claim(function, **{"domain": domain, "mutants": [{"two": 3.0}], **fields})
 
 
 def sharp_trace(eigenvalues, eta, two=2.0):

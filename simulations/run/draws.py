@@ -1,0 +1,139 @@
+"""The draws: independent standard normals as a function of (key, step, draw, nonce, coordinate) and of nothing else.
+
+The 128 bits BLAKE2b(``draws`` ‖ step ‖ draw ‖ nonce; key) are the key of Philox4x32-10 and the upper half of its
+counter.  Coordinates stand in blocks of 2048, counted from the start of the flattened model: the pair r of block b,
+0 <= r < 1024, comes from the counter 1024 b + r; its cosine is the coordinate r of the block, and its sine the
+coordinate 1024 + r (``normals``).  So every cut of a model into spans, threads or machines gives the same numbers.
+
+``draw`` counts the draws of a step, from 0.  ``nonce`` is the one that the journal of a run has for the step: 16 bytes
+of the operating system, drawn when the step is begun.  A step that is begun again has another one, and other draws.  It
+is empty where nothing is kept, and the key itself is new.
+
+Who knows key and nonce can compute the noise and subtract it: they are as secret as the data.  The normals are
+floating-point numbers, which are open to attacks on their discreteness (arXiv 2107.10138, 2112.05307).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from itertools import count as counting
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from corrnoise.simulations.run.normals import fill
+from corrnoise.theory.numerics import checks
+
+KEY_BYTES = 32  #: of the key of a run
+NONCE_BYTES = 16  #: of a nonce
+
+_FEWEST, _MOST = 16, 64  # bytes of any key
+_LAST = 2**62  # coordinates and steps
+
+
+def fresh(size: int) -> bytes:
+    """New bytes of the operating system: the one source of keys and nonces."""
+    return secrets.token_bytes(size)
+
+
+def derived(secret: bytes, purpose: bytes, *parts: bytes, size: int = 16) -> bytes:
+    """A keyed hash of parts, none of which can take bytes of its neighbours.
+
+    Parameters
+    ----------
+    secret
+        The key, 16 to 64 bytes.
+    purpose
+        What the hash is for.
+    parts
+        What is hashed.
+    size
+        Bytes of the hash, 1 to 64.
+    """
+    text = purpose + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+    return hashlib.blake2b(text, key=secret, digest_size=size, person=b"corrnoise").digest()
+
+
+def _seed(secret: bytes, step: int, draw: int, nonce: bytes) -> int:
+    """The key of Philox, and above it the upper half of its counter."""
+    place = step.to_bytes(8, "little") + draw.to_bytes(8, "little")
+    found = hashlib.blake2b(b"draws" + place + nonce, key=secret, digest_size=16, person=b"corrnoise").digest()
+    return int.from_bytes(found, "little")
+
+
+def filler(secret: bytes, step: int, first: int, nonce: bytes = b"") -> Callable[[NDArray[Any]], None]:
+    """What fills vectors with the normals of a step from the coordinate ``first`` on; each call is a further draw.
+
+    Parameters
+    ----------
+    secret, step, first, nonce
+        As for ``normals``.
+    """
+    numbers = counting()
+
+    def draw(values: NDArray[Any]) -> None:
+        seed = _seed(secret, step, next(numbers), nonce)
+        fill(values, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), first)
+
+    return draw
+
+
+def normals(
+    secret: bytes,
+    step: int,
+    first: int,
+    count: int,
+    *,
+    draw: int = 0,
+    nonce: bytes = b"",
+    dtype: DTypeLike = float,
+) -> NDArray[Any]:
+    """The draws of a span of coordinates, shape (count,).
+
+    Parameters
+    ----------
+    secret
+        The key, 16 to 64 bytes.
+    step, draw
+        The step of the run, and which of its draws, from 0.
+    first, count
+        The first coordinate of the flattened model, from 0, and how many.
+    nonce
+        Of the step, at most 64 bytes.
+    dtype
+        float64, or float32 for the same numbers rounded once.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range.
+
+    Examples
+    --------
+    >>> key = bytes(range(32))
+    >>> normals(key, 3, 0, 2)
+    array([-0.40277562,  0.92580522])
+    >>> bool((normals(key, 3, 1000, 3000)[2000:] == normals(key, 3, 3000, 1000)).all())
+    True
+    """
+    if not isinstance(secret, bytes) or not _FEWEST <= len(secret) <= _MOST:
+        raise ValueError(f"secret must be {_FEWEST} to {_MOST} bytes, got {type(secret).__name__}")
+    if not isinstance(nonce, bytes) or len(nonce) > _MOST:
+        raise ValueError(f"nonce must be at most {_MOST} bytes, got {type(nonce).__name__}")
+    start = checks.integer("first", first, 0, largest=_LAST)
+    values = np.empty(checks.integer("count", count, 0, largest=_LAST - start), dtype)
+    if values.dtype not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64, got {values.dtype}")
+    place = (checks.integer("step", step, 0, largest=_LAST), checks.integer("draw", draw, 0, largest=_LAST))
+    seed = _seed(secret, *place, nonce)
+    fill(values, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), start)
+    return values
+
+
+def fingerprint() -> str:
+    """A hash of sixteen draws under a public key: a run is continued only where it is that of its start."""
+    values = normals(bytes(KEY_BYTES), 0, 0, 16)
+    return hashlib.blake2b(values.astype("<f8").tobytes(), digest_size=16).hexdigest()

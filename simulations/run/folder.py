@@ -1,0 +1,378 @@
+"""The folder of a run: all that a run needs to go on, and what refuses to go on where noise would be made twice.
+
+==========================  ========================================================================================
+file                        what it holds
+==========================  ========================================================================================
+``settings.json``           what the run is; the command that goes on must say the same
+``key``                     the secret key, 32 bytes
+``order``                   the order of the examples, where the run has batches
+``noise.npz``               the noise that was found in place of one with a long memory
+``journal``, ``mark``       which steps were begun (``journal``)
+``lock``                    is locked while a process uses the run; never deleted
+``checkpoint-<position>``   the memory of the noise and what ``carry`` saves, after so many steps; the last two
+``release-<step>``          with kept releases: the noisy sum of a step, until the next checkpoint
+==========================  ========================================================================================
+
+The outside mark, and a second lock, stand in the user's state folder under the identity of the run, which follows from
+the key.  So a copy of the folder is noticed on the same machine.  The folder is made beside its place and renamed: it
+is there completely or not at all.  It is as secret as the data, and only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from corrnoise.simulations.run import draws
+from corrnoise.simulations.run.journal import Journal
+from corrnoise.support.files import sync_folder, write_private
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.records import Record, record
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_MAC = 32  # bytes at the end of a checkpoint and of a release
+_CHUNK = 2**22
+_PATIENCE = 10.0  # seconds for another process that makes a folder
+
+
+@record
+class Folder(Record):
+    r"""Where a run is kept, and how.
+
+    Parameters
+    ----------
+    path
+        The folder, of one run alone; made if it does not exist.
+    ahead
+        How many steps one record of the journal covers; a crash skips at most so many steps.
+    checkpoint_every
+        Steps between two checkpoints; None for an epoch, or a tenth of a run without epochs.
+    keep_releases
+        Whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing; needs
+        ``carry`` and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
+    marks
+        The folder of the outside marks; None for ``$XDG_STATE_HOME/corrnoise``, ``~/.local/state/corrnoise`` or
+        ``%LOCALAPPDATA%\corrnoise``.
+    moved
+        True states that the folder comes from another machine, and that the run does not go on there.
+
+    Raises
+    ------
+    ValueError, TypeError
+        An argument is out of its range.
+
+    Examples
+    --------
+    >>> Folder("digits", ahead=8).path.name
+    'digits'
+    """
+
+    path: str | os.PathLike[str]
+    _: KW_ONLY
+    ahead: int = 1
+    checkpoint_every: int | None = None
+    keep_releases: bool | None = None
+    marks: str | os.PathLike[str] | None = None
+    moved: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise TypeError(f"folder must be a path, a Folder or None, got {type(self.path).__name__}")
+        ahead = checks.integer("ahead", self.ahead, 1)
+        if self.checkpoint_every is not None:
+            checks.integer("checkpoint_every", self.checkpoint_every, 1)
+        if self.keep_releases is not None and checks.boolean("keep_releases", self.keep_releases) and ahead > 1:
+            raise ValueError(f"ahead must be 1 where releases are kept, got {ahead}")
+        checks.boolean("moved", self.moved)
+        marks = _state_folder() if self.marks is None else Path(self.marks)
+        self._set(path=Path(self.path).absolute(), marks=marks.absolute())
+        if self.marks.is_relative_to(self.path):  # type: ignore[union-attr]  # a path by now
+            raise ValueError(f"marks must be outside of the folder of the run, got {self.marks}")
+
+
+def _state_folder() -> Path:
+    """The folder of the user for what programs remember between their runs."""
+    if os.name == "nt":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local"
+    else:
+        base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(base, "corrnoise")
+
+
+class Home:
+    """The folder of one run, locked for this process; ``opened`` makes or opens it.
+
+    Attributes
+    ----------
+    settings
+        What the run is, as it was begun; None for a folder that is not there yet.
+    journal
+        The journal, after ``begin`` or ``go_on``.
+    closed
+        Whether the locks were given back.
+    """
+
+    journal: Journal
+    closed = False
+
+    def __init__(self, folder: Folder) -> None:
+        self.path = Path(folder.path)
+        self.moved = folder.moved
+        self._marks = Path(folder.marks)  # type: ignore[arg-type]  # a path after __post_init__
+        self._locks: list[FileLock] = []
+        self._marks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.settings: dict[str, Any] | None = None
+        if not self._there():
+            return
+        self._lock(self.path / "lock")
+        try:
+            self._secret = self._read_key()
+            self._lock(self._marks / f"{self.identity}.lock")
+            self._text = (self.path / "settings.json").read_bytes()
+            self.settings = json.loads(self._text)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, FileNotFoundError):
+                raise ValueError(f"{self.path} is no whole folder of a run: {error.filename} is missing") from error
+            raise
+
+    def _there(self) -> bool:
+        """Whether there is a run in the folder; an empty folder has none."""
+        if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
+            return False
+        if not (self.path / "key").exists():
+            raise ValueError(f"folder must be new, empty or that of a run, got {self.path}")
+        return True
+
+    @property
+    def secret(self) -> bytes:
+        """The key of the run."""
+        return self._secret
+
+    @property
+    def identity(self) -> str:
+        """A name of the run that is not secret, 32 hexadecimal digits."""
+        return draws.derived(self._secret, b"identity").hex()
+
+    def _read_key(self) -> bytes:
+        path = self.path / "key"
+        if os.name == "posix" and (mode := path.stat().st_mode) & 0o077:
+            raise PermissionError(
+                f"{path} must be readable by its owner alone (mode 0600), got mode {mode & 0o777:04o}"
+            )
+        secret = path.read_bytes()
+        if len(secret) != draws.KEY_BYTES:
+            raise ValueError(f"{path} is damaged: a key has {draws.KEY_BYTES} bytes, got {len(secret)}")
+        return secret
+
+    def _lock(self, path: Path) -> None:
+        self._locks.append(_locked(path, 0.0, f"{self.path} is in use by another process or another run"))
+
+    def begin(
+        self, settings: Mapping[str, Any], files: Mapping[str, bytes], order: NDArray[Any] | None, kept: Arrays
+    ) -> None:
+        """Make the folder, with its first checkpoint.
+
+        Parameters
+        ----------
+        settings
+            What the run is, of JSON types.
+        files
+            Further files by their names.
+        order
+            The order of the examples, where there is one.
+        kept
+            What the first checkpoint holds.
+        """
+        lock = _locked(self._marks / "lock", _PATIENCE, "another process is making a folder of a run")
+        try:
+            if self._there():
+                raise RuntimeError(f"{self.path} has just been made by another process: start again to go on with it")
+            self._secret = draws.fresh(draws.KEY_BYTES)
+            self._text = json.dumps(settings, indent=1).encode()
+            mark = Journal.start(self._secret, self._text)
+            place, self.path = self.path, self.path.with_name(f"{self.path.name}.new")
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for leftover in self.path.iterdir():
+                leftover.unlink()
+            own = {"settings.json": self._text, "key": self._secret, "journal": b"", "mark": mark, "lock": b""}
+            for name, content in {**own, **files}.items():
+                write_private(self.path / name, [content])
+            if order is not None:
+                self._write("order", {}, {"order": order})
+            self._write("checkpoint-0", {"position": 0, "records": 0, "link": mark.split()[1].decode()}, kept)
+            write_private(self._marks / self.identity, [mark])
+            if place.exists():
+                place.rmdir()
+            self.path.rename(place)
+            self.path = place
+            sync_folder(place.parent)
+            self._lock(self.path / "lock")
+            self._lock(self._marks / f"{self.identity}.lock")
+        finally:
+            lock.release()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Open the journal of a run that was begun; what a process left that was killed while it wrote is removed."""
+        for leftover in self.path.glob("*.new"):
+            leftover.unlink()
+        self.journal = Journal(
+            self.path / "journal", self._marks / self.identity, self._secret, self._text, moved=self.moved
+        )
+
+    def file(self, name: str) -> bytes:
+        """The content of a further file."""
+        return (self.path / name).read_bytes()
+
+    def order(self) -> NDArray[Any]:
+        """The order of the examples."""
+        return self._read(self.path / "order")[1]["order"]
+
+    def close(self) -> None:
+        """Give the locks back."""
+        self.closed = True
+        if hasattr(self, "journal"):
+            self.journal.close()
+            del self.journal
+        for lock in reversed(self._locks):
+            lock.release()
+        self._locks.clear()
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def write_checkpoint(self, position: int, kept: Arrays) -> None:
+        """Write the checkpoint after ``position`` steps; the last two stay, and releases before it go.
+
+        Parameters
+        ----------
+        position
+            Number of steps made.
+        kept
+            Arrays by their names.
+        """
+        records = self.journal.length
+        link = self.journal.link(records)
+        assert link is not None
+        self._write(f"checkpoint-{position}", {"position": position, "records": records, "link": link.hex()}, kept)
+        self.tidy(position)
+
+    def tidy(self, position: int) -> None:
+        """Remove what the checkpoint after ``position`` steps replaces."""
+        for old in self._numbers("checkpoint")[:-2]:
+            (self.path / f"checkpoint-{old}").unlink()
+        for step in self._numbers("release"):
+            if step < position:
+                (self.path / f"release-{step}").unlink()
+
+    def read_checkpoint(self) -> tuple[int, dict[str, NDArray[Any]]]:
+        """The position and the arrays of the last checkpoint; position 0 and nothing without one."""
+        numbers = self._numbers("checkpoint")
+        if not numbers:
+            return 0, {}
+        path = self.path / f"checkpoint-{numbers[-1]}"
+        head, arrays = self._read(path)
+        known = self.journal.link(head["records"])
+        if head["position"] != numbers[-1] or known is None or known.hex() != head["link"]:
+            raise ValueError(f"{path} is not of this run, or of a part of it that the journal does not know")
+        return head["position"], arrays
+
+    # -- releases ------------------------------------------------------------------------------------------------------
+
+    def keep_release(self, step: int, nonce: bytes, noisy: NDArray[Any]) -> None:
+        """Keep what a step releases, before it is released."""
+        self._write(f"release-{step}", {"step": step, "nonce": nonce.hex()}, {"noisy": noisy})
+
+    def release(self, step: int, nonce: bytes) -> NDArray[Any] | None:
+        """What a step has released; None if it is not kept."""
+        path = self.path / f"release-{step}"
+        if not path.exists():
+            return None
+        head, arrays = self._read(path)
+        if head != {"step": step, "nonce": nonce.hex()}:
+            raise ValueError(f"{path} is not the release of this step, as the journal knows it")
+        return arrays["noisy"]
+
+    # -- files with a keyed hash ---------------------------------------------------------------------------------------
+
+    def _numbers(self, kind: str) -> list[int]:
+        """The numbers of the files of a kind, in their order."""
+        names = (path.name.partition("-")[2] for path in self.path.glob(f"{kind}-*"))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _write(self, name: str, head: Mapping[str, Any], arrays: Arrays) -> None:
+        """Write a head and arrays, and a keyed hash of all bytes and the name."""
+        mac = self._hash(name)
+
+        def parts() -> Iterator[bytes | memoryview]:
+            text = json.dumps({"head": head, "arrays": list(arrays)}).encode() + b"\n"
+            mac.update(text)
+            yield text
+            for array in arrays.values():
+                member = BytesIO()
+                np.save(member, np.asarray(array), allow_pickle=False)
+                mac.update(member.getbuffer())
+                yield member.getbuffer()
+            yield mac.digest()
+
+        write_private(self.path / name, parts())
+
+    def _hash(self, name: str) -> Any:
+        key = draws.derived(self._secret, b"file", name.partition("-")[0].encode(), size=_MAC)
+        return blake2b(key=key, digest_size=_MAC)
+
+    def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The head and the arrays of a file whose keyed hash is right; nothing is parsed before."""
+        with path.open("rb") as stream:
+            if not self._is_whole(stream, path.name):
+                raise ValueError(f"{path} is damaged or foreign: its keyed hash is wrong")
+            stream.seek(0)
+            described = json.loads(stream.readline())
+            return described["head"], {name: np.load(stream, allow_pickle=False) for name in described["arrays"]}
+
+    def _is_whole(self, stream: BinaryIO, name: str) -> bool:
+        mac = self._hash(name)
+        rest = os.fstat(stream.fileno()).st_size - _MAC
+        while rest > 0 and (chunk := stream.read(min(rest, _CHUNK))):
+            mac.update(chunk)
+            rest -= len(chunk)
+        return rest == 0 and hmac.compare_digest(stream.read(), mac.digest())
+
+
+def _locked(path: Path, patience: float, message: str) -> FileLock:
+    """A lock of a file that is ours, or ``BlockingIOError``."""
+    lock = FileLock(path, timeout=patience, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
+    with contextlib.suppress(Timeout):
+        lock.acquire()
+        return lock
+    raise BlockingIOError(message)
+
+
+def check_agreement(stored: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Refuse settings that are not those with which a run began, and list each difference.
+
+    Parameters
+    ----------
+    stored
+        The settings of the run.
+    own
+        Those of the command, or a part of them.
+    """
+    found = [
+        f"{name} was {stored.get(name)!r}, is {value!r}" for name, value in own.items() if stored.get(name) != value
+    ]
+    if found:
+        raise ValueError(f"the settings must be those with which the run began: {'; '.join(found)}")
