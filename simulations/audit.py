@@ -1,8 +1,7 @@
 """An audit of a private training loop: one verdict, its cause in plain words, and the evidence.
 
-The auditor hands the loop gradients of a special kind.  *Canaries* are examples, each with a gradient in a coordinate
-of its own that is far longer than the clip norm.  They take part in the steps of one pattern of the run, or in none, by
-the toss of a fair coin.  The loop clips, sums and adds its noise as it always does, and the auditor sees what it would
+The auditor hands the loop gradients of a special kind.  *Canaries* are examples with orthogonal gradients that are far
+longer than the clip norm.  They take part in the steps of one pattern of the run, or in none, by the toss of a fair coin.  The loop clips, sums and adds its noise as it always does, and the auditor sees what it would
 release.  Other coordinates are *idle*: they show the noise alone.  In further runs a batch holds one canary and one
 opponent, which shows whether batches are clipped as a whole.  A loop that can be restarted is restarted, and may skip
 steps but not release one twice.
@@ -19,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.simulations.auditing.layout import TOGETHER, Layout
 from corrnoise.simulations.auditing.lone import coins_of, lone_scores
 from corrnoise.simulations.auditing.loops import (
-    FEWEST_IDLE,
     EndedError,
     Gradients,
     Release,
@@ -43,16 +42,19 @@ from corrnoise.theory.privacy import Budget
 Signs = NDArray[np.int8]
 
 _EXCESS = 16.0  # times the clip norm: the length of a canary before the loop clips it
+_FACTOR = 1.2  # to be found by default
+_FEWEST_IDLE = 16
 _FEWEST = 1000  # canaries of a run: other tests than the matched filter live on them, too
 _MOST = 4000
 _MOST_RUNS = 64
+_RUNS = 8  # at most by default
 
 
 def audit(
     loop: Release | type[Stepwise],
     claim: Any,
     *,
-    factor: float = 1.5,
+    factor: float | None = None,
     canaries: int | None = None,
     idle: int = 1000,
     runs: int | None = None,
@@ -77,9 +79,10 @@ def audit(
         ``program.scale(budget)``, for the participation of the program.
     factor
         > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
-        0.99.  It decides how many canaries there are.
+        0.99.  It decides how many canaries there are.  None for 1.2 of what canaries of this pattern can show, or what 8
+        runs of 4000 canaries find; the power of the audit is in its report.
     canaries, runs
-        Numbers of canaries of a run and of runs, 4 and 1 at least; None for as many as ``factor`` needs, and not fewer
+        Numbers of canaries of a run, a multiple of 4, and of runs; None for as many as ``factor`` needs, and not fewer
         than 1000 and 2.  With one run, noise that is used again in another run is not found.
     idle
         Number of coordinates of a run without a canary, at least 16.
@@ -125,27 +128,29 @@ def audit(
     'the noise is smaller than claimed'
     """
     restartable = stepwise(loop)
-    plan = planned(claim, pattern, checks.integer("idle", idle, FEWEST_IDLE), grid)
+    plan = planned(claim, pattern, checks.integer("idle", idle, _FEWEST_IDLE), grid)
     steps = plan.who.length
     level = checks.real("level", level, "(0, 1)")
     crashes = tuple(checks.integer("restarts", step, 1, largest=steps - 1) for step in restarts)
     if crashes and not restartable:
         raise ValueError("restarts must be () for a loop that is a function; a class with begin and step is restarted")
-    factor = checks.real("factor", factor, "(1, inf)")
+    if factor is not None:
+        factor = checks.real("factor", factor, "(1, inf)")
     random = generator(rng)
 
     signal = float(np.linalg.norm(Whitening(plan, np.arange(steps)).signal))
     canaries, runs = _sizes(plan, signal, factor, level, canaries, runs)
     try:
-        releases, membership, present = _main_runs(loop, plan, canaries, runs, tuple(sorted(crashes)), random)
+        layout = Layout(canaries, plan.idle)
+        releases, membership, present = _main_runs(loop, plan, layout, runs, tuple(sorted(crashes)), random)
         whitening = Whitening(plan, present)
-        lone = lone_scores(loop, plan, canaries + plan.idle, level, random)
+        lone = lone_scores(loop, plan, layout, level, random)
     except EndedError as end:
         verdict, cause = end.args
         return no_evidence(verdict, cause, plan.mu, plan.budget.delta, level)
 
     with np.errstate(all="ignore"):
-        found, lower, scores = evidence(plan, whitening, releases, membership, lone, level)
+        found, lower, scores = evidence(plan, whitening, layout, releases, membership, lone, level)
     verdict, cause, tests = judged(found, level)
     return Audit(
         verdict,
@@ -195,25 +200,32 @@ def _clipped_sum(gradients: Array, clip_norm: float) -> Array:
 
 
 def _sizes(
-    plan: Plan, signal: float, factor: float, level: float, canaries: int | None, runs: int | None
+    plan: Plan, signal: float, factor: float | None, level: float, canaries: int | None, runs: int | None
 ) -> tuple[int, int]:
     """Numbers of canaries of a run and of runs."""
     if runs is not None:
         checks.integer("runs", runs, 1)
     if canaries is not None:
-        return checks.integer("canaries", canaries, 4), runs or 2
+        if checks.integer("canaries", canaries, TOGETHER) % TOGETHER:
+            raise ValueError(f"canaries must be a multiple of {TOGETHER}, got {canaries}")
+        return canaries, runs or 2
+    best_effort = factor is None
+    factor = _FACTOR * plan.mu / signal if factor is None else factor
     if factor * signal <= plan.mu:
         raise ValueError(
             f"factor must exceed {plan.mu / signal:.4g}, since canaries of this pattern show {signal / plan.mu:.4g} of "
             f"the privacy loss, got {factor}; canaries= sets their number"
         )
-    tried = [runs] if runs is not None else [2**i for i in range(1, _MOST_RUNS.bit_length())]
+    most = _RUNS if best_effort else _MOST_RUNS
+    tried = [runs] if runs is not None else [2**i for i in range(1, most.bit_length())]
     for number in tried:
         needed = canaries_needed(
             plan.mu, factor * signal, runs=number, idle=plan.idle, level=level / len(TESTS), most=_MOST
         )
         if needed <= _MOST:
-            return max(needed, _FEWEST), number
+            return max(TOGETHER * -(-needed // TOGETHER), _FEWEST), number
+    if best_effort:
+        return _MOST, tried[-1]
     raise ValueError(
         f"factor must be so large that {_MOST} canaries and {tried[-1]} runs suffice to find it, got {factor} at "
         f"mu={plan.mu:.4g}; canaries= sets their number"
@@ -221,14 +233,14 @@ def _sizes(
 
 
 def _main_runs(
-    loop: Any, plan: Plan, canaries: int, runs: int, crashes: tuple[int, ...], random: np.random.Generator
+    loop: Any, plan: Plan, layout: Layout, runs: int, crashes: tuple[int, ...], random: np.random.Generator
 ) -> tuple[Array, NDArray[np.bool_], NDArray[np.intp]]:
     """Releases of the steps that all runs have, shape (runs, steps, d); coins; and these steps."""
-    coins = coins_of(runs, canaries, random)
+    coins = coins_of(runs, layout.canaries, random)
     made = []
     for run, row in enumerate(coins):
         signs = _signs(row, plan)
-        made.append(released(loop, _crowd(signs, plan), run, crashes, _crowd(_probe(signs, plan), plan)))
+        made.append(released(loop, _crowd(signs, plan, layout), run, crashes, _crowd(_probe(signs, plan), plan, layout)))
     present = np.array(sorted(set.intersection(*(set(found) for found in made))), dtype=np.intp)
     if 2 * present.size < plan.who.length:
         raise EndedError(
@@ -237,14 +249,14 @@ def _main_runs(
     return np.array([[found[step] for step in present.tolist()] for found in made]), coins, present
 
 
-def _crowd(signs: Signs, plan: Plan) -> Gradients:
+def _crowd(signs: Signs, plan: Plan, layout: Layout) -> Gradients:
     """The gradients of many canaries; ``signs``, shape (steps, canaries), says who is there, and with which sign."""
     length = _EXCESS * plan.budget.clip_norm
     rows = []
     for row in signs:
         there = np.repeat(np.flatnonzero(row), plan.who.members)
         rows.append((there, length * row[there]))
-    return Gradients(rows, signs.shape[1] + plan.idle)
+    return Gradients(rows, layout)
 
 
 def _signs(coins: NDArray[np.bool_], plan: Plan) -> Signs:

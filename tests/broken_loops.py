@@ -139,7 +139,7 @@ def _whole(batches: Sequence[np.ndarray]) -> np.ndarray:
 
 def _of_absent(batches: Sequence[np.ndarray]) -> np.ndarray:
     found = sums(batches)
-    return found + np.where(found == 0, 0.3, 0.0) * (np.arange(found.shape[1]) < 1000)
+    return found + 0.3 * np.any(found, axis=0)
 
 
 class Loop:

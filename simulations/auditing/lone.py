@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.simulations.auditing.layout import Layout
 from corrnoise.simulations.auditing.loops import EndedError, Gradients, released
 from corrnoise.simulations.auditing.plan import Plan, Whitening, disjoint_patterns
 from corrnoise.theory.auditing import canaries as seen
@@ -43,16 +44,16 @@ class Lone(Record):
     runs: int
 
 
-def lone_scores(loop: Any, plan: Plan, size: int, level: float, random: np.random.Generator) -> Lone | None:
+def lone_scores(loop: Any, plan: Plan, layout: Layout, level: float, random: np.random.Generator) -> Lone | None:
     """Runs in which each batch holds an opponent and, by a coin, a canary of the opposite sign; zero-out alone.
 
     Clipped one by one the sums are 0 with the canary and −G without.  Clipped as a whole they are G and −G.
     """
     if plan.budget.adjacency == "replace-one":
         return None
-    patterns = disjoint_patterns(plan.who)[: size // 3]
+    patterns = disjoint_patterns(plan.who)[: min(layout.canaries, plan.idle // 2)]
     pairs = len(patterns)
-    each = (size - pairs) // pairs
+    each = plan.idle // pairs
     whitening = Whitening(plan, np.arange(plan.who.length))
     signals = np.array([whitening.of(pattern) for pattern in patterns])
     needed = seen.canaries_needed(
@@ -68,23 +69,24 @@ def lone_scores(loop: Any, plan: Plan, size: int, level: float, random: np.rando
     scores = np.empty((runs, pairs))
     idle = np.empty((runs, pairs, each))
     for run, row in enumerate(coins):
-        gradients = _lone(row, patterns, plan, size)
+        gradients = _lone(row, patterns, plan, layout)
         found = released(loop, gradients, run)
         if len(found) < plan.who.length:
             raise EndedError("could not be audited", f"the loop released {len(found)} of {plan.who.length} steps")
         releases = np.array([found[step] for step in range(plan.who.length)])
-        scores[run] = np.einsum("pt,tp->p", filters, releases[:, :pairs])
-        quiet = releases[:, pairs : pairs * (1 + each)].reshape(-1, pairs, each)
+        along = layout.scores(releases[:, : layout.canaries])[:, :pairs]
+        scores[run] = np.einsum("pt,tp->p", filters, along)
+        quiet = releases[:, layout.canaries :][:, : pairs * each].reshape(-1, pairs, each)
         idle[run] = np.einsum("pt,tpk->pk", filters, quiet)
     return Lone(scores[coins], scores[~coins], idle.reshape(-1, each), runs)
 
 
-def _lone(coins: NDArray[np.bool_], patterns: list[NDArray[np.intp]], plan: Plan, size: int) -> Gradients:
+def _lone(coins: NDArray[np.bool_], patterns: list[NDArray[np.intp]], plan: Plan, layout: Layout) -> Gradients:
     norm = plan.budget.clip_norm
     rows = [(np.zeros(0, dtype=np.intp), np.zeros(0))] * plan.who.length
-    for coordinate, (there, steps) in enumerate(zip(coins, patterns, strict=True)):
-        examples = np.full(1 + int(there) * plan.who.members, coordinate)
+    for canary, (there, steps) in enumerate(zip(coins, patterns, strict=True)):
+        examples = np.full(1 + int(there) * plan.who.members, canary)
         lengths = np.where(np.arange(examples.size) == 0, -_EXCESS_OF_OPPONENT, _EXCESS_OF_CANARY) * norm
         for step in steps.tolist():
             rows[step] = examples, lengths
-    return Gradients(rows, size)
+    return Gradients(rows, layout)

@@ -13,12 +13,12 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.simulations.auditing.layout import Layout
 from corrnoise.theory.numerics.checks import Array
 
 #: A loop: the gradients of the examples of each step, arrays of shape (examples, d), become releases, (steps, d).
 Release = Callable[[Sequence[Array]], Array]
 
-FEWEST_IDLE = 16  #: coordinates at the end that no gradient has
 
 
 class Stepwise(Protocol):
@@ -38,12 +38,12 @@ class EndedError(Exception):
 class Gradients(Sequence[Array]):
     """The gradients of the examples of each step, made anew each time, so that a loop may overwrite them.
 
-    ``rows`` holds for each step the coordinates of its examples and the lengths of their gradients.
+    ``rows`` holds for each step the canaries that take part and the lengths of their gradients.
     """
 
-    def __init__(self, rows: Sequence[tuple[NDArray[np.intp], Array]], size: int) -> None:
+    def __init__(self, rows: Sequence[tuple[NDArray[np.intp], Array]], layout: Layout) -> None:
         self._rows = rows
-        self._size = size
+        self.layout = layout
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -57,10 +57,7 @@ class Gradients(Sequence[Array]):
     def __getitem__(self, step: int | slice) -> Array | list[Array]:
         if isinstance(step, slice):
             return [self[i] for i in range(*step.indices(len(self)))]
-        coordinates, lengths = self._rows[step]
-        made = np.zeros((coordinates.size, self._size))
-        made[np.arange(coordinates.size), coordinates] = lengths
-        return made
+        return self.layout.gradients(*self._rows[step])
 
 
 def stepwise(loop: object) -> bool:
@@ -78,7 +75,7 @@ def stepwise(loop: object) -> bool:
 def released(
     loop: Any, gradients: Gradients, run: int, crashes: Sequence[int] = (), probe: Gradients | None = None
 ) -> dict[int, Array]:
-    """The releases of a run by their steps.
+    """The releases of a run by their steps, the coordinates of canaries first.
 
     Parameters
     ----------
@@ -112,9 +109,9 @@ def _called(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _whole(loop: Any, gradients: Gradients, run: int) -> dict[int, Array]:
-    shape = len(gradients), gradients[0].shape[1]
+    shape = len(gradients), gradients.layout.size
     found = _numbers(_called(loop, gradients), shape, f"run {run + 1}")
-    return dict(enumerate(found))
+    return dict(enumerate(found[:, gradients.layout.place]))
 
 
 def _numbers(found: Any, shape: tuple[int, ...], where: str) -> Array:
@@ -138,16 +135,16 @@ def _step_by_step(
     loop: Any, gradients: Gradients, probe: Gradients, crashes: Sequence[int], folder: Path
 ) -> dict[int, Array]:
     """The releases of a loop that is dropped and begun again before each of the steps ``crashes``."""
-    shape = gradients[0].shape[1:]
+    layout = gradients.layout
     found: dict[int, Array] = {}
     alive, step = _begun(loop, folder, len(gradients))
     waiting = list(crashes)
     while step < len(gradients):
         twice = step in found
         where = f"step {step + 1}"
-        release = _numbers(_called(alive.step, (probe if twice else gradients)[step]), shape, where)
+        release = _numbers(_called(alive.step, (probe if twice else gradients)[step]), (layout.size,), where)
         if twice and not np.array_equal(release, found[step]):  # the same release again shows nothing new
-            same = np.array_equal(release[-FEWEST_IDLE:], found[step][-FEWEST_IDLE:])
+            same = np.array_equal(release[layout.idle_places], found[step][layout.idle_places])
             how = "with the same noise" if same else "with other noise"
             raise EndedError("not private as claimed", f"a step is released twice, {how} ({where})")
         found[step] = release
@@ -157,7 +154,7 @@ def _step_by_step(
             del alive
             gc.collect()
             alive, step = _begun(loop, folder, len(gradients))
-    return found
+    return {step: release[layout.place] for step, release in found.items()}
 
 
 def _begun(loop: Any, folder: Path, steps: int) -> tuple[Any, int]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from corrnoise.simulations.auditing.layout import Layout
 from corrnoise.simulations.auditing.lone import Lone
 from corrnoise.simulations.auditing.plan import Plan, Whitening
 from corrnoise.theory.auditing import canaries as seen
@@ -23,6 +24,7 @@ _LAGS = 20
 def evidence(
     plan: Plan,
     whitening: Whitening,
+    layout: Layout,
     releases: Array,
     coins: NDArray[np.bool_],
     lone: Lone | None,
@@ -33,17 +35,19 @@ def evidence(
     canaries = coins.shape[1]
     raw = releases / plan.scale
     white = whitening(raw.transpose(1, 0, 2).reshape(steps, -1)).reshape(steps, runs, size).transpose(1, 0, 2)
-    found = dict(_about_noise(plan, whitening, releases, raw, white, canaries))
+    found = dict(_about_noise(plan, whitening, layout, releases, raw, white))
     lower = [0.0]
     scores = np.zeros(coins.shape)
     if found["noise of all coordinates, near 0"].p > level / len(TESTS):
-        seen_white = white[:, :, :canaries]
+        seen_white = layout.scores(white[:, :, :canaries])
         quiet = white[:, :, canaries:]
         filters = _Filters(plan, whitening, coins, level)
         scores = filters.matched(seen_white, quiet, found, lower)
         filters.learned(seen_white, quiet, found, lower)
         if lone is not None:
             noise = seen.spread(lone.idle)
+            both = idle_noise.variance(noise.freedom * noise.size**2, noise.freedom)
+            found["variance of lone runs, below"], found["variance of lone runs, above"] = both
             found["lone pairs"] = seen.separation(lone.inside, lone.outside, noise, plan.mu)
             lower.append(seen.separation_lower_bound(lone.inside, lone.outside, noise, level / len(TESTS)))
         found |= _about_gradients(plan, whitening, seen_white, coins)
@@ -51,10 +55,11 @@ def evidence(
 
 
 def _about_noise(
-    plan: Plan, whitening: Whitening, releases: Array, raw: Array, white: Array, canaries: int
+    plan: Plan, whitening: Whitening, layout: Layout, releases: Array, raw: Array, white: Array
 ) -> Iterator[tuple[str, Evidence]]:
     """The tests of the noise."""
     runs, steps, size = white.shape
+    canaries = layout.canaries
     quiet = white[:, :, canaries:]
     yield "noise of all coordinates, near 0", (first := idle_noise.no_noise(quiet))
     mean_square = first.statistic
@@ -64,37 +69,43 @@ def _about_noise(
     # The gradients of canaries lie in one direction; what is orthogonal to it is noise.
     direction = whitening.signal / np.linalg.norm(whitening.signal)
     rest = white - direction[:, np.newaxis] * np.tensordot(direction, white, axes=(0, 1))[:, np.newaxis]
+    places = layout.place
     energies = np.append((rest[:, :, :canaries] ** 2).sum(axis=(0, 1)), (quiet**2).sum(axis=(0, 1)))
     freedom = np.append(np.full(canaries, runs * (steps - 1)), np.full(plan.idle, runs * steps))
     idle_raw = raw[:, :, canaries:]
     flat = quiet.reshape(runs * steps, -1)
     if steps == 1:
-        energies, freedom = energies[canaries:], freedom[canaries:]
+        energies, freedom, places = energies[canaries:], freedom[canaries:], layout.idle_places
     yield (
         "noise of a coordinate, below a tenth",
-        idle_noise.least_coordinate(energies, freedom, mean_square, absent=True),
+        idle_noise.least_coordinate(energies, freedom, mean_square, places, absent=True),
     )
     across = _coordinates_of(direction)
     rotated = np.tensordot(across, white, axes=(0, 1)).transpose(1, 0, 2).reshape(-1, size)
-    yield "difference of two coordinates, near 0", idle_noise.shared_noise(rotated, mean_square)
+    yield "difference of two coordinates, near 0", idle_noise.shared_noise(rotated, mean_square, layout.place)
     yield "noise of a step, near 0", idle_noise.step_without_noise(idle_raw, whitening.covariance)
     yield "difference of two steps, near 0", idle_noise.repeated_step(idle_raw, whitening.covariance)
     centre = idle_noise.centred(quiet)
+    factors = idle_noise.bartlett(centre)
+    yield "noise of a step given others, near 0", idle_noise.singular(factors, runs * (plan.idle - 1), mean_square)
+    yield (
+        "difference of two steps of all runs, near 0",
+        idle_noise.used_again((idle_raw, quiet), np.sqrt(np.diag(whitening.covariance))),
+    )
     if runs > 1:
         again, related = idle_noise.repeated_runs(centre)
         yield "cosine of two runs, above 1/2", again
         yield "cosine of two runs", related
     smallest = plan.scale * math.sqrt(float(np.diag(whitening.covariance).min()))
     yield "pairs of equal values", idle_noise.equal_values(releases[:, :, canaries:], plan.grid / smallest)
-    below, above = idle_noise.total_variance(centre)
+    below, above = idle_noise.variance(float((centre**2).sum()), runs * steps * (plan.idle - 1))
     yield "variance, below", below
     yield "variance, above", above
     yield (
         "variance of a coordinate, below",
-        idle_noise.least_coordinate(energies, freedom, mean_square, absent=False),
+        idle_noise.least_coordinate(energies, freedom, mean_square, places, absent=False),
     )
 
-    factors = idle_noise.bartlett(centre)
     yield "mean", idle_noise.offset(quiet, factors, whitening.drift)
     epochs = range(plan.who.period, plan.who.period * plan.who.count, plan.who.period)
     kinds = ("each lag", "all lags", "all pairs of steps", "largest pair of steps")
@@ -102,12 +113,14 @@ def _about_noise(
     yield from ((f"correlation, {kind}", one) for kind, one in zip(kinds, tested, strict=True))
     drift = float(np.abs(whitening.drift).sum(axis=1).max())
     yield "distance from the normal distribution", idle_noise.normal_shape(quiet, drift)
-    yield "largest value", idle_noise.largest_value(quiet, drift)
+    below, above = idle_noise.largest_value(quiet, drift)
+    yield "largest value, below", below
+    yield "largest value, above", above
     yield "shares of the steps", idle_noise.step_sizes(centre)
     yield "variance of a step, below", idle_noise.least_step(idle_raw, whitening.covariance)
     yield "neighbouring coordinates", idle_noise.neighbours(flat)
     yield "cosine of two coordinates", idle_noise.largest_cosine(flat)
-    yield "variance of a coordinate, above", idle_noise.greatest_coordinate(flat)
+    yield "variance of a coordinate, above", idle_noise.greatest_coordinate(flat, layout.idle_places)
 
 
 def _coordinates_of(direction: Array) -> Array:

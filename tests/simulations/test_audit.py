@@ -66,9 +66,9 @@ def test_a_correct_loop_passes(name: str) -> None:
     found = audit(Loop(5, **CORRECT[name]), CLAIM, rng=3)
     assert (found.verdict, found.cause) == ("nothing found", ""), found.report()
     assert 0.5 * found.mu < found.mu_lower_bound < found.mu == pytest.approx(1.121242, rel=1e-6)
-    assert len(found.tests) == len(TESTS) == 30
-    assert found.power(2.0) > found.power(1.5) > 0.99 > found.power(1.2) > found.power(1.0)
-    assert found.power(1.0) == pytest.approx(1e-3 / 30, rel=1e-3)  # the signal of this run is all of μ
+    assert len(found.tests) == len(TESTS) == 35
+    assert found.power(1.5) > found.power(1.2) >= 0.99 > found.power(1.1) > found.power(1.0)
+    assert found.power(1.0) == pytest.approx(1e-3 / 35, rel=1e-3)  # the signal of this run is all of μ
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -90,10 +90,10 @@ def test_a_broken_loop_is_found_with_its_cause_in_19_of_20(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_slightly_larger_clip_norm_is_found_with_the_canaries_it_needs() -> None:
+def test_a_slightly_larger_clip_norm_is_found() -> None:
     for seed in range(20):
         loop = Loop(100 + seed, total=lambda batches: sums(batches, 1.2))
-        found = audit(loop, CLAIM, factor=1.2, rng=seed)
+        found = audit(loop, CLAIM, rng=seed)
         assert found.power(1.2) >= 0.99
         assert named(found) == SEEN
 
@@ -401,7 +401,7 @@ def test_the_level_is_divided() -> None:
     found = audit(Loop(5), CLAIM, rng=3, **FEW)
     assert {test.level for test in found.tests} == {1e-3 / len(TESTS)}
     assert judged({"mean": Evidence(1.0, 1e-3 / 2)}, 1e-3)[0] == "nothing found"
-    assert judged({"mean": Evidence(1.0, 1e-3 / 31)}, 1e-3)[0] == "noise not as claimed"
+    assert judged({"mean": Evidence(1.0, 1e-3 / 36)}, 1e-3)[0] == "noise not as claimed"
 
 
 def test_the_same_seeds_give_the_same_audit() -> None:

@@ -26,6 +26,7 @@ class Row(NamedTuple):
     refutes: bool
 
 
+_AGAIN = "the noise of a step is used again at another step"
 _SEEN = "an example is seen more clearly than claimed: it is clipped, or takes part, otherwise"
 _CORRELATED = "the noise is correlated over the steps otherwise than claimed"
 _SHAPE = "the noise is not normal"
@@ -35,11 +36,14 @@ TESTS: Mapping[str, Row] = {
     "noise of all coordinates, near 0": Row("the loop adds no noise", True),
     "difference of two coordinates, near 0": Row("two coordinates get the same noise", True),
     "noise of a step, near 0": Row("a step gets no noise", True),
-    "difference of two steps, near 0": Row("the noise of a step is used again at another step", True),
+    "difference of two steps, near 0": Row(_AGAIN, True),
+    "noise of a step given others, near 0": Row("the noise of a step follows from that of other steps", True),
     "cosine of two runs, above 1/2": Row("the noise of a run is used again in another run", True),
+    "difference of two steps of all runs, near 0": Row("the noise of a step is used again at a step of another run", True),
     "noise of a coordinate, below a tenth": Row("a coordinate gets no noise, or almost none", True),
     "pairs of equal values": Row("the noise has too few bits", True),
     "variance, below": Row("the noise is smaller than claimed", True),
+    "variance of lone runs, below": Row("the noise of a batch of few examples is smaller than claimed", True),
     "canaries, matched filter": Row(_SEEN, True),
     "canaries, learned filter": Row(_SEEN, True),
     "canaries, largest score": Row(_SEEN, True),
@@ -50,8 +54,10 @@ TESTS: Mapping[str, Row] = {
     "correlation, all pairs of steps": Row(_CORRELATED, False),
     "correlation, largest pair of steps": Row(_CORRELATED, False),
     "variance, above": Row("the noise is larger than claimed", False),
+    "variance of lone runs, above": Row("the noise of a batch of few examples is larger than claimed", False),
     "distance from the normal distribution": Row(_SHAPE, False),
-    "largest value": Row(_SHAPE, False),
+    "largest value, below": Row(_SHAPE, False),
+    "largest value, above": Row(_SHAPE, False),
     "shares of the steps": Row("the noise of a step has another size than claimed", False),
     "variance of a step, below": Row("the noise of a step has another size than claimed", False),
     "neighbouring coordinates": Row("the noise of different coordinates is correlated", False),

@@ -29,10 +29,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc, chdtr, chdtrc, fdtrc, log_ndtr, ndtr, stdtr
 
 from corrnoise.theory.auditing.evidence import Evidence, evidence
 from corrnoise.theory.numerics.checks import Array
+
+Places = NDArray[np.intp]
 
 _NEAR_ZERO = 1e-6  # of the mean square: noise that is absent, up to rounding in float32
 _USED_AGAIN = 0.1  # of the mean square of the difference of two steps
@@ -56,14 +59,14 @@ def no_noise(white: Array) -> Evidence:
     return evidence(mean, chdtr(white.size, white.size * mean) if mean < _NEAR_ZERO else 1.0)
 
 
-def least_coordinate(energies: Array, freedom: Array, size: float, *, absent: bool) -> Evidence:
+def least_coordinate(energies: Array, freedom: Array, size: float, places: Places, *, absent: bool) -> Evidence:
     """The smallest mean square of a coordinate, for its degrees of freedom; if ``absent``, only below a tenth."""
     chances = chdtr(freedom, energies)
     if absent:
         chances = np.where(energies < _ALMOST_NONE * freedom * size, chances, 1.0)
     least = int(np.argmin(chances))
     share = energies[least] / max(freedom[least], 1)
-    return evidence(share, chances[least], f"coordinate {least}").among(energies.size)
+    return evidence(share, chances[least], f"coordinate {places[least]}").among(energies.size)
 
 
 def step_without_noise(raw: Array, covariance: Array) -> Evidence:
@@ -95,16 +98,18 @@ def _upper(products: Array, value: float) -> Array:
     return products
 
 
-def shared_noise(columns: Array, size: float) -> Evidence:
-    """The smallest |c_i − c_j|²/(2D) of two columns of white noise, shape (D, d), if it is near 0.
+def _nearest(columns: Array, size: float) -> tuple[Evidence, tuple[int, int]]:
+    """The smallest |c_i ± c_j|²/(2D) of two columns of white noise, shape (D, d), if it is near 0, and the columns.
 
     Columns that are near each other are near in the row in which they are sorted.  Columns that are near 0 themselves
     are left out.
     """
     length, count = columns.shape
     if length == 0:
-        return evidence(1.0, 1.0)
+        return evidence(1.0, 1.0), (0, 0)
     widest = columns[int(np.argmax(columns.std(axis=1)))]
+    columns = columns * np.where(widest < 0, -1.0, 1.0)
+    widest = np.abs(widest)
     order = np.argsort(widest, kind="stable")
     order = order[(columns[:, order] ** 2).sum(axis=0) > _NEAR_ZERO * length * size]
     row = widest[order]
@@ -117,10 +122,29 @@ def shared_noise(columns: Array, size: float) -> Evidence:
         squares = ((columns[:, one] - columns[:, other]) ** 2).sum(axis=0)
         least = int(np.argmin(squares))
         if squares[least] < most:  # some pair, not the nearest of all: the p-value is then too large
-            where = f"coordinates {min(one[least], other[least])} and {max(one[least], other[least])}"
-            found = evidence(squares[least] / (2 * length), chdtr(length, squares[least] / 2), where)
-            return found.among(count * (count - 1) // 2)
-    return evidence(1.0, 1.0)
+            found = evidence(squares[least] / (2 * length), chdtr(length, squares[least] / 2))
+            pair = int(one[least]), int(other[least])
+            return found.among(count * (count - 1)), pair
+    return evidence(1.0, 1.0), (0, 0)
+
+
+def shared_noise(columns: Array, size: float, places: Places) -> Evidence:
+    """Two coordinates with the same noise, up to the sign, among columns of white noise, shape (D, d)."""
+    found, pair = _nearest(columns, size)
+    first, second = sorted(int(places[column]) for column in pair)
+    return found._replace(where=f"coordinates {first} and {second}" if found.p < 1 else "")
+
+
+def used_again(noises: tuple[Array, Array], deviations: Array) -> Evidence:
+    """Two steps of any runs with the same noise, up to the sign, raw or white; shapes (runs, T, n)."""
+    tried = []
+    for kind, scales in zip(noises, (deviations, np.ones_like(deviations)), strict=True):
+        runs, steps, idle = kind.shape
+        columns = (kind / scales[:, np.newaxis]).reshape(runs * steps, idle).T
+        found, pair = _nearest(columns, float(np.mean(columns**2)))
+        first, second = (f"step {i % steps + 1} of run {i // steps + 1}" for i in sorted(pair))
+        tried.append(found._replace(where=f"{first} and {second}" if found.p < 1 else ""))
+    return min(tried, key=lambda one: one.p).among(len(tried))
 
 
 def largest_cosine(columns: Array) -> Evidence:
@@ -139,21 +163,37 @@ def cosine(value: float, length: int) -> Evidence:
 
 
 def repeated_step(raw: Array, covariance: Array) -> Evidence:
-    """The smallest |R_s − R_t|²/(K_ss + K_tt − 2 K_st), if it is below a tenth of the mean square."""
+    """The smallest |R_s − R_t|²/(K_ss + K_tt − 2 K_st) of a run, or with + for −, if below a tenth of the mean square."""
     runs, steps, idle = raw.shape
     if steps < 2:
         return evidence(1.0, 1.0)
-    products = np.tensordot(raw, raw, axes=([0, 2], [0, 2]))
     variances = np.diag(covariance)
-    size = float(np.mean(np.diag(products) / variances))
-    differences = np.add.outer(np.diag(products), np.diag(products)) - 2 * products
-    claimed = np.add.outer(variances, variances) - 2 * covariance
-    ratios = _upper(np.maximum(differences, 0.0) / np.maximum(claimed, _TINY), math.inf)
-    i, j = np.unravel_index(int(np.argmin(ratios)), ratios.shape)
-    least = float(ratios[i, j])
-    p = chdtr(runs * idle, least) if least < _USED_AGAIN * size else 1.0
-    where = f"steps {int(i) + 1} and {int(j) + 1}"
-    return evidence(least / (runs * idle), p, where).among(steps * (steps - 1) // 2)
+    size = float(np.mean((raw**2).sum(axis=(0, 2)) / variances)) / runs
+    least = (math.inf, 0, 0)
+    for one in raw:
+        products = one @ one.T
+        for sign in (-1, 1):
+            sums = np.add.outer(np.diag(products), np.diag(products)) + sign * 2 * products
+            claimed = np.add.outer(variances, variances) + sign * 2 * covariance
+            ratios = _upper(np.maximum(sums, 0.0) / np.maximum(claimed, _TINY), math.inf)
+            i, j = np.unravel_index(int(np.argmin(ratios)), ratios.shape)
+            least = min(least, (float(ratios[i, j]), int(i), int(j)))
+    ratio, i, j = least
+    p = chdtr(idle, ratio) if ratio < _USED_AGAIN * size else 1.0
+    return evidence(ratio / idle, p, f"steps {i + 1} and {j + 1}").among(runs * steps * (steps - 1))
+
+
+def singular(factors: Sequence[Array], freedom: int, size: float) -> Evidence:
+    """The smallest L_tt²/(N − t), what is left of a step given those before it in its window, if it is near 0."""
+    least = evidence(math.inf, 1.0)
+    for first, factor in zip(np.cumsum([0, *map(len, factors)]), factors, strict=False):
+        left = freedom - np.arange(len(factor))
+        ratios = np.diag(factor) ** 2 / left
+        step = int(np.argmin(ratios))
+        if ratios[step] < least.statistic:
+            p = chdtr(left[step], left[step] * ratios[step]) if ratios[step] < _NEAR_ZERO * size else 1.0
+            least = evidence(ratios[step], p, _at(first + step))
+    return least.among(sum(map(len, factors)))
 
 
 def repeated_runs(centre: Array) -> tuple[Evidence, Evidence]:
@@ -189,11 +229,8 @@ def equal_values(released: Array, width: float) -> Evidence:
 # -- size and mean -----------------------------------------------------------------------------------------------------
 
 
-def total_variance(centre: Array) -> tuple[Evidence, Evidence]:
-    """Mean square of all noise: is it too small, is it too large?"""
-    runs, steps, idle = centre.shape
-    freedom = runs * steps * (idle - 1)
-    energy = float((centre**2).sum())
+def variance(energy: float, freedom: int) -> tuple[Evidence, Evidence]:
+    """A mean square, of a sum with so many degrees of freedom: is it too small, is it too large?"""
     return evidence(energy / freedom, chdtr(freedom, energy)), evidence(energy / freedom, chdtrc(freedom, energy))
 
 
@@ -225,16 +262,14 @@ def step_sizes(centre: Array) -> Evidence:
 
 
 def bartlett(centre: Array) -> list[Array]:
-    """Cholesky factors of the Gram matrices of windows of steps."""
+    """Cholesky factors of the Gram matrices of windows of steps, which may be singular."""
     runs, steps, idle = centre.shape
     width = max(1, min(steps, runs * (idle - 1) // 2))
     found: list[Array] = []
     for first in range(0, steps, width):
-        window = centre[:, first : first + width]
-        try:
-            found.append(np.asarray(np.linalg.cholesky(np.tensordot(window, window, axes=([0, 2], [0, 2])))))
-        except np.linalg.LinAlgError:
-            found.append(np.full((window.shape[1], window.shape[1]), math.nan))
+        window = centre[:, first : first + width].transpose(0, 2, 1).reshape(runs * idle, -1)
+        upper = np.linalg.qr(window, mode="r")
+        found.append((upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, np.newaxis]).T)
     return found
 
 
@@ -301,7 +336,12 @@ def offset(white: Array, factors: Sequence[Array], drift: Array) -> Evidence:
     first = 0
     for factor in factors:
         width = len(factor)
-        scaled = np.linalg.solve(factor, np.column_stack([means[first : first + width], drift[first : first + width]]))
+        try:
+            scaled = np.linalg.solve(
+                factor, np.column_stack([means[first : first + width], drift[first : first + width]])
+            )
+        except np.linalg.LinAlgError:  # a combination of steps has no noise
+            return evidence(math.inf, 0.0)
         norms = np.linalg.norm(scaled, axis=0) * math.sqrt(runs * idle)
         square = max(0.0, float(norms[0] - norms[1:].sum())) ** 2
         ratio = square * (freedom - width + 1) / width
@@ -340,16 +380,24 @@ def normal_shape(white: Array, drift: float) -> Evidence:
     return evidence(distance, min(1.0, 2 * math.exp(-2 * white.size * least**2)))
 
 
-def largest_value(white: Array, drift: float) -> Evidence:
-    """The largest absolute value of N: 1 − (2Φ(a) − 1)^N; means of at most ``drift`` pass."""
+def largest_value(white: Array, drift: float) -> tuple[Evidence, Evidence]:
+    """Is the largest absolute value of N too small, is it too large?  It is below a with probability (2Φ(a) − 1)^N.
+
+    Means of at most ``drift`` pass.
+    """
     value = float(np.abs(white).max())
-    tail = 2 * math.exp(float(log_ndtr(-max(0.0, value - drift))))
-    return evidence(value, -math.expm1(white.size * math.log1p(-tail)) if tail < 1 else 1.0)
+
+    def below(bound: float) -> float:
+        """The logarithm of the probability that all values are below."""
+        tail = 2 * math.exp(float(log_ndtr(-max(0.0, bound))))
+        return white.size * math.log1p(-tail) if tail < 1 else -math.inf
+
+    return evidence(value, math.exp(below(value + drift))), evidence(value, -math.expm1(below(value - drift)))
 
 
-def greatest_coordinate(columns: Array) -> Evidence:
+def greatest_coordinate(columns: Array, places: Places) -> Evidence:
     """The largest sum of squares of a coordinate, shape (D, n)."""
     length, count = columns.shape
     energies = (columns**2).sum(axis=0)
     most = int(np.argmax(energies))
-    return evidence(energies[most] / length, chdtrc(length, energies[most]), f"coordinate {most}").among(count)
+    return evidence(energies[most] / length, chdtrc(length, energies[most]), f"coordinate {places[most]}").among(count)

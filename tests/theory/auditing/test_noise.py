@@ -13,6 +13,7 @@ RUNS, STEPS, IDLE = 2, 6, 40
 MATRIX = NuFTRL(0.02).noising_matrix(STEPS)
 COVARIANCE = MATRIX @ MATRIX.T
 LAGS = (1, 2, 3, 4, 5)
+PLACES = np.arange(IDLE)
 NO_DRIFT = np.zeros((STEPS, 0))
 SIZE = RUNS * (IDLE - 1)
 
@@ -29,7 +30,8 @@ def every(white, raw, covariance=COVARIANCE):
     factors = noise.bartlett(centre)
     columns = white.reshape(-1, IDLE)
     kinds = ("each lag", "all lags", "all pairs", "largest pair")
-    below, above = noise.total_variance(centre)
+    below, above = noise.variance(float((centre**2).sum()), STEPS * SIZE)
+    smallest, largest = noise.largest_value(white, 0.0)
     energies = (columns**2).sum(axis=0)
     return {
         "below": below,
@@ -40,14 +42,15 @@ def every(white, raw, covariance=COVARIANCE):
         "least step": noise.least_step(raw, covariance),
         "shares": noise.step_sizes(centre),
         "cosine": noise.largest_cosine(columns),
-        "largest": noise.largest_value(white, 0.0),
+        "smallest": smallest,
+        "largest": largest,
         "shape": noise.normal_shape(white, 0.0),
-        "least": noise.least_coordinate(energies, np.full(IDLE, RUNS * STEPS), 1.0, absent=False),
-        "greatest": noise.greatest_coordinate(columns),
+        "least": noise.least_coordinate(energies, np.full(IDLE, RUNS * STEPS), 1.0, PLACES, absent=False),
+        "greatest": noise.greatest_coordinate(columns, PLACES),
     } | dict(zip(kinds, noise.correlations(factors, SIZE, LAGS), strict=True))
 
 
-EXACT = ("below", "above", "offset", "all lags", "all pairs", "neighbours", "runs", "largest")
+EXACT = ("below", "above", "offset", "all lags", "all pairs", "neighbours", "runs", "smallest", "largest")
 
 
 def p_values(number=400, covariance=COVARIANCE, change=lambda white: white):
@@ -152,8 +155,8 @@ def test_noise_that_is_absent_or_used_again(factor):
 
     def tested(columns, raw, centre):
         return [
-            noise.least_coordinate((columns**2).sum(axis=0), freedom, size, absent=True).p,
-            noise.shared_noise(columns, size).p,
+            noise.least_coordinate((columns**2).sum(axis=0), freedom, size, PLACES, absent=True).p,
+            noise.shared_noise(columns, size, PLACES).p,
             noise.step_without_noise(raw, COVARIANCE).p,
             noise.repeated_step(raw, COVARIANCE).p,
             noise.repeated_runs(centre)[0].p,
@@ -171,7 +174,7 @@ def test_noise_that_is_absent_or_used_again(factor):
     first = [tested(without, raw, runs)[i] for i in (0, 4)]
     second = tested(twice, silent, runs)[1:3]
     assert max(*first, *second, tested(columns, again, runs)[3]) < 1e-9
-    assert noise.shared_noise(twice, size).where == "coordinates 3 and 9"
+    assert noise.shared_noise(twice, size, PLACES).where == "coordinates 3 and 9"
     assert noise.no_noise(white).p == (1.0 if factor > 1e-3 else 0.0)
 
 
@@ -220,6 +223,6 @@ def every_of_one(white):
         noise.offset(white, factors, np.zeros((1, 0))),
         noise.neighbours(white[0]),
         noise.largest_cosine(white[0]),
-        noise.shared_noise(np.zeros((0, 16)), 1.0),
+        noise.shared_noise(np.zeros((0, 16)), 1.0, PLACES),
         noise.least_step(white, one),
     ]
