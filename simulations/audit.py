@@ -42,7 +42,7 @@ from corrnoise.theory.privacy import Budget
 Signs = NDArray[np.int8]
 
 _EXCESS = 16.0  # times the clip norm: the length of a canary before the loop clips it
-_FACTOR = 1.2  # to be found by default
+_FACTOR = 1.1  # to be found by default
 _FEWEST_IDLE = 16
 _FEWEST = 1000  # canaries of a run: other tests than the matched filter live on them, too
 _MOST = 4000
@@ -79,7 +79,7 @@ def audit(
         ``program.scale(budget)``, for the participation of the program.
     factor
         > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
-        0.99.  It decides how many canaries there are.  None for 1.2 of what canaries of this pattern can show, or what 8
+        0.99.  It decides how many canaries there are.  None for 1.1 of what canaries of this pattern can show, or what 8
         runs of 4000 canaries find; the power of the audit is in its report.
     canaries, runs
         Numbers of canaries of a run, a multiple of 4, and of runs; None for as many as ``factor`` needs, and not fewer

@@ -23,24 +23,30 @@ SCALE = PROGRAM.scale(BUDGET)
 
 Sums = Callable[[Sequence[np.ndarray]], np.ndarray]
 Drawn = Callable[[np.random.Generator, int], np.ndarray]
+Release = Callable[[Sequence[np.ndarray], np.random.Generator], np.ndarray]
 
 NONE = ""
 SMALL = "the noise is smaller than claimed"
 NO_NOISE = "the loop adds no noise"
 NO_STEP = "a step gets no noise"
 NO_COORDINATE = "a coordinate gets no noise, or almost none"
-SHARED = "two coordinates get the same noise"
+SHARED = "two coordinates get the same noise, up to the sign"
 AGAIN = "the noise of a step is used again at another step"
+FOLLOWS = "the noise of a step follows from that of other steps"
+AGAIN_LATER = "the noise of a step is used again at a step of another run"
+ONE = "a step has too little noise for the gradient of one example"
+FEW = "the noise of a batch of few examples is smaller than claimed"
 ANOTHER_RUN = "the noise of a run is used again in another run"
 BITS = "the noise has too few bits"
 SEEN = "an example is seen more clearly than claimed: it is clipped, or takes part, otherwise"
 WHOLE = "a batch is clipped as a whole, not each example"
-CORRELATED = "the noise is correlated over the steps otherwise than claimed"
+CORRELATED = "the noise has other correlations, or sizes, over the steps than claimed"
 SHAPE = "the noise is not normal"
 OTHER = "the gradients of an example come at other steps, or are longer or shorter, than claimed"
 LARGE = "the noise is larger than claimed"
 MEAN = "the noise has a mean that is not 0"
 TRACE = "examples that do not take part leave a trace"
+MORE = "a coordinate gets more than noise"
 LESS = "a coordinate gets less noise than claimed"
 
 
@@ -137,21 +143,149 @@ def _whole(batches: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([clipped(batch.sum(axis=0, keepdims=True)) for batch in batches])
 
 
-def _of_absent(batches: Sequence[np.ndarray]) -> np.ndarray:
+def _by_coordinate(batches: Sequence[np.ndarray]) -> np.ndarray:
+    return np.array([np.clip(batch, -1, 1).sum(axis=0) for batch in batches])
+
+
+def _by_layers(batches: Sequence[np.ndarray]) -> np.ndarray:
+    """Two layers, each clipped to the whole norm."""
+    half = batches[0].shape[1] // 2
+    return np.concatenate([sums([batch[:, part] for batch in batches]) for part in (np.s_[:half], np.s_[half:])], 1)
+
+
+def _at_median(batches: Sequence[np.ndarray]) -> np.ndarray:
+    norms = [np.linalg.norm(batch, axis=1) for batch in batches]
+    return np.array([clipped(batch, np.median(norm) if norm.size else 1.0) for batch, norm in zip(batches, norms)])
+
+
+def _by_square(batches: Sequence[np.ndarray]) -> np.ndarray:
+    return np.array([(1 / np.maximum(1.0, (batch**2).sum(axis=1))) @ batch for batch in batches])
+
+
+def _of_two(batches: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean of each two examples is clipped."""
+    return np.array([clipped((np.append(b, 0 * b[: len(b) % 2], 0).reshape(-1, 2, b.shape[1])).mean(1)) for b in batches])
+
+
+def _momentum(batches: Sequence[np.ndarray]) -> np.ndarray:
     found = sums(batches)
-    return found + 0.3 * np.any(found, axis=0)
+    for step in range(1, STEPS):
+        found[step] += 0.9 * found[step - 1]
+    return found
+
+
+def _another_step(batches: Sequence[np.ndarray]) -> np.ndarray:
+    found = sums(batches)
+    found[3] += found[0]
+    return found
+
+
+def _first_step_unclipped(batches: Sequence[np.ndarray]) -> np.ndarray:
+    found = sums(batches)
+    found[0] = batches[0].sum(axis=0)
+    return found
+
+
+class _NeverReset:
+    """A sum of gradients that is not set to zero between two runs."""
+
+    def __init__(self) -> None:
+        self.left = np.zeros((STEPS, 0))
+
+    def __call__(self, batches: Sequence[np.ndarray]) -> np.ndarray:
+        own = sums(batches)
+        before, self.left = self.left, own
+        return own + before if before.shape == own.shape else own
+
+
+def _opposite_halves(made: np.ndarray) -> None:
+    half = made.shape[1] // 2
+    made[:, half : 2 * half] = -made[:, :half]
+
+
+def _taken_off_again(made: np.ndarray) -> None:
+    made[13] = -made[12]
+
+
+def _zero_in_each_epoch(made: np.ndarray) -> None:
+    for last in range(PERIOD - 1, STEPS, PERIOD):
+        made[last] = -made[last - PERIOD + 1 : last].sum(axis=0)
+
+
+def _other_order(rng: np.random.Generator, size: int) -> np.ndarray:
+    """The coordinates lie in another order at each step."""
+    return np.array([rng.permutation(row) for row in noise(rng, size)])
+
+
+def _of_few_seeds(rng: np.random.Generator, size: int) -> np.ndarray:
+    return matrix(0.02) @ [np.random.default_rng(seed).standard_normal(size) for seed in rng.integers(100, size=STEPS)]
+
+
+class _SeedOfStepAndRun:
+    """The seed of a step is the sum of its number and that of the run."""
+
+    run = 0
+
+    def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        type(self).run += 1
+        seeds = 7 * self.run + np.arange(STEPS)
+        return np.asarray(matrix(0.02) @ [np.random.default_rng(seed).standard_normal(size) for seed in seeds])
+
+
+def _without_tails(draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return np.where(np.abs(draws) > 3, 0.3 * draws, draws) / 0.98765
+
+
+def by_batch(share: Callable[[int], float], after: Callable[[int], float] = lambda number: 1.0) -> Release:
+    """Noise times a share that depends on the number of examples of the step; ``after`` multiplies the release."""
+
+    def released(batches: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+        shares = np.array([[share(len(batch))] for batch in batches])
+        return np.array([[after(len(batch))] for batch in batches]) * (
+            sums(batches) + shares * SCALE * noise(rng, batches[0].shape[1])
+        )
+
+    return released
+
+
+def _clipped_after(batches: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    found = np.array([batch.sum(axis=0) for batch in batches]) + SCALE * noise(rng, batches[0].shape[1])
+    return found / np.maximum(1.0, np.linalg.norm(found, axis=1, keepdims=True))
+
+
+def _number_shown(batches: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    found = sums(batches) + SCALE * noise(rng, batches[0].shape[1])
+    found[:, -1] = [len(batch) for batch in batches]
+    return found
+
+
+def _where_gradients_are(batches: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    """Noise for rows of an embedding that some example of the run uses."""
+    found = sums(batches)
+    return found + SCALE * noise(rng, found.shape[1]) * np.any(found, axis=0)
 
 
 class Loop:
-    """A loop that adds noise of the claimed scale to sums, and may round what it releases."""
+    """A loop that adds noise of the claimed scale to sums, and may round what it releases; ``made`` is another loop."""
 
-    def __init__(self, seed: int, total: Sums = sums, drawn: Drawn = noise, kind: Any = float, fixed: bool = False):
+    def __init__(
+        self,
+        seed: int,
+        total: Sums = sums,
+        drawn: Drawn = noise,
+        kind: Any = float,
+        fixed: bool = False,
+        made: Release | None = None,
+    ):
         self.seed = seed
         self.rng = np.random.default_rng(seed)
         self.parts = total, drawn, kind
         self.fixed = fixed
+        self.made = made
 
     def __call__(self, batches: Sequence[np.ndarray]) -> np.ndarray:
+        if self.made is not None:
+            return self.made(batches, self.rng)
         total, drawn, kind = self.parts
         rng = np.random.default_rng(self.seed) if self.fixed else self.rng
         return np.asarray((total(batches) + SCALE * drawn(rng, batches[0].shape[1])).astype(kind))
@@ -220,7 +354,37 @@ BROKEN: dict[str, tuple[dict[str, Any], str, bool]] = {
     "last epoch dropped": ({"total": _last_epoch_dropped}, OTHER, False),
     "noise x 1.1": ({"drawn": times(1.1)}, LARGE, False),
     "an offset": ({"total": lambda batches: sums(batches) + 0.5}, MEAN, False),
-    "a trace of the absent": ({"total": _of_absent}, TRACE, False),
+    "sums not reset between runs": ({"total": _NeverReset()}, TRACE, False),
     "step 13 with more": ({"drawn": changed(lambda m: m[12].__imul__(1.25))}, CORRELATED, False),
     "a coordinate with less": ({"drawn": changed(lambda m: m[:, -7].__imul__(0.42))}, LESS, False),
+    "noise / sqrt(batch size)": ({"drawn": times(500**-0.5)}, SMALL, True),
+    "noise and sum / examples": ({"made": by_batch(lambda n: 1.0, lambda n: 500 / max(n, 1))}, CORRELATED, False),
+    "no noise without examples": ({"made": by_batch(lambda n: n > 0)}, NO_STEP, True),
+    "half the noise of small batches": ({"made": by_batch(lambda n: 0.5 if 0 < n < 9 else 1.0)}, FEW, True),
+    "a tenth of the noise of step 13": ({"drawn": changed(lambda m: m[12].__imul__(0.1))}, ONE, True),
+    "the last epoch without": ({"drawn": changed(lambda m: m[-PERIOD:].fill(0.0))}, NO_STEP, True),
+    "every second step without": ({"drawn": changed(lambda m: m[::2].fill(0.0))}, NO_STEP, True),
+    "noise of used rows": ({"made": _where_gradients_are}, NO_NOISE, True),
+    "noise clipped, too": ({"made": _clipped_after}, SMALL, True),
+    "opposite noise of halves": ({"drawn": changed(_opposite_halves)}, SHARED, True),
+    "noise taken off again": ({"drawn": changed(_taken_off_again)}, AGAIN, True),
+    "noise of the sum 0 in each epoch": ({"drawn": changed(_zero_in_each_epoch)}, FOLLOWS, True),
+    "a hundred seeds": ({"drawn": _of_few_seeds}, AGAIN_LATER, True),
+    "seed of step and run": ({"drawn": _SeedOfStepAndRun()}, AGAIN_LATER, True),
+    "noise of two values": ({"drawn": of_draws(lambda draws, _: np.sign(draws))}, BITS, True),
+    "1.1 times the clip norm": ({"total": lambda batches: sums(batches, 1.1)}, SEEN, True),
+    "clipped by coordinate": ({"total": _by_coordinate}, SEEN, True),
+    "clipped by layer": ({"total": _by_layers}, SEEN, True),
+    "clipped to the median": ({"total": _at_median}, SEEN, True),
+    "first step not clipped": ({"total": _first_step_unclipped}, SEEN, True),
+    "momentum before the noise": ({"total": _momentum}, SEEN, True),
+    "batch 1 at step 4, too": ({"total": _another_step}, SEEN, True),
+    "each two clipped together": ({"total": _of_two}, WHOLE, True),
+    "clipped by the square": ({"total": _by_square}, OTHER, False),
+    "sum / examples": ({"total": lambda bs: sums(bs) / [[max(len(b), 1)] for b in bs]}, OTHER, False),
+    "another order of coordinates": ({"drawn": _other_order}, CORRELATED, False),
+    "steps in reverse": ({"drawn": lambda rng, size: noise(rng, size)[::-1]}, CORRELATED, False),
+    "noise without tails": ({"drawn": of_draws(_without_tails)}, SHAPE, False),
+    "number of examples shown": ({"made": _number_shown}, MORE, False),
+    "loss in the mean": ({"total": lambda bs: sums(bs) + [[0.002 * len(b)] for b in bs]}, MEAN, False),
 }

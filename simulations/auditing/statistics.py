@@ -62,7 +62,7 @@ def _about_noise(
     canaries = layout.canaries
     quiet = white[:, :, canaries:]
     yield "noise of all coordinates, near 0", (first := idle_noise.no_noise(quiet))
-    mean_square = first.statistic
+    mean_square = min(1.0, first.statistic)
     if first.p <= 1e-300:
         return
 
@@ -102,10 +102,18 @@ def _about_noise(
     yield "variance, below", below
     yield "variance, above", above
     yield (
+        "noise of a step, for one gradient",
+        idle_noise.step_for_one_gradient(idle_raw, (plan.distance / plan.mu) ** 2),
+    )
+    yield (
         "variance of a coordinate, below",
         idle_noise.least_coordinate(energies, freedom, mean_square, places, absent=False),
     )
 
+    yield (
+        "noise of a coordinate, above tenfold",
+        idle_noise.greatest_coordinate(flat, layout.idle_places, outlying=True),
+    )
     yield "mean", idle_noise.offset(quiet, factors, whitening.drift)
     epochs = range(plan.who.period, plan.who.period * plan.who.count, plan.who.period)
     kinds = ("each lag", "all lags", "all pairs of steps", "largest pair of steps")
@@ -120,7 +128,7 @@ def _about_noise(
     yield "variance of a step, below", idle_noise.least_step(idle_raw, whitening.covariance)
     yield "neighbouring coordinates", idle_noise.neighbours(flat)
     yield "cosine of two coordinates", idle_noise.largest_cosine(flat)
-    yield "variance of a coordinate, above", idle_noise.greatest_coordinate(flat, layout.idle_places)
+    yield "variance of a coordinate, above", idle_noise.greatest_coordinate(flat, layout.idle_places, outlying=False)
 
 
 def _coordinates_of(direction: Array) -> Array:

@@ -66,9 +66,9 @@ def test_a_correct_loop_passes(name: str) -> None:
     found = audit(Loop(5, **CORRECT[name]), CLAIM, rng=3)
     assert (found.verdict, found.cause) == ("nothing found", ""), found.report()
     assert 0.5 * found.mu < found.mu_lower_bound < found.mu == pytest.approx(1.121242, rel=1e-6)
-    assert len(found.tests) == len(TESTS) == 35
-    assert found.power(1.5) > found.power(1.2) >= 0.99 > found.power(1.1) > found.power(1.0)
-    assert found.power(1.0) == pytest.approx(1e-3 / 35, rel=1e-3)  # the signal of this run is all of μ
+    assert len(found.tests) == len(TESTS) == 37
+    assert found.power(1.5) > found.power(1.2) > found.power(1.1) >= 0.99 > found.power(1.05) > found.power(1.0)
+    assert found.power(1.0) == pytest.approx(1e-3 / 37, rel=1e-3)  # the signal of this run is all of μ
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -92,9 +92,9 @@ def test_a_broken_loop_is_found_with_its_cause_in_19_of_20(name: str) -> None:
 @pytest.mark.slow
 def test_a_slightly_larger_clip_norm_is_found() -> None:
     for seed in range(20):
-        loop = Loop(100 + seed, total=lambda batches: sums(batches, 1.2))
+        loop = Loop(100 + seed, total=lambda batches: sums(batches, 1.1))
         found = audit(loop, CLAIM, rng=seed)
-        assert found.power(1.2) >= 0.99
+        assert found.power(1.1) >= 0.99
         assert named(found) == SEEN
 
 
@@ -226,7 +226,7 @@ def test_a_loop_may_overwrite_its_gradients() -> None:
         ({"grid": 1.0}, "grid must be at most"),
         ({"pattern": [0, 5]}, "pattern must be steps of one example"),
         ({"pattern": [24]}, r"pattern must be an integer in \[0, 23\]"),
-        ({"pattern": [20]}, "factor must exceed"),
+        ({"pattern": [20], "factor": 1.5}, "factor must exceed"),
         ({"restarts": (12,)}, "restarts must be"),
         ({"claim": (BUDGET, DPSGD().program(Participation.single()))}, "any length"),
         ({"claim": (BUDGET, DPSGD().program(Participation.single(5000)))}, "at most 4096 steps"),
@@ -310,11 +310,11 @@ class Durable:
         ("go on", "nothing found", ""),
         ("skip", "nothing found", ""),
         ("kept", "nothing found", ""),
-        ("memory lost", "noise not as claimed", "the noise is correlated over the steps otherwise than claimed"),
+        ("memory lost", "noise not as claimed", "the noise has other correlations, or sizes, over the steps than claimed"),
         (
             "memory without the skipped",
             "noise not as claimed",
-            "the noise is correlated over the steps otherwise than claimed",
+            "the noise has other correlations, or sizes, over the steps than claimed",
         ),
         ("same noise", "not private as claimed", "a step is released twice, with the same noise (step 12)"),
         ("other noise", "not private as claimed", "a step is released twice, with other noise (step 12)"),
@@ -401,7 +401,7 @@ def test_the_level_is_divided() -> None:
     found = audit(Loop(5), CLAIM, rng=3, **FEW)
     assert {test.level for test in found.tests} == {1e-3 / len(TESTS)}
     assert judged({"mean": Evidence(1.0, 1e-3 / 2)}, 1e-3)[0] == "nothing found"
-    assert judged({"mean": Evidence(1.0, 1e-3 / 36)}, 1e-3)[0] == "noise not as claimed"
+    assert judged({"mean": Evidence(1.0, 1e-3 / 38)}, 1e-3)[0] == "noise not as claimed"
 
 
 def test_the_same_seeds_give_the_same_audit() -> None:

@@ -28,13 +28,13 @@ class Row(NamedTuple):
 
 _AGAIN = "the noise of a step is used again at another step"
 _SEEN = "an example is seen more clearly than claimed: it is clipped, or takes part, otherwise"
-_CORRELATED = "the noise is correlated over the steps otherwise than claimed"
+_CORRELATED = "the noise has other correlations, or sizes, over the steps than claimed"
 _SHAPE = "the noise is not normal"
 _STEPS = "the gradients of an example come at other steps, or are longer or shorter, than claimed"
 
 TESTS: Mapping[str, Row] = {
     "noise of all coordinates, near 0": Row("the loop adds no noise", True),
-    "difference of two coordinates, near 0": Row("two coordinates get the same noise", True),
+    "difference of two coordinates, near 0": Row("two coordinates get the same noise, up to the sign", True),
     "noise of a step, near 0": Row("a step gets no noise", True),
     "difference of two steps, near 0": Row(_AGAIN, True),
     "noise of a step given others, near 0": Row("the noise of a step follows from that of other steps", True),
@@ -43,11 +43,13 @@ TESTS: Mapping[str, Row] = {
     "noise of a coordinate, below a tenth": Row("a coordinate gets no noise, or almost none", True),
     "pairs of equal values": Row("the noise has too few bits", True),
     "variance, below": Row("the noise is smaller than claimed", True),
+    "noise of a step, for one gradient": Row("a step has too little noise for the gradient of one example", True),
     "variance of lone runs, below": Row("the noise of a batch of few examples is smaller than claimed", True),
     "canaries, matched filter": Row(_SEEN, True),
     "canaries, learned filter": Row(_SEEN, True),
     "canaries, largest score": Row(_SEEN, True),
     "lone pairs": Row("a batch is clipped as a whole, not each example", True),
+    "noise of a coordinate, above tenfold": Row("a coordinate gets more than noise", False),
     "mean": Row("the noise has a mean that is not 0", False),
     "correlation, each lag": Row(_CORRELATED, False),
     "correlation, all lags": Row(_CORRELATED, False),

@@ -39,7 +39,10 @@ Places = NDArray[np.intp]
 
 _NEAR_ZERO = 1e-6  # of the mean square: noise that is absent, up to rounding in float32
 _USED_AGAIN = 0.1  # of the mean square of the difference of two steps
+_ALIKE = 0.5  # the cosine of noise that is used again
+_OTHER_SIGN = 0.35  # of its numbers at most, so that a few that are large do not look so
 _ALMOST_NONE = 0.1  # of the mean square: noise of a coordinate that heavy tails or another correlation do not explain
+_OUTLYING = 10  # times the median over the coordinates
 _FINEST = 2.0**-20  # of the standard deviation: atoms that noise may have
 _BLOCK = 1024  # columns compared at once
 _TINY = 1e-300
@@ -75,7 +78,7 @@ def step_without_noise(raw: Array, covariance: Array) -> Evidence:
     energies = (centred(raw) ** 2).sum(axis=2) / np.diag(covariance)
     run, step = np.unravel_index(int(np.argmin(energies)), energies.shape)
     least = float(energies[run, step])
-    near = least < _NEAR_ZERO * float(energies.mean())
+    near = least < _NEAR_ZERO * min(float(energies.mean()), idle - 1.0)
     return evidence(least / (idle - 1), chdtr(idle - 1, least) if near else 1.0, _at(step)).among(runs * steps)
 
 
@@ -141,7 +144,7 @@ def used_again(noises: tuple[Array, Array], deviations: Array) -> Evidence:
     for kind, scales in zip(noises, (deviations, np.ones_like(deviations)), strict=True):
         runs, steps, idle = kind.shape
         columns = (kind / scales[:, np.newaxis]).reshape(runs * steps, idle).T
-        found, pair = _nearest(columns, float(np.mean(columns**2)))
+        found, pair = _nearest(columns, min(1.0, float(np.mean(columns**2))))
         first, second = (f"step {i % steps + 1} of run {i // steps + 1}" for i in sorted(pair))
         tried.append(found._replace(where=f"{first} and {second}" if found.p < 1 else ""))
     return min(tried, key=lambda one: one.p).among(len(tried))
@@ -163,23 +166,30 @@ def cosine(value: float, length: int) -> Evidence:
 
 
 def repeated_step(raw: Array, covariance: Array) -> Evidence:
-    """The smallest |R_s − R_t|²/(K_ss + K_tt − 2 K_st) of a run, or with + for −, if below a tenth of the mean square."""
+    """The smallest |R_s − R_t|²/(K_ss + K_tt − 2 K_st) of a run, or with + for −.
+
+    It counts where it is below a tenth of its mean and |R_s − R_t|² is below a tenth of |R_s|² + |R_t|².
+    """
     runs, steps, idle = raw.shape
     if steps < 2:
         return evidence(1.0, 1.0)
     variances = np.diag(covariance)
-    size = float(np.mean((raw**2).sum(axis=(0, 2)) / variances)) / runs
+    size = min(float(idle), float(np.mean((raw**2).sum(axis=(0, 2)) / variances)) / runs)
     least = (math.inf, 0, 0)
     for one in raw:
         products = one @ one.T
         for sign in (-1, 1):
-            sums = np.add.outer(np.diag(products), np.diag(products)) + sign * 2 * products
+            apart = np.add.outer(np.diag(products), np.diag(products))
+            sums = apart + sign * 2 * products
             claimed = np.add.outer(variances, variances) + sign * 2 * covariance
-            ratios = _upper(np.maximum(sums, 0.0) / np.maximum(claimed, _TINY), math.inf)
+            ratios = np.where(sums < _USED_AGAIN * apart, np.maximum(sums, 0.0) / np.maximum(claimed, _TINY), math.inf)
+            ratios = _upper(ratios, math.inf)
             i, j = np.unravel_index(int(np.argmin(ratios)), ratios.shape)
             least = min(least, (float(ratios[i, j]), int(i), int(j)))
     ratio, i, j = least
     p = chdtr(idle, ratio) if ratio < _USED_AGAIN * size else 1.0
+    if ratio == math.inf:
+        return evidence(1.0, 1.0)
     return evidence(ratio / idle, p, f"steps {i + 1} and {j + 1}").among(runs * steps * (steps - 1))
 
 
@@ -197,7 +207,7 @@ def singular(factors: Sequence[Array], freedom: int, size: float) -> Evidence:
 
 
 def repeated_runs(centre: Array) -> tuple[Evidence, Evidence]:
-    """The largest cosine of the noise of two runs: if it exceeds ½, and anyhow."""
+    """The largest cosine of the noise of two runs: if it exceeds ½ and most signs agree, and anyhow."""
     runs, steps, idle = centre.shape
     flat = centre.reshape(runs, -1)
     unit = flat / np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), _TINY)
@@ -206,7 +216,8 @@ def repeated_runs(centre: Array) -> tuple[Evidence, Evidence]:
     value = float(products[i, j])
     found = cosine(value, steps * (idle - 1))._replace(where=f"runs {int(i) + 1} and {int(j) + 1}")
     found = found.among(runs * (runs - 1) // 2)
-    return (found if value > 0.5 else found._replace(p=1.0)), found
+    again = abs(value) > _ALIKE and abs(float(np.mean(np.sign(flat[i] * flat[j])))) > 1 - 2 * _OTHER_SIGN
+    return (found if again else found._replace(p=1.0)), found
 
 
 def equal_values(released: Array, width: float) -> Evidence:
@@ -241,6 +252,15 @@ def least_step(raw: Array, covariance: Array) -> Evidence:
     energies = (centred(raw) ** 2).sum(axis=(0, 2)) / np.diag(covariance)
     step = int(np.argmin(energies))
     return evidence(energies[step] / freedom, chdtr(freedom, energies[step]), _at(step)).among(steps)
+
+
+def step_for_one_gradient(raw: Array, least: float) -> Evidence:
+    """The smallest Σ_j (R_tj − mean)² of a step in units of ``least``, the variance with which one step has μ alone."""
+    runs, steps, idle = raw.shape
+    energies = (centred(raw) ** 2).sum(axis=2) / least
+    step = int(np.argmin(energies.min(axis=0)))
+    smallest = float(energies[:, step].min())
+    return evidence(smallest / (idle - 1), chdtr(idle - 1, smallest), _at(step)).among(runs * steps)
 
 
 def step_sizes(centre: Array) -> Evidence:
@@ -395,9 +415,11 @@ def largest_value(white: Array, drift: float) -> tuple[Evidence, Evidence]:
     return evidence(value, math.exp(below(value + drift))), evidence(value, -math.expm1(below(value - drift)))
 
 
-def greatest_coordinate(columns: Array, places: Places) -> Evidence:
-    """The largest sum of squares of a coordinate, shape (D, n)."""
+def greatest_coordinate(columns: Array, places: Places, *, outlying: bool) -> Evidence:
+    """The largest mean square of a coordinate, shape (D, n); if ``outlying``, only above ten times the median."""
     length, count = columns.shape
     energies = (columns**2).sum(axis=0)
     most = int(np.argmax(energies))
-    return evidence(energies[most] / length, chdtrc(length, energies[most]), f"coordinate {places[most]}").among(count)
+    far = energies[most] > _OUTLYING * float(np.median(energies))
+    p = 1.0 if outlying and not far else chdtrc(length, energies[most])
+    return evidence(energies[most] / length, p, f"coordinate {places[most]}").among(count)

@@ -46,7 +46,7 @@ def every(white, raw, covariance=COVARIANCE):
         "largest": largest,
         "shape": noise.normal_shape(white, 0.0),
         "least": noise.least_coordinate(energies, np.full(IDLE, RUNS * STEPS), 1.0, PLACES, absent=False),
-        "greatest": noise.greatest_coordinate(columns, PLACES),
+        "greatest": noise.greatest_coordinate(columns, PLACES, outlying=False),
     } | dict(zip(kinds, noise.correlations(factors, SIZE, LAGS), strict=True))
 
 
