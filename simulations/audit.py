@@ -1,10 +1,11 @@
 """An audit of a private training loop: one verdict, its cause in plain words, and the evidence.
 
 The auditor hands the loop gradients of a special kind.  *Canaries* are examples with orthogonal gradients that are far
-longer than the clip norm.  They take part in the steps of one pattern of the run, or in none, by the toss of a fair coin.  The loop clips, sums and adds its noise as it always does, and the auditor sees what it would
-release.  Other coordinates are *idle*: they show the noise alone.  In further runs a batch holds one canary and one
-opponent, which shows whether batches are clipped as a whole.  A loop that can be restarted is restarted, and may skip
-steps but not release one twice.
+longer than the clip norm.  They take part in the steps of one pattern of the run, or in none, by the toss of a fair
+coin.  The loop clips, sums and adds its noise as it always does, and the auditor sees what it would release.  Other
+coordinates are *idle*: they show the noise alone.  In further runs a batch holds one canary and one opponent, which
+shows whether batches are clipped as a whole.  A loop that can be restarted is restarted, and may skip steps but not
+release one twice.
 
 The statistics are those of ``theory.auditing``.  An audit can refute a claim and cannot prove one.  The order of the
 data is not audited: the auditor chooses it.
@@ -79,8 +80,8 @@ def audit(
         ``program.scale(budget)``, for the participation of the program.
     factor
         > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
-        0.99.  It decides how many canaries there are.  None for 1.1 of what canaries of this pattern can show, or what 8
-        runs of 4000 canaries find; the power of the audit is in its report.
+        0.99.  It decides how many canaries there are.  None for 1.1, and more if 8 runs of 4000 canaries do not find it
+        or the pattern does not show all of the privacy loss; the report states the power.
     canaries, runs
         Numbers of canaries of a run, a multiple of 4, and of runs; None for as many as ``factor`` needs, and not fewer
         than 1000 and 2.  With one run, noise that is used again in another run is not found.
@@ -240,7 +241,9 @@ def _main_runs(
     made = []
     for run, row in enumerate(coins):
         signs = _signs(row, plan)
-        made.append(released(loop, _crowd(signs, plan, layout), run, crashes, _crowd(_probe(signs, plan), plan, layout)))
+        made.append(
+            released(loop, _crowd(signs, plan, layout), run, crashes, _crowd(_probe(signs, plan), plan, layout))
+        )
     present = np.array(sorted(set.intersection(*(set(found) for found in made))), dtype=np.intp)
     if 2 * present.size < plan.who.length:
         raise EndedError(

@@ -33,7 +33,7 @@ NO_COORDINATE = "a coordinate gets no noise, or almost none"
 SHARED = "two coordinates get the same noise, up to the sign"
 AGAIN = "the noise of a step is used again at another step"
 FOLLOWS = "the noise of a step follows from that of other steps"
-AGAIN_LATER = "the noise of a step is used again at a step of another run"
+AGAIN_LATER = "the noise of a step is used again at another step, or in another run"
 ONE = "a step has too little noise for the gradient of one example"
 FEW = "the noise of a batch of few examples is smaller than claimed"
 ANOTHER_RUN = "the noise of a run is used again in another run"
@@ -155,7 +155,9 @@ def _by_layers(batches: Sequence[np.ndarray]) -> np.ndarray:
 
 def _at_median(batches: Sequence[np.ndarray]) -> np.ndarray:
     norms = [np.linalg.norm(batch, axis=1) for batch in batches]
-    return np.array([clipped(batch, np.median(norm) if norm.size else 1.0) for batch, norm in zip(batches, norms)])
+    return np.array(
+        [clipped(batch, np.median(norm) if norm.size else 1.0) for batch, norm in zip(batches, norms, strict=True)]
+    )
 
 
 def _by_square(batches: Sequence[np.ndarray]) -> np.ndarray:
@@ -164,7 +166,9 @@ def _by_square(batches: Sequence[np.ndarray]) -> np.ndarray:
 
 def _of_two(batches: Sequence[np.ndarray]) -> np.ndarray:
     """The mean of each two examples is clipped."""
-    return np.array([clipped((np.append(b, 0 * b[: len(b) % 2], 0).reshape(-1, 2, b.shape[1])).mean(1)) for b in batches])
+    return np.array(
+        [clipped((np.append(b, 0 * b[: len(b) % 2], 0).reshape(-1, 2, b.shape[1])).mean(1)) for b in batches]
+    )
 
 
 def _momentum(batches: Sequence[np.ndarray]) -> np.ndarray:
@@ -372,6 +376,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, bool]] = {
     "a hundred seeds": ({"drawn": _of_few_seeds}, AGAIN_LATER, True),
     "seed of step and run": ({"drawn": _SeedOfStepAndRun()}, AGAIN_LATER, True),
     "noise of two values": ({"drawn": of_draws(lambda draws, _: np.sign(draws))}, BITS, True),
+    "1.2 times the clip norm": ({"total": lambda batches: sums(batches, 1.2)}, SEEN, True),
     "1.1 times the clip norm": ({"total": lambda batches: sums(batches, 1.1)}, SEEN, True),
     "clipped by coordinate": ({"total": _by_coordinate}, SEEN, True),
     "clipped by layer": ({"total": _by_layers}, SEEN, True),

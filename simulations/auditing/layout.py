@@ -3,7 +3,8 @@
 A loop may clip each layer, or each coordinate, instead of each example.  A gradient in a single coordinate would not
 show it.  So a canary is spread over four coordinates that are far apart, which it shares with three other canaries: the
 gradients are the rows of a Hadamard matrix and orthogonal.  Normal noise with independent coordinates stays such noise
-in this basis, and as all rows have the sum 1, an offset of all coordinates is the same offset of all canaries.  Idle coordinates lie between those of canaries.
+in this basis, and as all rows have the sum 1, an offset of all coordinates is the same offset of all canaries.  Idle
+coordinates lie between those of canaries.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from corrnoise.theory.numerics.checks import Array
 Release = Callable[[Sequence[Array]], Array]
 
 
-
 class Stepwise(Protocol):
     """A loop that can be restarted: a class, of which the auditor makes a new object after each crash."""
 

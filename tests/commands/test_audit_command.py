@@ -35,7 +35,7 @@ class Steps:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("audit") / "design"
     budget = cn.Budget(epsilon=5.0, delta=1e-5)
-    cn.save(cn.design(budget, cn.Participation.min_sep(60, 20), memory=2), path)
+    cn.save(cn.design(budget, cn.Participation.min_sep(24, 8), memory=2), path)
     return path
 
 
@@ -49,7 +49,7 @@ def test_the_stream_of_a_design_is_as_claimed(folder: Path, tmp_path: Path, caps
     found = json.loads(output.read_text())
     assert found["verdict"] == "nothing found"
     assert not any(test["failed"] for test in found["tests"])
-    assert len(found["tests"]) == 30
+    assert len(found["tests"]) == 37
 
 
 def test_a_loop_of_the_user(
@@ -65,7 +65,7 @@ def test_a_loop_of_the_user(
     ):
         assert main(["audit", str(folder), *SIZES, "--loop", f"my_loop:{name}"]) == status
         assert capsys.readouterr().out.startswith(said)
-    assert main(["audit", str(folder), *SIZES, "--restarts", "30", "--loop", "my_loop:Steps"]) == 2
+    assert main(["audit", str(folder), *SIZES, "--restarts", "12", "--loop", "my_loop:Steps"]) == 2
     assert "the loop raised RuntimeError: out of memory" in capsys.readouterr().out
 
 
@@ -73,7 +73,7 @@ def test_a_loop_of_the_user(
     ("words", "message"),
     [
         (["--canaries", "3"], "--canaries must be an integer >= 4, got 3"),
-        (["--restarts", "30"], "--restarts must be () for a loop that is a function"),
+        (["--restarts", "12"], "--restarts must be () for a loop that is a function"),
         (["--loop", "math:absent"], "--loop must name a function or a class, and math has no absent"),
         (["--loop", "no_such_module_here:loop"], "No module named"),
         (["--loop", "release"], "is not of the form MODULE:NAME"),

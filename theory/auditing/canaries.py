@@ -26,6 +26,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 
 _TAIL = 1e-9  # of the binomial distribution, left out from below
+_FARTHEST = 39.0  # standard deviations
 _SHIFTS = 32  # of the pattern, of which the learned filter is a combination
 _MARGIN = 1e-3  # of the clip norm: clipping to slightly less is as claimed
 
@@ -48,6 +49,12 @@ def _score(difference: float, size: float, effective: float) -> float:
     if size == 0:
         return math.copysign(math.inf, difference) if difference else 0.0
     return difference / size * math.sqrt(effective)
+
+
+def _above(t: float, freedom: int, ncp: float) -> float:
+    """P[T > t] of a noncentral T; the series of SciPy does not converge where it is 0 or 1 in floats."""
+    deviations = (t - ncp) / math.hypot(1.0, t / math.sqrt(2 * freedom)) if math.isfinite(t) else t
+    return float(nct.sf(t, freedom, ncp)) if abs(deviations) < _FARTHEST else float(deviations < 0)
 
 
 def effective_number(inside: int, outside: int) -> float:
@@ -75,7 +82,7 @@ def separation(inside: Array, outside: Array, noise: Spread, mu: float) -> Evide
     if not effective:
         return evidence(0.0, 1.0)
     t = _score(float(inside.mean() - outside.mean()), noise.size, effective)
-    return evidence(t / math.sqrt(effective), nct.sf(t, noise.freedom, mu * math.sqrt(effective)))
+    return evidence(t / math.sqrt(effective), _above(t, noise.freedom, mu * math.sqrt(effective)))
 
 
 def separation_lower_bound(inside: Array, outside: Array, noise: Spread, level: float) -> float:
@@ -89,7 +96,7 @@ def largest_score(inside: Array, outside: Array, noise: Spread, mu: float) -> Ev
         return evidence(0.0, 1.0)
     effective = outside.size / (outside.size + 1)
     t = _score(float(inside.max() - outside.mean()), noise.size, effective)
-    found = evidence(t, nct.sf(t, noise.freedom, mu * math.sqrt(effective)))
+    found = evidence(t, _above(t, noise.freedom, mu * math.sqrt(effective)))
     return found.among(inside.size)
 
 

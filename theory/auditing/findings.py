@@ -39,7 +39,9 @@ TESTS: Mapping[str, Row] = {
     "difference of two steps, near 0": Row(_AGAIN, True),
     "noise of a step given others, near 0": Row("the noise of a step follows from that of other steps", True),
     "cosine of two runs, above 1/2": Row("the noise of a run is used again in another run", True),
-    "difference of two steps of all runs, near 0": Row("the noise of a step is used again at a step of another run", True),
+    "difference of two steps of all runs, near 0": Row(
+        "the noise of a step is used again at a step of another run", True
+    ),
     "noise of a coordinate, below a tenth": Row("a coordinate gets no noise, or almost none", True),
     "pairs of equal values": Row("the noise has too few bits", True),
     "variance, below": Row("the noise is smaller than claimed", True),
@@ -55,12 +57,12 @@ TESTS: Mapping[str, Row] = {
     "correlation, all lags": Row(_CORRELATED, False),
     "correlation, all pairs of steps": Row(_CORRELATED, False),
     "correlation, largest pair of steps": Row(_CORRELATED, False),
+    "shares of the steps": Row(_CORRELATED, False),
     "variance, above": Row("the noise is larger than claimed", False),
-    "variance of lone runs, above": Row("the noise of a batch of few examples is larger than claimed", False),
     "distance from the normal distribution": Row(_SHAPE, False),
     "largest value, below": Row(_SHAPE, False),
     "largest value, above": Row(_SHAPE, False),
-    "shares of the steps": Row("the noise of a step has another size than claimed", False),
+    "variance of lone runs, above": Row("the noise of a batch of few examples is larger than claimed", False),
     "variance of a step, below": Row("the noise of a step has another size than claimed", False),
     "neighbouring coordinates": Row("the noise of different coordinates is correlated", False),
     "cosine of two coordinates": Row("the noise of different coordinates is correlated", False),
@@ -180,17 +182,16 @@ class Audit(Record):
         lines += [
             f"evidence: {_in_words(self.mu_lower_bound, self.delta, 'mu >=')}",
             *(f"  epsilon >= {value:.3f}: {name}" for name, value in self.bounds),
-            f"  {self.canaries} canaries and {self.idle} idle coordinates in {self.runs} runs, {self.lone_runs} runs "
-            f"with lone pairs, {self.skipped} steps skipped",
-            f"  found with the clip norm x 2: {self.power(2.0):.3f}, x 1.5: {self.power(1.5):.3f}, "
-            f"x 1.2: {self.power(1.2):.3f}",
-            f"  {len(self.tests)} tests, level {self.level:g} together",
+            f"effort: {self.canaries} canaries and {self.idle} idle coordinates in {self.runs} runs, {self.lone_runs} "
+            f"runs with lone pairs, {self.skipped} steps skipped",
+            "power: a clip norm that is too large is found with probability "
+            + ", ".join(f"{self.power(factor):.3f} (x {factor})" for factor in (1.5, 1.2, 1.1)),
+            f"tests: {len(self.tests)}; a loop as claimed fails one with probability {self.level:g} at most",
         ]
         for test in sorted(self.tests, key=lambda test: not test.failed):
+            state = "FAILED" if test.failed else "passed"
             where = f" ({test.where})" if test.where else ""
-            lines.append(
-                f"  {'FAILED' if test.failed else 'passed'} p = {test.p:.2g}: {test.name}, {test.statistic:.4g}{where}"
-            )
+            lines.append(f"  {state}  p = {test.p:<8.2g} {test.name}: {test.statistic:.4g}{where}")
         return "\n".join(lines)
 
 

@@ -184,13 +184,13 @@ def repeated_step(raw: Array, covariance: Array) -> Evidence:
             claimed = np.add.outer(variances, variances) + sign * 2 * covariance
             ratios = np.where(sums < _USED_AGAIN * apart, np.maximum(sums, 0.0) / np.maximum(claimed, _TINY), math.inf)
             ratios = _upper(ratios, math.inf)
-            i, j = np.unravel_index(int(np.argmin(ratios)), ratios.shape)
-            least = min(least, (float(ratios[i, j]), int(i), int(j)))
-    ratio, i, j = least
-    p = chdtr(idle, ratio) if ratio < _USED_AGAIN * size else 1.0
-    if ratio == math.inf:
+            first, second = divmod(int(np.argmin(ratios)), steps)
+            least = min(least, (float(ratios[first, second]), first, second))
+    ratio, first, second = least
+    if ratio >= _USED_AGAIN * size:
         return evidence(1.0, 1.0)
-    return evidence(ratio / idle, p, f"steps {i + 1} and {j + 1}").among(runs * steps * (steps - 1))
+    where = f"steps {first + 1} and {second + 1}"
+    return evidence(ratio / idle, chdtr(idle, ratio), where).among(runs * steps * (steps - 1))
 
 
 def singular(factors: Sequence[Array], freedom: int, size: float) -> Evidence:
@@ -288,7 +288,7 @@ def bartlett(centre: Array) -> list[Array]:
     found: list[Array] = []
     for first in range(0, steps, width):
         window = centre[:, first : first + width].transpose(0, 2, 1).reshape(runs * idle, -1)
-        upper = np.linalg.qr(window, mode="r")
+        upper: Array = np.asarray(np.linalg.qr(window, mode="r"))
         found.append((upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, np.newaxis]).T)
     return found
 
