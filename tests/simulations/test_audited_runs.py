@@ -84,7 +84,7 @@ def test_a_run_with_a_folder_through_crashes(loop: type[Stepwise], cause: str, s
 
 # -- models ------------------------------------------------------------------------------------------------------------
 
-SHAPES = {
+SHAPES: dict[str, list[tuple[int, ...]]] = {
     "linear": [(SIZE,)],
     "perceptron": [(20, 10), (10,), (9, 10)],
     "convolution": [(6, 3, 3, 3), (6,), (132,)],
@@ -105,19 +105,23 @@ def test_models_of_torch(model: str, share: float) -> None:
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
 
-    class Layers(torch.nn.ParameterList):  # type: ignore[misc, name-defined]
+    class Layers(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ParameterList([torch.randn(shape) for shape in SHAPES[model]])
+
         def forward(self, inputs: Any) -> Any:
-            return inputs @ torch.cat([layer.reshape(-1) for layer in self])
+            return inputs @ torch.nn.utils.parameters_to_vector(self.parameters())
 
     def loop(given: Sequence[np.ndarray]) -> np.ndarray:
         run = PrivateRun(BUDGET, EPOCHS, NOISE, SIZE, batches=ORDER, dtype="float32")
-        layers = Layers(torch.randn(shape) for shape in SHAPES[model])
+        layers = Layers()
         released = []
         for _, gradients in zip(run, given, strict=True):
             torch_adapter.private_gradient(
                 run, layers, lambda out, target: out.sum(), torch.from_numpy(padded(gradients)), torch.zeros(EXAMPLES)
             )
-            noisy = EXAMPLES * torch.cat([layer.grad.reshape(-1) for layer in layers]).numpy()
+            noisy = EXAMPLES * torch.cat([layer.grad.reshape(-1) for layer in layers.parameters()]).numpy()
             released.append(noisy + (share - 1) * (noisy - clipped(gradients)))
         return np.array(released)
 

@@ -226,3 +226,73 @@ def every_of_one(white):
         noise.shared_noise(np.zeros((0, 16)), 1.0, PLACES),
         noise.least_step(white, one),
     ]
+
+
+# -- noise that follows from other noise -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_noise_that_is_used_again_with_either_sign(sign):
+    """The mutant without signs does not see noise that is taken off again, nor that of another run."""
+    rng = np.random.default_rng(9)
+    white, raw = claimed(rng)
+    deviations = np.sqrt(np.diag(COVARIANCE))
+    assert noise.used_again((raw, white), deviations).p == noise.repeated_step(raw, COVARIANCE).p == 1
+    again, later = raw.copy(), white.copy()
+    again[1, 4] = sign * again[1, 2]
+    later[1, 0] = sign * later[0, 5]
+    assert noise.repeated_step(again, COVARIANCE)[1:] == (0.0, "steps 3 and 5")
+    assert noise.used_again((raw, later), deviations)[1:] == (0.0, "step 6 of run 1 and step 1 of run 2")
+    columns = white.reshape(-1, IDLE)
+    columns[:, 3] = sign * columns[:, 9]
+    assert noise.shared_noise(columns, 1.0, PLACES)[1:] == (0.0, "coordinates 3 and 9")
+
+
+def test_a_step_that_is_small_is_no_repetition():
+    rng = np.random.default_rng(10)
+    raw = claimed(rng)[1]
+    raw[:, 2] *= 1e-2
+    raw[:, 4] *= 1e-2
+    assert noise.repeated_step(raw, COVARIANCE).p == 1
+
+
+def test_a_step_that_follows_from_others():
+    rng = np.random.default_rng(11)
+    white = rng.standard_normal((RUNS, STEPS, IDLE))
+    assert noise.singular(noise.bartlett(noise.centred(white)), SIZE, 1.0).p == 1
+    white[:, 4] = -white[:, :4].sum(axis=1)
+    found = noise.singular(noise.bartlett(noise.centred(white)), SIZE, 1.0)
+    assert found[1:] == (0.0, "step 5")
+
+
+def test_the_least_noise_of_one_gradient():
+    """Exact at the bound; noise of twice the bound passes, whatever its correlation."""
+    rng = np.random.default_rng(12)
+    values = [noise.step_for_one_gradient(2 * rng.standard_normal((1, 1, IDLE)), 4.0).p for _ in range(300)]
+    assert kstest(values, "uniform").pvalue > 1e-4
+    raw = 4 * claimed(rng)[1]
+    assert noise.step_for_one_gradient(raw, 4.0).p > 0.5
+    raw[1, 3] /= 8
+    assert noise.step_for_one_gradient(raw, 4.0)[2] == "step 4"
+    assert noise.step_for_one_gradient(raw, 4.0).p < 1e-6
+
+
+def test_noise_without_tails_has_a_largest_value_that_is_too_small():
+    white = np.random.default_rng(13).standard_normal((2, 24, 1000))
+    below, above = noise.largest_value(white, 0.0)
+    assert min(below.p, above.p) > 0.01
+    assert noise.largest_value(np.clip(white, -3, 3), 0.0)[0].p < 1e-9
+    assert noise.largest_value(np.clip(white, -3, 3), 1.5)[0].p > 0.01
+
+
+def test_a_few_large_numbers_do_not_make_runs_alike():
+    """The mutant without the signs takes a coordinate that is not noise for noise that is used again."""
+    centre = np.random.default_rng(14).standard_normal((2, STEPS, IDLE))
+    centre[:, :, 7] = 1e3
+    again, related = noise.repeated_runs(centre)
+    assert related.statistic > 0.99
+    assert (again.p, related.p) == (1.0, 0.0)
+    outlying = noise.greatest_coordinate(centre.reshape(-1, IDLE), PLACES, outlying=True)
+    assert outlying[1:] == (0.0, "coordinate 7")
+    louder = noise.greatest_coordinate(9 * np.delete(centre, 7, axis=2).reshape(-1, IDLE - 1), PLACES, outlying=True)
+    assert louder.p == 1
