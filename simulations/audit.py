@@ -13,6 +13,7 @@ data is not audited: the auditor chooses it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ _FEWEST = 1000  # canaries of a run: other tests than the matched filter live on
 _MOST = 4000
 _MOST_RUNS = 64
 _RUNS = 8  # at most by default
+_NUMBERS = 2**25  # of all releases together, at most by default
 
 
 def audit(
@@ -80,8 +82,8 @@ def audit(
         ``program.scale(budget)``, for the participation of the program.
     factor
         > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
-        0.99.  It decides how many canaries there are.  None for 1.1, and more if 8 runs of 4000 canaries do not find it
-        or the pattern does not show all of the privacy loss; the report states the power.
+        0.99.  It decides how many canaries there are.  None for 1.1, and more if 8 runs of 4000 canaries or 0.25 GiB of
+        releases do not find it, or the pattern does not show all of the privacy loss; the report states the power.
     canaries, runs
         Numbers of canaries of a run, a multiple of 4, and of runs; None for as many as ``factor`` needs, and not fewer
         than 1000 and 2.  With one run, noise that is used again in another run is not found.
@@ -210,27 +212,41 @@ def _sizes(
         if checks.integer("canaries", canaries, TOGETHER) % TOGETHER:
             raise ValueError(f"canaries must be a multiple of {TOGETHER}, got {canaries}")
         return canaries, runs or 2
-    best_effort = factor is None
-    factor = _FACTOR * plan.mu / signal if factor is None else factor
+    tried = [runs] if runs is not None else [2**i for i in range(1, _MOST_RUNS.bit_length())]
+    if factor is None:
+        return _best_effort(plan, _FACTOR * plan.mu, level, tried)
     if factor * signal <= plan.mu:
         raise ValueError(
             f"factor must exceed {plan.mu / signal:.4g}, since canaries of this pattern show {signal / plan.mu:.4g} of "
             f"the privacy loss, got {factor}; canaries= sets their number"
         )
-    most = _RUNS if best_effort else _MOST_RUNS
-    tried = [runs] if runs is not None else [2**i for i in range(1, most.bit_length())]
     for number in tried:
-        needed = canaries_needed(
-            plan.mu, factor * signal, runs=number, idle=plan.idle, level=level / len(TESTS), most=_MOST
-        )
-        if needed <= _MOST:
-            return max(TOGETHER * -(-needed // TOGETHER), _FEWEST), number
-    if best_effort:
-        return _MOST, tried[-1]
+        if (needed := _needed(plan, factor * signal, level, number, _MOST)) <= _MOST:
+            return max(needed, _FEWEST), number
     raise ValueError(
         f"factor must be so large that {_MOST} canaries and {tried[-1]} runs suffice to find it, got {factor} at "
         f"mu={plan.mu:.4g}; canaries= sets their number"
     )
+
+
+def _best_effort(plan: Plan, signal: float, level: float, tried: Sequence[int]) -> tuple[int, int]:
+    """As many canaries and runs as find the signal, or as the memory holds."""
+    found = _FEWEST, tried[0]
+    for number in tried:
+        held = _NUMBERS // (number * plan.who.length) - plan.idle
+        most = max(_FEWEST, min(_MOST, held // TOGETHER * TOGETHER))
+        if number > max(_RUNS, tried[0]) or (held < most and number > tried[0]):
+            break
+        if (needed := _needed(plan, signal, level, number, most)) <= most:
+            return max(needed, _FEWEST), number
+        found = max(found, (most, number), key=math.prod)
+    return found
+
+
+def _needed(plan: Plan, signal: float, level: float, runs: int, most: int) -> int:
+    """How many canaries find the signal, a multiple of four; more than ``most`` if these do not do."""
+    needed = canaries_needed(plan.mu, signal, runs=runs, idle=plan.idle, level=level / len(TESTS), most=most)
+    return TOGETHER * -(-needed // TOGETHER)
 
 
 def _main_runs(

@@ -44,6 +44,7 @@ _OTHER_SIGN = 0.35  # of its numbers at most, so that a few that are large do no
 _ALMOST_NONE = 0.1  # of the mean square: noise of a coordinate that heavy tails or another correlation do not explain
 _OUTLYING = 10  # times the median over the coordinates
 _FINEST = 2.0**-20  # of the standard deviation: atoms that noise may have
+_ROWS = 16  # of columns, by which those that are near each other are found
 _BLOCK = 1024  # columns compared at once
 _TINY = 1e-300
 
@@ -121,6 +122,10 @@ def _nearest(columns: Array, size: float) -> tuple[Evidence, tuple[int, int]]:
         near = np.flatnonzero((row[apart:] - row[:-apart]) ** 2 <= most)
         if not near.size:
             break
+        first = columns[:_ROWS, order[near]] - columns[:_ROWS, order[near + apart]]
+        near = near[(first**2).sum(axis=0) <= most]
+        if not near.size:
+            continue
         one, other = order[near], order[near + apart]
         squares = ((columns[:, one] - columns[:, other]) ** 2).sum(axis=0)
         least = int(np.argmin(squares))
