@@ -180,7 +180,8 @@ class ReducedMomentum:
     gammas : γ, shape (settings, 1, 1)
     noise : noise of the nodes; None for none
     smoothness : L, on which the noise rests: gradients of an example that differ by more than L times the distance of
-        their points are moved together, which changes nothing for a loss that is as smooth as it says.  ``inf`` for none.
+        their points are moved together, which changes nothing for a loss that is as smooth as it says; ``inf`` for
+        none
     """
 
     def __init__(

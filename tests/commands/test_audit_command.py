@@ -1,4 +1,4 @@
-"""``corrnoise audit``: both answers, the exit status, the user's own loop, and what is refused."""
+"""``corrnoise audit``: verdict and cause, the exit status, the user's own loop, and what is refused."""
 
 import json
 from pathlib import Path
@@ -13,9 +13,21 @@ import numpy as np
 import corrnoise as cn
 from corrnoise.simulations.audit import stream_release
 design = cn.load({folder!r})
-def release(batches):
-    budget = cn.Budget(design.budget.gaussian_rho / {share} ** 2)
-    return stream_release(budget, design.program())(batches)
+def loop(share):
+    budget = cn.Budget(design.budget.gaussian_rho / share ** 2)
+    return stream_release(budget, design.program())
+whole = loop(1.0)
+part = loop(0.4)
+more = loop(1.3)
+def broken(batches):
+    raise RuntimeError("no device")
+class Steps:
+    def begin(self, folder):
+        self.step_ = int(folder.read_text()) if folder.exists() else 0
+        self.folder = folder
+        return self.step_
+    def step(self, gradients):
+        raise RuntimeError("out of memory")
 """
 
 
@@ -23,44 +35,59 @@ def release(batches):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("audit") / "design"
     budget = cn.Budget(epsilon=5.0, delta=1e-5)
-    cn.save(cn.design(budget, cn.Participation.min_sep(60, 20), memory=2), path)
+    cn.save(cn.design(budget, cn.Participation.min_sep(24, 8), memory=2), path)
     return path
+
+
+SIZES = ("--canaries", "100", "--idle", "200", "--seed", "1")
 
 
 def test_the_stream_of_a_design_is_as_claimed(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "audit.json"
-    sizes = ["--canaries", "200", "--idle", "50", "--level", "1e-7", "--seed", "1"]
-    assert main(["audit", str(folder), *sizes, "--output", str(output)]) == 0
-    assert "private as claimed? nothing found against it" in capsys.readouterr().out
+    assert main(["audit", str(folder), *SIZES, "--level", "1e-6", "--output", str(output)]) == 0
+    assert capsys.readouterr().out.startswith("verdict: nothing found\nclaim: ")
     found = json.loads(output.read_text())
-    assert found["private_as_claimed"]
-    assert found["noise_as_claimed"]
-    assert len(found["privacy"]) == 4
+    assert found["verdict"] == "nothing found"
+    assert not any(test["failed"] for test in found["tests"])
+    assert len(found["tests"]) == 37
 
 
 def test_a_loop_of_the_user(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name, share in (("whole", 1.0), ("part", 0.4)):
-        (tmp_path / f"{name}_loop.py").write_text(LOOP.format(folder=str(folder), share=share))
-    sizes = ["--canaries", "600", "--idle", "50", "--level", "1e-3", "--seed", "1"]
-    assert main(["audit", str(folder), *sizes, "--loop", "part_loop:release"]) == 1
-    assert "private as claimed? REFUTED" in capsys.readouterr().out
-    assert main(["audit", str(folder), *sizes, "--loop", "whole_loop:release"]) == 0
-    assert main(["audit", str(folder), "--loop", "whole_loop:absent"]) == 1
-    assert "whole_loop has no function absent" in capsys.readouterr().err
+    (tmp_path / "my_loop.py").write_text(LOOP.format(folder=str(folder)))
+    for name, status, said in (
+        ("whole", 0, "verdict: nothing found"),
+        ("part", 1, "verdict: not private as claimed\ncause: the noise is smaller than claimed"),
+        ("more", 1, "verdict: noise not as claimed\ncause: the noise is larger than claimed"),
+        ("broken", 2, "verdict: could not be audited\ncause: the loop raised RuntimeError: no device (my_loop.py"),
+    ):
+        assert main(["audit", str(folder), *SIZES, "--loop", f"my_loop:{name}"]) == status
+        assert capsys.readouterr().out.startswith(said)
+    assert main(["audit", str(folder), *SIZES, "--restarts", "12", "--loop", "my_loop:Steps"]) == 2
+    assert "the loop raised RuntimeError: out of memory" in capsys.readouterr().out
 
 
-def test_what_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["audit", str(folder), "--canaries", "3"]) == 1
-    assert "--canaries must be an integer >= 8, got 3" in capsys.readouterr().err
-    assert main(["audit", str(folder), "--loop", "release"]) == 2
-    assert main(["audit", str(tmp_path / "absent")]) == 1
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--canaries", "3"], "--canaries must be an integer >= 4, got 3"),
+        (["--restarts", "12"], "--restarts must be () for a loop that is a function"),
+        (["--loop", "math:absent"], "--loop must name a function or a class, and math has no absent"),
+        (["--loop", "no_such_module_here:loop"], "No module named"),
+        (["--loop", "release"], "is not of the form MODULE:NAME"),
+    ],
+)
+def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    assert main(["audit", str(folder), *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_designs_that_cannot_be_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", str(tmp_path / "absent")]) == 2
     endless = tmp_path / "endless"
     cn.save(cn.design(cn.Budget(0.5), cn.Participation.single(), cn.MeanEstimation(0.1)), endless)
     capsys.readouterr()
-    assert main(["audit", str(endless)]) == 1
-    assert "--delta must be given" in capsys.readouterr().err
-    assert main(["audit", str(endless), "--delta", "1e-5"]) == 1
+    assert main(["audit", str(endless)]) == 2
     assert "DESIGN must have a number of steps" in capsys.readouterr().err

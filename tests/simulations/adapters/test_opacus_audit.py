@@ -1,4 +1,7 @@
-"""The audit of the loop that Opacus runs, clipping included; skipped where PyTorch or Opacus is not installed."""
+"""The audit of the loop that Opacus runs, clipping included; skipped where PyTorch or Opacus is not installed.
+
+The keys of the runs are not seeded: the level is 1e-6.
+"""
 
 from __future__ import annotations
 
@@ -45,21 +48,20 @@ def through_opacus(gradients_of: Any, budget: Budget = BUDGET) -> np.ndarray:
     return -CANARIES * np.diff(np.array(released), axis=0, prepend=0.0)
 
 
-def audited(release: Any, level: float = 1e-4) -> Any:
-    return audit(release, BUDGET, streaming(NOISE, EPOCHS), canaries=CANARIES, idle=100, rng=1, level=level)
+def audited(release: Any) -> Any:
+    return audit(release, (BUDGET, streaming(NOISE, EPOCHS)), canaries=CANARIES, idle=300, level=1e-6, rng=1)
 
 
 def test_the_loop_of_opacus_is_as_claimed() -> None:
     found = audited(through_opacus)
-    assert found.private_as_claimed, found.report()
-    assert found.noise_as_claimed, found.report()
-    assert found.epsilon_lower_bound > 0.3
+    assert found.verdict == "nothing found", found.report()
+    assert found.mu_lower_bound > found.mu / 2
 
 
 def test_a_loop_that_clips_to_three_times_the_norm_is_found() -> None:
+    """The noise grows with the clip norm, so that privacy does not suffer."""
     found = audited(lambda given: through_opacus(given, Budget(epsilon=5.0, delta=1e-5, clip_norm=3.0)))
-    assert not found.noise_as_claimed  # the noise grows with the clip norm, so that privacy does not suffer
-    assert found.private_as_claimed
+    assert (found.verdict, found.cause) == ("noise not as claimed", "the noise is larger than claimed")
 
 
 def test_noise_taken_off_by_half_is_found() -> None:
@@ -67,5 +69,5 @@ def test_noise_taken_off_by_half_is_found() -> None:
         sums = np.array([np.minimum(1, 1 / np.maximum(np.linalg.norm(b, axis=1), 1e-9)) @ b for b in given])
         return (sums + through_opacus(given)) / 2
 
-    found = audited(halved, level=0.05)
-    assert not found.private_as_claimed
+    found = audited(halved)
+    assert (found.verdict, found.cause) == ("not private as claimed", "the noise is smaller than claimed")

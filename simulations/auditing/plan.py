@@ -1,0 +1,122 @@
+"""The plan of an audit: what is claimed, who takes part, and how the claimed noise is made white."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from corrnoise.theory.auditing.canaries import shifts
+from corrnoise.theory.mechanisms.base import LARGEST_MATRIX
+from corrnoise.theory.mechanisms.program import Program
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.participation import Participation
+from corrnoise.theory.privacy import Budget
+
+Steps = Sequence[int] | NDArray[np.intp]
+
+_COARSEST = 1 / 64  # of the noise: steps of a grid for which the distributions hold
+
+
+@record
+class Plan(Record):
+    """What is claimed, in the units of the audit."""
+
+    budget: Budget
+    program: Program
+    pattern: NDArray[np.intp]
+    idle: int
+    grid: float
+
+    @property
+    def who(self) -> Participation:
+        return self.program.participation.worst
+
+    @property
+    def mu(self) -> float:
+        return math.sqrt(2 * self.budget.gaussian_rho)
+
+    @property
+    def scale(self) -> float:
+        """σ, the claimed standard deviation of the independent noise."""
+        return self.program.scale(self.budget)
+
+    @property
+    def distance(self) -> float:
+        """How far a canary moves the sum of a step between its two states, in units of σ."""
+        both = 2 if self.budget.adjacency == "replace-one" else 1
+        return both * self.who.members * self.budget.clip_norm / self.scale
+
+
+def planned(claim: Any, pattern: Steps | None, idle: int, grid: float) -> Plan:
+    """The plan for the arguments of ``audit``, checked."""
+    budget, program = claim if isinstance(claim, tuple) and len(claim) == 2 else _parts(claim)
+    checks.instance("the budget of claim", budget, Budget)
+    who = checks.instance("the program of claim", program, Program).participation.worst
+    if who.length > LARGEST_MATRIX:
+        raise ValueError(f"claim must have at most {LARGEST_MATRIX} steps, got {who.length}; audit a shorter run")
+    steps = who.largest if pattern is None else _checked_pattern(pattern, who)
+    grid = checks.real("grid", grid, "[0, inf)")
+    if grid > (coarsest := _COARSEST * program.scale(budget)):
+        raise ValueError(f"grid must be at most {coarsest:.4g}, 1/64 of the noise, got {grid}")
+    return Plan(budget, program, steps, idle, grid)
+
+
+def _parts(claim: Any) -> tuple[Any, Any]:
+    """Budget and program of a design or a run."""
+    budget, program = getattr(claim, "budget", None), getattr(claim, "program", None)
+    if budget is None or program is None:
+        raise TypeError(f"claim must be a design, a private run, or a pair (budget, program), got {claim!r:.80}")
+    return budget, program() if callable(program) else program
+
+
+def _checked_pattern(pattern: Steps, who: Participation) -> NDArray[np.intp]:
+    steps = sorted({checks.integer("pattern", step, 0, largest=who.length - 1) for step in pattern})
+    apart = all(who.together(i, j) for index, i in enumerate(steps) for j in steps[:index])
+    if not (0 < len(steps) <= who.count and apart):
+        raise ValueError(f"pattern must be steps of one example, {who.in_words()}, got {list(pattern)}")
+    return np.array(steps, dtype=np.intp)
+
+
+class Whitening:
+    """L⁻¹ with L Lᵀ = K, the claimed covariance of the noise of the steps that were released."""
+
+    def __init__(self, plan: Plan, present: NDArray[np.intp]) -> None:
+        noising = plan.program.mechanism.noising_matrix(plan.who.length)[present]
+        whole = noising.shape[0] == noising.shape[1] and not np.triu(noising, 1).any()
+        factor = noising if whole else np.linalg.qr(noising.T)[1].T
+        self.matrix = solve_triangular(factor, np.eye(present.size), lower=True)
+        self.covariance = noising @ noising.T
+        self.present = present
+        self._distance = plan.distance
+        steps = np.zeros(plan.who.length)
+        steps[plan.pattern] = plan.distance
+        self.signal = self(steps[present])
+        self.basis = self(shifts(steps)[present])
+        taking_part = np.flatnonzero(steps[present])
+        self.single = self(plan.distance * np.eye(present.size)[:, taking_part])
+        self.drift = self(np.eye(present.size) * plan.grid / plan.scale)
+
+    def __call__(self, releases: Array) -> Array:
+        """White releases of raw ones, shape (steps, …)."""
+        return np.asarray(self.matrix @ releases)
+
+    def of(self, pattern: NDArray[np.intp]) -> Array:
+        """The white gradients of a canary with another pattern."""
+        steps = np.zeros(len(self.present))
+        steps[pattern] = self._distance
+        return self(steps)
+
+
+def disjoint_patterns(who: Participation) -> list[NDArray[np.intp]]:
+    """Patterns of one example each, of which no two share a step."""
+    if who.once:
+        return [np.array([step]) for step in range(who.length)]
+    moved = [who.largest + first for first in range(who.period)]
+    return [steps[steps < who.length] for steps in moved if steps[0] < who.length]

@@ -1,0 +1,239 @@
+"""Tests of canaries: gradients in coordinates of their own that are there or not by the toss of a coin.
+
+The claim is one Gaussian mechanism of parameter μ = sqrt(2ρ).  For *any* covariance of normal noise and any filter u,
+the scores u·W of a canary have means with and without it that differ by at most μ times their standard deviation, since
+to compute the score is to process the release further.  With ŝ from N₀ idle scores under the same filter,
+
+    t = (mean with − mean without)/ŝ · sqrt(e),   e = n₁ n₀/(n₁ + n₀),
+
+is noncentral t with N₀ degrees of freedom and a noncentrality of at most μ sqrt(e).  So noise of another covariance
+that is not weaker is not called less private.  A filter that was learned from other canaries is valid for the same
+reason.  The largest score, less the mean without, is noncentral t with e = n₀/(n₀ + 1).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import bdtr, chdtrc, ndtr
+from scipy.stats import nct, ncx2
+
+from corrnoise.theory.auditing.epsilon import largest_refuted
+from corrnoise.theory.auditing.evidence import Evidence, evidence
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.checks import Array
+
+_TAIL = 1e-9  # of the binomial distribution, left out from below
+_FARTHEST = 39.0  # standard deviations
+_SHIFTS = 32  # of the pattern, of which the learned filter is a combination
+_MARGIN = 1e-3  # of the clip norm: clipping to slightly less is as claimed
+
+
+class Spread(NamedTuple):
+    """Standard deviation of the scores of idle coordinates, and its degrees of freedom."""
+
+    size: float
+    freedom: int
+
+
+def spread(scores: Array) -> Spread:
+    """The spread of idle scores, shape (groups, n): each group has a mean of its own."""
+    groups, count = scores.shape
+    freedom = groups * (count - 1)
+    return Spread(math.sqrt(float(((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum()) / freedom), freedom)
+
+
+def _score(difference: float, size: float, effective: float) -> float:
+    if size == 0:
+        return math.copysign(math.inf, difference) if difference else 0.0
+    return difference / size * math.sqrt(effective)
+
+
+def _above(t: float, freedom: int, ncp: float) -> float:
+    """P[T > t] of a noncentral T; the series of SciPy does not converge where it is 0 or 1 in floats."""
+    deviations = (t - ncp) / math.hypot(1.0, t / math.sqrt(2 * freedom)) if math.isfinite(t) else t
+    return float(nct.sf(t, freedom, ncp)) if abs(deviations) < _FARTHEST else float(deviations < 0)
+
+
+def effective_number(inside: int, outside: int) -> float:
+    """E = n₁ n₀/(n₁ + n₀)."""
+    return inside * outside / (inside + outside) if inside and outside else 0.0
+
+
+def separation(inside: Array, outside: Array, noise: Spread, mu: float) -> Evidence:
+    """The difference of the means of scores with and without the canary.
+
+    Parameters
+    ----------
+    inside, outside
+        Scores with and without, vectors.
+    noise
+        Of idle scores under the same filter.
+    mu
+        μ of the claim.
+
+    Returns
+    -------
+    The difference in units of the spread of the noise, which is at most μ as claimed.
+    """
+    effective = effective_number(inside.size, outside.size)
+    if not effective:
+        return evidence(0.0, 1.0)
+    t = _score(float(inside.mean() - outside.mean()), noise.size, effective)
+    return evidence(t / math.sqrt(effective), _above(t, noise.freedom, mu * math.sqrt(effective)))
+
+
+def separation_lower_bound(inside: Array, outside: Array, noise: Spread, level: float) -> float:
+    """The largest μ that ``separation`` refutes at this level, in [0, 2000]; 0 if there is none."""
+    return largest_refuted(lambda mu: separation(inside, outside, noise, mu).p <= level)
+
+
+def largest_score(inside: Array, outside: Array, noise: Spread, mu: float) -> Evidence:
+    """The largest score with a canary, less the mean without, among all: it finds one canary that is not clipped."""
+    if not (inside.size and outside.size):
+        return evidence(0.0, 1.0)
+    effective = outside.size / (outside.size + 1)
+    t = _score(float(inside.max() - outside.mean()), noise.size, effective)
+    found = evidence(t, _above(t, noise.freedom, mu * math.sqrt(effective)))
+    return found.among(inside.size)
+
+
+def shifts(pattern: Array) -> Array:
+    """A pattern of steps, shape (T,), moved so that it begins at each of the first 32 steps, shape (T, 32 or T)."""
+    steps = pattern.size
+    first = int(np.flatnonzero(pattern)[0])
+    found = np.zeros((steps, min(steps, _SHIFTS)))
+    for begin in range(found.shape[1]):
+        later = max(begin - first, 0)
+        earlier = max(first - begin, 0)
+        found[later : steps - earlier, begin] = pattern[earlier : steps - later]
+    return found
+
+
+def learned_filter(difference: Array, basis: Array) -> Array:
+    """The filter of norm 1 that a difference of means shows.
+
+    Parameters
+    ----------
+    difference
+        Mean with less mean without, of white releases of some canaries, shape (T,).
+    basis
+        Signals of which the filter is a combination, shape (T, number).
+    """
+    orthogonal = np.linalg.qr(basis)[0]
+    found = orthogonal @ (orthogonal.T @ difference)
+    return np.asarray(found / max(float(np.linalg.norm(found)), 1e-300))
+
+
+def profile(difference: Array, expected: Array, effective: float) -> Evidence:
+    """Whether the mean difference of white releases, shape (T,), is the expected one, up to the margin of clipping."""
+    square = float(((difference - expected) ** 2).sum()) * effective
+    margin = (_MARGIN * float(np.linalg.norm(expected))) ** 2 * effective
+    return evidence(math.sqrt(square / max(effective, 1e-300)), ncx2.sf(square, expected.size, max(margin, 1e-12)))
+
+
+def participations(difference: Array, expected: Array, single: Array, effective: float) -> Evidence:
+    """Whether each participation leaves the expected trace; ``single`` holds those of each step, shape (T, k)."""
+    norms = np.linalg.norm(single, axis=0)
+    scores = (difference - expected) @ single / norms * math.sqrt(effective)
+    margin = _MARGIN * float(np.linalg.norm(expected)) * math.sqrt(effective)
+    most = int(np.argmax(np.abs(scores)))
+    chance = 2 * ndtr(-max(0.0, abs(float(scores[most])) - margin))
+    return evidence(scores[most], chance, f"participation {most + 1}").among(norms.size)
+
+
+def trace_of_absent(means: Array, effective: float, drift: Array) -> Evidence:
+    """Whether absent canaries leave a trace: |mean|² of white releases, shape (T,), times their number.
+
+    Parameters
+    ----------
+    means
+        The mean.
+    effective
+        One over the variance of an entry.
+    drift
+        As for ``noise.offset``.
+    """
+    norm = float(np.linalg.norm(means)) * math.sqrt(effective)
+    allowed = float(np.linalg.norm(drift, axis=0).sum()) * math.sqrt(effective)
+    return evidence(norm, chdtrc(means.size, max(0.0, norm - allowed) ** 2))
+
+
+# -- power -------------------------------------------------------------------------------------------------------------
+
+
+def _power(mu: float, signal: float, effective: float, freedom: int, level: float) -> float:
+    root = math.sqrt(effective)
+    return float(nct.sf(nct.isf(level, freedom, mu * root), freedom, signal * root)) if effective else 0.0
+
+
+def separation_power(mu: float, signal: float, *, canaries: int, runs: int, idle: int, level: float) -> float:
+    """How probably ``separation`` refutes μ if the means really differ by ``signal`` standard deviations.
+
+    Parameters
+    ----------
+    mu
+        μ > 0 of the claim.
+    signal
+        >= 0.
+    canaries, runs, idle
+        Canaries and idle coordinates of a run, and runs.  The coins of the second, fourth, ... run are those of the run
+        before it, turned over; those of a last run of an odd number are independent.
+    level
+        Of the test, in (0, 1).
+
+    Returns
+    -------
+    The exact probability, a sum over the coins of the last run if the number of runs is odd; never too large by more
+    than 1e-9.
+    """
+    checks.real("mu", mu, "(0, inf)")
+    checks.real("signal", signal, "[0, inf)")
+    freedom = runs * (idle - 1)
+    fixed = canaries * (runs // 2)
+    if runs % 2 == 0:
+        return _power(mu, signal, effective_number(fixed, fixed), freedom, level)
+    counts = np.arange(canaries + 1)
+    chances = np.diff(bdtr(counts, canaries, 0.5), prepend=0.0)
+    total = 0.0
+    for count in counts[: canaries // 2 + 1]:  # heads and tails may be exchanged
+        weight = float(chances[count]) * (1 if 2 * count == canaries else 2)
+        if weight > _TAIL / canaries:
+            effective = effective_number(fixed + int(count), fixed + canaries - int(count))
+            total += weight * _power(mu, signal, effective, freedom, level)
+    return total
+
+
+def canaries_needed(
+    mu: float, signal: float, *, runs: int, idle: int, level: float, power: float = 0.99, most: int = 2**20
+) -> int:
+    """The smallest number of canaries of a run with which ``separation`` has the power.
+
+    Parameters
+    ----------
+    mu, signal, runs, idle, level
+        As for ``separation_power``, with ``signal`` > ``mu``.
+    power
+        In (0, 1).
+    most
+        What is returned if more are needed, plus 1.
+    """
+
+    def enough(canaries: int) -> bool:
+        return separation_power(mu, signal, canaries=canaries, runs=runs, idle=idle, level=level) >= power
+
+    high = 1
+    while high < most and not enough(high):
+        high = min(2 * high, most)
+    if not enough(high):
+        return most + 1
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,229 @@
+"""One verdict of all tests of an audit, with its cause in plain words.
+
+``TESTS`` lists the tests in the order in which they presuppose each other: the first that fails names the cause.  Each
+has the share ``level``/number of the probability of a false alarm of the whole report, so that a loop as claimed is
+called otherwise with probability ``level`` at most, by the union bound.  Those that refute the privacy stand first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from corrnoise.theory.auditing.canaries import separation_power
+from corrnoise.theory.auditing.evidence import Evidence
+from corrnoise.theory.numerics import checks
+from corrnoise.theory.numerics.records import Record, record
+from corrnoise.theory.privacy import gaussian_epsilon
+
+Verdict = Literal["nothing found", "noise not as claimed", "not private as claimed", "could not be audited"]
+
+
+class Row(NamedTuple):
+    """A test of the table: what it looks at, what it means if it fails, and whether this refutes the privacy."""
+
+    cause: str
+    refutes: bool
+
+
+_AGAIN = "the noise of a step is used again at another step"
+_SEEN = "an example is seen more clearly than claimed: it is clipped, or takes part, otherwise"
+_CORRELATED = "the noise has other correlations, or sizes, over the steps than claimed"
+_SHAPE = "the noise is not normal"
+_STEPS = "the gradients of an example come at other steps, or are longer or shorter, than claimed"
+
+TESTS: Mapping[str, Row] = {
+    "noise of all coordinates, near 0": Row("the loop adds no noise", True),
+    "difference of two coordinates, near 0": Row("two coordinates get the same noise, up to the sign", True),
+    "noise of a step, near 0": Row("a step gets no noise", True),
+    "difference of two steps, near 0": Row(_AGAIN, True),
+    "cosine of two runs, above 1/2": Row("the noise of a run is used again in another run", True),
+    "difference of two steps of all runs, near 0": Row(_AGAIN, True),
+    "noise of a step given others, near 0": Row("the noise of a step follows from that of other steps", True),
+    "noise of a coordinate, below a tenth": Row("a coordinate gets no noise, or almost none", True),
+    "pairs of equal values": Row("the noise has too few bits", True),
+    "variance, below": Row("the noise is smaller than claimed", True),
+    "noise of a step, for one gradient": Row("a step has too little noise for the gradient of one example", True),
+    "variance of lone runs, below": Row("the noise of a batch of few examples is smaller than claimed", True),
+    "canaries, matched filter": Row(_SEEN, True),
+    "canaries, learned filter": Row(_SEEN, True),
+    "canaries, largest score": Row(_SEEN, True),
+    "lone pairs": Row("a batch is clipped as a whole, not each example", True),
+    "noise of a coordinate, above tenfold": Row("a coordinate gets more than noise", False),
+    "mean": Row("the noise has a mean that is not 0", False),
+    "correlation, each lag": Row(_CORRELATED, False),
+    "correlation, all lags": Row(_CORRELATED, False),
+    "correlation, all pairs of steps": Row(_CORRELATED, False),
+    "correlation, largest pair of steps": Row(_CORRELATED, False),
+    "shares of the steps": Row(_CORRELATED, False),
+    "variance, above": Row("the noise is larger than claimed", False),
+    "distance from the normal distribution": Row(_SHAPE, False),
+    "largest value, below": Row(_SHAPE, False),
+    "largest value, above": Row(_SHAPE, False),
+    "variance of lone runs, above": Row("the noise of a batch of few examples is larger than claimed", False),
+    "variance of a step, below": Row("the noise of a step has another size than claimed", False),
+    "neighbouring coordinates": Row("the noise of different coordinates is correlated", False),
+    "cosine of two coordinates": Row("the noise of different coordinates is correlated", False),
+    "cosine of two runs": Row("the noise of different runs is correlated", False),
+    "variance of a coordinate, below": Row("a coordinate gets less noise than claimed", False),
+    "variance of a coordinate, above": Row("a coordinate gets more noise than claimed", False),
+    "trace of absent canaries": Row("examples that do not take part leave a trace", False),
+    "gradients of canaries": Row(_STEPS, False),
+    "gradients of canaries, each participation": Row(_STEPS, False),
+}
+
+
+@record
+class Test(Record):
+    """A test of an audit.
+
+    Attributes
+    ----------
+    name, cause
+        What is tested, and what it means if it fails.
+    statistic, where
+        What was found, and where if it is the most extreme of several.
+    p, level
+        The p-value of a loop that is as claimed, exact or too large; the test fails if it is at most ``level``.
+    refutes_privacy
+        Whether a failure refutes the claimed privacy, and not only the claimed noise.
+    """
+
+    __test__ = False  # for pytest, which takes it for a test of its own
+
+    name: str
+    cause: str
+    statistic: float
+    where: str
+    p: float
+    level: float
+    refutes_privacy: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether the test contradicts the claim."""
+        return self.p <= self.level
+
+
+@record
+class Audit(Record):
+    """What an audit found; ``audit`` makes it.
+
+    Attributes
+    ----------
+    verdict
+        ``"nothing found"``, ``"noise not as claimed"``, ``"not private as claimed"`` or ``"could not be audited"``.
+    cause
+        Why, in plain words; empty if nothing was found.
+    tests
+        The tests in the order of causes.
+    mu_lower_bound
+        Lower bound of μ; it exceeds the truth in a report with probability ``level`` at most.
+    mu, delta
+        The claim: μ = sqrt(2ρ) of one Gaussian mechanism, and the δ at which ε is stated, or None.
+    bounds
+        Lower bounds of ε at ``delta`` that assume less, by name; each fails with probability ``level`` at most.
+    signal
+        μ of a canary of a loop as claimed, at most ``mu``.
+    canaries, idle, runs, lone_runs
+        Canaries and idle coordinates of a run; runs with many canaries, and runs with one at a time.
+    skipped
+        How many steps the loop skipped in restarts.
+    level
+        How probably a loop as claimed gets another verdict than ``"nothing found"``, at most.
+    """
+
+    verdict: Verdict
+    cause: str
+    tests: tuple[Test, ...]
+    mu_lower_bound: float
+    mu: float
+    delta: float | None
+    bounds: tuple[tuple[str, float], ...]
+    signal: float
+    canaries: int
+    idle: int
+    runs: int
+    lone_runs: int
+    skipped: int
+    level: float
+
+    def power(self, factor: float) -> float:
+        """How probably a loop is refuted that clips to ``factor`` times the clip norm.
+
+        Parameters
+        ----------
+        factor
+            f > 0.
+
+        Returns
+        -------
+        The exact power of the matched filter alone.  Noise of σ/f is found with at least this probability.
+        """
+        return separation_power(
+            self.mu,
+            checks.real("factor", factor, "(0, inf)") * self.signal,
+            canaries=self.canaries,
+            runs=self.runs,
+            idle=self.idle,
+            level=self.level / len(TESTS),
+        )
+
+    def report(self) -> str:
+        """The verdict and its cause, then the evidence, as text."""
+        lines = [f"verdict: {self.verdict}"]
+        if self.cause:
+            lines.append(f"cause: {self.cause}")
+        lines.append(f"claim: {_in_words(self.mu, self.delta, 'a Gaussian mechanism with mu =')}")
+        if not self.tests:
+            return "\n".join(lines)
+        lines += [
+            f"evidence: {_in_words(self.mu_lower_bound, self.delta, 'mu >=')}",
+            *(f"  epsilon >= {value:.3f}: {name}" for name, value in self.bounds),
+            f"effort: {self.canaries} canaries and {self.idle} idle coordinates in {self.runs} runs, {self.lone_runs} "
+            f"runs with lone pairs, {self.skipped} steps skipped",
+            "power: a clip norm that is too large is found with probability "
+            + ", ".join(f"{self.power(factor):.3f} (x {factor})" for factor in (1.5, 1.2, 1.1)),
+            f"tests: {len(self.tests)}; a loop as claimed fails one with probability {self.level:g} at most",
+        ]
+        for test in sorted(self.tests, key=lambda test: not test.failed):
+            state = "FAILED" if test.failed else "passed"
+            where = f" ({test.where})" if test.where else ""
+            lines.append(f"  {state}  p = {test.p:<8.2g} {test.name}: {test.statistic:.4g}{where}")
+        return "\n".join(lines)
+
+
+def _in_words(mu: float, delta: float | None, sign: str) -> str:
+    if delta is None or not mu:
+        return f"{sign} {mu:.4g}"
+    return f"{sign} {mu:.4g}, epsilon {gaussian_epsilon(mu**2 / 2, delta):.4g} at delta {delta:.3g}"
+
+
+def judged(found: Mapping[str, Evidence], level: float) -> tuple[Verdict, str, tuple[Test, ...]]:
+    """The verdict, its cause and the tests.
+
+    Parameters
+    ----------
+    found
+        Evidence by the name of the test, for those that were made.
+    level
+        Of the whole report.
+    """
+    each = level / len(TESTS)
+    tests = tuple(
+        Test(name, row.cause, one.statistic, one.where, one.p, each, row.refutes)
+        for name, row in TESTS.items()
+        if (one := found.get(name)) is not None
+    )
+    failed = [test for test in tests if test.failed]
+    if not failed:
+        return "nothing found", "", tests
+    first = failed[0]
+    where = f" ({first.where})" if first.where else ""
+    verdict: Verdict = "not private as claimed" if first.refutes_privacy else "noise not as claimed"
+    return verdict, first.cause + where, tests
+
+
+def no_evidence(verdict: Verdict, cause: str, mu: float, delta: float | None, level: float) -> Audit:
+    """An audit that ended before any test."""
+    return Audit(verdict, cause, (), 0.0, mu, delta, (), 0.0, 0, 0, 0, 0, 0, level)
