@@ -74,9 +74,9 @@ def test_more_noise_is_worse_and_too_large_rates_are_counted():
 def test_noise_of_a_run_is_that_of_its_mechanism(monkeypatch):
     seen = {}
 
-    def record(network, inputs, targets, batches, **settings):
+    def record(network, inputs, targets, batches, runs, **settings):
         seen.update(settings)
-        return np.zeros((len(settings["scales"]), network.parameters), dtype=np.float32)
+        return np.zeros((len(runs.scales), network.parameters), dtype=np.float32)
 
     monkeypatch.setattr(comparison, "trained", record)
     scores(SMALL, [Run("square root", 2.0, 0.1, 0.0), Run("independent noise", 2.0, 0.1, 0.0)], (6,))
