@@ -119,6 +119,7 @@ def audit(
     Examples
     --------
     >>> from corrnoise.theory.mechanisms.product import NuFTRL
+    >>> from corrnoise.theory.participation import Participation
     >>> program = NuFTRL(0.01).program(Participation.min_sep(40, 10), form="transform")
     >>> budget = Budget(rho=0.5)
     >>> def loop(batches):
