@@ -521,6 +521,7 @@ def test_many_threads_make_one_noise_for_each_batch(where: str, path: Path) -> N
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, where other tests have started it
 def test_a_forked_child_makes_no_noise_and_keeps_no_lock(path: Path) -> None:
     run = opened(path, Model())
     next(iter(run))
