@@ -247,8 +247,8 @@ def amplified(
     >>> from corrnoise.theory.mechanisms.product import DPSGD
     >>> visits = Participation.poisson(1024, 0.01)
     >>> found = amplified(DPSGD(), visits, noise_multiplier=1.0, delta=1e-6)
-    >>> round(found.upper, 5), found.kind, found.attained
-    (2.14759, 'certified', True)
+    >>> round(found.upper, 4), found.kind, found.attained
+    (2.1476, 'certified', True)
     """
     if (delta is None) == (epsilon is None):
         raise ValueError(f"delta or epsilon must be given, one of them, got delta={delta!r} and epsilon={epsilon!r}")

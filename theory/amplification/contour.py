@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -97,7 +98,7 @@ def _estimated(factors: tuple[Factor, ...], epsilon: float, sigma: float, direct
 # -- the choice of the contour -----------------------------------------------------------------------------------------
 
 
-def _log_ratio(w: Array, q: float, r: float) -> Array:
+def _log_ratio(w: Any, q: float, r: float) -> Any:
     """Ln A(w) for real or complex w, |Im w| < π/r."""
     exponent = r * w - r * r / 2
     large = exponent.real > 30
@@ -131,7 +132,7 @@ def _nodes(theta: float, r: float, step: float) -> tuple[int, int]:
     return -math.ceil(left / step), math.ceil(right / step)
 
 
-def _order(t: float, direction: Direction) -> float:
+def _order(t: Any, direction: Direction) -> Any:
     return 1 + t if direction == "remove" else -t
 
 
@@ -178,7 +179,7 @@ def _chernoff(factors: tuple[Factor, ...], epsilon: float, sigma: float, directi
     parts = sampled_part(factors)
     least = min(part.norm / sigma for part in parts)
     t = np.geomspace(0.15, 40 + 40 / least, 64)
-    theta = _order(t, direction)  # type: ignore[arg-type]
+    theta = _order(t, direction)
     found = t * np.log(t) - (1 + t) * np.log1p(t) - epsilon * t + gaussian_part(factors) / sigma**2 * t * (1 + t) / 2
     for part in parts:
         r = part.norm / sigma
@@ -235,8 +236,7 @@ def _summed(
 ) -> tuple[float, float]:
     """δ by the finite sum without its error of rounding, less and more the errors of step and tail."""
     theta = _order(plan.order, direction)
-    u = np.arange(plan.count + 1) * plan.step
-    z = theta + 1j * u
+    z: Any = theta + 1j * plan.step * np.arange(plan.count + 1)
     logs = gaussian_part(factors) / sigma**2 * z * (z - 1) / 2
     logs += epsilon * (1 - z if direction == "remove" else z)
     for part, line in zip(sampled_part(factors), plan.lines, strict=True):
