@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from corrnoise.simulations.private_training import cifar, comparison
+from corrnoise.simulations.private_training import cifar
 from corrnoise.simulations.private_training.cifar import Images, cifar_10, paper_network, scores
 from corrnoise.simulations.private_training.comparison import (
     CIFAR_10,
