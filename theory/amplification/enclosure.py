@@ -153,10 +153,14 @@ class _Pair:
             tail *= rule.modulus(arb(plan.shift), end) ** count
         total = terms[0].real + 2 * sum((term.real for term in terms[1:]), arb(0))
         value = total * step / (2 * arb.pi())
-        first = (-2 * arb.pi() * arb(plan.order) / step).exp()
-        second = (-2 * arb.pi() * (arb(plan.other) - arb(plan.order)) / step).exp()
-        aliases = first / (1 - first) + self._chernoff(plan) * second / (1 - second)
-        return value.lower() - aliases.upper() - tail.upper(), value.upper() + tail.upper()
+        return value.lower() - self._aliases(plan).upper() - tail.upper(), value.upper() + tail.upper()
+
+    def _aliases(self, plan: Sum) -> arb:
+        """R of Poisson's summation formula."""
+        turn = 2 * arb.pi() / arb(plan.step)
+        first = (-turn * arb(plan.order)).exp()
+        second = (-turn * (arb(plan.other) - arb(plan.order))).exp()
+        return first / (1 - first) + self._chernoff(plan) * second / (1 - second)
 
     def _outside(self, z: acb) -> acb:
         """What does not depend on the moments."""
