@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 from flint import arb, ctx
 
-from corrnoise.theory.amplification.bins import bins_curve
+from corrnoise.theory.amplification.bins import bins_curve, redrawn_bins_curve
 from corrnoise.theory.amplification.contour import PoissonCurve
 from corrnoise.theory.amplification.curve import (
     DIRECTIONS,
@@ -195,6 +195,7 @@ ACCOUNTANTS: dict[str, Callable[[Strategy, Participation, float], Curve]] = {
     "poisson": _poisson,
     "cyclic poisson": _cyclic_poisson,
     "balls in bins": bins_curve,
+    "redrawn bins": redrawn_bins_curve,
 }
 
 
