@@ -97,7 +97,7 @@ def _refusal(who: Participation) -> str:
             "steps of an example depend on those of all others; take balls_in_bins, or promise participation.worst"
         )
     return (
-        f"participation must be of a sampled kind, {', '.join(ACCOUNTANTS)}, got {who!r}: amplification needs steps "
+        f"participation must have an accountant, as {', '.join(ACCOUNTANTS)}, got {who!r}: amplification needs steps "
         "that each example draws for itself (H2), and that stay secret (H4)"
     )
 
