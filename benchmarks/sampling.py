@@ -1,6 +1,6 @@
 """Poisson sampling: ε by the certified contour integral against privacy loss distributions on a grid.
 
-The other side is dp-accounting with its default grid of 1e-4, where it is installed.  The difference is its error, since
+The other side is dp-accounting with its default grid of 1e-4, where it is installed.  The difference is its error, as
 our bracket is certified and narrower; the case states the width of the bracket.
 """
 
