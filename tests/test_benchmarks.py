@@ -159,52 +159,11 @@ def test_a_disagreement_fails_the_command(core, timing, command, monkeypatch, ca
     assert capsys.readouterr().out.count("DISAGREES") == 1
 
 
-def test_two_benchmarks_cannot_share_a_name(core):
-    def learning_curve(setting):
-        yield from ()
-
-    with pytest.raises(ValueError, match="learning-curve"):
-        core.benchmark(learning_curve)
-
-
-def test_an_unknown_name_is_refused(command, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        command.main(["--only", "nonsense"])
-    assert stopped.value.code == 2
-    assert "learning-curve" in capsys.readouterr().err
-
-
-def test_a_failed_save_leaves_the_old_file_and_no_other(core, tmp_path):
-    report = importlib.import_module("benchmarks.report")
-    row = core.Row("case", "a", "b", "item", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0)
-    file = tmp_path / "out.json"
-    report.save(file, [("name", row)])
-    before = file.read_bytes()
-    with pytest.raises(TypeError):
-        report.save(file, [(object(), row)])
-    assert file.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [file]
-
-
 def test_the_command_runs_from_the_root_of_the_checkout():
     help_text = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "example: python -m benchmarks" in help_text.stdout
-
-
-def test_the_comparison_with_jax_privacy_names_the_extra(core, command, monkeypatch, capsys):
-    monkeypatch.setattr(core.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(SystemExit) as stopped:
-        command.main(["--peer", "--quick"])
-    assert stopped.value.code == 2
-    assert "pip install -e '.[jax]'" in capsys.readouterr().err
-
-
-def test_only_goes_without_peer(command, capsys):
-    with pytest.raises(SystemExit):
-        command.main(["--peer", "--only", "buffers"])
-    assert "--only" in capsys.readouterr().err
 
 
 @pytest.mark.slow

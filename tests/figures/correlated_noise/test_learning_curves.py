@@ -143,16 +143,6 @@ def test_a_seed_decides_everything(short: SimulationRun, tmp_path: Path) -> None
     assert all((s.y != o.y).all() for s, o in zip(found, other, strict=True))
 
 
-def test_what_is_finished_is_not_computed_again(
-    short: SimulationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = dataclasses.replace(short, directory=tmp_path)
-    found = simulate(kept).data
-    assert len(list(tmp_path.iterdir())) == 12
-    monkeypatch.setattr(quadratic_problems, "simulate_learning_curve", None)
-    assert simulate(kept) == (found, ())
-
-
 def test_what_fails_is_named_and_left_out(short: SimulationRun, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     own, calls = quadratic_problems.simulate_learning_curve, []
 
@@ -172,12 +162,6 @@ def test_what_fails_is_named_and_left_out(short: SimulationRun, data: Data, monk
     assert "simulated markers" in learning_curves.report(data + found)
 
 
-def test_a_folder_that_cannot_be_made_stops_the_simulation(short: SimulationRun, tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("kept")
-    with pytest.raises(OSError, match="taken"):
-        simulate(dataclasses.replace(short, directory=tmp_path / "taken"))
-
-
 def test_curves_bounds_and_residuals_are_drawn(data: Data, simulated: Data) -> None:
     alone = learning_curves.draw(data)
     alone.draw_without_rendering()
@@ -190,12 +174,3 @@ def test_curves_bounds_and_residuals_are_drawn(data: Data, simulated: Data) -> N
     (last,) = [s for s in series(simulated) if (s.panel, s.method) == ("eta = 0.08", FTRL)]
     assert (residuals == last.z).all()
     assert [ax.get_xlabel() != "" for ax in figure.axes] == [False, False, True, True]
-
-
-def test_report_says_where_each_method_wins(data: Data, simulated: Data) -> None:
-    report = learning_curves.report(data + simulated)
-    assert "t = 6 (eta = 0.02), 5 (eta = 0.08) on" in report
-    largest = max(float(np.abs(s.z).max()) for s in series(simulated))
-    assert f"the largest |z| is {largest:.2f}" in report
-    assert "|z|" not in learning_curves.report(data)
-    assert max(map(len, report.splitlines())) <= 120

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 
 from corrnoise.figures.correlated_noise import mean_estimation
 from corrnoise.figures.correlated_noise.mean_estimation import RATES_SHOWN, asymptotic_ratio, error_ratio
@@ -57,28 +56,3 @@ def test_coefficients_follow_the_limiting_form_until_one_over_eta() -> None:
     assert curve.y[before] == pytest.approx(limit.y[: curve.x.size][before], rel=0.02)
     late = curve.x > 1e5 / 2
     assert (curve.y[late] < limit.y[: curve.x.size][late] / 100).all()
-
-
-def test_few_points_are_refused() -> None:
-    with pytest.raises(ValueError, match="points must be an integer >= 2, got 1"):
-        mean_estimation.data(points=1)
-
-
-def test_every_curve_is_drawn_and_told_apart() -> None:
-    figure = mean_estimation.draw(mean_estimation.data(points=9))
-    figure.draw_without_rendering()
-    assert [len(ax.lines) for ax in figure.axes] == [2, 5, 5]
-    for ax in figure.axes:
-        assert ax.get_xlabel()
-        assert ax.get_ylabel()
-    assert len({line.get_linestyle() for line in figure.axes[0].lines}) == 2
-    for ax in figure.axes[1:]:
-        assert len({to_hex(line.get_color()) for line in ax.lines}) == 5
-    (legend,) = figure.legends
-    assert len(legend.get_texts()) == 5
-
-
-def test_report_says_where_the_caption_is_not_met() -> None:
-    report = mean_estimation.report(mean_estimation.data(points=9))
-    assert "0.994984" in report
-    assert "increases to 1 as eta -> 1" in report

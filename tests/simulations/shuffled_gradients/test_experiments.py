@@ -11,8 +11,6 @@ from corrnoise.simulations.shuffled_gradients import data
 from corrnoise.simulations.shuffled_gradients.data import BUNDLED, SPLITS, task
 from corrnoise.simulations.shuffled_gradients.experiments import (
     ALGORITHMS,
-    LEARNING_RATES,
-    TWO_PHASES,
     Setting,
     experiment,
     noise_multiplier,
@@ -225,19 +223,6 @@ def test_private_epochs_are_the_ceiling_of_the_decimal_that_is_written(epochs):
     for k in range(1, 1001):
         share = k / 1000
         assert private_epochs(share, epochs) == math.ceil(Fraction(str(share)) * epochs), share
-
-
-@pytest.mark.parametrize(("share", "epochs", "count"), [(0.14, 50, 7), (0.28, 25, 7), (0.07, 100, 7), (0.55, 100, 55)])
-def test_two_phases_have_that_many_private_epochs(share, epochs, count):
-    for name in TWO_PHASES:
-        assert (ALGORITHMS[name](10, epochs, share).private == 10).sum() == count
-    assert private_epochs(0.1 + 0.2, 10) == private_epochs(0.3, 10) == 3  # computed shares err as well
-    assert private_epochs(0.7001, 10) == 8
-
-
-def test_the_grid_of_learning_rates_is_that_of_the_paper():
-    assert len(LEARNING_RATES) == 18
-    assert (LEARNING_RATES[:4], LEARNING_RATES[-2:]) == ((0.5, 0.1, 0.05, 0.01), (5e-9, 1e-9))
 
 
 @pytest.mark.parametrize(

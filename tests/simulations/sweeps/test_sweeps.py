@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.quadratic import Simulation, simulate
-from corrnoise.simulations.sweeps import points as sweep_points
 from corrnoise.simulations.sweeps import running as sweeps
 from corrnoise.simulations.sweeps.running import Outcome, Point, grid, sweep
 from corrnoise.support import cache
@@ -113,12 +112,6 @@ def test_whatever_changes_the_result_changes_the_key(changed: dict[str, Any]) ->
     assert point(**changed) != point()
 
 
-def test_a_new_format_changes_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = point().key
-    monkeypatch.setattr(sweep_points, "FORMAT", sweep_points.FORMAT + 1)
-    assert point().key != before
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -188,13 +181,6 @@ def test_results_are_those_of_simulate_whoever_computes_them(
     assert set(before) == {f"{p.key}.json" for p in points}
     assert results(sweep(reversed(points), directory=tmp_path)) == expected[::-1]
     assert files(tmp_path) == before
-
-
-def test_seconds_are_remembered(tmp_path: Path) -> None:
-    (fresh,) = sweep([point()], directory=tmp_path)
-    (loaded,) = sweep([point()], directory=tmp_path)
-    assert loaded == fresh
-    assert fresh.seconds > 0
 
 
 @pytest.mark.parametrize("noise", [FiniteNoise([1.0, -0.1]), PoleNoise([], []), PoleNoise([0.3, 0.1, 0.1], [0.7])])
@@ -315,12 +301,6 @@ def test_damaged_and_foreign_files_are_no_results(
     assert again.simulation == fresh.simulation
     assert sweep([point()], directory=tmp_path) == [again]
     assert computed == [3]
-
-
-def test_other_files_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "notes.json").write_text("mine")
-    sweep([point()], directory=tmp_path)
-    assert (tmp_path / "notes.json").read_text() == "mine"
 
 
 # -- interruptions -----------------------------------------------------------------------------------------------------
@@ -450,12 +430,6 @@ def test_a_cluster_without_workers_is_refused(start: Callable[..., str], monkeyp
     monkeypatch.setattr("corrnoise.support.cluster.PATIENCE", 5.0)
     with pytest.raises(OSError, match=f"cluster must have workers, the scheduler at '{address}' has none"):
         sweep([point()], cluster=address)
-
-
-def test_a_scheduler_that_does_not_answer_is_named() -> None:
-    pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
-    with pytest.raises(OSError, match="none answers at 'tcp://127"):
-        sweep([point()], cluster="tcp://127.0.0.1:1")
 
 
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,14 +139,6 @@ def test_arguments_are_numbers_or_vectors():
             PoleNoise(*bad)
 
 
-def test_frozen():
-    noise = PoleNoise([0.3], [0.2])
-    with pytest.raises(AttributeError):
-        noise.gaps = np.ones(1)
-    with pytest.raises(ValueError, match="read-only"):
-        noise.gaps[0] = 0.5
-
-
 @pytest.mark.parametrize(
     ("zeros", "poles", "error", "message"),
     [

@@ -7,9 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corrnoise.simulations.shuffled_gradients.run import trajectory
-from corrnoise.solvers.empirical_risk import empirical_risk_minimiser
-from corrnoise.theory.losses import LinearLoss
 from corrnoise.theory.shuffled_gradients.convergence import ConvergenceConstants
 from corrnoise.theory.shuffled_gradients.dissimilarity import (
     _all_directions,
@@ -17,8 +14,6 @@ from corrnoise.theory.shuffled_gradients.dissimilarity import (
     worst_order_dissimilarity_bounds,
 )
 from corrnoise.theory.shuffled_gradients.exact_runs import quadratic_run
-from corrnoise.theory.shuffled_gradients.schedules import dp_shuffled
-from corrnoise.theory.shuffled_gradients.task import Regulariser, Task
 
 
 def constants(**changes):
@@ -49,33 +44,6 @@ def test_reference_values():
     assert constants(
         samples=1000, epochs=50, dimension=1, learning_rate=1e-6, noise=1.0
     ).largest_learning_rate() == pytest.approx(7.134110112853776e-05, rel=1e-12)
-
-
-@pytest.mark.parametrize("smoothness", [1e-3, 1e-6])
-def test_the_published_theorem_is_false(smoothness):
-    """f_i = (L/2) ‖x‖², ψ = ‖x‖²/2, n = 100, d = 1000, K = 10, η = 0.01, σ = 1: only the noise remains."""
-    n, epochs, d, eta = 100, 10, 1000, 0.01
-    hessians, targets = np.full((epochs, n, 1, 1), smoothness), np.zeros((epochs, n, 1))
-    _, covariance = quadratic_run(hessians, targets, np.ones((epochs, n)), eta, ridge=1.0)
-    exact = d * (smoothness + 1) / 2 * covariance[0, 0]
-    run = constants(
-        samples=n,
-        epochs=epochs,
-        dimension=d,
-        learning_rate=eta,
-        distance=0.0,
-        deviation=0.0,
-        noise=1.0,
-        smoothness=smoothness,
-        largest_smoothness=smoothness,
-    )
-    for bound in (run.excess_risk_upper_bound, run.corollary_upper_bound):
-        assert bound(printed=True).total < exact < bound().total
-    if smoothness == 1e-3:
-        assert exact == pytest.approx(1.665571935, rel=1e-9)
-        assert run.corollary_upper_bound(printed=True).total == pytest.approx(0.3963102112, rel=1e-9)
-        assert run.excess_risk_upper_bound(printed=True).total == pytest.approx(0.351476, rel=1e-5)
-        assert run.corollary_upper_bound().total == pytest.approx(66.3819603692, rel=1e-10)
 
 
 @st.composite
@@ -267,29 +235,6 @@ def test_a_bounded_domain_needs_no_strong_convexity():
         samples=10, dimension=3, distance=0.0, deviation=0.0, noise=0.0, total_dissimilarity=0.5, diameter=4.0
     )
     assert run.excess_risk_upper_bound().dissimilarity == pytest.approx(2 * 1.5 * 0.5 * 4 / 10, rel=1e-12)
-
-
-@pytest.mark.parametrize("psi", ["ball", "lasso"])
-def test_the_corrected_theorem_holds_by_simulation_where_the_regulariser_is_not_smooth(psi):
-    """n = 5 records in d = 3 dimensions, 400 runs; a false alarm has probability 2e-9 (six standard errors)."""
-    rng = np.random.default_rng(3)
-    rows, n, epochs, sigma = rng.normal(size=(5, 3)), 5, 6, 2.0
-    t = Task(LinearLoss("mean", rows.shape[1]), Regulariser(psi, 0.4), rows, np.zeros(n), rows, np.zeros(n))
-    x, least = empirical_risk_minimiser(t)
-    deviation = math.sqrt(np.square(x - rows).sum(axis=1).mean())
-    common = {"distance": float(np.linalg.norm(x)), "deviation": deviation, "noise": sigma}
-    eta = 0.99 * constants(samples=n, epochs=epochs, dimension=3, learning_rate=1e-9, **common).largest_learning_rate()
-    ends = [
-        trajectory(t, dp_shuffled(n, epochs=epochs), learning_rate=eta, noise_std=sigma, rng=seed)[-1]
-        for seed in range(400)
-    ]
-    risks = np.array([t.objective(end) - least for end in ends])
-    bound = (
-        constants(samples=n, epochs=epochs, dimension=3, learning_rate=eta, **common).excess_risk_upper_bound().total
-    )
-    error = risks.std(ddof=1) / 20
-    assert risks.mean() + 6 * error < bound
-    assert risks.mean() - 6 * error > bound / 200  # a bound two hundred times smaller would be rejected
 
 
 @pytest.mark.parametrize(

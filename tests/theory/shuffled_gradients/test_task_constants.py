@@ -191,14 +191,6 @@ def test_the_corrected_theorem_holds_for_exact_runs_with_public_records(case):
     assert exact <= bound
 
 
-def test_the_published_theorem_is_violated_by_such_a_run():
-    """The mutant: the published noise term, where noise is all that matters and losses are nearly flat."""
-    case = (interleaved(4, epochs=5, private_per_epoch=2), 0, 1e-4, 1e4)
-    exact, bound = exact_and_bound(case, 0.03)
-    assert exact <= bound
-    assert exact > exact_and_bound(case, 0.03, printed=True)[1]
-
-
 def test_constants_of_a_run_are_those_of_its_epochs_and_order():
     t = task("squares", 1, regulariser=Regulariser("ridge", 500.0))
     schedule, (x, _) = Schedule(5, [5, 3, 0]), empirical_risk_minimiser(t)
@@ -260,26 +252,6 @@ def test_the_published_bound_is_that_for_the_regulariser_of_the_task(name, regul
     plain = 6 * 1e-6 * 5 * 2 * 4
     noise = run.excess_risk_upper_bound(printed=True).noise
     assert noise == pytest.approx(2 * 1.5 * (plain + added * 2 * 4), rel=1e-12)
-
-
-@given(seeds, st.integers(0, 4), st.integers(1, 6), st.floats(0.05, 1.0))
-def test_the_theorem_for_a_bounded_domain_holds_for_exact_runs(seed, kept, epochs, share):
-    """Mean estimation in an interval, with public records and without noise, the given order."""
-    n, size = 5, 0.7
-    t = task("mean", seed, d=1, regulariser=Regulariser("ball", size))
-    x_star = t.regulariser.prox(t.features.mean(axis=0), 1.0)
-    schedule = interleaved(n, epochs=epochs, private_per_epoch=kept)
-    settings = {"noise_std": 0.0, "radius": size, "order": "given"}
-    probe = constants(t, schedule, x_star, learning_rate=1e-9, **settings)
-    eta = share * probe.largest_learning_rate()
-    bound = constants(t, schedule, x_star, learning_rate=eta, **settings).excess_risk_upper_bound().total
-    rows = np.concatenate([t.features[:kept], t.public_features[: n - kept]])
-    x = np.zeros(1)
-    for _ in range(epochs):
-        for row in rows:
-            x = x - eta * (x - row)
-        x = t.regulariser.prox(x, n * eta)
-    assert t.objective(x) - t.objective(x_star) <= bound
 
 
 def test_a_ball_with_ridge_losses_needs_a_given_order():
