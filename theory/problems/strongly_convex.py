@@ -115,12 +115,9 @@ class FrequencyCondition:
         |sin z − sin ω| and |cos z − cos ω| are bounded by hyperbolic functions of the radius, which bounds the change
         of every term of u.  The numerator of ξ is δ Λ(z) Λ(−z) + l (2 a(z) + ε).
 
-        Parameters
-        ----------
-        a, b : real and imaginary part of Λ at the centres ω
-        radii : the radii of the discs
-        real_change, change : upper bounds on the discs of |a(z) − a| and |b(z) − b|, where a(z) = (Λ(z) + Λ(−z))/2 and
-            b(z) = (Λ(z) − Λ(−z))/2i; ``change`` is also one of |Λ(z) − Λ(ω)|.  They include the error of a and b.
+        ``real_change`` and ``change`` are upper bounds on the discs of |a(z) − a| and |b(z) − b|, where
+        a(z) = (Λ(z) + Λ(−z))/2 and b(z) = (Λ(z) − Λ(−z))/2i; ``change`` is also one of |Λ(z) − Λ(ω)|.  They include the
+        error of a and b.
         """
         cosine = np.abs(1 - self.x)
         odd = np.sinh(radii)
