@@ -173,7 +173,14 @@ def strongly_convex_certificate(
     >>> certificate.value <= certificate.upper_bound
     True
     """
-    count, lags = checked(problem, method, frequencies, lags, criterion)
+    checked(problem, criterion)
+    checks.choice("method", method, METHODS)
+    count = checks.integer("frequencies", frequencies, 4)
+    lags = checks.integer("lags", lags, 1)
+    if method == "socp" and count % 2:
+        raise ValueError(f"frequencies must be even, so that π is among them, got {count}")
+    if method == "socp" and not lags < count / 2:
+        raise ValueError(f"lags must lie below frequencies/2 = {count / 2:g}, beyond which they alias, got {lags}")
     scale = budget.scale(checked_noise(noise).sensitivity_upper_bound(ANY_LENGTH))
     nothing = StronglyConvexCertificate(math.inf, math.inf, None, -math.inf, 0.0, 0.0, 0.0, method, criterion)
     if not problem.stable or math.isinf(scale) or np.isinf(noise.averaged_variance(problem.rates[0])):
@@ -205,19 +212,11 @@ def strongly_convex_certificate(
     )
 
 
-def checked(problem: StronglyConvex, method: str, frequencies: int, lags: int, criterion: str) -> tuple[int, int]:
-    """Check the arguments that all entry points share, and return the numbers of frequencies and lags."""
+def checked(problem: StronglyConvex, criterion: str) -> None:
+    """Check the arguments that all entry points share."""
     if not isinstance(problem, StronglyConvex):
         raise TypeError(f"problem must be StronglyConvex(…), got {problem!r}")
-    checks.choice("method", method, METHODS)
     checks.choice("criterion", criterion, CRITERIA)
-    count = checks.integer("frequencies", frequencies, 4)
-    lags = checks.integer("lags", lags, 1)
-    if method == "socp" and count % 2:
-        raise ValueError(f"frequencies must be even, so that π is among them, got {count}")
-    if method == "socp" and not lags < count / 2:
-        raise ValueError(f"lags must lie below frequencies/2 = {count / 2:g}, beyond which they alias, got {lags}")
-    return count, lags
 
 
 def checked_rates(problem: StronglyConvex) -> None:

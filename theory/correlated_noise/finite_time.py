@@ -54,7 +54,8 @@ def half_expo_constant(noise: ToeplitzNoise, nu: float, steps: int | None = None
     larger ν' it is infinite.  For independent noise it is 1, for anti-PGD with damping a it is 1 + |1 − a|/sqrt(1 − ν).
     Raises ``ValueError`` where ``steps`` is None, and the noise neither ends nor is ``NuFTRL``.
 
-    Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ < ``steps`` attains the supremum.
+    Definition D.3.  The sum for τ is the sum for τ − 1 plus a term >= 0, so the last τ < ``steps`` attains the
+    supremum.
     """
     return _weighted_sum(noise, checks.real("nu", nu, "[0, 1)"), steps)
 
@@ -116,9 +117,9 @@ def theorem_d11_upper_bound(
     """Theorem D.11 for Noisy-FTRL: E F(θ_t) − F* <= κ e^{−ημt} (F(θ_0) − F*) + F_∞, for η R² < 1.
 
     The array has the shape of ``times``; ``inf`` unless η R² < 1.  ``printed=True`` returns the published bound
-    (sqrt(first term) + sqrt(F_∞))².  It is true and up to twice the sharper bound: the paths of the initial error and of
-    the noise are uncorrelated, so the triangle inequality is not needed.  (Some electronic copies lack the roots; that
-    statement is false.)
+    (sqrt(first term) + sqrt(F_∞))².  It is true and up to twice the sharper bound: the paths of the initial error and
+    of the noise are uncorrelated, so the triangle inequality is not needed.  (Some electronic copies lack the roots;
+    that statement is false.)
     """
     t = checks.reals("times", times, "[0, inf)")
     start = checks.real("initial_error", initial_error, "[0, inf)")

@@ -112,10 +112,10 @@ def balanced_anti_pgd_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_B
 def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int, *, printed: bool = False) -> float:
     """Table 2: the rate of γ_T² after T = ``steps`` steps, and as published (``printed=True``).
 
-    ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}), of which γ_T² is between 0.31 and 0.481 times; published
-    log T at ν = 0 and log(1/ν) at ν > 0.  ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}, between 0.43 and 1 times; published
-    T and 1/ν.  These are the limits for large T.  (The text of Section C.5 gives γ_T = T for anti-PGD.  This is γ_T², as
-    in the table.)
+    ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}), of which γ_T² is between 0.31 and 0.481 times;
+    published log T at ν = 0 and log(1/ν) at ν > 0.  ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}, between 0.43 and 1
+    times; published T and 1/ν.  These are the limits for large T.  (The text of Section C.5 gives γ_T = T for anti-PGD.
+    This is γ_T², as in the table.)
     """
     steps = checks.integer("steps", steps, 1)
     if isinstance(noise, DPSGD):

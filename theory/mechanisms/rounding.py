@@ -76,7 +76,7 @@ _NORMS = 1 + arb(2) ** -30  # more than the relative error of any norm below
 
 
 def recurrence_sensitivity(strategy_coef: Array, dtype: Dtype, participation: Participation) -> float:
-    """Upper bound of the sensitivity of a run that inverts a Toeplitz strategy, shape (T,), step by step in ``dtype``."""
+    """Upper bound of the sensitivity of a run that inverts a Toeplitz strategy step by step, stored as ``dtype``."""
     stored = as_stored(strategy_coef, dtype)
     largest = float(np.abs(stored).max())
     if not 0 < largest < math.inf:
@@ -144,9 +144,8 @@ def section_sensitivity(
     coefficient by ε_1, and the factor q − a by ε_5.  The error of a product of sections is bounded, coefficient by
     coefficient, by the difference of two products of sections with positive coefficients.
 
-    Raises ``ValueError`` where a gap is no number of ``dtype``.
-    The gaps are numbers of ``dtype``; a − q may be rounded to it.  ``exact`` is an upper bound of the sensitivity of the
-    noise of these sections in exact arithmetic.
+    Raises ``ValueError`` where a gap is no number of ``dtype``.  The gaps are numbers of ``dtype``; a − q may be
+    rounded to it.  ``exact`` is an upper bound of the sensitivity of the noise of these sections in exact arithmetic.
     """
     if math.isinf(exact):
         return exact
@@ -205,11 +204,10 @@ def convolution_sensitivity(
 ) -> float:
     """Upper bound of the sensitivity of a run that multiplies independent noise by the noising matrix.
 
-    Returns the bound, ``inf`` where the errors are not small beside 1/‖C‖.
-    The coefficients, shape (p,), are ``stored`` as numbers of ``dtype``.  ``once`` and ``exact`` are upper bounds of the
-    sensitivity of this noise in exact arithmetic: for one participation, and for ``participation``.  An entry is a sum of
-    products, in any order, or comes ``by="transforms"``: fast Fourier transforms over all steps, with an error of at most
-    32 u log2(2T) ‖β‖₁ ‖z‖₂.
+    Returns the bound, ``inf`` where the errors are not small beside 1/‖C‖.  The coefficients, shape (p,), are
+    ``stored`` as numbers of ``dtype``.  ``once`` and ``exact`` are upper bounds of the sensitivity of this noise in
+    exact arithmetic: for one participation, and for ``participation``.  An entry is a sum of products, in any order, or
+    comes ``by="transforms"``: fast Fourier transforms over all steps, with an error of at most 32 u log2(2T) ‖β‖₁ ‖z‖₂.
     """
     steps = participation.steps
     if not np.isfinite(stored).all() or stored[0] == 0:
@@ -255,8 +253,8 @@ def scaled_sensitivity(
 
     ``exact`` is an upper bound of the sensitivity of the scaled noise in exact arithmetic.  ``program`` is the covered
     sensitivity of the Toeplitz program, and ``plain`` a lower bound of that of its noise in exact arithmetic, both for
-    single participation in the steps of the run.  The program perturbs the strategy (``additive``), as cascades, buffers
-    and recurrences do, or the noise, as a convolution does.  The scales have the shape (n,).
+    single participation in the steps of the run.  The program perturbs the strategy (``additive``), as cascades,
+    buffers and recurrences do, or the noise, as a convolution does.  The scales have the shape (n,).
     """
     if not (math.isfinite(program) and plain > 0):
         return math.inf

@@ -102,13 +102,11 @@ def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, 
     * for one participation, and for at most b coefficients, of any signs;
     * if c >= 0, and c_t >= c_{t+1} for t >= b; also if (−1)^t c_t has these properties.
 
-    In fixed epochs an open bracket is replaced by that of the blocks X_ππ, which is closed for up to three epochs
-    and for balanced blocks.
-
-    Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less.  O(n log k).
+    In fixed epochs an open bracket is replaced by that of the blocks X_ππ, which is closed for up to three epochs and
+    for balanced blocks.  Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less, where ``error`` bounds that of
+    the coefficients in the 2-norm.  O(n log k).  For reshuffled orders see ``theory.mechanisms.reshuffled``.
     """
-    Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less, where ``error`` bounds that of the coefficients in the
-    2-norm.  O(n log k).  For reshuffled orders see ``theory.mechanisms.reshuffled``.
+    n, b, k = _not_reshuffled(participation).length, participation.period, participation.count
     c = checks.shaped("coefficients", coefficients, (n,))
     sizes = np.abs(c)
     if k == 1:

@@ -95,7 +95,7 @@ class BoundedTask(Record):
         return self.budget.clip_norm
 
     def lemma_7(self, *, steps: int, alpha: float, learning_rate: float, published: bool = False) -> float:
-        """Lemma 7: E ‖m̂_t − m_t‖ of the noise of Algorithm 2 at γ = η N <= 1, α >= 1/N, T >= N, L restored in the noise.
+        """Lemma 7: E ‖m̂_t − m_t‖ of the noise of Algorithm 2 at γ = η N <= 1, 1/N <= α and T >= N, with L restored.
 
         192 G α log2 T sqrt(d ln(1/δ))/ε + (128 G + 64 L) α sqrt(η d T ln(1/δ)) log2 T/ε
         + 16 η L α log2 T sqrt(3 d T N ln(1/δ))/ε; printed, for T >= 1, is 128 (G + 2 L) in the second term.  For new

@@ -57,8 +57,8 @@ def published_node_std(
     Raises ``ValueError`` where the calculation is not sound: N does not divide T, α < 1/N, δ > e^{−ε}, R is too small,
     or the budget is not given by ε and δ.
 
-    For zero-out adjacency half the noise, since a gradient changes by G, not 2 G.  The ``height`` is R of Algorithm 1, at
-    least floor(log2 T) + 1, which is the default.
+    For zero-out adjacency half the noise, since a gradient changes by G, not 2 G.  The ``height`` is R of Algorithm 1,
+    at least floor(log2 T) + 1, which is the default.
     """
     steps, examples = whole_epochs(participation)
     alpha = checks.real("alpha", alpha, "(0, 1]")

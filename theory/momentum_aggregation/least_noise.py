@@ -33,8 +33,8 @@ def noise_limit(alpha: float) -> float:
 def noise_lower_bound(alpha: float, *, steps: int, epochs: float = 1.0) -> float:
     """No mechanism has less noise in a momentum: its root mean square over the steps, at ρ = ½ and clip norm 1.
 
-    Returns sqrt(E) (S − (1 − α)/((2 − α) T)), or 0 where this is negative.  E = T/N >= 1 is how often each example takes
-    part, in any order of each epoch.
+    Returns sqrt(E) (S − (1 − α)/((2 − α) T)), or 0 where this is negative.  E = T/N >= 1 is how often each example
+    takes part, in any order of each epoch.
     """
     steps = checks.integer("steps", steps, 1)
     epochs = checks.real("epochs", epochs, "[1, inf)")

@@ -63,8 +63,8 @@ def weighted_sum(leaves: Array, first: int, last: int, alpha: float) -> Array:
 def lemma_17(private: Array, differences: Array, steps: int, *, examples: int, alpha: float, gamma: float) -> Array:
     """The right side of Lemma 17, as Algorithm 4 computes it, in the shape of one leaf.
 
-    The leaves ``private`` are G_1, …, G_T and the ``differences`` D_1, …, D_T, shape (T, …); those of the first epoch are
-    not read.
+    The leaves ``private`` are G_1, …, G_T and the ``differences`` D_1, …, D_T, shape (T, …); those of the first epoch
+    are not read.
     """
     steps = checks.integer("steps", steps, 1)
     examples = checks.integer("examples", examples, 1)
@@ -114,8 +114,8 @@ def momentum_sums(
         t >= N:        M_t = a M_{t−N} + H_t,    M_0 = 0.
 
     The ``windows`` are G_[t−N+1, t] for t = N, …, min(T, 2N − 1), ``combined`` those of the leaves (1 − γ) D + γ G for
-    t = 2N, …, T, and ``prefixes`` G_[1, t] for t = 1, …, min(T, N − 1), one row each.  With noisy windows M_1, …, M_T are
-    the noisy sums of Algorithm 2.
+    t = 2N, …, T, and ``prefixes`` G_[1, t] for t = 1, …, min(T, N − 1), one row each.  With noisy windows M_1, …, M_T
+    are the noisy sums of Algorithm 2.
     """
     examples = checks.integer("examples", examples, 1)
     decay = power(checks.real("alpha", alpha, "(0, 1]"), examples)
@@ -141,7 +141,7 @@ def defect_bound(
 ) -> float:
     """Ξ: the root mean square of α times the defect is at most sqrt(α) Ξ for a new random order in every epoch.
 
-        Ξ² = N/(N−1) · 2/(2−α) · { (L η N)²/(γ (2−γ) (1−a)²) + G² [2/(1−a²) + (1 + 2γ/(2−γ))/(1−a)²] }
+    Ξ² = N/(N−1) · 2/(2−α) · { (L η N)²/(γ (2−γ) (1−a)²) + G² [2/(1−a²) + (1 + 2γ/(2−γ))/(1−a)²] }
     """
     n = checks.integer("examples", examples, 2, largest=10**30)
     alpha = checks.real("alpha", alpha, "(0, 1]")

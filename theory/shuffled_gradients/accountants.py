@@ -167,8 +167,8 @@ class Accountant(Record):
     def epsilon(self, delta: float, *, noise_multiplier: float, conversion: Conversion = "gaussian") -> float:
         """The ε at which the released iterates are (ε, δ)-DP, never too small.
 
-        The ``conversion`` is ``"gaussian"``, by the curves of the Gaussian mechanisms (shifted interpolation), ``"zcdp"``,
-        from the Rényi divergences, at the best order (Canonne, Kamath and Steinke), or ``"published"``:
+        The ``conversion`` is ``"gaussian"``, by the curves of the Gaussian mechanisms (shifted interpolation),
+        ``"zcdp"``, from the Rényi divergences, at the best order (Canonne, Kamath and Steinke), or ``"published"``:
         ``published_epsilon`` of the zCDP budget.
         """
         delta = checks.real("delta", delta, "(0, 1)")

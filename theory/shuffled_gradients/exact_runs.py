@@ -74,8 +74,9 @@ def quadratic_run(
     """Mean and covariance of the last iterate of a shuffled run on quadratic losses.
 
     The losses ½ xᵀ A_{k,i} x − b_{k,i}ᵀ x stand in the order of the steps: ``hessians`` A have the shape (K, n, d, d),
-    ``targets`` b (K, n, d), the standard deviations ``noise`` of the gradients (K, n), and the learning rate η > 0 () or
-    (K, n).  ψ(x) = (λ/2) ‖x‖² with λ = ``ridge`` is applied as prox_{nηψ} after each epoch with the η of its last step.
+    ``targets`` b (K, n, d), the standard deviations ``noise`` of the gradients (K, n), and the learning rate η > 0 ()
+    or (K, n).  ψ(x) = (λ/2) ‖x‖² with λ = ``ridge`` is applied as prox_{nηψ} after each epoch with the η of its last
+    step.
     """
     b, rates = checks.reals("targets", targets), checks.reals("learning_rate", learning_rate, "(0, inf)")
     if b.ndim != 3 or b.size == 0:
@@ -114,9 +115,8 @@ def noise_variance(
     the excess risk is (d/2) (a + λ) σ² times this.
 
     Returns Σ η² (1 − η a)^{2i} (1 + η n λ)^{−2k} over the noisy steps, each with i steps and k proximal steps after it.
-    Relative error below 1e-12.
-    The ``curvature`` is a >= 0 with η a < 1, ``ridge`` is λ >= 0 of ψ(x) = (λ/2) ‖x‖², and ``quiet_epochs`` without noise
-    follow the K noisy ones.
+    Relative error below 1e-12.  The ``curvature`` is a >= 0 with η a < 1, ``ridge`` is λ >= 0 of ψ(x) = (λ/2) ‖x‖², and
+    ``quiet_epochs`` without noise follow the K noisy ones.
     """
     n, noisy = checks.integer("samples", samples, 1), checks.integer("epochs", epochs, 1)
     eta = checks.real("learning_rate", learning_rate, "(0, inf)")

@@ -366,8 +366,8 @@ class ShuffledGradients(Record):
     ) -> float:
         """A δ for which what the run releases is (ε, δ)-DP, never too small.
 
-        The arguments are those of ``epsilon_at``.  Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves it
-        out.
+        The arguments are those of ``epsilon_at``.  Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves
+        it out.
         """
         z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
         skipped = accountant == "tightest"

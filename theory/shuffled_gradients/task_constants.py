@@ -72,8 +72,8 @@ def dissimilarities(
 ) -> Array:
     """C_i² for i = n_d + 1, …, n: suprema of E ‖v_i(z)‖² over z with E ‖z‖² <= r² (see the module).
 
-    Shape (n − n_d,), n_d = ``private_samples``.  The order is ``"reshuffled"``: over a fresh permutation, or ``"given"``:
-    for the private records as they stand.
+    Shape (n − n_d,), n_d = ``private_samples``.  The order is ``"reshuffled"``: over a fresh permutation, or
+    ``"given"``:  for the private records as they stand.
     """
     count = _public_steps(task, private_samples)
     order = checks.choice("order", order, ("reshuffled", "given"))
@@ -210,9 +210,10 @@ def convergence_constants(
     too small for x*, for x_1 or for the regulariser's ball.
 
     The optimality of x*, the ``minimiser``, is checked.  The ``radius`` r bounds ‖x*‖ and the root mean square norms of
-    the iterates at the starts of epochs: Gaussian noise leaves every ball, so it is the mean square that counts.  Within a
-    regulariser's ball its strength is such a bound; otherwise it is an assumption of the caller for ridge losses with
-    public records, and nothing depends on it for the other losses.  (Published G.3 uses r as a bound of E ‖x‖_∞.)
+    the iterates at the starts of epochs: Gaussian noise leaves every ball, so it is the mean square that counts.
+    Within a regulariser's ball its strength is such a bound; otherwise it is an assumption of the caller for ridge
+    losses with public records, and nothing depends on it for the other losses.  (Published G.3 uses r as a bound of E
+    ‖x‖_∞.)
     """
     schedule = checks.instance("run", run, ShuffledGradients).schedule
     checks.instance("task", task, Task).require_records(schedule)
