@@ -50,14 +50,10 @@ def derived(secret: bytes, purpose: bytes, *parts: bytes, size: int = 16) -> byt
 
     Parameters
     ----------
-    secret
-        The key, 16 to 64 bytes.
-    purpose
-        What the hash is for.
-    parts
-        What is hashed.
-    size
-        Bytes of the hash, 1 to 64.
+    secret : the key, 16 to 64 bytes
+    purpose : what the hash is for
+    parts : what is hashed
+    size : bytes of the hash, 1 to 64
     """
     text = purpose + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
     return keyed(secret, size, text).digest()
@@ -74,8 +70,7 @@ def filler(secret: bytes, step: int, first: int, nonce: bytes = b"") -> Callable
 
     Parameters
     ----------
-    secret, step, first, nonce
-        As for ``normals``.
+    secret, step, first, nonce : as for ``normals``
     """
     numbers = counting()
 
@@ -98,23 +93,15 @@ def normals(
 ) -> NDArray[Any]:
     """The draws of a span of coordinates, shape (count,).
 
+    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range.
+
     Parameters
     ----------
-    secret
-        The key, 16 to 64 bytes.
-    step, draw
-        The step of the run, and which of its draws, from 0.
-    first, count
-        The first coordinate of the flattened model, from 0, and how many.
-    nonce
-        Of the step, at most 64 bytes.
-    dtype
-        float64, or float32 for the same numbers rounded once.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is out of its range.
+    secret : the key, 16 to 64 bytes
+    step, draw : the step of the run, and which of its draws, from 0
+    first, count : the first coordinate of the flattened model, from 0, and how many
+    nonce : of the step, at most 64 bytes
+    dtype : float64, or float32 for the same numbers rounded once
 
     Examples
     --------

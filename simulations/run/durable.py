@@ -40,15 +40,12 @@ class Durable:
 
     Parameters
     ----------
-    folder, carry, budget, participation, size, settings
-        As for ``PrivateRun``.
+    folder, carry, budget, participation, size, settings : as for ``PrivateRun``
 
     Attributes
     ----------
-    keeps
-        Whether noisy sums are kept until the next checkpoint.
-    skipped
-        How many steps were begun before a crash and are not shown.
+    keeps : whether noisy sums are kept until the next checkpoint
+    skipped : how many steps were begun before a crash and are not shown
     """
 
     def __init__(
@@ -132,10 +129,8 @@ class Durable:
 
         Parameters
         ----------
-        noise
-            The noise, before its first step; afterwards before the step that is returned.
-        multiplier, scale, steps
-            As of the run.
+        noise : the noise, before its first step; afterwards before the step that is returned
+        multiplier, scale, steps : as of the run
         """
         self._noise = noise
         self._steps = steps

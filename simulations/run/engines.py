@@ -121,10 +121,8 @@ class Engine(ABC):
 
     Parameters
     ----------
-    program
-        The program, whose numbers are those that run.
-    size
-        The number of coordinates.
+    program : the program, whose numbers are those that run
+    size : the number of coordinates
     """
 
     memory: Array  #: what later steps need, shape (rows, size), oldest last; to be read and set between two steps
@@ -137,12 +135,9 @@ class Engine(ABC):
 
         Parameters
         ----------
-        draw
-            The function that fills vectors with normals.
-        values
-            Vector of the type of the program, shape (size,).
-        position
-            Number of the step, from 0.
+        draw : the function that fills vectors with normals
+        values : vector of the type of the program, shape (size,)
+        position : number of the step, from 0
         """
         if self._draw_scales is None:
             self._step(draw, values, position)
@@ -282,17 +277,12 @@ ENGINES: Mapping[Form, type[Engine]] = {
 def engine(program: Program, size: int) -> Engine:
     """The engine of a program.
 
+    Raises ``ValueError`` where the form is run by other libraries.
+
     Parameters
     ----------
-    program
-        A program of a form in ``ENGINES``.
-    size
-        The number of coordinates.
-
-    Raises
-    ------
-    ValueError
-        The form is run by other libraries.
+    program : a program of a form in ``ENGINES``
+    size : the number of coordinates
     """
     return ENGINES[checks.choice("form", program.form, tuple(ENGINES))](program, size)
 
@@ -302,10 +292,8 @@ def step_scale(program: Program, scale: float, position: int) -> float:
 
     Parameters
     ----------
-    program, scale
-        The program, and the standard deviation of its independent noise.
-    position
-        Number of the step, from 0.
+    program, scale : the program, and the standard deviation of its independent noise
+    position : number of the step, from 0
     """
     scales = program.step_scales
     return scale if scales is None else scale * float(scales[position])
@@ -314,21 +302,16 @@ def step_scale(program: Program, scale: float, position: int) -> float:
 def streaming(mechanism: Mechanism | None, participation: Participation, dtype: Dtype | None = None) -> Program:
     """The program that makes the noise of a mechanism step by step here.
 
+    Raises ``ValueError`` or ``TypeError`` where there is no rational noise within the tolerance, or the sensitivity is
+    not bounded.
+
     Parameters
     ----------
-    mechanism
-        Any mechanism.  Noise with a memory as long as the run is replaced by rational noise, within ``TOLERANCE``;
-        the ``mechanism`` of the program is what really runs.  None for the noise of two buffers whose running sums have
-        the smallest mean squared error that is found.
-    participation
-        Who takes part when.
-    dtype
-        As for ``Mechanism.program``.
-
-    Raises
-    ------
-    ValueError, TypeError
-        There is no rational noise within the tolerance, or the sensitivity is not bounded.
+    mechanism : any mechanism.  Noise with a memory as long as the run is replaced by rational noise, within
+        ``TOLERANCE``; the ``mechanism`` of the program is what really runs.  None for the noise of two buffers whose
+        running sums have the smallest mean squared error that is found.
+    participation : who takes part when
+    dtype : as for ``Mechanism.program``
     """
     if mechanism is None:
         who = checks.instance("participation", participation, Participation)

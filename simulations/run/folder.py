@@ -53,30 +53,20 @@ _PATIENCE = 10.0  # seconds for another process that makes a folder
 class Folder(Record):
     r"""Where a run is kept, and how.
 
+    Raises ``ValueError`` or ``TypeError`` where an argument is out of its range.
+
     Parameters
     ----------
-    path
-        The folder, of one run alone; made if it does not exist.
-    ahead
-        How many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps.
-    checkpoint_every
-        Steps between two checkpoints; None for an epoch, or a tenth of a run without epochs.
-    keep_releases
-        Whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing; needs
-        ``carry`` and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
-    marks
-        The folder of the outside marks; None for ``$XDG_STATE_HOME/corrnoise``, ``~/.local/state/corrnoise`` or
-        ``%LOCALAPPDATA%\corrnoise``.
-    moved
-        True states that the folder comes from another machine, and that the run does not go on there.
-    data
-        A name of the data, which a restart compares in place of what the data hold; None for a digest, where the run
-        has its data.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is out of its range.
+    path : the folder, of one run alone; made if it does not exist
+    ahead : how many steps one record of the journal covers, at most 10⁶; a crash skips at most so many steps
+    checkpoint_every : steps between two checkpoints; None for an epoch, or a tenth of a run without epochs
+    keep_releases : whether each noisy sum is kept on the disk before it is returned, so that a crash loses nothing;
+        needs ``carry`` and ``ahead=1``.  None for yes where this takes at most 256 MB between two checkpoints.
+    marks : the folder of the outside marks; None for ``$XDG_STATE_HOME/corrnoise``, ``~/.local/state/corrnoise`` or
+        ``%LOCALAPPDATA%\corrnoise``
+    moved : True states that the folder comes from another machine, and that the run does not go on there
+    data : a name of the data, which a restart compares in place of what the data hold; None for a digest, where the run
+        has its data
 
     Examples
     --------
@@ -124,12 +114,9 @@ class Home:
 
     Attributes
     ----------
-    settings
-        What the run is, as it was begun; None for a folder that is not there yet.
-    journal
-        The journal, after ``begin`` or ``go_on``.
-    closed
-        Whether the locks were given back.
+    settings : what the run is, as it was begun; None for a folder that is not there yet
+    journal : the journal, after ``begin`` or ``go_on``
+    closed : whether the locks were given back
     """
 
     journal: Journal
@@ -196,14 +183,10 @@ class Home:
 
         Parameters
         ----------
-        settings
-            What the run is, of JSON types.
-        files
-            Further files by their names.
-        order
-            The order of the examples, where there is one.
-        kept
-            What the first checkpoint holds.
+        settings : what the run is, of JSON types
+        files : further files by their names
+        order : the order of the examples, where there is one
+        kept : what the first checkpoint holds
         """
         lock = _locked(self._marks / "lock", _PATIENCE, "another process is making a folder of a run")
         try:
@@ -267,10 +250,8 @@ class Home:
 
         Parameters
         ----------
-        position
-            Number of steps made.
-        kept
-            Arrays by their names.
+        position : number of steps made
+        kept : arrays by their names
         """
         records = self.journal.length
         link = self.journal.link(records)
@@ -391,10 +372,8 @@ def check_agreement(stored: Mapping[str, Any], own: Mapping[str, Any]) -> None:
 
     Parameters
     ----------
-    stored
-        The settings of the run.
-    own
-        Those of the command, or a part of them.
+    stored : the settings of the run
+    own : those of the command, or a part of them
     """
     found = [
         f"{name} differs" if name.endswith("digest") else f"{name} was {stored.get(name)!r}, is {value!r}"

@@ -60,30 +60,20 @@ class Note(NamedTuple):
 class Journal:
     """The open journal of a run, which the caller has locked.
 
+    Raises ``ValueError`` where journal and marks do not belong together.
+
     Parameters
     ----------
-    path
-        The journal; its mark is ``mark`` beside it.
-    outside
-        The outside mark.
-    secret
-        The key of the run.
-    settings
-        The bytes of the settings, to which the first link commits.
-    moved
-        Whether the outside mark may be missing or old, because the folder comes from another machine.
+    path : the journal; its mark is ``mark`` beside it
+    outside : the outside mark
+    secret : the key of the run
+    settings : the bytes of the settings, to which the first link commits
+    moved : whether the outside mark may be missing or old, because the folder comes from another machine
 
     Attributes
     ----------
-    notes
-        The records.
-    free
-        The first step that was never begun.
-
-    Raises
-    ------
-    ValueError
-        Journal and marks do not belong together.
+    notes : the records
+    free : the first step that was never begun
     """
 
     def __init__(self, path: Path, outside: Path, secret: bytes, settings: bytes, *, moved: bool = False) -> None:

@@ -28,12 +28,9 @@ class ModelNoise:
 
     Parameters
     ----------
-    program
-        The program.
-    size
-        Number of coordinates.
-    threads
-        How many threads make the parts; None for one a core.
+    program : the program
+    size : number of coordinates
+    threads : how many threads make the parts; None for one a core
     """
 
     def __init__(self, program: Program, size: int, threads: int | None) -> None:
@@ -61,10 +58,8 @@ class ModelNoise:
 
         Parameters
         ----------
-        secret, step, nonce
-            As for ``draws.normals``.
-        scale
-            Standard deviation of the independent noise.
+        secret, step, nonce : as for ``draws.normals``
+        scale : standard deviation of the independent noise
         """
         factor = step_scale(self._program, scale, step)
         found = np.empty(self._size, np.float32)

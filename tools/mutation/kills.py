@@ -62,10 +62,8 @@ def fate(
 
     Parameters
     ----------
-    points, margins
-        Points of the domain's cube, a typical one first, and the margins of the claim there.
-    kept
-        The caches to empty.
+    points, margins : points of the domain's cube, a typical one first, and the margins of the claim there
+    kept : the caches to empty
     """
     with in_place(mutant, kept):
         found = []

@@ -72,8 +72,8 @@ def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
 
     Parameters
     ----------
-    functions
-        ``module:name`` of the functions beside the claim's own; one that is gone has no text, nor has its module.
+    functions : ``module:name`` of the functions beside the claim's own; one that is gone has no text, nor has its
+        module
     """
     [tree] = ast.parse(textwrap.dedent(inspect.getsource(claim.function))).body
     texts = [_formulas(tree), _constants(tree, claim.function.__globals__), str(claim.domain)]

@@ -90,16 +90,11 @@ def plain(value: Any) -> Any:
 
     Numbers are written without loss.  Those that are not finite are the strings ``"inf"``, ``"-inf"`` and ``"nan"``,
     which ``float`` understands.
+    Raises ``TypeError`` where something in ``value`` is of another kind.
 
     Parameters
     ----------
-    value
-        None, booleans, numbers, strings, NumPy arrays, records, and lists, tuples and mappings of these.
-
-    Raises
-    ------
-    TypeError
-        Something in ``value`` is of another kind.
+    value : None, booleans, numbers, strings, NumPy arrays, records, and lists, tuples and mappings of these
     """
     if callable(arguments := getattr(value, "arguments", None)):
         return {"kind": type(value).__name__} | {name: plain(v) for name, v in arguments().items()}
@@ -119,10 +114,7 @@ def plain(value: Any) -> Any:
 def rebuilt(described: Mapping[str, Any], kinds: Kinds) -> Any:
     """Return the record that ``plain`` described, whose class must be one of ``kinds``.
 
-    Raises
-    ------
-    ValueError
-        The class is not one of ``kinds``, or it refuses the arguments.
+    Raises ``ValueError`` where the class is not one of ``kinds``, or it refuses the arguments.
     """
     arguments = dict(described)
     name = arguments.pop("kind", None)

@@ -66,10 +66,8 @@ class Things:
 
     Attributes
     ----------
-    kinds
-        The classes of records by name.
-    members
-        The files of NumPy that hold the arrays, which a description only names; None where it holds them itself.
+    kinds : the classes of records by name
+    members : the files of NumPy that hold the arrays, which a description only names; None where it holds them itself
     """
 
     kinds: Kinds
