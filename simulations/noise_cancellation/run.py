@@ -26,13 +26,7 @@ class FederatedResult:
 
 
 def split_examples(features: Array, targets: Array, machines: int) -> list[Examples]:
-    """Deal examples out to machines in turn: machine i has the examples i, i + M, i + 2M, …
-
-    Parameters
-    ----------
-    features, targets : shapes (n, k) and (n,), n >= M
-    machines : M >= 1
-    """
+    """Deal examples out to machines in turn: machine i has the examples i, i + M, i + 2M, …, of at least M in all."""
     machines = checks.integer("machines", machines, 1)
     if len(targets) < machines:
         raise ValueError(f"targets must have at least one example a machine, {machines}, got {len(targets)}")

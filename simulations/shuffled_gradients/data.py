@@ -171,11 +171,8 @@ def task(name: str, *, download: bool = False, cache: str | None = None, rotatio
 
     Raises ``ValueError`` where the name is unknown, or nothing of the data set is rotated.
 
-    Parameters
-    ----------
-    name : its name; stand-ins are called so
-    download, cache : as for ``datasets.load``, with its errors
-    rotation : scale of the rotation of public features, for the data sets that have one; None for that of the data set
+    Raises what ``datasets.load`` raises.  ``rotation`` is the scale of the rotation of public features, for the data
+    sets that have one; None for that of the data set.
     """
     entry = SPLITS[checks.choice("name", name, tuple(SPLITS))]
     arguments: list[Any] = []
