@@ -46,15 +46,7 @@ def keyed(secret: bytes, size: int, data: bytes = b"") -> hashlib.blake2b:
 
 
 def derived(secret: bytes, purpose: bytes, *parts: bytes, size: int = 16) -> bytes:
-    """A keyed hash of parts, none of which can take bytes of its neighbours.
-
-    Parameters
-    ----------
-    secret : the key, 16 to 64 bytes
-    purpose : what the hash is for
-    parts : what is hashed
-    size : bytes of the hash, 1 to 64
-    """
+    """A keyed hash of ``size`` bytes of ``parts``, none of which can take bytes of its neighbours."""
     text = purpose + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
     return keyed(secret, size, text).digest()
 
@@ -66,12 +58,7 @@ def _seed(secret: bytes, step: int, draw: int, nonce: bytes) -> int:
 
 
 def filler(secret: bytes, step: int, first: int, nonce: bytes = b"") -> Callable[[NDArray[Any]], None]:
-    """What fills vectors with the normals of a step from the coordinate ``first`` on; each call is a further draw.
-
-    Parameters
-    ----------
-    secret, step, first, nonce : as for ``normals``
-    """
+    """What fills vectors with the normals of a step from the coordinate ``first`` on; each call is a further draw."""
     numbers = counting()
 
     def draw(values: NDArray[Any]) -> None:

@@ -112,11 +112,8 @@ def _state_folder() -> Path:
 class Home:
     """The folder of one run, locked for this process; ``opened`` makes or opens it.
 
-    Attributes
-    ----------
-    settings : what the run is, as it was begun; None for a folder that is not there yet
-    journal : the journal, after ``begin`` or ``go_on``
-    closed : whether the locks were given back
+    ``settings`` is what the run is, as it was begun; None for a folder that is not there yet.  ``journal`` is there
+    after ``begin`` or ``go_on``, and ``closed`` says whether the locks were given back.
     """
 
     journal: Journal
@@ -179,15 +176,7 @@ class Home:
     def begin(
         self, settings: Mapping[str, Any], files: Mapping[str, bytes], order: NDArray[Any] | None, kept: Arrays
     ) -> None:
-        """Make the folder, with its first checkpoint.
-
-        Parameters
-        ----------
-        settings : what the run is, of JSON types
-        files : further files by their names
-        order : the order of the examples, where there is one
-        kept : what the first checkpoint holds
-        """
+        """Make the folder with these files, the order of the examples, if there is one, and the first checkpoint."""
         lock = _locked(self._marks / "lock", _PATIENCE, "another process is making a folder of a run")
         try:
             if self._there():
@@ -246,13 +235,7 @@ class Home:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def write_checkpoint(self, position: int, kept: Arrays) -> None:
-        """Write the checkpoint after ``position`` steps; the last two stay, and releases before it go.
-
-        Parameters
-        ----------
-        position : number of steps made
-        kept : arrays by their names
-        """
+        """Write the checkpoint after ``position`` steps; the last two stay, and releases before it go."""
         records = self.journal.length
         link = self.journal.link(records)
         assert link is not None
@@ -368,13 +351,7 @@ def _locked(path: Path, patience: float, message: str) -> FileLock:
 
 
 def check_agreement(stored: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Refuse settings that are not those with which a run began, and list each difference; digests are not shown.
-
-    Parameters
-    ----------
-    stored : the settings of the run
-    own : those of the command, or a part of them
-    """
+    """Refuse settings that are not those with which a run began, and list each difference; digests are not shown."""
     found = [
         f"{name} differs" if name.endswith("digest") else f"{name} was {stored.get(name)!r}, is {value!r}"
         for name, value in own.items()

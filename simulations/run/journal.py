@@ -58,22 +58,11 @@ class Note(NamedTuple):
 
 
 class Journal:
-    """The open journal of a run, which the caller has locked.
+    """The open journal of a run, which the caller has locked: the records, and the first step that was never begun.
 
+    The first link commits to the bytes of the settings.  ``moved`` says that the outside mark may be missing or old,
+    because the folder comes from another machine.
     Raises ``ValueError`` where journal and marks do not belong together.
-
-    Parameters
-    ----------
-    path : the journal; its mark is ``mark`` beside it
-    outside : the outside mark
-    secret : the key of the run
-    settings : the bytes of the settings, to which the first link commits
-    moved : whether the outside mark may be missing or old, because the folder comes from another machine
-
-    Attributes
-    ----------
-    notes : the records
-    free : the first step that was never begun
     """
 
     def __init__(self, path: Path, outside: Path, secret: bytes, settings: bytes, *, moved: bool = False) -> None:

@@ -20,15 +20,10 @@ def kept_file(folder: Path, settings: Any) -> Path:
 
 
 def keep(folder: Path, settings: Any, result: Any) -> None:
-    """Write the result of these settings, in the place of an earlier one.
+    """Write the result of these settings, in the place of an earlier one, to a folder that exists.
 
     Raises ``ValueError`` where it is too large, or nested too deeply, for a file of ``support.serialise``.
     Raises ``OSError`` where the file cannot be written.
-
-    Parameters
-    ----------
-    folder : where the file is written; it must exist
-    settings, result : numbers, strings, arrays, records, lists, tuples and mappings of these
     """
     described = {"settings": plain(settings), "result": plain(result)}
     with whole_files(folder) as staging:  # several processes may keep the same result

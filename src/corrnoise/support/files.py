@@ -26,16 +26,11 @@ _CREATED = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 def write_whole(
     path: str | os.PathLike[str], data: str | bytes | Iterable[bytes | memoryview], *, secret: bool = False
 ) -> None:
-    """Write one file, whose bytes are on the disk when this returns.
+    """Write one file, whose bytes are on the disk when this returns; only the user may read it if it is ``secret``.
 
+    Text is written in UTF-8 with unchanged line ends.
     Raises ``OSError`` where the folder does not exist or cannot be written to, the disk is full, or a folder has this
     name.  What was there stays, and nothing else.
-
-    Parameters
-    ----------
-    path : the file, in a folder that exists.  What is there is replaced at once.
-    data : bytes, whole or in parts; or text, which is written in UTF-8 with unchanged line ends
-    secret : whether only the user may read the file, from its first byte on
     """
     path = Path(path)
     new = path.with_name(f"{path.name}.new")

@@ -89,12 +89,8 @@ def plain(value: Any) -> Any:
     """Return ``value`` as JSON types, a record as a mapping of its arguments, with its class under ``"kind"``.
 
     Numbers are written without loss.  Those that are not finite are the strings ``"inf"``, ``"-inf"`` and ``"nan"``,
-    which ``float`` understands.
-    Raises ``TypeError`` where something in ``value`` is of another kind.
-
-    Parameters
-    ----------
-    value : None, booleans, numbers, strings, NumPy arrays, records, and lists, tuples and mappings of these
+    which ``float`` understands.  Raises ``TypeError`` where something in ``value`` is neither None, a boolean, number,
+    string, array of NumPy or record, nor a list, tuple or mapping of these.
     """
     if callable(arguments := getattr(value, "arguments", None)):
         return {"kind": type(value).__name__} | {name: plain(v) for name, v in arguments().items()}
