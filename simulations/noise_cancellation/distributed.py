@@ -172,7 +172,7 @@ def run_distributed(
                     write_server(home, server.state())
                     if after_round is not None:
                         after_round(server, client)
-    return result_of(server, ())
+    return result_of(server)
 
 
 def _round(server: Server, homes: Sequence[Path], client: Any) -> None:
