@@ -11,9 +11,7 @@ for each run, the whole interval of u without clipping.  Given the inputs, (b_t)
 Anderson's inequality (1955) P(ℰ) falls in u: the admissible G are all those above a smallest one, and none, however
 large, if already P(|b_t| <= 1 for all t) < 1 − p.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Section 2.3, Theorem D.13.
+Source: Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Section 2.3, Theorem D.13.
 """
 
 from __future__ import annotations

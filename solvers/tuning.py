@@ -110,10 +110,7 @@ def stationary_nu(
 
 
 def _best_nu(error: Callable[[NuFTRL], float], rates: tuple[float, float], spacing: float, width: float) -> float:
-    """The best ν between two rates.
-
-    For a single rate x, γ_∞² b(x) decreases up to ν = x and then increases.  So the minimum lies between the rates.
-    """
+    """The best ν between two rates: for a single rate x, γ_∞² b(x) decreases up to ν = x and then increases."""
     low, high = rates
     if low == high:
         return low

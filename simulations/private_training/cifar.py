@@ -2,9 +2,7 @@
 
 One run takes minutes on a GPU, and hours without one.  Images come from OpenML.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Section 4, Figure 4 (a), Appendix G.
+Source: Choquette-Choo et al., arXiv 2310.06771: Section 4, Figure 4 (a), Appendix G.
 """
 
 from __future__ import annotations

@@ -4,9 +4,7 @@ A data set is split into private and public records that are unlike each other: 
 rotation.  Those of the paper come from OpenML, and only on request (``download=True``).  Stand-ins are made from data
 that scikit-learn carries, and say so in their names.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.2.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.2.
 """
 
 from __future__ import annotations

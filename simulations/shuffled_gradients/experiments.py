@@ -12,9 +12,7 @@ interleaved algorithm has one rate only, for its public steps hide the private o
 ``"published"`` accounting composes epochs and converts by ρ + 2 sqrt(ρ log(1/δ)); ``"sharp"`` takes the tightest
 accountant that holds.  Neither uses the regulariser's strong convexity, so that the noise is the same at every rate.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.
 """
 
 from __future__ import annotations

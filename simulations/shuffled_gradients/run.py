@@ -13,9 +13,7 @@ Kernels are compiled and draw their normals as they go; a run of K epochs of n s
 n K d (3 ns for a normal + 1 ns).  The generator is an ordinary one and arithmetic is idealised: nothing here is a
 floating-point-safe release.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Algorithms 1 to 5, Section 6.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Algorithms 1 to 5, Section 6.
 """
 
 from __future__ import annotations

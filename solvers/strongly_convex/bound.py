@@ -255,10 +255,7 @@ def _improved(program: MultiplierProgram, c: Array, spectrum: Array) -> tuple[Mu
 
 
 def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Candidate:
-    """The best multiplier found, with its proof.
-
-    If the mean on the search grid differs from the proved one, the search is repeated on a finer grid.
-    """
+    """The best multiplier found, with its proof; a mean that differs from the proved one asks for a finer grid."""
     slow, fast = problem.rates
     edges = clear_edges(graded_edges(slow, fast), drive.spectrum)
     if slow == fast:
@@ -283,10 +280,7 @@ def _search(problem: StronglyConvex, drive: Drive, criterion: Criterion) -> _Can
 
 
 def _regridded(edges: Array, found: _Candidate, drive: Drive) -> Array:
-    """Halve the panels on which the quadrature of the search does not reproduce the proved mean of drive × gain.
-
-    The panels of the proof subdivide those of the search, so their means add up.
-    """
+    """Halve the panels on which the quadrature of the search does not reproduce the proved mean of drive × gain."""
     proof = found.proof
     below = np.append(0.0, np.cumsum(proof.parts))
     edges = np.unique(np.concatenate([edges, proof.edges[[0, -1]]]))
@@ -323,10 +317,7 @@ def _by_cones(
 
 
 def _discretised(problem: StronglyConvex, noise: ToeplitzNoise, unit: float, count: int) -> Array:
-    """E ‖ζ‖² at the uniform frequencies, with γ_∞² by quadrature on them; not finite if that diverges.
-
-    Noise with a finite γ_∞ is minimum phase, so γ_∞² is the mean of |B|^{−2}.
-    """
+    """E ‖ζ‖² at the uniform frequencies, with γ_∞² by quadrature on them; not finite if that diverges."""
     frequencies, weights = cone_program.uniform_frequencies(count)
     power = noise.power_spectrum(frequencies)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -166,10 +166,7 @@ def frequency_condition(slow: float, fast: float, frequencies: Array, criterion:
 
 
 def _stationary_constants(condition: FrequencyCondition) -> Array:
-    """The constants c > 0 at which the mean gain of Λ = c may be smallest, from the condition at ω = 0 and π.
-
-    The real roots of the cubic of ``docs/strongly-convex-bound.md``, section "The best constant multiplier".
-    """
+    """The positive roots of the cubic of ``docs/strongly-convex-bound.md``: the best constant multipliers."""
     slow, fast = condition.slow, condition.fast
     p, q = condition.offset.tolist()
     r, s = condition.r.tolist()
