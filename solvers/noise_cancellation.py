@@ -52,13 +52,10 @@ def objective_value(noise: Mechanism, participations: int, objective: Objective)
 
 
 def optimal_machine_noise(participations: int, objective: Objective, *, tolerance: float = 1e-6) -> CertifiedNoise:
-    """The noise with the least ``objective`` at equal privacy, and a certificate.
+    """The noise with the least ``objective`` at equal privacy, and a certificate, for 1 to 4096 participations.
 
-    Parameters
-    ----------
-    participations : n in [1, 4096].  Matrices of n × n are made; for the regret energy in every iteration.
-    objective : ``"mean_variance"`` or ``"regret_energy"``
-    tolerance : relative gap between value and lower bound at which the search ends, in [1e-15, 1]
+    The search ends at a relative gap of ``tolerance`` between value and lower bound.  Matrices of n × n are made; for
+    the regret energy in every iteration.
     """
     n = checks.integer("participations", participations, 1)
     mean = checks.choice("objective", objective, OBJECTIVES) == "mean_variance"
@@ -89,14 +86,9 @@ def best_cancelling_noise(participations: int, objective: Objective) -> Mechanis
 def best_buffered_noise(participations: int, objective: Objective, *, buffers: int = 2) -> PoleNoise:
     """Noise of few zeros and poles, of which a machine keeps one vector each, with a small ``objective``.
 
-    For the mean variance these are the buffers of ``best_buffers``.  For the regret energy a local search starts
-    from them.  ``optimal_machine_noise`` bounds what is left to gain.
-
-    Parameters
-    ----------
-    participations : n >= 1
-    objective : ``"mean_variance"`` or ``"regret_energy"``
-    buffers : the most vectors, 1 to 4; fewer where more do not help
+    For the mean variance these are the buffers of ``best_buffers``.  For the regret energy a local search starts from
+    them.  ``optimal_machine_noise`` bounds what is left to gain.  from them.  ``optimal_machine_noise`` bounds what is
+    left to gain.  Of the ``buffers`` vectors, 1 to 4, fewer are kept where more do not help.
     """
     n = checks.integer("participations", participations, 1)
     count = checks.integer("buffers", buffers, 1, largest=4)

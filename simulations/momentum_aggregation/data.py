@@ -34,12 +34,8 @@ BUNDLED = tuple(name for name in LABELS if not DATA_SETS[name].downloaded)
 def examples(name: str, *, download: bool = False, cache: str | None = None) -> Array:
     """The examples a = y x of a data set, shape (N, features), each of norm 1.
 
-    Raises ``ValueError`` where the name is unknown, or all labels are equal.
-
-    Parameters
-    ----------
-    name : one of ``LABELS``
-    download, cache : as for ``datasets.load``, with its errors
+    Raises ``ValueError`` where the name is none of ``LABELS``, or all labels are equal, and what ``datasets.load``
+    raises.
     """
     checks.choice("name", name, tuple(LABELS))
     features, targets, _ = load(name, download=download, cache=cache)

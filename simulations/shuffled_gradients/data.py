@@ -4,9 +4,7 @@ A data set is split into private and public records that are unlike each other: 
 rotation.  Those of the paper come from OpenML, and only on request (``download=True``).  Stand-ins are made from data
 that scikit-learn carries, and say so in their names.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.2.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.2.
 """
 
 from __future__ import annotations
@@ -171,11 +169,8 @@ def task(name: str, *, download: bool = False, cache: str | None = None, rotatio
 
     Raises ``ValueError`` where the name is unknown, or nothing of the data set is rotated.
 
-    Parameters
-    ----------
-    name : its name; stand-ins are called so
-    download, cache : as for ``datasets.load``, with its errors
-    rotation : scale of the rotation of public features, for the data sets that have one; None for that of the data set
+    Raises what ``datasets.load`` raises.  ``rotation`` is the scale of the rotation of public features, for the data
+    sets that have one; None for that of the data set.
     """
     entry = SPLITS[checks.choice("name", name, tuple(SPLITS))]
     arguments: list[Any] = []

@@ -12,9 +12,7 @@ interleaved algorithm has one rate only, for its public steps hide the private o
 ``"published"`` accounting composes epochs and converts by ρ + 2 sqrt(ρ log(1/δ)); ``"sharp"`` takes the tightest
 accountant that holds.  Neither uses the regulariser's strong convexity, so that the noise is the same at every rate.
 
-References
-----------
-Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.
+Source: Jiang, Sharma, Wu and Joshi, 2026: Section 6, Appendix H.
 """
 
 from __future__ import annotations
@@ -164,20 +162,11 @@ def experiment(
     Raises ``ValueError`` where no learning rate is left, a record is less smooth than stated, or an argument is out of
     its range.
 
-    Parameters
-    ----------
-    task : losses and records; as many public records as private ones
-    algorithm : one of ``ALGORITHMS``
-    budget : ε and δ of a run at a fixed learning rate; its clip norm is G
-    smoothness : an upper bound of the smoothness of every admissible record, private or public, > 0; see
-        ``ShuffledGradients``.  The private records must not decide it.
-    setting : order, share of private steps, and accounting
-    epochs : K
-    learning_rates : learning rates > 0; those above 2/smoothness are left out
-    public_learning_rates : learning rates of the public epochs of Priv-Pub and Pub-Priv, tried with each of
-        ``learning_rates``; None for the same ones, which the setting pairs or crosses
-    runs, seed : number of runs, and the seed of the first; the others follow
-    jobs : processes
+    There are as many public records as private ones.  The budget is ε and δ of a run at a fixed learning rate; its clip
+    norm is G.  The ``smoothness`` is an upper bound of that of every admissible record, see ``ShuffledGradients``: the
+    private records must not decide it.  Learning rates above 2/smoothness are left out.  ``public_learning_rates`` are
+    those of the public epochs of Priv-Pub and Pub-Priv, tried with each of ``learning_rates``; None for the same ones,
+    which the setting pairs or crosses.  Runs have the seeds ``seed``, ``seed`` + 1, …
     """
     from joblib import Parallel, delayed
 

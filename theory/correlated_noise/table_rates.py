@@ -67,14 +67,8 @@ def stationary_error_rate(
     For Gaussian inputs and η R² <= 1 the exact error is 1/8 to 1/4 of the first rate, at most 0.1157 of the second,
     and 1/16 to 1/4 of the third (Proposition C.24).
 
-    Parameters
-    ----------
-    problem : quadratic problem; its residual standard deviation is not used
-    noise : ``DPSGD()``: Θ(η d G²/ρ)
-        ``NuFTRL(nu)`` with ν <= ημ: O(η² G² Tr H log²(8/ν)/ρ), ``inf`` at ν = 0. ``AntiPGD(damping)`` with damping ν <=
-        1: Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
-    budget : ρ, clip norm G and adjacency
-    printed : return the published rate, with log(1/ν) and with η ‖H‖₂ <= 1 for stability
+    ``DPSGD()`` has Θ(η d G²/ρ), ``NuFTRL(nu)`` with ν <= ημ O(η² G² Tr H log²(8/ν)/ρ), which is ``inf`` at ν = 0, and
+    ``AntiPGD(damping)`` with damping ν <= 1 Θ(η G² (ν d + η Tr H/ν)/ρ), ``inf`` at ν = 0.
     """
     unit = 2 * budget.unit_variance
     eta = problem.learning_rate
@@ -116,18 +110,12 @@ def balanced_anti_pgd_rate(problem: QuadraticProblem, *, budget: Budget = UNIT_B
 
 
 def squared_sensitivity_rate(noise: ToeplitzNoise, steps: int, *, printed: bool = False) -> float:
-    """Table 2: the rate of γ_T² after T = ``steps`` steps.
+    """Table 2: the rate of γ_T² after T = ``steps`` steps, and as published (``printed=True``).
 
-    γ_T² is between 0.31 and 0.481 times the second rate, and between 0.43 and 1 times the third.  (The text of
-    Section C.5 gives γ_T = T for anti-PGD.  This is γ_T², as in the table.)
-
-    Parameters
-    ----------
-    noise : ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}).  ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}.
-    steps : T >= 1
-    printed : return the published rate
-        For ``NuFTRL`` it is log T at ν = 0 and log(1/ν) at ν > 0, for ``AntiPGD`` T and 1/ν.  These are the limits for
-        large T.
+    ``DPSGD()``: 1.  ``NuFTRL(nu)``, ν <= 1: log(8 min{T, 1/ν}), of which γ_T² is between 0.31 and 0.481 times;
+    published log T at ν = 0 and log(1/ν) at ν > 0.  ``AntiPGD(damping)``, ν <= 1: min{T, 1/ν}, between 0.43 and 1
+    times; published T and 1/ν.  These are the limits for large T.  (The text of Section C.5 gives γ_T = T for anti-PGD.
+    This is γ_T², as in the table.)
     """
     steps = checks.integer("steps", steps, 1)
     if isinstance(noise, DPSGD):
@@ -200,16 +188,9 @@ def decay_rates(
     Noisy-FTRL entry at general a > 1 is true, but it does not follow from Theorem 2.2, from which it is derived: that
     gives a³/(a−1) instead of a²/(a−1).
 
-    Parameters
-    ----------
-    exponent : a >= 0
-    dimension : d >= 1
-    learning_rate : 0 < η < 1.  (Stability needs at least η Tr H < 2; this is not checked.)
-    budget : ρ, clip norm G and adjacency; the rates scale with G²/ρ
-    printed : return the published row
-        Its effective dimension is d, sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0, 1/2, other a < 1, 1, 2 and
-        other a > 1.  Its logarithms are log²(1/η) at a = 0, log³(d/η) at a = 1 and log²(d/η) elsewhere, with another
-        factor a at general a > 1.
+    0 < η < 1; stability needs at least η Tr H < 2, which is not checked.  The published effective dimension is d,
+    sqrt(d), d^{1−a}/(1−a), log d, 1 and a/(a−1) for a = 0, 1/2, other a < 1, 1, 2 and other a > 1.  Its logarithms are
+    log²(1/η) at a = 0, log³(d/η) at a = 1 and log²(d/η) elsewhere, with another factor a at general a > 1.
     """
     a = checks.real("exponent", exponent, "[0, inf)")
     d = checks.integer("dimension", dimension, 1)

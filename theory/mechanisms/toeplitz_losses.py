@@ -40,14 +40,7 @@ _SHORT = 128  # coefficients, up to which sums of products are faster than Fouri
 
 
 def error_weights(steps: int, count: int, objective: Objective) -> Array:
-    """Weights w of the errors b², shape (count,); the last one is the sum of all weights from there on.
-
-    Parameters
-    ----------
-    steps : length n of the run
-    count : 1 <= count <= n; b_t is taken to be constant from t = count − 1 on
-    objective : ``"mean"`` or ``"max"`` over the steps
-    """
+    """Weights w of the errors b², shape (count,), for b_t constant from t = count − 1 on; the last adds up the rest."""
     checks.choice("objective", objective, OBJECTIVES)
     rest = steps - count + 1
     weights = np.ones(count)

@@ -1,6 +1,7 @@
 """Private runs: the noise that covers what runs, baselines, and what is refused."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -379,9 +380,8 @@ def test_losses_that_do_not_lie_are_not_changed(start, monkeypatch):
         private_reduced_momentum(risk(), BUDGET, EPOCHS, **run | {"gamma": 0.3}),
         private_gradient_descent(risk(), BUDGET, steps=4, learning_rate=0.1, start=start, rng=1),
     ]
-    real = private.gradient_bound
-    for module in (private, baselines):
-        monkeypatch.setattr(module, "gradient_bound", lambda loss, budget: (real(loss, budget)[0], math.inf))
+    real = private.Settings.of
+    monkeypatch.setattr(private.Settings, "of", lambda *given, **named: replace(real(*given, **named), clip=math.inf))
     free = [
         private_momentum(risk(), BUDGET, EPOCHS, **run),
         private_reduced_momentum(risk(), BUDGET, EPOCHS, **run | {"gamma": 0.3}),
