@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from corrnoise.support import progress
 from corrnoise.support.progress import Show, progress_line, time_left
 
 
@@ -24,7 +23,7 @@ class Stream(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, as a list of one number."""
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     return now
 
 

@@ -44,7 +44,7 @@ def progress_line(shown: bool | None = None) -> Iterator[Show]:
         first, start = began.setdefault(total, (done, now))
         left = time_left((now - start) * (total - done) / (done - first)) if first < done < total else ""
         if drawn:
-            line = " ".join(filter(None, (total and bar(done, total), text))) + (left and f", {left}")
+            line = " ".join(filter(None, (bar(done, total) if total else "", text))) + (left and f", {left}")
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
         elif shown is None and text:
             due = now >= logged + _PAUSE
