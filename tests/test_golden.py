@@ -59,8 +59,10 @@ GROUPS: dict[str, tuple[Callable[[str], Any], float]] = {
     "tree": (expression, 1e-9),
     "covered": (expression, 0.0),
 }
-#: Tolerances of keys with these words: rounded buffers, dense algebra, transforms; closer bounds of rounding errors.
+#: Tolerances of keys with these words: fits and dense algebra, whose last bits depend on the processor; rounded
+#: buffers; transforms; closer bounds of rounding errors.
 _NOT_BITWISE = {
+    "runnable": 1e-12,
     "TWO_BUFFERS": 1e-11,
     "MatrixNoise": 1e-11,
     "Cepstral": 1e-11,
