@@ -540,7 +540,7 @@ def test_bad_data_sets_and_optimizers_are_refused() -> None:
 
 def test_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opacus.validators", None)
-    with pytest.raises(ImportError, match=r"corrnoise\[torch\]"):
+    with pytest.raises(ImportError, match=r"corrnoise\[opacus\]"):
         with_opacus()
 
 
