@@ -29,6 +29,7 @@ COMMANDS = {
     "audit": audit,
     "report": report,
 }
+_BEFORE_COMMANDS = ("-h", "--help", "--version")
 
 
 def _parser() -> ArgumentParser:
@@ -55,7 +56,9 @@ def _parser() -> ArgumentParser:
 
 
 def _unknown(word: str) -> str:
-    """The message about a command that does not exist."""
+    """The message about a first word that is no command."""
+    if word.startswith("-"):
+        return f"COMMAND must come before its options, got {word!r}{did_you_mean(word, _BEFORE_COMMANDS)}"
     return f"COMMAND must be one of {', '.join(COMMANDS)}, got {word!r}{did_you_mean(word, COMMANDS)}"
 
 
@@ -113,11 +116,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     if not words:
         parser.print_help()
         return 0
     try:
-        if not words[0].startswith("-") and words[0] not in COMMANDS:
+        if words[0] not in (*COMMANDS, *_BEFORE_COMMANDS):
             parser.error(_unknown(words[0]))
         arguments, rest = parser.parse_known_args(words)
         if rest:

@@ -87,6 +87,16 @@ def test_shells_complete_commands_and_options(tmp_path: Path) -> None:
         assert set(output.read_text().split()) == completions
 
 
+@pytest.mark.parametrize(
+    ("words", "same"), [(["help"], ["--help"]), (["help", "check"], ["check", "--help"]), (["-h"], [])]
+)
+def test_help_is_found(words: list[str], same: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(words) == 0
+    found = capsys.readouterr().out
+    assert command_line.main(same) == 0
+    assert found == capsys.readouterr().out
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.main(["--version"]) == 0
     assert capsys.readouterr().out == f"corrnoise {__version__}\n"
@@ -108,6 +118,8 @@ def test_figures_are_listed(
     [
         (("nonsense",), "COMMAND must be one of figures, check,"),
         (("desgin",), "got 'desgin'; did you mean 'design'?"),
+        (("help", "desgin"), "got 'desgin'; did you mean 'design'?"),
+        (("--verson",), "COMMAND must come before its options, got '--verson'; did you mean '--version'?"),
         (("figures", "figure 9"), "there is no figure 'figure 9'; the figures are mean_estimation, linear_regression"),
         (("figures", "linear_regresion"), "; did you mean 'linear_regression'?"),
         (("figures", "--output"), "expected one argument"),
