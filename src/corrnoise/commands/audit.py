@@ -92,7 +92,8 @@ def _audited(arguments: Namespace) -> Audit:
     try:
         design = load(arguments.design)
     except FileNotFoundError as error:
-        raise ValueError(f"DESIGN must be what corrnoise design --output has written, got {arguments.design}") from error
+        text = f"DESIGN must be what corrnoise design --output has written, got {arguments.design}"
+        raise ValueError(text) from error
     if not isinstance(design, Design):
         raise ValueError(f"DESIGN must be the folder or file of a design, got a {type(design).__name__}")
     if design.participation.steps is None:
