@@ -214,10 +214,11 @@ def _run_chains(
     workers = os.cpu_count() if threads is None else checks.integer("threads", threads, 1)
     with progress_line(progress) as show, ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(one, index) for index in range(chains)]
+        show("chains", 0, chains)
         try:
             for done, future in enumerate(as_completed(futures), 1):
                 future.result()
-                show(f"chains {done}/{chains}")
+                show("chains", done, chains)
         except BaseException:  # an interrupt, too, ends the chains that run and those that wait
             stopped[0] = True
             pool.shutdown(wait=False, cancel_futures=True)

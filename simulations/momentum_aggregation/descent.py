@@ -118,7 +118,7 @@ def run_steps(
             if t == times[kept]:
                 points[kept] = w
                 kept += 1
-                show(f"{name}: step {t} of {steps}")
+                show(f"{name}: step", t, steps)
             w = step(t, w)
     points[kept] = w
     if not np.isfinite(points).all():

@@ -2,8 +2,10 @@
 
 import csv
 import dataclasses
+import logging
 import math
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -47,11 +49,57 @@ def test_examples_are_understood() -> None:
         assert command_line._parser().parse_args(arguments).run is command.run
 
 
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main([]) == 0
+    assert "examples:" in capsys.readouterr().out
+
+
+def test_the_log_is_for_long_work_and_its_details_for_those_who_ask(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise ValueError("rho must lie in (0, inf)")
+
+    words = ["figures", "mean_estimation", "--output", str(tmp_path)]
+    assert command_line.main([*words, "--verbose"]) == 0
+    assert re.fullmatch(r"corrnoise: \d\d:\d\d:\d\d mean_estimation \(0 of 1\)\n", capsys.readouterr().err)
+    assert command_line.main(words) == 0
+    assert not capsys.readouterr().err
+    monkeypatch.setattr("corrnoise.figures.publication.publish", fail)
+    assert command_line.main([*words, "-v"]) == 1
+    error = capsys.readouterr().err
+    assert "Traceback" in error
+    assert error.endswith("\ncorrnoise: error: rho must lie in (0, inf)\n")
+    assert [type(handler) for handler in logging.getLogger("corrnoise").handlers] == [logging.NullHandler]
+
+
+def test_shells_complete_commands_and_options(tmp_path: Path) -> None:
+    pytest.importorskip("argcomplete")
+    for line, completions in (("corrnoise des", {"design"}), ("corrnoise check --ver", {"--verdict", "--verbose"})):
+        output = tmp_path / "completions"
+        asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n"}
+        asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(output), "_ARGCOMPLETE_SUPPRESS_SPACE": "0"}
+        assert run(env=os.environ | asked).returncode == 0
+        assert set(output.read_text().split()) == completions
+
+
+@pytest.mark.parametrize(
+    ("words", "same"), [(["help"], ["--help"]), (["help", "check"], ["check", "--help"]), (["-h"], [])]
+)
+def test_help_is_found(words: list[str], same: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(words) == 0
+    found = capsys.readouterr().out
+    assert command_line.main(same) == 0
+    assert found == capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("nonsense",), "COMMAND must be one of figures, check,"),
         (("desgin",), "got 'desgin'; did you mean 'design'?"),
+        (("help", "desgin"), "got 'desgin'; did you mean 'design'?"),
+        (("--verson",), "COMMAND must come before its options, got '--verson'; did you mean '--version'?"),
         (("figures", "figure 9"), "there is no figure 'figure 9'; the figures are mean_estimation, linear_regression"),
         (("figures", "linear_regresion"), "; did you mean 'linear_regression'?"),
         (("figures", "--output"), "expected one argument"),

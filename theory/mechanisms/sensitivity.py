@@ -28,7 +28,6 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Indices, Participation
-from corrnoise.theory.pattern_sums import best_pattern, row_bounds
 
 _UNIT = 2.0**-53
 _NORM = 40 * _UNIT  # of a Euclidean norm with pairwise summation
@@ -269,12 +268,14 @@ def column_sensitivity(
     sizes = checks.shaped("norms", norms, (participation.length,), "[0, inf)")
 
     def largest(values: Array) -> float:
+        from corrnoise.theory import pattern_sums
+
         if participation.kind == "reshuffled":
             most = np.maximum.reduceat(values, np.arange(0, values.size, participation.period))
             return float(np.sort(most)[-participation.count :].sum())
         if participation.kind == "fixed epochs":
             return max(float(values[steps].sum()) for steps in participation.residue_classes())
-        return float(values[best_pattern(values, participation.period, participation.count)].sum())
+        return float(values[pattern_sums.best_pattern(values, participation.period, participation.count)].sum())
 
     scale = float(sizes.max()) or 1.0
     value = scale * math.sqrt(largest((sizes / scale) ** 2))
@@ -315,10 +316,12 @@ def largest_block(gram: Array, patterns: list[Indices]) -> tuple[float, float]:
 
 
 def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, float]:
+    from corrnoise.theory import pattern_sums
+
     b, k = participation.period, participation.count
     sizes = np.abs(gram)
-    rows = row_bounds(sizes, b, k, participation.saturated)
-    heaviest = best_pattern(rows, b, k)
+    rows = pattern_sums.row_bounds(sizes, b, k, participation.saturated)
+    heaviest = pattern_sums.best_pattern(rows, b, k)
     bound = min(float(rows[heaviest].sum()), _decaying_bound(sizes, participation))
     value, _ = largest_block(gram, [participation.largest, heaviest])
     return closer_by_patterns(gram, participation, value, bound) if value < bound * (1 - 1e-14) else (value, bound)

@@ -27,7 +27,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from scipy import signal
 
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array
@@ -63,6 +62,8 @@ def divided(values: Array, coefficients: Array) -> Array:
     """The power series ``values`` divided by the series with ``coefficients``, to as many terms as ``values``."""
     coefficients = coefficients[: values.size]
     if coefficients.size <= _SHORT:
+        from scipy import signal  # a second of imports
+
         return np.asarray(signal.lfilter([1.0], coefficients, values))
     return multiplied(values, power_series.newton_reciprocal(coefficients, values.size))
 
@@ -72,6 +73,8 @@ def multiplied(one: Array, other: Array) -> Array:
     other = other[: one.size]
     if min(one.size, other.size) <= _SHORT:
         return np.convolve(one, other)[: one.size]
+    from scipy import signal  # a second of imports
+
     return np.asarray(signal.oaconvolve(one, other)[: one.size])
 
 
@@ -79,6 +82,8 @@ def correlated(one: Array, other: Array, lags: int) -> Array:
     """Σ_t one_t other_{t−j} for j = 0, …, lags − 1; both have the same length."""
     if lags <= _SHORT:
         return np.array([one[j:] @ other[: other.size - j] for j in range(lags)])
+    from scipy import signal  # a second of imports
+
     return np.asarray(signal.fftconvolve(one, other[::-1])[one.size - 1 :][:lags])
 
 

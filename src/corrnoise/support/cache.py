@@ -7,6 +7,7 @@ on its size, like all files of ``support.serialise``.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -40,4 +41,5 @@ def kept(folder: Path, settings: Any) -> Any:
     found = load(path)
     if not isinstance(found, dict) or set(found) != {"settings", "result"} or found["settings"] != plain(settings):
         raise ValueError(f"{path} keeps the result of other settings")
+    logging.getLogger(__name__).debug("computed before: %s", path)
     return found["result"]

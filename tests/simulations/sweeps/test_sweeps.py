@@ -176,7 +176,7 @@ def test_results_are_those_of_simulate_whoever_computes_them(
     ]
     assert results(sweep(points)) == expected
     assert results(sweep(points, jobs=2, directory=tmp_path, progress=True)) == expected
-    assert capsys.readouterr().err.count("points ") == len(points) + 1  # none done, one done, …
+    assert capsys.readouterr().err.count(" points") == len(points) + 1  # none done, one done, …
     before = files(tmp_path)
     assert set(before) == {f"{p.key}.json" for p in points}
     assert results(sweep(reversed(points), directory=tmp_path)) == expected[::-1]
@@ -262,8 +262,8 @@ def test_heavy_tails_are_said_once_whoever_computes() -> None:
 def test_progress(shown: bool, capsys: pytest.CaptureFixture[str]) -> None:
     sweep([point(seed=0), point(noise=NuFTRL(0)), point(seed=1)], progress=shown)
     output = capsys.readouterr().err
-    assert ("\r\x1b[Kpoints 1/3, about " in output) == shown
-    assert ("\r\x1b[Kpoints 3/3, 1 failed, about 0 s left" in output) == shown
+    assert ("1/3 points, " in output) == (" s left" in output) == shown
+    assert ("3/3 points, 1 failed\r" in output) == shown
     assert output.endswith("\r\x1b[K" if shown else "")
     assert "\n" not in output
 
