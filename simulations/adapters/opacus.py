@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from corrnoise.simulations.adapters import torch_state
@@ -34,7 +34,7 @@ from corrnoise.simulations.adapters.torch import (
 )
 from corrnoise.simulations.adapters.training import DataRun, Parts, batches_of, due, source
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.run.batches import Batches
+from corrnoise.simulations.run.batches import AnyBatches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -209,11 +209,10 @@ class RunSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         rank = self._group.get_rank() if self._group else 0
-        position = None if rank else self.run.position
         if self._group is not None:
-            position = _from_first(self._group, position)
+            position, batches = _from_first(self._group, None if rank else (self.run.position, self.run.batches))
             if rank:
-                self.run.follow(position)
+                self.run.follow(position, batches)
         processes = self._group.get_world_size() if self._group else 1
         order = batches_of(self.run)
         coming = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
@@ -277,7 +276,7 @@ def make_private(
     """A private run with Opacus, which the same command goes on with after a crash: model, optimizer and loader.
 
     The n examples have one random order for all epochs.  An epoch has floor(n/B) batches, so that the last n mod B
-    examples of the order are left out (``optimizer.run.batches.left_out``).
+    examples of the order are left out (``optimizer.run.batches.left_out``).  Sampled batches vary, and may be empty.
 
     Parameters
     ----------
@@ -321,7 +320,7 @@ def make_private(
     first = group is None or group.get_rank() == 0  # which makes the noise
     parts = torch_state.parts(model, optimizer, carry)
 
-    def run_of(order: Batches) -> DataRun:
+    def run_of(order: AnyBatches) -> DataRun:
         return DataRun(
             loss,
             own,
@@ -350,6 +349,7 @@ def make_private(
         dataset,
         batch_sampler=RunSampler(run, workers=workers > 0),
         num_workers=workers,
+        collate_fn=partial(torch_state.collated, dataset),
         generator=extra_module("torch", "torch").Generator(),  # so that a loop draws nothing from that of the run
     )
     return (
