@@ -171,7 +171,7 @@ def frequency_condition(slow: float, fast: float, frequencies: Array, criterion:
 def _stationary_constants(condition: FrequencyCondition) -> Array:
     """The constants c > 0 at which the mean gain of Λ = c may be smallest, from the condition at ω = 0 and π.
 
-    The real roots of the cubic of ``docs/strongly-convex-bound.md``, section "The best constant multiplier".
+    The real roots of the cubic of ``docs/strongly-convex-bound-proofs.md``, section "The best constant multiplier".
     """
     slow, fast = condition.slow, condition.fast
     p, q = condition.offset.tolist()
