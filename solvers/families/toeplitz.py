@@ -14,8 +14,9 @@ function            noise                    family
 
 The squared error of a member is its squared sensitivity times the ``power`` of a ``RunObjective``.  All searches are
 local.  The squared sensitivity is that of the participations 0, b, 2b, …, which are the worst where a theorem of
-docs/finite-runs.md says so, or a proved upper bound, or with p <= b bands, whose columns do not meet, exact: Σ_s v_s
-c_s², where v_s is the number of participations that are followed by at least s steps.  For k b <= n it is k Σ c_s².
+docs/finite-runs-proofs.md says so, or a proved upper bound, or with p <= b bands, whose columns do not meet, exact:
+Σ_s v_s c_s², where v_s is the number of participations that are followed by at least s steps.  For k b <= n it is
+k Σ c_s².
 
 *Certificate for prefix sums.*  With c = (c_0, …, c_{p−1}) the error is E(c) = tr(W X_c⁻¹), where X_c = CᵀC and W =
 AᵀA/n for the mean over steps (W = aaᵀ with the last row a of A for the largest error).  Let D >= 0 be p × p with Σ v_s

@@ -7,7 +7,7 @@ converge; in practice they converge linearly and fast.  As a problem in ξ a con
 set, so the limit could depend on the start.  Several starts are used, and they have agreed in all cases tried.  The
 gradient noise does not enter the first half-step, and is one more weight in the second.
 
-The bound and its proof: ``docs/strongly-convex-bound.md``.
+The bound and its proof: ``docs/strongly-convex-bound-proofs.md``.
 
 Source: Choquette-Choo et al., arXiv 2310.06771, Section 3.
 """

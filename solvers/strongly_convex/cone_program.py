@@ -1,6 +1,6 @@
 """The strongly convex bound as the paper computes it: a second-order cone program on uniform frequencies.
 
-Let β = x − l − is.  The matrix inequality of ``docs/strongly-convex-bound.md`` says that at every frequency
+Let β = x − l − is.  The matrix inequality of ``docs/strongly-convex-bound-proofs.md`` says that at every frequency
 
     ( u   p* )                    u = 2δ Re(Λβ) + (2a + ε) |β|² − lδ,
     ( p   v  )  is nonnegative,   p = δ Λ + (2a + ε) β*,   v = δ ξ + 2a + ε,

@@ -19,7 +19,7 @@ and the same with φ_n in place of ψ_n, and n in place of (n + 1)/2, for the la
 
 *Sensitivity.*  If all scales are >= 0 and all decays θ lie in [0, 1], then c_t >= 0 and c_t >= c_{t+1} for t >= 1.
 For such a strategy the worst pattern of k participations that are at least b >= 1 steps apart is 0, b, 2b, …
-(P1 of docs/finite-runs.md).  Between its participations m and m + 1 the sum of its columns is
+(P1 of docs/finite-runs-proofs.md).  Between its participations m and m + 1 the sum of its columns is
 
     a_m = 1 + Σ_i ω_i Σ_{1<=l<=m} θ_i^{lb−1}        at step mb,
     Σ_i σ_i θ_i^{s−1},  σ_i = ω_i Σ_{l<=m} θ_i^{lb}      at step mb + s, s >= 1,

@@ -12,7 +12,7 @@ for some signs s.  Otherwise the worst gradients need not be collinear.
 Everything here is a bracket.  A pattern and its gradients give a value that is attained; a bound that needs few
 assumptions lies above it.  Where the two agree up to rounding the sensitivity is known exactly, and this is how a
 theorem enters: no condition of a theorem is ever tested on rounded numbers.  The bounds are proved in
-docs/finite-runs.md.
+docs/finite-runs-proofs.md.
 
 Sources: Choquette-Choo et al., arXiv 2306.08153, Algorithm 4 (the two-stage bound, of which ``row_bounds`` is the
 sharper form); Kalinin and Lampert, arXiv 2405.13763, Theorem 2 (non-negative, non-increasing Toeplitz coefficients).

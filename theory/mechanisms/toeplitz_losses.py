@@ -122,8 +122,9 @@ def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[
 def squared_sensitivity_bound(strategy: Array, participation: Participation) -> tuple[float, Array]:
     """An upper bound of the squared sensitivity of any strategy c, shape (n,), and its gradient in c where it has one.
 
-    It is ‖v‖² for the majorant ĉ_t = |c_t| for t < b, ĉ_t = max_{s>=t} |c_s| for t >= b (P1 of docs/finite-runs.md).
-    Where c >= 0 and c does not increase from index b on, it equals ``squared_sensitivity``.
+    It is ‖v‖² for the majorant ĉ_t = |c_t| for t < b, ĉ_t = max_{s>=t} |c_s| for t >= b (P1 of
+    docs/finite-runs-proofs.md).  Where c >= 0 and c does not increase from index b on, it equals
+    ``squared_sensitivity``.
     """
     b = strategy.size if participation.once else participation.period
     sizes = np.abs(strategy)

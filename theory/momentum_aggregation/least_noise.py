@@ -8,7 +8,7 @@ root is ν-DP-FTRL with ν = α, and what decides about the noise is
 At ρ = ½ and clip norm 1, every step of the square root has noise of standard deviation at most S if each example takes
 part once, in a run of any length; no mechanism has a smaller root mean square over T steps than
 S − (1 − α)/((2 − α) T).  In E epochs both are multiplied by sqrt(E), and the square root by at most
-sqrt((1 + a)/(1 − a)) more, a = (1 − α)^N, for one order in all epochs.  Proofs: docs/momentum-aggregation.md.
+sqrt((1 + a)/(1 − a)) more, a = (1 − α)^N, for one order in all epochs.  Proofs: docs/momentum-aggregation-proofs.md.
 """
 
 from __future__ import annotations

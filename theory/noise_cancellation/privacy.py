@@ -10,8 +10,8 @@ and they are as private as one Gaussian mechanism with that ρ: ε and δ come f
 is attained by a shift in a fixed direction.  It needs that the rounds of participation are public and independent of
 the data, that each example is used once, and replace-one adjacency with data sets of equal length.
 
-Theorem 5.1 has 2S in place of every Δ_j, which is valid and wasteful (docs/noise-cancellation.md).  The paper's ρ is
-sqrt(2ρ) of the ρ of zero-concentrated differential privacy here.
+Theorem 5.1 has 2S in place of every Δ_j, which is valid and wasteful (docs/noise-cancellation-proofs.md).  The paper's
+ρ is sqrt(2ρ) of the ρ of zero-concentrated differential privacy here.
 
 Source: Reshef and Levy, ICML 2025: Theorems 5.1, 5.2, F.1.
 """

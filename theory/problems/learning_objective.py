@@ -14,7 +14,7 @@ W is positive semidefinite.  So the privacy part is of the same form as the mean
 place of AᵀA/n, for every noising matrix N, and whatever optimises the one optimises the other.  With Toeplitz noise the
 last term is Σ_j Σ_s Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(T d).
 
-This extends formula E2 of ``quadratic`` to noise that is not Toeplitz; the proof is in docs/finite-runs.md.
+This extends formula E2 of ``quadratic`` to noise that is not Toeplitz; the proof is in docs/finite-runs-proofs.md.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def frequency_condition(slow: float, fast: float, frequencies: Array, criterion:
 
 
 def _stationary_constants(condition: FrequencyCondition) -> Array:
-    """The positive roots of the cubic of ``docs/strongly-convex-bound.md``: the best constant multipliers."""
+    """The positive roots of the cubic of ``docs/strongly-convex-bound-proofs.md``: the best constant multipliers."""
     slow, fast = condition.slow, condition.fast
     p, q = condition.offset.tolist()
     r, s = condition.r.tolist()
