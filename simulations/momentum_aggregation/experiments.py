@@ -91,8 +91,6 @@ def gradient_norms(
 ) -> Array:
     """‖∇F‖ of all runs of a candidate.
 
-    Raises ``ImportError`` where DP-SGD lacks dp-accounting (extra ``amplification``).
-
     Returns the shape (budgets, settings, 2, repetitions): of the last iterate, and on average over the run.  A setting
     is a pair of γ and path length, γ slowest.  Orders and noise of a repetition depend on the seed alone.
     """
