@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 from flint import arb, ctx
 
-from corrnoise.theory.amplification.bins import bins_curve
+from corrnoise.theory.amplification.bins import bins_curve, redrawn_bins_curve
 from corrnoise.theory.amplification.contour import PoissonCurve
 from corrnoise.theory.amplification.curve import (
     DIRECTIONS,
@@ -120,6 +120,10 @@ class CutCurve(Curve):
     overflow: float
     attained: bool
 
+    @property
+    def resolution(self) -> float:
+        return self.whole.resolution
+
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
         found = self.whole.delta(epsilon, noise_multiplier, direction)
         return Bound(*self._raised(found.lower, found.upper), found.kind, f"{found.comparison}, or a full batch")
@@ -191,6 +195,7 @@ ACCOUNTANTS: dict[str, Callable[[Strategy, Participation, float], Curve]] = {
     "poisson": _poisson,
     "cyclic poisson": _cyclic_poisson,
     "balls in bins": bins_curve,
+    "redrawn bins": redrawn_bins_curve,
 }
 
 
