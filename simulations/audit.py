@@ -31,11 +31,12 @@ from corrnoise.simulations.auditing.loops import (
     stepwise,
 )
 from corrnoise.simulations.auditing.plan import Plan, Steps, Whitening, planned
+from corrnoise.simulations.auditing.sampled import sampled_evidence
 from corrnoise.simulations.auditing.statistics import bounds, evidence
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.simulations.run.stream import Stream
 from corrnoise.theory.auditing.canaries import canaries_needed
-from corrnoise.theory.auditing.findings import TESTS, Audit, judged, no_evidence
+from corrnoise.theory.auditing.findings import SAMPLED_TESTS, TESTS, Audit, judged, no_evidence
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -50,6 +51,7 @@ _FEWEST = 1000  # canaries of a run: other tests than the matched filter live on
 _MOST = 4000
 _MOST_RUNS = 64
 _RUNS = 8  # at most by default
+_SAMPLED_RUNS = 4  # of a loop that draws its batches, by default
 _NUMBERS = 2**25  # of all releases together, at most by default
 
 
@@ -142,6 +144,8 @@ def audit(
         factor = checks.real("factor", factor, "(1, inf)")
     random = generator(rng)
 
+    if plan.sampled:
+        return _of_sampled(loop, plan, factor, canaries, runs, tuple(sorted(crashes)), level, random)
     signal = float(np.linalg.norm(Whitening(plan, np.arange(steps)).signal))
     canaries, runs = _sizes(plan, signal, factor, level, canaries, runs)
     try:
@@ -171,6 +175,47 @@ def audit(
         0 if lone is None else lone.runs,
         steps - present.size,
         level,
+    )
+
+
+def _of_sampled(
+    loop: Any,
+    plan: Plan,
+    factor: float | None,
+    canaries: int | None,
+    runs: int | None,
+    crashes: tuple[int, ...],
+    level: float,
+    random: np.random.Generator,
+) -> Audit:
+    """The audit of a loop that draws its batches."""
+    if factor is not None:
+        raise ValueError(f"factor must be None for a sampled loop, got {factor}; canaries= and runs= set the numbers")
+    number = _checked_canaries(_FEWEST if canaries is None else canaries)
+    times = _SAMPLED_RUNS if runs is None else checks.integer("runs", runs, 1)
+    delta = plan.budget.delta
+    try:
+        found = sampled_evidence(loop, plan, Layout(number, plan.idle), times, crashes, level, random)
+    except EndedError as end:
+        verdict, cause = end.args
+        return no_evidence(verdict, cause, plan.mu, delta, level)
+    verdict, cause, tests = judged(found.evidence, level, SAMPLED_TESTS)
+    return Audit(
+        verdict,
+        cause,
+        tests,
+        found.lower,
+        found.mu,
+        delta,
+        (),
+        found.mu,
+        number,
+        plan.idle,
+        times,
+        found.lone_runs,
+        found.skipped,
+        level,
+        sampled=True,
     )
 
 
@@ -210,9 +255,7 @@ def _sizes(
     if runs is not None:
         checks.integer("runs", runs, 1)
     if canaries is not None:
-        if checks.integer("canaries", canaries, TOGETHER) % TOGETHER:
-            raise ValueError(f"canaries must be a multiple of {TOGETHER}, got {canaries}")
-        return canaries, runs or 2
+        return _checked_canaries(canaries), runs or 2
     tried = [runs] if runs is not None else [2**i for i in range(1, _MOST_RUNS.bit_length())]
     if factor is None:
         return _best_effort(plan, _FACTOR * plan.mu, level, tried)
@@ -228,6 +271,13 @@ def _sizes(
         f"factor must be so large that {_MOST} canaries and {tried[-1]} runs suffice to find it, got {factor} at "
         f"mu={plan.mu:.4g}; canaries= sets their number"
     )
+
+
+def _checked_canaries(canaries: int) -> int:
+    """A number of canaries, a multiple of four."""
+    if checks.integer("canaries", canaries, TOGETHER) % TOGETHER:
+        raise ValueError(f"canaries must be a multiple of {TOGETHER}, got {canaries}")
+    return canaries
 
 
 def _best_effort(plan: Plan, signal: float, level: float, tried: Sequence[int]) -> tuple[int, int]:
