@@ -7,8 +7,8 @@ coordinates are *idle*: they show the noise alone.  In further runs a batch hold
 shows whether batches are clipped as a whole.  A loop that can be restarted is restarted, and may skip steps but not
 release one twice.
 
-The statistics are those of ``theory.auditing``.  An audit can refute a claim and cannot prove one.  The order of the
-data is not audited: the auditor chooses it.
+The statistics are those of ``theory.auditing``.  An audit can refute a claim and cannot prove one.  An order of the data
+is not audited: the auditor chooses it.  Sampled batches are: the loop draws them (``auditing.sampled``).
 """
 
 from __future__ import annotations
@@ -78,17 +78,20 @@ def audit(
         of each of the n steps before clipping, where d is always the same.  It returns what it would release, the sums
         of the clipped gradients plus noise, as an array of shape (n, d).  It must take fresh noise at each call.  Or a
         class with ``begin(folder)``, which returns the number of the next step, and ``step(gradients)``, which returns
-        the release of this step, shape (d,).
+        the release of this step, shape (d,).  Where the claim is a sampled participation, the loop draws its batches:
+        in place of each array it gets the data set ``examples``, of which ``examples[batch]`` are the gradients of a
+        batch of numbers below ``len(examples)``, in this step.
     claim
         A design or a private run; or a pair of a ``Budget`` and a program.  The loop claims the noise of
         ``program.scale(budget)``, for the participation of the program.
     factor
-        > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
+        None for a sampled loop.  > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
         0.99.  It decides how many canaries there are.  None for 1.1, and more if 8 runs of 4000 canaries or 0.25 GiB of
         releases do not find it, or the pattern does not show all of the privacy loss; the report states the power.
     canaries, runs
         Numbers of canaries of a run, a multiple of 4, and of runs; None for as many as ``factor`` needs, and not fewer
-        than 1000 and 2.  With one run, noise that is used again in another run is not found.
+        than 1000 and 2; of a sampled loop 1000 and 4.  With one run, noise that is used again in another run is not
+        found.
     idle
         Number of coordinates of a run without a canary, at least 16.
     restarts
