@@ -7,8 +7,8 @@ coordinates are *idle*: they show the noise alone.  In further runs a batch hold
 shows whether batches are clipped as a whole.  A loop that can be restarted is restarted, and may skip steps but not
 release one twice.
 
-The statistics are those of ``theory.auditing``.  An audit can refute a claim and cannot prove one.  An order of the data
-is not audited: the auditor chooses it.  Sampled batches are: the loop draws them (``auditing.sampled``).
+The statistics are those of ``theory.auditing``.  An audit can refute a claim and cannot prove one.  The order of the
+data is not audited: the auditor chooses it.  Sampled batches are: the loop draws them (``auditing.sampled``).
 """
 
 from __future__ import annotations
@@ -85,9 +85,10 @@ def audit(
         A design or a private run; or a pair of a ``Budget`` and a program.  The loop claims the noise of
         ``program.scale(budget)``, for the participation of the program.
     factor
-        None for a sampled loop.  > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
+        > 1: clip norms of ``factor`` times the claim, or noise of 1/``factor`` of it, are to be found with probability
         0.99.  It decides how many canaries there are.  None for 1.1, and more if 8 runs of 4000 canaries or 0.25 GiB of
         releases do not find it, or the pattern does not show all of the privacy loss; the report states the power.
+        None for a sampled loop.
     canaries, runs
         Numbers of canaries of a run, a multiple of 4, and of runs; None for as many as ``factor`` needs, and not fewer
         than 1000 and 2; of a sampled loop 1000 and 4.  With one run, noise that is used again in another run is not

@@ -32,7 +32,6 @@ any         any             another process, a copy                          ref
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -236,12 +235,11 @@ class PrivateRun(Guarded):
         """
         if not self.participation.sampled:
             return self._budget.epsilon_at(delta)
+        if delta == self._budget.delta:  # for which the multiplier was verified
+            return float(self._budget.epsilon)  # type: ignore[arg-type]
         ends = [epsilon_of(self._program.curve, delta, self._multiplier, each).upper for each in DIRECTIONS]
         worst = gaussian_epsilon((self._program.sensitivity / self._multiplier) ** 2 / 2 * (1 + 1e-12), delta)
-        assert self._budget.epsilon is not None
-        assert self._budget.delta is not None
-        promised = self._budget.epsilon if delta >= self._budget.delta else math.inf  # the multiplier was verified
-        return min(max(ends), worst, promised)
+        return min(max(ends), worst)
 
     def in_words(self) -> str:
         """What the run guarantees, in sentences."""
