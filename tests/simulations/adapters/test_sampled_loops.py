@@ -6,7 +6,7 @@ not installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
-from tests.simulations.run.sources import counted, known_key
+from tests.simulations.run.sources import counted, known_key, worst_case
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
@@ -40,6 +40,14 @@ KINDS = [
     (Participation.redrawn_bins(30, period=20), 3),
     (Participation.poisson(30, 0.03, capacity=4, examples=EXAMPLES), 2),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _without_accountant() -> Iterator[None]:
+    with worst_case():
+        yield
+
+
 _rng = np.random.default_rng(3)
 INPUTS = _rng.normal(size=(EXAMPLES, 6)).astype(np.float32)
 TARGETS = _rng.integers(3, size=EXAMPLES)
