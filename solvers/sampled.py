@@ -29,6 +29,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from corrnoise.theory.amplification.accountant import curve_of
+from corrnoise.theory.amplification.curve import DIRECTIONS
 from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, ndtri
 
@@ -36,6 +38,7 @@ from corrnoise.solvers.families import toeplitz
 from corrnoise.solvers.families.buffers import best_buffers, gaps_of, separate, variables_of
 from corrnoise.solvers.learning import TOLERANCE
 from corrnoise.solvers.objectives import RunObjective
+from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.rational.approximation import rational
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.mechanisms.poles import PoleNoise
@@ -50,16 +53,30 @@ Progress = Callable[[str], None]
 
 INDEPENDENT, NU, BUFFERS = "independent noise", "nu-DP-FTRL", "buffers"
 TOEPLITZ, ROOT = "best Toeplitz", "banded square root"
+#: The samplers, as they stand in the names of families.
+SAMPLERS: dict[str, str] = {
+    "poisson": "Poisson batches",
+    "cyclic poisson": "cyclic Poisson batches",
+    "balls in bins": "balls in bins",
+    "redrawn bins": "redrawn bins",
+}
+NO_FLOOR = "no error is known that all noise for sampled batches is above"
 MOST_BINS = 2048  #: for which noise is searched
 MOST_GROUPS = 64  #: of cyclic Poisson sampling that are tried
 _ENTRIES = 2**15  # points times bins of an estimate
 _ORDERS = 64  # the largest order
 _WITHIN = 2e-3  # relative accuracy of an estimated multiplier, beside that of its points
+_CORRELATED = {"cyclic poisson": (TOEPLITZ,), "balls in bins": (BUFFERS, NU, ROOT)}
+_MOST_BUFFERS = 2  # in bins
 _STRIDE = 0.2  # of the logarithm of a multiplier
 _NUS = tuple(2.0**-k for k in range(2, 9))
 _ROOTS = (4, 16, 64)  # bands
 _SIMPLEX = 0.4  # size of its first simplex
 _EVALUATIONS = 30  # of a search, for each buffer
+
+
+DPSGD_POISSON = f"DP-SGD, {SAMPLERS['poisson']}"
+EPSILONS = (0.1, 20.0)  #: in which a crossover is sought
 
 
 class Found(NamedTuple):
@@ -68,6 +85,17 @@ class Found(NamedTuple):
     family: str
     mechanism: ToeplitzNoise
     estimate: float = 1.0
+
+
+def sampled_family(family: str, visits: Participation) -> str:
+    """The name of noise with its sampler; independent noise is DP-SGD.
+
+    Parameters
+    ----------
+    family : of the noise
+    visits : a sampled participation
+    """
+    return f"{'DP-SGD' if family == INDEPENDENT else family}, {SAMPLERS[visits.kind]}"
 
 
 def ways(steps: int, period: int, rate: float, memory: float) -> list[Participation]:
@@ -87,7 +115,12 @@ def ways(steps: int, period: int, rate: float, memory: float) -> list[Participat
 
 
 def sampled_noises(
-    objective: RunObjective, visits: Participation, budget: Budget, memory: float, progress: Progress
+    objective: RunObjective,
+    visits: Participation,
+    budget: Budget,
+    memory: float,
+    family: str | None,
+    progress: Progress,
 ) -> Iterator[Found]:
     """The noises that are tried for one sampler.
 
@@ -97,48 +130,51 @@ def sampled_noises(
     visits : a sampled participation
     budget : given by ε and δ, for the estimates
     memory : the largest number of arrays that the noise may keep
+    family : the only family to be tried; None for all
     progress : called with a line of text before every longer part
     """
-    if visits.kind == "cyclic poisson" and memory >= 1 and visits.period > 1:
-        bands = int(min(visits.period, memory + 1, visits.length))
-        progress(f"mechanisms: {bands} bands, {visits.kind}")
-        yield Found(TOEPLITZ, _few_bands(objective, bands))
-    elif visits.kind == "balls in bins" and memory >= 1 and visits.period > 1:
-        yield from _in_bins(objective, visits, budget, memory, progress)
-    else:
-        yield Found(INDEPENDENT, DPSGD())
+    kind = visits.kind
+    correlated = _CORRELATED.get(kind, ()) if memory >= 1 and visits.period > 1 else ()
+    judge = _Judge(objective, visits, budget) if kind == "balls in bins" else None
+    for name in correlated if kind == "cyclic poisson" and correlated else (INDEPENDENT, *correlated):
+        if family not in (None, name):
+            continue
+        progress(f"mechanisms: {name}, {SAMPLERS[kind]}")
+        if judge is None:
+            yield Found(name, DPSGD() if name == INDEPENDENT else _few_bands(objective, visits.period, memory))
+        else:
+            yield from (Found(name, noise, judge.multiplier(noise)) for noise in _in_bins(name, judge, memory))
 
 
-def _few_bands(objective: RunObjective, bands: int) -> ToeplitzNoise:
+def _few_bands(objective: RunObjective, groups: int, memory: float) -> ToeplitzNoise:
+    """The best strategy with a band for each group, of which one example takes part in one."""
     once = Participation.single(objective.steps)
     start = None if isinstance(objective.what, PrefixSums) else toeplitz.nu_ftrl(objective, once)
-    return toeplitz.best_toeplitz(objective, once, bands, start)
+    return toeplitz.best_toeplitz(objective, once, int(min(groups, memory + 1, objective.steps)), start)
 
 
 # -- balls in bins -----------------------------------------------------------------------------------------------------
 
 
-def _in_bins(
-    objective: RunObjective, visits: Participation, budget: Budget, memory: float, progress: Progress
-) -> Iterator[Found]:
-    judge = _Judge(objective, visits, budget)
-    yield Found(INDEPENDENT, DPSGD(), judge.multiplier(DPSGD()))
-    for count in (1, 2):
-        if count <= min(memory, objective.steps // 2):
-            progress(f"mechanisms: {BUFFERS} with {count}, {visits.kind}")
+def _in_bins(family: str, judge: _Judge, memory: float) -> Iterator[ToeplitzNoise]:
+    """The members of a family."""
+    steps = judge.objective.steps
+    if family == INDEPENDENT:
+        yield DPSGD()
+    elif family == BUFFERS:
+        for count in range(1, int(min(memory, _MOST_BUFFERS, steps // 2)) + 1):
             noise = _tuned_buffers(judge, count)
-            if noise.zeros.size == count:
-                yield Found(BUFFERS, noise, judge.multiplier(noise))
-    progress(f"mechanisms: {NU}, {visits.kind}")
-    nu = min((NuFTRL(nu) for nu in _NUS), key=judge.error)
-    short = rational(nu, TOLERANCE)
-    if short.memory(objective.steps) <= memory:
-        yield Found(NU, short, judge.multiplier(nu))
-    roots = [toeplitz.square_root(p) for p in _ROOTS if p <= min(memory + 1, objective.steps)]
-    if roots:
-        progress(f"mechanisms: {ROOT}, {visits.kind}")
-        best = min(roots, key=judge.error)
-        yield Found(ROOT, best, judge.multiplier(best))
+            if noise.memory(steps) < count:
+                return
+            yield noise
+    elif family == NU:
+        short = rational(min((NuFTRL(nu) for nu in _NUS), key=judge.error), TOLERANCE)
+        if short.memory(steps) <= memory:
+            yield short
+    else:
+        roots = [toeplitz.square_root(p) for p in _ROOTS if p <= min(memory + 1, steps)]
+        if roots:
+            yield min(roots, key=judge.error)
 
 
 class _Judge:
@@ -165,6 +201,7 @@ class _Judge:
         products = gram(noise, self.objective.steps, self.visits.period).upper
         size = math.sqrt(float(np.diagonal(products).max()))
         root = self._normals @ np.linalg.cholesky(products + 1e-9 * size**2 * np.eye(len(products))).T
+
         def excess(logarithm: float) -> float:
             return max(self._log_delta(products, root, math.exp(logarithm)) - self.log_delta, -1e3)
 
@@ -231,3 +268,37 @@ def _tuned_buffers(judge: _Judge, count: int) -> PoleNoise:
     options = {"maxfev": _EVALUATIONS * count, "xatol": 3e-2, "fatol": 1e-3, "initial_simplex": around}
     found = minimize(loss, first, method="Nelder-Mead", options=options)
     return PoleNoise(*gaps_of(found.x))
+
+
+# -- against DP-SGD ----------------------------------------------------------------------------------------------------
+
+
+def crossover(dpsgd: Optimum, other: Optimum, delta: float) -> float | None:
+    """The ε below which DP-SGD with Poisson batches has the smaller error, and above which other noise has it.
+
+    Returns ε to 1 percent; None if one of the two has the smaller error at both ends of ``EPSILONS``.
+
+    Parameters
+    ----------
+    dpsgd, other : at one δ and of one objective
+    delta : 0 < δ < 1
+    """
+
+    def beaten(epsilon: float) -> bool:
+        budget = Budget(epsilon=epsilon, delta=delta)
+        error = dpsgd.error_at(budget)
+        if not other.participation.sampled:
+            return other.error_at(budget) < error
+        scale = error / other.error if other.measure == "root mean squared error" else math.sqrt(error / other.error)
+        if budget.multiplier(other.sensitivity.upper) < scale:
+            return True
+        curve = curve_of(other.mechanism, other.participation)
+        return all(curve.delta(epsilon, scale, direction).upper < delta for direction in DIRECTIONS)
+
+    low, high = EPSILONS
+    if beaten(low) or not beaten(high):
+        return None
+    while high > low * 1.01:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if beaten(middle) else (middle, high)
+    return high
