@@ -46,7 +46,7 @@ from corrnoise.theory.workloads import SGD, Workload
 if TYPE_CHECKING:
     from corrnoise.designs.comparison import Comparison, Progress
     from corrnoise.simulations.random_numbers import Seed
-    from corrnoise.simulations.run.batches import Batches
+    from corrnoise.simulations.run.batches import AnyBatches
     from corrnoise.simulations.run.durable import Carry
     from corrnoise.simulations.run.folder import Folder
     from corrnoise.simulations.run.private import PrivateRun
@@ -316,7 +316,7 @@ class Design(Record):
         self,
         size: int,
         *,
-        batches: Batches | None = None,
+        batches: AnyBatches | None = None,
         folder: str | os.PathLike[str] | Folder | None = None,
         carry: Carry | None = None,
     ) -> PrivateRun:
