@@ -316,6 +316,7 @@ class Design(Record):
         self,
         size: int,
         *,
+        examples: int | None = None,
         batches: AnyBatches | None = None,
         folder: str | os.PathLike[str] | Folder | None = None,
         carry: Carry | None = None,
@@ -326,11 +327,26 @@ class Design(Record):
         ----------
         size
             Number of parameters of the model, over all arrays.
+        examples
+            Size of the data, from which the run draws its batches; where they are sampled only.
         batches, folder, carry
             As for ``PrivateRun``.
+
+        Raises
+        ------
+        ValueError
+            The batches are sampled and ``examples`` is missing, or they are not sampled and it is given.
         """
         from corrnoise.simulations.run.private import PrivateRun
 
+        if examples is not None and not self.participation.sampled:
+            raise ValueError(f"examples must be None where batches are not sampled, got {examples}: give batches")
+        if self.participation.sampled and batches is None:
+            from corrnoise.simulations.run.batches import batches as sampled_batches
+
+            if examples is None:
+                raise ValueError("examples must be given, the size of the data from which the run draws its batches")
+            batches = sampled_batches(self.participation, examples)
         return PrivateRun(
             self.budget, self.participation, self.mechanism, size, batches=batches, folder=folder, carry=carry
         )
@@ -357,7 +373,7 @@ class Design(Record):
         model
             A ``torch.nn.Module``.
         options
-            ``batches``, ``folder`` and ``carry``, as for ``run``.
+            ``examples``, ``batches``, ``folder`` and ``carry``, as for ``run``.
         """
         from corrnoise.simulations.adapters.torch import trainable_size
 

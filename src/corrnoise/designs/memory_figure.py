@@ -157,7 +157,7 @@ def memory_picture(design: Design) -> PaperFigure:
         },
         parameters=(
             *run_in_words(design),
-            "upper bound, drawn hollow: of the sensitivity, or of the accountant's curve, only a bound is known",
+            "upper bound, drawn hollow: of the sensitivity or of the accountant's curve",
         ),
         data=lambda: alternatives_data(design) + curve_data(design),
         draw=draw,

@@ -138,22 +138,28 @@ def how_to_run(design: Design) -> str:
     """The next step: how the noise is run, with its multiplier, and what the loop must keep."""
     program = design.program()
     multiplier = program.multiplier(design.budget)
+    needed = "also batches=, folder=, carry="
     loop = "the loop may have any number of steps, and no example takes part twice"
     if design.participation.steps is not None:
         loop = f"the loop has at most {design.participation.steps} steps, and keeps the promise above"
+    if design.participation.sampled:
+        needed = "examples=, the size of the data; also folder=, carry="
+        loop = "the loop takes every batch that the run draws, empty ones included, and releases its sum"
     return "\n".join(
         [
             "To run it, in Python, from the folder of this report:",
             "",
             "    design = cn.load(folder)",
-            "    run = design.run(size)  # size: the number of parameters; also batches=, folder=, carry=",
+            f"    run = design.run(size)  # size: the number of parameters; {needed}",
             "    for step in run:",
             "        noisy = run.add_noise(total)  # total: the SUM of the clipped gradients of the step",
             "",
             "or design.for_torch(model), design.for_opacus(model, optimizer, data, loss=..., batch_size=...),",
             "design.for_jax().",
             f"They have the noise multiplier {multiplier!r} ({program.form} in {program.dtype}) and all factors",
-            "inside.  A mean over B examples divides both by B.  What remains to you:",
+            "inside.  A mean over B examples divides both by B"
+            + (", the expected size of a batch and never its actual one." if design.participation.sampled else "."),
+            "What remains to you:",
             f"{loop}.",
         ]
     )
@@ -204,7 +210,7 @@ def choice_in_words(design: Design) -> str:
     ]
     if not all(one.exact for one in everything(design)):
         lines.append(
-            "<=: the sensitivity, or the accountant's curve, is only bounded; the multiplier covers the bound."
+            "<=: only a bound is known, of the sensitivity or of the accountant's curve; the multiplier covers it."
         )
     return "\n".join(lines)
 
