@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from corrnoise.theory.amplification.accountant import curve_of
 from corrnoise.theory.amplification.curve import DIRECTIONS
 from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, ndtri
@@ -292,7 +291,7 @@ def crossover(dpsgd: Optimum, other: Optimum, delta: float) -> float | None:
         scale = error / other.error if other.measure == "root mean squared error" else math.sqrt(error / other.error)
         if budget.multiplier(other.sensitivity.upper) < scale:
             return True
-        curve = curve_of(other.mechanism, other.participation)
+        curve = other.mechanism.program(other.participation).curve
         return all(curve.delta(epsilon, scale, direction).upper < delta for direction in DIRECTIONS)
 
     low, high = EPSILONS
