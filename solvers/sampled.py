@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from corrnoise.theory.amplification.curve import DIRECTIONS
 from scipy.optimize import brentq, minimize
 from scipy.special import logsumexp, ndtri
 
@@ -39,6 +38,7 @@ from corrnoise.solvers.learning import TOLERANCE
 from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.rational.approximation import rational
+from corrnoise.theory.amplification.curve import DIRECTIONS
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL

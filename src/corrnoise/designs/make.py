@@ -31,7 +31,7 @@ _BYTES_A_STEP = 600  # memory of coefficients, their transforms and their text
 
 def design(
     budget: Budget,
-    visits: Participation | Literal["best"],
+    visits: Participation | Sequence[Participation] | Literal["best"],
     objective: Objective | None = None,
     *,
     examples: int | None = None,
@@ -53,8 +53,8 @@ def design(
         What the whole run may spend, on gradients of which norm.
     visits
         Who takes part when.  The loop that loads the data keeps this promise; where batches are sampled the run draws
-        them.  ``"best"``: noise and sampler are chosen together, among the fixed order, Poisson, cyclic Poisson and
-        balls in bins.
+        them.  Several of them: the best is chosen.  ``"best"``: noise and sampler are chosen together, among the fixed
+        order, Poisson, cyclic Poisson and balls in bins.
     objective
         What is minimised.  ``SGD``, or None for SGD with a constant learning rate: the mean squared error of the
         iterates due to noise, for a model of which no spectrum is known.  A workload: its mean squared error.
@@ -108,7 +108,8 @@ def design(
     elif (examples, batch_size, epochs) != (None, None, None):
         raise ValueError(f"examples, batch_size and epochs must come with visits={BEST!r} only, got visits={visits!r}")
     else:
-        tried = [checks.instance("visits", visits, Participation)]
+        several = [visits] if isinstance(visits, Participation | str) else list(visits)
+        tried = [checks.instance("visits", one, Participation) for one in several]
     steps = tried[0].steps
     if steps is not None and (need := _BYTES_A_STEP * steps) > (there := memory_of_this_machine()):
         raise ValueError(
@@ -125,7 +126,7 @@ def design(
         options: dict[str, Any] = {"memory": memory, "budget": budget, "progress": progress}
         found = [optimise(wanted, one, family=family, **options) for one in tried]
         best = found[0] if len(found) == 1 else best_within(found, memory, lambda one: one.error_at(budget))
-        if len(found) == 1 and (poisson := _poisson(budget, tried[0])) is not None:
+        if all(one.kind != "poisson" for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
             found.append(optimise(wanted, poisson, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]
         optimum = replace(best, alternatives=tuple(replace(one, alternatives=()) for one in others))
@@ -163,9 +164,9 @@ def _ways(
 
 
 def _poisson(budget: Budget, visits: Participation) -> Participation | None:
-    """Poisson sampling with batches of the same mean size; None where it is tried already, or not covered."""
+    """Poisson sampling with batches of the same mean size; None where no accountant covers it."""
     covered = budget.epsilon is not None and budget.adjacency == "zero-out" and visits.members == 1
-    if not covered or visits.steps is None or visits.kind == "poisson":
+    if not covered or visits.steps is None:
         return None
     share = visits.count / visits.steps if visits.rate is None else visits.rate / visits.period
     return Participation.poisson(visits.steps, min(share, 1.0))
