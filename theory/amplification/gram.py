@@ -6,8 +6,9 @@ A program runs C + ΔC with columns |ΔC e_j| <= e, so that its vectors m_i' lie
 largest number of steps of a bin: |V'_ij − V_ij| <= (η(|m_i| + |m_j|) + η²)/σ².
 
 For Toeplitz strategies m_i is the sequence g_t = Σ_k |c_{t−kb}|, delayed by i steps and cut off after n, and the sums
-Σ_{t < n−j} g_t g_{t+j−i} of one diagonal of V are running sums: O(n b) operations and O(n) memory.  Other strategies are
-formed as matrices, up to 4096 steps; Toeplitz ones with factors of the steps by transforms, as long as n b <= 2·10⁷.
+Σ_{t < n−j} g_t g_{t+j−i} of one diagonal of V are running sums: O(n b) operations and O(n) memory.  Other strategies
+are formed as matrices, up to 4096 steps; Toeplitz ones with factors of the steps by transforms, as long as
+n b <= 2·10⁷.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def gram(strategy: Any, steps: int, bins: int, column_error: float = 0.0) -> Gra
     else:
         vectors, attained, rounding = _vectors(strategy, steps, bins)
         found = vectors.T @ vectors
-        column_error += strategy.strategy_error(steps) * float(strategy.column_norms(steps).max()) * (1 + 1e-9) + rounding
+        column_error += strategy.strategy_error(steps) * float(strategy.column_norms(steps).max()) * (1 + 1e-9)
+        column_error += rounding
     relative = (steps + 2 * most + 8) * _UNIT  # of a sum of products of sums of non-negative floats
     norms = np.sqrt(np.diagonal(found)) * (1 + relative)
     eta = most * column_error

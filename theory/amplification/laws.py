@@ -20,12 +20,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numba
 import numpy as np
 from flint import arb, ctx
 
+from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import rounded_up
@@ -61,7 +62,7 @@ class Law(Record):
     rounding: float
     upper: bool
 
-    def delta(self, epsilon: float, direction: Literal["remove", "add"], shared: float = 0.0) -> float:
+    def delta(self, epsilon: float, direction: Direction, shared: float = 0.0) -> float:
         """An upper (lower) bound of δ(ε) for the law times e^G, G ~ N(−s/2, s) independent.
 
         Parameters
@@ -99,9 +100,9 @@ def nodes(count: int, variance: float, low: float, high: float) -> Array:
 
 
 def nodes_of_mean(count: int, second_moment: float, single: float, terms: float) -> Array:
-    """Nodes for the mean of ``terms`` ratios with E Λ² = ``second_moment``; ``single`` is the variance of one logarithm.
+    """Nodes for the mean of ``terms`` ratios, with E Λ² = ``second_moment``.
 
-    The upper end also holds one large term among small ones.
+    ``single`` is the variance of one logarithm.  The upper end also holds one large term among small ones.
     """
     variance = max(math.log(second_moment), 1e-12)
     reach = variance / 2 + _REACH * math.sqrt(variance)
@@ -125,7 +126,7 @@ def split(price: Callable[[arb], arb], points: Array) -> tuple[Array, float]:
 
 
 def lognormal_price(variance: float) -> Callable[[arb], arb]:
-    """k → E(L − k)₊ for the lognormal L of mean 1 whose logarithm has this variance."""
+    """Prices E(L − k)₊ of the lognormal L of mean 1 whose logarithm has this variance."""
 
     def price(k: arb) -> arb:
         if not k > 0:

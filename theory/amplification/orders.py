@@ -25,16 +25,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 
+from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.amplification.laws import Law, combined, lognormal, mean, nodes_of_mean
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.privacy import gaussian_deltas
 
-Direction = Literal["remove", "add"]
 _UNIT = 2.0**-53
 _LEVELS = 6  #: different variances of a law at most
 _ORDERS = 400  #: of Hölder's inequality
@@ -62,6 +61,10 @@ class Exchangeable(Record):
     weights: Array
     name: str
 
+    def scaled(self, factor: float) -> Exchangeable:
+        """The matrix times ``factor``."""
+        return Exchangeable(self.shared * factor, self.own * factor, self.weights, self.name)
+
     def delta(self, epsilon: float, direction: Direction, *, upper: bool, count: int) -> float:
         """A bound of δ(ε) by a law with about ``count`` nodes."""
         return self.law(upper, count).delta(epsilon, direction, self.shared)
@@ -74,9 +77,7 @@ class Exchangeable(Record):
         for variance, weight, times in sorted(_groups(own, self.weights)):
             one = lognormal(variance, count, upper)
             excess = math.expm1(min(variance, 600.0))
-            copies = mean(
-                one, times, lambda k, v=variance, e=excess: nodes_of_mean(count, 1 + e / k, max(v, 1e-12), k)
-            )
+            copies = mean(one, times, lambda k, v=variance, e=excess: nodes_of_mean(count, 1 + e / k, max(v, 1e-12), k))
             mass = weight * times
             share = mass / (total + mass)
             moment = moment * (1 - share) ** 2 + excess / times * share**2
