@@ -120,6 +120,10 @@ class CutCurve(Curve):
     overflow: float
     attained: bool
 
+    @property
+    def resolution(self) -> float:
+        return self.whole.resolution
+
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
         found = self.whole.delta(epsilon, noise_multiplier, direction)
         return Bound(*self._raised(found.lower, found.upper), found.kind, f"{found.comparison}, or a full batch")
