@@ -371,7 +371,10 @@ def _sampled(run: _Run, budget: Budget | None, memory: float | None, family: str
     """The best noise for a sampler at a budget."""
     who = run.promised
     if budget is None or budget.epsilon is None:
-        raise ValueError(f"budget must be given by epsilon and delta where batches are sampled, got {budget!r}")
+        raise ValueError(
+            f"budget must be given by epsilon and delta where batches are sampled, got {budget!r}: give both, or "
+            "promise participation.worst, which needs no accountant"
+        )
     most = USUAL_MEMORY if memory is None else memory
     estimates = {
         run.judged(sampled_family(one.family, who), one.mechanism): one.estimate
