@@ -47,13 +47,6 @@ def test_bounds_lie_above_the_exact_errors_and_better_noise_below_worse(data: Da
     assert (found[panel, "DP-SGD", ONE_LINE] >= found[panel, "DP-SGD", WORST] * (1 - 1e-9)).all()
 
 
-@pytest.mark.parametrize("panel", PANELS)
-def test_at_condition_number_one_the_bound_is_the_exact_error(data: Data, panel: str) -> None:
-    found = curves(data)
-    for method in ("DP-SGD", "nu = eta mu"):
-        assert found[panel, method, BOUND][0] == pytest.approx(found[panel, method, WORST][0], rel=1e-6)
-
-
 def test_it_is_drawn_and_reported(data: Data) -> None:
     check_entry(strongly_convex.FIGURE, data)
     drawing = strongly_convex.draw(data)

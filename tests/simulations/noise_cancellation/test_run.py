@@ -190,13 +190,6 @@ def test_a_given_schedule_is_followed_and_accounted_for():
     )
 
 
-def test_ten_thousand_machines():
-    data = examples(10_000, 3)
-    result = simulate_federation(protocol(machines=10_000, participants=500, rounds=3), data, seed=0)
-    assert result.participations.sum() == 1500
-    assert np.isfinite(result.point).all()
-
-
 def test_bad_input_is_named():
     data = examples(4, 12)
     for changes, words in (

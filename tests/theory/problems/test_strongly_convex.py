@@ -328,14 +328,6 @@ def test_noise_without_finite_error(noise, dimension):
 # -- the sign of the multiplier ----------------------------------------------------------------------------------------
 
 
-BUMP = (6e-5, 0.04, math.pi / 4, 0.01, 1e-8)  # μ, L, centre, width and floor of the spectrum
-
-
-def bump(omega):
-    _, _, centre, width, floor = BUMP
-    return np.exp(-(((omega - centre) / width) ** 2) / 2) + floor
-
-
 def test_dimensions_beyond_floats_are_refused():
     with pytest.raises(ValueError, match="dimension must be an integer in"):
         StronglyConvex(0.1, 1.0, 1.0, dimension=10**400)
