@@ -1,4 +1,4 @@
-"""Tuning against printed tables, dense grids, closed forms at 40 digits, and problems whose answer is known."""
+"""Tuning against dense grids, closed forms at 40 digits, and problems whose answer is known."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The figure of learning curves: exact values, the bound above them, simulated block means, gaps, resuming."""
+"""The figure of learning curves: exact values, simulated block means, gaps, resuming."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Figure 1 of arXiv 2310.06771: the curves are those of the theory, and the limiting forms hold where they should."""
+"""Figure 1 of arXiv 2310.06771: the curves are those of the theory, in time and in frequency."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Table 3, measured: streams make the noise of their mechanisms, errors are known, and cells do not overlap."""
+"""Table 3, measured: streams make the noise of their mechanisms, and cells do not overlap."""
 
 from itertools import combinations, islice
 

@@ -1,4 +1,4 @@
-"""The figure of the noise in a momentum: published above exact, nothing below the certified least."""
+"""The figure of the noise in a momentum: nothing is below the certified least."""
 
 import pytest
 

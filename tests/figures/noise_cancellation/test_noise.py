@@ -1,4 +1,4 @@
-"""The figure of noise cancellation: its curves are those of the theory, and below and above each other as they must."""
+"""The figure of noise cancellation: what is drawn, and where the published bound is proved."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The report: complete, self-contained, well-formed; in a browser it can be filtered, searched, linked and printed."""
+"""The report: complete, self-contained, well-formed; in a browser it can be filtered, searched and linked."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""Whole runs against independent implementations, Lemma 4.1, lost messages, and the bounds."""
+"""Whole runs against independent implementations, Lemma 4.1, and lost messages."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Exact errors of quadratic problems against 40-digit formulas, exact moments, enumeration and printed tables."""
+"""Exact errors of quadratic problems against 40-digit formulas, exact moments and enumeration."""
 
 import math
 from collections.abc import Callable

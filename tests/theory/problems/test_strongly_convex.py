@@ -1,4 +1,4 @@
-"""The closed forms of the strongly convex bound against raw matrices, mpmath quadrature, exact quadratics and runs."""
+"""The closed forms of the strongly convex bound against raw matrices, mpmath quadrature and exact quadratics."""
 
 import math
 

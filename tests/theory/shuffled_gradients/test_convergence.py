@@ -1,4 +1,4 @@
-"""Convergence bounds of shuffled gradients: reference values, validity on exact runs, published ones refuted."""
+"""Convergence bounds of shuffled gradients: reference values, and orders by enumeration.  The ledger judges them."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Constants of tasks with public records: suprema over balls, smoothness of H, and the theorem on exact runs."""
+"""Constants of tasks with public records: suprema over balls, and the smoothness of H."""
 
 import math
 from itertools import permutations
