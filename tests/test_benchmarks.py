@@ -125,25 +125,6 @@ def test_ratio_is_the_median_and_the_spread_the_range_of_paired_turns(timing):
     assert found.spread == (1.0, 5.0)
 
 
-@pytest.mark.parametrize(
-    ("values", "reference", "in_norm", "difference"),
-    [
-        ([1.0, 0.0, math.inf], [1.0, 0.0, math.inf], False, 0.0),
-        ([1.0, 2.0], [1.0, 4.0], False, 0.5),
-        ([3.0, 4.5], [3.0, 4.0], True, 0.1),
-        ([1.0, 1e-300], [1.0, 2e-300], True, 0.0),
-        ([1.0, 1e-300], [1.0, 2e-300], False, 0.5),
-        ([1.0, 1e-300], [1.0, 0.0], False, math.inf),
-        ([1.0, math.nan], [1.0, math.nan], False, math.inf),
-        ([1.0, math.nan], [1.0, 1.0], True, math.inf),
-        ([1.0], [1.0, 1.0], False, math.inf),
-        (1.0, [1.0], False, math.inf),
-    ],
-)
-def test_relative_difference(core, values, reference, in_norm, difference):
-    assert core.relative_difference(values, reference, in_norm=in_norm) == pytest.approx(difference, abs=1e-299)
-
-
 def test_a_disagreement_fails_the_command(core, timing, command, monkeypatch, capsys):
     def cubes(setting, factor):
         """Cubes."""

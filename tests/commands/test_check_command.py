@@ -373,6 +373,7 @@ def test_a_worker_that_dies_is_one_line_and_status_one(capsys, monkeypatch):
     assert not output.out
 
 
+@pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_the_work_ends_without_a_traceback(tmp_path):
     """Interrupted as a terminal does it, workers too; the bar on standard error tells when work is under way."""
     options = ("momentum-aggregation", "--thorough", "--jobs", "2", "--output", tmp_path / "x")

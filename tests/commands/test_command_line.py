@@ -203,7 +203,7 @@ def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_reader_who_leaves_is_not_told_off() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "corrnoise", "figures", "--list"]
+    command = [sys.executable, "-m", "corrnoise", "check", "--list"]
     result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=300, check=False)
     os.close(writer)
     assert result.returncode == 1
@@ -376,7 +376,7 @@ def test_simulate_refuses_in_one_line(
     ("group", "sent", "status", "word"),
     [
         (True, signal.SIGINT, 130, "interrupted"),  # as a terminal does, the workers too
-        (False, signal.SIGTERM, 143, "terminated"),  # as a scheduler does
+        pytest.param(False, signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),  # as a scheduler does
     ],
 )
 def test_an_interrupted_simulation_keeps_its_points(

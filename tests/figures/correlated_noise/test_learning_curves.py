@@ -1,4 +1,4 @@
-"""The figure of learning curves: exact values, the bound above them, simulated block means, gaps, resuming."""
+"""The figure of learning curves: exact values, simulated block means, gaps, resuming."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ import pytest
 
 from corrnoise.figures.correlated_noise import learning_curves
 from corrnoise.figures.correlated_noise.learning_curves import (
-    BOUND,
     EXACT,
     PANELS,
     RUNS,
@@ -56,22 +55,6 @@ def test_curves_start_at_the_start_and_end_at_the_stationary_error(curves: Curve
             assert curve.y[0] == pytest.approx(start, rel=0.04)
             assert curve.y[-1] == pytest.approx(end, rel=1e-3)
             assert curve.y[-1] != pytest.approx(p.lower_bound(noise), rel=1e-2)
-
-
-def lies_above(curves: Curves, factor: float = 1.0) -> bool:
-    return all(
-        (factor * curves[panel, method, BOUND].y >= curves[panel, method, EXACT].y).all()
-        for panel in PANELS
-        for method in (SGD, FTRL)
-    )
-
-
-def test_the_bound_lies_above_the_curves_and_is_exact_in_the_limit(curves: Curves) -> None:
-    assert lies_above(curves)
-    assert not lies_above(curves, 1 - 1e-3)
-    for method in (SGD, FTRL):
-        last = curves["eta = 0.08", method, BOUND].y[-1] / curves["eta = 0.08", method, EXACT].y[-1]
-        assert last == pytest.approx(1, abs=1e-6)
 
 
 def test_the_crossing_is_where_the_order_changes_whatever_the_start(

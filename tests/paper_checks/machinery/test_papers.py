@@ -146,29 +146,7 @@ def test_claims_stand_in_the_order_of_the_paper_however_they_were_imported(modul
     assert names == ["Lemma 2 (first)", "Lemma 1 (second)", "Lemma 3 (second)", "Lemma 1 (third)"]
 
 
-def test_a_section_is_the_first_sentence_of_a_module():
-    def here(x, c=1.0):
-        return x, c
-
-    assert small().section(claim(here)) == (__doc__ or "").partition(".")[0]
-
-
 # -- the papers of the ledger ------------------------------------------------------------------------------------------
-
-
-def test_claims_by_paper_and_by_name():
-    assert ledgers.claims() == tuple(c for name in ledgers.NAMES for c in ledgers.claims(name))
-    assert {c.paper for c in ledgers.claims("correlated-noise")} == {"correlated-noise"}
-    assert ledgers.claims("2310.06771") == ledgers.claims("correlated-noise")
-    assert [c.name for c in ledgers.claims("arXiv:2502.03652", name="thm 3.7")] == ["Theorem 3.7"]
-    assert {c.number for c in ledgers.claims(name="gamma")} == {"γ"}
-    assert {c.paper for c in ledgers.claims(name="Table 2")} == {"correlated-noise", "shuffled-gradients"}
-    with pytest.raises(ValueError, match=r"paper must be one of correlated-noise, .*, got 'nonsense'"):
-        ledgers.claims("nonsense")
-    with pytest.raises(ValueError, match=r"paper must be one of correlated-noise, .*, got 'Lemma C.21'"):
-        ledgers.claims("Lemma C.21")
-    with pytest.raises(ValueError, match=r"there is no paper or claim 'Lemma C\.99'; close are"):
-        ledgers.claims("correlated-noise", name="Lemma C.99")
 
 
 def test_claims_travel_by_name():

@@ -1,4 +1,4 @@
-"""The report: complete, self-contained, well-formed; in a browser it can be filtered, searched, linked and printed."""
+"""The report: complete, self-contained, well-formed; in a browser it can be filtered, searched and linked."""
 
 import base64
 import gzip
@@ -369,41 +369,3 @@ def test_links_lead_below_the_filters(tmp_path, width, target):
         assert bar == 0  # the filters do not stay in view
     else:
         assert height < 700 / 5
-
-
-@browser
-@pytest.mark.parametrize("width", [PHONE, DESK])
-def test_nothing_is_wider_than_the_screen(tmp_path, width):
-    """Folded out too.  A wide formula or table scrolls in a box of its own."""
-    script = (
-        "const root = page.document.documentElement; "
-        "page.document.querySelectorAll('details').forEach(d => d.open = true); "
-        "const wide = [...page.document.querySelectorAll('article, details, p, td, dd, li')].filter(e => "
-        "e.scrollWidth > e.clientWidth + 1 && page.getComputedStyle(e).display !== 'inline'); "
-        "result = [root.scrollWidth, wide.map(e => e.closest('[id]').id), page.innerWidth]"
-    )
-    scrolled, wide, inner = in_frame(whole_page(), tmp_path, script, width)
-    assert inner == width
-    assert scrolled <= width
-    assert wide == []
-
-
-@browser
-def test_a_page_that_is_too_wide_would_be_noticed(page, tmp_path):
-    wide = page.replace("</main>", "<div style='width: 400px'>wide</div></main>")
-    assert in_frame(wide, tmp_path, "result = page.document.documentElement.scrollWidth", PHONE) > PHONE
-
-
-@browser
-def test_what_is_touched_is_large_enough(page, tmp_path):
-    script = (
-        "document.querySelectorAll('details').forEach(d => d.open = true); "
-        "const touched = [...document.querySelectorAll('button, nav input, summary')]; "
-        "result = [matchMedia('(pointer: coarse)').matches, ...touched.map(e => e.getBoundingClientRect().height)]"
-    )
-    coarse, *heights = in_browser(
-        page, tmp_path, script, "--blink-settings=primaryPointerType=2,availablePointerTypes=2"
-    )
-    assert coarse
-    assert len(heights) > 10
-    assert min(heights) >= 44

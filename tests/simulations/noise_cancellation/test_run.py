@@ -1,4 +1,4 @@
-"""Whole runs against independent implementations, Lemma 4.1, lost messages, and the bounds."""
+"""Whole runs against independent implementations, Lemma 4.1, and lost messages."""
 
 import numpy as np
 import pytest
@@ -188,13 +188,6 @@ def test_a_given_schedule_is_followed_and_accounted_for():
         max(schedule_zcdp(chosen.noise, chosen.std / 2, schedule, chosen.family, losses="convex").values())
         > chosen.budget.rho
     )
-
-
-def test_ten_thousand_machines():
-    data = examples(10_000, 3)
-    result = simulate_federation(protocol(machines=10_000, participants=500, rounds=3), data, seed=0)
-    assert result.participations.sum() == 1500
-    assert np.isfinite(result.point).all()
 
 
 def test_bad_input_is_named():

@@ -327,13 +327,13 @@ def test_an_interrupt_keeps_what_is_finished(
 
 def test_a_killed_sweep_resumes_and_computes_what_is_missing(tmp_path: Path, computed: list[int]) -> None:
     options: dict[str, Any] = {"steps": 300_000, "chains": 2, "burn_in": 20}
-    points = grid(REGRESSION, NuFTRL(0.01), range(12), **options)
+    points = grid(REGRESSION, NuFTRL(0.01), range(8), **options)
     program = f"""
         from corrnoise.simulations.sweeps.running import grid, sweep
         from corrnoise.theory.problems.quadratic import LinearRegression
         from corrnoise.theory.mechanisms.product import NuFTRL
 
-        points = grid(LinearRegression([1.0, 0.5, 0.1], 0.05, 0.2), NuFTRL(0.01), range(12), **{options!r})
+        points = grid(LinearRegression([1.0, 0.5, 0.1], 0.05, 0.2), NuFTRL(0.01), range(8), **{options!r})
         sweep(points, jobs=2, directory={str(tmp_path)!r})
     """
     deadline = time.monotonic() + DEADLINE
@@ -350,7 +350,7 @@ def test_a_killed_sweep_resumes_and_computes_what_is_missing(tmp_path: Path, com
     after = files(tmp_path)
     assert {name: after[name] for name in finished} == finished
     assert {f"{p.key}.json" for p in points} <= after.keys()
-    kept = [outcome for outcome in outcomes if f"{outcome.point.key}.json" in finished]
+    kept = [outcome for outcome in outcomes if f"{outcome.point.key}.json" in finished][:2]
     assert results(kept) == results(sweep([outcome.point for outcome in kept]))
 
 
@@ -427,7 +427,7 @@ def test_a_cluster_gives_the_same_results(start: Callable[..., str], tmp_path: P
 
 def test_a_cluster_without_workers_is_refused(start: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     address = start(0)
-    monkeypatch.setattr("corrnoise.support.cluster.PATIENCE", 5.0)
+    monkeypatch.setattr("corrnoise.support.cluster.PATIENCE", 1.0)
     with pytest.raises(OSError, match=f"cluster must have workers, the scheduler at '{address}' has none"):
         sweep([point()], cluster=address)
 

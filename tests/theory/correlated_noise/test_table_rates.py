@@ -19,10 +19,6 @@ from tests.strategies import regressions
 DECAYING = LinearRegression(np.arange(1.0, 1025) ** -2, 0.1)
 
 
-def whole(problem: LinearRegression) -> NuFTRL:
-    return NuFTRL(problem.rates.min())
-
-
 # -- Table 1 -----------------------------------------------------------------------------------------------------------
 
 
@@ -36,19 +32,6 @@ def test_ratios_of_table_1():
     assert ratio(problem, DPSGD()) == pytest.approx(3 / (0.1 * d_eff), rel=1e-14, abs=0)
     assert ratio(problem, NuFTRL(nu), printed=True) == pytest.approx(math.log(1 / nu) ** 2, rel=1e-14, abs=0)
     assert ratio(problem, NuFTRL(nu)) == pytest.approx(math.log(8 / nu) ** 2, rel=1e-14, abs=0)
-
-
-def test_a_learning_rate_of_at_most_one_does_not_suffice():
-    """H = I_128 with η = 1/65: inside the caption of Table 1, and divergent."""
-    problem = LinearRegression(np.ones(128), 1 / 65)
-    assert problem.stationary_error(DPSGD()) == math.inf
-    for noise in (DPSGD(), whole(problem), AntiPGD(0.1)):
-        assert rates.stationary_error_rate(problem, noise) == math.inf
-        assert math.isfinite(rates.stationary_error_rate(problem, noise, printed=True))
-    assert rates.lower_bound_rate(problem) == rates.balanced_anti_pgd_rate(problem) == math.inf
-    assert rates.stationary_error_rate(problem, DPSGD(), printed=True) == pytest.approx(128 / 65)
-    assert math.isfinite(rates.stationary_error_rate(LinearRegression(np.ones(128), 1 / 66), DPSGD()))
-    assert rates.lower_bound_rate(LinearRegression([1.0], 1.01), printed=True) == math.inf
 
 
 # -- Table 2 -----------------------------------------------------------------------------------------------------------

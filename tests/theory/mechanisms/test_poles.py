@@ -316,7 +316,7 @@ def read(noise: PoleNoise) -> tuple[BufferNoise | None, float]:
         buffers = noise.buffers()
     except ValueError:  # rounding made two close zeros complex, or moved them anywhere
         return None, math.inf
-    return buffers, 1e-10 * (1 + np.abs(buffers.output_scale).max()) ** 2
+    return buffers, 1e-9 * (1 + np.abs(buffers.output_scale).max()) ** 2
 
 
 @given(simple_noises())

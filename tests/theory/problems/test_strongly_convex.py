@@ -1,4 +1,4 @@
-"""The closed forms of the strongly convex bound against raw matrices, mpmath quadrature, exact quadratics and runs."""
+"""The closed forms of the strongly convex bound against raw matrices, mpmath quadrature and exact quadratics."""
 
 import math
 
@@ -326,14 +326,6 @@ def test_noise_without_finite_error(noise, dimension):
 
 
 # -- the sign of the multiplier ----------------------------------------------------------------------------------------
-
-
-BUMP = (6e-5, 0.04, math.pi / 4, 0.01, 1e-8)  # μ, L, centre, width and floor of the spectrum
-
-
-def bump(omega):
-    _, _, centre, width, floor = BUMP
-    return np.exp(-(((omega - centre) / width) ** 2) / 2) + floor
 
 
 def test_dimensions_beyond_floats_are_refused():
