@@ -51,16 +51,10 @@ def theorem_c14_upper_bound(
     return (1 + series) * r2 * problem.residual_std**2 + (1 + c * series) * problem.learning_rate * variance * total
 
 
-def theorem_c18_lower_bound(
-    problem: QuadraticProblem,
-    noise: ToeplitzNoise,
-    *,
-    budget: Budget = UNIT_BUDGET,
-    printed: bool = False,
-) -> float:
+def theorem_c18_lower_bound(problem: QuadraticProblem, noise: ToeplitzNoise, *, budget: Budget = UNIT_BUDGET) -> float:
     """First part of Theorem C.18 for one noise: (η/4) s² Tr H + (η²G²γ²/(8πρ)) ∫ |B|² h.
 
-    ``printed=True`` gives the published constants, which are twice these and false for the F with the factor ½.
+    The published constants are twice these and false for the F with the factor ½.
     Counterexample: for d = 1, λ = 1, η = 0.01, independent noise and s = 0, F_∞ is 0.00126904 and the printed bound
     0.00251256.
     """
@@ -72,7 +66,7 @@ def theorem_c18_lower_bound(
         return math.inf
     residual = eta / 4 * problem.residual_std**2 * problem.trace
     privacy = eta / 2 * variance * float((noise.averaged_variance(x) / (2 - x)).sum())
-    return (2 if printed else 1) * (residual + privacy)
+    return residual + privacy
 
 
 # -- all noise ---------------------------------------------------------------------------------------------------------

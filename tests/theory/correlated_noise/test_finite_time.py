@@ -14,7 +14,6 @@ from corrnoise.theory.correlated_noise.finite_time import (
     absolute_sum,
     half_expo_constant,
     theorem_d11_upper_bound,
-    theorem_d13_upper_bound,
 )
 from corrnoise.theory.mechanisms.finite import FiniteNoise
 from corrnoise.theory.mechanisms.product import DPSGD, AntiPGD, NuFTRL, ProductNoise
@@ -89,19 +88,6 @@ def test_shapes_and_divergent_noise_of_theorem_d11():
     for bad in ((-1, 1.0), (1, -1.0)):
         with pytest.raises(ValueError, match=r"must lie in \[0, inf\)"):
             theorem_d11_upper_bound(problem, DPSGD(), *bad)
-
-
-def test_theorem_d13_has_a_needless_factor_of_two():
-    problem = LinearRegression([1.0, 0.1], 0.01, 0.3)
-    times = np.arange(5)
-    sharp = theorem_d13_upper_bound(problem, NuFTRL(0.001), times, 2.0, budget=Budget(1.0, clip_norm=3.0))
-    assert (
-        sharp == theorem_d11_upper_bound(problem, NuFTRL(0.001), times, 2.0, budget=Budget(1.0, clip_norm=3.0))
-    ).all()
-    assert (
-        theorem_d13_upper_bound(problem, NuFTRL(0.001), times, 2.0, budget=Budget(1.0, clip_norm=3.0), printed=True)
-        == 2 * sharp
-    ).all()
 
 
 # -- Half-Expo Decay ---------------------------------------------------------------------------------------------------
