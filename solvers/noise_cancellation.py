@@ -87,8 +87,8 @@ def best_buffered_noise(participations: int, objective: Objective, *, buffers: i
     """Noise of few zeros and poles, of which a machine keeps one vector each, with a small ``objective``.
 
     For the mean variance these are the buffers of ``best_buffers``.  For the regret energy a local search starts from
-    them.  ``optimal_machine_noise`` bounds what is left to gain.  from them.  ``optimal_machine_noise`` bounds what is
-    left to gain.  Of the ``buffers`` vectors, 1 to 4, fewer are kept where more do not help.
+    them.  ``optimal_machine_noise`` bounds what is left to gain.  Of the ``buffers`` vectors, 1 to 4, fewer are kept
+    where more do not help.
     """
     n = checks.integer("participations", participations, 1)
     count = checks.integer("buffers", buffers, 1, largest=4)
