@@ -72,18 +72,13 @@ def theorem_c18_lower_bound(problem: QuadraticProblem, noise: ToeplitzNoise, *, 
 # -- all noise ---------------------------------------------------------------------------------------------------------
 
 
-def theorem_c18_universal_lower_bound(
-    problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET, printed: bool = False
-) -> float:
-    """Second part of Theorem C.18, over all noise: (η/4) s² Tr H + (η²G²/(16π²ρ)) (∫ sqrt(h))².
+def printed_c18_universal_lower_bound(problem: QuadraticProblem, *, budget: Budget = UNIT_BUDGET) -> float:
+    """The published last line of Theorem C.18, over all noise: ¼ (2 η s² + η² G²/(2ρ)) Tr H.
 
-    The noise with |B|² = h^{−1/2} minimises this bound.  The paper says that it minimises F_∞ too, which is false (see
-    ``optimal_error``).  ``printed=True`` gives the published last line ¼ (2 η s² + η² G²/(2ρ)) Tr H.  Its residual term
-    is twice too large for the F with the factor ½.
+    Its residual term is twice too large for the F with the factor ½.  True is ``problem.lower_bound``, which the noise
+    with |B|² = h^{−1/2} minimises.  The paper says that it minimises F_∞ too, which is false (see ``optimal_error``).
     """
     single_examples(problem)
-    if not printed:
-        return problem.lower_bound(budget=budget)
     eta = problem.learning_rate
     return (2 * eta * problem.residual_std**2 + eta**2 * budget.unit_variance) * problem.trace / 4
 

@@ -80,7 +80,7 @@ INEQUALITIES: dict[str, tuple[Callable[[Any, Any], Sides], LinearRegression, Toe
         *(WIDE, NuFTRL(0.1), 1 + 1e-4),
     ),
     "linear part of the optimum, from above": (
-        lambda p, n: (p.optimal_error(), linear_gap(p) * bounds.theorem_c18_universal_lower_bound(p)),
+        lambda p, n: (p.optimal_error(), linear_gap(p) * p.lower_bound()),
         *(WIDE, DPSGD(), 1 + 1e-4),
     ),
     "all noise": (
@@ -103,12 +103,8 @@ INEQUALITIES: dict[str, tuple[Callable[[Any, Any], Sides], LinearRegression, Toe
         lambda p, n: (p.stationary_error(n), 2 * bounds.theorem_c18_lower_bound(p, n)),
         *(isotropic(10_000, 1 / 10_002.001, 1e3), DPSGD(), 1 + 1e-3),
     ),
-    "C.18, all noise": (
-        lambda p, n: (bounds.theorem_c18_universal_lower_bound(p), p.optimal_error()),
-        *(SLOW, DPSGD(), 1 + 1e-5),
-    ),
     "N2": (
-        lambda p, n: (bounds.average_log_lower_bound(p), bounds.theorem_c18_universal_lower_bound(p)),
+        lambda p, n: (bounds.average_log_lower_bound(p), p.lower_bound()),
         *(isotropic(3, 0.1), DPSGD(), 1 + 1e-6),
     ),
     "N2 below the mean of the squares": (
@@ -116,7 +112,7 @@ INEQUALITIES: dict[str, tuple[Callable[[Any, Any], Sides], LinearRegression, Toe
         *(isotropic(3, 0.1), DPSGD(), 1 + 1e-6),
     ),
     "mean of the squares": (
-        lambda p, n: (mean_square_form(p), bounds.theorem_c18_universal_lower_bound(p)),
+        lambda p, n: (mean_square_form(p), p.lower_bound()),
         *(isotropic(3, 0.1), DPSGD(), 1 + 1e-6),
     ),
     "N2, logarithms": (
@@ -174,9 +170,9 @@ def test_theorem_c18_as_printed_fails() -> None:
     # Of the last line, over all noise, the residual part is false and the privacy part true.
     residual = isotropic(1, 0.01, 1.0)
     error = residual.optimal_error(budget=Budget(1e12))
-    assert error < bounds.theorem_c18_universal_lower_bound(residual, budget=Budget(1e12), printed=True)
-    assert error > bounds.theorem_c18_universal_lower_bound(residual, budget=Budget(1e12))
-    assert bounds.theorem_c18_universal_lower_bound(problem, printed=True) < problem.optimal_error()
+    assert error < bounds.printed_c18_universal_lower_bound(residual, budget=Budget(1e12))
+    assert error > residual.lower_bound(budget=Budget(1e12))
+    assert bounds.printed_c18_universal_lower_bound(problem) < problem.optimal_error()
 
 
 # -- the formulas, recomputed ------------------------------------------------------------------------------------------
@@ -225,8 +221,8 @@ def test_formulas_to_40_digits(problem: Any, noise: ProductNoise) -> None:
         "N1, R² = 3": problem.upper_bound(noise, moment_bound=3.0, **budget),
         "C.14": bounds.theorem_c14_upper_bound(problem, noise, kurtosis_constant=4.0, **budget),
         "C.18": bounds.theorem_c18_lower_bound(problem, noise, **budget),
-        "C.18 all": bounds.theorem_c18_universal_lower_bound(problem, **budget),
-        "C.18 all, printed": bounds.theorem_c18_universal_lower_bound(problem, printed=True, **budget),
+        "C.18 all": problem.lower_bound(**budget),
+        "C.18 all, printed": bounds.printed_c18_universal_lower_bound(problem, **budget),
         "N2": bounds.average_log_lower_bound(problem, **budget),
         "DP-SGD, lower": bounds.dp_sgd_error_bounds(problem, **budget)[0],
         "DP-SGD, upper": bounds.dp_sgd_error_bounds(problem, **budget)[1],
@@ -365,7 +361,7 @@ def test_outside_their_ranges_bounds_are_infinite() -> None:
     ]
     assert [math.isfinite(bound(beyond, DPSGD())) for bound in one_noise] == [True, False, True, True]
     assert all(bound(unstable, DPSGD()) == bound(beyond, diverges) == math.inf for bound in one_noise)
-    assert bounds.theorem_c18_universal_lower_bound(unstable) == bounds.average_log_lower_bound(unstable) == math.inf
+    assert unstable.lower_bound() == bounds.average_log_lower_bound(unstable) == math.inf
     assert bounds.dp_sgd_error_bounds(beyond)[1] == math.inf
     assert beyond.upper_bound(DPSGD(), moment_bound=2 / 0.3) == math.inf
 
