@@ -26,7 +26,7 @@ from scipy.stats import binom
 from corrnoise.simulations.quadratic import input_moments, rational_engine
 from corrnoise.simulations.quadratic_chain import draw_noise, empty_memory
 from corrnoise.simulations.random_numbers import Seed, generator
-from corrnoise.theory.correlated_noise.finite_time import FiniteRun, theorem_d13_upper_bound
+from corrnoise.theory.correlated_noise.finite_time import FiniteRun, theorem_d11_upper_bound
 from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
@@ -186,7 +186,7 @@ def clipping_study(
     exact, bounds = np.empty(limits.size), np.empty(limits.size)
     for k, g in enumerate(limits):
         budget = run.budget_at(float(g))
-        bounds[k] = theorem_d13_upper_bound(problem, noise, run.steps, run.initial_error, budget=budget)
+        bounds[k] = theorem_d11_upper_bound(problem, noise, run.steps, run.initial_error, budget=budget)
         exact[k] = problem.learning_curve(
             noise, run.steps, budget=budget, participation=run.participation, initial_offset=run.initial_offset
         )[-1]

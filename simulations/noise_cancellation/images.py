@@ -65,7 +65,7 @@ class Images:
         return Protocol(**{**fields, **changes})
 
 
-def dealt_images(name: str, machines: int, *, download: bool = False, cache: str | None = None) -> Images:
+def dealt_images(name: str, machines: int, *, download: bool = False) -> Images:
     """Images of digits: the first ones to train on, the next to tune on, the others to test on.
 
     ``"digits"`` are 1077 images to train on and 360 each to tune and to test on, in one random order; ``"mnist"`` its
@@ -73,7 +73,7 @@ def dealt_images(name: str, machines: int, *, download: bool = False, cache: str
     out among the machines.  Raises what ``datasets.load`` raises.
     """
     source, white, training, tuning = _IMAGES[checks.choice("name", name, tuple(_IMAGES))]
-    pixels, labels, _ = load(source, download=download, cache=cache)
+    pixels, labels, _ = load(source, download=download)
     order = np.random.default_rng(0).permutation(len(labels)) if name == "digits" else slice(None)
     features = np.column_stack([pixels[order] / white, np.ones(len(pixels))])
     targets = labels[order].astype(float)

@@ -47,12 +47,12 @@ class Images(NamedTuple):
     classes: NDArray[np.int64]
 
 
-def cifar_10(cache: str | None = None) -> Images:
+def cifar_10() -> Images:
     """The 60 000 images of CIFAR-10, from OpenML.
 
     Raises ``ImportError`` or ``OSError`` where scikit-learn is not installed, or OpenML cannot be reached.
     """
-    pixels, classes, _ = load("CIFAR-10", download=True, cache=cache)
+    pixels, classes, _ = load("CIFAR-10", download=True)
     return Images((pixels / 127.5 - 1).astype(np.float32).reshape(-1, 3, 32, 32), classes.astype(np.int64))
 
 

@@ -120,6 +120,10 @@ def theorem_d11_upper_bound(
     (sqrt(first term) + sqrt(F_∞))².  It is true and up to twice the sharper bound: the paths of the initial error and
     of the noise are uncorrelated, so the triangle inequality is not needed.  (Some electronic copies lack the roots;
     that statement is false.)
+
+    Theorem D.13 (c) says the same of E [(F(θ_t) − F*) 1(ℰ)] for DP-FTRL, printed with a needless factor 2.  ℰ has
+    probability at least 1 − p if the clip norm is ``FiniteRun.theorem_d13_clip_norm`` and the learning rate is at most
+    ``FiniteRun.theorem_d13_learning_rate_limit``.
     """
     t = checks.reals("times", times, "[0, inf)")
     start = checks.real("initial_error", initial_error, "[0, inf)")
@@ -131,25 +135,6 @@ def theorem_d11_upper_bound(
     if printed:
         return np.asarray((np.sqrt(transient) + math.sqrt(stationary)) ** 2)
     return np.asarray(transient + stationary)
-
-
-def theorem_d13_upper_bound(
-    problem: QuadraticProblem,
-    noise: ToeplitzNoise,
-    times: ArrayLike,
-    initial_error: float,
-    *,
-    budget: Budget = UNIT_BUDGET,
-    printed: bool = False,
-) -> Array:
-    """Theorem D.13 (c) for DP-FTRL: E [(F(θ_t) − F*) 1(ℰ)] is at most ``theorem_d11_upper_bound``.
-
-    ``printed=True`` returns twice that, as published.  The statement is about the event ℰ only.  It has probability at
-    least 1 − p if the clip norm is ``FiniteRun.theorem_d13_clip_norm`` and the learning rate is at most
-    ``FiniteRun.theorem_d13_learning_rate_limit``.
-    """
-    bound = theorem_d11_upper_bound(problem, noise, times, initial_error, budget=budget)
-    return 2 * bound if printed else bound
 
 
 # -- a run of T steps with high probability ----------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class ScaledNoise(Mechanism):
         ----------
         participation : the run: its ``steps``, and its ``period``, the number of steps of an epoch
         weights : p_e > 0, Σ p_e = 1, one for each of the ceil(n/b) epochs: the squared norm of each column of the epoch
-        With at most b bands the sensitivity is then at most 1, with equality in epochs of equal length, for any :
+            With at most b bands the sensitivity is then at most 1, with equality in epochs of equal length, for any
             number of participations b apart.  None for columns of norm 1.
 
         Examples

@@ -43,12 +43,10 @@ Method = Literal["coupling", "cauchy-schwarz"]
 METHODS = ("coupling", "cauchy-schwarz")
 
 
-def sampling_variance(
-    deviation: float, heterogeneity: float, *, machines: int, participants: int, squared: bool = True
-) -> float:
+def sampling_variance(deviation: float, heterogeneity: float, *, machines: int, participants: int) -> float:
     """(σ² + ξ² (M−m)/(M−1))/m, the bound of Lemma 2.1; with the mean variance and ξ² at a point, its exact value.
 
-    For M = 1 there is no heterogeneity.  ``squared=False`` gives the square root.
+    For M = 1 there is no heterogeneity.
     """
     big = checks.integer("machines", machines, 1)
     m = checks.integer("participants", participants, 1)
@@ -57,8 +55,7 @@ def sampling_variance(
     absent = (big - m) / (big - 1) if big > 1 else 0.0
     sigma = checks.real("deviation", deviation, _NONNEGATIVE)
     xi = checks.real("heterogeneity", heterogeneity, _NONNEGATIVE)
-    variance = (sigma**2 + absent * xi**2) / m
-    return variance if squared else math.sqrt(variance)
+    return (sigma**2 + absent * xi**2) / m
 
 
 @record

@@ -73,7 +73,7 @@ def dissimilarities(
     """C_i² for i = n_d + 1, …, n: suprema of E ‖v_i(z)‖² over z with E ‖z‖² <= r² (see the module).
 
     Shape (n − n_d,), n_d = ``private_samples``.  The order is ``"reshuffled"``: over a fresh permutation, or
-    ``"given"``:  for the private records as they stand.
+    ``"given"``: for the private records as they stand.
     """
     count = _public_steps(task, private_samples)
     order = checks.choice("order", order, ("reshuffled", "given"))

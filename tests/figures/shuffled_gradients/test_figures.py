@@ -137,7 +137,7 @@ def test_figures_say_that_their_data_are_stand_ins_and_have_the_papers_own(monke
     """What ``--list`` shows names the stand-ins; ``--download`` asks for the paper's data sets, and for no other."""
     asked = []
 
-    def fetched(name: str, *, download: bool, cache: str | None) -> Task:
+    def fetched(name: str, *, download: bool) -> Task:
         asked.append((name, download))
         return task("diabetes by sex (stand-in)")
 

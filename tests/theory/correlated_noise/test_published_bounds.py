@@ -73,7 +73,6 @@ def test_formulas_to_40_digits(problem: Any, noise: ProductNoise) -> None:
             "N1, R² = 3": eta * (s2 * trace + variance * total) / (2 * (2 - eta * 3)),
             "C.14": (1 + series) * eta * r2 * s2 + (1 + 4 * series) * eta * variance * total,
             "C.18": c18,
-            "C.18 printed": 2 * c18,
             "C.18 all": eta / 4 * s2 * trace + eta**2 * unit / 2 * oracles.root_mean(x, v) ** 2,
             "C.18 all, printed": (2 * eta * s2 + eta**2 * unit) * trace / 4,
             "N2": eta / 4 * s2 * trace + eta**2 * unit / 2 * mean**2 / trace,
@@ -86,9 +85,8 @@ def test_formulas_to_40_digits(problem: Any, noise: ProductNoise) -> None:
         "N1, R² = 3": problem.upper_bound(noise, moment_bound=3.0, **budget),
         "C.14": bounds.theorem_c14_upper_bound(problem, noise, kurtosis_constant=4.0, **budget),
         "C.18": bounds.theorem_c18_lower_bound(problem, noise, **budget),
-        "C.18 printed": bounds.theorem_c18_lower_bound(problem, noise, printed=True, **budget),
-        "C.18 all": bounds.theorem_c18_universal_lower_bound(problem, **budget),
-        "C.18 all, printed": bounds.theorem_c18_universal_lower_bound(problem, printed=True, **budget),
+        "C.18 all": problem.lower_bound(**budget),
+        "C.18 all, printed": bounds.printed_c18_universal_lower_bound(problem, **budget),
         "N2": bounds.average_log_lower_bound(problem, **budget),
         "DP-SGD, lower": bounds.dp_sgd_error_bounds(problem, **budget)[0],
         "DP-SGD, upper": bounds.dp_sgd_error_bounds(problem, **budget)[1],
@@ -174,7 +172,7 @@ def test_outside_their_ranges_bounds_are_infinite() -> None:
     ]
     assert [math.isfinite(bound(beyond, DPSGD())) for bound in one_noise] == [True, False, True, True]
     assert all(bound(unstable, DPSGD()) == bound(beyond, diverges) == math.inf for bound in one_noise)
-    assert bounds.theorem_c18_universal_lower_bound(unstable) == bounds.average_log_lower_bound(unstable) == math.inf
+    assert unstable.lower_bound() == bounds.average_log_lower_bound(unstable) == math.inf
     assert bounds.dp_sgd_error_bounds(beyond)[1] == math.inf
     assert beyond.upper_bound(DPSGD(), moment_bound=2 / 0.3) == math.inf
 
