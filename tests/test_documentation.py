@@ -12,6 +12,8 @@ import re
 from pathlib import Path
 
 import pytest
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
@@ -97,3 +99,42 @@ def test_links_between_documents_lead_somewhere() -> None:
         linked = {str(Path(page).parent / link) for link in re.findall(r"\]\((?!http|#)([^)#]+)", text)}
         missing = {name for name in (named | linked) - MADE if not (ROOT / name).exists()}
         assert not missing, f"{page} names {', '.join(sorted(missing))}"
+
+
+# -- formulas ----------------------------------------------------------------------------------------------------------
+
+_CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$]+)\$", re.DOTALL)
+
+
+def eaten(text: str) -> list[str]:
+    """Lines of a page in which Markdown takes signs of a formula for emphasis."""
+    found = []
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        dollars = 0
+        for child in token.children or ():
+            dollars += child.content.count("$") if child.type == "text" else 0
+            if child.type in ("em_open", "em_close", "strong_open", "strong_close") and dollars % 2:
+                found.append(token.content)
+    return found
+
+
+def raw(text: str) -> list[str]:
+    """Subscripts, superscripts and sums outside of formulas and code."""
+    return re.findall(r".*(?:[\w)}\]|‖][_^]|[_^]\{|[Σ∫√]\s*\w).*", _FORMULA.sub("", _CODE.sub("", text)))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_formulas_are_latex_and_stay_whole(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert not eaten(text)
+    assert not raw(text)
+    for display, inline in _FORMULA.findall(_CODE.sub("", text)):
+        assert convert(display or inline).startswith("<math"), display or inline
+
+
+def test_a_formula_that_is_eaten_or_raw_is_noticed() -> None:
+    assert eaten("Let $\\theta^*$ be the minimiser, $\\eta^*$ the rate.\n")
+    assert not eaten("Let $\\theta^\\ast$ be *the* minimiser, *all $x_j$* positive.\n")
+    assert raw("with q_t = Σ λ_i") == ["with q_t = Σ λ_i"]
+    assert not raw("with $q_t = \\sum \\lambda_i$ and `a_b`")
