@@ -22,6 +22,7 @@ from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.test_torch import made_by
 from tests.simulations.run.sources import counted, known_key, worst_case
 
 torch = pytest.importorskip("torch")
@@ -99,10 +100,12 @@ def by_torch(who: Participation, size: int, *, dataset: bool = False) -> Trained
     return model.weight.detach().numpy(), sizes
 
 
-def by_opacus(who: Participation, size: int, *, dataset: bool = False, reduction: str = "mean") -> Trained:
+def by_opacus(
+    who: Participation, size: int, *, dataset: bool = False, reduction: str = "mean", first: bool = True
+) -> Trained:
     model, optimizer = linear()
     loss = torch.nn.CrossEntropyLoss(reduction=reduction)
-    with known_key():
+    with known_key() if first else counted():
         wrapped, optimizer, loader = opacus.make_private(
             model, optimizer, tensors(dataset=dataset), loss=loss, **options(who, size)
         )
@@ -198,3 +201,30 @@ def test_a_run_that_is_killed_goes_on_with_the_same_batches(
         assert sorted(shown) == list(range(30))
         models.append(model.weight.detach().numpy())
     np.testing.assert_array_equal(*models)
+
+
+TWO = """
+import sys
+import torch
+torch.set_num_threads(1)
+from tests.simulations.adapters.test_sampled_loops import KINDS, by_opacus
+from tests.simulations.adapters.test_torch import made_by
+from tests.simulations.run.sources import worst_case
+file, rank = sys.argv[1], int(sys.argv[2])
+torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
+with worst_case():
+    model, sizes = by_opacus(*KINDS[0], first=rank == 0)
+torch.save((torch.tensor(model), sizes), file + str(rank))
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_share_the_batches_of_the_first(tmp_path: Path) -> None:
+    """The second process has another secret of its own; its share of a batch may be empty."""
+    made_by(TWO, *([str(tmp_path / "meet"), str(rank)] for rank in range(2)))
+    expected, sizes = by_opacus(*KINDS[0])
+    found = [torch.load(f"{tmp_path}/meet{rank}", weights_only=True) for rank in range(2)]
+    assert [one + two for one, two in zip(found[0][1], found[1][1], strict=True)] == sizes
+    for model, shares in found:
+        np.testing.assert_allclose(model.numpy(), expected, atol=1e-5)
+        assert 0 in shares
