@@ -16,7 +16,9 @@ import pytest
 
 from corrnoise.simulations.adapters import jax_run, opacus, torch_run, torch_state
 from corrnoise.simulations.adapters.jax import padded_size
-from corrnoise.simulations.adapters.training import source
+from corrnoise.simulations.adapters.torch import private_gradient
+from corrnoise.simulations.adapters.training import batches_of, source
+from corrnoise.simulations.audit import audit
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
@@ -41,6 +43,8 @@ KINDS = [
     (Participation.redrawn_bins(30, period=20), 3),
     (Participation.poisson(30, 0.03, capacity=4, examples=EXAMPLES), 2),
 ]
+#: The same for tests; cyclic Poisson and redrawn bins are among the slow ones.
+MARKED = [each if number % 2 == 0 else pytest.param(*each, marks=pytest.mark.slow) for number, each in enumerate(KINDS)]
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +139,7 @@ def by_jax(who: Participation, size: int) -> Trained:
     return np.asarray(run.parameters), sizes
 
 
-@pytest.mark.parametrize(("who", "size"), KINDS, ids=lambda each: getattr(each, "kind", ""))
+@pytest.mark.parametrize(("who", "size"), MARKED, ids=lambda each: getattr(each, "kind", ""))
 @pytest.mark.parametrize("loop", [by_torch, by_opacus, by_jax])
 def test_each_library_takes_the_steps_of_the_definition(
     who: Participation, size: int, loop: Callable[[Participation, int], Trained]
@@ -169,7 +173,7 @@ class CrashError(Exception):
     """The end of a process."""
 
 
-@pytest.mark.parametrize(("who", "size"), KINDS[:4], ids=lambda each: getattr(each, "kind", ""))
+@pytest.mark.parametrize(("who", "size"), MARKED[:4], ids=lambda each: getattr(each, "kind", ""))
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 def test_a_run_that_is_killed_goes_on_with_the_same_batches(
     who: Participation, size: int, clean: bool, tmp_path: Path
@@ -201,6 +205,31 @@ def test_a_run_that_is_killed_goes_on_with_the_same_batches(
         assert sorted(shown) == list(range(30))
         models.append(model.weight.detach().numpy())
     np.testing.assert_array_equal(*models)
+
+
+def through_torch(data: Any, *, mean: bool = False) -> np.ndarray:
+    """The gradient of an example is the example; what is released is the sum."""
+    who, size = Participation.poisson(20, 0.1), data[0][[0]].shape[1]
+    run = PrivateRun(BUDGET, who, DPSGD(), size, batches=source(who, len(data[0]), max(round(len(data[0]) / 10), 1)))
+    model = torch.nn.Linear(size, 1, bias=False, dtype=torch.float64)
+    released = []
+    for batch, examples in zip(run, data, strict=True):
+        inputs = torch.from_numpy(examples[batch])
+        private_gradient(run, model, lambda outputs, _: outputs.sum(), inputs, torch.zeros(batch.size))
+        wrong = batch.size or 1 if mean else batches_of(run).batch_size
+        released.append(
+            model.weight.grad.numpy().ravel() * batches_of(run).batch_size * batches_of(run).batch_size / wrong
+        )
+    return np.array(released)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mean", "verdict"), [(False, "nothing found"), (True, "not private as claimed")])
+def test_the_loop_of_torch_is_audited(mean: bool, verdict: str) -> None:
+    """The keys of the runs are not seeded: the level is 1e-6."""
+    claim = BUDGET, DPSGD().program(Participation.poisson(20, 0.1))
+    found = audit(lambda data: through_torch(data, mean=mean), claim, canaries=200, idle=100, level=1e-6, rng=1)
+    assert found.verdict == verdict, found.report()
 
 
 TWO = """
