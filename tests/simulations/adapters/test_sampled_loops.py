@@ -248,6 +248,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_batches_of_the_first(tmp_path: Path) -> None:
     """The second process has another secret of its own; its share of a batch may be empty."""
     made_by(TWO, *([str(tmp_path / "meet"), str(rank)] for rank in range(2)))
