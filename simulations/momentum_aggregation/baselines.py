@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +34,6 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 
 _PROVED = (MarginLoss, TwoLayerNetwork)  #: losses, subclasses not among them, whose stated bound is a theorem
-_ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]  #: of Rényi divergences; closed forms for whole numbers
 
 
 def private_gradient_descent(
@@ -129,61 +127,6 @@ def mean_clipped_gradients(risk: EmpiricalRisk, points: Array, examples: Array, 
     return total / len(examples)
 
 
-def poisson_noise_multiplier(
-    budget: Budget,
-    participation: Participation,
-    *,
-    accountant: Literal["divergences", "loss distributions"] = "divergences",
-) -> float:
-    """σ/G of DP-SGD with Poisson sampling for (ε, δ) and zero-out adjacency, by dp-accounting.
-
-    That of Rényi divergences is 5 to 9 per cent larger than that of numerical privacy loss distributions, which take a
-    hundred times longer.
-    Raises ``ImportError`` where dp-accounting is not installed (extra ``amplification``).
-
-    Parameters
-    ----------
-    budget : ε > 0 and 0 < δ < 1, zero-out adjacency
-    participation : of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a
-        step
-    accountant : ``"divergences"`` or ``"loss distributions"``
-    """
-    epsilon = checks.real("epsilon", checks.instance("budget", budget, Budget).epsilon, "(0, inf)")
-    delta = checks.real("delta", budget.delta, "(0, 1)")
-    checks.choice("adjacency", budget.adjacency, ("zero-out",))
-    t, q = _sampled(participation)
-    chosen = checks.choice("accountant", accountant, ("divergences", "loss distributions"))
-    try:
-        import dp_accounting
-        from dp_accounting.pld import PLDAccountant
-        from dp_accounting.rdp import RdpAccountant
-    except ImportError as error:
-        raise ImportError(
-            "amplification by sampling needs dp-accounting: pip install 'corrnoise[amplification]'"
-        ) from error
-
-    def event(multiplier: float) -> dp_accounting.DpEvent:
-        step = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(multiplier))
-        return dp_accounting.SelfComposedDpEvent(step, t)
-
-    def calibrated(fresh: Callable[[], Any], bracket: Any) -> float:
-        return float(
-            dp_accounting.calibrate_dp_mechanism(fresh, event, epsilon, delta, bracket_interval=bracket, tol=1e-4)
-        )
-
-    found = calibrated(lambda: RdpAccountant(_ORDERS), dp_accounting.LowerEndpointAndGuess(0.01, 1.0))
-    if chosen == "loss distributions":  # which take much memory far below the answer
-        found = calibrated(PLDAccountant, dp_accounting.LowerEndpointAndGuess(0.7 * found, found))
-    return found
-
-
-def _sampled(participation: Participation) -> tuple[int, float]:
-    """T and q of Poisson sampling."""
-    if checks.instance("participation", participation, Participation).rate is None or participation.period != 1:
-        raise ValueError(f"participation must be of the kind 'poisson', got {participation!r}")
-    return participation.length, participation.rate  # type: ignore[return-value]
-
-
 def private_sgd(
     risk: EmpiricalRisk,
     budget: Budgets | None,
@@ -201,15 +144,21 @@ def private_sgd(
     Parameters
     ----------
     risk, learning_rate, start, repetitions, records, rng : as for ``private.private_momentum``
-    budget, participation : as for ``poisson_noise_multiplier``, which gives z; an array of budgets is broadcast with η,
-        and None is a run without noise
+    budget : ε, δ and zero-out adjacency, which give z by the certified accountant; an array of budgets is broadcast
+        with η, and None is a run without noise
+    participation : of the kind ``"poisson"``: T steps, and the probability q with which each example takes part in a
+        step
     normalised : as for ``private_gradient_descent``
     """
-    t, q = _sampled(participation)
+    if checks.instance("participation", participation, Participation).kind != "poisson":
+        raise ValueError(f"participation must be of the kind 'poisson', got {participation!r}")
+    t, q = participation.length, participation.rate
+    assert q is not None
     run = _run(risk, budget, learning_rate, start, repetitions)
     unit = checks.boolean("normalised", normalised)
     expected = q * len(risk.examples)
-    scales = run.scales(lambda one: poisson_noise_multiplier(one, participation) / expected)
+    program = DPSGD().program(participation)
+    scales = run.scales(lambda one: program.multiplier(one) / expected)
     samples, noise = generator(rng).spawn(2)
 
     def step(_: int, w: Array) -> Array:

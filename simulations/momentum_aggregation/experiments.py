@@ -91,8 +91,6 @@ def gradient_norms(
 ) -> Array:
     """‖∇F‖ of all runs of a candidate.
 
-    Raises ``ImportError`` where DP-SGD lacks dp-accounting (extra ``amplification``).
-
     Parameters
     ----------
     risk : F with its examples

@@ -8,7 +8,6 @@ import pytest
 
 from corrnoise.simulations.momentum_aggregation import baselines, private
 from corrnoise.simulations.momentum_aggregation.baselines import (
-    poisson_noise_multiplier,
     private_gradient_descent,
     private_sgd,
 )
@@ -21,6 +20,7 @@ from corrnoise.simulations.momentum_aggregation.private import (
 )
 from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
+from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.mechanisms.tree import BinaryTree
 from corrnoise.theory.momentum_aggregation.calibration import node_std, published_node_std, reduced_noise
 from corrnoise.theory.participation import Participation
@@ -195,7 +195,7 @@ def test_a_full_batch_step_is_along_the_mean_of_clipped_gradients():
 def test_sampled_batches_are_right_on_average(monkeypatch):
     f = risk()
     one = Participation.poisson(1, 0.25)
-    monkeypatch.setattr(baselines, "poisson_noise_multiplier", lambda budget, participation: 2.0)
+    monkeypatch.setattr(Program, "multiplier", lambda program, budget: 2.0)
     settings: dict[str, Any] = {"learning_rate": 1.0, "repetitions": 20_000, "rng": 3, "records": 1}
     found = private_sgd(f, None, one, **settings)
     moves = found.points[0] - found.points[-1]
@@ -204,30 +204,6 @@ def test_sampled_batches_are_right_on_average(monkeypatch):
     noisy = private_sgd(f, BUDGET, one, **settings)
     added = (noisy.points[-1] - found.points[-1]) / (2.0 * 0.25 / (0.25 * N))
     assert abs(added.std() - 1) < 5 / math.sqrt(2 * 60_000)
-
-
-def test_the_multiplier_of_sampled_batches():
-    pytest.importorskip("dp_accounting")
-    from corrnoise.theory.privacy import gaussian_rho
-
-    alone = poisson_noise_multiplier(Budget(epsilon=1.0, delta=1e-5), Participation.poisson(4, 1.0))
-    exact = math.sqrt(4 / (2 * gaussian_rho(1.0, 1e-5)))
-    assert exact <= alone < 1.1 * exact  # Rényi divergences of Gaussians, not their exact curve
-    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-    from dp_accounting.rdp import RdpAccountant
-
-    sampled = poisson_noise_multiplier(Budget(epsilon=1.0, delta=1e-5), Participation.poisson(4, 0.05))
-    assert sampled < alone / 2
-    for multiplier, enough in ((sampled, True), (0.99 * sampled, False)):
-        accountant = RdpAccountant(range(2, 200))
-        accountant.compose(SelfComposedDpEvent(PoissonSampledDpEvent(0.05, GaussianDpEvent(multiplier)), 4))
-        assert (accountant.get_epsilon(1e-5) <= 1.0) == enough
-
-
-def test_amplification_needs_its_extra(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "dp_accounting", None)
-    with pytest.raises(ImportError, match=r"pip install 'corrnoise\[amplification\]'"):
-        baselines.poisson_noise_multiplier(Budget(epsilon=1.0, delta=1e-5), Participation.poisson(3, 0.1))
 
 
 def momentum(budget: Any = BUDGET, who: Participation = EPOCHS, **change: Any) -> Any:
@@ -255,8 +231,8 @@ def momentum(budget: Any = BUDGET, who: Participation = EPOCHS, **change: Any) -
         ),
         (lambda: private_sgd(risk(), BUDGET, EPOCHS, learning_rate=1.0), "participation must be of the kind 'poisson'"),
         (
-            lambda: poisson_noise_multiplier(published(), Participation.poisson(1, 0.5)),
-            "adjacency must be one of 'zero-out'",
+            lambda: private_sgd(risk(), BUDGET, Participation.poisson(1, 0.5), learning_rate=1.0),
+            "budget must have zero-out adjacency for sampled batches",
         ),
     ],
 )
