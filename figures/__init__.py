@@ -35,6 +35,7 @@ _HOMES = {
     "error_memory_long": "finite_runs.error_memory",
     "learning_memory": "finite_runs.learning_memory",
     "learning_budget": "finite_runs.learning_budget",
+    "sampling": "finite_runs.sampling",
     "table3": "finite_runs.table3",
 }
 NAMES = tuple(_HOMES)
@@ -52,6 +53,7 @@ COMPANIONS = (
     "noise_cancellation_digits",
     "momentum_gradient_norms",
     "error_memory_long",
+    "sampling",
     "table3",
 )
 
