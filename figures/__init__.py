@@ -16,6 +16,7 @@ _HOMES = {
     "strongly_convex_convergence": "correlated_noise.strongly_convex_convergence",
     "learning_curves": "correlated_noise.learning_curves",
     "private_training": "correlated_noise.private_training",
+    "sampled_training": "correlated_noise.private_training",
     "shuffled_experiments": "shuffled_gradients.experiments",
     "shuffled_experiments_sharp": "shuffled_gradients.experiments",
     "shuffled_given_order": "shuffled_gradients.experiments",
@@ -43,6 +44,7 @@ NAMES = tuple(_HOMES)
 COMPANIONS = (
     "strongly_convex_convergence",
     "private_training",
+    "sampled_training",
     "shuffled_experiments_sharp",
     "shuffled_given_order",
     "shuffled_once",
