@@ -283,7 +283,7 @@ def optimise(
     ``"buffers, step scales"``        buffers and factors of steps, searched together        1 to 16
     ``"binary tree"``                 sums over dyadic intervals                             log2 n + 1
     ``"binary tree, online"``         the same with Honaker's estimate from below            log2 n + 1
-    ``"stationary optimum"``          of a problem, by few poles                             about log2 of 1/rate
+    ``"stationary optimum"``          of a problem, by few poles                             log2 of 1/rate
     ``"anti-PGD"``                    1 − λz with the best λ (λ-CGD)                         1                   only
     ``"damped root"``                 few coefficients of (1 − (1 − ν) z)^γ                  any                 only
     ``"banded square root"``          few coefficients of the strategy (1 − z)^{−1/2}        up to an epoch      only

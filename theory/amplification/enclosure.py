@@ -123,8 +123,8 @@ class _Pair:
         return self.epsilon.exp() * q * strike * _option(-strike.log(), r)
 
     def variation(self) -> arb:
-        """1 − Π (1 − q)^T: the example is never sampled otherwise, and δ is at most the total variation."""
-        never = arb(1) if self.gaussian == 0 else arb(0)
+        """1 − Π (1 − q)^T: the example is never sampled otherwise, and δ is at most the total variation for ε >= 0."""
+        never = arb(1) if self.gaussian == 0 and self.epsilon >= 0 else arb(0)
         for q, _, count in self.parts:
             never *= (1 - q) ** count
         return 1 - never

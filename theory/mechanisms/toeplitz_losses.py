@@ -27,7 +27,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from scipy import signal
 
 from corrnoise.theory.numerics import checks, power_series
 from corrnoise.theory.numerics.checks import Array
@@ -40,14 +39,7 @@ _SHORT = 128  # coefficients, up to which sums of products are faster than Fouri
 
 
 def error_weights(steps: int, count: int, objective: Objective) -> Array:
-    """Weights w of the errors b², shape (count,); the last one is the sum of all weights from there on.
-
-    Parameters
-    ----------
-    steps : length n of the run
-    count : 1 <= count <= n; b_t is taken to be constant from t = count − 1 on
-    objective : ``"mean"`` or ``"max"`` over the steps
-    """
+    """Weights w of the errors b², shape (count,), for b_t constant from t = count − 1 on; the last adds up the rest."""
     checks.choice("objective", objective, OBJECTIVES)
     rest = steps - count + 1
     weights = np.ones(count)
@@ -70,6 +62,8 @@ def divided(values: Array, coefficients: Array) -> Array:
     """The power series ``values`` divided by the series with ``coefficients``, to as many terms as ``values``."""
     coefficients = coefficients[: values.size]
     if coefficients.size <= _SHORT:
+        from scipy import signal  # a second of imports
+
         return np.asarray(signal.lfilter([1.0], coefficients, values))
     return multiplied(values, power_series.newton_reciprocal(coefficients, values.size))
 
@@ -79,6 +73,8 @@ def multiplied(one: Array, other: Array) -> Array:
     other = other[: one.size]
     if min(one.size, other.size) <= _SHORT:
         return np.convolve(one, other)[: one.size]
+    from scipy import signal  # a second of imports
+
     return np.asarray(signal.oaconvolve(one, other)[: one.size])
 
 
@@ -86,6 +82,8 @@ def correlated(one: Array, other: Array, lags: int) -> Array:
     """Σ_t one_t other_{t−j} for j = 0, …, lags − 1; both have the same length."""
     if lags <= _SHORT:
         return np.array([one[j:] @ other[: other.size - j] for j in range(lags)])
+    from scipy import signal  # a second of imports
+
     return np.asarray(signal.fftconvolve(one, other[::-1])[one.size - 1 :][:lags])
 
 
@@ -124,8 +122,9 @@ def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[
 def squared_sensitivity_bound(strategy: Array, participation: Participation) -> tuple[float, Array]:
     """An upper bound of the squared sensitivity of any strategy c, shape (n,), and its gradient in c where it has one.
 
-    It is ‖v‖² for the majorant ĉ_t = |c_t| for t < b, ĉ_t = max_{s>=t} |c_s| for t >= b (P1 of docs/finite-runs.md).
-    Where c >= 0 and c does not increase from index b on, it equals ``squared_sensitivity``.
+    It is ‖v‖² for the majorant ĉ_t = |c_t| for t < b, ĉ_t = max_{s>=t} |c_s| for t >= b (P1 of
+    docs/finite-runs-proofs.md).  Where c >= 0 and c does not increase from index b on, it equals
+    ``squared_sensitivity``.
     """
     b = strategy.size if participation.once else participation.period
     sizes = np.abs(strategy)

@@ -114,7 +114,7 @@ def run(arguments: Namespace) -> int:
                     cluster=arguments.cluster,
                     workers=arguments.workers,
                     groups=arguments.groups,
-                    after_round=lambda server, _: show(f"round {server.round - 1} of {protocol.rounds}"),
+                    after_round=lambda server, _: show("rounds", server.round - 1, protocol.rounds),
                 )
         except KeyboardInterrupt:
             print(f"corrnoise: finished rounds are kept in {folder}; the same command continues", file=sys.stderr)
