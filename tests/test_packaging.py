@@ -51,9 +51,12 @@ def test_the_import_itself_needs_no_numbers() -> None:
     assert run("-c", "import sys, corrnoise; assert not {'numpy', 'scipy'} & set(sys.modules)").returncode == 0
 
 
+KEPT = {".ci", ".github", ".pre-commit-config.yaml"}
+
+
 def left_behind(_: str, names: list[str]) -> set[str]:
     """What belongs to one machine."""
-    hidden = {name for name in names if name.startswith(".") and name != ".ci"}
+    hidden = {name for name in names if name.startswith(".") and name not in KEPT}
     return hidden | {name for name in names if name in ("build", "__pycache__") or name.endswith(".egg-info")}
 
 
@@ -89,8 +92,11 @@ def test_the_source_distribution_holds_the_documents(distributions: Path) -> Non
     with tarfile.open(next(distributions.glob("*.tar.gz"))) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     documents = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
-    top = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "CONTRIBUTING.md", "pyproject.toml", "setup.py"}
-    assert documents | top <= packed
+    top = {"README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"}
+    top |= {"LICENSE", "NOTICE", "pyproject.toml", "setup.py", "recipe/recipe.yaml", ".pre-commit-config.yaml"}
+    forge = {path.relative_to(ROOT).as_posix() for path in (ROOT / ".github").rglob("*.*") if path.is_file()}
+    assert len(forge) > 6
+    assert documents | top | forge <= packed
 
 
 def test_the_source_distribution_holds_all_tests_and_the_tools(distributions: Path) -> None:
@@ -112,7 +118,12 @@ def test_tests_run_from_the_source_distribution(distributions: Path, tmp_path: P
         wheel.extractall(tmp_path / "installed")
     [unpacked] = (path for path in tmp_path.iterdir() if path.name != "installed")
     names = [
-        *("tests/test_architecture.py", "tests/test_public_names.py", "tests/theory/test_privacy.py"),
+        *(
+            "tests/test_architecture.py",
+            "tests/test_public_names.py",
+            "tests/test_release.py",
+            "tests/theory/test_privacy.py",
+        ),
         *("tests/designs/test_storage.py", "tests/paper_checks/test_inventories.py", "tests/tools"),
         "tests/test_packaging.py::test_continuous_integration_runs_the_commands_of_the_readme",
     ]

@@ -132,7 +132,7 @@ def _with_claims(thing: Any) -> Any:
 
 
 def _stated(design: Design) -> dict[str, Any]:
-    """What is claimed of a design."""
+    """The claims of a design."""
     program, budget = design.program(), design.budget
     return {
         "rho": budget.gaussian_rho,
@@ -314,7 +314,7 @@ def _check_optimum(optimum: Optimum, design: Design | None = None) -> None:
 
 
 def _judged(design: Design) -> Any:
-    """What ``optimise`` judges, with the length of the run."""
+    """The objective of ``optimise``, with the length of the run."""
     objective = design.objective
     if isinstance(objective, SGD):
         return objective.workload(design.participation.length)
