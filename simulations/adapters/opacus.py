@@ -34,7 +34,7 @@ from corrnoise.simulations.adapters.torch import (
 )
 from corrnoise.simulations.adapters.training import DataRun, Parts, batches_of, due, source
 from corrnoise.simulations.extras import extra_module
-from corrnoise.simulations.run.batches import Batches
+from corrnoise.simulations.run.batches import AnyBatches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.base import Mechanism
@@ -209,11 +209,10 @@ class RunSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         rank = self._group.get_rank() if self._group else 0
-        position = None if rank else self.run.position
         if self._group is not None:
-            position = _from_first(self._group, position)
+            position, batches = _from_first(self._group, None if rank else (self.run.position, self.run.batches))
             if rank:
-                self.run.follow(position)
+                self.run.follow(position, batches)
         processes = self._group.get_world_size() if self._group else 1
         order = batches_of(self.run)
         coming = map(order.batch, range(self.run.position, order.steps)) if self._workers else self.run
@@ -321,7 +320,7 @@ def make_private(
     first = group is None or group.get_rank() == 0  # which makes the noise
     parts = torch_state.parts(model, optimizer, carry)
 
-    def run_of(order: Batches) -> DataRun:
+    def run_of(order: AnyBatches) -> DataRun:
         return DataRun(
             loss,
             own,

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from corrnoise.simulations.run.normals import fill
+from corrnoise.simulations.run.normals import fill, philox
 from corrnoise.support.serialise import digest
 from corrnoise.theory.numerics import checks
 
@@ -136,6 +136,27 @@ def normals(
     seed = _seed(secret, *place, nonce)
     fill(values, np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), start)
     return values
+
+
+def words(secret: bytes, purpose: bytes, step: int, count: int, *, attempt: int = 0) -> NDArray[np.uint64]:
+    """Uniform integers of 64 bits, those of the first ``count`` examples at a step.
+
+    Parameters
+    ----------
+    secret
+        A key of its own, 16 to 64 bytes, such as ``derived`` gives.
+    purpose
+        What they are for, bytes without a zero.
+    step, attempt
+        The step, and which of the draws of this purpose, from 0.
+    count
+        How many.
+    """
+    place = step.to_bytes(8, "little") + attempt.to_bytes(8, "little")
+    seed = int.from_bytes(keyed(secret, 16, purpose + b"\0" + place).digest(), "little")
+    halves = np.empty((2, -(-count // 2)), np.uint64)
+    philox(np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(seed >> 64), np.uint64(0), halves[0], halves[1])
+    return halves.T.reshape(-1)[:count].copy()
 
 
 def fingerprint() -> str:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from corrnoise.simulations.run import draws
-from corrnoise.simulations.run.batches import Batches
+from corrnoise.simulations.run.batches import AnyBatches, Batches
 from corrnoise.simulations.run.engines import TOLERANCE, streaming
 from corrnoise.simulations.run.folder import Arrays, Folder, Home, check_agreement
 from corrnoise.simulations.run.noise import ModelNoise
@@ -98,14 +98,22 @@ class Durable:
 
     # -- opening -------------------------------------------------------------------------------------------------------
 
-    def batches(self, given: Batches | None) -> Batches | None:
-        """The batches with which the run began, where their order was drawn for it; otherwise those of the command."""
+    def batches(self, given: AnyBatches | None) -> AnyBatches | None:
+        """The batches with which the run began, where their order was drawn for it; otherwise those of the command.
+
+        Sampled batches have no order here: the key of the folder draws them, again the same after a restart.
+        """
         found = given
         stored = self.home.settings
-        if given is not None and given.drawn and stored is not None and stored.items() >= _sizes(given).items():
+        if (
+            isinstance(given, Batches)
+            and given.drawn
+            and stored is not None
+            and stored.items() >= _sizes(given).items()
+        ):
             found = Batches(given.participation, self.home.order(), given.batch_size, drawn=True)
         self._settings |= _sizes(found) | {"order": None if found is None else found.identity}
-        self._order = None if found is None else found.orders
+        self._order = found.orders if isinstance(found, Batches) else None
         return found
 
     def program(self, mechanism: Mechanism | None, dtype: Dtype | None) -> Program:
@@ -221,7 +229,7 @@ class Durable:
             self.home.journal.clean(self._begun)
 
 
-def _sizes(given: Batches | None) -> dict[str, Any]:
+def _sizes(given: AnyBatches | None) -> dict[str, Any]:
     """What two drawn orders must share to stand for each other."""
     if given is None:
         return {"batches": None, "examples": None, "batch size": None}

@@ -90,7 +90,7 @@ def test_the_design_of_the_readme() -> None:
     assert spread.error_at(budget) == pytest.approx(0.4140212923058345, rel=2e-12)
     assert spread.floor_at(budget) == pytest.approx(0.3818515047867639, rel=2e-12)
     assert spread.mechanism.program(spread.participation).multiplier(budget) == pytest.approx(2.34074127231, rel=1e-9)
-    assert "without sampling" in spread.floor_in_words()
+    assert "while batches are not sampled" in spread.floor_in_words()
 
 
 def test_a_fixed_order_is_worth_more_than_a_separation() -> None:
@@ -170,7 +170,7 @@ def test_optima_of_problems_without_an_end() -> None:
     assert bound.family == "strongly convex bound"
     assert bound.floor is None
     assert bound.gap is None
-    assert "no floor is computed" in bound.floor_in_words()
+    assert "none is computed" in bound.floor_in_words()
 
 
 def test_epoch_weights_beat_equal_ones_and_random_ones() -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from corrnoise.designs.design import Design
 from corrnoise.solvers.objectives import run_objective
-from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.optimum import Certificate, Optimum, unit_square
 from corrnoise.support import serialise
 from corrnoise.support.files import whole_files
 from corrnoise.support.serialise import by_name
@@ -134,9 +134,10 @@ def _with_claims(thing: Any) -> Any:
 def _stated(design: Design) -> dict[str, Any]:
     """The claims of a design."""
     program, budget = design.program(), design.budget
+    gaussian = not design.participation.sampled
     return {
-        "rho": budget.gaussian_rho,
-        "epsilon": None if budget.delta is None else budget.epsilon_at(budget.delta),
+        "rho": budget.gaussian_rho if gaussian else None,
+        "epsilon": budget.epsilon_at(budget.delta) if gaussian and budget.delta is not None else budget.epsilon,
         "sensitivity": program.sensitivity,
         "multiplier": program.multiplier(budget),
         "scale": program.scale(budget),
@@ -247,7 +248,8 @@ def _checked(thing: Any) -> Any:
     """The thing in a file, with its numbers computed again, if what is stated of it holds."""
     _require_small(thing)
     if isinstance(thing, Mapping) and isinstance(design := thing.get("design"), Design):
-        _compare(thing["stated"], {"rho": design.budget.gaussian_rho})
+        if not design.participation.sampled:
+            _compare(thing["stated"], {"rho": design.budget.gaussian_rho})
         for one in (design.optimum, *design.alternatives):
             _check_optimum(one, design)
         _compare(thing["stated"], _stated(design))
@@ -309,7 +311,8 @@ def _check_optimum(optimum: Optimum, design: Design | None = None) -> None:
         return
     batch = design.objective.batch_size if isinstance(design.objective, SGD) else 1
     judged = run_objective(_judged(design))
-    error = judged.error(found.upper**2 * judged.power_of(optimum.mechanism)) / batch
+    square = unit_square(optimum.measure, optimum.participation, found.upper)
+    error = judged.error(square * judged.power_of(optimum.mechanism)) / batch
     _compare({"error of the mechanism": optimum.error}, {"error of the mechanism": error})
 
 

@@ -99,7 +99,7 @@ def test_data_are_arrays_of_the_same_length(wrong: Any) -> None:
 
 def test_batches_are_those_of_whole_epochs_or_of_a_participation() -> None:
     assert source(3, 17, 5).participation == Participation.fixed_epochs(9, epochs=3)
-    assert source(Participation.reshuffled(8, epochs=2), 17, 4).orders.shape == (2, 17)
+    assert source(Participation.reshuffled(8, epochs=2), 17, 4).orders.shape == (2, 17)  # type: ignore[union-attr]
     for wrong in ({"batch_size": 18}, {"batch_size": 0}, {"epochs": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} must"):
             source(**{"epochs": 1, "examples": 17, "batch_size": 4} | wrong)
