@@ -368,7 +368,7 @@ def best_within(found: Iterable[Optimum], memory: float | None, error: Callable[
 
 
 def _sampled(run: _Run, budget: Budget | None, memory: float | None, family: str | None, show: Progress) -> Optimum:
-    """The best noise for a sampler at a budget, beside the best of another family."""
+    """The best noise for a sampler at a budget."""
     who = run.promised
     if budget is None or budget.epsilon is None:
         raise ValueError(f"budget must be given by epsilon and delta where batches are sampled, got {budget!r}")
@@ -383,9 +383,7 @@ def _sampled(run: _Run, budget: Budget | None, memory: float | None, family: str
     def error(one: Optimum) -> float:
         return one.error_with(estimates[one])
 
-    best = best_within(estimates, memory, error)
-    others = sorted((one for one in estimates if one.family != best.family), key=error)
-    return replace(best, certificate=NO_FLOOR, alternatives=tuple(others[:1]))
+    return replace(best_within(estimates, memory, error), certificate=NO_FLOOR)
 
 
 def _compared(run: _Run, memory: float | None, show: Progress) -> Iterator[Optimum]:

@@ -38,7 +38,6 @@ from corrnoise.solvers.learning import TOLERANCE
 from corrnoise.solvers.objectives import RunObjective
 from corrnoise.solvers.optimum import Optimum
 from corrnoise.solvers.rational.approximation import rational
-from corrnoise.theory.amplification.curve import DIRECTIONS
 from corrnoise.theory.amplification.gram import gram
 from corrnoise.theory.mechanisms.poles import PoleNoise
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
@@ -275,29 +274,27 @@ def _tuned_buffers(judge: _Judge, count: int) -> PoleNoise:
 def crossover(dpsgd: Optimum, other: Optimum, delta: float) -> float | None:
     """The ε below which DP-SGD with Poisson batches has the smaller error, and above which other noise has it.
 
-    Returns ε to 1 percent; None if one of the two has the smaller error at both ends of ``EPSILONS``.
+    Returns ε to 2 percent; None if one of the two has the smaller error at both ends of ``EPSILONS``.
 
     Parameters
     ----------
     dpsgd, other : at one δ and of one objective
     delta : 0 < δ < 1
     """
+    curve = other.mechanism.program(other.participation).curve if other.participation.sampled else None
 
     def beaten(epsilon: float) -> bool:
         budget = Budget(epsilon=epsilon, delta=delta)
         error = dpsgd.error_at(budget)
-        if not other.participation.sampled:
+        if curve is None:
             return other.error_at(budget) < error
         scale = error / other.error if other.measure == "root mean squared error" else math.sqrt(error / other.error)
-        if budget.multiplier(other.sensitivity.upper) < scale:
-            return True
-        curve = other.mechanism.program(other.participation).curve
-        return all(curve.delta(epsilon, scale, direction).upper < delta for direction in DIRECTIONS)
+        return budget.multiplier(other.sensitivity.upper) < scale or curve.estimate(epsilon, scale, "remove")[1] < delta
 
     low, high = EPSILONS
     if beaten(low) or not beaten(high):
         return None
-    while high > low * 1.01:
+    while high > low * 1.02:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if beaten(middle) else (middle, high)
     return high

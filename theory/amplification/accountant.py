@@ -22,6 +22,7 @@ from typing import Protocol
 import numpy as np
 from flint import arb, ctx
 
+from corrnoise.theory.amplification.bins import bins_curve
 from corrnoise.theory.amplification.contour import PoissonCurve
 from corrnoise.theory.amplification.curve import (
     DIRECTIONS,
@@ -189,6 +190,7 @@ def _factors(norms: Array, rate: float, *, up: bool) -> tuple[Factor, ...]:
 ACCOUNTANTS: dict[str, Callable[[Strategy, Participation, float], Curve]] = {
     "poisson": _poisson,
     "cyclic poisson": _cyclic_poisson,
+    "balls in bins": bins_curve,
 }
 
 

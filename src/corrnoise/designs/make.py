@@ -108,7 +108,7 @@ def design(
     elif (examples, batch_size, epochs) != (None, None, None):
         raise ValueError(f"examples, batch_size and epochs must come with visits={BEST!r} only, got visits={visits!r}")
     else:
-        several = [visits] if isinstance(visits, Participation | str) else list(visits)
+        several = visits if isinstance(visits, list | tuple) else [visits]
         tried = [checks.instance("visits", one, Participation) for one in several]
     steps = tried[0].steps
     if steps is not None and (need := _BYTES_A_STEP * steps) > (there := memory_of_this_machine()):
