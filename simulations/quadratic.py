@@ -13,9 +13,7 @@ q_0 is known, and the next term φ¹ of the same expansion, with error q_1; φ �
 Chains are independent and have their own generators, so that the result depends on the seed alone and not on the
 number of threads.  Idealised real numbers and an ordinary generator: for judging utility, not for releasing data.
 
-References
-----------
-Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Figure 2, Property C.7.
+Source: Choquette-Choo et al., arXiv 2310.06771: Algorithm 1, Figure 2, Property C.7.
 """
 
 from __future__ import annotations

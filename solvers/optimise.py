@@ -283,7 +283,7 @@ def optimise(
     ``"buffers, step scales"``        buffers and factors of steps, searched together        1 to 16
     ``"binary tree"``                 sums over dyadic intervals                             log2 n + 1
     ``"binary tree, online"``         the same with Honaker's estimate from below            log2 n + 1
-    ``"stationary optimum"``          of a problem, by few poles                             about log2 of 1/rate
+    ``"stationary optimum"``          of a problem, by few poles                             log2 of 1/rate
     ``"anti-PGD"``                    1 − λz with the best λ (λ-CGD)                         1                   only
     ``"damped root"``                 few coefficients of (1 − (1 − ν) z)^γ                  any                 only
     ``"banded square root"``          few coefficients of the strategy (1 − z)^{−1/2}        up to an epoch      only
@@ -371,7 +371,10 @@ def _sampled(run: _Run, budget: Budget | None, memory: float | None, family: str
     """The best noise for a sampler at a budget."""
     who = run.promised
     if budget is None or budget.epsilon is None:
-        raise ValueError(f"budget must be given by epsilon and delta where batches are sampled, got {budget!r}")
+        raise ValueError(
+            f"budget must be given by epsilon and delta where batches are sampled, got {budget!r}: give both, or "
+            "promise participation.worst, which needs no accountant"
+        )
     most = USUAL_MEMORY if memory is None else memory
     estimates = {
         run.judged(sampled_family(one.family, who), one.mechanism): one.estimate

@@ -23,7 +23,7 @@ EPOCHED = Participation.fixed_epochs(STEPS, epochs=EPOCHS)
 ONCE = Participation.single(STEPS)
 ENDLESS = Participation.single()
 PROBLEM = LinearRegression([1.0, 0.3, 0.01], 0.05, 0.2)
-CONVEX = StronglyConvex(1.0, 30.0, 0.02, dimension=4)
+CONVEX = StronglyConvex(1.0, 5.0, 0.1, dimension=4)
 
 CASES: dict[str, tuple[Participation, Any, dict[str, Any]]] = {
     "usual": (EPOCHED, None, {}),

@@ -69,17 +69,14 @@ def panel(name: str, what: str) -> str:
 def data(
     names: Sequence[str] = tuple(EXPERIMENTS), *, methods: Sequence[str] = METHODS, epsilons: Sequence[float] = EPSILONS
 ) -> Data:
-    """The errors of prefix sums; that of DP-SGD only where dp-accounting is installed."""
+    """The errors of prefix sums."""
     x = np.array(epsilons)
     found = []
     for name in names:
         for method in methods:
             if method not in MECHANISMS and method != SAMPLED:
                 continue
-            try:
-                y = np.array([prefix_error(SHOWN[name], method, epsilon) for epsilon in epsilons])
-            except ImportError:
-                continue
+            y = np.array([prefix_error(SHOWN[name], method, epsilon) for epsilon in epsilons])
             found.append(Series(panel(name, "prefix sums"), method, "exact", x, y))
     return tuple(found)
 
@@ -93,27 +90,18 @@ def simulate(
     tuning: int = TUNING,
     judging: int = JUDGING,
 ) -> Simulated:
-    """Tune and judge all methods; DP-SGD is left out without dp-accounting, which is an extra."""
+    """Tune and judge all methods."""
     series: list[Series] = []
     failures: list[str] = []
     for name in names:
         experiment = SHOWN[name]
-        chosen = [method for method in methods if method != SAMPLED or _accounted(experiment, epsilons)]
         try:
-            series += _compared(run, experiment, chosen, epsilons, tuning, judging * math.isqrt(run.repeats))
+            series += _compared(run, experiment, methods, epsilons, tuning, judging * math.isqrt(run.repeats))
         except OSError:
             raise
         except Exception as fault:
             failures.append(f"{name}: {told(fault)}")
     return Simulated(tuple(series), tuple(failures))
-
-
-def _accounted(experiment: Experiment, epsilons: Sequence[float]) -> bool:
-    try:
-        prefix_error(experiment, SAMPLED, epsilons[0])
-    except ImportError:
-        return False
-    return True
 
 
 def _compared(
@@ -257,8 +245,8 @@ Mean (standard error) over the judged seeds, then the paired difference to DP-SG
 
 - Small bundled data stand in for the paper's CIFAR-10; corrnoise figures private_training --download is for a GPU.
 - {at_ends} of the {count} tuned learning rates are at an end of the grid.
-- DP-SGD has Poisson sampling, counted by loss distributions for add-remove adjacency; all others have a fixed order and
-  zero-out adjacency.  Without dp-accounting (pip install 'corrnoise[amplification]') it is left out.
+- DP-SGD has Poisson sampling, counted by the certified accountant; all others have a fixed order.  All have zero-out
+  adjacency.
 - Tuning looks at the data and is not covered by epsilon, nor is the standardisation of the tables."""
 
 

@@ -60,7 +60,6 @@ def data(
     names: Sequence[str] = BUNDLED,
     *,
     download: bool = False,
-    cache: str | None = None,
     learning_rates: Sequence[float] = LEARNING_RATES,
     runs: int = RUNS,
     epochs: int = EPOCHS,
@@ -73,7 +72,7 @@ def data(
     points = [(name, epsilon, algorithm) for name in names for epsilon in EPSILONS for algorithm in ALGORITHMS]
 
     def one(name: str, epsilon: float, algorithm: str) -> Experiment:
-        records = task(name, download=download, cache=cache)
+        records = task(name, download=download)
         return experiment(
             records,
             algorithm,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from corrnoise.simulations.adapters import torch_state
@@ -276,7 +276,7 @@ def make_private(
     """A private run with Opacus, which the same command goes on with after a crash: model, optimizer and loader.
 
     The n examples have one random order for all epochs.  An epoch has floor(n/B) batches, so that the last n mod B
-    examples of the order are left out (``optimizer.run.batches.left_out``).
+    examples of the order are left out (``optimizer.run.batches.left_out``).  Sampled batches vary, and may be empty.
 
     Parameters
     ----------
@@ -349,6 +349,7 @@ def make_private(
         dataset,
         batch_sampler=RunSampler(run, workers=workers > 0),
         num_workers=workers,
+        collate_fn=partial(torch_state.collated, dataset),
         generator=extra_module("torch", "torch").Generator(),  # so that a loop draws nothing from that of the run
     )
     return (

@@ -183,19 +183,21 @@ class DataRun(PrivateRun):
         who = order.participation
         super().__init__(budget, who, mechanism, size, batches=order, folder=folder, carry=carry, settings=settings)
 
-    def rows(self, batch: ArrayLike) -> tuple[Any, ...]:
+    def rows(self, batch: ArrayLike, *, at_least: int = 0) -> tuple[Any, ...]:
         """The examples of the batch that was handed out last; ``ValueError`` for another batch.
 
         Parameters
         ----------
         batch
             The numbers of the examples.
+        at_least
+            How many rows are returned at least; further ones are those of the first example of the data.
         """
         chosen = np.asarray(batch)
         order = batches_of(self)
         if self.position < order.steps and not np.array_equal(chosen, order.batch(self.position)):
             raise ValueError(f"batch must be the one that the run has handed out for step {self.position}")
-        return self.data.rows(chosen)
+        return self.data.rows(np.pad(chosen, (0, max(0, at_least - chosen.size))))
 
 
 def batches_of(run: PrivateRun) -> AnyBatches:

@@ -117,7 +117,6 @@ class Machine(Guarded):
         asked : for how many rounds the server has asked this machine so far: it must not be too small
         unanswered : true if the server has no answer to the last of these requests and will repeat it.  A state from
             before that request is then up to date: it gives the same answer, with the same example and the same noise.
-        protocol, index, features, targets, seed : as of the machine that was lost, with all of its data
         """
         asked = checks.integer("asked", asked, 0)
         machine = cls(protocol, index, features, targets, seed=seed)

@@ -5,7 +5,7 @@ Runs of one seed share the split of the data, the order, the initial parameters 
 methods are compared in pairs.  The learning rate falls linearly over the last quarter of the run.
 
 The methods are the mechanisms of a fixed order of the data; DP-SGD, whose batches are drawn by Poisson sampling, with
-the noise multiplier of a numerical accountant; full batches with independent noise; and training without privacy.
+the noise multiplier of the certified accountant; full batches with independent noise; and training without privacy.
 
 References
 ----------
@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corrnoise.simulations.datasets import load, standardised
-from corrnoise.simulations.momentum_aggregation.baselines import poisson_noise_multiplier
 from corrnoise.simulations.private_training.networks import Floats, Network, Runs, Task, trained
 from corrnoise.simulations.run.batches import batches
 from corrnoise.solvers.families.toeplitz import damped_root, nu_ftrl
@@ -126,22 +125,16 @@ def grid(method: str, epsilon: float) -> list[Run]:
 def noise_multiplier(experiment: Experiment, method: str, epsilon: float) -> float:
     """Standard deviation over clip norm of the independent noise, for (ε, ``DELTA``).
 
-    Zero-out adjacency; add-remove adjacency for DP-SGD, which its accountant has.
+    Zero-out adjacency; that of DP-SGD is amplified by its Poisson batches.
     """
     if method == PUBLIC:
         return 0.0
     who = experiment.participation
     if method == SAMPLED:
-        rate = experiment.batch_size / experiment.training
-        return _sampled_multiplier(epsilon, rate, who.length)
+        sampled = Participation.poisson(who.length, experiment.batch_size / experiment.training)
+        return DPSGD().program(sampled).multiplier(Budget(epsilon=epsilon, delta=DELTA, clip_norm=CLIP_NORM))
     gamma = math.sqrt(experiment.epochs) if method == FULL else mechanism(method, who).sensitivity_upper_bound(who)
     return Budget(epsilon=epsilon, delta=DELTA, clip_norm=CLIP_NORM).multiplier(gamma)
-
-
-@cache
-def _sampled_multiplier(epsilon: float, rate: float, steps: int) -> float:
-    budget = Budget(epsilon=epsilon, delta=DELTA)
-    return poisson_noise_multiplier(budget, Participation.poisson(steps, rate), accountant="loss distributions")
 
 
 @cache

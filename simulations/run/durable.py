@@ -36,19 +36,10 @@ class Carry(Protocol):
 
 
 class Durable:
-    """A run in its folder, locked for this process.
+    """A run in its folder, locked for this process; the arguments are those of ``PrivateRun``.
 
-    Parameters
-    ----------
-    folder, carry, budget, participation, size, settings
-        As for ``PrivateRun``.
-
-    Attributes
-    ----------
-    keeps
-        Whether noisy sums are kept until the next checkpoint.
-    skipped
-        How many steps were begun before a crash and are not shown.
+    Noisy sums are kept until the next checkpoint where it ``keeps``, and ``skipped`` counts the steps that were begun
+    before a crash and are not shown.
     """
 
     def __init__(
@@ -136,15 +127,7 @@ class Durable:
         return made
 
     def start(self, noise: ModelNoise, multiplier: float, scale: float, steps: int | None) -> int:
-        """Begin the run, or go on with it; the first step that is to be handed out.
-
-        Parameters
-        ----------
-        noise
-            The noise, before its first step; afterwards before the step that is returned.
-        multiplier, scale, steps
-            As of the run.
-        """
+        """Begin the run, or go on with it, and with the noise to its place; the first step that is to be handed out."""
         self._noise = noise
         self._steps = steps
         self._settings["multiplier"] = multiplier

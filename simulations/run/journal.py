@@ -58,32 +58,11 @@ class Note(NamedTuple):
 
 
 class Journal:
-    """The open journal of a run, which the caller has locked.
+    """The open journal of a run, which the caller has locked: the records, and the first step that was never begun.
 
-    Parameters
-    ----------
-    path
-        The journal; its mark is ``mark`` beside it.
-    outside
-        The outside mark.
-    secret
-        The key of the run.
-    settings
-        The bytes of the settings, to which the first link commits.
-    moved
-        Whether the outside mark may be missing or old, because the folder comes from another machine.
-
-    Attributes
-    ----------
-    notes
-        The records.
-    free
-        The first step that was never begun.
-
-    Raises
-    ------
-    ValueError
-        Journal and marks do not belong together.
+    The first link commits to the bytes of the settings.  ``moved`` says that the outside mark may be missing or old,
+    because the folder comes from another machine.
+    Raises ``ValueError`` where journal and marks do not belong together.
     """
 
     def __init__(self, path: Path, outside: Path, secret: bytes, settings: bytes, *, moved: bool = False) -> None:

@@ -49,12 +49,13 @@ from corrnoise.simulations.run.guard import Guarded
 from corrnoise.simulations.run.noise import ModelNoise
 from corrnoise.simulations.run.sampled import SampledBatches
 from corrnoise.simulations.run.termination import Termination
+from corrnoise.theory.amplification.curve import DIRECTIONS, epsilon_of
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.rounding import UNITS, Dtype
 from corrnoise.theory.participation import Participation
-from corrnoise.theory.privacy import Budget
+from corrnoise.theory.privacy import Budget, gaussian_epsilon
 
 _ENDLESS = 2**53  # steps, in place of any number
 _SLACK = 1e-3  # of the norm of a sum, for the rounding errors of clipping and adding
@@ -225,20 +226,31 @@ class PrivateRun(Guarded):
         return self._multiplier * self._budget.clip_norm
 
     def epsilon(self, delta: float) -> float:
-        """ε of the whole run, which is one Gaussian mechanism, rounded up.
+        """ε of the whole run, rounded up: of one Gaussian mechanism, or of the accountant of its sampled batches.
 
         Parameters
         ----------
         delta
             In (0, 1).
         """
-        return self._budget.epsilon_at(delta)
+        if not self.participation.sampled:
+            return self._budget.epsilon_at(delta)
+        if delta == self._budget.delta:  # for which the multiplier was verified
+            return float(self._budget.epsilon)  # type: ignore[arg-type]
+        ends = [epsilon_of(self._program.curve, delta, self._multiplier, each).upper for each in DIRECTIONS]
+        worst = gaussian_epsilon((self._program.sensitivity / self._multiplier) ** 2 / 2 * (1 + 1e-12), delta)
+        return min(max(ends), worst)
 
     def in_words(self) -> str:
         """What the run guarantees, in sentences."""
         length = "any number of" if self.steps is None else f"all {self.steps}"
+        privacy = (
+            f"({self._budget.epsilon}, {self._budget.delta})-DP by the accountant of their sampling"
+            if self.participation.sampled
+            else f"{self._budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism"
+        )
         words = (
-            f"The noisy sums of {length} steps are {self._budget.gaussian_rho:.4g}-zCDP as one Gaussian mechanism, for "
+            f"The noisy sums of {length} steps are {privacy}, for "
             f"{self._budget.adjacency} adjacency and gradients clipped to norm {self._budget.clip_norm:.4g}, with "
             f"{self.participation.in_words()}; the noise multiplier is {self._multiplier:.4g}."
         )

@@ -198,10 +198,7 @@ def sweep(
         They need the same version of this package, and use one thread a point: start them with ``--nthreads 1``.
     progress : show progress on standard error; None for: if it is a terminal
 
-    Warns
-    -----
-    RuntimeWarning
-        The fourth moments of some points diverge: their standard errors mean nothing.
+    Warns with a ``RuntimeWarning`` where the fourth moments of some points diverge: their standard errors mean nothing.
     """
     points = list(points)
     for point in points:

@@ -151,15 +151,9 @@ def fixed_epochs_bounds(
     Up to 2048 steps the lower bound is rigorous.  Its array holds L_r of the strategy, shape (b, k, k), in the order of
     the epochs; 0 at places that are no steps.
     Raises ``ValueError`` where the kind of the participation is another one, the numbers of steps differ, the columns
-    of A are dependent, or A is too large.
-
-    Parameters
-    ----------
-    workload : A, with independent columns
-        ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to 4096 steps.
-    participation : fixed epochs, or one participation
-    tolerance : the iteration ends when ``gap`` is at most this, in [1e-12, 1]
-    max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
+    of A are dependent, or A is too large.  ``PrefixSums`` takes O(n k²) an iteration, any other workload O(n³), up to
+    4096 steps.  The iteration ends when ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds hold
+    all the same.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)
@@ -213,11 +207,6 @@ def fixed_epochs_strategy(workload: Workload, participation: Participation, cert
 
     Its sensitivity is 1 up to rounding, for fixed epochs only: under min-sep participation it is larger, as it will
     say.
-
-    Parameters
-    ----------
-    workload : A, at most 4096 steps
-    participation, certificate : those of ``fixed_epochs_bounds``
     """
     n = dense_size(workload)
     places = _places(participation)

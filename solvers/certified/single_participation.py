@@ -155,16 +155,10 @@ def single_participation_bounds(
     too; otherwise it is a float64 value.
     Raises ``ValueError`` where the columns of A are dependent, or A is too large.
 
-    Parameters
-    ----------
-    workload : A, with independent columns
-        ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse
-        (``MomentumSGD``), take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096
-        steps.
-    objective : ``"mean"``, the root mean squared error over the rows of A; or ``"max"``, the root of the largest
-        squared error of a row, whose optimum is γ_2(A)
-    tolerance : the iteration ends when ``gap`` is at most this, in [1e-15, 1]; rounding errors may leave more
-    max_iterations : it also ends after this many iterations, >= 1.  The bounds hold all the same.
+    ``PrefixSums``, and the mean error of more than 1024 steps of a workload with a banded inverse (``MomentumSGD``),
+    take O(n) time and memory an iteration.  All else takes O(n³) time and has at most 4096 steps.  The objective
+    ``"max"`` is the root of the largest squared error of a row, whose optimum is γ_2(A).  The iteration ends when
+    ``gap`` is at most the tolerance, or after ``max_iterations``; the bounds hold all the same.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.choice("objective", objective, get_args(Objective))
@@ -216,13 +210,7 @@ def single_participation_bounds(
 
 
 def single_participation_strategy(workload: Workload, certificate: Certificate) -> MatrixNoise:
-    """The noise of the strategy C with CᵀC = V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, scaled to sensitivity 1 up to rounding.
-
-    Parameters
-    ----------
-    workload : A, at most 4096 steps
-    certificate : that of ``single_participation_bounds``
-    """
+    """The noise of the strategy C with CᵀC = V^{−½} (V^½ AᵀUA V^½)^½ V^{−½}, scaled to sensitivity 1 up to rounding."""
     v, u = (np.asarray(array) for array in certificate.arrays)
     n = dense_size(workload)
     if isinstance(workload, PrefixSums):

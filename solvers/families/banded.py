@@ -184,14 +184,8 @@ def best_bands(
     The lower bound of ``fixed_epochs_bounds`` with the same b holds for *every* strategy under min-sep participation,
     because the patterns of fixed epochs are min-sep patterns.
 
-    Parameters
-    ----------
-    workload : A, with independent columns; at most 4096 steps.  An iteration takes O(n³).
-    participation : min-sep, with separation b
-    norms : ``"window sums"``, the best column norms, if k = ceil(n/b); or ``"unit"``
-    bands : number of bands, at most min(b, n), which None stands for
-    tolerance : the iteration ends when ``gap`` is at most this, in [1e-10, 1]
-    max_iterations : it also ends after this many iterations of L-BFGS, >= 1.  The bounds hold all the same.
+    With at most 4096 steps an iteration takes O(n³).  None stands for min(b, n) bands.  The search ends when ``gap`` is
+    at most the tolerance, or after ``max_iterations`` of L-BFGS; the bounds hold all the same.
     """
     checks.instance("workload", workload, Workload)  # type: ignore[type-abstract]
     checks.instance("participation", participation, Participation)

@@ -165,15 +165,9 @@ def scaled_buffers(
 ) -> ScaledNoise:
     """Buffers with a scale for each step, with the smallest error in fixed epochs that a search finds.
 
-    Its sensitivity in fixed epochs is 1 up to rounding.
-    Raises ``ValueError`` where there are too many steps.
-
-    Parameters
-    ----------
-    objective : of a run of at most 4096 steps
-    participation : the run.  Every promise is taken for fixed epochs of as many steps, or for one participation.
-    buffers : d >= 1, the number of arrays that a run keeps
-    max_iterations : iterations of L-BFGS, of O(n³) each, >= 1
+    Its sensitivity in fixed epochs is 1 up to rounding.  Every promise is taken for fixed epochs of as many steps, or
+    for one participation.  There are ``max_iterations`` of L-BFGS, of O(n³) each.
+    Raises ``ValueError`` where there are more than 4096 steps.
     """
     checks.integer("max_iterations", max_iterations, 1)
     n = checks.integer("steps", objective.steps, 1, largest=LARGEST_MATRIX)

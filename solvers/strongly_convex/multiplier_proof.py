@@ -119,10 +119,7 @@ def prove(multiplier: Multiplier, drive: Drive, edges: Array) -> Proof:
 
 
 def _integrated(multiplier: Multiplier, drive: Drive, edges: Array, largest: Array) -> tuple[Array, float]:
-    """The mean of drive × gain by Gauss's rule, panel by panel, and a bound of all rounding errors together.
-
-    ``largest`` bounds |drive × gain| on the discs around the panels.
-    """
+    """The mean of drive × gain by Gauss's rule, panel by panel, and a bound of all rounding errors together."""
     half = np.diff(edges) / 2
     nodes = edges[:-1, np.newaxis] + half[:, np.newaxis] * (1 + NODES)
     weights = half[:, np.newaxis] * WEIGHTS / math.pi

@@ -35,7 +35,7 @@ class Steps:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("audit") / "design"
     budget = cn.Budget(epsilon=5.0, delta=1e-5)
-    cn.save(cn.design(budget, cn.Participation.min_sep(24, 8), memory=2), path)
+    cn.save(cn.design(budget, cn.Participation.min_sep(24, 8), family="buffers", memory=2), path)
     return path
 
 

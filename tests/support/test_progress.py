@@ -42,14 +42,6 @@ def test_a_line_on_terminals(terminal: bool, text: str, monkeypatch: pytest.Monk
     assert stream.getvalue() == text
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_it_can_be_asked_for(shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = lines(monkeypatch, not shown)
-    with progress_line(shown) as show:
-        show("one")
-    assert stream.getvalue() == ("\r\x1b[Kone\r\x1b[K" if shown else "")
-
-
 def test_the_line_goes_when_the_work_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = lines(monkeypatch, True)
     with pytest.raises(KeyboardInterrupt), progress_line() as show:

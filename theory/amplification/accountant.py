@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 from flint import arb, ctx
 
-from corrnoise.theory.amplification.bins import bins_curve
+from corrnoise.theory.amplification.bins import bins_curve, redrawn_bins_curve
 from corrnoise.theory.amplification.contour import PoissonCurve
 from corrnoise.theory.amplification.curve import (
     DIRECTIONS,
@@ -97,7 +97,7 @@ def _refusal(who: Participation) -> str:
             "steps of an example depend on those of all others; take balls_in_bins, or promise participation.worst"
         )
     return (
-        f"participation must be of a sampled kind, {', '.join(ACCOUNTANTS)}, got {who!r}: amplification needs steps "
+        f"participation must have an accountant, as {', '.join(ACCOUNTANTS)}, got {who!r}: amplification needs steps "
         "that each example draws for itself (H2), and that stay secret (H4)"
     )
 
@@ -119,6 +119,10 @@ class CutCurve(Curve):
     whole: Curve
     overflow: float
     attained: bool
+
+    @property
+    def resolution(self) -> float:
+        return self.whole.resolution
 
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
         found = self.whole.delta(epsilon, noise_multiplier, direction)
@@ -191,6 +195,7 @@ ACCOUNTANTS: dict[str, Callable[[Strategy, Participation, float], Curve]] = {
     "poisson": _poisson,
     "cyclic poisson": _cyclic_poisson,
     "balls in bins": bins_curve,
+    "redrawn bins": redrawn_bins_curve,
 }
 
 

@@ -37,7 +37,7 @@ _CORRELATIONS = tuple(1 - x for x in (0.6, 0.4, 0.25, 0.16, 0.1, 0.065, 0.04, 0.
 _FIRST = (1, 2, 3, 5, 9)  #: distances from which on a chain is above
 _ORDERS = 48  #: of Hölder's inequality, in the choice of a chain
 _INNOVATIONS = 400  #: atoms of an innovation
-_FACTORS = 24  #: atoms of L
+_FACTORS = (24, 96)  #: atoms of L, in long and in short chains
 _REACH = 8.0  #: standard deviations of x inside of its grid
 
 
@@ -243,7 +243,8 @@ def chain_law(
 ) -> Law:
     """The law of (1/m) Σ e^{x_j − a/2} L_j from above; ``top`` is that of ``states``."""
     grid = states(length, variance, correlation, direction, count, top)
-    factor = lognormal(own, _FACTORS, True)
+    few, many = _FACTORS
+    factor = lognormal(own, max(few, min(many, 64 * few // length)), True)
     increments = np.outer(grid.factors * math.exp(-variance / 2) / length, factor.positions)
     moment = _second_moments(length, variance, correlation, own)
     mass, points = grid.start[:, np.newaxis].copy(), np.zeros(1)

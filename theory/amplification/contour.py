@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from corrnoise.theory.amplification.curve import Bound, Curve, Direction
-from corrnoise.theory.amplification.enclosure import Line, Sum, closed, enclosure
+from corrnoise.theory.amplification.enclosure import WIDEST, Line, Sum, closed, enclosure
 from corrnoise.theory.amplification.factors import Factor, gaussian_part, sampled_part
 from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
@@ -90,7 +90,9 @@ def _enclosed(factors: tuple[Factor, ...], epsilon: float, sigma: float, directi
 
 
 def _estimated(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[float, float]:
-    if closed(factors) or (plan := planned(factors, epsilon, sigma, direction)).count == 0:
+    if closed(factors) or max(part.norm for part in sampled_part(factors)) > WIDEST * sigma:
+        return _enclosed(factors, epsilon, sigma, direction)
+    if (plan := planned(factors, epsilon, sigma, direction)).count == 0:
         return _enclosed(factors, epsilon, sigma, direction)
     return _summed(factors, epsilon, sigma, direction, plan)
 
@@ -174,11 +176,14 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
     return Sum(order, order, 1.0, 0, (), _lines(_order(order, direction), radii), 0.0, best)
 
 
+def _highest_order(radii: list[float]) -> float:
+    return max(min(40 + 40 / min(radii), 300 / max(radii)), 2.0)
+
+
 def _chernoff(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction: Direction) -> tuple[Array, Array]:
     """Values of t, and log C(t) there, approximately."""
     parts = sampled_part(factors)
-    least = min(part.norm / sigma for part in parts)
-    t = np.geomspace(0.15, 40 + 40 / least, 64)
+    t = np.geomspace(0.15, _highest_order([part.norm / sigma for part in parts]), 64)
     theta = _order(t, direction)
     found = t * np.log(t) - (1 + t) * np.log1p(t) - epsilon * t + gaussian_part(factors) / sigma**2 * t * (1 + t) / 2
     for part in parts:

@@ -27,8 +27,7 @@ _RANGE = (1e-4, 1e8)  # of noise multipliers
 _LARGEST_EPSILON = 1e6
 _FLOOR = 1e-320  # of values whose logarithm is taken
 _MOST_STEPS = 100
-_LAST_WIDTH = 1e-13  # relative, of a bracket of a root
-_LAST_HEIGHT = 1e-11  # of the logarithm of value over target at a root
+_LAST_WIDTH = 1e-2  # relative, of a bracket of a root, over the resolution of the curve
 
 
 @record
@@ -56,6 +55,11 @@ class Curve(Record, ABC):
 
     #: Whether some gradients reach the curve, so that lower ends are bounds for the run and not only for its pair.
     attained: bool
+
+    @property
+    def resolution(self) -> float:
+        """A search ends where the logarithm of an estimate over its target is below this number."""
+        return 1e-11
 
     @abstractmethod
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
@@ -178,7 +182,7 @@ def _epsilon_of(curve: Curve, target: float, sigma: float, direction: Direction)
             found = curve.delta(x, sigma, direction)
             return found.upper if side else found.lower
 
-        root = _root(estimate, target, _LARGEST_EPSILON)
+        root = _root(estimate, target, _LARGEST_EPSILON, curve.resolution)
         return math.inf if math.isinf(root) else _verified(estimate, verified, target, root, sign, _LARGEST_EPSILON)
 
     upper = 0.0 if zero.upper <= target else end(1, 1)
@@ -220,9 +224,9 @@ def _noise_multiplier_of(curve: Curve, epsilon: float, target: float) -> float:
     def verified(x: float) -> float:
         return max(curve.delta(epsilon, math.exp(low + x), direction).upper for direction in DIRECTIONS)
 
-    root = _root(lambda x: estimate(x, "remove"), target, high - low, start=-low, width=0.25)
+    root = _root(lambda x: estimate(x, "remove"), target, high - low, curve.resolution, start=-low, width=0.25)
     if math.isfinite(root) and estimate(root, "add") > target:
-        root = _root(lambda x: estimate(x, "add"), target, high - low, start=root, width=0.25)
+        root = _root(lambda x: estimate(x, "add"), target, high - low, curve.resolution, start=root, width=0.25)
     found = root if math.isinf(root) else _verified(lambda x: estimate(x, *DIRECTIONS), verified, target, root, 1, 40.0)
     if math.isinf(found):
         raise ValueError(
@@ -236,7 +240,13 @@ def _height(value: float, target: float) -> float:
 
 
 def _root(
-    curve: Callable[[float], float], target: float, largest: float, *, start: float = 1.0, width: float = 0.5
+    curve: Callable[[float], float],
+    target: float,
+    largest: float,
+    resolution: float,
+    *,
+    start: float = 1.0,
+    width: float = 0.5,
 ) -> float:
     """Where a falling function of x in [0, largest] crosses ``target``; 0 or ``inf`` where it does not.
 
@@ -262,12 +272,12 @@ def _root(
             width *= 2
     kept = 0
     for _ in range(_MOST_STEPS):
-        if right - left <= _LAST_WIDTH * (1 + right):
+        if right - left <= _LAST_WIDTH * resolution * (1 + right):
             break
         share = low / (low - high)
         middle = left + (right - left) * (share if 0 < share < 1 else 0.5)
         height = _height(curve(middle), target)
-        if abs(height) <= _LAST_HEIGHT:
+        if abs(height) <= resolution:
             return middle
         if height > 0:
             left, low = middle, height

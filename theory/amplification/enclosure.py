@@ -19,6 +19,7 @@ from corrnoise.theory.numerics.rounding import rounded_up
 
 _BITS = 128
 _LEAST = 5e-324
+WIDEST = 30.0  #: the largest Δ/σ of sampled steps for which sums are made; beyond it the total variation is enough
 
 
 @record
@@ -66,9 +67,12 @@ def enclosure(
         Makes the plan.
     """
     with ctx.workprec(_BITS):
-        lower, upper = _Pair(factors, epsilon, sigma, direction).bracket(planned)
-        low = -rounded_up(-lower)
-        high = rounded_up(upper)
+        pair = _Pair(factors, epsilon, sigma, direction)
+        most = pair.variation()
+        narrow = all(one.norm <= WIDEST * sigma for one in factors if one.rate < 1)
+        lower, upper = pair.bracket(planned) if narrow or closed(factors) else (arb(0), most)
+        low = -rounded_up(-lower) if lower.is_finite() else 0.0
+        high = min(rounded_up(upper), rounded_up(most)) if upper.is_finite() else rounded_up(most)
     return min(max(low, 0.0), 1.0) + 0.0, min(max(high, _LEAST), 1.0)
 
 
@@ -90,8 +94,10 @@ class _Pair:
         self.gaussian = sum(squares, arb(0))
 
     def bracket(self, planned: Plan) -> tuple[arb, arb]:
+        if not self.factors:
+            return arb(0), arb(0)
         if not self.parts:
-            both = _option(self.epsilon, self.gaussian.sqrt(), "remove")
+            both = _option(self.epsilon, self.gaussian.sqrt())
             return both, both
         if self.direction == "add" and self.gaussian == 0:
             least = sum((count * (1 - q).log() for q, _, count in self.parts), arb(0))
@@ -110,11 +116,18 @@ class _Pair:
         q, r, _ = self.parts[0]
         if self.direction == "remove":
             strike = (self.epsilon.exp() - 1 + q) / q
-            return q * _option(strike.log(), r, "remove")
+            return q * _option(strike.log(), r)
         strike = ((-self.epsilon).exp() - 1 + q) / q
         if not strike > 0:  # too close to 0 for this precision
             return (self.epsilon.exp() * q * strike).union(arb(0))
-        return self.epsilon.exp() * q * strike * _option(-strike.log(), r, "add")
+        return self.epsilon.exp() * q * strike * _option(-strike.log(), r)
+
+    def variation(self) -> arb:
+        """1 − Π (1 − q)^T: the example is never sampled otherwise, and δ is at most the total variation for ε >= 0."""
+        never = arb(1) if self.gaussian == 0 and self.epsilon >= 0 else arb(0)
+        for q, _, count in self.parts:
+            never *= (1 - q) ** count
+        return 1 - never
 
     # -- the sum -------------------------------------------------------------------------------------------------------
 
@@ -140,10 +153,14 @@ class _Pair:
             tail *= rule.modulus(arb(plan.shift), end) ** count
         total = terms[0].real + 2 * sum((term.real for term in terms[1:]), arb(0))
         value = total * step / (2 * arb.pi())
-        first = (-2 * arb.pi() * arb(plan.order) / step).exp()
-        second = (-2 * arb.pi() * (arb(plan.other) - arb(plan.order)) / step).exp()
-        aliases = first / (1 - first) + self._chernoff(plan) * second / (1 - second)
-        return value.lower() - aliases.upper() - tail.upper(), value.upper() + tail.upper()
+        return value.lower() - self._aliases(plan).upper() - tail.upper(), value.upper() + tail.upper()
+
+    def _aliases(self, plan: Sum) -> arb:
+        """R of Poisson's summation formula."""
+        turn = 2 * arb.pi() / arb(plan.step)
+        first = (-turn * arb(plan.order)).exp()
+        second = (-turn * (arb(plan.other) - arb(plan.order))).exp()
+        return first / (1 - first) + self._chernoff(plan) * second / (1 - second)
 
     def _outside(self, z: acb) -> acb:
         """What does not depend on the moments."""
@@ -162,13 +179,10 @@ class _Pair:
         return logs.exp().upper()
 
 
-def _option(log_strike: arb, r: arb, direction: Direction) -> arb:
-    """E(L − K)₊ for remove, E(1 − L/K)₊ for add with −log K; L lognormal of mean 1 and variance parameter r²."""
+def _option(log_strike: arb, r: arb) -> arb:
+    """E(L − K)₊ for a lognormal L of mean 1 and variance parameter r²; it is also E(1 − KL)₊."""
     root = arb(2).sqrt()
     x, y = (log_strike / r - r / 2) / root, (log_strike / r + r / 2) / root
-    if direction == "remove":
-        return (x.erfc() - log_strike.exp() * y.erfc()) / 2
-    # With k = −log K: E(1 − L/K)₊ = Φ(−k/r + r/2) − e^k Φ(−k/r − r/2).
     return (x.erfc() - log_strike.exp() * y.erfc()) / 2
 
 
@@ -202,22 +216,21 @@ class _Rule:
         product = acb_mat(large) * acb_mat(small).transpose()
         return product.entries()[:size]
 
-    def error(self) -> arb:
-        """A bound of the error of the rule and of its cut, at every u >= 0."""
+    def _relative(self) -> arb:
+        """The error of the rule over M(θ)."""
         twice = 2 * self.height
         if not twice * self.r < arb.pi():
             return arb("inf")
-        kappa = self._kappa(twice)
-        relative = ((twice * twice / 2).exp() * kappa + 1) / ((2 * arb.pi() * self.height / self.step).exp() - 1)
-        return relative * self.largest() + self._cut(self.height)
+        edges = (twice * twice / 2).exp() * self._kappa(twice) + 1
+        return edges / ((2 * arb.pi() * self.height / self.step).exp() - 1)
+
+    def error(self) -> arb:
+        """A bound of the error of the rule and of its cut, at every u >= 0."""
+        return self._relative() * self.largest() + self._cut(self.height)
 
     def largest(self) -> arb:
         """An upper bound of M(θ)."""
-        twice = 2 * self.height
-        if not twice * self.r < arb.pi():
-            return arb("inf")
-        kappa = self._kappa(twice)
-        relative = ((twice * twice / 2).exp() * kappa + 1) / ((2 * arb.pi() * self.height / self.step).exp() - 1)
+        relative = self._relative()
         if not relative < 1:
             return arb("inf")
         total = sum((weight.real for weight in self.weights), arb(0)) + self._cut(self.height)
@@ -243,11 +256,8 @@ class _Rule:
         """A bound of the sum of all moduli beyond the first and the last node."""
         kappa = self._kappa(height)
         total = arb(0)
-        for place, slope in (
-            (self.places[0] - self.step, (-self.theta).max(arb(0)) * self.r),
-            (self.places[-1] + self.step, self.theta.max(arb(0)) * self.r),
-        ):
-            fall = abs(place) - slope
+        for side, place in ((-1, self.places[0] - self.step), (1, self.places[-1] + self.step)):
+            fall = side * place - (side * self.theta).max(arb(0)) * self.r
             if not fall > 0:
                 return arb("inf")
             log = (1 - self.q + self.q * (self.r * place - self.r * self.r / 2).exp()).log()

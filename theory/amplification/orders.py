@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -77,7 +78,7 @@ class Exchangeable(Record):
         for variance, weight, times in sorted(_groups(own, self.weights)):
             one = lognormal(variance, count, upper)
             excess = math.expm1(min(variance, 600.0))
-            copies = mean(one, times, lambda k, v=variance, e=excess: nodes_of_mean(count, 1 + e / k, max(v, 1e-12), k))
+            copies = mean(one, times, partial(_nodes_of_copies, count, excess, max(variance, 1e-12)))
             mass = weight * times
             share = mass / (total + mass)
             moment = moment * (1 - share) ** 2 + excess / times * share**2
@@ -89,6 +90,10 @@ class Exchangeable(Record):
             total += mass
         assert found is not None
         return found
+
+
+def _nodes_of_copies(count: int, excess: float, variance: float, copies: int) -> Array:
+    return nodes_of_mean(count, 1 + excess / copies, variance, copies)
 
 
 def _levels(own: Array, upper: bool) -> Array:
@@ -156,7 +161,7 @@ def mixed(first: Exchangeable, second: Exchangeable, share: float) -> Exchangeab
         (1 - 4 * _UNIT) * (share * one + (1 - share) * other)
         for one, other in ((first.shared, second.shared), (first.own, second.own))
     )
-    return Exchangeable(float(shared), np.asarray(own), first.weights, name)  # type: ignore[arg-type]
+    return Exchangeable(float(shared), np.asarray(own), first.weights, name)
 
 
 def in_blocks(gram: Array, width: int) -> tuple[Array, Array] | None:

@@ -12,7 +12,7 @@ for some signs s.  Otherwise the worst gradients need not be collinear.
 Everything here is a bracket.  A pattern and its gradients give a value that is attained; a bound that needs few
 assumptions lies above it.  Where the two agree up to rounding the sensitivity is known exactly, and this is how a
 theorem enters: no condition of a theorem is ever tested on rounded numbers.  The bounds are proved in
-docs/finite-runs.md.
+docs/finite-runs-proofs.md.
 
 Sources: Choquette-Choo et al., arXiv 2306.08153, Algorithm 4 (the two-stage bound, of which ``row_bounds`` is the
 sharper form); Kalinin and Lampert, arXiv 2405.13763, Theorem 2 (non-negative, non-increasing Toeplitz coefficients).
@@ -94,25 +94,16 @@ def _window_sums(coefficients: Array, min_sep: int, count: int) -> Array:
 def toeplitz_sensitivity(coefficients: ArrayLike, participation: Participation, *, error: float = 0.0) -> Sensitivity:
     """The sensitivity of the lower-triangular Toeplitz strategy with the given first column.
 
-    Parameters
-    ----------
-    coefficients : c_0, …, c_{n−1}, shape (n,), of any signs
-    participation : who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``
-    error : bound of the error of the coefficients: its 2-norm relative to theirs
-
-    Returns
-    -------
-    A bracket between the sensitivity on π* = {0, b, …, (k − 1) b} with equal, or alternating, gradients,
+    Returns a bracket between the sensitivity on π* = {0, b, …, (k − 1) b} with equal, or alternating, gradients,
     ‖Σ_{j<k} S^{jb} c‖ with the shift S, and the same expression in the majorant ĉ_t = |c_t| for t < b,
     max_{s>=t} |c_s| for t >= b.  It is closed, and the value exact,
 
     * for one participation, and for at most b coefficients, of any signs;
     * if c >= 0, and c_t >= c_{t+1} for t >= b; also if (−1)^t c_t has these properties.
 
-    In fixed epochs an open bracket is replaced by that of the blocks X_ππ, which is closed for up to three epochs
-    and for balanced blocks.
-
-    Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less.  O(n log k).
+    In fixed epochs an open bracket is replaced by that of the blocks X_ππ, which is closed for up to three epochs and
+    for balanced blocks.  Rounding: relative error (k sqrt(n) ``error`` + 1e-14) or less, where ``error`` bounds that of
+    the coefficients in the 2-norm.  O(n log k).  For reshuffled orders see ``theory.mechanisms.reshuffled``.
     """
     n, b, k = _not_reshuffled(participation).length, participation.period, participation.count
     c = checks.shaped("coefficients", coefficients, (n,))
@@ -140,14 +131,7 @@ def fixed_epochs_sensitivity(
 ) -> Sensitivity:
     """The sensitivity of T(c) diag(1/d) for fixed epochs, from the blocks of its Gram matrix, in O(n k).
 
-    Returns a bracket, closed for up to three epochs and for balanced blocks.
-
-    Parameters
-    ----------
-    coefficients : c_0, …, c_{n−1}, shape (n,), of any signs
-    participation : of the kind ``"fixed epochs"``
-    error : bound of the error of the coefficients: its 2-norm relative to theirs
-    step_scales : d > 0, shape (n,); None for 1 in every step
+    Returns a bracket, closed for up to three epochs and for balanced blocks; ``error`` as for ``toeplitz_sensitivity``.
     """
     n = participation.length
     k = participation.count
@@ -254,11 +238,8 @@ def strategy_sensitivity(strategy: ArrayLike, participation: Participation, *, e
     min-sep if X = CᵀC has no entries at |i − j| >= b, or decays as Toeplitz matrices do, and if a run is so short that
     its patterns can be listed, for non-negative X.  O(n³), and O(n² k) where k < ceil(n/b).
 
-    Parameters
-    ----------
-    strategy : C, shape (rows, participation.length)
-    participation : who takes part when; for reshuffled orders see ``theory.mechanisms.reshuffled``
-    error : bound of the relative error of each column, in the 2-norm
+    Columns have a relative ``error`` of at most this in the 2-norm.  For reshuffled orders see
+    ``theory.mechanisms.reshuffled``.
     """
     matrix = checks.reals("strategy", strategy)
     if matrix.ndim != 2 or matrix.shape[1] != participation.length or matrix.shape[0] == 0:
@@ -282,11 +263,7 @@ def column_sensitivity(
     Returns the square root of the largest Σ_π |C_i|² if columns are orthogonal, which is exact; otherwise this is the
     lower, and the largest Σ_π |C_i| the upper end.  O(n k).
 
-    Parameters
-    ----------
-    norms : |C_i|, shape (n,)
-    orthogonal : whether columns i ≠ j of one pattern are orthogonal, as they are if C has at most ``min_sep`` bands
-    error : bound of the relative error of the norms
+    Columns i ≠ j of one pattern are orthogonal if C has at most ``min_sep`` bands.
     """
     sizes = checks.shaped("norms", norms, (participation.length,), "[0, inf)")
 

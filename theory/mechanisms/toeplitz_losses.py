@@ -39,14 +39,7 @@ _SHORT = 128  # coefficients, up to which sums of products are faster than Fouri
 
 
 def error_weights(steps: int, count: int, objective: Objective) -> Array:
-    """Weights w of the errors b², shape (count,); the last one is the sum of all weights from there on.
-
-    Parameters
-    ----------
-    steps : length n of the run
-    count : 1 <= count <= n; b_t is taken to be constant from t = count − 1 on
-    objective : ``"mean"`` or ``"max"`` over the steps
-    """
+    """Weights w of the errors b², shape (count,), for b_t constant from t = count − 1 on; the last adds up the rest."""
     checks.choice("objective", objective, OBJECTIVES)
     rest = steps - count + 1
     weights = np.ones(count)
@@ -129,8 +122,9 @@ def squared_sensitivity(strategy: Array, participation: Participation) -> tuple[
 def squared_sensitivity_bound(strategy: Array, participation: Participation) -> tuple[float, Array]:
     """An upper bound of the squared sensitivity of any strategy c, shape (n,), and its gradient in c where it has one.
 
-    It is ‖v‖² for the majorant ĉ_t = |c_t| for t < b, ĉ_t = max_{s>=t} |c_s| for t >= b (P1 of docs/finite-runs.md).
-    Where c >= 0 and c does not increase from index b on, it equals ``squared_sensitivity``.
+    It is ‖v‖² for the majorant ĉ_t = |c_t| for t < b, ĉ_t = max_{s>=t} |c_s| for t >= b (P1 of
+    docs/finite-runs-proofs.md).  Where c >= 0 and c does not increase from index b on, it equals
+    ``squared_sensitivity``.
     """
     b = strategy.size if participation.once else participation.period
     sizes = np.abs(strategy)

@@ -71,13 +71,6 @@ def squared_weights(participation: Participation, alpha: float, nodes: Nodes = A
 
     It is exact up to 1e-11 (but see ``tree_orders``); 0 if no node is released.  Time and memory O(T log T), and about
     a millisecond for each epoch of reshuffled orders.
-
-    Parameters
-    ----------
-    participation : T steps, and epochs of N steps each: the same order in every epoch (``fixed_epochs``), any order in
-        each (``reshuffled``), or ``single``
-    alpha : momentum parameter, 0 < α <= 1
-    nodes : which nodes are released
     """
     who = checks.instance("participation", participation, Participation).worst
     if who.kind == "min-sep" or (who.kind == "reshuffled" and not who.saturated):

@@ -60,11 +60,7 @@ def held_displacements(rounds: int, probability: float, step_smoothness: float) 
 def growing_noise_factor(rounds: int, probability: float, step_smoothness: float) -> float:
     """Φ(T, p, ηL): how much larger the term of noise with v_k = c k is than η c d T(T+1)/(2mp).
 
-    Parameters
-    ----------
-    rounds : T >= 1
-    probability : p = m/M in (0, 1]
-    step_smoothness : ηL >= 0; the third argument of Φ is ηL, so that of the published learning rates is at most 1/(8T)
+    Its third argument is ηL, so that of the published learning rates is at most 1/(8T).
     """
     held = held_displacements(rounds, probability, step_smoothness)
     expected = 1 + probability * np.arange(rounds)  # E[k | a participation in round s] = 1 + p(s − 1)
@@ -72,9 +68,6 @@ def growing_noise_factor(rounds: int, probability: float, step_smoothness: float
 
 
 def constant_noise_factor(rounds: int, probability: float, step_smoothness: float) -> float:
-    """Φ'(T, p, ηL): how much larger the term of noise with v_k = v is than η v d T/(m p²).
-
-    Arguments as in ``growing_noise_factor``.
-    """
+    """Φ'(T, p, ηL): how much larger the term of noise with v_k = v is than η v d T/(m p²)."""
     held = held_displacements(rounds, probability, step_smoothness)
     return float(probability**2 * held.mean())

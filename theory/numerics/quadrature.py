@@ -52,18 +52,15 @@ def circle_mean(
 
     Raises ``ArithmeticError`` where the rule did not settle, because f has features narrower than stated.
 
-    Parameters
-    ----------
-    weighted_sum : called as ``weighted_sum(c, s, w)`` with vectors of nodes c = cos(ω/2), s = sin(ω/2) (both accurate
-        down to their smallest values) and weights; returns Σ w f, a number or an array of them
-    near_zero, near_pi : the widths of the narrowest features at ω = 0 and ω = π, at least 1e-300
-        Where tan(ω/2) is well below ``near_zero``, f is proportional to a power of sin(ω/2); the same holds at π with
-        cos(ω/2) and ``near_pi``.
-    order_zero, order_pi : the exponents of these powers
-        Unless both exceed −1, the integral diverges and ``inf`` is returned.
-    agreement : the relative difference of two steps at which the finer one is taken
-        Halving the step squares the error, so that 1e-8 leaves 1e-16 for the spectra above.  With features between 0
-        and π the errors of two steps oscillate and may agree by chance; take 1e-12 for these.
+    ``weighted_sum(c, s, w)`` gets vectors of nodes c = cos(ω/2), s = sin(ω/2) (both accurate down to their smallest
+    values) and weights, and returns Σ w f, a number or an array of them.  The narrowest features at ω = 0 and ω = π
+    have the widths ``near_zero`` and ``near_pi``, at least 1e-300.  Where tan(ω/2) is well below ``near_zero``, f is
+    proportional to sin(ω/2) to the power ``order_zero``; the same holds at π with cos(ω/2).  Unless both orders exceed
+    −1, the integral diverges and ``inf`` is returned.
+
+    Halving the step squares the error, so that an ``agreement`` of two steps of 1e-8 leaves 1e-16 for the spectra
+    above.  With features between 0 and π the errors of two steps oscillate and may agree by chance; take 1e-12 for
+    these.
     """
     if order_zero <= -1 or order_pi <= -1:
         return math.inf

@@ -14,7 +14,7 @@ W is positive semidefinite.  So the privacy part is of the same form as the mean
 place of AᵀA/n, for every noising matrix N, and whatever optimises the one optimises the other.  With Toeplitz noise the
 last term is Σ_j Σ_s Ω_{s,j} y_{s,j}², y_s = (1 − x_j) y_{s−1} + β_s, in O(T d).
 
-This extends formula E2 of ``quadratic`` to noise that is not Toeplitz; the proof is in docs/finite-runs.md.
+This extends formula E2 of ``quadratic`` to noise that is not Toeplitz; the proof is in docs/finite-runs-proofs.md.
 """
 
 from __future__ import annotations
@@ -143,10 +143,7 @@ class LearningObjective(Record):
     def power(self, mechanism: Mechanism) -> float:
         """tr(W N Nᵀ), to which the cost of privacy is proportional at equal sensitivity.
 
-        Parameters
-        ----------
-        mechanism : endless noise, or noise of a run of ``steps`` steps
-            O(T d) for Toeplitz noise, O(T³) for any other.
+        The mechanism is endless noise, in O(T d), or noise of a run of ``steps`` steps, in O(T³).
         """
         self._checked(mechanism)
         if isinstance(mechanism, ToeplitzNoise):
@@ -169,14 +166,7 @@ class LearningObjective(Record):
         return participation
 
     def privacy_error(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> float:
-        """What privacy costs: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)).
-
-        Parameters
-        ----------
-        mechanism : endless noise, or noise of a run of ``steps`` steps
-        participation : who takes part when in these steps; the upper bound of the sensitivity counts as γ
-        budget : ρ, clip norm G and adjacency
-        """
+        """What privacy costs: ½ η² σ² tr(W N Nᵀ), σ = G γ/(m sqrt(2ρ)), γ the upper bound of the sensitivity."""
         unit = budget.unit_variance / self.batch_size**2
         gamma = mechanism.sensitivity_upper_bound(self._of_this_run(participation))
         return self.problem.learning_rate**2 / 2 * unit * gamma**2 * self.power(mechanism)
@@ -184,13 +174,7 @@ class LearningObjective(Record):
     def privacy_curve(self, mechanism: Mechanism, participation: Participation, budget: Budget = UNIT_BUDGET) -> Array:
         """What privacy costs at every step, E F(θ_t) − F* without the parts of data and start, shape (steps + 1,).
 
-        The objective is the sum of its entries 1, …, T with the weights ϖ.
-
-        Parameters
-        ----------
-        mechanism : endless noise, or noise of a run of ``steps`` steps; O(T² d + T³)
-        participation : who takes part when in these steps; the upper bound of the sensitivity counts as γ
-        budget : ρ, clip norm G and adjacency
+        The objective is the sum of its entries 1, …, T with the weights ϖ.  It takes O(T² d + T³).
 
         Examples
         --------

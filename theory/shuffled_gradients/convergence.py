@@ -11,7 +11,7 @@ largest smoothness of the records of epoch k, σ_k is the noise, and C_k², D_k 
 corollaries (4.1 = E.1, F.1, D.15, G.4, G.8) replace a sum over k by its largest term times 1 + log m, for m epochs that
 have one: its weights are m of the numbers 1, 1/2, 1/3, ….
 
-**The noise.**  Published is 6 η² n L*_k d σ_k², false by an unbounded factor (docs/shuffled-gradients.md).  The
+**The noise.**  Published is 6 η² n L*_k d σ_k², false by an unbounded factor (docs/shuffled-gradients-proofs.md).  The
 correction is Stein's lemma for Lipschitz maps: every later step is nonexpansive, so E ⟨noise_i, x⟩ <= η d σ².  Noise on
 the last step of an epoch only gives (η/n) d σ_k² instead, at the same privacy of an epoch.
 
@@ -119,10 +119,7 @@ class ConvergenceConstants(Record):
         return 1 / (2 * self.samples * math.sqrt(growth))
 
     def epoch_terms(self, *, printed: bool = False) -> tuple[Array, Array]:
-        """What an epoch adds to the bound of its last iterate: the parts of e_k, corrected or as published.
-
-        Both have the shape () or (K,).
-        """
+        """What an epoch adds to the bound of its last iterate: the parts of e_k, each of shape () or (K,)."""
         return self._noise_terms(printed), self._dissimilarity_terms(printed)
 
     def excess_risk_upper_bound(self, *, printed: bool = False) -> Bound:

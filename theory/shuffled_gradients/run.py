@@ -196,9 +196,6 @@ class ShuffledGradients(Record):
 
         In a given order, or one that is shuffled once, the same records are used in every epoch, and no others.
 
-        Parameters
-        ----------
-        private_per_epoch : private steps of each epoch, from 1 to ``samples``
         """
         return self._with(
             interleaved(self.samples, epochs=self.epochs, private_per_epoch=private_per_epoch, placement=self.placement)
@@ -293,9 +290,6 @@ class ShuffledGradients(Record):
         Raises ``ValueError`` where the run does not meet what the accountant assumes; the message says what, and which
         accountants hold.
 
-        Parameters
-        ----------
-        method : one of ``accountants``
         """
         method = checks.choice("accountant", method, METHODS)
         if (refusal := self._refusal(method)) is not None:
@@ -359,11 +353,7 @@ class ShuffledGradients(Record):
     ) -> float:
         """The ε at which what the run releases is (ε, δ)-DP, never too small.
 
-        Parameters
-        ----------
-        delta : 0 < δ < 1
-        noise_multiplier : σ/G in [1e-99, 1e99]
-        accountant, conversion : as for ``noise_multiplier``
+        Accountant and conversion as for ``noise_multiplier``, which is here in [1e-99, 1e99].
         """
         z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
         return self._tightest(
@@ -376,11 +366,8 @@ class ShuffledGradients(Record):
     ) -> float:
         """A δ for which what the run releases is (ε, δ)-DP, never too small.
 
-        Parameters
-        ----------
-        epsilon : ε >= 0
-        noise_multiplier, accountant : as for ``epsilon_at``
-            Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves it out.
+        The arguments are those of ``epsilon_at``.  Of ``"epochs reshuffled"`` no curve is known: ``"tightest"`` leaves
+        it out.
         """
         z = checks.real("noise_multiplier", noise_multiplier, _MULTIPLIERS) / self._sensitivity
         skipped = accountant == "tightest"

@@ -125,7 +125,10 @@ def design(
     else:
         options: dict[str, Any] = {"memory": memory, "budget": budget, "progress": progress}
         found = [optimise(wanted, one, family=family, **options) for one in tried]
-        best = found[0] if len(found) == 1 else best_within(found, memory, lambda one: one.error_at(budget))
+        best = found[0]
+        if len(found) > 1:
+            (progress or (lambda _: None))("accountants: the noise that each sampler needs")
+            best = best_within(found, memory, lambda one: one.error_at(budget))
         if all(one.kind != "poisson" for one in tried) and (poisson := _poisson(budget, tried[0])) is not None:
             found.append(optimise(wanted, poisson, **options))
         others = [each for one in found for each in (one, *one.alternatives) if each is not best]

@@ -242,6 +242,8 @@ def _choices(design: Design, title: str, rows: list[Optimum]) -> list[str]:
 
 def for_other_libraries(design: Design) -> str:
     """The noise multiplier of each form that other programs run, and why others are not offered."""
+    if design.participation.sampled:
+        return "No other program is offered the numbers of this noise: the run itself draws the sampled batches."
     held = []
     refused = []
     for one in exports(design):

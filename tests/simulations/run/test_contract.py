@@ -202,7 +202,7 @@ def random_participation(rng: np.random.Generator, n: int) -> Participation:
         Participation.cyclic_poisson(n, period=max(period, n // 5), rate=0.3),
         Participation.poisson(n, 0.1) if n <= 6 else Participation.single(n),
     ]
-    return options[rng.integers(len(options))]
+    return options[rng.integers(len(options))].worst  # no accountant of sampling takes part here
 
 
 def random_mechanism(rng: np.random.Generator, n: int) -> Mechanism:

