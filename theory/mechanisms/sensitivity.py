@@ -28,6 +28,7 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array, ArrayLike
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.participation import Indices, Participation
+from corrnoise.theory.patterns import number_of_patterns, patterns
 
 _UNIT = 2.0**-53
 _NORM = 40 * _UNIT  # of a Euclidean norm with pairwise summation
@@ -329,8 +330,8 @@ def _min_sep_bracket(gram: Array, participation: Participation) -> tuple[float, 
 
 def closer_by_patterns(gram: Array, participation: Participation, value: float, bound: float) -> tuple[float, float]:
     """Both ends of a bracket, closer where the patterns are few enough to be looked at one by one."""
-    if participation.number_of_patterns(_MOST_PATTERNS) <= _MOST_PATTERNS:
-        value, attained = largest_block(gram, list(participation.patterns()))
+    if number_of_patterns(participation, _MOST_PATTERNS) <= _MOST_PATTERNS:
+        value, attained = largest_block(gram, list(patterns(participation)))
         bound = min(bound, attained)
     return value, bound
 

@@ -49,9 +49,9 @@ def flat(names: dict[str, Any]) -> bytes:
     return b"".join(np.asarray(each).tobytes() for each in names["run"].parameters.values())
 
 
-def in_order(who: Participation, *sizes: int) -> Any:
+def in_order(who: Participation, examples: int, size: int) -> Any:
     """Batches in an order that is the same in all runs; sampled ones follow from the key."""
-    return batches(who, *sizes, rng=None if who.sampled else 0)
+    return batches(who, examples, size, rng=None if who.sampled else 0)
 
 
 def in_step(journal: Journal, first: int, end: int, begin: Any = Journal.begin) -> bytes:

@@ -16,12 +16,15 @@ import pytest
 
 from corrnoise.simulations.adapters import jax_run, opacus, torch_run, torch_state
 from corrnoise.simulations.adapters.jax import padded_size
-from corrnoise.simulations.adapters.training import source
+from corrnoise.simulations.adapters.torch import private_gradient
+from corrnoise.simulations.adapters.training import batches_of, source
+from corrnoise.simulations.audit import audit
 from corrnoise.simulations.run.folder import Folder
 from corrnoise.simulations.run.private import PrivateRun
 from corrnoise.theory.mechanisms.product import DPSGD
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+from tests.simulations.adapters.test_torch import made_by
 from tests.simulations.run.sources import counted, known_key, worst_case
 
 torch = pytest.importorskip("torch")
@@ -40,6 +43,8 @@ KINDS = [
     (Participation.redrawn_bins(30, period=20), 3),
     (Participation.poisson(30, 0.03, capacity=4, examples=EXAMPLES), 2),
 ]
+#: The same for tests; cyclic Poisson and redrawn bins are among the slow ones.
+MARKED = [each if number % 2 == 0 else pytest.param(*each, marks=pytest.mark.slow) for number, each in enumerate(KINDS)]
 
 
 @pytest.fixture(autouse=True)
@@ -99,10 +104,12 @@ def by_torch(who: Participation, size: int, *, dataset: bool = False) -> Trained
     return model.weight.detach().numpy(), sizes
 
 
-def by_opacus(who: Participation, size: int, *, dataset: bool = False, reduction: str = "mean") -> Trained:
+def by_opacus(
+    who: Participation, size: int, *, dataset: bool = False, reduction: str = "mean", first: bool = True
+) -> Trained:
     model, optimizer = linear()
     loss = torch.nn.CrossEntropyLoss(reduction=reduction)
-    with known_key():
+    with known_key() if first else counted():
         wrapped, optimizer, loader = opacus.make_private(
             model, optimizer, tensors(dataset=dataset), loss=loss, **options(who, size)
         )
@@ -132,7 +139,7 @@ def by_jax(who: Participation, size: int) -> Trained:
     return np.asarray(run.parameters), sizes
 
 
-@pytest.mark.parametrize(("who", "size"), KINDS, ids=lambda each: getattr(each, "kind", ""))
+@pytest.mark.parametrize(("who", "size"), MARKED, ids=lambda each: getattr(each, "kind", ""))
 @pytest.mark.parametrize("loop", [by_torch, by_opacus, by_jax])
 def test_each_library_takes_the_steps_of_the_definition(
     who: Participation, size: int, loop: Callable[[Participation, int], Trained]
@@ -166,7 +173,7 @@ class CrashError(Exception):
     """The end of a process."""
 
 
-@pytest.mark.parametrize(("who", "size"), KINDS[:4], ids=lambda each: getattr(each, "kind", ""))
+@pytest.mark.parametrize(("who", "size"), MARKED[:4], ids=lambda each: getattr(each, "kind", ""))
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
 def test_a_run_that_is_killed_goes_on_with_the_same_batches(
     who: Participation, size: int, clean: bool, tmp_path: Path
@@ -198,3 +205,56 @@ def test_a_run_that_is_killed_goes_on_with_the_same_batches(
         assert sorted(shown) == list(range(30))
         models.append(model.weight.detach().numpy())
     np.testing.assert_array_equal(*models)
+
+
+def through_torch(data: Any, *, mean: bool = False) -> np.ndarray:
+    """The gradient of an example is the example; what is released is the sum."""
+    who, size = Participation.poisson(20, 0.1), data[0][[0]].shape[1]
+    run = PrivateRun(BUDGET, who, DPSGD(), size, batches=source(who, len(data[0]), max(round(len(data[0]) / 10), 1)))
+    model = torch.nn.Linear(size, 1, bias=False, dtype=torch.float64)
+    released = []
+    for batch, examples in zip(run, data, strict=True):
+        inputs = torch.from_numpy(examples[batch])
+        private_gradient(run, model, lambda outputs, _: outputs.sum(), inputs, torch.zeros(batch.size))
+        wrong = batch.size or 1 if mean else batches_of(run).batch_size
+        released.append(
+            model.weight.grad.numpy().ravel() * batches_of(run).batch_size * batches_of(run).batch_size / wrong
+        )
+    return np.array(released)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mean", "verdict"), [(False, "nothing found"), (True, "not private as claimed")])
+def test_the_loop_of_torch_is_audited(mean: bool, verdict: str) -> None:
+    """The keys of the runs are not seeded: the level is 1e-6."""
+    claim = BUDGET, DPSGD().program(Participation.poisson(20, 0.1))
+    found = audit(lambda data: through_torch(data, mean=mean), claim, canaries=200, idle=100, level=1e-6, rng=1)
+    assert found.verdict == verdict, found.report()
+
+
+TWO = """
+import sys
+import torch
+torch.set_num_threads(1)
+from tests.simulations.adapters.test_sampled_loops import KINDS, by_opacus
+from tests.simulations.adapters.test_torch import made_by
+from tests.simulations.run.sources import worst_case
+file, rank = sys.argv[1], int(sys.argv[2])
+torch.distributed.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
+with worst_case():
+    model, sizes = by_opacus(*KINDS[0], first=rank == 0)
+torch.save((torch.tensor(model), sizes), file + str(rank))
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_batches_of_the_first(tmp_path: Path) -> None:
+    """The second process has another secret of its own; its share of a batch may be empty."""
+    made_by(TWO, *([str(tmp_path / "meet"), str(rank)] for rank in range(2)))
+    expected, sizes = by_opacus(*KINDS[0])
+    found = [torch.load(f"{tmp_path}/meet{rank}", weights_only=True) for rank in range(2)]
+    assert [one + two for one, two in zip(found[0][1], found[1][1], strict=True)] == sizes
+    for model, shares in found:
+        np.testing.assert_allclose(model.numpy(), expected, atol=1e-5)
+        assert 0 in shares

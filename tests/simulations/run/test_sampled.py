@@ -277,6 +277,13 @@ def test_sums_are_checked_by_the_actual_batch() -> None:
     with pytest.raises(ValueError, match="examples must be the"):
         run.add_noise(np.zeros(3), examples=batch.size + 1)
     run.add_noise(np.array([float(batch.size), 0, 0]))
+    constant = float(
+        batches(KINDS[0], 50).batch_size
+    )  # a mean over the batch times the constant is too long where the batch is small
+    while (batch := run.next_batch()).size >= constant:
+        run.add_noise(np.zeros(3))
+    with pytest.raises(ValueError, match="total must have a norm of at most"):
+        run.add_noise(np.array([constant, 0.0, 0.0]))
 
 
 @pytest.mark.parametrize("who", KINDS, ids=lambda who: who.kind)
