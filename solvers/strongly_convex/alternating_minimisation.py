@@ -2,8 +2,8 @@
 
 For a given gain ξ the best noise is |B|² = ξ^{−1/2}, and for given noise the best gain solves a convex problem.  Each
 half-step lowers the bound, so the values converge; in practice they converge linearly and fast.  The limit could depend
-on the start.  Several starts are used, and they have agreed in all cases tried (docs/strongly-convex-bound-proofs.md).  The
-gradient noise does not enter the first half-step, and is one more weight in the second.
+on the start.  Several starts are used, and they have agreed in all cases tried (docs/strongly-convex-bound-proofs.md).
+The gradient noise does not enter the first half-step, and is one more weight in the second.
 
 Source: Choquette-Choo et al., arXiv 2310.06771, Section 3.
 """

@@ -12,9 +12,9 @@ corollaries (4.1 = E.1, F.1, D.15, G.4, G.8) replace a sum over k by its largest
 have one: its weights are m of the numbers 1, 1/2, 1/3, ….
 
 **The noise.**  The published noise term is false by an unbounded factor, and the additional terms of Theorems G.3 and
-G.7 for a non-smooth ψ are not needed (docs/shuffled-gradients-proofs.md).  Noise on the last step of an epoch only gives (η/n)
-d σ_k², at the same privacy of an epoch.  Where ψ confines x to a set of diameter δ, δ C_k/n may replace C_k²/(2 n² β),
-without β.
+G.7 for a non-smooth ψ are not needed (docs/shuffled-gradients-proofs.md).  Noise on the last step of an epoch only
+gives (η/n) d σ_k², at the same privacy of an epoch.  Where ψ confines x to a set of diameter δ, δ C_k/n may replace
+C_k²/(2 n² β), without β.
 
 Source: Jiang, Sharma, Wu and Joshi, 2026: Theorem 3.7 (D.14), Corollaries 4.1 (E.1), D.15 and F.1, Appendix G.
 """
