@@ -290,6 +290,51 @@ def test_a_worse_sum_is_noticed_by_its_certificate(change: dict[str, Any]) -> No
     assert high - low > 1e-9 * EXACT
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    sigma=log_uniform(0.5, 5.0),
+    q=log_uniform(1e-2, 0.9),
+    steps=st.integers(2, 200),
+    epsilon=st.floats(0.1, 3.0),
+    direction=st.sampled_from(DIRECTIONS),
+    scales=st.tuples(*[log_uniform(0.3, 3.0)] * 8),
+)
+def test_any_plan_gives_a_valid_bracket(
+    sigma: float, q: float, steps: int, epsilon: float, direction: Direction, scales: tuple[float, ...]
+) -> None:
+    """The choice of the contour decides the width of the bracket, and nothing else."""
+    factors = (Factor(q, 1.0, steps), Factor(min(2 * q, 1.0), 0.5, 2))
+    order, other, step, count, height, width, first, last = scales
+
+    def changed(*key: Any) -> Any:
+        plan = planned(*key)
+
+        def line(one: Any) -> Any:
+            return dataclasses.replace(
+                one,
+                height=one.height * height,
+                step=one.step * width,
+                first=round(one.first * first),
+                last=round(one.last * last),
+            )
+
+        return dataclasses.replace(
+            plan,
+            order=plan.order * order,
+            other=max(plan.other * other, plan.order * order * 1.01),
+            step=plan.step * step,
+            count=min(round(plan.count * count), 20_000),
+            lines=tuple(map(line, plan.lines)),
+            other_lines=tuple(map(line, plan.other_lines)),
+            shift=plan.shift * height,
+        )
+
+    low, high = enclosure.enclosure(factors, epsilon, sigma, direction, planned)
+    lower, upper = enclosure.enclosure(factors, epsilon, sigma, direction, changed)
+    assert lower <= high
+    assert upper >= low
+
+
 @pytest.mark.parametrize("name", ["_aliases", "modulus", "error"])
 def test_a_budget_without_one_of_its_terms_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each error term is needed: without it the bracket of a worse sum misses the true value."""
