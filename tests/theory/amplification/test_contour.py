@@ -182,7 +182,7 @@ def test_parity(sigma: float, q: float, steps: int, epsilon: float) -> None:
     assert 1 - scale + scale * other.upper >= low - tolerance
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(**RUNS, direction=st.sampled_from(DIRECTIONS), more=st.floats(1.01, 1.5))
 def test_monotone(sigma: float, q: float, steps: int, epsilon: float, direction: Direction, more: float) -> None:
     low, high = bracket(curve((q, 1.0, steps)), epsilon, sigma, direction)
@@ -207,7 +207,7 @@ def test_the_certificate_contains_the_estimate(
         assert upper >= low * (1 - scale)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(sigma=log_uniform(0.5, 3.0), q=log_uniform(1e-3, 0.9), steps=st.integers(16, 500), epsilon=st.floats(0.1, 8.0))
 def test_the_noise_multiplier_is_safe_and_tight(sigma: float, q: float, steps: int, epsilon: float) -> None:
     one = curve((q, 1.0, steps))
@@ -290,7 +290,7 @@ def test_a_worse_sum_is_noticed_by_its_certificate(change: dict[str, Any]) -> No
     assert high - low > 1e-9 * EXACT
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     sigma=log_uniform(0.5, 5.0),
     q=log_uniform(1e-2, 0.9),
