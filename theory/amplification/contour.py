@@ -41,9 +41,9 @@ from corrnoise.theory.numerics import checks
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import record
 
-_ACCURACIES = (32.0, 24.0, 17.0, 12.0)  # −log of the errors of step and tail, relative to the Chernoff bound
+#: −log of the errors of step and tail, relative to the Chernoff bound, and the most nodes that each is worth
+_ACCURACIES = ((32.0, 5000), (24.0, 10_000), (17.0, 20_000), (12.0, 40_000))
 _LOSS = 6.0  # log of the cancellation that is allowed
-_MOST_NODES = 40_000
 _DEEPEST = 700.0  # −log of the smallest δ that is bracketed from both sides
 _MOMENT_ACCURACY = 66.0  # −log of the relative error of the trapezoidal rule
 _HALF_WIDTH = 14.0  # of the normal density
@@ -157,7 +157,7 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
     least = int(np.argmin(chernoff))
     best = float(chernoff[least])
     usable = np.flatnonzero(chernoff <= best + _LOSS)
-    for accuracy in _ACCURACIES if -_DEEPEST < best < 1 else ():
+    for accuracy, most in _ACCURACIES if -_DEEPEST < best < 1 else ():
         later = orders[None, :] - orders[usable, None]
         first = 2 * math.pi * orders[usable, None] / (accuracy - best)
         second = 2 * math.pi * later / np.maximum(chernoff[None, :] - best + accuracy, 1.0)
@@ -169,7 +169,7 @@ def planned(factors: tuple[Factor, ...], epsilon: float, sigma: float, direction
         theta = _order(t, direction)
         lines = _lines(theta, radii)
         end, shift = _tail(parts, radii, gaussian, lines, theta, best, epsilon * t, accuracy)
-        if end <= _MOST_NODES * step:
+        if end <= most * step:
             count = max(math.ceil(end / step), 1)
             return Sum(t, other, step, count, lines, _lines(_order(other, direction), radii), shift, float(chernoff[j]))
     order = float(orders[least])
