@@ -20,6 +20,7 @@ from corrnoise.theory.amplification import contour, enclosure
 from corrnoise.theory.amplification.contour import PoissonCurve, planned
 from corrnoise.theory.amplification.curve import DIRECTIONS, Direction, delta_of, epsilon_of, noise_multiplier_of
 from corrnoise.theory.amplification.factors import Factor
+from corrnoise.theory.amplification.few_steps import bracket_by_laws
 from corrnoise.theory.privacy import gaussian_delta, gaussian_epsilon
 from tests.strategies import log_uniform
 
@@ -218,6 +219,40 @@ def test_the_noise_multiplier_is_safe_and_tight(sigma: float, q: float, steps: i
     assert found <= sigma * (1 + 1e-7)
     assert delta_of(one, epsilon, found).upper <= target
     assert delta_of(one, epsilon, found * (1 - 1e-5)).lower > target
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(
+    ("factors", "epsilon"),
+    [
+        ([(0.25, 1.0, 2)], 0.3),
+        ([(0.64, 1.0, 16)], 2.0),
+        ([(0.25, 1.0, 2), (0.5, 0.7, 3), (1.0, 0.5, 2)], 0.5),
+        ([(0.01, 1.0, 100)], 1.0),
+    ],
+)
+def test_laws_and_the_contour_agree(
+    factors: list[tuple[float, float, int]], epsilon: float, direction: Direction
+) -> None:
+    """Two certified brackets of one number, by methods that share nothing."""
+    one = curve(*factors)
+    low, high = bracket(one, epsilon, 1.0, direction)
+    lower, upper = bracket_by_laws(one.above, epsilon, 1.0, direction)
+    assert lower <= high
+    assert upper >= low
+    if high > 1e-20:
+        assert upper - lower < 0.02 * high
+
+
+def test_few_rare_steps_are_bounded_by_laws() -> None:
+    one = curve((1e-4, 1.0, 3))
+    assert planned(one.above, 1.0, 0.78, "remove").count == 0
+    low, high = bracket(one, 1.0, 0.78, "remove")
+    assert high < 1.05 * low
+    single = bracket(curve((1e-4, 1.0, 1)), 1.0, 0.78, "remove")
+    assert low > single[1]
+    assert high < 10 * single[0]
+    assert noise_multiplier_of(one, 1.0, 1e-6) < 0.5
 
 
 def test_extreme_runs_have_answers() -> None:
