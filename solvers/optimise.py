@@ -360,11 +360,11 @@ def _only(family: str | None, name: str, what: object) -> None:
 def best_within(found: Iterable[Optimum], memory: float | None, error: Callable[[Optimum], float]) -> Optimum:
     """The best within the memory; with the least memory within the usual slack if none is given."""
     most = USUAL_MEMORY if memory is None else memory
-    errors = {one: error(one) for one in found if one.memory <= most}
-    if not errors:
+    small = [(error(one), one) for one in found if one.memory <= most]
+    if not small:
         return min(found, key=lambda one: one.memory)
-    limit = (1 + USUAL_SLACK if memory is None else 1.0) * min(errors.values())
-    return min((one for one in errors if errors[one] <= limit), key=lambda one: (one.memory, errors[one]))
+    limit = (1 + USUAL_SLACK if memory is None else 1.0) * min(value for value, _ in small)
+    return min((pair for pair in small if pair[0] <= limit), key=lambda pair: (pair[1].memory, pair[0]))[1]
 
 
 def _sampled(run: _Run, budget: Budget | None, memory: float | None, family: str | None, show: Progress) -> Optimum:

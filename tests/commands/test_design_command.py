@@ -30,7 +30,7 @@ from corrnoise.theory.workloads import SGD
 
 FAMILY = ("--dimension", "6", "--decay", "0.5", "--learning-rate", "0.05")
 LONG = (*FAMILY, "--rho", "0.5")
-ALWAYS = {"design.npz", "report.txt", "programs.json"}
+ALWAYS = {"design.html", "design.npz", "report.txt", "programs.json"}
 COMPARED = {"comparison.pdf", "comparison.png", "comparison.csv"}
 CHOSEN = {"memory.pdf", "memory.png", "memory.csv"}
 
