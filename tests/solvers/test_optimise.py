@@ -13,16 +13,14 @@ from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
 from corrnoise.solvers.optimise import (
     BANDS,
-    BUFFERS,
     DENSE,
     FAMILIES,
-    INDEPENDENT,
     OWN,
-    TOEPLITZ,
     epoch_weights,
     optimise,
 )
 from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, TOEPLITZ
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective
