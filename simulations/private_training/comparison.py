@@ -4,8 +4,9 @@ Every method has the same grid of learning rates and momenta.  It is tuned with 
 Runs of one seed share the split of the data, the order, the initial parameters and the independent draws, so that
 methods are compared in pairs.  The learning rate falls linearly over the last quarter of the run.
 
-The methods are the mechanisms of a fixed order of the data; noise for sampled batches; DP-SGD, whose batches are drawn by Poisson sampling, with
-the noise multiplier of the certified accountant; full batches with independent noise; and training without privacy.
+The methods are the mechanisms of a fixed order of the data; correlated noise for sampled batches, tuned for prefix sums
+at each ε; DP-SGD with Poisson batches; full batches with independent noise; and training without privacy.  Sampled
+batches have the noise multiplier of the certified accountant.
 
 References
 ----------
