@@ -4,8 +4,6 @@ Each point of a figure is simulated on its own and kept in a folder as soon as i
 goes on from there.  The results depend on the seed, the effort and the number of repeats alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -12,8 +12,6 @@ filter between sqrt(η) and sqrt(2 − η).
 Source: Choquette-Choo et al., arXiv 2310.06771: Theorem 2.1 and Figure 1.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

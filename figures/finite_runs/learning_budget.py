@@ -9,8 +9,6 @@ after each step.  Panel (d) judges mechanisms by prefix sums and by learning, fr
 The eigenvalues are 1/k, k <= 32, and the learning rate is 1/2 over Σ λ + 2 max λ.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -6,8 +6,6 @@ with the certified least of any noise. (d) Upper bounds of the excess loss over 
 published, where it is proved and beyond, and the corrected bounds. All at equal privacy.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ accountant.
 (σ = G, the record last in each epoch), exact and as bounded, over the number of epochs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

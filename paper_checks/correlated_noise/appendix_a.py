@@ -115,7 +115,6 @@ def section_a1_objective(
     printed=r"Similarly, $\rho$-zCDP … in this setting requires that the Rényi $\alpha$-divergence between the distribution $P_0$ of $\theta_{0:T} | b = 0$ and the distribution $P_1$ of $\theta_{0:T} | b = 1$ are close: $D_\alpha(P_0 \| P_1) \le \rho \alpha$ for all $\alpha \in (0, \infty)$.",
     corrected=r"for all $\alpha \in (1, \infty)$ (Bun and Steinke, 2016); below 1 it does not follow",
     domain={"epsilon": log_scale(1e-2, 5), "order": log_scale(1.001, 100)},
-    as_printed={},
     counterexample={"epsilon": 1.0, "order": 0.5},
     mutants=[{"factor": 0.999}],
 )

@@ -6,8 +6,6 @@ r"""Statements as text: LaTeX between dollar signs becomes readable Unicode.
 '∫_(−π)^π |B(ω)|² dω = √(1 − η)/(1 + ν)'
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -15,8 +15,6 @@ A family is evaluated for ``CHOICES`` of each constant.  That it violates the st
 an argument, which the note of the claim gives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, Literal

@@ -5,8 +5,6 @@ a mutant is *weaker* if no margin is smaller than that of the claim, and *equal*
 than the claim, or something else, and are either killed or survive.
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections import Counter

@@ -7,8 +7,6 @@ since; their documentation may change.  Other functions are not compared.  Why a
 sums of each paper, from ``paper_checks/mutants.csv``.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import importlib.util
