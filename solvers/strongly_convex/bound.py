@@ -160,18 +160,6 @@ def strongly_convex_certificate(
     Parameters
     ----------
     problem, noise, budget, method, frequencies, lags, criterion : as in ``strongly_convex_bound``
-
-    Examples
-    --------
-    >>> import corrnoise as cn
-    >>> from corrnoise.solvers.strongly_convex.bound import strongly_convex_bound, strongly_convex_certificate
-    >>> from corrnoise.theory.mechanisms.product import NuFTRL
-    >>> losses = cn.StronglyConvex(strong_convexity=0.1, smoothness=1.0, learning_rate=0.5)
-    >>> certificate = strongly_convex_certificate(losses, NuFTRL(0.05))
-    >>> certificate.upper_bound == strongly_convex_bound(losses, NuFTRL(0.05))
-    True
-    >>> certificate.value <= certificate.upper_bound
-    True
     """
     checked(problem, criterion)
     checks.choice("method", method, METHODS)

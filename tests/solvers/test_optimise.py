@@ -13,19 +13,9 @@ from corrnoise.solvers.certified.coarse_floor import coarse_lower_bound
 from corrnoise.solvers.certified.fixed_epochs import fixed_epochs_bounds
 from corrnoise.solvers.learning import STATIONARY
 from corrnoise.solvers.objectives import run_objective, workload_of_weights
-from corrnoise.solvers.optimise import (
-    BANDS,
-    BUFFERS,
-    DENSE,
-    FAMILIES,
-    INDEPENDENT,
-    OWN,
-    TOEPLITZ,
-    best_within,
-    epoch_weights,
-    optimise,
-)
+from corrnoise.solvers.optimise import BANDS, DENSE, FAMILIES, OWN, best_within, epoch_weights, optimise
 from corrnoise.solvers.optimum import Certificate, Optimum
+from corrnoise.solvers.sampled import BUFFERS, INDEPENDENT, TOEPLITZ
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.learning_objective import LearningObjective

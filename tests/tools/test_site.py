@@ -23,12 +23,13 @@ def test_every_page_is_in_one_section() -> None:
     found = sections((DOCS / "index.md").read_text(encoding="utf-8"))
     assert list(found) == ["Tutorials", "How-to guides", "Explanation", "Reference"]
     listed = [page for pages in found.values() for page in pages]
+    assert sections("## One\n[A](a.md), [b](b.md#c), [again](a.md)\n## Two\n") == {"One": {"a": "A", "b": "b"}}
     assert sorted([*listed, "index"]) == sorted(path.stem for path in DOCS.glob("*.md"))
 
 
 def test_the_navigation_follows_the_page() -> None:
-    text = with_navigation("# All\n\n## Reference\n\n[one](one.md)\n")
-    assert "```{toctree}\n:hidden:\n:caption: Reference\n\none\napi/index\ncommand-line\n```" in text
+    text = with_navigation("# All\n\n## Explanation\n\n[One](one.md)\n")
+    assert "```{toctree}\n:hidden:\n:caption: Explanation\n\nOne <one>\nClaims of the papers <claims>\n```" in text
 
 
 def test_links_that_lead_nowhere_and_pages_that_load_from_elsewhere_are_found(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ _MEDIUM = {"sums": 300, "states": 64}  #: for estimates
 _FINE = {"sums": 500, "states": 96}  #: for results
 _SMALL_NODES, _NODES = 120, 1600  #: of laws, to choose one and for the result
 _SHORTLIST = 2
+_LEAST = 1e-300  #: of upper ends, where exponentials underflow
+_LARGEST = 200.0  #: entry of V up to which laws are computed; δ grows with V
 _CLOSE = 1.01  #: upper over lower end of δ at which no chain is tried
 
 
@@ -75,6 +77,7 @@ class BinsCurve(Curve):
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
         """A certified bracket of δ; see ``Curve.delta``."""
         upper, comparison = self.upper_end(epsilon, noise_multiplier, direction)
+        upper = max(upper, _LEAST)
         lower = min(self.lower_end(epsilon, noise_multiplier, direction), upper)
         return Bound(lower, upper, "certified", comparison)
 
@@ -91,7 +94,7 @@ class BinsCurve(Curve):
     def _coarse_lower(
         self, epsilon: float, noise_multiplier: float, direction: Direction
     ) -> tuple[float, Exchangeable]:
-        factor = (1 - 8 * _UNIT) / noise_multiplier**2
+        factor = min((1 - 8 * _UNIT) / noise_multiplier**2, _LARGEST / max(float(self.lower.max()), 1e-300))
         found = [one.scaled(factor) for one in self._below]
         coarse = [one.delta(epsilon, direction, upper=False, count=_SMALL_NODES) for one in found]
         best = int(np.argmax(coarse))
@@ -109,6 +112,8 @@ class BinsCurve(Curve):
             found.append((holder(v, epsilon), "Hölder's inequality"))
         else:
             found.append((mean_of_logarithms(v, epsilon), "the mean of the logarithms"))
+        if v.max() > _LARGEST:
+            return min(found)
         other = largest_entry(self.upper).scaled(factor)
         found.append((other.delta(epsilon, direction, upper=True, count=nodes), "K'"))
         best = min(found)
@@ -172,7 +177,7 @@ class RedrawnBinsCurve(Curve):
         name = "the product of the epochs, by laws of the ratio"
         worst = float(gaussian_deltas(np.array(self.upper * above * -(-self.steps // self.bins) / 2), epsilon))
         if worst < upper:
-            upper, name = worst, "one Gaussian curve"
+            upper, name = max(worst, _LEAST), "one Gaussian curve"
         return Bound(min(lower, upper), upper, "certified", name)
 
 

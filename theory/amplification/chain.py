@@ -23,6 +23,7 @@ from functools import lru_cache
 import numba
 import numpy as np
 from flint import arb
+from scipy.special import ndtr
 
 from corrnoise.theory.amplification.curve import Direction
 from corrnoise.theory.amplification.laws import Law, lognormal, lognormal_price, nodes, nodes_of_mean, split
@@ -37,6 +38,7 @@ _CORRELATIONS = tuple(1 - x for x in (0.6, 0.4, 0.25, 0.16, 0.1, 0.065, 0.04, 0.
 _FIRST = (1, 2, 3, 5, 9)  #: distances from which on a chain is above
 _ORDERS = 48  #: of Hölder's inequality, in the choice of a chain
 _INNOVATIONS = 400  #: atoms of an innovation
+_FARTHEST = 9.0  #: the largest of them, in standard deviations
 _FACTORS = (24, 96)  #: atoms of L, in long and in short chains
 _REACH = 8.0  #: standard deviations of x inside of its grid
 
@@ -90,15 +92,15 @@ class Chain(Record):
 # -- the states --------------------------------------------------------------------------------------------------------
 
 
-def _split_to(values: Array, masses: Array, points: Array) -> tuple[Array, int]:
-    """The masses of atoms, split to increasing points with the same mean and clamped, and the most terms of a point."""
+def _split_to(values: Array, masses: Array, points: Array) -> Array:
+    """The masses of atoms, split to increasing points with the same mean and clamped."""
     inside = np.clip(values, points[0], points[-1])
     k = np.clip(np.searchsorted(points, inside, side="right") - 1, 0, points.size - 2)
     gap = points[k + 1] - points[k]
     found = np.zeros(points.size)
     np.add.at(found, k, masses * ((points[k + 1] - inside) / gap))
     np.add.at(found, k + 1, masses * ((inside - points[k]) / gap))
-    return found, values.size
+    return found
 
 
 def _normal_price(deviation: float):  # type: ignore[no-untyped-def]
@@ -153,7 +155,7 @@ def states(length: int, variance: float, correlation: float, direction: Directio
     transitions[0, 0] = 1.0
     mean = math.exp(innovation**2 / 2)
     for i in range(1, w.size):
-        transitions[i], _ = _split_to(w[i] ** correlation * mean * steps, masses, w)
+        transitions[i] = _split_to(w[i] ** correlation * mean * steps, masses, w)
     return States(w, start, transitions, np.zeros((length + 1, w.size)), 0.0)
 
 
@@ -167,27 +169,30 @@ def _around(centre: float, variance: float, low: float, high: float, count: int)
 def _rising(length: int, variance: float, correlation: float, innovation: float, points: Array) -> States:
     """The grid for remove, in which x itself is split."""
     deviation = math.sqrt(variance)
-    z = np.linspace(-9.0, 9.0, _INNOVATIONS)
+    z = np.linspace(-_FARTHEST, _FARTHEST, _INNOVATIONS)
     noise, _ = split(_normal_price(1.0), z)
     start, _ = split(_normal_price(deviation), points)
     transitions = np.zeros((points.size, points.size))
     decays = correlation ** np.arange(length)
-    # E(R(X) − R(top))₊, for the rest of 0, 1, …, m terms: one exponential after another.
-    at_top = np.exp(decays * points[-1] - variance * decays**2 / 2)
 
-    def cost(values: Array, masses: Array) -> Array:
-        above = np.maximum(values - points[-1], 0.0)
+    def cost(mean: float, spread: float) -> Array:
+        """Bounds of E(R(X) − R(top))₊ for X ~ N(mean, spread²) and rests of 0, 1, …, m terms, times m.
+
+        By the atoms of Z, and exactly, term by term, for what Z has above them.
+        """
+        above = mean + spread * z - points[-1]
         over = above > 0
-        terms = at_top[:, np.newaxis] * np.expm1(np.minimum(decays[:, np.newaxis] * above[over], 700.0))
-        return np.concatenate(([0.0], np.cumsum(terms @ masses[over])))
+        heights = np.exp(decays * points[-1] - variance * decays**2 / 2)[:, np.newaxis]
+        terms = (heights * np.expm1(decays[:, np.newaxis] * above[over])) @ noise[over]
+        shift = decays * spread
+        terms += np.exp(decays * mean - variance * decays**2 / 2 + shift**2 / 2) * ndtr(shift - _FARTHEST)
+        return np.concatenate(([0.0], np.cumsum(terms))) * (1 + 1e-10)
 
     excess = np.empty((length + 1, points.size))
     for i, x in enumerate(points):
-        values = correlation * x + innovation * z
-        transitions[i], _ = _split_to(values, noise, points)
-        excess[:, i] = cost(values, noise)
-    wide, masses = deviation * z, noise
-    return States(np.exp(points), start, transitions, excess / length, float(cost(wide, masses)[-1]) / length)
+        transitions[i] = _split_to(correlation * x + innovation * z, noise, points)
+        excess[:, i] = cost(correlation * x, innovation)
+    return States(np.exp(points), start, transitions, excess / length, float(cost(0.0, deviation)[-1]) / length)
 
 
 # -- the sums ----------------------------------------------------------------------------------------------------------

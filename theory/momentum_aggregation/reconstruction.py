@@ -15,11 +15,9 @@ Lemma 17 says that G_[1, T] equals
 
 with the windows W_i = [T − iN + 1, T − (i − 1)N].
 
-This is true if all epochs have the same order, because it uses G_t = D_t + G_{t−N}.  With a new order in each epoch it
-is false; ``lemma_17_defect`` is what must be added to the right side then.
-
-Since Δ and G of later epochs only occur as (1 − γ) D + γ G, one tree of these combined leaves is enough, and the right
-side obeys a recursion over epochs (``momentum_sums``), which needs O(log N) nodes a step.
+This is true if all epochs have the same order.  With a new order in each epoch ``lemma_17_defect`` is what must be
+added to the right side.  One tree of the combined leaves (1 − γ) D + γ G is enough, and the right side obeys a
+recursion over epochs (``momentum_sums``), which needs O(log N) nodes a step.
 
 Source: H. Tran, A. Cutkosky, Momentum Aggregation for Private Non-convex ERM, NeurIPS 2022: Lemma 17, Algorithms 2 and
 4.
