@@ -300,7 +300,7 @@ def _objective(
     budget: Budget,
     show: Any,
 ) -> tuple[Objective, tuple[str, ...]]:
-    """What is minimised, at the learning rate that is given or found, and a sentence about that."""
+    """The objective, at the learning rate that is given or found, and a sentence about that."""
     from corrnoise.theory.problems.learning_objective import LearningObjective
     from corrnoise.theory.problems.quadratic import QuadraticProblem
     from corrnoise.theory.workloads import SGD
