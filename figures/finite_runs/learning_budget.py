@@ -81,7 +81,7 @@ def errors(run: Mechanism, who: Participation, of: LearningObjective) -> tuple[f
 
 
 def floors(who: Participation, of: LearningObjective) -> tuple[float, float]:
-    """What no strategy is below in fixed epochs, by prefix sums and by learning."""
+    """The floors of all strategies in fixed epochs, by prefix sums and by learning."""
 
     def bound(workload: Workload) -> float:
         return fixed_epochs_bounds(workload, who, tolerance=1e-5).lower_bound

@@ -1,4 +1,4 @@
-"""What noise cancellation leaves at the server, how far from the least possible, and what the bounds make of it.
+"""The noise that cancellation leaves at the server, its distance from the least possible, and the bounds.
 
 (a) The variance of the noise in q̃_t, exact, for M = 100 machines of which 20 take part in each of 400 rounds.
 (b) The mean variance of the noise that a machine leaves over its n participations, and (c) its regret energy J/n², each

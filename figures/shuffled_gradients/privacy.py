@@ -1,4 +1,4 @@
-"""What shuffled gradients really reveal: noise multipliers of all accountants, and exact divergences beside bounds.
+"""The privacy of shuffled gradients: noise multipliers of all accountants, and exact divergences beside bounds.
 
 (a) The noise multiplier σ/G that DP-ShuffleG needs for (ε, 1e-6)-DP after K = 50 epochs of n = 1000 steps, by
 accountant.

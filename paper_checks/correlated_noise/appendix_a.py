@@ -47,7 +47,7 @@ def equation_12(noise: ToeplitzNoise, gradients: Array, draws: Array, diagonal: 
     evaluations=64,
 )
 def equation_13(noise: ToeplitzNoise, gradients: Array, draws: Array, shift: int = 0) -> Sides:
-    """What a step of (11) subtracts, against the convolution."""
+    """The subtraction in a step of (11), against the convolution."""
     b = noise_matrix(noise, 5)
     convolved = np.convolve(noise.coefficients(5), np.roll(draws, shift))[:5]
     return 1 + b @ (np.linalg.solve(b, gradients) + draws), 1 + gradients + convolved

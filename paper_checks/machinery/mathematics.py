@@ -55,7 +55,7 @@ _BELOW = dict(zip("0123456789+−=()aehijklmnoprstuvxβγρφχ", "₀₁₂₃�
 
 
 def symbol(name: str) -> str:
-    """What a command of LaTeX stands for, without the backslash; empty for one that sets a font, a space or a shape.
+    """The text of a LaTeX command, without the backslash; empty for one that sets a font, a space or a shape.
 
     >>> symbol("le"), symbol("sigma"), symbol("log"), symbol("frac")
     ('≤', 'σ', 'log', '')

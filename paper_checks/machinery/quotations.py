@@ -98,7 +98,7 @@ def parts(quotation: str) -> list[str]:
 
 
 def digest(quotation: str) -> str:
-    """What identifies the characters of a quotation."""
+    """The characters that identify a quotation."""
     return serialise.digest(OMISSION.join(parts(quotation)).encode())[:12]
 
 

@@ -164,7 +164,7 @@ VARIED = {
 
 
 def one_step_inequality(epoch: Epoch, noise: Array) -> float:
-    """What Lemma D.7 adds to the Bregman terms: H, distances and the noise."""
+    """The terms that Lemma D.7 adds to the Bregman terms: H, distances and the noise."""
     _, end = epoch.path(noise)
     z = epoch.point
     distances = (z - epoch.start) ** 2 - (z - end) ** 2 - (end - epoch.start) ** 2
@@ -416,7 +416,7 @@ def final_variance(epoch: Epoch, sigma: float) -> float:
 
 
 def noise_terms(epoch: Epoch, sigma: float, printed: bool) -> float:
-    """What noise of standard deviation ``sigma`` adds to the bound."""
+    """The part of the bound due to noise of standard deviation ``sigma``."""
     _, mean, largest = epoch.smoothness
     noise, _ = noise_only(epoch.n, 1, epoch.rate, mean, noise=sigma, largest=largest).epoch_terms(printed=printed)
     return float(noise)

@@ -1,4 +1,4 @@
-"""What a run does with its folder: it agrees on the settings, finds where to go on, and notes steps and checkpoints."""
+"""A run and its folder: the run agrees on the settings, finds where to go on, and notes steps and checkpoints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_KEPT = 256e6  # bytes of kept releases between two checkpoints
 
 
 class Carry(Protocol):
-    """What a checkpoint holds besides the memory of the noise: the model, the state of its optimizer, and so on."""
+    """The content of a checkpoint besides the memory of the noise: the model, the state of its optimizer, and so on."""
 
     def save(self) -> Arrays:
         """Arrays by their names, as they are between two steps."""
@@ -198,7 +198,7 @@ class Durable:
         return self._nonces.pop(step)
 
     def released(self, step: int, nonce: bytes, noisy: NDArray[Any]) -> NDArray[Any]:
-        """What a step shows: ``noisy``, which is kept before if releases are; or what it has shown before."""
+        """The release of a step: ``noisy``, which is kept before if releases are; or the release of before."""
         if step < self._begun:
             kept = self.home.release(step, nonce)
             if kept is None:
@@ -216,7 +216,7 @@ class Durable:
             self._saved = position
 
     def _kept(self) -> dict[str, NDArray[Any]]:
-        """What a checkpoint holds."""
+        """The content of a checkpoint."""
         carried = {} if self._carry is None else self._carry.save()
         return {"memory": self._noise.memory} | {f"carry {name}": value for name, value in carried.items()}
 
@@ -232,7 +232,7 @@ class Durable:
 
 
 def _sizes(given: AnyBatches | None) -> dict[str, Any]:
-    """What two drawn orders must share to stand for each other."""
+    """The facts that two drawn orders must share to stand for each other."""
     if given is None:
         return {"batches": None, "examples": None, "batch size": None}
     return {"batches": repr(given.participation), "examples": given.examples, "batch size": given.batch_size}

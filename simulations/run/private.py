@@ -197,7 +197,7 @@ class PrivateRun(Guarded):
 
     @property
     def budget(self) -> Budget:
-        """What the run may spend."""
+        """The budget of the run."""
         return self._budget
 
     @property
@@ -244,7 +244,7 @@ class PrivateRun(Guarded):
         return min(max(ends), worst)
 
     def in_words(self) -> str:
-        """What the run guarantees, in sentences."""
+        """The guarantee of the run, in sentences."""
         length = "any number of" if self.steps is None else f"all {self.steps}"
         privacy = (
             f"({self._budget.epsilon}, {self._budget.delta})-DP by the accountant of their sampling"

@@ -66,7 +66,7 @@ class Kills:
 
 
 def source_of(claim: Claim, functions: Sequence[str] = ()) -> str:
-    """What identifies the formulas and the domain of a claim, whatever is said about them and stands around them.
+    """A digest of the formulas and the domain of a claim, whatever is said about them and stands around them.
 
     The other ``functions`` are named ``module:name``; one that is gone has no text.
     """
