@@ -12,9 +12,12 @@ import re
 from pathlib import Path
 
 import pytest
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+MADE = {"docs/claims.md"}  #: pages that the site makes
 FOLDERS = "docs|theory|solvers|simulations|figures|paper_checks|src|tests"
 _NUMBER = re.compile(r"# (-?\d[\d.]*(?:e[+-]?\d+)?)\b")
 
@@ -77,9 +80,14 @@ def test_a_wrong_interactive_example_is_noticed(capsys: pytest.CaptureFixture[st
 
 
 def test_every_page_has_an_example() -> None:
+    """Those of ``py`` blocks need a library, and run in the tests of its adapter; proofs need none."""
     for page in set(PAGES) - {"docs/index.md"}:  # the list of the others
         text = (ROOT / page).read_text(encoding="utf-8")
-        assert example(page) or interactive(text).examples, page
+        assert page.endswith("-proofs.md") or "```py\n" in text or example(page) or interactive(text).examples, page
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 5000
 
 
 def test_links_between_documents_lead_somewhere() -> None:
@@ -89,5 +97,44 @@ def test_links_between_documents_lead_somewhere() -> None:
             re.findall(r"`((?:docs|theory|solvers|simulations|figures|paper_checks|src|tests)/[\w/.-]*)`", text)
         )
         linked = {str(Path(page).parent / link) for link in re.findall(r"\]\((?!http|#)([^)#]+)", text)}
-        missing = {name for name in named | linked if not (ROOT / name).exists()}
+        missing = {name for name in (named | linked) - MADE if not (ROOT / name).exists()}
         assert not missing, f"{page} names {', '.join(sorted(missing))}"
+
+
+# -- formulas ----------------------------------------------------------------------------------------------------------
+
+_CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$]+)\$", re.DOTALL)
+
+
+def eaten(text: str) -> list[str]:
+    """Lines of a page in which Markdown takes signs of a formula for emphasis."""
+    found = []
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        dollars = 0
+        for child in token.children or ():
+            dollars += child.content.count("$") if child.type == "text" else 0
+            if child.type in ("em_open", "em_close", "strong_open", "strong_close") and dollars % 2:
+                found.append(token.content)
+    return found
+
+
+def raw(text: str) -> list[str]:
+    """Subscripts, superscripts and sums outside of formulas and code."""
+    return re.findall(r".*(?:[\w)}\]|‖][_^]|[_^]\{|[Σ∫√]\s*\w).*", _FORMULA.sub("", _CODE.sub("", text)))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_formulas_are_latex_and_stay_whole(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert not eaten(text)
+    assert not raw(text)
+    for display, inline in _FORMULA.findall(_CODE.sub("", text)):
+        assert convert(display or inline).startswith("<math"), display or inline
+
+
+def test_a_formula_that_is_eaten_or_raw_is_noticed() -> None:
+    assert eaten("Let $\\theta^*$ be the minimiser, $\\eta^*$ the rate.\n")
+    assert not eaten("Let $\\theta^\\ast$ be *the* minimiser, *all $x_j$* positive.\n")
+    assert raw("with q_t = Σ λ_i") == ["with q_t = Σ λ_i"]
+    assert not raw("with $q_t = \\sum \\lambda_i$ and `a_b`")

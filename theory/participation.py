@@ -37,9 +37,7 @@ Choquette-Choo et al., arXiv 2211.06530 (fixed epochs) and arXiv 2306.08153 (min
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from typing import Literal, get_args
 
@@ -102,10 +100,6 @@ class Participation(Record):
     --------
     >>> Participation.min_sep(10, 4).largest
     array([0, 4, 8])
-    >>> [list(map(int, steps)) for steps in Participation.min_sep(4, 2).patterns()]
-    [[0, 2], [0, 3], [1, 3]]
-    >>> [list(map(int, steps)) for steps in Participation.fixed_epochs(4, epochs=2).patterns()]
-    [[0, 2], [1, 3]]
     """
 
     steps: int | None
@@ -418,35 +412,6 @@ class Participation(Record):
             return False
         return given.once or (given.count <= promised.count and _related(given, promised))
 
-    def patterns(self) -> Iterator[Indices]:
-        """All maximal patterns of ``worst``, in lexicographic order; ``number_of_patterns`` says how many there are.
-
-        A pattern of fewer than k steps is maximal if no step fits before, between or after its steps.
-        """
-        who = self.worst
-        n, b, k = who.length, who.period, who.count
-        if who.kind == "fixed epochs":
-            yield from who.residue_classes()
-            return
-        if who.kind == "reshuffled":
-            for chosen in itertools.combinations(who.blocks(), k):
-                for steps in itertools.product(*(block.tolist() for block in chosen)):
-                    yield np.array(steps, dtype=np.intp)
-            return
-
-        def extended(pattern: list[int], roomy: bool) -> Iterator[Indices]:
-            first = pattern[-1] + b if pattern else 0
-            if len(pattern) == k or (first >= n and not roomy):
-                yield np.array(pattern, dtype=np.intp)
-                return
-            for step in range(first, n):
-                leaves_room = roomy or step >= first + b  # then only k steps make it maximal
-                if leaves_room and step + (k - len(pattern) - 1) * b >= n:
-                    return
-                yield from extended([*pattern, step], leaves_room)
-
-        yield from extended([], False)
-
     def residue_classes(self) -> list[Indices]:
         """The classes {r, r + b, r + 2b, …} of steps, r < min(b, n): the maximal patterns of fixed epochs."""
         steps = np.arange(self.length, dtype=np.intp)
@@ -456,30 +421,6 @@ class Participation(Record):
         """The steps of each epoch, {0, …, b − 1}, {b, …, 2b − 1}, …"""
         steps = np.arange(self.length, dtype=np.intp)
         return [steps[first : first + self.period] for first in range(0, self.length, self.period)]
-
-    def number_of_patterns(self, most: int | None = None) -> int:
-        """How many maximal patterns ``worst`` has, in O(n k).
-
-        Parameters
-        ----------
-        most
-            Counting stops above this number; None to count them all.
-        """
-        who = self.worst
-        n, b, k = who.length, who.period, who.count
-        if who.kind == "fixed epochs":
-            return min(b, n)
-        if who.kind == "reshuffled":
-            return _elementary([block.size for block in who.blocks()], k)
-        total = math.comb(n - (k - 1) * (b - 1), k)
-        ways = [int(step < b) for step in range(n)]  # maximal beginnings, by their last step
-        for _ in range(1, k):
-            total += sum(ways[-b:])
-            if most is not None and total > most:
-                break
-            sums = [0, *itertools.accumulate(ways)]
-            ways = [sums[max(step - b + 1, 0)] - sums[max(step - 2 * b + 1, 0)] for step in range(n)]
-        return total
 
     # -- words ---------------------------------------------------------------------------------------------------------
 
@@ -537,12 +478,3 @@ def _related(given: Participation, promised: Participation) -> bool:
     if given.kind == "reshuffled":  # the last step of an epoch and the first of the next one are neighbours
         return own % other == 0 if promised.kind == "reshuffled" else other == 1
     return own >= other
-
-
-def _elementary(sizes: list[int], degree: int) -> int:
-    """The elementary symmetric polynomial: the number of ways to take one of each of ``degree`` blocks."""
-    ways = [1] + [0] * degree
-    for size in sizes:
-        for chosen in range(degree, 0, -1):
-            ways[chosen] += ways[chosen - 1] * size
-    return ways[degree]

@@ -20,7 +20,7 @@ from corrnoise.theory.mechanisms.toeplitz import ToeplitzNoise
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.problems.strongly_convex import FrequencyCondition, StronglyConvex, circle_multiplier
 
-PROOF = "docs/strongly-convex-bound.md#proof"
+PROOF = "docs/strongly-convex-bound-proofs.md#proof"
 STATEMENT = "docs/strongly-convex-bound.md#statement"
 
 

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from corrnoise.paper_checks.machinery.typesetting import scripts
+from corrnoise.paper_checks.machinery.typesetting import display, mathematics
 
 _MENTION = re.compile(r"docs/([\w-]+)\.md(?:#([\w-]+))?")
 _LINK = re.compile(r"\[([^\]]*)\]\(([\w-]+)\.md(?:#[^)]*)?\)")
-_UNDERSCORE = "\ue000"  #: a substitute for _, which Markdown would read as emphasis
 _DEEPER = 2  #: number of levels by which headings of a document are lowered on the page
 
 
@@ -84,7 +83,7 @@ class Library:
         if wanted not in by_anchor:
             raise ValueError(f"mention must name a heading of {name}.md ({', '.join(by_anchor)}), got {mention!r}")
         link = Markup("<a href='#{}-{}'>{}, <em>{}</em></a>")
-        return link.format(_identifier(name), wanted, title, scripts(by_anchor[wanted]))
+        return link.format(_identifier(name), wanted, title, by_anchor[wanted])
 
     def mentioned(self) -> list[Document]:
         """All documents that were mentioned so far; others that they mention are named only."""
@@ -99,9 +98,8 @@ class Library:
 
     def _document(self, name: str) -> Document:
         title, _, body = str(self._texts[name]).partition("\n")
-        body = _LINK.sub(self._target, body).replace("_", _UNDERSCORE)
-        html = self._markdown.render(body, {"document": _identifier(name)})
-        return Document(_identifier(name), title.removeprefix("# "), Markup(html.replace(_UNDERSCORE, "_")))
+        html = self._markdown.render(_LINK.sub(self._target, body), {"document": _identifier(name)})
+        return Document(_identifier(name), title.removeprefix("# "), Markup(html))
 
     def _target(self, link: re.Match[str]) -> str:
         """A link of a document to another one: to its place on the page, or its text alone."""
@@ -114,28 +112,22 @@ class Library:
 
         library = self
 
-        def content(tokens: Sequence[Any], index: int) -> str:
-            return str(tokens[index].content.replace(_UNDERSCORE, "_"))
-
         class Renderer(RendererHTML):
-            """Mathematics with scripts, lower headings that can be linked to, wide tables that scroll, and links.
+            """Formulas as MathML, lower headings that can be linked to, wide tables that scroll, and links.
 
             Rules return plain strings: added to ``Markup``, the tags of the renderer would be escaped.
             """
 
-            def text(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
-                return str(scripts(content(tokens, idx)))
+            def formula(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
+                return str((display if tokens[idx].block else mathematics)(tokens[idx].content))
 
             def code_inline(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
-                code = content(tokens, idx)
+                code = tokens[idx].content
                 return str(library.link(code) if _MENTION.fullmatch(code) else Markup("<code>{}</code>").format(code))
-
-            def code_block(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
-                return str(Markup("<p class=display>{}</p>\n").format(scripts(content(tokens, idx).rstrip())))
 
             def heading_open(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
                 tag = _lower(tokens[idx].tag)
-                heading = anchor(content(tokens, idx + 1))
+                heading = anchor(tokens[idx + 1].content)
                 return f"<{tag} id='{env['document']}-{heading}'>"
 
             def heading_close(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
@@ -147,7 +139,23 @@ class Library:
             def table_close(self, tokens: Sequence[Any], idx: int, options: Any, env: Any) -> str:
                 return "</table></div>\n"
 
-        return MarkdownIt("commonmark", {"html": False}, renderer_cls=Renderer).enable("table")
+        markdown = MarkdownIt("commonmark", {"html": False}, renderer_cls=Renderer).enable("table")
+        markdown.inline.ruler.before("escape", "formula", _formula)
+        return markdown
+
+
+def _formula(state: Any, silent: bool) -> bool:
+    """The rule of markdown-it for what stands between dollar signs, or between double ones on lines of its own."""
+    dollars = "$$" if state.src.startswith("$$", state.pos) else "$"
+    end = state.src.find(dollars, state.pos + len(dollars))
+    if state.src[state.pos] != "$" or end < 0:
+        return False
+    if not silent:
+        token = state.push("formula", "", 0)
+        token.content = state.src[state.pos + len(dollars) : end].strip()
+        token.block = dollars == "$$"
+    state.pos = end + len(dollars)
+    return True
 
 
 def _lower(tag: str) -> str:

@@ -82,16 +82,28 @@ def mathematics(latex: str) -> Markup:
     return Markup("<wbr>").join(_piece(convert(piece)) for piece in _pieces(latex))
 
 
+@cache
+def display(latex: str) -> Markup:
+    """MathML of a formula on a line of its own, in a box that scrolls where the screen is narrower."""
+    return Markup("<span class=wide>{}</span>").format(_short(convert(latex, display="block")))
+
+
 def _piece(mathml: str) -> Markup:
-    """MathML without namespaces and with letters instead of their codes; wide formulas in a box that scrolls."""
-    short = re.sub(r"<math [^>]*>", "<math>", mathml)
+    """The MathML of a piece of a formula; wide ones stand in a box that scrolls."""
+    short = _short(mathml)
+    wide = len(short.striptags()) > _WIDE
+    return Markup("<span class=wide>{}</span>").format(short) if wide else short
+
+
+def _short(mathml: str) -> Markup:
+    """MathML without namespaces and with letters instead of their codes."""
+    short = re.sub(r' xmlns="[^"]*"| display="inline"', "", mathml)
     short = re.sub(r"^<math><mrow>(.*)</mrow></math>$", r"<math>\1</math>", short)
     short = re.sub(r"&#x0*([0-9A-F]+);", lambda code: str(escape(chr(int(code[1], 16)))), short)
     short = re.sub(r"<mrow>(<(m[ion])\b[^>]*>[^<]*</\2>)</mrow>", r"\1", short)  # a group of one
     short = re.sub(r'<mo (?:fence="false" )?stretchy="false">([()\[\]‖|])</mo>', r"<mi>\1</mi>", short)  # would stretch
     short = re.sub(r"<mrow>((?:<mi>[a-z]</mi>){3,})</mrow>", _word, short)
-    wide = len(Markup(short).striptags()) > _WIDE
-    return Markup(f"<span class=wide>{short}</span>" if wide else short)
+    return Markup(short)
 
 
 def _word(letters: re.Match[str]) -> str:

@@ -24,7 +24,7 @@ ROUNDING = 1e-12  #: absolute, where both sides of Lemma 5 may be 0
 
 @PAPER.inequality(
     "Lemma 5",
-    proof="docs/momentum-aggregation.md#gradient-norms",
+    proof="docs/momentum-aggregation-proofs.md#gradient-norms",
     printed=r"Suppose $w_1,\ldots, w_T$ is a sequence of iterates defined by $w_{t+1} = w_t - \eta \frac{\hat{m}_t}{\|\hat{m}_t\|}$ for some arbitrary sequence $\hat{m}_1,\ldots, \hat{m}_T$. Pick $\hat{w}$ uniformly at random from $w_1,\ldots, w_T$. Then: $E[\|\nabla F(\hat{w})\|] \le \frac{3E[(F(w_1) - F(w_{T+1}))]}{2\eta T} + \frac{3L\eta}{4} + \frac{3}{T}\sum_{t=1}^T E[\|\hat{\epsilon}_t\|]$",
     domain={
         "slope": linear(-1, 1),
@@ -86,7 +86,7 @@ def fresh_order_error(
 
 @PAPER.inequality(
     "Lemma 11",
-    proof="docs/momentum-aggregation.md#gradient-norms",
+    proof="docs/momentum-aggregation-proofs.md#gradient-norms",
     printed=r"$E\|\epsilon_t\| \le 2G\sqrt{\alpha} + 2 \eta N L + \frac{\eta L}{\alpha}$",
     corrected=r"$E\|\epsilon_t\| \le G \sqrt{\frac{\alpha}{2 - \alpha}} + 2 \eta (N - 1) L + \eta L \frac{1 - \alpha}{\alpha} + (1 - \alpha)^t G$",
     domain={
@@ -140,7 +140,7 @@ def mean_norm(dimension: int) -> float:
 
 @PAPER.inequality(
     "Lemma 12",
-    proof="docs/momentum-aggregation.md#gradient-norms",
+    proof="docs/momentum-aggregation-proofs.md#gradient-norms",
     printed=r"Suppose $\alpha \ge \frac{1}{N}$. Then, $E[\|\hat{m}_t - m_t\|] \le 4\alpha G\sigma \sqrt{dV \log_2 T}$",
     corrected=r"with $\log_2(T + 1)$",
     domain={
@@ -194,7 +194,7 @@ def printed_noise(
 @PAPER.inequality(
     "Lemma 7",
     rests_on=("Proposition 18", "corrnoise: M5"),
-    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
+    proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     printed=r"Suppose $\alpha \ge \frac{1}{N}$ and $\gamma \le \frac{1}{2}$, using the update of Algorithm 2, we have: $E[\|\hat{m}_t - m_t\|] \le \frac{192G\alpha \log_2 T \sqrt{d\log(1/\delta)}}{\epsilon} + \frac{128(G+2L)\alpha \sqrt{\eta dT \log(1/\delta)} \log_2 T}{\epsilon} + \frac{16\eta L\alpha \log_2 T \sqrt{3dTN \log(1/\delta)}}{\epsilon}$",
     reading=r"$l = \log \frac{1}{\delta}$ below",
     corrected=r"for $T \ge N \ge 2$ and one order in all epochs; a new order in every epoch adds $\sqrt{\alpha} \Xi$, the bound of the defect of Lemma 17",
@@ -255,7 +255,7 @@ def lemma_7(
 
 @PAPER.inequality(
     "Lemma 12 (count)",
-    proof="docs/momentum-aggregation.md#gradient-norms",
+    proof="docs/momentum-aggregation-proofs.md#gradient-norms",
     printed=r"Applying Lemma 11 and using Theorem 12 with $V = (\min(R, \lfloor \log_2(N) \rfloor) + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^R \lfloor \frac{T}{2^j} \rfloor \le 4 \log_2 T \frac{T}{N}$",
     domain={"examples": integers(1, 10**4, log=True), "epochs": integers(1, 10**4, log=True)},
     corrected=r"for $T \ge 2$",

@@ -126,7 +126,7 @@ def proposition_16(number: int, gamma: float, stretch: float = 1.0) -> Sides:
     "Proposition 18",
     printed=r"$|S| \le 2(1 + \lfloor \log_2(b - a + 1) \rfloor)$",
     domain={"first": integers(1, 64)},
-    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
+    proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     sharp="constant",
     mutants=[{"constant": 0.49}],
 )
@@ -143,7 +143,7 @@ def proposition_18(first: int, constant: float = 1.0) -> Sides:
     "Proposition 18 (prefixes)",
     printed=r"In the special case that a = 1, $|S| \le 1 + \log_2(b)$",
     domain={"last": integers(1, 4095, log=True)},
-    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
+    proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     sharp="constant",
     mutants=[{"constant": 0.99}],
 )

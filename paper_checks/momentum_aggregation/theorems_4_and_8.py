@@ -20,7 +20,7 @@ from corrnoise.theory.momentum_aggregation.trees import levels
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import gaussian_epsilon
 
-PRIVACY = "docs/momentum-aggregation.md#what-one-example-changes"
+PRIVACY = "docs/momentum-aggregation-proofs.md#what-one-example-changes"
 
 
 @PAPER.inequality(
@@ -278,7 +278,7 @@ REDUCED = {
 @PAPER.inequality(
     "Theorem 8 (RDP)",
     reading=r"with $\delta_\Delta = \delta_r = 2 \eta N$; the noisy nodes of all trees are released, for any orders",
-    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
+    proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     evidence="searched",
     printed=r"Suppose $\alpha \ge 1/N$ and f is G-Lipschitz and L-smooth. Then Algorithm 2 is $(z, 3z/2\sigma^2)$ Renyi differentially private for all z.",
     corrected=r"with $\delta_\Delta = \delta_r = 2 \eta N L$, $N \ge 2$, $T \ge 2N$, N divides T",
@@ -307,7 +307,7 @@ def theorem_8_rdp(
 
 @PAPER.inequality(
     "Theorem 8 (conversion)",
-    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
+    proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     printed=r"Algorithm 2 is $(z, 3z/2\sigma^2)$ Renyi differentially private for all z. With $\sigma \ge \frac{4\sqrt{\log(1/\delta)}}{\epsilon}$, Algorithm 2 is $(\epsilon, \delta)$-DP",
     reading=r"$l = \log \frac{1}{\delta}$ below",
     corrected=r"for $l \ge 0.2419 \epsilon$, in particular for $\delta \le e^{-\epsilon}$",
@@ -330,7 +330,7 @@ def theorem_8_conversion(log: float, excess: float, factor: float = 1.0) -> Side
 
 @PAPER.inequality(
     "Theorem 8 (first epochs)",
-    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
+    proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     printed=r"for any index $i \in [1, N]$, $x_i$ can influence at most $1 + \lfloor \log_2(2N) \rfloor \le 3 \log_2(N)$ intervals [a, b] corresponding to nodes in the tree such that $b \le 2N$",
     corrected=r"at most $3 \log_2 N$ for $N \ge 6$",
     domain={"examples": integers(6, 300, log=True)},
@@ -351,7 +351,7 @@ def theorem_8_first_epochs(examples: int, occurrences: int = 2, constant: float 
 
 @PAPER.inequality(
     "Theorem 8 (later epochs)",
-    proof="docs/momentum-aggregation.md#the-noise-of-algorithm-2",
+    proof="docs/momentum-aggregation-proofs.md#the-noise-of-algorithm-2",
     printed=r"the number of nodes any index i can influence is at most: $(\lfloor \log_2(N) \rfloor + 1) \frac{T}{N} + \sum_{j=\lfloor \log_2(N)+1 \rfloor}^{\lceil \log_2(T) \rceil} \lfloor \frac{T}{2^j} \rfloor \le 4\frac{T}{N} \log_2(N)$",
     corrected=r"for $N \ge 2$ and $T \ge 2N$",
     domain={"examples": integers(2, 40, log=True), "epochs": linear(2, 8)},

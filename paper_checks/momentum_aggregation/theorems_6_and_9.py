@@ -9,7 +9,7 @@ from corrnoise.theory.momentum_aggregation.bounds import BoundedTask
 from corrnoise.theory.momentum_aggregation.reconstruction import defect_bound
 from corrnoise.theory.privacy import Budget
 
-GRADIENTS = "docs/momentum-aggregation.md#gradient-norms"
+GRADIENTS = "docs/momentum-aggregation-proofs.md#gradient-norms"
 
 SETTINGS = {
     "examples": integers(2, 10**30, log=True),  # up to where the terms with 1/sqrt(N) are the largest

@@ -102,7 +102,7 @@ def strip_gap(width: float) -> Sides:
 
 @PAPER.inequality(
     "Lemma A.6",
-    proof="docs/noise-cancellation.md#smoothness-beyond-the-set",
+    proof="docs/noise-cancellation-proofs.md#smoothness-beyond-the-set",
     evidence="searched",
     printed=r"If $f : \mathcal{K} \to \mathbb{R}$ is convex and L-smooth, and $x^* = … \{f(x)\}$, then $\forall x \in \mathbb{R}^d$: $\|\nabla f(x) - \nabla f(x^*)\|^2 \le 2L(f(x) - f(x^*))$",
     corrected=r"for f convex and L-smooth on $R^d$, and x in K",
@@ -165,7 +165,7 @@ RUNS = {
 
 @PAPER.inequality(
     "Theorem 5.2 (bound)",
-    proof="docs/noise-cancellation.md#the-corrected-theorem-52",
+    proof="docs/noise-cancellation-proofs.md#the-corrected-theorem-52",
     evidence="searched",
     printed=r"Furthermore, if $S_i$ consists of i.i.d. samples from a distribution $D_i$ for all $i \in [M]$, and $M_t$ are also chosen uniformly in an i.i.d manner, then Algorithm 1 guarantees: $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 4LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{2Md(1 + \log T)}}{\rho mT})$",
     unverifiable="A step of its proof fails, and no counterexample is known; checked instead is that it follows, with its "
@@ -271,7 +271,7 @@ def theorem_52_quadratic(
 
 @PAPER.inequality(
     "Theorem F.2",
-    proof="docs/noise-cancellation.md#the-trusted-server",
+    proof="docs/noise-cancellation-proofs.md#the-trusted-server",
     evidence="searched",
     printed=r"upon invoking Algorithm 2 with $\alpha_t = t$, $\eta = \min\{\frac{\rho Dm}{2ST\sqrt{d}}, \frac{1}{4LT}\}$ … $\mathcal{R}_T := E[f(x_T)] - \min_{x \in \mathcal{K}} f(x) \le 4D(\frac{G^* + 2LD}{T} + \frac{\sqrt{\tilde{\sigma}^2 + \tilde{\xi}^2}}{\sqrt{mT}} + \frac{2S\sqrt{d}}{\rho mT})$",
     domain={"rounds": integers(1, 1000, log=True), **QUADRATIC},

@@ -135,7 +135,7 @@ def enumerated_products(machines: int, rounds: int) -> tuple[float, float]:
 
 @PAPER.identity(
     "Theorem 5.2 (C, first step)",
-    proof="docs/noise-cancellation.md#the-corrected-theorem-52",
+    proof="docs/noise-cancellation-proofs.md#the-corrected-theorem-52",
     evidence="exact",
     printed=r"$\sum_{\tau=1}^t \frac{1}{m} \sum_{i=1}^M E \langle Y_{\tau,i}, x^* - w_{\tau+1} \rangle = \frac{1}{m} \sum_{i=1}^M \sum_{\tau=1}^t \sum_{s=1}^\tau p(1-p)^{\tau-s} E \langle y_{s,i}, x^* - w_{\tau+1} \rangle$",
     corrected=r"$w_{\tau+1}$ holds $y_{s,i}$ only if machine i took part in round s: for f = 0 and unit noise the left side is "
@@ -159,7 +159,7 @@ def theorem_52_first_step(machines: int, rounds: int, independent: bool = False,
 
 @PAPER.inequality(
     "Theorem 5.2 (C, display)",
-    proof="docs/noise-cancellation.md#the-corrected-theorem-52",
+    proof="docs/noise-cancellation-proofs.md#the-corrected-theorem-52",
     evidence="searched",
     printed=r"$\sum_{\tau=1}^{t} E \langle Y_{\tau}, x^* - w_{\tau+1} \rangle \le \frac{1}{4\eta} \sum_{r=1}^{t} E \| w_r - w_{r+1} \|^2 + \frac{\eta}{m^2 p(2-p)} \sum_{i=1}^{M} \sum_{s=1}^{t} E \| y_{s,i} \|^2$",
     corrected=r"at most $\frac{\Phi' \eta}{m^2 p} \sum_i \sum_s E\|y_{s,i}\|^2$ for noise of constant variance, $\Phi' \le 1$ for $L = 0$",

@@ -62,7 +62,7 @@ def rates(rho: float, delta: float) -> Sides:
 
 @PAPER.inequality(
     "Lemma 4.2 (sensitivity)",
-    proof="docs/noise-cancellation.md#sensitivity",
+    proof="docs/noise-cancellation-proofs.md#sensitivity",
     evidence="searched",
     printed=r"Using the bound $||s_{\tau,i}|| \le S$, which holds for any $\tau \in \mathcal{T}_i$ due to Lemma 4.2, we show that $\Delta_{t,i} \le 2S$.",
     domain={**FAMILIES, "rounds": integers(1, 10**5, log=True)},
@@ -91,7 +91,7 @@ STDS = {
 
 @PAPER.inequality(
     "Theorem 5.1",
-    proof="docs/noise-cancellation.md#exact-privacy-of-a-machine",
+    proof="docs/noise-cancellation-proofs.md#exact-privacy-of-a-machine",
     evidence="searched",
     printed=r"invoking Algorithm 1 with noise distributions $y_{t,i} \sim P_{t,i} = \mathcal{N}(0, I\sigma_{t,i}^2)$, and any learning rate $\eta > 0$, ensures that for any machine $i \in [M]$, that acts at time-steps $\mathcal{T}_i$, the resulting sequences $\{\tilde{s}_{t,i}\}_{t \in \mathcal{T}_i}$ is $\frac{\rho_i^2}{2}$-zCDP, where: $\rho_i = 2S\sqrt{\sum_{t \in \mathcal{T}_i} \frac{1}{\sigma_{t,i}^2}}$.",
     domain={**STDS, "losses": one_of("convex", "smooth")},
@@ -121,7 +121,7 @@ def theorem_51(
 
 @PAPER.inequality(
     "Theorem 5.2 (privacy)",
-    proof="docs/noise-cancellation.md#exact-privacy-of-a-machine",
+    proof="docs/noise-cancellation-proofs.md#exact-privacy-of-a-machine",
     evidence="searched",
     printed=r"$\sigma_{t,i}^2 = \frac{4 S^2 (1 + \log T)}{\rho^2} N_{t,i}$, with $N_{t,i}$ being the number of time steps that machine $i$ participated up to time step $t$, … then Algorithm 1 satisfies $\frac{\rho^2}{2}-zCDP$ w.r.t gradient estimate correction sequences",
     reading="each machine is so, with respect to what it sends",

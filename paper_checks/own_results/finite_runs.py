@@ -32,10 +32,10 @@ from corrnoise.theory.problems.learning_objective import LearningObjective
 from corrnoise.theory.problems.quadratic import LinearRegression
 from corrnoise.theory.workloads import PrefixSums
 
-GRADIENTS = "docs/finite-runs.md#sensitivity-gradients-are-vectors"
-PATTERNS = "docs/finite-runs.md#sensitivity-over-patterns"
-LEARNING = "docs/finite-runs.md#the-learning-error-of-any-noise"
-SCALES = "docs/finite-runs.md#scales-for-each-step"
+GRADIENTS = "docs/finite-runs-proofs.md#sensitivity-gradients-are-vectors"
+PATTERNS = "docs/finite-runs-proofs.md#sensitivity-over-patterns"
+LEARNING = "docs/finite-runs-proofs.md#the-learning-error-of-any-noise"
+SCALES = "docs/finite-runs-proofs.md#scales-for-each-step"
 TOEPLITZ = "docs/toeplitz-mechanisms.md#the-lower-bound-of-best_toeplitz"
 EPOCHS = "docs/certified-optimum.md#fixed-epochs"
 

@@ -28,7 +28,7 @@ def run_axes(examples: int, epochs: int, least: float) -> dict[str, Axis]:
     }
 
 
-PROOF = "docs/momentum-aggregation.md#the-least-noise-of-a-momentum"
+PROOF = "docs/momentum-aggregation-proofs.md#the-least-noise-of-a-momentum"
 
 
 @PAPER.inequality(
@@ -156,7 +156,7 @@ def m3(examples: int, load: float, epochs: int, factor: float = 4.0) -> Sides:
 
 @PAPER.identity(
     "M4",
-    proof="docs/momentum-aggregation.md#what-one-example-changes",
+    proof="docs/momentum-aggregation-proofs.md#what-one-example-changes",
     evidence="exact",
     printed=r"A dynamic program over epochs finds the largest sum U of the squared weights of one example over the nodes of a tree",
     domain={
@@ -193,7 +193,7 @@ def m4(examples: int, steps: int, alpha: float, order: str, prefixes: bool) -> S
 
 @PAPER.inequality(
     "M5",
-    proof="docs/momentum-aggregation.md#the-identity-behind-algorithm-2",
+    proof="docs/momentum-aggregation-proofs.md#the-identity-behind-algorithm-2",
     printed=r"For a new random order in every epoch the defect of Lemma 17 (Tran and Cutkosky) obeys $E\|\alpha D_T\|^2 \le \alpha \Xi^2$, "
     r"$\Xi^2 = \frac{N}{N - 1} \frac{2}{2 - \alpha} (\frac{(L \eta N)^2}{\gamma (2 - \gamma)(1 - a)^2} + G^2 (\frac{2}{1 - a^2} + "
     r"\frac{1 + \frac{2 \gamma}{2 - \gamma}}{(1 - a)^2}))$",

@@ -113,7 +113,7 @@ L1 = {"epochs": integers(500, 10**9, log=True), "sigma": log_scale(1e-15, 1.0)}
 
 @PAPER.inequality(
     "Theorem G.3",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*} (1 + \log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} + 2M$ where $M = \max_{s \in [K]} (\frac{1}{2n^2 \beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} + 6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} + 2 \sum_{k=1}^s \frac{d(\sigma^{(k)})^2 B}{\sqrt{2\pi}(s+1-k)})$",
     corrected="Theorem D.14 as corrected, without the term in B",
@@ -134,7 +134,7 @@ def theorem_g3(epochs: int, sigma: float, printed: bool = False, factor: float =
 
 @PAPER.inequality(
     "Corollary G.4",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
     printed=r"Under the conditions in Theorem G.3, with $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$, for all $k \in [K]$, Algorithm 1 (DP-ShuffleG under ℓ_1 regularization) guarantees $E[G(x_1^{(K+1)})] - G(x^*) \lesssim \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n^2 \sigma_{any}^2 L(1 + \log K) + \eta^2 n d \sigma^2 L^*(1 + \log K) + d \sigma^2 B(1 + \log K)$",
     corrected="Corollary E.1 as corrected; no term in B is needed",
@@ -172,7 +172,7 @@ PROJECTION = {
 
 @PAPER.inequality(
     "Theorem G.7",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"suppose $\psi(x) = \mathcal{I}\{x \in B\}$ for a convex set B. For $\beta > 0$, if $\mu\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$, and $\eta \le \frac{1}{2n\sqrt{10\bar{L}^* \max_{k \in [K]} \hat{L}^{(k)*} (1 + \log K)}}$, where $\bar{L}^* = \max\{L, \max_{k \in [K]} \hat{L}^{(k)}\} + 1$, Algorithm 1 guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{any}^2 (1 + \log K) \max_{k \in [K]} \hat{L}^{(k)} + 2M …$ where $M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2 + (C_n^{(k)})^2}{s+1-k} …) + 6\eta^2 nd \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k} … + \frac{1}{2} \sum_{k=1}^s \frac{d(\sigma^{(k)})^2}{s+1-k}$",
     corrected="Theorem D.14 as corrected, without that term",
@@ -193,7 +193,7 @@ def theorem_g7(epochs: int, smoothness: float, scale: float, printed: bool = Fal
 
 @PAPER.inequality(
     "Corollary G.8",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
     printed=r"Under the conditions in Theorem G.7, with $\psi(x) = \mathcal{I}\{x \in B\}$ for a convex set B, $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$, for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E[G(x_1^{(K+1)})] - G(x^*) \lesssim \eta^2 n^2 \sigma_{\mathrm{any}}^2 (1 + \log K) L^* + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n d \sigma^2 L^* (1 + \log K) + d \sigma^2 (1 + \log K)$",
     corrected="Corollary E.1 as corrected; no additional term is needed",
@@ -300,7 +300,7 @@ def theorem_g3_size(rate: float, samples: int, share: float, size: float = 1.0) 
 
 @PAPER.inequality(
     "Theorem G.7 (public records)",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     evidence="searched",
     printed=r"For $\beta > 0$, if $\mu\psi \ge L_H^{(k)} + \beta$, $\forall k \in [K]$ … $\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k}$",
     unverifiable=r"vacuous, for an indicator has $\mu_\psi = 0$; checked instead is the theorem for a set of diameter δ, "

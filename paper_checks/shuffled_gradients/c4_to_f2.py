@@ -120,7 +120,7 @@ def theorem_c9(sensitivities: Array, noise: Array, contraction: float, factor: f
 
 @PAPER.inequality(
     "Theorem C.9 (over all epochs)",
-    proof="docs/shuffled-gradients.md#amplification-across-epochs",
+    proof="docs/shuffled-gradients-proofs.md#amplification-across-epochs",
     evidence="searched",
     printed=r"If $z_t \ge 0$ for all t and $z_T = 0$, then $D_\alpha(X_T \| X'_T) \le \sum_{t=1}^T \frac{\alpha a_t^2}{2\sigma^2}$",
     reading="for the contractive noisy iterations of a whole run",
@@ -178,7 +178,7 @@ def tightness(samples: int, epochs: int, across: bool = True, extra: float = 0.0
 
 @PAPER.inequality(
     "Section 4 (across epochs)",
-    proof="docs/shuffled-gradients.md#amplification-across-epochs",
+    proof="docs/shuffled-gradients-proofs.md#amplification-across-epochs",
     evidence="searched",
     printed="the regularization step at the end of each epoch (line 14 of Algorithm 1) need not be contractive. This prevents us from using PABI across epochs.",
     domain={"samples": integers(2, 2000, log=True), "epochs": integers(2, 1000, log=True)},

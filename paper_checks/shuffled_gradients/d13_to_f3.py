@@ -103,7 +103,7 @@ def _only_noise(
 
 @PAPER.inequality(
     "Theorem 3.7",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"Under Assumptions 3.1, 3.2, 3.4, 3.5, 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \lesssim \frac{1}{nL^*\sqrt{1+\log K}}$, Algorithm 1 guarantees $E [G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 \sigma_{any}^2 (1 + \log K) L^* … + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + \max_{s \in [K]} (\frac{1}{n^2 \beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + \eta^2 L^* \sum_{k=1}^s \frac{\frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k} … + \eta^2 L^* n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2}{s+1-k} …).$",
     corrected=_CORRECTED + " up to a constant",
@@ -142,7 +142,7 @@ def theorem_37(printed: bool = False, factor: float = 1.0, *, convexity: float, 
 
 @PAPER.inequality(
     "Theorem D.14",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Lemma D.6", "Lemma D.10 (as used)"),
     printed=_THEOREM,
     corrected=_CORRECTED,
@@ -247,7 +247,7 @@ def _corollary(printed: bool, factor: float, epochs: int, convexity: float, reac
 
 @PAPER.inequality(
     "Corollary E.1",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n$, $P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E [G(x_1^{(K+1)})] - G(x^*) \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 L(1 + \log K) … + 12\eta^2 n d \sigma^2 L^*(1 + \log K)$",
     corrected=r"noise term $2 (\eta + 5 \eta^2 n L) d \sigma^2 (1 + \log K)$",
@@ -267,7 +267,7 @@ def corollary_e1(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
 
 @PAPER.inequality(
     "Corollary 4.1",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Corollary E.1",),
     printed=r"Under the conditions in Theorem 3.7, with $n_d^{(k)} = n, P^{(k)} = \emptyset$, and $\sigma^{(k)} = \sigma$ for all $k \in [K]$, Algorithm 1 (DP-ShuffleG) guarantees $E[G(x_1^{(K+1)}; D)] - G(x^*; D) \lesssim \eta^2 n^2 (1 + \log K) L^* + \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} + \eta^2 n d \sigma^2 L^* (1 + \log K)$",
     corrected=r"noise term $(\eta + \eta^2 n L) d \sigma^2 (1 + \log K)$, up to a constant",
@@ -288,7 +288,7 @@ def corollary_41(printed: bool = False, factor: float = 1.0, **case: Any) -> Sid
 
 @PAPER.inequality(
     "Corollary F.1",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Theorem D.14",),
     printed=r"If one instantiates Algorithm 1 with parameters indicated in Table 2, then under Assumptions 3.1, D.1, 3.4, 3.5 and 3.6, for $\beta > 0$, if $\mu_\psi \ge L_H^{(k)} + \beta, \forall k \in [K]$, and $\eta \le \frac{1}{2n \max\{L^*, \tilde{L}^*\} \sqrt{10(1+\log K)}}$, Algorithm 1 guarantees convergence $E [G(x_1^{(K+1)})] - E [G(x^*)] \le \frac{\|x_1^{(1)} - x^*\|^2}{\eta n K} … + 10\eta^2 n^2 \sigma_{\mathrm{any}}^2 (1 + \log K) \max\{L, \tilde{L}\} … + 2M$",
     reading=r"M has windows of length $1 + \log S$ and the noise term $6 \eta^2 n d \sigma^2 L^*$",

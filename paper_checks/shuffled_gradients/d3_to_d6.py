@@ -73,7 +73,7 @@ def lemma_d5(weights: Array, gradients: Array, constant: float = 1.0) -> Sides:
 
 @PAPER.inequality(
     "Lemma D.6",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     printed=r"Given two sequences of reals: $d^{(1)}, d^{(2)}, \ldots, d^{(K)}, d^{(K+1)}$ and $e^{(1)}, e^{(2)}, \ldots, e^{(K)}$, suppose there exist positive constants a, b, c satisfying $d^{(k+1)} \le \frac{a}{k} + b(1 + \log k) + c \sum_{l=2}^k \frac{d^{(l)}}{k-l+2} + \sum_{l=1}^k \frac{e^{(l)}}{k-l+1}, \forall k \in [K]$ then the following inequality holds $d^{(k+1)} \le (\frac{a}{k} + b(1 + \log k) + M) \sum_{i=0}^{k-1} (2c(1 + \log k))^i$ where $M := \max_{k \in [K]} \sum_{l=1}^k \frac{e^{(l)}}{k-l+1}$.",
     corrected=r"for $e^{(l)} \ge 0$",
     domain={"constants": vector(log_scale(1e-3, 1), 3), "terms": vector(linear(0, 2), 4)},

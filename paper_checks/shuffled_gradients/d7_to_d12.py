@@ -377,7 +377,7 @@ def lemma_d10_as_stated(curvatures: Array, share: float, convexity: float, sign:
 
 @PAPER.inequality(
     "Lemma D.10 (as used)",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     printed=r"then the error caused by noise injection in epoch k is $E [\frac{1}{n} \sum_{i=1}^n \langle \rho_i^{(k)}, x_1^{(k+1)} - z \rangle] \le (\sigma^{(k)})^2 n d \eta^2 \hat{L}^{(k)*}$",
     reading=r"as it is used, for $-\rho_i^{(k)}$",
     corrected=r"$|E [\frac{1}{n} \sum_i \langle \rho_i, x_1^{(k+1)} - z \rangle]| \le \eta d \sigma^2$ for $\eta \le 2/\hat{L}^*$",

@@ -75,7 +75,7 @@ def public_schedule(kind: str, samples: int, epochs: int, part: float) -> Schedu
 
 @PAPER.inequality(
     "Theorem D.14 (public records)",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Lemma D.6", "Lemma D.10 (as used)"),
     printed=r"$M = \max_{s \in [K]} (\frac{1}{2n^2\beta} \sum_{k=1}^s \frac{(C_n^{(k)})^2}{s+1-k} … + 5\eta^2 \sum_{k=1}^s \frac{\hat{L}^{(k)*} \frac{1}{n} \sum_{i=n_d^{(k)}+1}^{n-1} (C_i^{(k)})^2}{s+1-k}$",
     reading="the terms that public records add",
@@ -139,7 +139,7 @@ def dissimilarity_terms(
 
 @PAPER.inequality(
     "Theorem D.14 (noise at the end of epochs)",
-    proof="docs/shuffled-gradients.md#the-convergence-theorem",
+    proof="docs/shuffled-gradients-proofs.md#the-convergence-theorem",
     rests_on=("Lemma D.6",),
     printed=r"$6\eta^2 n d \sum_{k=1}^s \frac{(\sigma^{(k)})^2 \hat{L}^{(k)*}}{s+1-k}$",
     reading=r"with noise on the last step of epochs only, $\frac{\eta}{n} d (\sigma^{(k)})^2$ suffices in its place",

@@ -68,7 +68,7 @@ def appendix_e3(epochs: float, samples: int, dimension: int, constant: float = 1
 
 @PAPER.inequality(
     "Section 4 (comparison with DP-SGD)",
-    proof="docs/shuffled-gradients.md#rates",
+    proof="docs/shuffled-gradients-proofs.md#rates",
     evidence="searched",
     printed=r"The lower bound for empirical excess risk when minimizing convex, smooth objectives is $\Omega(\sqrt{d}/(n\epsilon))$ [2]. DP-GD and DP-SGD achieve matching upper bounds. However, the above bound suggests a worse empirical excess risk for DP-ShuffleG.",
     domain={

@@ -7,24 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corrnoise.simulations.momentum_aggregation.descent import (
-    Step,
-    Trajectories,
-    clipped_gradients,
-    direction,
-    run_steps,
-)
-from corrnoise.simulations.momentum_aggregation.private import (
-    Budgets,
-    broadcast_settings,
-    gradient_bound,
-    starting_points,
-)
+from corrnoise.simulations.momentum_aggregation.descent import Trajectories, clipped_gradients, direction
+from corrnoise.simulations.momentum_aggregation.private import Budgets, Settings
 from corrnoise.simulations.random_numbers import Seed, generator
 from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
 from corrnoise.theory.mechanisms.product import DPSGD
@@ -58,62 +46,27 @@ def private_gradient_descent(
     steps : T >= 1, each of which reads all examples
     normalised : whether steps have length η
     """
-    run = _run(risk, budget, learning_rate, start, repetitions)
+    run = Settings.of(risk, budget, start, repetitions, records, learning_rate=learning_rate)
     t = checks.integer("steps", steps, 1)
     unit = checks.boolean("normalised", normalised)
     everywhere = DPSGD().sensitivity_upper_bound(Participation.min_sep(t, 1))
-    scales = run.scales(lambda one: one.multiplier(everywhere) / len(risk.examples))
+    scales = _scales(run, lambda one: one.multiplier(everywhere) / len(risk.examples))
+    lengths = run.column("learning_rate")
     draws = generator(rng)
 
     def step(_: int, w: Array) -> Array:
         gradients = mean_clipped_gradients(risk, w, risk.examples, run.clip) + risk.regulariser_gradients(w)
         gradients = gradients + scales * draws.standard_normal(run.start.shape)
-        return w - run.lengths * (direction(gradients) if unit else gradients)
+        return w - lengths * (direction(gradients) if unit else gradients)
 
-    return run.trajectories(step, t, records, "gradient descent")
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Checked arguments of a baseline."""
-
-    budgets: list[Budget] | None  # one for each setting
-    rates: Array
-    bound: float  # of the gradients of examples
-    clip: float
-    start: Array
-
-    @property
-    def lengths(self) -> Array:
-        """η, shape (settings, 1, 1)."""
-        return self.rates.reshape(-1, 1, 1)
-
-    def scales(self, multiplier: Callable[[Budget], float]) -> Array:
-        """Standard deviations of the noise of each setting, shape (settings, 1, 1); 0 without a budget."""
-        if self.budgets is None:
-            return np.zeros((1, 1, 1))
-        known = {budget: multiplier(budget) * self.bound for budget in set(self.budgets)}
-        return np.array([known[budget] for budget in self.budgets]).reshape(-1, 1, 1)
-
-    def trajectories(self, step: Step, steps: int, records: int, name: str) -> Trajectories:
-        """Run all settings; their axis gets the shape that was asked for."""
-        points = np.broadcast_to(self.start, (self.rates.size, *self.start.shape)).copy()
-        found = run_steps(step, points, steps, checks.integer("records", records, 1), name=name)
-        return found._replace(points=found.points.reshape(-1, *self.rates.shape, *self.start.shape))
+    return run.run(step, t, "gradient descent")
 
 
-def _run(
-    risk: EmpiricalRisk,
-    budget: Budgets | None,
-    learning_rate: ArrayLike,
-    start: ArrayLike | None,
-    repetitions: int,
-) -> _Run:
-    budgets, values = broadcast_settings(budget, learning_rate=learning_rate)
-    loss = checks.instance("risk", risk, EmpiricalRisk).loss
-    bound, clip = gradient_bound(loss, None if budgets is None else budgets[0])
-    first = starting_points(loss, start, checks.integer("repetitions", repetitions, 1))
-    return _Run(budgets, values["learning_rate"], bound, clip, first)
+def _scales(run: Settings, multiplier: Callable[[Budget], float]) -> Array:
+    """Standard deviations of the noise of each setting, shape (settings, 1, 1); 0 without a budget."""
+    if run.budgets is None:
+        return np.zeros((1, 1, 1))
+    return run.each(lambda one, *_: (multiplier(one) * run.bound,))[0]
 
 
 def mean_clipped_gradients(risk: EmpiricalRisk, points: Array, examples: Array, clip_norm: float) -> Array:
@@ -154,11 +107,12 @@ def private_sgd(
         raise ValueError(f"participation must be of the kind 'poisson', got {participation!r}")
     t, q = participation.length, participation.rate
     assert q is not None
-    run = _run(risk, budget, learning_rate, start, repetitions)
+    run = Settings.of(risk, budget, start, repetitions, records, learning_rate=learning_rate)
     unit = checks.boolean("normalised", normalised)
     expected = q * len(risk.examples)
     program = DPSGD().program(participation)
-    scales = run.scales(lambda one: program.multiplier(one) / expected)
+    scales = _scales(run, lambda one: program.multiplier(one) / expected)
+    lengths = run.column("learning_rate")
     samples, noise = generator(rng).spawn(2)
 
     def step(_: int, w: Array) -> Array:
@@ -167,6 +121,6 @@ def private_sgd(
             batch = risk.examples[sampled]
             if len(batch):
                 gradients[:, k] += mean_clipped_gradients(risk, w[:, k], batch, run.clip) * (len(batch) / expected)
-        return w - run.lengths * (direction(gradients) if unit else gradients)
+        return w - lengths * (direction(gradients) if unit else gradients)
 
-    return run.trajectories(step, t, records, "DP-SGD")
+    return run.run(step, t, "DP-SGD")

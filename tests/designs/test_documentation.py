@@ -1,4 +1,4 @@
-"""``docs/designs.md``: its numbers are right."""
+"""``docs/spectrum.md``: its numbers are right."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
 from corrnoise.theory.problems.quadratic import LinearRegression
 
-TEXT = (Path(__file__).parents[2] / "docs/designs.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs/spectrum.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corrnoise.theory.participation import ANY_LENGTH, Participation, _related
-from tests.strategies import participations
+from corrnoise.theory.patterns import patterns
 
 MOST = 7  #: steps of the enumerated runs
 
@@ -54,30 +54,13 @@ def worst_kinds(n):
                 yield Participation(n, kind, period=b, count=count), count
 
 
-# -- patterns ----------------------------------------------------------------------------------------------------------
-
-
-@given(participations(most=9))
-def test_patterns_are_the_maximal_admissible_sets(who):
-    found = [pattern.tolist() for pattern in who.patterns()]
-    assert sorted(found) == maximal_by_enumeration(who)
-    assert len(found) == who.number_of_patterns() == who.number_of_patterns(len(found))
-    assert len(found) <= 1 or who.number_of_patterns(len(found) - 1) > len(found) - 1
-    if who.kind == "min-sep":
-        assert found == sorted(found)
-    for i, j in itertools.product(range(who.steps), repeat=2):
-        assert who.together(i, j) == any(i in pattern and j in pattern for pattern in found)
-
-
-def test_a_pattern_too_few_is_noticed():
-    closer = [pattern.tolist() for pattern in Participation.min_sep(7, 3, 3).patterns()]
-    assert maximal_by_enumeration(Participation.min_sep(7, 2, 3)) != closer
+# -- the worst case ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", range(1, MOST + 1))
 def test_the_worst_case_is_whatever_can_be_drawn(n):
     for who in random_kinds(n):
-        assert [p.tolist() for p in who.worst.patterns()] == maximal_by_enumeration(who)
+        assert [p.tolist() for p in patterns(who.worst)] == maximal_by_enumeration(who)
         assert not who.worst.secret
         assert who.covered_by(who.worst)
         assert who.worst.covered_by(who)

@@ -17,7 +17,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.signal import oaconvolve
 
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
@@ -107,6 +106,8 @@ def _vectors(strategy: Any, steps: int, bins: int) -> tuple[Array, bool, float]:
             f"balls in bins needs Toeplitz noise above {LARGEST_MATRIX} steps, or Toeplitz noise with factors of the "
             f"steps and at most {LARGEST_VECTORS} steps times bins, got {strategy!r:.80} with {steps} steps"
         )
+    from scipy.signal import oaconvolve
+
     series, _ = noise.inverse_with_error(steps)
     scales = np.ones(steps) if strategy.step_scales is None else 1 / strategy.step_scales
     weights = np.ones(steps) if strategy.draw_scales is None else 1 / strategy.draw_scales

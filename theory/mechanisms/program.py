@@ -20,17 +20,18 @@ form                        what is run                                         
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from corrnoise.theory.amplification.accountant import curve_of
-from corrnoise.theory.amplification.curve import Curve, noise_multiplier_of
 from corrnoise.theory.numerics.checks import Array
 from corrnoise.theory.numerics.records import Record, record
 from corrnoise.theory.numerics.rounding import UNITS, Dtype, as_stored
 from corrnoise.theory.participation import Participation
 from corrnoise.theory.privacy import Budget
+
+if TYPE_CHECKING:
+    from corrnoise.theory.amplification.curve import Curve
 
 Form = Literal[
     "cascade",
@@ -155,6 +156,8 @@ class Program(Record):
                 f"budget must be given by epsilon and delta for sampled batches, got rho={budget.rho!r}: amplified "
                 "curves are no zCDP; promise participation.worst, or give epsilon and delta"
             )
+        from corrnoise.theory.amplification.curve import noise_multiplier_of
+
         # The factor 1 + 2⁻⁵⁰ exceeds the rounding error of a later product with the clip norm.
         return noise_multiplier_of(self.curve, budget.epsilon, budget.delta) * (1 + 2.0**-50)
 
@@ -175,11 +178,13 @@ class Program(Record):
         error = (covered - norm.lower) + (norm.upper - norm.lower) + 4 * UNITS[self.dtype] * norm.upper
         bands = self.mechanism.bands(who.length)
         stays = self.form in ("substitution", "strategy column") or (bands == 1 and self.form != "transform")
-        if bands < who.length and not stays:
+        if who.rate is not None and bands < who.length and not stays:
             raise ValueError(
                 "form must be 'substitution' or 'strategy column' for sampled batches and a strategy of few bands, "
                 f"got {self.form!r}, whose rounding errors leave the bands"
             )
+        from corrnoise.theory.amplification.accountant import curve_of
+
         return curve_of(self.mechanism, who, error * (1 + 1e-12))
 
     def scale(self, budget: Budget) -> float:

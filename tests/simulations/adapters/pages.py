@@ -1,15 +1,15 @@
-"""The examples of ``docs/training.md`` that need a library."""
+"""The examples of ``docs/`` that need a library."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-_PAGE = Path(__file__).parents[3] / "docs/training.md"
+_DOCS = Path(__file__).parents[3] / "docs"
+_PAGES = {"PyTorch": "training.md", "Sampled batches": "sampled-batches.md", "Opacus": "opacus.md", "JAX": "jax.md"}
 
 
-def script(heading: str) -> str:
-    """The example under a heading."""
-    section = _PAGE.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    (block,) = re.findall(r"```py\n(.*?)```", section, re.DOTALL)
+def script(library: str) -> str:
+    """The example of a library."""
+    (block,) = re.findall(r"```py\n(.*?)```", (_DOCS / _PAGES[library]).read_text(encoding="utf-8"), re.DOTALL)
     return str(block)

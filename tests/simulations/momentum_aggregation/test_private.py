@@ -1,6 +1,7 @@
 """Private runs: the noise that covers what runs, baselines, and what is refused."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from corrnoise.simulations.momentum_aggregation.private import (
     published_momentum,
     published_reduced_momentum,
 )
-from corrnoise.theory.losses import EmpiricalRisk, MarginLoss, TwoLayerNetwork
+from corrnoise.theory.losses import EmpiricalRisk, MarginLoss
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.mechanisms.program import Program
 from corrnoise.theory.mechanisms.tree import BinaryTree
@@ -147,24 +148,6 @@ def test_settings_are_broadcast_and_repetitions_are_paired():
     alone = private_momentum(risk(), budgets[2], EPOCHS, **RUN | {"repetitions": 4})
     np.testing.assert_allclose(together.points[:, 1, 2], alone.points, atol=1e-12)
     assert len({tuple(point) for point in alone.points[-1]}) == 4
-
-
-def test_more_budget_and_no_noise_at_all_find_smaller_gradients():
-    change = RUN | {"repetitions": 8, "learning_rate": 0.02}
-    long = Participation.fixed_epochs(20 * N, period=N)
-    budgets = [Budget(1e-3), Budget(1e3)]
-    norms = private_momentum(risk(), budgets, long, **change).gradient_norms(risk())[-1].mean(axis=-1)
-    assert norms[1] < norms[0] / 2
-    exact = private_momentum(risk(), None, long, **change).gradient_norms(risk())[-1].mean(axis=-1)
-    assert exact < norms[0] / 2
-
-
-def test_networks_train_from_a_start_of_their_own():
-    rows = risk().examples
-    network = EmpiricalRisk(TwoLayerNetwork("sigmoid", 3, 1.0, hidden=4), rows, 0.01)
-    start = np.random.default_rng(0).standard_normal(16)
-    found = private_momentum(network, None, Participation.fixed_epochs(20 * N, period=N), **RUN, start=start)
-    assert found.gradient_norms(network)[-1].item() < found.gradient_norms(network)[0].item() / 2
 
 
 def test_full_batches_use_up_their_budget():
@@ -355,9 +338,8 @@ def test_losses_that_do_not_lie_are_not_changed(start, monkeypatch):
         private_reduced_momentum(risk(), BUDGET, EPOCHS, **run | {"gamma": 0.3}),
         private_gradient_descent(risk(), BUDGET, steps=4, learning_rate=0.1, start=start, rng=1),
     ]
-    real = private.gradient_bound
-    for module in (private, baselines):
-        monkeypatch.setattr(module, "gradient_bound", lambda loss, budget: (real(loss, budget)[0], math.inf))
+    real = private.Settings.of
+    monkeypatch.setattr(private.Settings, "of", lambda *given, **named: replace(real(*given, **named), clip=math.inf))
     free = [
         private_momentum(risk(), BUDGET, EPOCHS, **run),
         private_reduced_momentum(risk(), BUDGET, EPOCHS, **run | {"gamma": 0.3}),

@@ -203,6 +203,7 @@ class Loose(Curve):
     """A curve whose estimate is wrong: only what is verified counts."""
 
     attained = False
+    factor: float
 
     def __init__(self, factor: float) -> None:
         self._set(factor=factor)

@@ -1,0 +1,70 @@
+"""The site: its sections, its formulas, its links, and the build itself with warnings as errors."""
+
+import importlib.util
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+from tools.site.links import faults
+from tools.site.picture import PICTURE
+from tools.site.sections import sections, with_navigation
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
+
+
+def test_every_page_is_in_one_section() -> None:
+    found = sections((DOCS / "index.md").read_text(encoding="utf-8"))
+    assert list(found) == ["Tutorials", "How-to guides", "Explanation", "Reference"]
+    listed = [page for pages in found.values() for page in pages]
+    assert sections("## One\n[A](a.md), [b](b.md#c), [again](a.md)\n## Two\n") == {"One": {"a": "A", "b": "b"}}
+    assert sorted([*listed, "index"]) == sorted(path.stem for path in DOCS.glob("*.md"))
+
+
+def test_the_navigation_follows_the_page() -> None:
+    text = with_navigation("# All\n\n## Explanation\n\n[One](one.md)\n")
+    assert "```{toctree}\n:hidden:\n:caption: Explanation\n\nOne <one>\nClaims of the papers <claims>\n```" in text
+
+
+def test_links_that_lead_nowhere_and_pages_that_load_from_elsewhere_are_found(tmp_path: Path) -> None:
+    (tmp_path / "b.html").write_text("<p id='here'><script src='https://example.org/x.js'></script>")
+    (tmp_path / "a.html").write_text("<a href='b.html#here'></a><a href='b.html#there'></a><a href='c.html'></a>")
+    assert [fault.partition(",")[0] for fault in faults(tmp_path)] == [
+        "a.html links to b.html#there",
+        "a.html links to c.html",
+        "b.html loads https://example.org/x.js",
+    ]
+
+
+def test_the_picture_of_the_readme_is_small_and_names_its_curves() -> None:
+    text = PICTURE.read_text(encoding="utf-8")
+    assert len(text) < 60_000
+    assert all(f">{word} noise<" in text for word in ("independent", "correlated"))
+    assert f"({PICTURE.relative_to(ROOT).as_posix()})" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_draw(path: Path) -> None:
+    try:
+        runpy.run_path(str(path))
+        assert plt.get_fignums()
+    finally:
+        plt.close("all")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("sphinx_gallery") is None, reason="needs the extra docs")
+def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
+    """The examples, which take longest, have a test of their own."""
+    command = [sys.executable, "-m", "tools.site", "--no-examples", "--output", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "exact-errors.html").read_text(encoding="utf-8")
+    assert "<math" in page
+    assert not re.search(r"\$[^$<]+\$", re.sub(r"<(pre|code)\b.*?</\1>", "", page, flags=re.DOTALL))

@@ -1,0 +1,104 @@
+"""The reference: a page for each public name, in the groups of the public names, and the help of the command line."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import corrnoise as cn
+from corrnoise.__main__ import COMMANDS
+from corrnoise.__main__ import main as command_line
+from corrnoise.paper_checks import papers
+
+#: The groups of the names of ``corrnoise`` itself.
+OWN = {
+    "What a run promises": ("Budget", "Participation"),
+    "Noise for a run": ("design", "Design", "SGD", "optimise", "Optimum", "save", "load"),
+    "Runs": ("PrivateRun", "Folder", "batches", "audit"),
+    "Errors": ("LinearRegression", "MeanEstimation", "StronglyConvex", "simulate"),
+    "Papers": ("claims",),
+}
+SHELVES = ("mechanisms", "privacy", "torch", "opacus", "jax", "losses", "datasets")
+PAPERS = ("correlated_noise", "shuffled_gradients", "noise_cancellation", "momentum_aggregation")
+
+
+def write_reference(source: Path) -> None:
+    """Write ``api/``, ``command-line.md`` and ``claims.md`` in the folder ``source``."""
+    folder = source / "api"
+    folder.mkdir()
+    rooms = ["corrnoise", *(f"corrnoise.{name}" for name in SHELVES), *(f"corrnoise.papers.{name}" for name in PAPERS)]
+    for room in rooms:
+        (folder / f"{room}.md").write_text(_room(room, folder), encoding="utf-8")
+    contents = "\n".join(f"{room}" for room in rooms)
+    index = f"# Public names\n\n{_LEGEND}\n\n```{{toctree}}\n{contents}\n```\n"
+    (folder / "index.md").write_text(index, encoding="utf-8")
+    (source / "command-line.md").write_text(_command_line(), encoding="utf-8")
+    (source / "claims.md").write_text(_claims(), encoding="utf-8")
+
+
+_LEGEND = """`import corrnoise as cn` gives all of these names. They, the command line and the files that are saved stay
+stable; other modules may move from one version to the next."""
+
+
+def _room(room: str, folder: Path) -> str:
+    """The page of a module: its names, a line each; the page of each name is written to ``folder``."""
+    module: Any = importlib.import_module(room)
+    groups = OWN if room == "corrnoise" else {"": tuple(getattr(module, "__all__", ()))}
+    listed = {name for names in groups.values() for name in names}
+    own = {name for name in cn.__all__ if name not in {"__version__", "papers", *SHELVES}}
+    if room == "corrnoise" and listed != own:
+        raise ValueError(f"OWN must list the public names, and differs in {', '.join(sorted(listed ^ own))}")
+    text = f"# {room.replace('corrnoise', 'cn', 1)}\n\n{_first(module)}\n"
+    for heading, names in groups.items():
+        rows = "".join(f"| [`{name}`]({room}.{name}.rst) | {_first(getattr(module, name))} |\n" for name in names)
+        text += (f"\n## {heading}\n" if heading else "") + f"\n| name | purpose |\n|---|---|\n{rows}"
+    everything = [name for group in groups.values() for name in group]
+    for name in everything:
+        (folder / f"{room}.{name}.rst").write_text(_entry(room, name, getattr(module, name)), encoding="utf-8")
+    hidden = "\n".join(f"{room}.{name}" for name in everything)
+    return f"{text}\n```{{toctree}}\n:hidden:\n\n{hidden}\n```\n"
+
+
+def _first(item: Any) -> str:
+    """The first sentence of a docstring, for a cell of a table."""
+    text = " ".join((inspect.getdoc(item) or "").split("\n\n")[0].split())
+    return text.replace("``", "`").replace("|", r"\|")
+
+
+def _entry(room: str, name: str, item: Any) -> str:
+    kind = "class" if inspect.isclass(item) else "function" if callable(item) else "data"
+    title = f"{room.replace('corrnoise', 'cn', 1)}.{name}"
+    options = "   :members:\n   :inherited-members: object\n" if kind == "class" else ""
+    return f"{title}\n{'=' * len(title)}\n\n.. currentmodule:: {room}\n\n.. auto{kind}:: {room}.{name}\n{options}"
+
+
+def _command_line() -> str:
+    """The help of the command line and of each of its commands."""
+    text = "# Command line\n"
+    for words in ([], *([name] for name in COMMANDS)):
+        with redirect_stdout(io.StringIO()) as shown:
+            command_line([*words, "--help"])
+        text += f"\n## {' '.join(['corrnoise', *words])}\n\n```text\n{shown.getvalue().rstrip()}\n```\n"
+    return text
+
+
+def _claims() -> str:
+    """The claims that are listed, by paper and recorded verdict."""
+    verdicts = list(dict.fromkeys(claim.recorded for claim in cn.claims()))
+    text = "# Claims of the papers\n\n"
+    text += "Each numbered claim of the papers is a function of two sides that is checked by machine.\n"
+    text += "`corrnoise report` checks all of them afresh and writes one page with statements, evidence and margins;\n"
+    text += "[The ledger](ledger.md) says how to read it. The tables show the recorded verdicts.\n\n"
+    text += f"| paper | claims | {' | '.join(verdicts)} |\n|---|---|{'---|' * len(verdicts)}\n"
+    for paper in papers():
+        found = [claim.recorded for claim in cn.claims(paper.name)]
+        counts = " | ".join(str(found.count(verdict)) for verdict in verdicts)
+        text += f"| {paper.title} | {len(found)} | {counts} |\n"
+    for paper in papers():
+        text += f"\n## {paper.title}\n\n| claim | verdict | evidence |\n|---|---|---|\n"
+        text += "".join(f"| {claim.name} | {claim.recorded} | {claim.evidence} |\n" for claim in cn.claims(paper.name))
+    return text
