@@ -34,13 +34,13 @@ from corrnoise.theory.privacy import gaussian_deltas
 
 _UNIT = 2.0**-53
 _COARSE = {"sums": 150, "states": 48}  #: nodes of chains, to choose one
-_MEDIUM = {"sums": 300, "states": 64}  #: for estimates
-_FINE = {"sums": 500, "states": 96}  #: for results
+_MEDIUM = {"sums": 300, "states": 80}  #: for estimates
+_FINE = {"sums": 500, "states": 128}  #: for results
 _SMALL_NODES, _NODES = 120, 1600  #: of laws, to choose one and for the result
-_SHORTLIST = 2
+_SHORTLIST = (2, 5)  #: of chains, for estimates and for results
 _LEAST = 1e-300  #: of upper ends, where exponentials underflow
 _LARGEST = 200.0  #: entry of V up to which laws are computed; δ grows with V
-_CLOSE = 1.01  #: upper over lower end of δ at which no chain is tried
+_CLOSE = 1.1  #: upper over lower end of δ at which no chain is tried
 
 
 @record
@@ -71,7 +71,7 @@ class BinsCurve(Curve):
     def _above(self) -> list[Chain]:
         """Chains above the Gram matrix for some gaps."""
         b = self.upper.shape[0]
-        gaps = sorted({0, *(b * k // 16 for k in (1, 2, 4, 6))})
+        gaps = sorted({0, *(b * k // 16 for k in (1, 3, 6))})
         return [chain for gap in gaps for chain in chains_above(decreasing(self.upper, gap))]
 
     def delta(self, epsilon: float, noise_multiplier: float, direction: Direction) -> Bound:
@@ -118,7 +118,7 @@ class BinsCurve(Curve):
         found.append((other.delta(epsilon, direction, upper=True, count=nodes), "K'"))
         best = min(found)
         if best[0] > _CLOSE * self._coarse_lower(epsilon, noise_multiplier, direction)[0]:
-            short = promising(self._above, factor, epsilon, direction, _SHORTLIST if exact else 1)
+            short = promising(self._above, factor, epsilon, direction, _SHORTLIST[exact])
             if len(short) > 1:
                 short = [min(short, key=lambda one: one.delta(epsilon, direction, **_COARSE))]
             name = f"chain with λ = {short[0].correlation:g} in {short[0].length} of {v.shape[0]} bins"
