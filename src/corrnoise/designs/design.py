@@ -377,8 +377,8 @@ class Design(Record):
     def _refuse_sampled(self, instead: str) -> None:
         if self.participation.sampled:
             raise ValueError(
-                f"participation must not be sampled here, got {self.participation!r}: noise alone cannot make sure that "
-                f"batches are drawn independently (H2) and in secret (H4); {instead} draws them"
+                f"participation must not be sampled here, got {self.participation!r}: noise alone cannot make sure "
+                f"that batches are drawn independently (H2) and in secret (H4); {instead} draws them"
             )
 
     def for_torch(self, model: Any, **options: Any) -> PrivateRun:
