@@ -104,7 +104,7 @@ class Experiment(Record):
 
 
 #: Softmax regression, for noise with sampled batches.
-LINEAR = Experiment("digits, linear", Network((64, 10)), 1437, 71, 10)
+LINEAR = Experiment("linear digits", Network((64, 10)), 1437, 71, 10)
 
 EXPERIMENTS = {
     experiment.name: experiment

@@ -64,6 +64,10 @@ def test_a_sampled_design_runs_with_batches_of_its_own(cyclic: Design) -> None:
     assert np.std(released) > 0
     with pytest.raises(ValueError, match="examples must be given"):
         cyclic.run(3)
+    with pytest.raises(ValueError, match=r"independently \(H2\) and in secret \(H4\); run draws them"):
+        cyclic.stream(3)
+    with pytest.raises(ValueError, match=r"corrnoise\.jax\.make_private with this mechanism"):
+        cyclic.for_jax()
     with pytest.raises(ValueError, match="examples must be None where batches are not sampled"):
         design(Budget(0.5), ORDER, memory=1).run(3, examples=EXAMPLES)
 
@@ -85,6 +89,15 @@ def test_less_noise_in_a_file_is_refused(cyclic: Design, tmp_path: Path) -> None
     path.write_text(text.replace(multiplier, "0.5"), encoding="utf-8")
     with pytest.raises(ValueError, match="digest"):
         load(path)
+
+
+def test_momentum_and_schedules() -> None:
+    found = design(budget(4.0), GROUPS, SGD(batch_size=SIZE, momentum=0.9, cool_down=0.25))
+    assert found.family == "best Toeplitz, cyclic Poisson batches"
+    assert found.dpsgd is not None
+    assert found.error < found.error_of(found.dpsgd)
+    sums = design(budget(4.0), GROUPS, SGD(batch_size=SIZE))
+    assert found.mechanism != sums.mechanism
 
 
 @pytest.mark.slow

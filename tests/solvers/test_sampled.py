@@ -8,7 +8,7 @@ import pytest
 from corrnoise.solvers.families.toeplitz import square_root
 from corrnoise.solvers.objectives import run_objective
 from corrnoise.solvers.optimise import optimise
-from corrnoise.solvers.sampled import DPSGD_POISSON, _Judge, crossover, ways
+from corrnoise.solvers.sampled import DPSGD_POISSON, _Judge, crossover, sampled_noises, ways
 from corrnoise.theory.mechanisms.base import Mechanism
 from corrnoise.theory.mechanisms.product import DPSGD, NuFTRL
 from corrnoise.theory.participation import Participation
@@ -134,3 +134,22 @@ def test_the_crossover_is_where_the_errors_are_equal() -> None:
 def test_bad_arguments_are_refused(visits: Participation, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         optimise(RUN, visits, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "epochs", "epsilon", "bands", "bins"),
+    [(1000, 1, 2, 0.71, 0.42), (1000, 1, 8, 0.54, 0.30), (1000, 10, 2, 0.91, 0.76), (1000, 50, 2, 1.01, 0.94)],
+)
+def test_gains_of_100_000_examples(size: int, epochs: int, epsilon: float, bands: float, bins: float) -> None:
+    """Errors over DP-SGD at δ = 1e-6: of square roots of p bands, and of bins by a Monte Carlo accountant."""
+    period, asked = 100_000 // size, budget(epsilon)
+    steps = epochs * period
+    poisson, *cyclic, balls = ways(steps, period, 1 / period, 64)
+    unit = optimise(SGD(), poisson, budget=asked).error_at(asked)
+    best = min(optimise(SGD(), one, memory=64, budget=asked).error_at(asked) for one in cyclic) / unit
+    assert 0.85 * bands < best < 1.01 * bands
+    sums = run_objective(PrefixSums(steps))
+    found = list(sampled_noises(sums, balls, asked, 1, "buffers", lambda _: None))
+    estimate = found[0].estimate * math.sqrt(sums.power_of(found[0].mechanism)) / unit
+    assert 0.9 * bins < estimate < 1.02 * bins

@@ -364,10 +364,23 @@ class Design(Record):
             Shape of one array of noise.
         rng
             A ``Generator`` whose seed is secret, or None for a new one.
+
+        Raises
+        ------
+        ValueError
+            The batches are sampled, which ``run`` draws.
         """
         from corrnoise.simulations.run.stream import Stream
 
+        self._refuse_sampled("run")
         return Stream(self.program(), shape, budget=self.budget, rng=rng)
+
+    def _refuse_sampled(self, instead: str) -> None:
+        if self.participation.sampled:
+            raise ValueError(
+                f"participation must not be sampled here, got {self.participation!r}: noise alone cannot make sure "
+                f"that batches are drawn independently (H2) and in secret (H4); {instead} draws them"
+            )
 
     def for_torch(self, model: Any, **options: Any) -> PrivateRun:
         """A private run of the size of a module of PyTorch, for ``corrnoise.torch.private_gradient``.
@@ -421,6 +434,7 @@ class Design(Record):
         """
         from corrnoise.simulations.adapters.jax import noise_of_program
 
+        self._refuse_sampled("corrnoise.jax.make_private with this mechanism, budget and participation")
         form: Form | None = "buffers" if isinstance(self.mechanism, ScaledNoise) else None
         return noise_of_program(self.program(form, "float32"), self.budget, key=key)
 

@@ -159,8 +159,9 @@ def how_to_run(design: Design) -> str:
             "    for step in run:",
             "        noisy = run.add_noise(total)  # total: the SUM of the clipped gradients of the step",
             "",
-            "or design.for_torch(model), design.for_opacus(model, optimizer, data, loss=..., batch_size=...),",
-            "design.for_jax().",
+            "or design.for_torch(model), design.for_opacus(model, optimizer, data, loss=..., batch_size=...)"
+            + ("." if design.participation.sampled else ","),
+            *([] if design.participation.sampled else ["design.for_jax()."]),
             f"They have the noise multiplier {multiplier!r} ({program.form} in {program.dtype}) and all factors",
             "inside.  A mean over B examples divides both by B"
             + (", the expected size of a batch and never its actual one." if design.participation.sampled else "."),
